@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config is the manager's configuration file: a versioned kind, strictly
+// decoded. Settings that Kueue has too carry Kueue's names and meanings, and have to
+// be set alike on both sides.
+package config
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/config/v1alpha1"
+	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// APIVersion and Kind head every configuration file.
+	APIVersion = "config.kueue-trainer.dev/v1alpha1"
+	Kind       = "Configuration"
+
+	// TrainJobKind is the one key of controller.groupKindConcurrency.
+	TrainJobKind = "TrainJob.trainer.kubeflow.org"
+
+	// Namespace is where the manager runs unless the file says otherwise.
+	Namespace = "kueue-trainer-system"
+)
+
+// Configuration is the content of the file. The zero value of a field means its
+// default; Default sets them all.
+type Configuration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Namespace of the manager. Default: kueue-trainer-system.
+	Namespace string `json:"namespace,omitempty"`
+
+	// Webhook is where the admission webhooks listen.
+	// Default: port 9443, certificates in /tmp/k8s-webhook-server/serving-certs.
+	Webhook configapi.ControllerWebhook `json:"webhook,omitempty"`
+	// LeaderElection. Default: on, with Kubernetes' recommended durations.
+	LeaderElection *v1alpha1.LeaderElectionConfiguration `json:"leaderElection,omitempty"`
+	// Metrics is where Prometheus scrapes.
+	Metrics Metrics `json:"metrics,omitempty"`
+	// Health is where probes go. Default: :8081, /healthz and /readyz.
+	Health configapi.ControllerHealth `json:"health,omitempty"`
+	// Controller sets how much is done at a time.
+	Controller Controller `json:"controller,omitempty"`
+	// ClientConnection limits requests to the API server, all kinds together.
+	// Default: 300 per second, bursts of 500; a negative qps means no limit.
+	ClientConnection *configapi.ClientConnection `json:"clientConnection,omitempty"`
+	// InternalCertManagement makes the manager rotate its own serving certificate.
+	// Default: on. Turn it off where cert-manager or a file mount provides it.
+	InternalCertManagement *configapi.InternalCertManagement `json:"internalCertManagement,omitempty"`
+
+	// ManageJobsWithoutQueueName, as in Kueue's configuration. Default: false.
+	ManageJobsWithoutQueueName bool `json:"manageJobsWithoutQueueName,omitempty"`
+	// ManagedJobsNamespaceSelector, as in Kueue's configuration.
+	// Default: every namespace but kube-system, kueue-system and Namespace.
+	ManagedJobsNamespaceSelector *metav1.LabelSelector `json:"managedJobsNamespaceSelector,omitempty"`
+	// WaitForPodsReady, as in Kueue's configuration. Default: off.
+	WaitForPodsReady *configapi.WaitForPodsReady `json:"waitForPodsReady,omitempty"`
+	// Integrations, as in Kueue's configuration, as far as it concerns one kind.
+	Integrations Integrations `json:"integrations,omitempty"`
+	// ObjectRetentionPolicies, as in Kueue's configuration. Default: nothing is deleted.
+	ObjectRetentionPolicies *configapi.ObjectRetentionPolicies `json:"objectRetentionPolicies,omitempty"`
+	// FeatureGates of Kueue. They decide what stands in Workloads and on pods, so
+	// they must be Kueue's own. Default: Kueue's defaults.
+	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+}
+
+// Metrics is where and how metrics are served.
+type Metrics struct {
+	// BindAddress; "0" turns metrics off. Default: :8443.
+	BindAddress string `json:"bindAddress,omitempty"`
+	// SecureServing puts metrics behind TLS, authentication and authorization. Default: true.
+	SecureServing *bool `json:"secureServing,omitempty"`
+}
+
+// Controller sets how much is done at a time.
+type Controller struct {
+	// GroupKindConcurrency is the number of workers per kind, as in Kueue's
+	// configuration; its one key is TrainJob.trainer.kubeflow.org. Default: 5.
+	GroupKindConcurrency map[string]int `json:"groupKindConcurrency,omitempty"`
+}
+
+// Integrations is the part of Kueue's setting of that name that concerns one kind.
+type Integrations struct {
+	// LabelKeysToCopy are labels copied from TrainJobs to their Workloads. Default: none.
+	LabelKeysToCopy []string `json:"labelKeysToCopy,omitempty"`
+}
+
+// Load reads, defaults and validates the file at path; without a path it gives the
+// defaults. Unknown and doubled fields are errors.
+func Load(path string) (*Configuration, error) {
+	cfg := &Configuration{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}}
+	if path != "" {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading the configuration: %w", err)
+		}
+		cfg = &Configuration{}
+		if err := yaml.UnmarshalStrict(data, cfg); err != nil {
+			return nil, fmt.Errorf("configuration file %s: %w", path, err)
+		}
+	}
+	Default(cfg)
+	if errs := Validate(cfg); len(errs) > 0 {
+		return nil, fmt.Errorf("configuration file %s: %w", path, errs.ToAggregate())
+	}
+	return cfg, nil
+}
+
+// Default fills in what is not set.
+func Default(cfg *Configuration) {
+	setDefault(&cfg.Namespace, Namespace)
+	setDefault(&cfg.Webhook.Port, ptr.To(9443))
+	setDefault(&cfg.Webhook.CertDir, "/tmp/k8s-webhook-server/serving-certs")
+	setDefault(&cfg.Metrics.BindAddress, ":8443")
+	setDefault(&cfg.Metrics.SecureServing, ptr.To(true))
+	setDefault(&cfg.Health.HealthProbeBindAddress, ":8081")
+	setDefault(&cfg.ClientConnection, &configapi.ClientConnection{})
+	setDefault(&cfg.ClientConnection.QPS, ptr.To[float32](300))
+	setDefault(&cfg.ClientConnection.Burst, ptr.To[int32](500))
+	setDefault(&cfg.InternalCertManagement, &configapi.InternalCertManagement{})
+	setDefault(&cfg.InternalCertManagement.Enable, ptr.To(true))
+	setDefault(&cfg.InternalCertManagement.WebhookServiceName, ptr.To("kueue-trainer-webhook-service"))
+	setDefault(&cfg.InternalCertManagement.WebhookSecretName, ptr.To("kueue-trainer-webhook-server-cert"))
+	if cfg.Controller.GroupKindConcurrency == nil {
+		cfg.Controller.GroupKindConcurrency = map[string]int{TrainJobKind: 5}
+	}
+	if cfg.ManagedJobsNamespaceSelector == nil {
+		cfg.ManagedJobsNamespaceSelector = systemNamespacesExcluded(cfg.Namespace)
+	}
+	if cfg.WaitForPodsReady != nil {
+		setDefault(&cfg.WaitForPodsReady.Timeout, metav1.Duration{Duration: configapi.DefaultWaitForPodsReadyTimeout})
+	}
+	defaultLeaderElection(cfg)
+}
+
+func defaultLeaderElection(cfg *Configuration) {
+	if cfg.LeaderElection == nil {
+		cfg.LeaderElection = &v1alpha1.LeaderElectionConfiguration{}
+	}
+	le := cfg.LeaderElection
+	setDefault(&le.LeaderElect, ptr.To(true))
+	setDefault(&le.ResourceLock, "leases")
+	setDefault(&le.ResourceName, "manager.kueue-trainer.dev")
+	setDefault(&le.ResourceNamespace, cfg.Namespace)
+	setDefault(&le.LeaseDuration, metav1.Duration{Duration: 15 * time.Second})
+	setDefault(&le.RenewDeadline, metav1.Duration{Duration: 10 * time.Second})
+	setDefault(&le.RetryPeriod, metav1.Duration{Duration: 2 * time.Second})
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func systemNamespacesExcluded(own string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key:      corev1.LabelMetadataName,
+		Operator: metav1.LabelSelectorOpNotIn,
+		Values:   []string{"kube-system", "kueue-system", own},
+	}}}
+}

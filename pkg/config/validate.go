@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
+	// Registers Kueue's gates.
+	_ "sigs.k8s.io/kueue/pkg/features"
+)
+
+// Validate gives every error of a defaulted configuration, each with its field.
+func Validate(cfg *Configuration) field.ErrorList {
+	var errs field.ErrorList
+	if cfg.APIVersion != APIVersion || cfg.Kind != Kind {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), cfg.APIVersion+" "+cfg.Kind, []string{APIVersion + " " + Kind}))
+	}
+	errs = append(errs, validateConcurrency(cfg.Controller.GroupKindConcurrency)...)
+	errs = append(errs, validateSelector(cfg)...)
+	errs = append(errs, validateGates(cfg.FeatureGates)...)
+	if w := cfg.WaitForPodsReady; w != nil && w.Timeout.Duration < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("waitForPodsReady", "timeout"), w.Timeout.String(), "must not be negative"))
+	}
+	return errs
+}
+
+func validateConcurrency(workers map[string]int) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("controller", "groupKindConcurrency")
+	for _, kind := range slices.Sorted(maps.Keys(workers)) {
+		if kind != TrainJobKind {
+			errs = append(errs, field.NotSupported(path, kind, []string{TrainJobKind}))
+		} else if workers[kind] < 1 {
+			errs = append(errs, field.Invalid(path.Key(kind), workers[kind], "must be at least 1"))
+		}
+	}
+	return errs
+}
+
+func validateSelector(cfg *Configuration) field.ErrorList {
+	path := field.NewPath("managedJobsNamespaceSelector")
+	errs := metav1validation.ValidateLabelSelector(cfg.ManagedJobsNamespaceSelector, metav1validation.LabelSelectorValidationOptions{}, path)
+	if len(errs) > 0 {
+		return errs
+	}
+	selector, err := metav1.LabelSelectorAsSelector(cfg.ManagedJobsNamespaceSelector)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, cfg.ManagedJobsNamespaceSelector, err.Error())}
+	}
+	for _, namespace := range []string{"kube-system", "kueue-system"} {
+		if selector.Matches(labels.Set{corev1.LabelMetadataName: namespace}) {
+			errs = append(errs, field.Invalid(path, selector.String(), fmt.Sprintf("must not match namespace %s", namespace)))
+		}
+	}
+	return errs
+}
+
+func validateGates(gates map[string]bool) field.ErrorList {
+	var errs field.ErrorList
+	known := utilfeature.DefaultMutableFeatureGate.GetAll()
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		if _, ok := known[featuregate.Feature(name)]; !ok {
+			errs = append(errs, field.Invalid(field.NewPath("featureGates").Key(name), gates[name], "is not a feature gate of the Kueue version this manager is built with"))
+		}
+	}
+	return errs
+}
+
+// ApplyFeatureGates sets Kueue's process-wide feature gates.
+func ApplyFeatureGates(gates map[string]bool) error {
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
+		return fmt.Errorf("featureGates: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// childJobs lists the Jobs that JobSet made for job, and says whether the JobSet is
+// suspended. Without a JobSet there is nothing that could run.
+func (e *environment) childJobs(ctx context.Context, job *trainjob.TrainJob) (jobs []batchv1.Job, suspended bool, err error) {
+	var js jobsetapi.JobSet
+	if err := e.client.Get(ctx, client.ObjectKeyFromObject(job), &js); err != nil {
+		return nil, true, client.IgnoreNotFound(err)
+	}
+	if !metav1.IsControlledBy(&js, job) {
+		return nil, true, nil
+	}
+	var list batchv1.JobList
+	err = e.client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name})
+	if err != nil {
+		return nil, false, fmt.Errorf("listing the child Jobs of JobSet %s: %w", client.ObjectKeyFromObject(&js), err)
+	}
+	for _, child := range list.Items {
+		if metav1.IsControlledBy(&child, &js) {
+			jobs = append(jobs, child)
+		}
+	}
+	return jobs, ptr.Deref(js.Spec.Suspend, false), nil
+}
+
+// active reports whether a pod of job is there, terminating ones included, or may
+// still come because some controller has not taken note of the suspension.
+func (e *environment) active(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	jobs, suspended, err := e.childJobs(ctx, job)
+	if err != nil {
+		return false, err
+	}
+	for i := range jobs {
+		if hasPods(&jobs[i]) {
+			return true, nil
+		}
+	}
+	return !suspended && !trainJobFinished(job), nil
+}
+
+func hasPods(j *batchv1.Job) bool {
+	if j.Status.Active > 0 || ptr.Deref(j.Status.Terminating, 0) > 0 {
+		return true
+	}
+	if jobFinished(j) {
+		return false
+	}
+	return !ptr.Deref(j.Spec.Suspend, false) || jobResumed(j)
+}
+
+// jobResumed reports whether the Job controller last saw the Job unsuspended: then
+// pods may exist that its status does not count yet.
+func jobResumed(j *batchv1.Job) bool {
+	for _, c := range j.Status.Conditions {
+		if c.Type == batchv1.JobSuspended {
+			return c.Status != corev1.ConditionTrue
+		}
+	}
+	return j.Status.StartTime != nil
+}
+
+func jobFinished(j *batchv1.Job) bool {
+	for _, c := range j.Status.Conditions {
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+// placeChildJobs brings the suspended child Jobs to the pod templates of the rendered
+// JobSet, one write for each that differs. JobSet itself only ever merges into a Job
+// that exists: left alone, the Job would keep its gate and the keys of earlier flavors.
+// Jobs that do not exist yet are made from the rendered template anyway.
+func (e *environment) placeChildJobs(ctx context.Context, job *trainjob.TrainJob, rendered *jobsetapi.JobSet) error {
+	jobs, _, err := e.childJobs(ctx, job)
+	if err != nil {
+		return err
+	}
+	templates := map[string]*corev1.PodTemplateSpec{}
+	for i := range rendered.Spec.ReplicatedJobs {
+		rj := &rendered.Spec.ReplicatedJobs[i]
+		templates[rj.Name] = &rj.Template.Spec.Template
+	}
+	for i := range jobs {
+		template := templates[jobs[i].Labels[jobsetapi.ReplicatedJobNameKey]]
+		if template == nil || jobFinished(&jobs[i]) || !ptr.Deref(jobs[i].Spec.Suspend, false) {
+			continue
+		}
+		if err := e.placeChildJob(ctx, &jobs[i], template); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placeChildJob does not guard with a resourceVersion: the values it sets are right
+// whatever else changed, and the Job controller writes the status all the time.
+func (e *environment) placeChildJob(ctx context.Context, child *batchv1.Job, template *corev1.PodTemplateSpec) error {
+	placed := child.DeepCopy()
+	podset.PlaceTemplate(&placed.Spec.Template, template)
+	if equality.Semantic.DeepEqual(child.Spec.Template, placed.Spec.Template) {
+		return nil
+	}
+	err := e.client.Patch(ctx, placed, client.MergeFrom(child))
+	if apierrors.IsNotFound(err) {
+		// JobSet replaces it, from the new template.
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("placing child Job %s: %w", client.ObjectKeyFromObject(child), err)
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package integration makes TrainJobs a kind that Kueue manages: the adapter for
+// Kueue's jobframework, the reconciler around it, the webhooks, and the ungater.
+package integration
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// WorkloadCRD is the CRD whose schema gives PodSets their defaults.
+const WorkloadCRD = "workloads.kueue.x-k8s.io"
+
+// environment is what adapter, webhooks and ungater share.
+type environment struct {
+	client   client.Client
+	runtimes *trainjob.Runtimes
+	renderer *trainjob.Renderer
+	defaults *workloadDefaults
+	recorder events.EventRecorder
+
+	manageJobsWithoutQueueName   bool
+	managedJobsNamespaceSelector labels.Selector
+}
+
+// managed reports whether job is Kueue's to start, by the rule that Kueue's own
+// webhooks use: it has a queue, or jobs without one are managed in its namespace.
+func (e *environment) managed(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	return jobframework.WorkloadShouldBeSuspended(ctx, job, e.client,
+		e.manageJobsWithoutQueueName, e.managedJobsNamespaceSelector, jobframework.WithDeletingObjectTolerance(true))
+}
+
+// render gives the JobSet of job under the given patch entries.
+func (e *environment) render(ctx context.Context, job *trainjob.TrainJob, patches []trainjob.RuntimePatch) (*jobsetapi.JobSet, error) {
+	runtime, err := e.runtimes.For(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	return e.renderer.Render(ctx, job, runtime, patches)
+}
+
+// describe gives the PodSets of the effective TrainJob, as the API server stores them.
+func (e *environment) describe(ctx context.Context, job *trainjob.TrainJob) ([]kueue.PodSet, error) {
+	js, err := e.render(ctx, job, patch.Others(job.Spec.RuntimePatches))
+	if err != nil {
+		return nil, err
+	}
+	podSets, err := podset.FromJobSet(js)
+	if err != nil {
+		return nil, err
+	}
+	defaults, err := e.defaults.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return defaults.Apply(podSets)
+}
+
+// gateEntry gives our entry as it stands while job waits for admission.
+func (e *environment) gateEntry(ctx context.Context, job *trainjob.TrainJob) (trainjob.RuntimePatch, error) {
+	runtime, err := e.runtimes.For(ctx, job)
+	if err != nil {
+		return trainjob.RuntimePatch{}, err
+	}
+	replicatedJobs := runtime.Template.Spec.ReplicatedJobs
+	placements := make([]patch.Placement, 0, len(replicatedJobs))
+	for i := range replicatedJobs {
+		placements = append(placements, patch.Gated(replicatedJobs[i].Name))
+	}
+	return patch.Entry(placements)
+}
+
+// workload gives the Workload of job that holds quota, or nil.
+func (e *environment) workload(ctx context.Context, job *trainjob.TrainJob) (*kueue.Workload, error) {
+	var list kueue.WorkloadList
+	err := e.client.List(ctx, &list, client.InNamespace(job.Namespace),
+		jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, job.Name))
+	if err != nil {
+		return nil, fmt.Errorf("listing the Workloads of TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
+	}
+	return holder(list.Items, job.UID), nil
+}
+
+// workloadDefaults follows the served Workload CRD and keeps what was made of it.
+type workloadDefaults struct {
+	reader client.Reader
+
+	mu         sync.Mutex
+	generation int64
+	defaults   *podset.Defaults
+}
+
+// get gives the defaults of the CRD as it is now; the reader is a cache.
+func (w *workloadDefaults) get(ctx context.Context) (*podset.Defaults, error) {
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := w.reader.Get(ctx, client.ObjectKey{Name: WorkloadCRD}, &crd); err != nil {
+		return nil, fmt.Errorf("reading CRD %s, which Kueue installs: %w", WorkloadCRD, err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.defaults != nil && w.generation == crd.Generation {
+		return w.defaults, nil
+	}
+	defaults, err := podset.NewDefaults(&crd, kueue.SchemeGroupVersion.Version)
+	if err != nil {
+		return nil, err
+	}
+	w.defaults, w.generation = defaults, crd.Generation
+	return defaults, nil
+}
+
+// warn tells the people who look at the TrainJob what is wrong and what to do.
+func (e *environment) warn(job *trainjob.TrainJob, reason, action string, err error) {
+	e.recorder.Eventf(job, nil, corev1.EventTypeWarning, reason, action, "%s", truncate(err.Error()))
+}

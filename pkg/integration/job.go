@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+	"sigs.k8s.io/kueue/pkg/features"
+	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
+	clientutil "sigs.k8s.io/kueue/pkg/util/client"
+	"sigs.k8s.io/kueue/pkg/workload"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// job is a TrainJob in the eyes of Kueue's jobframework, for one reconcile.
+type job struct {
+	trainjob.TrainJob
+
+	env *environment
+	// placed is what the start of this reconcile, if there was one, has to tell.
+	placed string
+	// stopping is set when the job was suspended but its entry could not go back to
+	// the gate in the same request, because Trainer still sees it run.
+	stopping bool
+}
+
+var (
+	_ jobframework.GenericJob              = (*job)(nil)
+	_ jobframework.JobWithCustomStop       = (*job)(nil)
+	_ jobframework.JobWithReclaimablePods  = (*job)(nil)
+	_ jobframework.JobWithPodLabelSelector = (*job)(nil)
+	_ jobframework.JobWithManagedBy        = (*job)(nil)
+)
+
+// Object implements jobframework.GenericJob.
+func (j *job) Object() client.Object { return &j.TrainJob }
+
+// GVK implements jobframework.GenericJob.
+func (j *job) GVK() schema.GroupVersionKind { return trainjob.GVK }
+
+// IsSuspended implements jobframework.GenericJob.
+func (j *job) IsSuspended() bool { return j.Suspended() }
+
+// Suspend implements jobframework.GenericJob.
+func (j *job) Suspend() { j.Spec.Suspend = ptr.To(true) }
+
+// PodLabelSelector implements jobframework.JobWithPodLabelSelector.
+func (j *job) PodLabelSelector() string {
+	return fmt.Sprintf("%s=%s", jobsetapi.JobSetNameKey, j.Name)
+}
+
+// IsActive reports whether pods of the job are there or may still come. A job whose
+// state cannot be read counts as active: its quota must not be given away.
+func (j *job) IsActive() bool {
+	if j.stopping {
+		return true
+	}
+	active, err := j.env.active(context.Background(), &j.TrainJob)
+	return err != nil || active
+}
+
+// PodSets describes the pods that Trainer creates for the job. A job that runs is
+// described by its Workload: what it runs was decided at its start, and neither an
+// edited runtime nor a newer rendering library may make it look like another job.
+func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, error) {
+	if !j.IsSuspended() || j.IsActive() {
+		wl, err := j.env.workload(ctx, &j.TrainJob)
+		if err != nil {
+			return nil, err
+		}
+		if wl != nil {
+			return wl.DeepCopy().Spec.PodSets, nil
+		}
+	}
+	podSets, err := j.env.describe(ctx, &j.TrainJob)
+	if runtimeMissing(err) {
+		// The user has to act; trying again before something changes is of no use.
+		j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
+		return nil, jobframework.UnretryableError(err.Error())
+	}
+	return podSets, err
+}
+
+// RunWithPodSetsInfo places the job by its admission. The child Jobs are brought to
+// the placement here; entry and suspend are set on the object, which jobframework
+// then writes in one request.
+func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
+	wl, err := j.env.workload(ctx, &j.TrainJob)
+	if err != nil {
+		return err
+	}
+	podSets, err := j.env.describe(ctx, &j.TrainJob)
+	if err != nil {
+		return err
+	}
+	placements, err := podset.Place(podSets, infos)
+	if err != nil {
+		j.env.warn(&j.TrainJob, reasonPlacementError, actionStart, err)
+		return err
+	}
+	entry, err := patch.Entry(placements)
+	if err != nil {
+		return err
+	}
+	patches := patch.With(j.Spec.RuntimePatches, entry)
+	js, err := j.env.render(ctx, &j.TrainJob, patches)
+	if err != nil {
+		return err
+	}
+	if err := j.env.placeChildJobs(ctx, &j.TrainJob, js); err != nil {
+		return err
+	}
+	j.Spec.RuntimePatches = patches
+	j.Spec.Suspend = ptr.To(false)
+	if wl != nil {
+		j.placed = placedMessage(wl)
+	}
+	return nil
+}
+
+// RestorePodSetsInfo implements jobframework.GenericJob. Stop does its work.
+func (j *job) RestorePodSetsInfo(context.Context, []kueuepodset.PodSetInfo) bool { return false }
+
+// Stop suspends the job at once and, when none of its pods is left, brings our entry
+// back to the gate: before jobframework gives the quota away, so that nobody can run
+// the old placement without it. It reports whether this call suspended the job.
+func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetInfo, _ jobframework.StopReason, _ string) (bool, error) {
+	active := j.IsActive()
+	if j.IsSuspended() {
+		if active {
+			return false, nil
+		}
+		return false, j.gate(ctx, c)
+	}
+	if !active {
+		err := j.suspend(ctx, c, true)
+		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+			return err == nil, err
+		}
+		// Trainer's view of the JobSet is ahead of ours: it runs.
+		j.stopping = true
+	}
+	err := j.suspend(ctx, c, false)
+	return err == nil, err
+}
+
+// suspend writes suspend: true and, where asked for, the gate in the same request.
+func (j *job) suspend(ctx context.Context, c client.Client, gate bool) error {
+	patches := j.Spec.RuntimePatches
+	if gate {
+		entry, err := j.env.gateEntry(ctx, &j.TrainJob)
+		if err != nil {
+			return err
+		}
+		patches = patch.With(patches, entry)
+	}
+	before := j.TrainJob.DeepCopy()
+	err := clientutil.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
+		j.Spec.Suspend = ptr.To(true)
+		j.Spec.RuntimePatches = patches
+		return true, nil
+	})
+	if err != nil {
+		before.DeepCopyInto(&j.TrainJob)
+	}
+	return err
+}
+
+// gate brings our entry back to the gate, unless it is there.
+func (j *job) gate(ctx context.Context, c client.Client) error {
+	entry, err := j.env.gateEntry(ctx, &j.TrainJob)
+	if err != nil {
+		return err
+	}
+	if ours := patch.Find(j.Spec.RuntimePatches); ours != nil && patch.Same(*ours, entry) {
+		return nil
+	}
+	return clientutil.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
+		j.Spec.RuntimePatches = patch.With(j.Spec.RuntimePatches, entry)
+		return true, nil
+	})
+}
+
+// Finished implements jobframework.GenericJob, with the message of the TrainJob.
+func (j *job) Finished(context.Context) (message string, success, finished bool) {
+	if c := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobComplete); c != nil && c.Status == metav1.ConditionTrue {
+		return c.Message, true, true
+	}
+	if c := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobFailed); c != nil && c.Status == metav1.ConditionTrue {
+		return c.Message, false, true
+	}
+	return "", false, false
+}
+
+// PodsReady reports whether every replicated job that could have started is ready or
+// done. One whose dependsOn is not met yet does not count: its pods cannot exist, and
+// a long download before them is not a start that fails.
+func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
+	js, err := j.env.render(ctx, &j.TrainJob, j.Spec.RuntimePatches)
+	return err == nil && podset.Ready(js, j.Status.JobsStatus)
+}
+
+// ReclaimablePods gives the pods whose work is done while the job still runs.
+func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.ReclaimablePod, error) {
+	if !podset.AnySucceeded(j.Status.JobsStatus) {
+		return nil, nil
+	}
+	js, err := j.env.render(ctx, &j.TrainJob, j.Spec.RuntimePatches)
+	if err != nil {
+		return nil, err
+	}
+	return podset.Reclaimable(js, j.Status.JobsStatus), nil
+}
+
+// CanDefaultManagedBy implements jobframework.JobWithManagedBy.
+func (j *job) CanDefaultManagedBy() bool {
+	return features.Enabled(features.MultiKueue) &&
+		ptr.Deref(j.Spec.ManagedBy, trainjob.ControllerName) == trainjob.ControllerName
+}
+
+// ManagedBy implements jobframework.JobWithManagedBy.
+func (j *job) ManagedBy() *string { return j.Spec.ManagedBy }
+
+// SetManagedBy implements jobframework.JobWithManagedBy.
+func (j *job) SetManagedBy(managedBy *string) { j.Spec.ManagedBy = managedBy }
+
+// holder gives the Workload that belongs to the TrainJob with this UID and holds
+// quota, or nil.
+func holder(workloads []kueue.Workload, uid types.UID) *kueue.Workload {
+	for i := range workloads {
+		wl := &workloads[i]
+		if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && owner.UID == uid && workload.HasQuotaReservation(wl) {
+			return wl
+		}
+	}
+	return nil
+}
+
+func trainJobFinished(t *trainjob.TrainJob) bool {
+	return apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobComplete) ||
+		apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobFailed)
+}
+
+// runtimeMissing reports whether only the user can mend err, by naming or making a runtime.
+func runtimeMissing(err error) bool {
+	return errors.Is(err, trainjob.ErrRuntimeNotFound) || errors.Is(err, trainjob.ErrRuntimeUnsupported)
+}

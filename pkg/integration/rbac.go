@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+// What the manager may do, and nothing else; config/rbac/role.yaml is made from this.
+//
+// TrainJobs are started, stopped and, under a retention policy, deleted; they own
+// their Workloads, which the finalizers subresource stands for.
+// +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs/finalizers,verbs=update
+// +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=clustertrainingruntimes;trainingruntimes,verbs=get;list;watch
+//
+// The runtime as Trainer froze it stands in a ConfigMap per TrainJob.
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get
+//
+// Child Jobs are brought to their placement, pods lose their gate.
+// +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+//
+// Kueue's objects. Only Workloads are written.
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads/finalizers,verbs=update
+// +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=admissionchecks;clusterqueues;localqueues;resourceflavors;workloadpriorityclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=workloads.kueue.x-k8s.io,verbs=get;list;watch
+//
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;update
+//
+// Who may read the metrics is asked of the API server.
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+//
+// Leader election and the serving certificate, in the manager's own namespace; the
+// certificate's authority goes into our two webhook configurations. The rotator's
+// informers cannot be limited by name.
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kueue-trainer-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=kueue-trainer-system,resources=secrets,verbs=get;list;watch;update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=kueue-trainer-mutating-webhook-configuration,verbs=get;update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=kueue-trainer-validating-webhook-configuration,verbs=get;update

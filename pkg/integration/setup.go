@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	schdcache "sigs.k8s.io/kueue/pkg/cache/scheduler"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// controllerName is the controller's name in logs and metrics and the source of its events.
+const controllerName = "kueue-trainer"
+
+// Options are the settings of the integration; they mean what the fields of the same
+// names in Kueue's Configuration mean.
+type Options struct {
+	// ManageJobsWithoutQueueName makes TrainJobs without a queue wait for one, in
+	// the namespaces that ManagedJobsNamespaceSelector matches. Default: false.
+	ManageJobsWithoutQueueName bool
+	// ManagedJobsNamespaceSelector limits the namespaces; nil matches all.
+	ManagedJobsNamespaceSelector labels.Selector
+	// WaitForPodsReady makes the manager report PodsReady on Workloads. Nil: off.
+	WaitForPodsReady *configapi.WaitForPodsReady
+	// LabelKeysToCopy are copied from TrainJobs to their Workloads. Nil: none.
+	LabelKeysToCopy []string
+	// ObjectRetentionPolicies delete TrainJobs that Kueue deactivated. Nil: never.
+	ObjectRetentionPolicies *configapi.ObjectRetentionPolicies
+	// Concurrency is the number of TrainJobs reconciled at a time. 0 means 1.
+	Concurrency int
+}
+
+// SetupIndexes adds the field indexes, which have to be there before the caches start.
+func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := jobframework.SetupWorkloadOwnerIndex(ctx, indexer, trainjob.GVK); err != nil {
+		return fmt.Errorf("indexing Workloads by TrainJob: %w", err)
+	}
+	return nil
+}
+
+// Setup adds controllers and webhooks to mgr. It reads the identity of this process
+// from the API server, so that the webhooks know our own writes.
+//
+// Every call into jobframework's registration and set-up stands in this file.
+func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) error {
+	env, err := newEnvironment(ctx, mgr, opts)
+	if err != nil {
+		return err
+	}
+	if err := setupReconciler(mgr, env, opts); err != nil {
+		return fmt.Errorf("setting up the TrainJob controller: %w", err)
+	}
+	if err := setupUngater(mgr, env); err != nil {
+		return fmt.Errorf("setting up the ungater: %w", err)
+	}
+	self, err := username(ctx, mgr)
+	if err != nil {
+		return err
+	}
+	if err := warmCaches(ctx, mgr); err != nil {
+		return err
+	}
+	setupWebhooks(mgr, env, self)
+	return nil
+}
+
+// warmCaches fills the caches that webhooks read, before the first request has to
+// wait for them. It returns when all are in step, so mgr has to be starting meanwhile.
+func warmCaches(ctx context.Context, mgr ctrl.Manager) error {
+	for _, obj := range []client.Object{
+		&corev1.Namespace{}, &schedulingv1.PriorityClass{}, &apiextensionsv1.CustomResourceDefinition{},
+		&trainer.ClusterTrainingRuntime{}, &trainer.TrainingRuntime{},
+		&kueue.LocalQueue{}, &kueue.ClusterQueue{}, &kueue.AdmissionCheck{}, &kueue.ResourceFlavor{}, &kueue.WorkloadPriorityClass{},
+	} {
+		if _, err := mgr.GetCache().GetInformer(ctx, obj); err != nil {
+			return fmt.Errorf("caching %T: %w", obj, err)
+		}
+	}
+	return nil
+}
+
+func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*environment, error) {
+	renderer, err := trainjob.NewRenderer(ctx, mgr.GetScheme())
+	if err != nil {
+		return nil, err
+	}
+	return &environment{
+		client:                       mgr.GetClient(),
+		runtimes:                     trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader()),
+		renderer:                     renderer,
+		defaults:                     &workloadDefaults{reader: mgr.GetClient()},
+		recorder:                     mgr.GetEventRecorder(controllerName),
+		manageJobsWithoutQueueName:   opts.ManageJobsWithoutQueueName,
+		managedJobsNamespaceSelector: opts.ManagedJobsNamespaceSelector,
+	}, nil
+}
+
+func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
+	framework := jobframework.NewReconciler(mgr.GetClient(), env.recorder,
+		jobframework.WithManagerName(controllerName),
+		jobframework.WithManageJobsWithoutQueueName(opts.ManageJobsWithoutQueueName),
+		jobframework.WithManagedJobsNamespaceSelector(opts.ManagedJobsNamespaceSelector),
+		jobframework.WithWaitForPodsReady(opts.WaitForPodsReady),
+		jobframework.WithLabelKeysToCopy(sets.New(opts.LabelKeysToCopy...)),
+		jobframework.WithObjectRetentionPolicies(opts.ObjectRetentionPolicies),
+		// Asked whether LocalQueue metrics are on, when pods get ready; nil panics there.
+		jobframework.WithCache(schdcache.New(mgr.GetClient())),
+	)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("trainjob").
+		For(&trainjob.TrainJob{}).
+		Owns(&kueue.Workload{}).
+		Owns(&jobsetapi.JobSet{}).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(trainJobOfChild)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: max(opts.Concurrency, 1)}).
+		Complete(&reconciler{env: env, framework: framework})
+}
+
+func setupUngater(mgr ctrl.Manager, env *environment) error {
+	u := &ungater{env: env}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("ungater").
+		For(&corev1.Pod{}).
+		Watches(&trainjob.TrainJob{}, handler.EnqueueRequestsFromMapFunc(u.podsOf)).
+		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(u.podsOfOwner)).
+		Complete(u)
+}
+
+// trainJobOfChild maps a child Job to its TrainJob: Trainer names the JobSet as the TrainJob.
+func trainJobOfChild(_ context.Context, obj client.Object) []reconcile.Request {
+	name, ok := obj.GetLabels()[jobsetapi.JobSetNameKey]
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}}}
+}
+
+func controllerOfKind(obj client.Object, kind string) *metav1.OwnerReference {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.Kind == kind {
+		return owner
+	}
+	return nil
+}
+
+// username asks the API server who we are.
+func username(ctx context.Context, mgr ctrl.Manager) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := mgr.GetClient().Create(ctx, review); err != nil {
+		return "", fmt.Errorf("asking the API server for this manager's own user name: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
+}

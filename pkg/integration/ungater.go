@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/workload"
+	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// ungater frees pods of admitted TrainJobs that came to be with the admission gate,
+// because JobSet or Trainer acted on the view of a moment before. It sees marked
+// pods only; in a quiet cluster there are none.
+type ungater struct {
+	env *environment
+}
+
+// Reconcile implements reconcile.Reconciler, for one gated pod.
+func (u *ungater) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var pod corev1.Pod
+	if err := u.env.client.Get(ctx, req.NamespacedName, &pod); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !pod.DeletionTimestamp.IsZero() || !gated(&pod) {
+		return ctrl.Result{}, nil
+	}
+	job, err := u.admittedJob(ctx, &pod)
+	if err != nil || job == nil {
+		return ctrl.Result{}, err
+	}
+	template, err := u.template(ctx, job, &pod)
+	if err != nil || template == nil {
+		return ctrl.Result{}, err
+	}
+	err = u.free(ctx, job, &pod, template)
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+func gated(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, isAdmissionGate)
+}
+
+func isAdmissionGate(g corev1.PodSchedulingGate) bool {
+	return g.Name == patch.AdmissionGate
+}
+
+// admittedJob gives the TrainJob that the pod belongs to, if that may run now.
+func (u *ungater) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.TrainJob, error) {
+	name, ok := pod.Labels[jobsetapi.JobSetNameKey]
+	if !ok {
+		return nil, nil
+	}
+	job := &trainjob.TrainJob{}
+	// Trainer names the JobSet as the TrainJob.
+	if err := u.env.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, job); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if job.Suspended() {
+		return nil, nil
+	}
+	wl, err := u.env.workload(ctx, job)
+	if err != nil || wl == nil || !mayRun(wl) {
+		return nil, err
+	}
+	return job, nil
+}
+
+func mayRun(wl *kueue.Workload) bool {
+	return workload.IsAdmitted(wl) && !workloadevict.IsEvicted(wl) && workload.IsActive(wl)
+}
+
+// template gives what pods of the pod's replicated job look like under our entry, or
+// nil while the entry is still at the gate in our view.
+func (u *ungater) template(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
+	js, err := u.env.render(ctx, job, job.Spec.RuntimePatches)
+	if err != nil {
+		return nil, err
+	}
+	for i := range js.Spec.ReplicatedJobs {
+		rj := &js.Spec.ReplicatedJobs[i]
+		template := &rj.Template.Spec.Template
+		if rj.Name == pod.Labels[jobsetapi.ReplicatedJobNameKey] && !slices.ContainsFunc(template.Spec.SchedulingGates, isAdmissionGate) {
+			return template, nil
+		}
+	}
+	return nil, nil
+}
+
+// free brings the pod to its placement and takes the gate off. A gated pod's node
+// selector can only grow; where it holds something else than the admission, the pod
+// must not run, and the user is told.
+func (u *ungater) free(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod, template *corev1.PodTemplateSpec) error {
+	freed := pod.DeepCopy()
+	if err := podset.PlacePod(freed, template); err != nil {
+		u.env.warn(job, reasonUngateRefused, actionUngate, fmt.Errorf("pod %s: %w; delete it, and its Job makes another", pod.Name, err))
+		return nil
+	}
+	err := u.env.client.Patch(ctx, freed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) {
+		// The pod changed; its own event brings it here again.
+		return nil
+	}
+	if err == nil {
+		u.env.recorder.Eventf(job, pod, corev1.EventTypeNormal, reasonUngated, actionUngate,
+			"Pod %s was made before its Job took note of the admission; its gate is removed", pod.Name)
+	}
+	return err
+}
+
+// podsOf maps a TrainJob to its gated pods: they are looked at again when it is admitted.
+func (u *ungater) podsOf(ctx context.Context, obj client.Object) []reconcile.Request {
+	var pods corev1.PodList
+	err := u.env.client.List(ctx, &pods, client.InNamespace(obj.GetNamespace()),
+		client.MatchingLabels{jobsetapi.JobSetNameKey: obj.GetName(), patch.GatedLabel: "true"})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing gated pods", "trainJob", client.ObjectKeyFromObject(obj))
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(pods.Items))
+	for i := range pods.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
+	}
+	return requests
+}
+
+// podsOfOwner maps a Workload to the gated pods of the TrainJob that controls it.
+func (u *ungater) podsOfOwner(ctx context.Context, obj client.Object) []reconcile.Request {
+	owner := controllerOfKind(obj, trainjob.GVK.Kind)
+	if owner == nil {
+		return nil
+	}
+	job := &trainjob.TrainJob{}
+	job.Namespace, job.Name = obj.GetNamespace(), owner.Name
+	return u.podsOf(ctx, job)
+}

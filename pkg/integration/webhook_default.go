@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// defaulter suspends TrainJobs that belong to a queue and keeps our entry at its place.
+//
+// It is a plain handler because its answer must touch nothing else: the patch is the
+// difference between two encodings of our own types, in which what they do not hold,
+// or would write differently, is equally absent.
+type defaulter struct {
+	env     *environment
+	decoder admission.Decoder
+	// self is the user name of this manager.
+	self string
+}
+
+// Handle implements admission.Handler.
+func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission.Response {
+	job, old, err := decode(d.decoder, req)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if req.UserInfo.Username == d.self || !job.DeletionTimestamp.IsZero() {
+		return admission.Allowed("")
+	}
+	before, err := json.Marshal(job)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	if err := d.apply(ctx, job, old); err != nil {
+		return refused(err)
+	}
+	after, err := json.Marshal(job)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return admission.PatchResponseFromRaw(before, after)
+}
+
+// decode gives the object of a request and, for an update, the one before it.
+func decode(decoder admission.Decoder, req admission.Request) (job, old *trainjob.TrainJob, err error) {
+	job = &trainjob.TrainJob{}
+	if err := decoder.Decode(req, job); err != nil {
+		return nil, nil, err
+	}
+	// The namespace of an object may be given by the request alone.
+	job.Namespace = req.Namespace
+	if req.Operation != admissionv1.Update {
+		return job, nil, nil
+	}
+	old = &trainjob.TrainJob{}
+	if err := decoder.DecodeRaw(req.OldObject, old); err != nil {
+		return nil, nil, err
+	}
+	return job, old, nil
+}
+
+// refused answers with the status of an API error, or plainly denies.
+func refused(err error) admission.Response {
+	status, ok := err.(apierrors.APIStatus)
+	if !ok {
+		return admission.Denied(err.Error())
+	}
+	result := status.Status()
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &result}}
+}
+
+func (d *defaulter) apply(ctx context.Context, job, old *trainjob.TrainJob) error {
+	if old == nil {
+		return d.onCreate(ctx, job)
+	}
+	return d.onUpdate(ctx, job, old)
+}
+
+func (d *defaulter) onCreate(ctx context.Context, job *trainjob.TrainJob) error {
+	err := jobframework.ApplyDefaultLocalQueueWithManagedJobsNamespaceSelector(ctx, d.env.client, job,
+		d.env.defaultLocalQueueExists(ctx), d.env.managedJobsNamespaceSelector)
+	if err != nil {
+		return err
+	}
+	jobframework.ApplyDefaultWorkloadPriorityClass(ctx, d.env.client, job)
+	managed, err := d.env.managed(ctx, job)
+	if err != nil {
+		return err
+	}
+	if !managed {
+		// An entry of ours in an exported manifest holds what a queue once gave.
+		job.Spec.RuntimePatches = withoutOurs(job.Spec.RuntimePatches)
+		return nil
+	}
+	if err := d.env.defaultManagedBy(ctx, job); err != nil {
+		return err
+	}
+	job.Spec.Suspend = ptr.To(true)
+	return d.gate(ctx, job)
+}
+
+// gate puts our entry, at the gate, after all others.
+func (d *defaulter) gate(ctx context.Context, job *trainjob.TrainJob) error {
+	entry, err := d.env.gateEntry(ctx, job)
+	if runtimeMissing(err) {
+		return invalid(job, field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, err.Error())})
+	}
+	if err != nil {
+		return err
+	}
+	job.Spec.RuntimePatches = patch.With(job.Spec.RuntimePatches, entry)
+	return nil
+}
+
+func (d *defaulter) onUpdate(ctx context.Context, job, old *trainjob.TrainJob) error {
+	managed, err := d.env.managed(ctx, job)
+	if err != nil {
+		return err
+	}
+	if !managed {
+		if job.Suspended() && patch.Find(old.Spec.RuntimePatches) != nil {
+			job.Spec.RuntimePatches = withoutOurs(job.Spec.RuntimePatches)
+		}
+		return nil
+	}
+	ours := patch.Find(old.Spec.RuntimePatches)
+	switch given := patch.Find(job.Spec.RuntimePatches); {
+	case given == nil && ours != nil:
+		// A client that applies its own list whole does not know of our entry.
+		job.Spec.RuntimePatches = patch.With(job.Spec.RuntimePatches, *ours)
+	case given == nil && job.Suspended():
+		return d.gate(ctx, job)
+	case given != nil && job.Suspended() && !patch.Last(job.Spec.RuntimePatches):
+		job.Spec.RuntimePatches = patch.With(job.Spec.RuntimePatches, *given)
+	}
+	return nil
+}
+
+func withoutOurs(patches []trainjob.RuntimePatch) []trainjob.RuntimePatch {
+	if patch.Find(patches) == nil {
+		return patches
+	}
+	return patch.Others(patches)
+}
+
+// defaultLocalQueueExists tells jobframework whether a namespace has the LocalQueue
+// that jobs without a queue get.
+func (e *environment) defaultLocalQueueExists(ctx context.Context) func(namespace string) bool {
+	return func(namespace string) bool {
+		key := client.ObjectKey{Namespace: namespace, Name: string(kueueconstants.DefaultLocalQueueName)}
+		return e.client.Get(ctx, key, &kueue.LocalQueue{}) == nil
+	}
+}
+
+// defaultManagedBy hands a TrainJob to MultiKueue when its queue leads there.
+func (e *environment) defaultManagedBy(ctx context.Context, t *trainjob.TrainJob) error {
+	j := &job{TrainJob: *t, env: e}
+	if !j.CanDefaultManagedBy() {
+		return nil
+	}
+	multi, err := e.queueIsMultiKueue(ctx, t.Namespace, string(jobframework.QueueName(j)))
+	if err != nil || !multi {
+		return err
+	}
+	t.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+	return nil
+}
+
+func (e *environment) queueIsMultiKueue(ctx context.Context, namespace, queue string) (bool, error) {
+	var lq kueue.LocalQueue
+	if err := e.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: queue}, &lq); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	var cq kueue.ClusterQueue
+	if err := e.client.Get(ctx, client.ObjectKey{Name: string(lq.Spec.ClusterQueue)}, &cq); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if cq.Spec.AdmissionChecksStrategy == nil {
+		return false, nil
+	}
+	for _, rule := range cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
+		var check kueue.AdmissionCheck
+		if err := e.client.Get(ctx, client.ObjectKey{Name: string(rule.Name)}, &check); client.IgnoreNotFound(err) != nil {
+			return false, err
+		}
+		if check.Spec.ControllerName == kueue.MultiKueueControllerName {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+	"sigs.k8s.io/kueue/pkg/features"
+)
+
+// topologyRemedy is added to Kueue's own messages, which cannot know where the
+// annotations of a TrainJob's pods come from.
+const topologyRemedy = "; change the pod annotations of this replicated job in spec.runtimePatches or in the runtime"
+
+// validateTopology checks the topology annotations of every replicated job by Kueue's
+// rules. podSets may be shorter than jobs when they could not all be made.
+func validateTopology(jobs []jobsetapi.ReplicatedJob, podSets []kueue.PodSet) field.ErrorList {
+	if !features.Enabled(features.TopologyAwareScheduling) {
+		return nil
+	}
+	var errs field.ErrorList
+	annotations := map[kueue.PodSetReference]*field.Path{}
+	for i := range jobs {
+		path := field.NewPath("replicatedJobs").Key(jobs[i].Name)
+		meta := &jobs[i].Template.Spec.Template.ObjectMeta
+		annotations[kueue.NewPodSetReference(jobs[i].Name)] = path.Child("metadata", "annotations")
+		errs = append(errs, jobframework.ValidateTASPodSetRequest(path, meta)...)
+		if i < len(podSets) {
+			errs = append(errs, jobframework.ValidateSliceSizeAnnotationUpperBound(path, meta, &podSets[i])...)
+		}
+	}
+	if len(errs) == 0 && len(podSets) == len(jobs) {
+		errs = jobframework.ValidatePodSetGroupingTopology(podSets, annotations)
+	}
+	for _, err := range errs {
+		err.Detail += topologyRemedy
+	}
+	return errs
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// +kubebuilder:webhook:path=/mutate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=true,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=mtrainjob.kueue-trainer.dev,admissionReviewVersions=v1
+// +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=vtrainjob.kueue-trainer.dev,admissionReviewVersions=v1
+
+const (
+	mutatePath   = "/mutate-trainer-kubeflow-org-v1alpha1-trainjob"
+	validatePath = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
+)
+
+var (
+	runtimeRefPath = field.NewPath("spec", "runtimeRef")
+	queueNamePath  = field.NewPath("metadata", "labels").Key(kueueconstants.QueueLabel)
+)
+
+// setupWebhooks registers both webhooks. Each recovers from panics.
+func setupWebhooks(mgr ctrl.Manager, env *environment, self string) {
+	decoder := admission.NewDecoder(mgr.GetScheme())
+	server := mgr.GetWebhookServer()
+	server.Register(mutatePath, &webhook.Admission{Handler: &defaulter{env: env, decoder: decoder, self: self}})
+	server.Register(validatePath, &webhook.Admission{Handler: &validator{env: env, decoder: decoder, self: self}})
+}
+
+// validator answers bad input while the user is there to mend it.
+type validator struct {
+	env     *environment
+	decoder admission.Decoder
+	self    string
+}
+
+// Handle implements admission.Handler.
+func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	job, old, err := decode(v.decoder, req)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if req.UserInfo.Username == v.self || !job.DeletionTimestamp.IsZero() {
+		return admission.Allowed("")
+	}
+	errs, err := v.validate(ctx, job, old)
+	if err != nil {
+		return refused(err)
+	}
+	if len(errs) > 0 {
+		return refused(invalid(job, errs))
+	}
+	return admission.Allowed("")
+}
+
+func invalid(job *trainjob.TrainJob, errs field.ErrorList) error {
+	return apierrors.NewInvalid(trainjob.GVK.GroupKind(), job.Name, errs)
+}
+
+func (v *validator) validate(ctx context.Context, t, old *trainjob.TrainJob) (field.ErrorList, error) {
+	j := &job{TrainJob: *t, env: v.env}
+	errs := jobframework.ValidateJobOnCreate(j)
+	if old != nil {
+		changes := jobframework.ValidateJobOnUpdate(&job{TrainJob: *old, env: v.env}, j, v.env.defaultLocalQueueExists(ctx))
+		errs = append(errs, withQueueRemedy(changes)...)
+		errs = append(errs, patch.Changed(old.Spec.RuntimePatches, t.Spec.RuntimePatches)...)
+	}
+	managed, err := v.env.managed(ctx, t)
+	if err != nil || !managed || !describes(t, old) {
+		return errs, err
+	}
+	more, err := v.validateDescription(ctx, t)
+	return append(errs, more...), err
+}
+
+// withQueueRemedy says what to do where jobframework only says that the queue is immutable.
+func withQueueRemedy(errs field.ErrorList) field.ErrorList {
+	for _, err := range errs {
+		if err.Field == queueNamePath.String() && err.Detail == apivalidation.FieldImmutableErrorMsg {
+			err.Detail = "the queue of a running TrainJob cannot change; set spec.suspend to true with it, or create the TrainJob anew"
+		}
+	}
+	return errs
+}
+
+// describes reports whether the request decides what the job is going to be. A job
+// that runs, or whose spec stays as it is, must not be refused for its runtime.
+func describes(t, old *trainjob.TrainJob) bool {
+	return old == nil || (t.Suspended() && !reflect.DeepEqual(t.Spec, old.Spec))
+}
+
+// validateDescription checks what the PodSets are made of: the runtime, the patches,
+// and the topology annotations of the pods that come out.
+func (v *validator) validateDescription(ctx context.Context, t *trainjob.TrainJob) (field.ErrorList, error) {
+	runtime, err := v.env.runtimes.For(ctx, t)
+	if runtimeMissing(err) {
+		return field.ErrorList{field.Invalid(runtimeRefPath, t.Spec.RuntimeRef.Name, err.Error())}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range runtime.Template.Spec.ReplicatedJobs {
+		names = append(names, runtime.Template.Spec.ReplicatedJobs[i].Name)
+	}
+	others := patch.Others(t.Spec.RuntimePatches)
+	if errs := patch.UnknownJobs(others, names); len(errs) > 0 {
+		return errs, nil
+	}
+	if len(names) > podset.Max {
+		return field.ErrorList{field.Invalid(runtimeRefPath, t.Spec.RuntimeRef.Name, fmt.Sprintf(
+			"the runtime has %d replicated jobs and Kueue takes %d PodSets at the most; use a runtime with fewer, or no queue", len(names), podset.Max))}, nil
+	}
+	js, err := v.env.renderer.Render(ctx, t, runtime, others)
+	if err != nil {
+		return field.ErrorList{field.Invalid(field.NewPath("spec"), t.Name, err.Error())}, nil
+	}
+	podSets, err := podset.FromJobSet(js)
+	// An annotation that cannot be read at all is named by its own check as well.
+	if errs := validateTopology(js.Spec.ReplicatedJobs, podSets); len(errs) > 0 || err == nil {
+		return errs, nil
+	}
+	return field.ErrorList{field.Invalid(patch.Path, t.Name, err.Error())}, nil
+}

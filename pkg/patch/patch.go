@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package patch owns the entries of spec.runtimePatches: which one is ours, what
+// stands in it, and how it takes its place among the others without changing them.
+package patch
+
+import (
+	"slices"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const (
+	// Manager is the key of our entry. It is the one that Kueue's in-tree
+	// integration uses, so that a cluster can change hands both ways.
+	Manager = "kueue.x-k8s.io/manager"
+
+	// AdmissionGate keeps pods of a queued TrainJob from being bound while its
+	// Workload is not admitted.
+	AdmissionGate = "kueue-trainer.dev/admission"
+
+	// GatedLabel marks pods that were made with AdmissionGate, so that they can be
+	// watched without watching every pod of the cluster. Its value is "true".
+	GatedLabel = "kueue-trainer.dev/gated"
+)
+
+// Placement is what an admission adds to the pods of one replicated job. It stands
+// in our entry as it is: tolerations replace the pod's whole list there, everything
+// else is merged by key (strategic merge patch on JobSetSpec).
+type Placement struct {
+	// Name of the replicated job.
+	Name            string
+	Labels          map[string]string
+	Annotations     map[string]string
+	NodeSelector    map[string]string
+	Tolerations     []corev1.Toleration
+	SchedulingGates []corev1.PodSchedulingGate
+}
+
+// Gated gives the placement of a replicated job that waits for admission.
+func Gated(name string) Placement {
+	return Placement{
+		Name:            name,
+		Labels:          map[string]string{GatedLabel: "true"},
+		SchedulingGates: []corev1.PodSchedulingGate{{Name: AdmissionGate}},
+	}
+}
+
+// Entry makes our entry from the placements, one per replicated job.
+func Entry(placements []Placement) (trainjob.RuntimePatch, error) {
+	jobs := make([]trainer.ReplicatedJobPatch, 0, len(placements))
+	for _, p := range placements {
+		jobs = append(jobs, p.replicatedJobPatch())
+	}
+	return trainjob.NewRuntimePatch(&trainer.RuntimePatch{
+		Manager: Manager,
+		TrainingRuntimeSpec: &trainer.TrainingRuntimeSpecPatch{
+			Template: &trainer.JobSetTemplatePatch{
+				Spec: &trainer.JobSetSpecPatch{ReplicatedJobs: jobs},
+			},
+		},
+	})
+}
+
+func (p Placement) replicatedJobPatch() trainer.ReplicatedJobPatch {
+	pod := &trainer.PodTemplatePatch{
+		Spec: &trainer.PodSpecPatch{
+			NodeSelector:    p.NodeSelector,
+			Tolerations:     p.Tolerations,
+			SchedulingGates: p.SchedulingGates,
+		},
+	}
+	if len(p.Labels)+len(p.Annotations) > 0 {
+		pod.Metadata = &metav1.ObjectMeta{Labels: p.Labels, Annotations: p.Annotations}
+	}
+	return trainer.ReplicatedJobPatch{
+		Name:     p.Name,
+		Template: &trainer.JobTemplatePatch{Spec: &trainer.JobSpecPatch{Template: pod}},
+	}
+}
+
+// Find gives our entry, or nil.
+func Find(patches []trainjob.RuntimePatch) *trainjob.RuntimePatch {
+	for i := range patches {
+		if patches[i].Manager == Manager {
+			return &patches[i]
+		}
+	}
+	return nil
+}
+
+// Others gives every entry but ours, in order. The result is a new slice.
+func Others(patches []trainjob.RuntimePatch) []trainjob.RuntimePatch {
+	return slices.DeleteFunc(slices.Clone(patches), func(p trainjob.RuntimePatch) bool {
+		return p.Manager == Manager
+	})
+}
+
+// With gives the other entries in their order and then ours: later entries win.
+func With(patches []trainjob.RuntimePatch, ours trainjob.RuntimePatch) []trainjob.RuntimePatch {
+	return append(Others(patches), ours)
+}
+
+// Last reports whether our entry is there exactly once and after all others.
+func Last(patches []trainjob.RuntimePatch) bool {
+	i := slices.IndexFunc(patches, func(p trainjob.RuntimePatch) bool { return p.Manager == Manager })
+	return i >= 0 && i == len(patches)-1
+}
+
+// Same reports whether two entries say the same, the time stamp aside, which
+// Trainer's webhook writes. Fields that Trainer's types do not know count by their
+// bytes: with any of them different the entries differ.
+func Same(a, b trainjob.RuntimePatch) bool {
+	if a.Equal(b) {
+		return true
+	}
+	return sameWithoutTime(a, b)
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package patch
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// Path is where the entries stand in a TrainJob.
+var Path = field.NewPath("spec", "runtimePatches")
+
+// UnknownJobs gives an error for every patch of a replicated job that the runtime
+// does not have. A merge would add such a job, with nothing in it.
+func UnknownJobs(patches []trainjob.RuntimePatch, runtimeJobs []string) field.ErrorList {
+	var errs field.ErrorList
+	known := sets.New(runtimeJobs...)
+	for _, p := range patches {
+		entry, err := p.Decode()
+		if err != nil {
+			errs = append(errs, field.Invalid(Path.Key(p.Manager), p.Manager, err.Error()))
+			continue
+		}
+		spec := entry.TrainingRuntimeSpec
+		if spec == nil || spec.Template == nil || spec.Template.Spec == nil {
+			continue
+		}
+		path := Path.Key(p.Manager).Child("trainingRuntimeSpec", "template", "spec", "replicatedJobs")
+		for i, job := range spec.Template.Spec.ReplicatedJobs {
+			if !known.Has(job.Name) {
+				errs = append(errs, field.Invalid(path.Index(i).Child("name"), job.Name, fmt.Sprintf(
+					"the runtime has no replicated job of this name; it has: %s", strings.Join(runtimeJobs, ", "))))
+			}
+		}
+	}
+	return errs
+}
+
+// Changed gives an error when our entry differs between two versions of a TrainJob.
+// It is for updates by anyone but the manager itself.
+func Changed(before, after []trainjob.RuntimePatch) field.ErrorList {
+	old, now := Find(before), Find(after)
+	switch {
+	case now == nil, old != nil && Same(*old, *now):
+		return nil
+	case old == nil:
+		return field.ErrorList{field.Forbidden(Path.Key(Manager),
+			"this entry is written by the manager of queued TrainJobs; use another manager name for your patch")}
+	}
+	return field.ErrorList{field.Forbidden(Path.Key(Manager),
+		"this entry is written by the manager of queued TrainJobs; put your changes into an entry with another manager name")}
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"errors"
+	"fmt"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+var errNoPodSetSchema = errors.New("the Workload CRD has no schema for spec.podSets")
+
+// Defaults does to PodSets what the API server does to those of a Workload it
+// stores: it sets the defaults of the served schema and drops what the schema does
+// not know. Kueue compares a job's PodSets with the stored ones field by field and
+// takes any difference for a changed job.
+type Defaults struct {
+	podSet *structuralschema.Structural
+}
+
+// NewDefaults takes the schema of the given version out of the Workload CRD.
+func NewDefaults(crd *apiextensionsv1.CustomResourceDefinition, version string) (*Defaults, error) {
+	schema, err := openAPISchema(crd, version)
+	if err != nil {
+		return nil, err
+	}
+	podSets, ok := schema.Properties["spec"].Properties["podSets"]
+	if !ok || podSets.Items == nil || podSets.Items.Schema == nil {
+		return nil, errNoPodSetSchema
+	}
+	structural, err := structuralschema.NewStructural(podSets.Items.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("schema of spec.podSets in CRD %s: %w", crd.Name, err)
+	}
+	return &Defaults{podSet: structural}, nil
+}
+
+func openAPISchema(crd *apiextensionsv1.CustomResourceDefinition, version string) (*apiextensions.JSONSchemaProps, error) {
+	for _, v := range crd.Spec.Versions {
+		if v.Name != version || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
+			continue
+		}
+		var schema apiextensions.JSONSchemaProps
+		err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, &schema, nil)
+		return &schema, err
+	}
+	return nil, fmt.Errorf("CRD %s serves no version %s; this manager needs Kueue v0.19 or a later one that serves it", crd.Name, version)
+}
+
+// Apply gives the PodSets as the API server would store and return them.
+func (d *Defaults) Apply(podSets []kueue.PodSet) ([]kueue.PodSet, error) {
+	out := make([]kueue.PodSet, len(podSets))
+	for i := range podSets {
+		if err := d.apply(&podSets[i], &out[i]); err != nil {
+			return nil, fmt.Errorf("defaulting PodSet %q: %w", podSets[i].Name, err)
+		}
+	}
+	return out, nil
+}
+
+// apply goes through JSON because that is what the API server defaults and prunes.
+func (d *Defaults) apply(in, out *kueue.PodSet) error {
+	data, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	var value map[string]any
+	if err := json.Unmarshal(data, &value); err != nil {
+		return err
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(value, d.podSet)
+	defaulting.Default(value, d.podSet)
+	pruning.Prune(value, d.podSet, false)
+	if data, err = json.Marshal(value); err != nil {
+		return err
+	}
+	return json.Unmarshal(data, out)
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+)
+
+// Place gives the placement of every replicated job from the PodSets of the
+// effective TrainJob and what the admission says of each: the flavors' node labels
+// and tolerations, admission checks' updates, Kueue's labels and annotations, gates.
+//
+// infos come in the order of the Workload's PodSets and must match podSets one by
+// one. A contradiction is a permanent error in the sense of kueue's podset.IsPermanent
+// and names the PodSet and the key: the user asked for one thing, the admission is
+// for another, and neither may win silently.
+func Place(podSets []kueue.PodSet, infos []kueuepodset.PodSetInfo) ([]patch.Placement, error) {
+	if len(podSets) != len(infos) {
+		return nil, kueuepodset.BadPodSetsInfoLenError(len(podSets), len(infos))
+	}
+	placements := make([]patch.Placement, 0, len(podSets))
+	for i := range podSets {
+		p, err := place(&podSets[i], infos[i])
+		if err != nil {
+			return nil, err
+		}
+		placements = append(placements, p)
+	}
+	return placements, nil
+}
+
+func place(ps *kueue.PodSet, info kueuepodset.PodSetInfo) (patch.Placement, error) {
+	if ps.Name != info.Name {
+		return patch.Placement{}, fmt.Errorf("%w: the admission is for PodSet %q where the TrainJob has %q",
+			kueuepodset.ErrInvalidPodsetInfo, info.Name, ps.Name)
+	}
+	meta, pod := &ps.Template.ObjectMeta, &ps.Template.Spec
+	for _, c := range []struct {
+		field       string
+		have, given map[string]string
+	}{
+		{"nodeSelector", pod.NodeSelector, info.NodeSelector},
+		{"labels", meta.Labels, info.Labels},
+		{"annotations", meta.Annotations, info.Annotations},
+	} {
+		if err := conflict(ps.Name, c.field, c.have, c.given); err != nil {
+			return patch.Placement{}, err
+		}
+	}
+	return patch.Placement{
+		Name:            string(ps.Name),
+		Labels:          info.Labels,
+		Annotations:     info.Annotations,
+		NodeSelector:    info.NodeSelector,
+		Tolerations:     placedTolerations(pod.Tolerations, info.Tolerations),
+		SchedulingGates: info.SchedulingGates,
+	}, nil
+}
+
+// placedTolerations is the whole list that the pods get, because an entry's list
+// replaces the pod's: base (the GPU tolerations are in it) and the admission's.
+func placedTolerations(base, admission []corev1.Toleration) []corev1.Toleration {
+	return union(union(nil, base), admission)
+}
+
+func conflict(name kueue.PodSetReference, field string, have, given map[string]string) error {
+	var keys []string
+	for key, value := range given {
+		if old, ok := have[key]; ok && old != value {
+			keys = append(keys, fmt.Sprintf("%s is %q, the admission wants %q", key, old, value))
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	slices.Sort(keys)
+	return kueuepodset.BadPodSetsUpdateError(
+		fmt.Sprintf("%s of replicated job %q", field, name), fmt.Errorf("%s; take it out of the runtime or of spec.runtimePatches", strings.Join(keys, ", ")))
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Ready reports whether every replicated job that JobSet can have started is ready
+// or done. Counts in statuses are child Jobs, as JobSet reports them.
+func Ready(js *jobsetapi.JobSet, statuses []trainer.JobStatus) bool {
+	byName := index(statuses)
+	replicas := map[string]int32{}
+	for i := range js.Spec.ReplicatedJobs {
+		rj := &js.Spec.ReplicatedJobs[i]
+		replicas[rj.Name] = rj.Replicas
+		if !dependenciesMet(rj, replicas, byName) {
+			continue
+		}
+		status := byName[rj.Name]
+		if ptr.Deref(status.Ready, 0)+ptr.Deref(status.Succeeded, 0) < rj.Replicas {
+			return false
+		}
+	}
+	return true
+}
+
+// dependenciesMet is JobSet's rule (pkg/controllers/depends_on.go there): Complete
+// wants all replicas succeeded, Ready wants all ready, succeeded or failed.
+func dependenciesMet(rj *jobsetapi.ReplicatedJob, replicas map[string]int32, byName map[string]trainer.JobStatus) bool {
+	for _, dep := range rj.DependsOn {
+		status := byName[dep.Name]
+		done := ptr.Deref(status.Succeeded, 0)
+		if dep.Status == jobsetapi.DependencyReady {
+			done += ptr.Deref(status.Ready, 0) + ptr.Deref(status.Failed, 0)
+		}
+		if done != replicas[dep.Name] {
+			return false
+		}
+	}
+	return true
+}
+
+// AnySucceeded reports whether a child Job of any replicated job is done.
+func AnySucceeded(statuses []trainer.JobStatus) bool {
+	for i := range statuses {
+		if ptr.Deref(statuses[i].Succeeded, 0) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Reclaimable gives per PodSet the pods of child Jobs that have succeeded.
+func Reclaimable(js *jobsetapi.JobSet, statuses []trainer.JobStatus) []kueue.ReclaimablePod {
+	byName := index(statuses)
+	var reclaimable []kueue.ReclaimablePod
+	for i := range js.Spec.ReplicatedJobs {
+		rj := &js.Spec.ReplicatedJobs[i]
+		succeeded := min(ptr.Deref(byName[rj.Name].Succeeded, 0), rj.Replicas)
+		if succeeded > 0 {
+			reclaimable = append(reclaimable, kueue.ReclaimablePod{
+				Name: kueue.NewPodSetReference(rj.Name), Count: succeeded * PodsPerReplica(rj),
+			})
+		}
+	}
+	return reclaimable
+}
+
+func index(statuses []trainer.JobStatus) map[string]trainer.JobStatus {
+	byName := make(map[string]trainer.JobStatus, len(statuses))
+	for _, s := range statuses {
+		byName[s.Name] = s
+	}
+	return byName
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+)
+
+// ownedDomain is the domain of the labels and annotations that an admission puts on
+// pods; each is Kueue's and none outlives the admission it came with.
+const ownedDomain = "kueue.x-k8s.io/"
+
+// PlaceTemplate brings the pod template of a suspended child Job to the one that the
+// JobSet is going to have, in the fields that the Job API lets change while it is
+// suspended. What JobSet and the Job controller put there themselves stays; so do
+// labels and annotations of others.
+func PlaceTemplate(child, want *corev1.PodTemplateSpec) {
+	child.Labels = placeMetadata(child.Labels, want.Labels)
+	child.Annotations = placeMetadata(child.Annotations, want.Annotations)
+	child.Spec.NodeSelector = placeSelector(child.Spec.NodeSelector, want.Spec.NodeSelector)
+	child.Spec.Tolerations = placeTolerations(child.Spec.Tolerations, want.Spec.Tolerations)
+	child.Spec.SchedulingGates = slices.Clone(want.Spec.SchedulingGates)
+}
+
+func placeMetadata(have, want map[string]string) map[string]string {
+	out := maps.Clone(have)
+	maps.DeleteFunc(out, func(key, _ string) bool { return owned(key) })
+	return merged(out, want)
+}
+
+func owned(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return key == patch.GatedLabel || domain+"/" == ownedDomain || strings.HasSuffix(domain+"/", "."+ownedDomain)
+}
+
+// placeSelector keeps the one key that JobSet adds on its own, for exclusive
+// placement by node selector.
+func placeSelector(have, want map[string]string) map[string]string {
+	out := map[string]string{}
+	if value, ok := have[jobsetapi.NamespacedJobKey]; ok {
+		out[jobsetapi.NamespacedJobKey] = value
+	}
+	return merged(out, want)
+}
+
+func merged(into, from map[string]string) map[string]string {
+	if into == nil {
+		into = map[string]string{}
+	}
+	maps.Copy(into, from)
+	if len(into) == 0 {
+		return nil
+	}
+	return into
+}
+
+// placeTolerations keeps the one toleration that JobSet adds on its own, for the
+// same strategy.
+func placeTolerations(have, want []corev1.Toleration) []corev1.Toleration {
+	out := slices.Clone(want)
+	for _, t := range have {
+		if t.Key == jobsetapi.NoScheduleTaintKey && !slices.ContainsFunc(out, func(o corev1.Toleration) bool { return o.Key == t.Key }) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// PlacePod brings a gated pod to its placement: the node selector is completed,
+// tolerations are added, gates and labels become those of want. It fails when the
+// pod selects nodes that want does not, since the API allows a pod no other change;
+// the error names the key.
+func PlacePod(pod *corev1.Pod, want *corev1.PodTemplateSpec) error {
+	for key, value := range pod.Spec.NodeSelector {
+		if key == jobsetapi.NamespacedJobKey {
+			continue
+		}
+		if wanted, ok := want.Spec.NodeSelector[key]; !ok || wanted != value {
+			return fmt.Errorf("its node selector %s=%s is not part of the current admission", key, value)
+		}
+	}
+	pod.Labels = placeMetadata(pod.Labels, want.Labels)
+	pod.Annotations = placeMetadata(pod.Annotations, want.Annotations)
+	pod.Spec.NodeSelector = placeSelector(pod.Spec.NodeSelector, want.Spec.NodeSelector)
+	pod.Spec.Tolerations = union(pod.Spec.Tolerations, want.Spec.Tolerations)
+	pod.Spec.SchedulingGates = slices.DeleteFunc(slices.Clone(pod.Spec.SchedulingGates), func(g corev1.PodSchedulingGate) bool {
+		return !slices.Contains(want.Spec.SchedulingGates, g)
+	})
+	return nil
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trainjob
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	trainerruntime "github.com/kubeflow/trainer/v2/pkg/runtime"
+	trainercore "github.com/kubeflow/trainer/v2/pkg/runtime/core"
+	"github.com/kubeflow/trainer/v2/pkg/runtime/framework"
+	trainerjobset "github.com/kubeflow/trainer/v2/pkg/runtime/framework/plugins/jobset"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	jobsetapply "sigs.k8s.io/jobset/client-go/applyconfiguration/jobset/v1alpha2"
+)
+
+// Renderer turns a TrainJob and its runtime into the JobSet that Trainer makes of
+// them, with Trainer's own library and without any request to an API server.
+type Renderer struct {
+	runtime trainerruntime.Runtime
+	builder framework.ComponentBuilderPlugin
+}
+
+// NewRenderer sets Trainer's library up. Trainer keeps its runtime in a package
+// variable, so a process should make one Renderer only.
+func NewRenderer(ctx context.Context, scheme *runtime.Scheme) (*Renderer, error) {
+	offline := newOfflineClient(scheme)
+	rt, err := trainercore.NewTrainingRuntime(ctx, offline, noIndex{}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("setting up Trainer's runtime library: %w", err)
+	}
+	plugin, err := trainerjobset.New(ctx, offline, noIndex{}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("setting up Trainer's JobSet builder: %w", err)
+	}
+	builder, ok := plugin.(framework.ComponentBuilderPlugin)
+	if !ok {
+		return nil, fmt.Errorf("Trainer's %s plugin builds no components", plugin.Name())
+	}
+	return &Renderer{runtime: rt, builder: builder}, nil
+}
+
+// Render gives the JobSet for job with the given patch entries in place of its own.
+// Replicated jobs come in the runtime's order; replicas, parallelism and completions
+// are always set. What the API server and JobSet default further is left unset.
+func (r *Renderer) Render(ctx context.Context, job *TrainJob, spec *trainer.TrainingRuntimeSpec, patches []RuntimePatch) (*jobsetapi.JobSet, error) {
+	typed, err := job.Typed(patches)
+	if err != nil {
+		return nil, err
+	}
+	// Trainer's plugins write into the policies they are given.
+	spec = spec.DeepCopy()
+	info, err := r.runtime.RuntimeInfo(typed, spec.Template, spec.MLPolicy, spec.PodGroupPolicy)
+	if err != nil {
+		return nil, fmt.Errorf("rendering the runtime: %w", err)
+	}
+	if err := r.builder.SyncParallelCount(info); err != nil {
+		return nil, fmt.Errorf("rendering pod counts: %w", err)
+	}
+	objs, err := r.builder.Build(ctx, info, typed)
+	if err != nil {
+		return nil, fmt.Errorf("rendering the JobSet: %w", err)
+	}
+	for _, obj := range objs {
+		if apply, ok := obj.(*jobsetapply.JobSetApplyConfiguration); ok {
+			return toJobSet(apply)
+		}
+	}
+	return nil, fmt.Errorf("Trainer renders no JobSet from the runtime")
+}
+
+func toJobSet(apply *jobsetapply.JobSetApplyConfiguration) (*jobsetapi.JobSet, error) {
+	data, err := json.Marshal(apply)
+	if err != nil {
+		return nil, err
+	}
+	js := &jobsetapi.JobSet{}
+	if err := json.Unmarshal(data, js); err != nil {
+		return nil, err
+	}
+	for i := range js.Spec.ReplicatedJobs {
+		defaultCounts(&js.Spec.ReplicatedJobs[i], apply.Spec.ReplicatedJobs[i].Replicas)
+	}
+	return js, nil
+}
+
+// defaultCounts fills in what JobSet's CRD (replicas: 1) and the Job API
+// (parallelism: 1) default. An explicit zero stays.
+func defaultCounts(rj *jobsetapi.ReplicatedJob, replicas *int32) {
+	rj.Replicas = ptr.Deref(replicas, 1)
+	spec := &rj.Template.Spec
+	if spec.Parallelism == nil {
+		spec.Parallelism = ptr.To[int32](1)
+	}
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trainjob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// The name and key under which Trainer 2.3 and later freeze the runtime of a
+// TrainJob (pkg/runtime/core/snapshot.go there). Earlier releases freeze nothing.
+const (
+	snapshotSuffix = "-runtime-snapshot"
+	snapshotKey    = "runtime"
+)
+
+// snapshotsRemembered bounds how many decoded snapshots are held, so that a long
+// life costs no more memory than a busy hour.
+const snapshotsRemembered = 1024
+
+// ErrRuntimeNotFound is the cause when neither a snapshot nor the runtime exists.
+var ErrRuntimeNotFound = errors.New("runtime not found")
+
+// ErrRuntimeUnsupported is the cause when spec.runtimeRef names a kind that is not a runtime.
+var ErrRuntimeUnsupported = errors.New("runtime kind not supported")
+
+// Runtimes finds the runtime that Trainer uses for a TrainJob.
+type Runtimes struct {
+	// Cached reads ClusterTrainingRuntimes and TrainingRuntimes.
+	Cached client.Reader
+	// Live reads the snapshot ConfigMaps. Caching them would mean caching every
+	// ConfigMap of the cluster: Trainer puts no label on its snapshots.
+	Live client.Reader
+
+	snapshots *lru.Cache
+}
+
+// NewRuntimes makes a finder that reads from the two given readers.
+func NewRuntimes(cached, live client.Reader) *Runtimes {
+	return &Runtimes{Cached: cached, Live: live, snapshots: lru.New(snapshotsRemembered)}
+}
+
+// For gives the runtime spec that Trainer renders job from: its snapshot when there
+// is one, the live object before. The result is the caller's to read only.
+// Errors wrap ErrRuntimeNotFound or ErrRuntimeUnsupported and name the remedy.
+func (r *Runtimes) For(ctx context.Context, job *TrainJob) (*trainer.TrainingRuntimeSpec, error) {
+	if spec, err := r.snapshot(ctx, job); err != nil || spec != nil {
+		return spec, err
+	}
+	return r.live(ctx, job)
+}
+
+// live reads the runtime itself.
+func (r *Runtimes) live(ctx context.Context, job *TrainJob) (*trainer.TrainingRuntimeSpec, error) {
+	ref := job.Spec.RuntimeRef
+	kind := runtimeKind(ref)
+	switch kind {
+	case trainer.ClusterTrainingRuntimeKind:
+		var rt trainer.ClusterTrainingRuntime
+		err := r.Cached.Get(ctx, client.ObjectKey{Name: ref.Name}, &rt)
+		return &rt.Spec, missing(err, kind, ref.Name, "")
+	case trainer.TrainingRuntimeKind:
+		var rt trainer.TrainingRuntime
+		err := r.Cached.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: ref.Name}, &rt)
+		return &rt.Spec, missing(err, kind, ref.Name, job.Namespace)
+	}
+	return nil, fmt.Errorf("%w: spec.runtimeRef.kind is %q; set it to %s or %s",
+		ErrRuntimeUnsupported, kind, trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind)
+}
+
+func runtimeKind(ref trainer.RuntimeRef) string {
+	if ref.Kind == nil {
+		return trainer.ClusterTrainingRuntimeKind
+	}
+	return *ref.Kind
+}
+
+func missing(err error, kind, name, namespace string) error {
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	where := ""
+	if namespace != "" {
+		where = fmt.Sprintf(" in namespace %s", namespace)
+	}
+	return fmt.Errorf("%w: there is no %s %q%s; create it, or name another in spec.runtimeRef",
+		ErrRuntimeNotFound, kind, name, where)
+}
+
+// snapshot reads what Trainer froze for this very TrainJob, or nil. A job that was
+// not stored yet has no UID and so no snapshot.
+func (r *Runtimes) snapshot(ctx context.Context, job *TrainJob) (*trainer.TrainingRuntimeSpec, error) {
+	if job.UID == "" || r.Live == nil {
+		return nil, nil
+	}
+	if spec, ok := r.snapshots.Get(job.UID); ok {
+		return spec.(*trainer.TrainingRuntimeSpec), nil
+	}
+	var cm corev1.ConfigMap
+	key := types.NamespacedName{Namespace: job.Namespace, Name: job.Name + snapshotSuffix}
+	if err := r.Live.Get(ctx, key, &cm); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	// A former TrainJob of the same name may have left one behind for the garbage collector.
+	if owner := metav1.GetControllerOf(&cm); owner == nil || owner.UID != job.UID {
+		return nil, nil
+	}
+	// Both runtime kinds hold the same spec.
+	var rt trainer.TrainingRuntime
+	if err := yaml.Unmarshal([]byte(cm.Data[snapshotKey]), &rt); err != nil {
+		return nil, fmt.Errorf("ConfigMap %s, key %q, is not the runtime snapshot Trainer writes: %w; delete it and Trainer makes it anew", key, snapshotKey, err)
+	}
+	r.snapshots.Add(job.UID, &rt.Spec)
+	return &rt.Spec, nil
+}

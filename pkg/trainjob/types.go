@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package trainjob knows the TrainJob as the API server stores it, the runtime
+// it refers to, and how Trainer turns the two into a JobSet.
+//
+// The Go types here differ from Trainer's in one point that matters: every entry
+// of spec.runtimePatches is kept as the bytes it arrived in. Trainer's own types
+// drop what they do not know and explicit zeros such as "readOnly: false"; a
+// writer that uses them changes, or is refused for changing, other managers' data.
+package trainjob
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GVK is the one kind and version that every release of Trainer 2 serves.
+var GVK = trainer.GroupVersion.WithKind("TrainJob")
+
+// ControllerName is the value of spec.managedBy for Trainer's own controller,
+// which is also what an absent field means (trainer.kubeflow.org/v1alpha1).
+const ControllerName = "trainer.kubeflow.org/trainjob-controller"
+
+// TrainJob is trainer.kubeflow.org/v1alpha1 TrainJob with raw patch entries.
+// Updates of it must be patches made from a difference, never a full Update:
+// top-level spec fields newer than these types are not held.
+type TrainJob struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   Spec                   `json:"spec,omitempty"`
+	Status trainer.TrainJobStatus `json:"status,omitempty"`
+}
+
+// Spec is TrainJobSpec of Trainer 2.2 and 2.3.
+type Spec struct {
+	RuntimeRef            trainer.RuntimeRef   `json:"runtimeRef,omitzero"`
+	Initializer           *trainer.Initializer `json:"initializer,omitempty"`
+	Trainer               *trainer.Trainer     `json:"trainer,omitempty"`
+	RuntimePatches        []RuntimePatch       `json:"runtimePatches,omitempty"`
+	Suspend               *bool                `json:"suspend,omitempty"`
+	ActiveDeadlineSeconds int64                `json:"activeDeadlineSeconds,omitempty"`
+	ManagedBy             *string              `json:"managedBy,omitempty"`
+}
+
+// List is a list of TrainJobs. Its name in the API is TrainJobList.
+type List struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []TrainJob `json:"items"`
+}
+
+// RuntimePatch is one entry of spec.runtimePatches: who owns it, and its bytes.
+type RuntimePatch struct {
+	// Manager is the entry's key; empty when the entry has none or is not an object.
+	Manager string
+
+	raw json.RawMessage
+}
+
+// NewRuntimePatch encodes an entry of our own making.
+func NewRuntimePatch(entry *trainer.RuntimePatch) (RuntimePatch, error) {
+	raw, err := json.Marshal(entry)
+	if err != nil {
+		return RuntimePatch{}, fmt.Errorf("encoding the runtime patch of manager %q: %w", entry.Manager, err)
+	}
+	return RuntimePatch{Manager: entry.Manager, raw: raw}, nil
+}
+
+// Decode gives the entry in Trainer's types, without what those do not know.
+func (p RuntimePatch) Decode() (trainer.RuntimePatch, error) {
+	var entry trainer.RuntimePatch
+	if err := json.Unmarshal(p.raw, &entry); err != nil {
+		return entry, fmt.Errorf("decoding the runtime patch of manager %q: %w", p.Manager, err)
+	}
+	return entry, nil
+}
+
+// Equal reports whether two entries are the same bytes.
+func (p RuntimePatch) Equal(o RuntimePatch) bool {
+	return bytes.Equal(p.raw, o.raw)
+}
+
+// UnmarshalJSON keeps the bytes. It accepts whatever the API server accepted:
+// an entry that we cannot read must not keep a whole list from being decoded.
+func (p *RuntimePatch) UnmarshalJSON(data []byte) error {
+	var key struct {
+		Manager string `json:"manager"`
+	}
+	if err := json.Unmarshal(data, &key); err != nil {
+		key.Manager = ""
+	}
+	p.Manager, p.raw = key.Manager, bytes.Clone(data)
+	return nil
+}
+
+// MarshalJSON gives the bytes back.
+func (p RuntimePatch) MarshalJSON() ([]byte, error) {
+	if p.raw == nil {
+		return []byte("null"), nil
+	}
+	return p.raw, nil
+}
+
+// Suspended reports spec.suspend; absent means false (trainer.kubeflow.org/v1alpha1).
+func (t *TrainJob) Suspended() bool {
+	return t.Spec.Suspend != nil && *t.Spec.Suspend
+}
+
+// Typed gives the TrainJob in Trainer's types, with the given patches in place of
+// its own. The result shares memory with t and must not be changed.
+func (t *TrainJob) Typed(patches []RuntimePatch) (*trainer.TrainJob, error) {
+	entries := make([]trainer.RuntimePatch, 0, len(patches))
+	for _, p := range patches {
+		entry, err := p.Decode()
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, entry)
+	}
+	return &trainer.TrainJob{
+		TypeMeta:   metav1.TypeMeta{APIVersion: trainer.GroupVersion.String(), Kind: GVK.Kind},
+		ObjectMeta: t.ObjectMeta,
+		Spec: trainer.TrainJobSpec{
+			RuntimeRef:            t.Spec.RuntimeRef,
+			Initializer:           t.Spec.Initializer,
+			Trainer:               t.Spec.Trainer,
+			RuntimePatches:        entries,
+			Suspend:               t.Spec.Suspend,
+			ActiveDeadlineSeconds: t.Spec.ActiveDeadlineSeconds,
+			ManagedBy:             t.Spec.ManagedBy,
+		},
+		Status: t.Status,
+	}, nil
+}
+
+// DeepCopyInto copies t. Raw entries are never changed in place, so their bytes are shared.
+func (t *TrainJob) DeepCopyInto(out *TrainJob) {
+	typed := trainer.TrainJobSpec{
+		RuntimeRef: t.Spec.RuntimeRef, Initializer: t.Spec.Initializer, Trainer: t.Spec.Trainer,
+		Suspend: t.Spec.Suspend, ManagedBy: t.Spec.ManagedBy,
+	}
+	typed = *typed.DeepCopy()
+	*out = TrainJob{
+		TypeMeta:   t.TypeMeta,
+		ObjectMeta: *t.ObjectMeta.DeepCopy(),
+		Spec: Spec{
+			RuntimeRef:            typed.RuntimeRef,
+			Initializer:           typed.Initializer,
+			Trainer:               typed.Trainer,
+			RuntimePatches:        slices.Clone(t.Spec.RuntimePatches),
+			Suspend:               typed.Suspend,
+			ActiveDeadlineSeconds: t.Spec.ActiveDeadlineSeconds,
+			ManagedBy:             typed.ManagedBy,
+		},
+		Status: *t.Status.DeepCopy(),
+	}
+}
+
+// DeepCopy copies t.
+func (t *TrainJob) DeepCopy() *TrainJob {
+	out := new(TrainJob)
+	t.DeepCopyInto(out)
+	return out
+}
+
+// DeepCopyObject implements runtime.Object.
+func (t *TrainJob) DeepCopyObject() runtime.Object {
+	return t.DeepCopy()
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *List) DeepCopyObject() runtime.Object {
+	out := &List{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+	if l.Items != nil {
+		out.Items = make([]TrainJob, len(l.Items))
+		for i := range l.Items {
+			l.Items[i].DeepCopyInto(&out.Items[i])
+		}
+	}
+	return out
+}
+
+// AddToScheme registers our TrainJob and Trainer's runtimes for trainer.kubeflow.org/v1alpha1.
+// A scheme cannot hold Trainer's own TrainJob type beside it.
+func AddToScheme(s *runtime.Scheme) error {
+	for kind, obj := range map[string]runtime.Object{
+		"TrainJob":                   &TrainJob{},
+		"TrainJobList":               &List{},
+		"TrainingRuntime":            &trainer.TrainingRuntime{},
+		"TrainingRuntimeList":        &trainer.TrainingRuntimeList{},
+		"ClusterTrainingRuntime":     &trainer.ClusterTrainingRuntime{},
+		"ClusterTrainingRuntimeList": &trainer.ClusterTrainingRuntimeList{},
+	} {
+		s.AddKnownTypeWithName(trainer.GroupVersion.WithKind(kind), obj)
+	}
+	metav1.AddToGroupVersion(s, schema.GroupVersion(trainer.GroupVersion))
+	return nil
+}
