@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -39,21 +40,35 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if req.UserInfo.Username == d.self || !job.DeletionTimestamp.IsZero() {
-		return admission.Allowed("")
-	}
 	before, err := json.Marshal(job)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	if err := d.apply(ctx, job, old); err != nil {
+	if err := d.apply(ctx, req, job, old); err != nil {
 		return refused(err)
 	}
 	after, err := json.Marshal(job)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return admission.PatchResponseFromRaw(before, after)
+	response := admission.PatchResponseFromRaw(before, after)
+	if old == nil {
+		return response
+	}
+	restore, err := restoreFields(req.Object.Raw, req.OldObject.Raw)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	return withOperations(response, restore)
+}
+
+// withOperations adds operations to a response that allows.
+func withOperations(response admission.Response, more []jsonpatch.JsonPatchOperation) admission.Response {
+	if len(more) > 0 {
+		response.Patches = append(response.Patches, more...)
+		response.PatchType = ptr.To(admissionv1.PatchTypeJSONPatch)
+	}
+	return response
 }
 
 // decode gives the object of a request and, for an update, the one before it.
@@ -84,9 +99,13 @@ func refused(err error) admission.Response {
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &result}}
 }
 
-func (d *defaulter) apply(ctx context.Context, job, old *trainjob.TrainJob) error {
+func (d *defaulter) apply(ctx context.Context, req admission.Request, job, old *trainjob.TrainJob) error {
 	if old == nil {
 		return d.onCreate(ctx, job)
+	}
+	restorePatches(job, old)
+	if req.UserInfo.Username == d.self || !job.DeletionTimestamp.IsZero() {
+		return nil
 	}
 	return d.onUpdate(ctx, job, old)
 }

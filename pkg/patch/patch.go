@@ -85,8 +85,13 @@ func (p Placement) replicatedJobPatch() trainer.ReplicatedJobPatch {
 
 // Find gives our entry, or nil.
 func Find(patches []trainjob.RuntimePatch) *trainjob.RuntimePatch {
+	return FindManager(patches, Manager)
+}
+
+// FindManager gives the entry of a manager, or nil.
+func FindManager(patches []trainjob.RuntimePatch, manager string) *trainjob.RuntimePatch {
 	for i := range patches {
-		if patches[i].Manager == Manager {
+		if patches[i].Manager == manager {
 			return &patches[i]
 		}
 	}

@@ -89,6 +89,11 @@ func (p RuntimePatch) Equal(o RuntimePatch) bool {
 	return bytes.Equal(p.raw, o.raw)
 }
 
+// SameMeaning reports whether two entries differ at the most in how amounts are written.
+func (p RuntimePatch) SameMeaning(o RuntimePatch) bool {
+	return SameMeaning(p.raw, o.raw)
+}
+
 // UnmarshalJSON keeps the bytes. It accepts whatever the API server accepted:
 // an entry that we cannot read must not keep a whole list from being decoded.
 func (p *RuntimePatch) UnmarshalJSON(data []byte) error {

@@ -1,0 +1,107 @@
+# kueue-trainer: `make help` lists the targets.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := $(CURDIR)/bin
+
+# The local control plane; see `make help`.
+export LOCAL_DIR ?= .local
+export NODES ?= 8
+export INTEGRATION ?= external
+
+# Ginkgo flags for e2e, e.g. E2E_FLAGS='-ginkgo.focus=preempted'.
+E2E_FLAGS ?=
+
+##@ Start here
+
+.PHONY: help
+help: ## Show this.
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z][a-z0-9 -]*:.*## / {printf "  %-48s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external or in-tree), COMPONENT, E2E_FLAGS\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)"
+
+.PHONY: demo
+demo: $(BIN)/localcluster ## Play the main job on a local control plane of its own, and take it down.
+	go run ./test/demo
+
+.PHONY: test
+test: unit e2e ## Run all tests: unit tests, then the e2e specs on a local control plane.
+
+##@ Local control plane
+
+.PHONY: local-up
+local-up: $(BIN)/localcluster ## Build what is missing and start it. kubectl lies in bin/, the kubeconfig in LOCAL_DIR.
+	$(BIN)/localcluster up
+
+.PHONY: local-down
+local-down: $(BIN)/localcluster ## Stop what local-up started. Logs stay in LOCAL_DIR/logs.
+	$(BIN)/localcluster down
+
+.PHONY: local-status
+local-status: $(BIN)/localcluster ## Show every component: process, health, port, log.
+	$(BIN)/localcluster status
+
+.PHONY: local-start local-stop local-kill local-restart
+local-start local-stop local-kill local-restart: $(BIN)/localcluster ## One component: make local-restart COMPONENT=kueue
+	$(BIN)/localcluster $(@:local-%=%) $(or $(COMPONENT),$(error COMPONENT is not set; 'make local-status' lists the names))
+
+# Always asked: go knows best what is out of date.
+.PHONY: $(BIN)/localcluster
+$(BIN)/localcluster:
+	@mkdir -p $(BIN)
+	@go build -C test/localcluster -o $@ .
+
+##@ Development
+
+.PHONY: build
+build: ## Build the manager.
+	go build -trimpath -o $(BIN)/kueue-trainer ./cmd/kueue-trainer
+
+.PHONY: unit
+unit: ## Run the unit tests.
+	go test ./pkg/... ./cmd/...
+	go test -C test/localcluster ./...
+
+.PHONY: e2e
+e2e: $(BIN)/localcluster ## Run the e2e specs, on the cluster of KUBECONFIG or on a local one.
+	go test ./test/e2e/... -count=1 -timeout 40m -v -ginkgo.v $(E2E_FLAGS)
+
+.PHONY: fmt
+fmt: ## Format all Go code.
+	gofmt -w $$(git ls-files -- '*.go')
+
+.PHONY: generate
+generate: tools ## Make the generated manifests: RBAC and webhooks.
+	$(BIN)/controller-gen rbac:roleName=kueue-trainer-manager-role webhook paths=./pkg/integration/... \
+	  output:rbac:dir=config/rbac output:webhook:dir=config/webhook
+
+.PHONY: verify
+verify: generate ## Check formatting, vet, module files, generated files, and that config/ renders.
+	@test -z "$$(gofmt -l $$(git ls-files -- '*.go'))" || { gofmt -d $$(git ls-files -- '*.go'); exit 1; }
+	go vet ./...
+	go vet -C test/localcluster ./...
+	go mod tidy -diff
+	go mod tidy -C test/localcluster -diff
+	go mod tidy -C hack/tools -diff
+	git diff --exit-code -- config
+	@for base in default samples; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done
+
+.PHONY: lint
+lint: ## Run golangci-lint with .golangci.yaml; it has to be installed.
+	golangci-lint run ./...
+
+.PHONY: image
+image: ## Build the manager's image (needs docker).
+	docker build -t ghcr.io/kueue-trainer/kueue-trainer:main .
+
+.PHONY: tools
+tools:
+	@mkdir -p $(BIN)
+	@go build -C hack/tools -o $(BIN)/ tool
+
+.PHONY: clean
+clean: ## Remove what the targets built. Go's build cache stays.
+	rm -rf $(BIN)

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"gomodules.xyz/jsonpatch/v2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// immutableFields are the fields of spec that the TrainJob CRD compares with their
+// old values, "self == oldSelf", which takes 8 and "8" for different.
+var immutableFields = []string{"trainer", "initializer"}
+
+// restoreFields undoes what Trainer's own defaulting webhook does to an update while
+// it stamps a time: it writes every amount anew, "nvidia.com/gpu: 8" becomes "8", and
+// the API server then refuses the update for changing an immutable field. It gives
+// the operations that put the stored bytes back where only their spelling changed.
+func restoreFields(object, oldObject []byte) ([]jsonpatch.JsonPatchOperation, error) {
+	given, err := specFields(object)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := specFields(oldObject)
+	if err != nil {
+		return nil, err
+	}
+	var ops []jsonpatch.JsonPatchOperation
+	for _, name := range immutableFields {
+		now, old := given[name], stored[name]
+		if len(now) > 0 && len(old) > 0 && !bytes.Equal(now, old) && trainjob.SameMeaning(now, old) {
+			ops = append(ops, jsonpatch.NewOperation("replace", "/spec/"+name, old))
+		}
+	}
+	return ops, nil
+}
+
+func specFields(object []byte) (map[string]json.RawMessage, error) {
+	var fields struct {
+		Spec map[string]json.RawMessage `json:"spec"`
+	}
+	err := json.Unmarshal(object, &fields)
+	return fields.Spec, err
+}
+
+// restorePatches does the same for the entries of others, which hold amounts too.
+func restorePatches(job, old *trainjob.TrainJob) {
+	for i, now := range job.Spec.RuntimePatches {
+		if now.Manager == patch.Manager {
+			continue
+		}
+		if before := patch.FindManager(old.Spec.RuntimePatches, now.Manager); before != nil && !now.Equal(*before) && now.SameMeaning(*before) {
+			job.Spec.RuntimePatches[i] = *before
+		}
+	}
+}
