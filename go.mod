@@ -3,6 +3,7 @@ module github.com/kueue-trainer/kueue-trainer
 go 1.26.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/kubeflow/trainer/v2 v2.3.0
 	github.com/open-policy-agent/cert-controller v0.16.0
 	github.com/spf13/cobra v1.10.2

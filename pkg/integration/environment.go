@@ -34,6 +34,8 @@ type environment struct {
 	defaults *workloadDefaults
 	recorder events.EventRecorder
 
+	expectations *expectations
+
 	manageJobsWithoutQueueName   bool
 	managedJobsNamespaceSelector labels.Selector
 }

@@ -38,6 +38,8 @@ type job struct {
 	// stopping is set when the job was suspended but its entry could not go back to
 	// the gate in the same request, because Trainer still sees it run.
 	stopping bool
+	// skipped is set when the cache has not seen our last write.
+	skipped bool
 }
 
 var (
@@ -46,6 +48,7 @@ var (
 	_ jobframework.JobWithReclaimablePods  = (*job)(nil)
 	_ jobframework.JobWithPodLabelSelector = (*job)(nil)
 	_ jobframework.JobWithManagedBy        = (*job)(nil)
+	_ jobframework.JobWithSkip             = (*job)(nil)
 )
 
 // Object implements jobframework.GenericJob.
@@ -59,6 +62,12 @@ func (j *job) IsSuspended() bool { return j.Suspended() }
 
 // Suspend implements jobframework.GenericJob.
 func (j *job) Suspend() { j.Spec.Suspend = ptr.To(true) }
+
+// Skip implements jobframework.JobWithSkip: what we wrote last comes as an event.
+func (j *job) Skip(context.Context) bool {
+	j.skipped = !j.env.expectations.seen(&j.TrainJob)
+	return j.skipped
+}
 
 // PodLabelSelector implements jobframework.JobWithPodLabelSelector.
 func (j *job) PodLabelSelector() string {

@@ -23,7 +23,7 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	j := &job{env: r.env}
 	result, err := r.framework.ReconcileGenericJob(ctx, req, j)
-	if err != nil {
+	if err != nil || j.skipped {
 		return result, err
 	}
 	if j.placed != "" && !j.IsSuspended() {

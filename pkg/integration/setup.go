@@ -105,8 +105,10 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	if err != nil {
 		return nil, err
 	}
+	expectations := &expectations{}
 	return &environment{
-		client:                       mgr.GetClient(),
+		client:                       &specClient{Client: mgr.GetClient(), expectations: expectations},
+		expectations:                 expectations,
 		runtimes:                     trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader()),
 		renderer:                     renderer,
 		defaults:                     &workloadDefaults{reader: mgr.GetClient()},
@@ -117,7 +119,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 }
 
 func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
-	framework := jobframework.NewReconciler(mgr.GetClient(), env.recorder,
+	framework := jobframework.NewReconciler(env.client, env.recorder,
 		jobframework.WithManagerName(controllerName),
 		jobframework.WithManageJobsWithoutQueueName(opts.ManageJobsWithoutQueueName),
 		jobframework.WithManagedJobsNamespaceSelector(opts.ManagedJobsNamespaceSelector),

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"gomodules.xyz/jsonpatch/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// specClient writes the spec of TrainJobs under the condition that the spec is still
+// the one we know, where jobframework would ask for the resourceVersion: Trainer
+// writes the status right when a job starts, and every such write would be a conflict.
+// Other kinds and other writes pass through.
+type specClient struct {
+	client.Client
+	expectations *expectations
+}
+
+// Patch implements client.Writer.
+func (c *specClient) Patch(ctx context.Context, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+	job, ok := obj.(*trainjob.TrainJob)
+	if !ok || p.Type() != types.MergePatchType {
+		return c.Client.Patch(ctx, obj, p, opts...)
+	}
+	data, err := p.Data(obj)
+	if err != nil {
+		return err
+	}
+	guarded, err := guardedPatch(data, job.Generation)
+	if err != nil {
+		return err
+	}
+	if err := c.Client.Patch(ctx, obj, guarded, opts...); err != nil {
+		return asConflict(err, job.Name)
+	}
+	c.expectations.wrote(job)
+	return nil
+}
+
+// guardedPatch turns a merge patch of spec fields into a JSON patch that tests the
+// generation first: the API server counts it up with every change of a spec.
+func guardedPatch(merge []byte, generation int64) (client.Patch, error) {
+	var changes struct {
+		Metadata map[string]any             `json:"metadata"`
+		Spec     map[string]json.RawMessage `json:"spec"`
+	}
+	if err := json.Unmarshal(merge, &changes); err != nil {
+		return nil, err
+	}
+	delete(changes.Metadata, "resourceVersion")
+	if len(changes.Metadata) > 0 {
+		return nil, fmt.Errorf("patch of a TrainJob changes more than its spec: %s", merge)
+	}
+	ops := []jsonpatch.JsonPatchOperation{jsonpatch.NewOperation("test", "/metadata/generation", generation)}
+	for _, field := range slices.Sorted(maps.Keys(changes.Spec)) {
+		op := jsonpatch.NewOperation("add", "/spec/"+field, changes.Spec[field])
+		if string(changes.Spec[field]) == "null" {
+			op = jsonpatch.NewOperation("remove", "/spec/"+field, nil)
+		}
+		ops = append(ops, op)
+	}
+	data, err := json.Marshal(ops)
+	if err != nil {
+		return nil, err
+	}
+	return client.RawPatch(types.JSONPatchType, data), nil
+}
+
+// asConflict calls a failed test what it is. The API server answers it with 422 and,
+// unlike an invalid object, without naming a kind.
+func asConflict(err error, name string) error {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || namesKind(status.Status().Details) {
+		return err
+	}
+	return apierrors.NewConflict(schema.GroupResource{Group: trainjob.GVK.Group, Resource: "trainjobs"}, name, err)
+}
+
+func namesKind(details *metav1.StatusDetails) bool {
+	return details != nil && details.Kind != ""
+}
