@@ -52,8 +52,8 @@ func (r *Renderer) Render(ctx context.Context, job *TrainJob, spec *trainer.Trai
 	if err != nil {
 		return nil, err
 	}
-	// Trainer's plugins write into the policies they are given.
-	spec = spec.DeepCopy()
+	// Trainer's plugins write into what they are given: policies, torchtune's command.
+	typed, spec = typed.DeepCopy(), spec.DeepCopy()
 	info, err := r.runtime.RuntimeInfo(typed, spec.Template, spec.MLPolicy, spec.PodGroupPolicy)
 	if err != nil {
 		return nil, fmt.Errorf("rendering the runtime: %w", err)

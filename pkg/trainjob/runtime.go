@@ -34,6 +34,8 @@ var ErrRuntimeNotFound = errors.New("runtime not found")
 // ErrRuntimeUnsupported is the cause when spec.runtimeRef names a kind that is not a runtime.
 var ErrRuntimeUnsupported = errors.New("runtime kind not supported")
 
+var errEmptySnapshot = errors.New("it is missing or empty")
+
 // Runtimes finds the runtime that Trainer uses for a TrainJob.
 type Runtimes struct {
 	// Cached reads ClusterTrainingRuntimes and TrainingRuntimes.
@@ -115,11 +117,24 @@ func (r *Runtimes) snapshot(ctx context.Context, job *TrainJob) (*trainer.Traini
 	if owner := metav1.GetControllerOf(&cm); owner == nil || owner.UID != job.UID {
 		return nil, nil
 	}
-	// Both runtime kinds hold the same spec.
-	var rt trainer.TrainingRuntime
-	if err := yaml.Unmarshal([]byte(cm.Data[snapshotKey]), &rt); err != nil {
+	spec, err := decodeSnapshot(cm.Data[snapshotKey])
+	if err != nil {
 		return nil, fmt.Errorf("ConfigMap %s, key %q, is not the runtime snapshot Trainer writes: %w; delete it and Trainer makes it anew", key, snapshotKey, err)
 	}
-	r.snapshots.Add(job.UID, &rt.Spec)
+	r.snapshots.Add(job.UID, spec)
+	return spec, nil
+}
+
+// decodeSnapshot takes no text for an error, as Trainer does, and not for a runtime
+// without replicated jobs, which is what YAML makes of it.
+func decodeSnapshot(data string) (*trainer.TrainingRuntimeSpec, error) {
+	if data == "" {
+		return nil, errEmptySnapshot
+	}
+	// Both runtime kinds hold the same spec.
+	var rt trainer.TrainingRuntime
+	if err := yaml.Unmarshal([]byte(data), &rt); err != nil {
+		return nil, err
+	}
 	return &rt.Spec, nil
 }

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // GVK is the one kind and version that every release of Trainer 2 serves.
@@ -78,7 +79,7 @@ func NewRuntimePatch(entry *trainer.RuntimePatch) (RuntimePatch, error) {
 // Decode gives the entry in Trainer's types, without what those do not know.
 func (p RuntimePatch) Decode() (trainer.RuntimePatch, error) {
 	var entry trainer.RuntimePatch
-	if err := json.Unmarshal(p.raw, &entry); err != nil {
+	if err := utiljson.Unmarshal(p.raw, &entry); err != nil {
 		return entry, fmt.Errorf("decoding the runtime patch of manager %q: %w", p.Manager, err)
 	}
 	return entry, nil
@@ -100,7 +101,8 @@ func (p *RuntimePatch) UnmarshalJSON(data []byte) error {
 	var key struct {
 		Manager string `json:"manager"`
 	}
-	if err := json.Unmarshal(data, &key); err != nil {
+	// As the API server reads it: "Manager" is another field.
+	if err := utiljson.Unmarshal(data, &key); err != nil {
 		key.Manager = ""
 	}
 	p.Manager, p.raw = key.Manager, bytes.Clone(data)

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package patch
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func jobsPatched(manager string, jobs ...string) string {
+	list := make([]string, 0, len(jobs))
+	for _, job := range jobs {
+		list = append(list, `{"name":"`+job+`"}`)
+	}
+	return `{"manager":"` + manager + `","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` + strings.Join(list, ",") + `]}}}}`
+}
+
+// fieldAndType leaves the wording of errors open.
+func fieldAndType(errs field.ErrorList) []string {
+	var all []string
+	for _, err := range errs {
+		all = append(all, err.Field+": "+string(err.Type))
+	}
+	return all
+}
+
+func TestUnknownJobs(t *testing.T) {
+	cases := map[string]struct {
+		patches []string
+		want    []string
+		message []string
+	}{
+		"no patches":           {},
+		"only jobs that exist": {patches: []string{jobsPatched("a.io/x", "node", "launcher"), jobsPatched("b.io/x", "node")}},
+		"entries without replicated jobs": {
+			patches: []string{`{"manager":"a.io/x"}`, `{"trainingRuntimeSpec":{}}`, `{"trainingRuntimeSpec":{"template":{}}}`, `{"trainingRuntimeSpec":{"template":{"spec":{}}}}`, `null`},
+		},
+		"a job that does not exist": {
+			patches: []string{jobsPatched("b.io/x", "node"), jobsPatched("a.io/x", "node", "worker")},
+			want:    []string{"spec.runtimePatches[a.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[1].name: FieldValueInvalid"},
+			message: []string{`"worker"`, "node, launcher"},
+		},
+		"all of them are told, of ours too": {
+			patches: []string{jobsPatched(Manager, "w1", "w2"), jobsPatched("a.io/x", "w3")},
+			want: []string{
+				"spec.runtimePatches[kueue.x-k8s.io/manager].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid",
+				"spec.runtimePatches[kueue.x-k8s.io/manager].trainingRuntimeSpec.template.spec.replicatedJobs[1].name: FieldValueInvalid",
+				"spec.runtimePatches[a.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid",
+			},
+			message: []string{`"w1"`, `"w2"`, `"w3"`},
+		},
+		"an entry that cannot be read, and the next": {
+			patches: []string{`{"manager":"a.io/x","trainingRuntimeSpec":7}`, jobsPatched("b.io/x", "worker")},
+			want: []string{
+				"spec.runtimePatches[a.io/x]: FieldValueInvalid",
+				"spec.runtimePatches[b.io/x].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid",
+			},
+			message: []string{"a.io/x", `"worker"`},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			errs := UnknownJobs(entries(t, tc.patches...), []string{"node", "launcher"})
+			if diff := cmp.Diff(tc.want, fieldAndType(errs)); diff != "" {
+				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
+			}
+			for _, part := range tc.message {
+				if !strings.Contains(errs.ToAggregate().Error(), part) {
+					t.Errorf("Error %q does not have %q", errs.ToAggregate(), part)
+				}
+			}
+		})
+	}
+}
+
+func TestChanged(t *testing.T) {
+	forbidden := []string{"spec.runtimePatches[kueue.x-k8s.io/manager]: FieldValueForbidden"}
+	cases := map[string]struct {
+		before, after []string
+		want          []string
+	}{
+		"there is none":                  {before: []string{othersA}, after: []string{othersB}},
+		"it stays":                       {before: []string{othersA, ours}, after: []string{othersA, ours}},
+		"only others change":             {before: []string{othersA, ours}, after: []string{ours, othersB}},
+		"only its time changes":          {before: []string{`{"manager":"kueue.x-k8s.io/manager","time":1}`}, after: []string{`{"time":2,"manager":"kueue.x-k8s.io/manager"}`}},
+		"it is removed, which we repair": {before: []string{othersA, ours}, after: []string{othersA}},
+		"it is changed":                  {before: []string{ours}, after: []string{newOurs}, want: forbidden},
+		"it is brought in":               {before: []string{othersA}, after: []string{othersA, ours}, want: forbidden},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			errs := Changed(entries(t, tc.before...), entries(t, tc.after...))
+			if diff := cmp.Diff(tc.want, fieldAndType(errs)); diff != "" {
+				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
+			}
+			if len(errs) > 0 && !strings.Contains(errs[0].Detail, "another manager name") {
+				t.Errorf("Error %q does not say what to do", errs[0])
+			}
+		})
+	}
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/features"
+)
+
+func TestFromJobSetCounts(t *testing.T) {
+	cases := map[string]struct {
+		job  *jobBuilder
+		want int32
+	}{
+		"one pod where nothing is said":               {job: makeJob("node"), want: 1},
+		"parallelism":                                 {job: makeJob("node").pods(ptr.To[int32](4), nil), want: 4},
+		"parallelism and as many completions":         {job: makeJob("node").pods(ptr.To[int32](4), ptr.To[int32](4)), want: 4},
+		"never more at a time than completions":       {job: makeJob("node").pods(ptr.To[int32](4), ptr.To[int32](3)), want: 3},
+		"more completions than run at a time":         {job: makeJob("node").pods(ptr.To[int32](4), ptr.To[int32](9)), want: 4},
+		"completions without parallelism run by ones": {job: makeJob("node").pods(nil, ptr.To[int32](9)), want: 1},
+		"replicas multiply":                           {job: makeJob("node").replicas(3).pods(ptr.To[int32](4), ptr.To[int32](2)), want: 6},
+		"no parallelism at all":                       {job: makeJob("node").replicas(3).pods(ptr.To[int32](0), nil), want: 0},
+		"no replicas":                                 {job: makeJob("node").replicas(0).pods(ptr.To[int32](4), nil), want: 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			podSets, err := FromJobSet(jobSet(tc.job))
+			if err != nil {
+				t.Fatalf("FromJobSet: %v", err)
+			}
+			if podSets[0].Count != tc.want {
+				t.Errorf("Count = %d, want %d", podSets[0].Count, tc.want)
+			}
+		})
+	}
+}
+
+func TestFromJobSetNamesAndOrder(t *testing.T) {
+	podSets, err := FromJobSet(jobSet(makeJob("node"), makeJob("Launcher"), makeJob("a")))
+	if err != nil {
+		t.Fatalf("FromJobSet: %v", err)
+	}
+	var got []kueue.PodSetReference
+	for _, ps := range podSets {
+		got = append(got, ps.Name)
+	}
+	if diff := cmp.Diff([]kueue.PodSetReference{"node", "launcher", "a"}, got); diff != "" {
+		t.Errorf("Unexpected PodSets (-want,+got):\n%s", diff)
+	}
+	if none, err := FromJobSet(jobSet()); err != nil || len(none) != 0 {
+		t.Errorf("FromJobSet of no jobs = %v, %v", none, err)
+	}
+}
+
+func TestFromJobSetTolerations(t *testing.T) {
+	spot := corev1.Toleration{Key: "spot", Value: "true"}
+	cases := map[string]struct {
+		job  *jobBuilder
+		want []corev1.Toleration
+	}{
+		"no GPUs, no tolerations":          {job: makeJob("node")},
+		"no GPUs, the job's own":           {job: makeJob("node").tolerations(spot), want: []corev1.Toleration{spot}},
+		"another vendor's GPUs":            {job: makeJob("node").gpus("amd.com/gpu")},
+		"GPUs":                             {job: makeJob("node").gpus("nvidia.com/gpu"), want: []corev1.Toleration{exists("nvidia.com/gpu")}},
+		"GPUs after the job's own":         {job: makeJob("node").gpus("nvidia.com/gpu").tolerations(spot), want: []corev1.Toleration{spot, exists("nvidia.com/gpu")}},
+		"GPUs that the job tolerates":      {job: makeJob("node").gpus("nvidia.com/gpu").tolerations(exists("nvidia.com/gpu"), spot), want: []corev1.Toleration{exists("nvidia.com/gpu"), spot}},
+		"MIG, the provider's key is there": {job: makeJob("node").gpus("nvidia.com/mig-1g.10gb").tolerations(exists("nvidia.com/gpu")), want: []corev1.Toleration{exists("nvidia.com/gpu"), exists("nvidia.com/mig-1g.10gb")}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			js := jobSet(tc.job, makeJob("aside"))
+			before := js.DeepCopy()
+			podSets, err := FromJobSet(js)
+			if err != nil {
+				t.Fatalf("FromJobSet: %v", err)
+			}
+			if diff := cmp.Diff(tc.want, podSets[0].Template.Spec.Tolerations); diff != "" {
+				t.Errorf("Unexpected tolerations (-want,+got):\n%s", diff)
+			}
+			if got := podSets[1].Template.Spec.Tolerations; got != nil {
+				t.Errorf("The PodSet beside it tolerates %v, want nothing", got)
+			}
+			podSets[0].Template.Spec.Containers[0].Name = "changed"
+			if diff := cmp.Diff(before, js); diff != "" {
+				t.Errorf("The JobSet changed (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFromJobSetTopology(t *testing.T) {
+	ranked := func(change func(*kueue.PodSetTopologyRequest)) *kueue.PodSetTopologyRequest {
+		request := &kueue.PodSetTopologyRequest{
+			PodIndexLabel:      ptr.To("batch.kubernetes.io/job-completion-index"),
+			SubGroupIndexLabel: ptr.To("jobset.sigs.k8s.io/job-index"),
+			SubGroupCount:      ptr.To[int32](2),
+		}
+		change(request)
+		return request
+	}
+	cases := map[string]struct {
+		off       bool
+		key       string
+		value     string
+		want      *kueue.PodSetTopologyRequest
+		wantInErr []string
+	}{
+		"ranks only, as Kueue's own integrations give": {
+			want: ranked(func(*kueue.PodSetTopologyRequest) {}),
+		},
+		"required": {
+			key: kueue.PodSetRequiredTopologyAnnotation, value: "block",
+			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Required = ptr.To("block") }),
+		},
+		"preferred": {
+			key: kueue.PodSetPreferredTopologyAnnotation, value: "rack",
+			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Preferred = ptr.To("rack") }),
+		},
+		"unconstrained": {
+			key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "true",
+			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Unconstrained = ptr.To(true) }),
+		},
+		"an annotation that cannot be read": {
+			key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps",
+			wantInErr: []string{`"node"`, "perhaps"},
+		},
+		"with the gate off, none": {
+			off: true, key: kueue.PodSetRequiredTopologyAnnotation, value: "block",
+		},
+		"with the gate off, not even an annotation that cannot be read": {
+			off: true, key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			features.SetFeatureGateDuringTest(t, features.TopologyAwareScheduling, !tc.off)
+			job := makeJob("node").replicas(2)
+			if tc.key != "" {
+				job.annotation(tc.key, tc.value)
+			}
+			podSets, err := FromJobSet(jobSet(makeJob("first"), job))
+			if len(tc.wantInErr) > 0 {
+				wantErrorWith(t, err, tc.wantInErr...)
+				return
+			}
+			if err != nil {
+				t.Fatalf("FromJobSet: %v", err)
+			}
+			if diff := cmp.Diff(tc.want, podSets[1].TopologyRequest); diff != "" {
+				t.Errorf("Unexpected topology request (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}

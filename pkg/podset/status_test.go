@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+func TestReady(t *testing.T) {
+	download := jobSet(
+		makeJob("dataset"),
+		makeJob("model"),
+		makeJob("node").replicas(2).dependsOn("dataset", jobsetapi.DependencyComplete).dependsOn("model", jobsetapi.DependencyComplete),
+	)
+	mpi := jobSet(makeJob("node").replicas(2), makeJob("launcher").dependsOn("node", jobsetapi.DependencyReady))
+	cases := map[string]struct {
+		js       *jobsetapi.JobSet
+		statuses []trainer.JobStatus
+		want     bool
+	}{
+		"no status yet":                     {js: jobSet(makeJob("node"))},
+		"not ready":                         {js: jobSet(makeJob("node")), statuses: []trainer.JobStatus{status("node", 0, 0, 0)}},
+		"a status without numbers":          {js: jobSet(makeJob("node")), statuses: []trainer.JobStatus{{Name: "node"}}},
+		"ready":                             {js: jobSet(makeJob("node")), statuses: []trainer.JobStatus{status("node", 1, 0, 0)}, want: true},
+		"succeeded":                         {js: jobSet(makeJob("node")), statuses: []trainer.JobStatus{status("node", 0, 1, 0)}, want: true},
+		"failed":                            {js: jobSet(makeJob("node")), statuses: []trainer.JobStatus{status("node", 0, 0, 1)}},
+		"some of the replicas":              {js: jobSet(makeJob("node").replicas(3)), statuses: []trainer.JobStatus{status("node", 2, 0, 0)}},
+		"replicas ready or succeeded":       {js: jobSet(makeJob("node").replicas(3)), statuses: []trainer.JobStatus{status("node", 2, 1, 0)}, want: true},
+		"no replicas are there to be ready": {js: jobSet(makeJob("node").replicas(0)), want: true},
+		"one job ready, another not": {
+			js: jobSet(makeJob("a"), makeJob("b")), statuses: []trainer.JobStatus{status("b", 0, 0, 0), status("a", 1, 0, 0)},
+		},
+		"downloads run, the nodes cannot have started": {
+			js: download, statuses: []trainer.JobStatus{status("dataset", 1, 0, 0), status("model", 1, 0, 0), status("node", 0, 0, 0)}, want: true,
+		},
+		"one download is done, the other runs": {
+			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 1, 0, 0)}, want: true,
+		},
+		"one download is done, the other not ready": {
+			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 0, 0)},
+		},
+		"downloads are done, the nodes are due": {
+			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 1, 0)},
+		},
+		"downloads are done, some nodes ready": {
+			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 1, 0, 0)},
+		},
+		"downloads are done, all nodes ready": {
+			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 2, 0, 0)}, want: true,
+		},
+		"MPI nodes not all ready": {
+			js: mpi, statuses: []trainer.JobStatus{status("node", 1, 0, 0)},
+		},
+		"MPI nodes ready, the launcher is due": {
+			js: mpi, statuses: []trainer.JobStatus{status("node", 2, 0, 0), status("launcher", 0, 0, 0)},
+		},
+		"MPI nodes and launcher ready": {
+			js: mpi, statuses: []trainer.JobStatus{status("node", 2, 0, 0), status("launcher", 1, 0, 0)}, want: true,
+		},
+		"MPI node succeeded counts for the launcher's dependency": {
+			js: mpi, statuses: []trainer.JobStatus{status("node", 1, 1, 0), status("launcher", 0, 0, 0)},
+		},
+		"MPI node failed starts the launcher, but is not ready itself": {
+			js: mpi, statuses: []trainer.JobStatus{status("node", 1, 0, 1), status("launcher", 1, 0, 0)},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Ready(tc.js, tc.statuses); got != tc.want {
+				t.Errorf("Ready = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAnySucceeded(t *testing.T) {
+	cases := map[string]struct {
+		statuses []trainer.JobStatus
+		want     bool
+	}{
+		"no status":                {},
+		"a status without numbers": {statuses: []trainer.JobStatus{{Name: "node"}}},
+		"running and failed":       {statuses: []trainer.JobStatus{status("a", 1, 0, 0), status("b", 0, 0, 1)}},
+		"one of several succeeded": {statuses: []trainer.JobStatus{status("a", 1, 0, 0), status("b", 0, 1, 0)}, want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := AnySucceeded(tc.statuses); got != tc.want {
+				t.Errorf("AnySucceeded = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestReclaimable(t *testing.T) {
+	js := jobSet(makeJob("Dataset"), makeJob("node").replicas(3).pods(ptr.To[int32](4), ptr.To[int32](2)))
+	cases := map[string]struct {
+		statuses []trainer.JobStatus
+		want     []kueue.ReclaimablePod
+	}{
+		"no status":                             {},
+		"nothing succeeded":                     {statuses: []trainer.JobStatus{status("Dataset", 1, 0, 0), status("node", 0, 0, 3)}},
+		"a download is done":                    {statuses: []trainer.JobStatus{status("Dataset", 0, 1, 0)}, want: []kueue.ReclaimablePod{{Name: "dataset", Count: 1}}},
+		"pods of a child Job come back at once": {statuses: []trainer.JobStatus{status("node", 1, 2, 0)}, want: []kueue.ReclaimablePod{{Name: "node", Count: 4}}},
+		"in the order of the PodSets": {
+			statuses: []trainer.JobStatus{status("node", 0, 3, 0), status("Dataset", 0, 1, 0)},
+			want:     []kueue.ReclaimablePod{{Name: "dataset", Count: 1}, {Name: "node", Count: 6}},
+		},
+		"never more than the PodSet has": {
+			statuses: []trainer.JobStatus{status("node", 0, 9, 0)},
+			want:     []kueue.ReclaimablePod{{Name: "node", Count: 6}},
+		},
+		"of a job that is not there": {statuses: []trainer.JobStatus{status("other", 0, 1, 0)}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Reclaimable(js, tc.statuses)); diff != "" {
+				t.Errorf("Unexpected reclaimable pods (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}

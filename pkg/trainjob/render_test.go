@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trainjob
+
+import (
+	"context"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	trainercore "github.com/kubeflow/trainer/v2/pkg/runtime/core"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	jobsetapply "sigs.k8s.io/jobset/client-go/applyconfiguration/jobset/v1alpha2"
+	"sigs.k8s.io/yaml"
+)
+
+const torchRuntime = `
+mlPolicy: {numNodes: 2, torch: {}}
+template:
+  metadata: {labels: {of: runtime}}
+  spec:
+    replicatedJobs:
+    - name: dataset-initializer
+      template:
+        metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: dataset-initializer}}
+        spec: {template: {spec: {containers: [{name: dataset-initializer, image: fetch}]}}}
+    - name: node
+      dependsOn: [{name: dataset-initializer, status: Complete}]
+      template:
+        metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+        spec:
+          template:
+            spec:
+              nodeSelector: {pool: base}
+              containers:
+              - name: node
+                image: torch
+                resources: {requests: {cpu: "4"}, limits: {nvidia.com/gpu: 1, memory: 8Gi}}
+    - name: aside
+      replicas: 3
+      template:
+        spec: {parallelism: 2, completions: 5, template: {spec: {containers: [{name: aside, image: aside}]}}}
+    - name: none # Trainer cannot say zero: it leaves the field out, and JobSet makes one.
+      replicas: 0
+      template:
+        spec: {parallelism: 0, template: {spec: {containers: [{name: none, image: none}]}}}
+`
+
+const mpiRuntime = `
+mlPolicy: {numNodes: 1, mpi: {numProcPerNode: 1, mpiImplementation: OpenMPI, sshAuthMountPath: /root/.ssh, runLauncherAsNode: true}}
+template:
+  spec:
+    replicatedJobs:
+    - name: node
+      template: {spec: {template: {spec: {containers: [{name: node, image: mpi}]}}}}
+    - name: launcher
+      template:
+        metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+        spec: {template: {spec: {containers: [{name: node, image: mpi}]}}}
+`
+
+func runtimeSpec(t testing.TB, data string) *trainer.TrainingRuntimeSpec {
+	t.Helper()
+	spec := &trainer.TrainingRuntimeSpec{}
+	if err := yaml.UnmarshalStrict([]byte(data), spec); err != nil {
+		t.Fatalf("Decoding the runtime: %v", err)
+	}
+	return spec
+}
+
+func testRenderer(t testing.TB) *Renderer {
+	t.Helper()
+	renderer, err := NewRenderer(t.Context(), testScheme(t))
+	if err != nil {
+		t.Fatalf("NewRenderer: %v", err)
+	}
+	return renderer
+}
+
+func jobWithTrainer(tr *trainer.Trainer) *TrainJob {
+	return &TrainJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"},
+		Spec:       Spec{RuntimeRef: trainer.RuntimeRef{Name: "torch"}, Trainer: tr, Suspend: ptr.To(true)},
+	}
+}
+
+func patchFrom(t testing.TB, data string) RuntimePatch {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(data))
+	if err != nil {
+		t.Fatalf("Converting the patch: %v", err)
+	}
+	var p RuntimePatch
+	if err := json.Unmarshal(raw, &p); err != nil {
+		t.Fatalf("Decoding the patch: %v", err)
+	}
+	return p
+}
+
+// podSpecPatch gives an entry that merges podSpec into the pods of one replicated job.
+func podSpecPatch(t testing.TB, manager, job, podSpec string) RuntimePatch {
+	t.Helper()
+	return patchFrom(t, `{manager: "`+manager+`", trainingRuntimeSpec: {template: {spec: {replicatedJobs: [`+
+		`{name: `+job+`, template: {spec: {template: {spec: `+podSpec+`}}}}]}}}}`)
+}
+
+func replicatedJob(t testing.TB, js *jobsetapi.JobSet, name string) *jobsetapi.ReplicatedJob {
+	t.Helper()
+	for i := range js.Spec.ReplicatedJobs {
+		if js.Spec.ReplicatedJobs[i].Name == name {
+			return &js.Spec.ReplicatedJobs[i]
+		}
+	}
+	t.Fatalf("There is no replicated job %q", name)
+	return nil
+}
+
+type counts struct {
+	Name                    string
+	Replicas                int32
+	Parallelism, Completion *int32
+}
+
+func countsOf(js *jobsetapi.JobSet) []counts {
+	all := make([]counts, 0, len(js.Spec.ReplicatedJobs))
+	for _, rj := range js.Spec.ReplicatedJobs {
+		all = append(all, counts{rj.Name, rj.Replicas, rj.Template.Spec.Parallelism, rj.Template.Spec.Completions})
+	}
+	return all
+}
+
+func each(name string, replicas, pods int32) counts {
+	return counts{name, replicas, ptr.To(pods), ptr.To(pods)}
+}
+
+func TestRenderCounts(t *testing.T) {
+	patched := podSpecPatch(t, "a.io/x", "none", "{nodeSelector: {k: v}}")
+	cases := map[string]struct {
+		runtime string
+		trainer *trainer.Trainer
+		patches []RuntimePatch
+		want    []counts
+	}{
+		"torch takes numNodes from the runtime, other jobs their own replicas and parallelism": {
+			runtime: torchRuntime,
+			want:    []counts{each("dataset-initializer", 1, 1), each("node", 1, 2), each("aside", 3, 2), each("none", 1, 1)},
+		},
+		"torch takes numNodes from the TrainJob": {
+			runtime: torchRuntime,
+			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](7)},
+			want:    []counts{each("dataset-initializer", 1, 1), each("node", 1, 7), each("aside", 3, 2), each("none", 1, 1)},
+		},
+		// A patch of a replicated job must not bring its replicas back to the default.
+		"a patch changes no counts and no order": {
+			runtime: torchRuntime,
+			patches: []RuntimePatch{patched},
+			want:    []counts{each("dataset-initializer", 1, 1), each("node", 1, 2), each("aside", 3, 2), each("none", 1, 1)},
+		},
+		"MPI with runLauncherAsNode takes the launcher off the nodes": {
+			runtime: mpiRuntime,
+			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](5)},
+			want:    []counts{each("node", 1, 4), each("launcher", 1, 1)},
+		},
+		"MPI with runLauncherAsNode keeps one node at the least": {
+			runtime: mpiRuntime,
+			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](1)},
+			want:    []counts{each("node", 1, 1), each("launcher", 1, 1)},
+		},
+		"MPI without runLauncherAsNode has all nodes beside the launcher": {
+			runtime: strings.Replace(mpiRuntime, "runLauncherAsNode: true", "runLauncherAsNode: false", 1),
+			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](5)},
+			want:    []counts{each("node", 1, 5), each("launcher", 1, 1)},
+		},
+		// What Trainer 2.3 really does: numNodes of the runtime counts for the replicated
+		// job that carries the trainer's label, which is the launcher.
+		"MPI with several nodes in the runtime has as many launchers": {
+			runtime: strings.Replace(mpiRuntime, "numNodes: 1", "numNodes: 4", 1),
+			want:    []counts{each("node", 1, 1), each("launcher", 1, 4)},
+		},
+		"MPI as the runtime says": {
+			runtime: mpiRuntime,
+			want:    []counts{each("node", 1, 1), each("launcher", 1, 1)},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			js, err := testRenderer(t).Render(t.Context(), jobWithTrainer(tc.trainer), runtimeSpec(t, tc.runtime), tc.patches)
+			if err != nil {
+				t.Fatalf("Render: %v", err)
+			}
+			if diff := cmp.Diff(tc.want, countsOf(js)); diff != "" {
+				t.Errorf("Unexpected counts (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRenderMergesResourcesPerNode(t *testing.T) {
+	job := jobWithTrainer(&trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{
+		Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
+	}})
+	js, err := testRenderer(t).Render(t.Context(), job, runtimeSpec(t, torchRuntime), nil)
+	if err != nil {
+		t.Fatalf("Render: %v", err)
+	}
+	want := corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": resource.MustParse("4")},
+		Limits:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"), "memory": resource.MustParse("8Gi")},
+	}
+	got := replicatedJob(t, js, "node").Template.Spec.Template.Spec.Containers[0].Resources
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Unexpected resources (-want,+got):\n%s", diff)
+	}
+}
+
+func TestRenderSetsUpInitializersAndTrainer(t *testing.T) {
+	job := jobWithTrainer(&trainer.Trainer{Image: ptr.To("mine"), Command: []string{"run"}, Args: []string{"fast"}})
+	job.Spec.Initializer = &trainer.Initializer{Dataset: &trainer.DatasetInitializer{
+		StorageUri: ptr.To("hf://data"), Env: []corev1.EnvVar{{Name: "E", Value: ""}},
+	}}
+	js, err := testRenderer(t).Render(t.Context(), job, runtimeSpec(t, torchRuntime), nil)
+	if err != nil {
+		t.Fatalf("Render: %v", err)
+	}
+	wantEnv := []corev1.EnvVar{{Name: "STORAGE_URI", Value: "hf://data"}, {Name: "E"}}
+	env := replicatedJob(t, js, "dataset-initializer").Template.Spec.Template.Spec.Containers[0].Env
+	if diff := cmp.Diff(wantEnv, env); diff != "" {
+		t.Errorf("Unexpected env of the initializer (-want,+got):\n%s", diff)
+	}
+	node := replicatedJob(t, js, "node").Template.Spec.Template.Spec.Containers[0]
+	want := corev1.Container{Image: "mine", Command: []string{"run"}, Args: []string{"fast"}}
+	got := corev1.Container{Image: node.Image, Command: node.Command, Args: node.Args}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Unexpected trainer container (-want,+got):\n%s", diff)
+	}
+	if name := js.Namespace + "/" + js.Name; name != "ns/job" {
+		t.Errorf("The JobSet is %s, want ns/job", name)
+	}
+	if js.Labels["of"] != "runtime" {
+		t.Errorf("JobSet labels %v lack those of the runtime's template", js.Labels)
+	}
+}
+
+func TestRenderMergesPatchesInOrder(t *testing.T) {
+	job := jobWithTrainer(nil)
+	// Render takes the patches it is given, not the job's.
+	job.Spec.RuntimePatches = []RuntimePatch{podSpecPatch(t, "z.io/x", "node", "{nodeSelector: {z: z}}")}
+	first := podSpecPatch(t, "a.io/x", "node",
+		`{nodeSelector: {a: a, both: a}, tolerations: [{key: a}], schedulingGates: [{name: a.io/gate}], serviceAccountName: sa}`)
+	second := podSpecPatch(t, "b.io/x", "node",
+		`{nodeSelector: {b: b, both: b, pool: b}, tolerations: [{key: b}], schedulingGates: [{name: b.io/gate}]}`)
+
+	cases := map[string]struct {
+		patches []RuntimePatch
+		want    corev1.PodSpec
+	}{
+		"none": {
+			want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}},
+		},
+		"the later one wins": {
+			patches: []RuntimePatch{first, second},
+			want: corev1.PodSpec{
+				NodeSelector:       map[string]string{"a": "a", "b": "b", "both": "b", "pool": "b"},
+				Tolerations:        []corev1.Toleration{{Key: "b"}},
+				SchedulingGates:    []corev1.PodSchedulingGate{{Name: "b.io/gate"}, {Name: "a.io/gate"}},
+				ServiceAccountName: "sa",
+			},
+		},
+		"and so in the other order": {
+			patches: []RuntimePatch{second, first},
+			want: corev1.PodSpec{
+				NodeSelector:       map[string]string{"a": "a", "b": "b", "both": "a", "pool": "b"},
+				Tolerations:        []corev1.Toleration{{Key: "a"}},
+				SchedulingGates:    []corev1.PodSchedulingGate{{Name: "a.io/gate"}, {Name: "b.io/gate"}},
+				ServiceAccountName: "sa",
+			},
+		},
+		"entries without a spec change nothing": {
+			patches: []RuntimePatch{patchFrom(t, "{manager: a.io/x}"), patchFrom(t, "{manager: b.io/x, trainingRuntimeSpec: {template: {}}}")},
+			want:    corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			js, err := testRenderer(t).Render(t.Context(), job, runtimeSpec(t, torchRuntime), tc.patches)
+			if err != nil {
+				t.Fatalf("Render: %v", err)
+			}
+			got := replicatedJob(t, js, "node").Template.Spec.Template.Spec
+			byName := cmpopts.SortSlices(func(a, b corev1.PodSchedulingGate) bool { return a.Name < b.Name })
+			if diff := cmp.Diff(tc.want, got, byName, cmpopts.IgnoreFields(corev1.PodSpec{}, "Containers")); diff != "" {
+				t.Errorf("Unexpected pod spec (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRenderRefusesAnEntryItCannotRead(t *testing.T) {
+	_, err := testRenderer(t).Render(t.Context(), jobWithTrainer(nil), runtimeSpec(t, torchRuntime),
+		[]RuntimePatch{patchFrom(t, "{manager: a.io/x, trainingRuntimeSpec: 7}")})
+	wantErrorWith(t, err, `"a.io/x"`)
+}
+
+func TestRenderFailsWithoutPanicOnARuntimeWithoutJobs(t *testing.T) {
+	js, err := testRenderer(t).Render(t.Context(), jobWithTrainer(nil), &trainer.TrainingRuntimeSpec{}, nil)
+	if err == nil && len(js.Spec.ReplicatedJobs) > 0 {
+		t.Errorf("Replicated jobs out of nothing: %v", countsOf(js))
+	}
+}
+
+// Runtimes come from a cache, and one TrainJob is rendered several times in one
+// reconcile: rendering must not leave a trace in either.
+func TestRenderIsPure(t *testing.T) {
+	torchtune := strings.Replace(torchRuntime, "image: torch\n", "image: torch\n                command: [tune, run]\n", 1)
+	eightGPUs := &corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
+	cases := map[string]struct {
+		runtime string
+		trainer *trainer.Trainer
+	}{
+		"torch": {
+			runtime: torchRuntime,
+			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](3), Env: []corev1.EnvVar{{Name: "E", Value: "v"}}, ResourcesPerNode: eightGPUs},
+		},
+		"torchtune, whose command Trainer completes": {
+			runtime: torchtune,
+			trainer: &trainer.Trainer{Command: []string{"tune", "run"}, NumNodes: ptr.To[int32](1), ResourcesPerNode: eightGPUs},
+		},
+		"MPI, whose policy Trainer completes": {
+			runtime: mpiRuntime,
+			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](3), ResourcesPerNode: eightGPUs},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			renderer := testRenderer(t)
+			job := jobWithTrainer(tc.trainer.DeepCopy())
+			job.Spec.RuntimeRef.Name = "torchtune-llama3.2-1b"
+			spec, patches := runtimeSpec(t, tc.runtime), []RuntimePatch{
+				podSpecPatch(t, "a.io/x", "node", "{nodeSelector: {a: a}}"), podSpecPatch(t, "b.io/x", "node", "{nodeSelector: {b: b}}"),
+			}
+			wantJob, wantSpec := job.DeepCopy(), spec.DeepCopy()
+
+			var first *jobsetapi.JobSet
+			for i := range 3 {
+				js, err := renderer.Render(t.Context(), job, spec, patches)
+				if err != nil {
+					t.Fatalf("Render: %v", err)
+				}
+				if i == 0 {
+					first = js
+				}
+				if diff := cmp.Diff(first, js); diff != "" {
+					t.Errorf("Rendering number %d differs from the first (-want,+got):\n%s", i+1, diff)
+				}
+			}
+			if diff := cmp.Diff(wantJob, job); diff != "" {
+				t.Errorf("Rendering changed the TrainJob (-want,+got):\n%s", diff)
+			}
+			if diff := cmp.Diff(wantSpec, spec); diff != "" {
+				t.Errorf("Rendering changed the runtime (-want,+got):\n%s", diff)
+			}
+			// The result is the caller's to change.
+			first.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Name = "changed"
+			if diff := cmp.Diff(wantSpec, spec); diff != "" {
+				t.Errorf("Changing the result changed the runtime (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// shippedRuntimes reads the runtimes that Trainer installs, of the very version that
+// this module is built with.
+func shippedRuntimes(t *testing.T) map[string]*trainer.TrainingRuntime {
+	t.Helper()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2").Output()
+	if err != nil {
+		t.Fatalf("Finding Trainer's module: %v", err)
+	}
+	runtimes := map[string]*trainer.TrainingRuntime{}
+	root := filepath.Join(strings.TrimSpace(string(dir)), "manifests", "base", "runtimes")
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rt := &trainer.TrainingRuntime{}
+		if err := yaml.Unmarshal(data, rt); err != nil {
+			return err
+		}
+		if rt.Kind == trainer.ClusterTrainingRuntimeKind {
+			rt.Kind, rt.Namespace = trainer.TrainingRuntimeKind, "ns"
+			runtimes[rt.Name] = rt
+		}
+		return nil
+	})
+	if err != nil || len(runtimes) == 0 {
+		t.Fatalf("Found %d runtimes below %s: %v", len(runtimes), root, err)
+	}
+	return runtimes
+}
+
+// renderedByTrainer gives the JobSet that Trainer's controller would apply.
+func renderedByTrainer(t *testing.T, rt *trainer.TrainingRuntime, job *trainer.TrainJob) *jobsetapi.JobSet {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{trainer.AddToScheme, clientgoscheme.AddToScheme, jobsetapi.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatalf("Building Trainer's scheme: %v", err)
+		}
+	}
+	cl := fake.NewClientBuilder().WithScheme(scheme).WithObjects(rt.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+		// The snapshot; the fake client would need its schema.
+		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			return nil
+		},
+	}).Build()
+	trainerRuntime, err := trainercore.NewTrainingRuntime(t.Context(), cl, noIndex{}, nil)
+	if err != nil {
+		t.Fatalf("Setting Trainer up: %v", err)
+	}
+	objs, err := trainerRuntime.NewObjects(t.Context(), job)
+	if err != nil {
+		t.Fatalf("Trainer renders: %v", err)
+	}
+	for _, obj := range objs {
+		if apply, ok := obj.(*jobsetapply.JobSetApplyConfiguration); ok {
+			js, err := toJobSet(apply)
+			if err != nil {
+				t.Fatalf("Converting Trainer's JobSet: %v", err)
+			}
+			return js
+		}
+	}
+	t.Fatal("Trainer made no JobSet")
+	return nil
+}
+
+func TestRenderDoesWhatTrainerDoesWithTheRuntimesItShips(t *testing.T) {
+	trainers := map[string]*trainer.Trainer{
+		"as it is": nil,
+		"with nodes, resources, a command": {
+			NumNodes: ptr.To[int32](3), Command: []string{"python"}, Args: []string{"train.py"}, Image: ptr.To("mine"),
+			Env: []corev1.EnvVar{{Name: "E", Value: "v"}},
+			ResourcesPerNode: &corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}, Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
+			},
+		},
+		"with torchtune's command": {Command: []string{"tune", "run"}, Args: []string{"epochs=1"}},
+	}
+	patches := []RuntimePatch{}
+	for name, rt := range shippedRuntimes(t) {
+		patches = append(patches[:0], podSpecPatch(t, "a.io/x", rt.Spec.Template.Spec.ReplicatedJobs[0].Name, "{nodeSelector: {a: a}, tolerations: [{key: a}]}"))
+		for variant, tr := range trainers {
+			t.Run(name+" "+variant, func(t *testing.T) {
+				job := jobWithTrainer(tr)
+				job.Spec.RuntimeRef = trainer.RuntimeRef{Name: name, Kind: ptr.To(trainer.TrainingRuntimeKind)}
+				job.Spec.RuntimePatches = patches
+				job.Spec.Initializer = &trainer.Initializer{
+					Dataset: &trainer.DatasetInitializer{StorageUri: ptr.To("hf://data")}, Model: &trainer.ModelInitializer{StorageUri: ptr.To("hf://model")},
+				}
+				got, err := testRenderer(t).Render(t.Context(), job, &rt.Spec, patches)
+				if err != nil {
+					t.Fatalf("Render: %v", err)
+				}
+				typed, err := job.Typed(patches)
+				if err != nil {
+					t.Fatalf("Typed: %v", err)
+				}
+				want := renderedByTrainer(t, rt, typed.DeepCopy())
+				// Trainer runs its plugins in the order of a Go map, another one in every
+				// process, and for XGBoost two of them add variables.
+				anyOrder := cmpopts.SortSlices(func(a, b corev1.EnvVar) bool { return a.Name < b.Name })
+				if diff := cmp.Diff(want, got, anyOrder); diff != "" {
+					t.Errorf("Unexpected JobSet (-Trainer's,+ours):\n%s", diff)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trainjob
+
+import "testing"
+
+func TestSameMeaning(t *testing.T) {
+	cases := map[string]struct {
+		a, b string
+		want bool
+	}{
+		"equal bytes":                            {a: `{"a":[1,"x",null,true]}`, b: `{"a":[1,"x",null,true]}`, want: true},
+		"another order of keys":                  {a: `{"a":1,"b":2}`, b: `{"b":2,"a":1}`, want: true},
+		"a number and the same amount as string": {a: `{"nvidia.com/gpu":8}`, b: `{"nvidia.com/gpu":"8"}`, want: true},
+		"one amount in two units":                {a: `{"memory":"1024Mi"}`, b: `{"memory":"1Gi"}`, want: true},
+		"another amount":                         {a: `{"nvidia.com/gpu":8}`, b: `{"nvidia.com/gpu":"4"}`},
+		"numbers that a float takes for one":     {a: `9007199254740993`, b: `9007199254740992`},
+		"strings that are no amounts":            {a: `"python"`, b: `"Python"`},
+		"one string more":                        {a: `["a"]`, b: `["a","b"]`},
+		"another order of a list":                {a: `["a","b"]`, b: `["b","a"]`},
+		"one key more":                           {a: `{"a":1}`, b: `{"a":1,"b":null}`},
+		"another key":                            {a: `{"a":1}`, b: `{"b":1}`},
+		"null and zero":                          {a: `null`, b: `0`},
+		"true and a string":                      {a: `true`, b: `"true"`},
+		"a map and a list":                       {a: `{}`, b: `[]`},
+		"a string and a map":                     {a: `"a"`, b: `{}`},
+		"no JSON at all":                         {a: `{`, b: `{`},
+		"nothing":                                {},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, pair := range [][2]string{{tc.a, tc.b}, {tc.b, tc.a}} {
+				if got := SameMeaning([]byte(pair[0]), []byte(pair[1])); got != tc.want {
+					t.Errorf("SameMeaning(%s, %s) = %v, want %v", pair[0], pair[1], got, tc.want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trainjob
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+)
+
+func testScheme(t testing.TB) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{AddToScheme, clientgoscheme.AddToScheme, jobsetapi.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatalf("Building the scheme: %v", err)
+		}
+	}
+	return scheme
+}
+
+func decodeJob(t testing.TB, data string) *TrainJob {
+	t.Helper()
+	job := &TrainJob{}
+	if err := json.Unmarshal([]byte(data), job); err != nil {
+		t.Fatalf("Decoding the TrainJob: %v", err)
+	}
+	return job
+}
+
+func jobWithPatches(patches string) string {
+	return `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob",` +
+		`"metadata":{"name":"job","namespace":"ns"},` +
+		`"spec":{"runtimeRef":{"name":"torch"},"runtimePatches":` + patches + `,"suspend":true}}`
+}
+
+func encodedPatches(t testing.TB, data []byte) string {
+	t.Helper()
+	var job struct {
+		Spec struct {
+			RuntimePatches json.RawMessage `json:"runtimePatches"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(data, &job); err != nil {
+		t.Fatalf("Decoding what was encoded: %v", err)
+	}
+	return string(job.Spec.RuntimePatches)
+}
+
+func managers(patches []RuntimePatch) []string {
+	names := make([]string, 0, len(patches))
+	for _, p := range patches {
+		names = append(names, p.Manager)
+	}
+	return names
+}
+
+func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
+	cases := map[string]struct {
+		patches      string
+		want         string
+		wantManagers []string
+	}{
+		"explicit zeros": {
+			patches: `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"spec":` +
+				`{"containers":[{"name":"node","env":[{"name":"E","value":""}],"volumeMounts":[{"name":"v","mountPath":"/v","readOnly":false}]}]}}}}}]}}}}]`,
+			wantManagers: []string{"a.io/x"},
+		},
+		"fields that no type knows": {
+			patches:      `[{"manager":"a.io/x","future":{"deep":[1,2.50,null,true]},"trainingRuntimeSpec":{"unheardOf":0}}]`,
+			wantManagers: []string{"a.io/x"},
+		},
+		"fields in an order that Go would not choose": {
+			patches:      `[{"trainingRuntimeSpec":{"template":{}},"time":"2026-01-01T00:00:00Z","manager":"a.io/x"}]`,
+			wantManagers: []string{"a.io/x"},
+		},
+		"empty maps and lists": {
+			patches:      `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"metadata":{"labels":{}},"spec":{"replicatedJobs":[]}}}}]`,
+			wantManagers: []string{"a.io/x"},
+		},
+		"numbers that a float cannot hold": {
+			patches:      `[{"manager":"a.io/x","n":9007199254740993,"m":1e400}]`,
+			wantManagers: []string{"a.io/x"},
+		},
+		"characters that the API server escapes": {
+			patches:      `[{"manager":"a.io/x","v":"a\u003cb\u0026c\u003ed \u00e9"}]`,
+			wantManagers: []string{"a.io/x"},
+		},
+		"white space is not kept, as the API server sends none": {
+			patches:      "[ {\n \"manager\" : \"a.io/x\" , \"v\" : \" a \" } ]",
+			want:         `[{"manager":"a.io/x","v":" a "}]`,
+			wantManagers: []string{"a.io/x"},
+		},
+		"order and doubled managers": {
+			patches:      `[{"manager":"b.io/x"},{"manager":"a.io/x"},{"manager":"b.io/x","n":1}]`,
+			wantManagers: []string{"b.io/x", "a.io/x", "b.io/x"},
+		},
+		"odd entries decode and keep their place": {
+			patches:      `[null,7,"text",true,[],{},{"manager":7,"v":1},{"manager":null},{"time":"not a time"},{"manager":"a.io/x"}]`,
+			wantManagers: []string{"", "", "", "", "", "", "", "", "", "a.io/x"},
+		},
+		"the key in another case is another field": {
+			patches:      `[{"manager":"a.io/x","Manager":"b.io/x"},{"MANAGER":"b.io/x"}]`,
+			wantManagers: []string{"a.io/x", ""},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			want := tc.want
+			if want == "" {
+				want = tc.patches
+			}
+			codecs := serializer.NewCodecFactory(testScheme(t))
+			obj, err := runtime.Decode(codecs.UniversalDeserializer(), []byte(jobWithPatches(tc.patches)))
+			if err != nil {
+				t.Fatalf("Decoding as a client does: %v", err)
+			}
+			original := obj.(*TrainJob)
+			if diff := cmp.Diff(tc.wantManagers, managers(original.Spec.RuntimePatches)); diff != "" {
+				t.Errorf("Unexpected managers (-want,+got):\n%s", diff)
+			}
+			copied := original.DeepCopyObject().(*TrainJob)
+
+			asClient, err := runtime.Encode(codecs.LegacyCodec(trainer.GroupVersion), copied)
+			if err != nil {
+				t.Fatalf("Encoding as a client does: %v", err)
+			}
+			if diff := cmp.Diff(want, encodedPatches(t, asClient)); diff != "" {
+				t.Errorf("Unexpected bytes from the client's codec (-want,+got):\n%s", diff)
+			}
+			plain, err := json.Marshal(copied)
+			if err != nil {
+				t.Fatalf("Encoding: %v", err)
+			}
+			if diff := cmp.Diff(want, encodedPatches(t, plain)); diff != "" {
+				t.Errorf("Unexpected bytes (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRuntimePatchKeepsItsOwnBytes(t *testing.T) {
+	data := []byte(`{"manager":"a.io/x","v":1}`)
+	var p RuntimePatch
+	if err := p.UnmarshalJSON(data); err != nil {
+		t.Fatalf("Decoding: %v", err)
+	}
+	// A decoder may use its buffer again.
+	copy(data, bytes.Repeat([]byte("#"), len(data)))
+	got, err := p.MarshalJSON()
+	if err != nil {
+		t.Fatalf("Encoding: %v", err)
+	}
+	if diff := cmp.Diff(`{"manager":"a.io/x","v":1}`, string(got)); diff != "" {
+		t.Errorf("Unexpected bytes (-want,+got):\n%s", diff)
+	}
+}
+
+func TestZeroRuntimePatchEncodesAsNull(t *testing.T) {
+	got, err := json.Marshal([]RuntimePatch{{}})
+	if err != nil {
+		t.Fatalf("Encoding: %v", err)
+	}
+	if string(got) != "[null]" {
+		t.Errorf("json.Marshal = %s, want [null]", got)
+	}
+}
+
+func TestMergePatch(t *testing.T) {
+	others := `[{"time":"2026-01-01T00:00:00Z","manager":"a.io/x","future":0,"trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` +
+		`{"name":"node","template":{"spec":{"template":{"spec":{"containers":[{"name":"node","env":[{"name":"E","value":""}],"volumeMounts":[{"name":"v","mountPath":"/v","readOnly":false}]}]}}}}}]}}}}]`
+	cases := map[string]struct {
+		patches string
+		change  func(*TrainJob)
+		want    string
+	}{
+		"only suspend changes": {
+			patches: others,
+			change:  func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) },
+			want:    `{"spec":{"suspend":false}}`,
+		},
+		"only suspend changes beside odd entries": {
+			patches: `[null,7,{"manager":7},{"manager":"a.io/x","n":9007199254740993}]`,
+			change:  func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) },
+			want:    `{"spec":{"suspend":false}}`,
+		},
+		"nothing changes": {
+			patches: others,
+			change:  func(*TrainJob) {},
+			want:    `{}`,
+		},
+		"an entry is added: the list is written whole, with the zeros of others": {
+			patches: `[{"manager":"a.io/x","v":{"readOnly":false,"value":"","n":0,"none":null,"big":9007199254740993}}]`,
+			change: func(j *TrainJob) {
+				j.Spec.RuntimePatches = append(j.Spec.RuntimePatches, RuntimePatch{Manager: "b.io/x", raw: []byte(`{"manager":"b.io/x"}`)})
+			},
+			want: `{"spec":{"runtimePatches":[{"manager":"a.io/x","v":{"big":9007199254740993,"n":0,"none":null,"readOnly":false,"value":""}},{"manager":"b.io/x"}]}}`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			before := decodeJob(t, jobWithPatches(tc.patches))
+			after := before.DeepCopy()
+			tc.change(after)
+			got, err := client.MergeFrom(before).Data(after)
+			if err != nil {
+				t.Fatalf("Making the merge patch: %v", err)
+			}
+			if diff := cmp.Diff(tc.want, string(got)); diff != "" {
+				t.Errorf("Unexpected merge patch (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// fullJob has every field of Spec set.
+func fullJob() *TrainJob {
+	return &TrainJob{
+		TypeMeta:   metav1.TypeMeta{APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Labels: map[string]string{"l": "v"}},
+		Spec: Spec{
+			RuntimeRef: trainer.RuntimeRef{Name: "torch", APIGroup: ptr.To("trainer.kubeflow.org"), Kind: ptr.To("TrainingRuntime")},
+			Initializer: &trainer.Initializer{
+				Dataset: &trainer.DatasetInitializer{StorageUri: ptr.To("hf://data")},
+			},
+			Trainer: &trainer.Trainer{
+				NumNodes: ptr.To[int32](2), Command: []string{"python"}, Env: []corev1.EnvVar{{Name: "E", Value: "v"}},
+			},
+			RuntimePatches:        []RuntimePatch{{Manager: "a.io/x", raw: []byte(`{"manager":"a.io/x"}`)}},
+			Suspend:               ptr.To(true),
+			ActiveDeadlineSeconds: 60,
+			ManagedBy:             ptr.To(ControllerName),
+		},
+		Status: trainer.TrainJobStatus{JobsStatus: []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}},
+	}
+}
+
+func TestDeepCopy(t *testing.T) {
+	job := fullJob()
+	spec := reflect.ValueOf(job.Spec)
+	for i := range spec.NumField() {
+		if spec.Field(i).IsZero() {
+			t.Fatalf("This test does not set spec field %s", spec.Type().Field(i).Name)
+		}
+	}
+	list := &List{Items: []TrainJob{*job}}
+	for name, copied := range map[string]*TrainJob{
+		"of a TrainJob": job.DeepCopyObject().(*TrainJob),
+		"of a list":     &list.DeepCopyObject().(*List).Items[0],
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(fullJob(), copied); diff != "" {
+				t.Errorf("The copy differs (-want,+got):\n%s", diff)
+			}
+			copied.Labels["l"] = "changed"
+			*copied.Spec.RuntimeRef.Kind = "changed"
+			*copied.Spec.Initializer.Dataset.StorageUri = "changed"
+			copied.Spec.Trainer.Command[0] = "changed"
+			copied.Spec.Trainer.Env[0].Value = "changed"
+			copied.Spec.RuntimePatches[0] = RuntimePatch{Manager: "changed"}
+			*copied.Spec.Suspend = false
+			*copied.Spec.ManagedBy = "changed"
+			*copied.Status.JobsStatus[0].Ready = 7
+			if diff := cmp.Diff(fullJob(), job); diff != "" {
+				t.Errorf("Changing the copy changed the original (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDeepCopyOfNothing(t *testing.T) {
+	if got := (&TrainJob{}).DeepCopy(); got.Spec.RuntimePatches != nil || got.Spec.Trainer != nil || got.Spec.Suspend != nil {
+		t.Errorf("DeepCopy of the zero TrainJob has %+v", got.Spec)
+	}
+	if got := (&List{}).DeepCopyObject().(*List); got.Items != nil {
+		t.Errorf("DeepCopy of the zero list has items %v, want nil", got.Items)
+	}
+}
+
+func TestTyped(t *testing.T) {
+	job := fullJob()
+	patch := RuntimePatch{Manager: "b.io/x", raw: []byte(`{"manager":"b.io/x","trainingRuntimeSpec":{"template":{"metadata":{"labels":{"k":"v"}}}}}`)}
+	got, err := job.Typed([]RuntimePatch{patch})
+	if err != nil {
+		t.Fatalf("Typed: %v", err)
+	}
+	want := &trainer.TrainJob{
+		TypeMeta:   job.TypeMeta,
+		ObjectMeta: job.ObjectMeta,
+		Spec: trainer.TrainJobSpec{
+			RuntimeRef: job.Spec.RuntimeRef, Initializer: job.Spec.Initializer, Trainer: job.Spec.Trainer,
+			RuntimePatches: []trainer.RuntimePatch{{
+				Manager: "b.io/x",
+				TrainingRuntimeSpec: &trainer.TrainingRuntimeSpecPatch{Template: &trainer.JobSetTemplatePatch{
+					Metadata: &metav1.ObjectMeta{Labels: map[string]string{"k": "v"}},
+				}},
+			}},
+			Suspend: ptr.To(true), ActiveDeadlineSeconds: 60, ManagedBy: ptr.To(ControllerName),
+		},
+		Status: job.Status,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Unexpected TrainJob (-want,+got):\n%s", diff)
+	}
+}
+
+func TestTypedNamesTheManagerOfAnEntryItCannotRead(t *testing.T) {
+	job := decodeJob(t, jobWithPatches(`[{"manager":"a.io/x","time":"yesterday"}]`))
+	_, err := job.Typed(job.Spec.RuntimePatches)
+	wantErrorWith(t, err, `"a.io/x"`)
+}
+
+func TestDecodeReadsWhatNewRuntimePatchWrites(t *testing.T) {
+	entry := trainer.RuntimePatch{Manager: "a.io/x", Time: &metav1.Time{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)}, TrainingRuntimeSpec: &trainer.TrainingRuntimeSpecPatch{
+		Template: &trainer.JobSetTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{"k": "<v>"}}},
+	}}
+	p, err := NewRuntimePatch(&entry)
+	if err != nil {
+		t.Fatalf("NewRuntimePatch: %v", err)
+	}
+	if p.Manager != entry.Manager {
+		t.Errorf("Manager = %q, want %q", p.Manager, entry.Manager)
+	}
+	got, err := p.Decode()
+	if err != nil {
+		t.Fatalf("Decode: %v", err)
+	}
+	if diff := cmp.Diff(entry, got); diff != "" {
+		t.Errorf("Unexpected entry (-want,+got):\n%s", diff)
+	}
+}
+
+func TestSuspended(t *testing.T) {
+	cases := map[string]struct {
+		suspend *bool
+		want    bool
+	}{
+		"absent means running": {},
+		"false":                {suspend: ptr.To(false)},
+		"true":                 {suspend: ptr.To(true), want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := (&TrainJob{Spec: Spec{Suspend: tc.suspend}}).Suspended(); got != tc.want {
+				t.Errorf("Suspended() = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAddToSchemeKnowsKindsByTheirNamesInTheAPI(t *testing.T) {
+	scheme := testScheme(t)
+	for kind, want := range map[string]string{
+		"TrainJob":                   "*trainjob.TrainJob",
+		"TrainJobList":               "*trainjob.List",
+		"TrainingRuntime":            "*v1alpha1.TrainingRuntime",
+		"ClusterTrainingRuntimeList": "*v1alpha1.ClusterTrainingRuntimeList",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			obj, err := scheme.New(trainer.GroupVersion.WithKind(kind))
+			if err != nil {
+				t.Fatalf("scheme.New: %v", err)
+			}
+			if got := fmt.Sprintf("%T", obj); got != want {
+				t.Errorf("The scheme makes a %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func FuzzRuntimePatchJSON(f *testing.F) {
+	for _, seed := range []string{
+		`{"manager":"a.io/x","trainingRuntimeSpec":{"v":""}}`, `{"manager":7}`, `null`, ` [1, 2.50] `, `"<&>"`, `{"a":1,"a":2}`, `{"Manager":"x"}`, "\"\xff\"",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if !json.Valid(data) {
+			return
+		}
+		// What json makes of bytes that it is to leave alone: no white space, HTML escaped.
+		want, err := json.Marshal(json.RawMessage(data))
+		if err != nil {
+			t.Fatalf("Encoding raw JSON: %v", err)
+		}
+		patches := []RuntimePatch{}
+		if err := json.Unmarshal(fmt.Appendf(nil, "[%s,%s]", data, data), &patches); err != nil {
+			t.Fatalf("Decoding %q: %v", data, err)
+		}
+		got, err := json.Marshal(patches)
+		if err != nil {
+			t.Fatalf("Encoding: %v", err)
+		}
+		if wantList := fmt.Sprintf("[%s,%s]", want, want); wantList != string(got) {
+			t.Errorf("Encoded %q, want %q", got, wantList)
+		}
+		if !patches[0].Equal(patches[1]) || patches[0].Manager != patches[1].Manager {
+			t.Errorf("The same bytes give different entries: %+v", patches)
+		}
+	})
+}

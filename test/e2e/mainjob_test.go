@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+var (
+	onH100 = map[string]string{kit.ProductLabel: kit.H100}
+	onA100 = map[string]string{kit.ProductLabel: kit.A100}
+)
+
+var gpuToleration = corev1.Toleration{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+
+var _ = Describe("A queued TrainJob", func() {
+	It("is admitted to each flavor in turn and bound to its nodes", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "16", "16")
+		w.make(ctx, w.job("first").Nodes(2).GPUs("8").Obj())
+		pods := w.eventuallyRuns(ctx, "first", 2, onH100)
+		for _, pod := range pods {
+			Expect(pod.Spec.NodeSelector).To(Equal(onH100))
+			Expect(tolerations(&pod)).To(ConsistOf(gpuToleration))
+			Expect(pod.Spec.SchedulingGates).To(BeEmpty())
+			Expect(pod.Labels).To(HaveKeyWithValue("kueue.x-k8s.io/podset", "node"))
+			Expect(pod.Annotations).To(HaveKeyWithValue("kueue.x-k8s.io/workload", w.workload(ctx, "first").Name))
+		}
+
+		w.make(ctx, w.job("second").Nodes(2).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "second", 2, onA100)
+	}, SpecTimeout(specTimeout))
+
+	It("says in an event which queue and which flavors it was admitted to", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("told").GPUs("4").Obj())
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "told", "Placed") }).Should(ContainElement(
+			"Queue queue, ClusterQueue " + w.name("gpus") + ": node 1 pod on flavor " + w.name("h100") + " (4 nvidia.com/gpu)"))
+	}, SpecTimeout(specTimeout))
+
+	It("waits behind the gate while the quota is full, and runs when it frees", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("running").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "running", 1, onH100)
+
+		w.make(ctx, w.job("waiting").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "waiting")
+		w.eventuallyAtTheGate(ctx, "waiting")
+		Consistently(ctx, func() []corev1.Pod { return w.pods(ctx, "waiting") }).Should(BeEmpty())
+
+		w.finish(ctx, "running", "succeeded")
+		w.eventuallyCondition(ctx, "running", kueue.WorkloadFinished)
+		w.eventuallyRuns(ctx, "waiting", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("is preempted and resumes on a flavor whose node labels have other keys, with exactly those", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.make(ctx,
+			kit.MakeFlavor(w.name("h100"), map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"},
+				corev1.Toleration{Key: "pool", Operator: corev1.TolerationOpEqual, Value: "h100", Effect: corev1.TaintEffectNoSchedule}),
+			kit.MakeFlavor(w.name("a100"), map[string]string{"nvidia.com/gpu.memory": "81920"}),
+			kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "16"}, kit.Quota{Flavor: w.name("a100"), GPUs: "16"}),
+			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")),
+			kit.MakePriority(w.name("urgent"), 1000),
+		)
+		w.make(ctx, w.job("patient").Nodes(2).GPUs("8").Obj())
+		for _, pod := range w.eventuallyRuns(ctx, "patient", 2, onH100) {
+			Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}))
+			Expect(tolerations(&pod)).To(ConsistOf(gpuToleration, HaveField("Key", "pool")))
+		}
+
+		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).Nodes(2).GPUs("8").
+			PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: onH100}}).Obj())
+		w.eventuallyRuns(ctx, "urgent", 2, onH100)
+		for _, pod := range w.eventuallyRuns(ctx, "patient", 2, onA100) {
+			Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{"nvidia.com/gpu.memory": "81920"}))
+			Expect(tolerations(&pod)).To(ConsistOf(gpuToleration))
+			Expect(pod.Spec.SchedulingGates).To(BeEmpty())
+		}
+	}, SpecTimeout(specTimeout))
+
+	It("keeps the runtime's tolerations beside the flavor's, also in a replicated job that starts later", func(ctx context.Context) {
+		w := newWorld(ctx)
+		team := corev1.Toleration{Key: "team", Operator: corev1.TolerationOpEqual, Value: "research", Effect: corev1.TaintEffectNoSchedule}
+		spot := corev1.Toleration{Key: "spot", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+		runtime := w.copyRuntime(ctx, "deepspeed-distributed")
+		for i := range runtime.Spec.Template.Spec.ReplicatedJobs {
+			runtime.Spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{team}
+		}
+		w.make(ctx, runtime,
+			kit.MakeFlavor(w.name("h100"), onH100, spot),
+			kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "32"}),
+			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
+		w.make(ctx, w.job("mpi").Runtime(runtime.Name).Nodes(2).GPUs("8").Obj())
+
+		// The launcher depends on the node job being ready, so it is made later.
+		pods := w.eventuallyRuns(ctx, "mpi", 2, onH100)
+		Expect(ofReplicatedJob(pods, "launcher")).To(HaveLen(1))
+		for _, pod := range pods {
+			Expect(tolerations(&pod)).To(ConsistOf(team, spot, gpuToleration), pod.Name)
+		}
+	}, SpecTimeout(specTimeout))
+
+	It("downloads dataset and model first and then trains, all under one Workload", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
+		pods := w.eventuallyRuns(ctx, "tune", 1, nil)
+		Expect(pods[0].Labels).To(HaveKeyWithValue(jobsetapi.ReplicatedJobNameKey, "dataset-initializer"))
+		Expect(tolerations(&pods[0])).To(BeEmpty(), "an initializer asks for no GPU")
+		w.finish(ctx, "tune", "succeeded", "dataset-initializer")
+		Eventually(ctx, func() []corev1.Pod { return ofReplicatedJob(w.pods(ctx, "tune"), "model-initializer") }).Should(HaveLen(1))
+		Eventually(ctx, func(g Gomega) {
+			w.finish(ctx, "tune", "succeeded", "model-initializer")
+			node := ofReplicatedJob(w.pods(ctx, "tune"), "node")
+			g.Expect(node).To(HaveLen(1))
+			g.Expect(node[0].Status.Phase).To(Equal(corev1.PodRunning))
+			g.Expect(node[0].Spec.NodeSelector).To(Equal(onH100))
+		}).Should(Succeed())
+		w.finish(ctx, "tune", "succeeded")
+		w.eventuallyCondition(ctx, "tune", kueue.WorkloadFinished)
+	}, SpecTimeout(specTimeout))
+
+	It("finishes its Workload as failed when it fails, with its own message, and frees the quota", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("fails").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "fails", 1, onH100)
+		// The Job tries again until its limit; every try fails.
+		var wl *kueue.Workload
+		Eventually(ctx, func(g Gomega) {
+			w.finish(ctx, "fails", "failed")
+			wl = w.workload(ctx, "fails")
+			g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)).To(BeTrue())
+		}).Should(Succeed())
+		finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+		failed := apimeta.FindStatusCondition(get(ctx, w, &trainer.TrainJob{}, "fails").Status.Conditions, trainer.TrainJobFailed)
+		Expect(finished.Reason).To(Equal(kueue.WorkloadFinishedReasonFailed))
+		Expect(finished.Message).To(Equal(failed.Message))
+
+		w.make(ctx, w.job("next").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "next", 1, onH100)
+	}, SpecTimeout(failureTimeout))
+
+	It("stops when its Workload is deactivated, and runs again when that is taken back", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("paused").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "paused", 1, onH100)
+
+		w.activate(ctx, "paused", false)
+		w.eventuallyAtTheGate(ctx, "paused")
+		Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, "paused") }).Should(BeEmpty())
+		Expect(w.workload(ctx, "paused").Status.Admission).To(BeNil())
+
+		w.activate(ctx, "paused", true)
+		w.eventuallyRuns(ctx, "paused", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("moves to another queue while it waits", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "0", "0")
+		w.make(ctx,
+			kit.MakeClusterQueue(w.name("other"), kit.Quota{Flavor: w.name("a100"), GPUs: "8"}),
+			kit.MakeLocalQueue(w.namespace, "other", w.name("other")),
+			w.job("moves").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "moves")
+		w.update(ctx, "moves", func(t *trainer.TrainJob) { t.Labels[kit.QueueLabel] = "other" })
+		w.eventuallyRuns(ctx, "moves", 1, onA100)
+	}, SpecTimeout(specTimeout))
+
+	It("leaves nothing behind when it is deleted", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("gone").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "gone", 1, onH100)
+		Expect(w.Delete(ctx, w.job("gone").Obj())).To(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(w.count(ctx, &trainer.TrainJobList{})).To(BeZero())
+			g.Expect(w.count(ctx, &kueue.WorkloadList{})).To(BeZero())
+			g.Expect(w.count(ctx, &corev1.PodList{})).To(BeZero())
+			var cq kueue.ClusterQueue
+			g.Expect(w.Get(ctx, client.ObjectKey{Name: w.name("gpus")}, &cq)).To(Succeed())
+			g.Expect(cq.Status.ReservingWorkloads).To(BeZero())
+		}).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+
+	It("finishes once and gives back what its finished replicated jobs held", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
+		w.eventuallyRuns(ctx, "tune", 1, nil)
+		w.finish(ctx, "tune", "succeeded", "dataset-initializer")
+		Eventually(ctx, func() []kueue.ReclaimablePod { return w.workload(ctx, "tune").Status.ReclaimablePods }).
+			Should(ConsistOf(kueue.ReclaimablePod{Name: "dataset-initializer", Count: 1}))
+	}, SpecTimeout(specTimeout))
+
+	It("starts although its amounts are plain numbers, which Trainer's webhook writes anew", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.makeYAML(ctx, `
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: plain
+  labels: {kueue.x-k8s.io/queue-name: queue}
+spec:
+  runtimeRef: {name: torch-distributed}
+  trainer:
+    resourcesPerNode:
+      limits: {nvidia.com/gpu: 8, memory: 1024Mi}
+  runtimePatches:
+  - manager: example.com/user
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          - name: node
+            template:
+              spec:
+                template:
+                  spec:
+                    volumes:
+                    - name: scratch
+                      emptyDir: {sizeLimit: 2048Mi}
+                    containers:
+                    - name: node
+                      volumeMounts:
+                      - {name: scratch, mountPath: /scratch, readOnly: false}
+`)
+		w.eventuallyRuns(ctx, "plain", 1, onH100)
+		Expect(w.raw(ctx, "plain", "spec", "runtimePatches")).To(ContainElement(SatisfyAll(
+			HaveKeyWithValue("manager", "example.com/user"),
+			WithTransform(jsonOf, SatisfyAll(ContainSubstring(`"sizeLimit":"2048Mi"`), ContainSubstring(`"readOnly":false`))))))
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("A TrainJob without a queue", func() {
+	It("is left exactly as it is", func(ctx context.Context) {
+		w := newWorld(ctx)
+		job := kit.MakeTrainJob(w.namespace, "free").Obj()
+		w.make(ctx, job)
+		w.eventuallyRuns(ctx, "free", 1, nil)
+		stored := get(ctx, w, &trainer.TrainJob{}, "free")
+		Expect(stored.Spec.RuntimePatches).To(BeEmpty())
+		Expect(stored.Spec.Suspend).To(HaveValue(BeFalse()))
+		Expect(w.workload(ctx, "free")).To(BeNil())
+	}, SpecTimeout(specTimeout))
+
+	It("runs although its exported manifest carries an entry of a former queue", func(ctx context.Context) {
+		w := newWorld(ctx)
+		job := kit.MakeTrainJob(w.namespace, "exported").PodPatch("kueue.x-k8s.io/manager", "node", trainer.PodTemplatePatch{
+			Spec: &trainer.PodSpecPatch{NodeSelector: map[string]string{"no": "such-node"}},
+		}).Obj()
+		w.make(ctx, job)
+		w.eventuallyRuns(ctx, "exported", 1, nil)
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("The admission gate", func() {
+	It("holds the pods of a TrainJob that a user resumes without quota, which is suspended again", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "0", "0")
+		w.make(ctx, w.job("eager").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "eager")
+		w.update(ctx, "eager", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
+		w.consistentlyUnbound(ctx, "eager")
+		w.eventuallyAtTheGate(ctx, "eager")
+	}, SpecTimeout(specTimeout))
+})

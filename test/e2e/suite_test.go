@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e holds the specs of what people rely on. They run against the cluster of
+// KUBECONFIG, or bring a local control plane up and take it down again.
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// localDir is the LOCAL_DIR of the cluster that the suite brings up, below the
+// repository's root. A cluster of `make local-up` is left alone.
+const localDir = ".local-e2e"
+
+var cluster *kit.Cluster
+
+func TestE2E(t *testing.T) {
+	RegisterFailHandler(Fail)
+	// A condition that a healthy control plane meets in milliseconds may take long on
+	// a machine that builds something beside it.
+	SetDefaultEventuallyTimeout(60 * time.Second)
+	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	SetDefaultConsistentlyDuration(2 * time.Second)
+	SetDefaultConsistentlyPollingInterval(100 * time.Millisecond)
+	RunSpecs(t, "kueue-trainer e2e")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	var err error
+	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
+		cluster, err = kit.Use(kubeconfig)
+		Expect(err).NotTo(HaveOccurred())
+		return
+	}
+	root, err := kit.Root()
+	Expect(err).NotTo(HaveOccurred())
+	cluster, err = kit.Start(ctx, filepath.Join(root, localDir), GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+})
+
+var _ = AfterSuite(func(ctx context.Context) {
+	if cluster != nil {
+		Expect(cluster.Stop(ctx, GinkgoWriter)).To(Succeed())
+	}
+})

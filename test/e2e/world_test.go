@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// world is what one spec works in: a namespace and cluster-wide objects of its own.
+type world struct {
+	client.Client
+
+	namespace string
+	// suffix keeps names of cluster-wide objects apart.
+	suffix string
+	made   []client.Object
+}
+
+// newWorld makes a namespace, and takes everything away after the spec; a spec that
+// failed prints it first.
+func newWorld(ctx context.Context) *world {
+	suffix := rand.String(5)
+	w := &world{Client: cluster.Client, suffix: suffix, namespace: "e2e-" + suffix}
+	Expect(w.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})).To(Succeed())
+	DeferCleanup(w.leave)
+	return w
+}
+
+// make creates objects that leave takes away again, the last one first.
+func (w *world) make(ctx context.Context, objs ...client.Object) {
+	GinkgoHelper()
+	for _, obj := range objs {
+		Expect(w.Create(ctx, obj)).To(Succeed(), "%T %s", obj, obj.GetName())
+		w.made = append(w.made, obj)
+	}
+}
+
+// name makes the name of a cluster-wide object this spec's own.
+func (w *world) name(name string) string { return name + "-" + w.suffix }
+
+func (w *world) leave(ctx context.Context) {
+	if CurrentSpecReport().Failed() {
+		w.dump(ctx)
+	}
+	Expect(w.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(w.namespace))).To(Succeed())
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(w.count(ctx, &trainer.TrainJobList{})).To(BeZero(), "TrainJobs")
+		g.Expect(w.count(ctx, &kueue.WorkloadList{})).To(BeZero(), "Workloads")
+		g.Expect(w.count(ctx, &corev1.PodList{})).To(BeZero(), "Pods")
+	}).Should(Succeed())
+	slices.Reverse(w.made)
+	for _, obj := range w.made {
+		Expect(client.IgnoreNotFound(w.Delete(ctx, obj))).To(Succeed())
+	}
+	Expect(w.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})).To(Succeed())
+}
+
+func (w *world) count(ctx context.Context, list client.ObjectList) (int, error) {
+	if err := w.List(ctx, list, client.InNamespace(w.namespace)); err != nil {
+		return -1, err
+	}
+	switch l := list.(type) {
+	case *trainer.TrainJobList:
+		return len(l.Items), nil
+	case *kueue.WorkloadList:
+		return len(l.Items), nil
+	case *corev1.PodList:
+		return len(l.Items), nil
+	}
+	return -1, fmt.Errorf("unexpected list %T", list)
+}
+
+// pools makes the flavors h100 and a100, a ClusterQueue with quotas for them in this
+// order, and LocalQueue "queue" in the spec's namespace.
+func (w *world) pools(ctx context.Context, h100GPUs, a100GPUs string) {
+	GinkgoHelper()
+	w.make(ctx,
+		kit.MakeFlavor(w.name("h100"), map[string]string{kit.ProductLabel: kit.H100}),
+		kit.MakeFlavor(w.name("a100"), map[string]string{kit.ProductLabel: kit.A100}),
+		kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: h100GPUs}, kit.Quota{Flavor: w.name("a100"), GPUs: a100GPUs}),
+		kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")),
+	)
+}
+
+// job starts a TrainJob in the spec's queue.
+func (w *world) job(name string) *kit.TrainJob {
+	return kit.MakeTrainJob(w.namespace, name).Queue("queue")
+}
+
+// get reads an object of the spec's namespace anew.
+func get[T client.Object](ctx context.Context, w *world, obj T, name string) T {
+	GinkgoHelper()
+	Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, obj)).To(Succeed())
+	return obj
+}
+
+// workload gives the Workload of a TrainJob, or nil.
+func (w *world) workload(ctx context.Context, job string) *kueue.Workload {
+	GinkgoHelper()
+	var list kueue.WorkloadList
+	Expect(w.List(ctx, &list, client.InNamespace(w.namespace))).To(Succeed())
+	for i := range list.Items {
+		if owner := metav1.GetControllerOf(&list.Items[i]); owner != nil && owner.Kind == "TrainJob" && owner.Name == job {
+			return &list.Items[i]
+		}
+	}
+	return nil
+}
+
+// pods gives the pods of a TrainJob, those on their way out included.
+func (w *world) pods(ctx context.Context, job string) []corev1.Pod {
+	GinkgoHelper()
+	var list corev1.PodList
+	Expect(w.List(ctx, &list, client.InNamespace(w.namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job})).To(Succeed())
+	return list.Items
+}
+
+// node gives a node.
+func (w *world) node(ctx context.Context, name string) *corev1.Node {
+	GinkgoHelper()
+	var node corev1.Node
+	Expect(w.Get(ctx, client.ObjectKey{Name: name}, &node)).To(Succeed())
+	return &node
+}
+
+// finish ends all pods of a TrainJob, or of one of its replicated jobs: "succeeded" or "failed".
+func (w *world) finish(ctx context.Context, job, how string, replicatedJob ...string) {
+	GinkgoHelper()
+	for _, pod := range w.pods(ctx, job) {
+		if len(replicatedJob) > 0 && pod.Labels[jobsetapi.ReplicatedJobNameKey] != replicatedJob[0] {
+			continue
+		}
+		before := pod.DeepCopy()
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "localcluster/finish", how)
+		err := w.Patch(ctx, &pod, client.MergeFrom(before))
+		Expect(client.IgnoreNotFound(err)).To(Succeed())
+	}
+}
+
+// update changes a TrainJob as the admin, again when somebody else was faster.
+func (w *world) update(ctx context.Context, name string, change func(*trainer.TrainJob)) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var job trainer.TrainJob
+		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, &job)).To(Succeed())
+		change(&job)
+		err := w.Update(ctx, &job)
+		if !apierrors.IsConflict(err) {
+			Expect(err).NotTo(HaveOccurred())
+		}
+		g.Expect(err).NotTo(HaveOccurred())
+	}).Should(Succeed())
+}
+
+// dump prints what a person would look at first.
+func (w *world) dump(ctx context.Context) {
+	for _, gvk := range []schema.GroupVersionKind{
+		trainer.GroupVersion.WithKind("TrainJobList"), kueue.SchemeGroupVersion.WithKind("WorkloadList"),
+		jobsetapi.SchemeGroupVersion.WithKind("JobSetList"), batchv1.SchemeGroupVersion.WithKind("JobList"),
+		corev1.SchemeGroupVersion.WithKind("PodList"),
+	} {
+		obj, err := w.Scheme().New(gvk)
+		if err != nil {
+			GinkgoWriter.Println("dump:", err)
+			continue
+		}
+		list := obj.(client.ObjectList)
+		if err := w.List(ctx, list, client.InNamespace(w.namespace)); err != nil {
+			GinkgoWriter.Println("dump:", err)
+			continue
+		}
+		data, err := yaml.Marshal(list)
+		GinkgoWriter.Printf("---- %s\n%s%v\n", gvk.Kind, data, err)
+	}
+	w.dumpEvents(ctx)
+}
+
+func (w *world) dumpEvents(ctx context.Context) {
+	var list eventsv1.EventList
+	if err := w.List(ctx, &list, client.InNamespace(w.namespace)); err != nil {
+		GinkgoWriter.Println("dump:", err)
+		return
+	}
+	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	for _, e := range list.Items[max(0, len(list.Items)-40):] {
+		GinkgoWriter.Printf("%s %s %s/%s %s: %s\n", e.CreationTimestamp.Format("15:04:05"), e.Type, e.Regarding.Kind, e.Regarding.Name, e.Reason, e.Note)
+	}
+}

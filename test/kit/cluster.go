@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kit is what e2e specs and demo share: a cluster to talk to, and builders in
+// the words of the field.
+package kit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Cluster is a control plane with Kueue, Trainer, JobSet and the manager.
+type Cluster struct {
+	// Client acts as the admin, with Trainer's own types.
+	Client client.WithWatch
+	// Config is the admin's.
+	Config *rest.Config
+	// Kubeconfig is the file that Config came from.
+	Kubeconfig string
+
+	// localDir is set when Start brought the cluster up.
+	localDir string
+}
+
+// NewScheme holds every kind that the specs look at, in the types of their owners.
+func NewScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, trainer.AddToScheme, jobsetapi.AddToScheme, kueue.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return scheme, nil
+}
+
+// Use connects to the cluster of a kubeconfig file.
+func Use(kubeconfig string) (*Cluster, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig %s: %w", kubeconfig, err)
+	}
+	// The specs poll a lot; they must not wait for themselves.
+	config.QPS, config.Burst = 200, 400
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the cluster of %s: %w", kubeconfig, err)
+	}
+	return &Cluster{Client: c, Config: config, Kubeconfig: kubeconfig}, nil
+}
+
+// As connects to the same cluster as another context of its kubeconfig.
+func (c *Cluster) As(contextName string) (client.Client, error) {
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig},
+		&clientcmd.ConfigOverrides{CurrentContext: contextName}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("context %q of %s: %w", contextName, c.Kubeconfig, err)
+	}
+	return client.New(config, client.Options{Scheme: c.Client.Scheme()})
+}
+
+// Start brings a local control plane up in dir, which progress is told of, and
+// connects to it. Stop takes it down again.
+func Start(ctx context.Context, dir string, progress io.Writer) (*Cluster, error) {
+	if err := localcluster(ctx, dir, progress, "up"); err != nil {
+		return nil, err
+	}
+	cluster, err := Use(filepath.Join(dir, "kubeconfig"))
+	if err != nil {
+		return nil, err
+	}
+	cluster.localDir = dir
+	return cluster, nil
+}
+
+// Local reports whether Start brought this cluster up.
+func (c *Cluster) Local() bool { return c.localDir != "" }
+
+// Control does something to one component of a local cluster: start, stop, kill, restart.
+func (c *Cluster) Control(ctx context.Context, action, component string, progress io.Writer) error {
+	return localcluster(ctx, c.localDir, progress, action, component)
+}
+
+// Stop takes down what Start brought up; other clusters are left alone.
+func (c *Cluster) Stop(ctx context.Context, progress io.Writer) error {
+	if !c.Local() {
+		return nil
+	}
+	return localcluster(ctx, c.localDir, progress, "down")
+}
+
+// localcluster runs the tool that `make` builds.
+func localcluster(ctx context.Context, dir string, progress io.Writer, args ...string) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "localcluster"), append(args, "--local-dir", dir)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = root, progress, progress
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("bin/localcluster %v: %w; `make e2e` and `make demo` build it", args, err)
+	}
+	return nil
+}
+
+// Root is the repository's root directory, found upwards from the working directory.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir != filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "test", "localcluster", "go.mod")); err == nil {
+			return dir, nil
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "", fmt.Errorf("no repository root above the working directory")
+}

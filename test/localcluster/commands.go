@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/cluster"
+)
+
+// options are what the flags set; each has an environment variable as its default, so
+// that `make local-up NODES=100` works.
+type options struct {
+	localDir    string
+	nodes       int
+	integration string
+}
+
+func newCommand() *cobra.Command {
+	o := &options{}
+	root := &cobra.Command{
+		Use:           "localcluster",
+		Short:         "A real Kubernetes control plane with Kueue, JobSet and Trainer, as plain processes on loopback",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.PersistentFlags().StringVar(&o.localDir, "local-dir", fromEnv("LOCAL_DIR", ".local"),
+		"directory that holds the cluster: kubeconfig, logs, data [$LOCAL_DIR]")
+	root.AddCommand(
+		o.withSettings("build", "Build the binaries that are missing or out of date", (*cluster.Cluster).Build),
+		o.withSettings("up", "Build, and start everything that is not running", (*cluster.Cluster).Up),
+		o.plain("down", "Stop everything and remove all but the logs", (*cluster.Cluster).Down),
+		o.plain("status", "Show the processes and their health", (*cluster.Cluster).Status),
+		o.onComponent("start", "Start one component", (*cluster.Cluster).Start),
+		o.onComponent("stop", "Stop one component (SIGTERM)", (*cluster.Cluster).Stop),
+		o.onComponent("kill", "Kill one component (SIGKILL), as a crash would", (*cluster.Cluster).Kill),
+		o.onComponent("restart", "Stop and start one component", (*cluster.Cluster).Restart),
+	)
+	return root
+}
+
+// withSettings is a command that takes the cluster's settings.
+func (o *options) withSettings(use, short string, run func(*cluster.Cluster, context.Context, cluster.Settings) error) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs}
+	nodes, envErr := strconv.Atoi(fromEnv("NODES", "8"))
+	cmd.Flags().IntVar(&o.nodes, "nodes", nodes, "number of GPU nodes, half H100 and half A100; two CPU nodes come on top [$NODES]")
+	cmd.Flags().StringVar(&o.integration, "integration", fromEnv("INTEGRATION", string(cluster.External)),
+		"who integrates TrainJobs with Kueue: external (kueue-trainer) or in-tree (Kueue itself) [$INTEGRATION]")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if envErr != nil && !cmd.Flags().Changed("nodes") {
+			return fmt.Errorf("NODES must be a number: %w", envErr)
+		}
+		settings := cluster.Settings{Nodes: o.nodes, Integration: cluster.Integration(o.integration)}
+		if err := settings.Validate(); err != nil {
+			return err
+		}
+		c, err := o.cluster(cmd)
+		if err != nil {
+			return err
+		}
+		return run(c, cmd.Context(), settings)
+	}
+	return cmd
+}
+
+// plain is a command on the whole cluster.
+func (o *options) plain(use, short string, run func(*cluster.Cluster, context.Context) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		c, err := o.cluster(cmd)
+		if err != nil {
+			return err
+		}
+		return run(c, cmd.Context())
+	}}
+}
+
+// onComponent is a command on one component.
+func (o *options) onComponent(verb, short string, run func(*cluster.Cluster, context.Context, string) error) *cobra.Command {
+	return &cobra.Command{Use: verb + " NAME", Short: short, Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		c, err := o.cluster(cmd)
+		if err != nil {
+			return err
+		}
+		return run(c, cmd.Context(), args[0])
+	}}
+}
+
+func (o *options) cluster(cmd *cobra.Command) (*cluster.Cluster, error) {
+	repo, err := build.FindRepo()
+	if err != nil {
+		return nil, err
+	}
+	return cluster.New(repo, o.localDir, cmd.OutOrStdout())
+}
+
+func fromEnv(name, fallback string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return fallback
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package build makes the binaries of a local cluster from Go modules, each at the
+// version that a go.mod names, and only when it has to.
+package build
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ControlPlaneDir holds the go.mod with everything but kueue-trainer, seen from
+// the repository's root.
+const ControlPlaneDir = "test/localcluster"
+
+// Binary is one program and where it comes from.
+type Binary struct {
+	// Name is the file name below the bin directory.
+	Name string
+	// Dir holds the go.mod to build with, seen from the repository's root.
+	Dir string
+	// Module is the path of the module that Package belongs to. Empty means it is
+	// the repository's own, which is built every time.
+	Module  string
+	Package string
+	// VersionVars are linker flags that tell the program its version.
+	VersionVars func(version string) []string
+}
+
+// All are the binaries in the order in which they are built.
+var All = []Binary{
+	{Name: "etcd", Dir: ControlPlaneDir, Module: "go.etcd.io/etcd/server/v3", Package: "go.etcd.io/etcd/server/v3"},
+	kubernetes("kube-apiserver"),
+	kubernetes("kube-controller-manager"),
+	kubernetes("kube-scheduler"),
+	kubernetes("kubectl"),
+	{Name: "kwok", Dir: ControlPlaneDir, Module: "sigs.k8s.io/kwok", Package: "sigs.k8s.io/kwok/cmd/kwok"},
+	{Name: "jobset", Dir: ControlPlaneDir, Module: "sigs.k8s.io/jobset", Package: "sigs.k8s.io/jobset",
+		VersionVars: gitVersion("sigs.k8s.io/jobset/pkg/version.GitVersion")},
+	{Name: "trainer", Dir: ControlPlaneDir, Module: "github.com/kubeflow/trainer/v2",
+		Package: "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"},
+	{Name: "kueue", Dir: ControlPlaneDir, Module: "sigs.k8s.io/kueue", Package: "sigs.k8s.io/kueue/cmd/kueue",
+		VersionVars: gitVersion("sigs.k8s.io/kueue/pkg/version.GitVersion")},
+	{Name: KueueTrainer, Dir: ".", Package: "./cmd/kueue-trainer"},
+}
+
+// KueueTrainer is the name of this project's own manager.
+const KueueTrainer = "kueue-trainer"
+
+func kubernetes(name string) Binary {
+	return Binary{Name: name, Dir: ControlPlaneDir, Module: "k8s.io/kubernetes",
+		Package: "k8s.io/kubernetes/cmd/" + name, VersionVars: componentVersion}
+}
+
+// componentVersion sets what Kubernetes reports as its version; Kueue ends when it
+// cannot parse it.
+func componentVersion(version string) []string {
+	const pkg = "k8s.io/component-base/version"
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	return []string{
+		fmt.Sprintf("-X %s.gitVersion=%s", pkg, version),
+		fmt.Sprintf("-X %s.gitMajor=%s", pkg, parts[0]),
+		fmt.Sprintf("-X %s.gitMinor=%s", pkg, parts[1]),
+		fmt.Sprintf("-X %s.gitTreeState=clean", pkg),
+	}
+}
+
+func gitVersion(variable string) func(string) []string {
+	return func(version string) []string { return []string{"-X " + variable + "=" + version} }
+}

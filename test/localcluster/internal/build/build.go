@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/logtail"
+)
+
+// linkFlags leave the symbol table and the debug information out: the binaries are
+// run, not debugged, and weigh a third less.
+var linkFlags = []string{"-s", "-w"}
+
+// Builder builds Binaries of one repository.
+type Builder struct {
+	// Repo is the root of the repository.
+	Repo string
+	// LogDir receives build-NAME.log with what the go command prints.
+	LogDir string
+	// Out receives the progress, for people.
+	Out io.Writer
+}
+
+// BinDir is where the binaries lie.
+func (b Builder) BinDir() string { return filepath.Join(b.Repo, "bin") }
+
+// Build makes those of binaries that are missing or out of date.
+func (b Builder) Build(ctx context.Context, binaries []Binary) error {
+	if err := errors.Join(os.MkdirAll(b.BinDir(), 0o755), os.MkdirAll(b.LogDir, 0o755)); err != nil {
+		return err
+	}
+	record := readRecord(b.BinDir())
+	stamps, err := b.stamps(ctx, binaries)
+	if err != nil {
+		return err
+	}
+	fresh := 0
+	for i, bin := range binaries {
+		last := record[bin.Name]
+		if b.upToDate(bin, last, stamps[bin.Name]) {
+			fresh++
+			continue
+		}
+		prefix := fmt.Sprintf("[%d/%d] %s", i+1, len(binaries), bin.Name)
+		took, err := b.buildOne(ctx, bin, prefix, last)
+		if err != nil {
+			return err
+		}
+		record[bin.Name] = entry{Stamp: stamps[bin.Name], Seconds: took.Seconds()}
+		if err := writeRecord(b.BinDir(), record); err != nil {
+			return err
+		}
+	}
+	if fresh > 0 {
+		fmt.Fprintf(b.Out, "%d binaries up to date\n", fresh)
+	}
+	return nil
+}
+
+// upToDate spares the go command's own check, which reads every source file of
+// Kubernetes and takes seconds per binary. A module version never changes, so the
+// stamp says it all; our own sources do change, so they have none.
+func (b Builder) upToDate(bin Binary, last entry, stamp string) bool {
+	if stamp == "" || last.Stamp != stamp {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(b.BinDir(), bin.Name))
+	return err == nil
+}
+
+func (b Builder) buildOne(ctx context.Context, bin Binary, prefix string, last entry) (time.Duration, error) {
+	if err := b.checkSource(bin); err != nil {
+		return 0, err
+	}
+	fmt.Fprintf(b.Out, "%s …  building%s\n", prefix, last.lastTime())
+	start := time.Now()
+	if err := b.goBuild(ctx, bin); err != nil {
+		return 0, err
+	}
+	took := time.Since(start)
+	fmt.Fprintf(b.Out, "%s     done in %s\n", prefix, round(took))
+	return took, nil
+}
+
+// checkSource turns a missing command into an error that says what is missing,
+// where the go command would speak of packages and GOROOT.
+func (b Builder) checkSource(bin Binary) error {
+	if bin.Module != "" {
+		return nil
+	}
+	dir := filepath.Join(b.Repo, bin.Dir, bin.Package)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot build %s: %s does not exist; with INTEGRATION=in-tree it is not needed", bin.Name, dir)
+	}
+	return nil
+}
+
+func (b Builder) goBuild(ctx context.Context, bin Binary) error {
+	logFile := filepath.Join(b.LogDir, "build-"+bin.Name+".log")
+	log, err := os.Create(logFile)
+	if err != nil {
+		return err
+	}
+	defer log.Close() //nolint:errcheck // only text for people
+
+	flags, err := b.ldflags(ctx, bin)
+	if err != nil {
+		return err
+	}
+	// -C must come first; the output is named absolutely because of it.
+	args := []string{"build", "-C", filepath.Join(b.Repo, bin.Dir)}
+	if bin.Module != "" {
+		// Our own goes without, so that it shares what `go test` has compiled.
+		args = append(args, "-trimpath")
+	}
+	args = append(args, "-ldflags", flags, "-o", filepath.Join(b.BinDir(), bin.Name), bin.Package)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	fmt.Fprintln(log, strings.Join(cmd.Args, " "))
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("failed to build %s: %w%s", bin.Name, err, logtail.Of(logFile))
+	}
+	return nil
+}
+
+func (b Builder) ldflags(ctx context.Context, bin Binary) (string, error) {
+	flags := slices.Clone(linkFlags)
+	if bin.VersionVars != nil {
+		module, err := b.Module(ctx, bin.Dir, bin.Module)
+		if err != nil {
+			return "", err
+		}
+		flags = append(flags, bin.VersionVars(module.Version)...)
+	}
+	return strings.Join(flags, " "), nil
+}
+
+// Select returns all binaries without those named.
+func Select(without ...string) []Binary {
+	return slices.DeleteFunc(slices.Clone(All), func(b Binary) bool { return slices.Contains(without, b.Name) })
+}

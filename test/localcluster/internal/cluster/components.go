@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/process"
+)
+
+// tier is when a component starts: everything in one tier starts at the same time,
+// as soon as the tier before it is healthy. Down goes the other way.
+type tier int
+
+const (
+	storage tier = iota
+	api
+	// core works with what the API server brings itself.
+	core
+	// managers need the CustomResourceDefinitions and permissions to be installed.
+	managers
+)
+
+// component is one process of the cluster.
+type component struct {
+	// name is also that of its binary, its user, its log and its configuration.
+	name string
+	tier tier
+	// ports it listens on, by purpose; the first is shown by status.
+	ports []string
+	// groups of its user. A component without any does not call the API server.
+	groups []string
+	// serving is whether it needs a certificate, and the names besides loopback's that
+	// this must be valid for.
+	serving      bool
+	servingNames []string
+	// config makes config/NAME.yaml, if there is one.
+	config func(context.Context, *Cluster) ([]byte, error)
+	args   func(*Cluster) []string
+	env    func(*Cluster) []string
+	health func(*Cluster) []probe
+	// watchBinary makes an up restart the component when its program has changed.
+	watchBinary bool
+}
+
+// components of a cluster with these settings, in the order in which they start.
+func components(settings Settings) []component {
+	all := []component{etcd, apiServer, controllerManager, scheduler, kwok, jobset, trainer, kueue}
+	if settings.Integration == External {
+		all = append(all, kueueTrainer)
+	}
+	return all
+}
+
+func (c *Cluster) components() []component { return components(c.state.Settings) }
+
+// find returns the component with that name.
+func (c *Cluster) find(name string) (component, error) {
+	if !c.state.exists() {
+		return component{}, fmt.Errorf("there is no cluster in %s: run `localcluster up` first", c.Dir)
+	}
+	var names []string
+	for _, comp := range c.components() {
+		if comp.name == name {
+			return comp, nil
+		}
+		names = append(names, comp.name)
+	}
+	return component{}, fmt.Errorf("no component %q in this cluster: it is one of %s", name, strings.Join(names, ", "))
+}
+
+// tierOf returns the components of one tier.
+func (c *Cluster) tierOf(t tier) []component {
+	var found []component
+	for _, comp := range c.components() {
+		if comp.tier == t {
+			found = append(found, comp)
+		}
+	}
+	return found
+}
+
+// binaries are those that the settings need, and kubectl for people.
+func binaries(settings Settings) []build.Binary {
+	if settings.Integration == InTree {
+		return build.Select(build.KueueTrainer)
+	}
+	return build.Select()
+}
+
+// portNames lists all ports of the cluster as "component/purpose".
+func portNames(settings Settings) []string {
+	var names []string
+	for _, comp := range components(settings) {
+		for _, purpose := range comp.ports {
+			names = append(names, comp.name+"/"+purpose)
+		}
+	}
+	return names
+}
+
+// spec says how to run a component.
+func (c *Cluster) spec(comp component) process.Spec {
+	// Home is ours so that nobody's ~/.kube or ~/.kwok is read.
+	env := []string{"HOME=" + c.Dir}
+	if comp.env != nil {
+		env = append(env, comp.env(c)...)
+	}
+	argv := append([]string{c.binary(comp)}, comp.args(c)...)
+	return process.Spec{Argv: argv, Env: env, Log: c.logFile(comp.name)}
+}
+
+func (c *Cluster) binary(comp component) string { return c.Builder.BinDir() + "/" + comp.name }

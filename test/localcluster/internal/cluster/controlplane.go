@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/nodes"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/stages"
+)
+
+// mastersGroup may do anything, without RBAC.
+const mastersGroup = "system:masters"
+
+// clientQPS and clientBurst are Kueue's own defaults. Kubernetes' (20 and 50 per
+// second) would be what a test with many jobs measures.
+const (
+	clientQPS   = 300
+	clientBurst = 500
+)
+
+//go:embed files/audit-policy.yaml
+var auditPolicy []byte
+
+var etcd = component{
+	name:  "etcd",
+	tier:  storage,
+	ports: []string{"client", "peer"},
+	args: func(c *Cluster) []string {
+		client, peer := "http://"+c.address("etcd", "client"), "http://"+c.address("etcd", "peer")
+		return []string{
+			"--name=default",
+			"--data-dir=" + c.path("etcd"),
+			"--listen-client-urls=" + client,
+			"--advertise-client-urls=" + client,
+			"--listen-peer-urls=" + peer,
+			"--initial-advertise-peer-urls=" + peer,
+			"--initial-cluster=default=" + peer,
+			// The data lives as long as the cluster; a power cut may have it.
+			"--unsafe-no-fsync",
+			"--quota-backend-bytes=8589934592",
+		}
+	},
+	health: func(c *Cluster) []probe {
+		return []probe{{url: "http://" + c.address("etcd", "client") + "/readyz"}}
+	},
+}
+
+var apiServer = component{
+	name:         "kube-apiserver",
+	tier:         api,
+	ports:        []string{"secure"},
+	serving:      true,
+	servingNames: []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc"},
+	config:       func(context.Context, *Cluster) ([]byte, error) { return auditPolicy, nil },
+	args: func(c *Cluster) []string {
+		return []string{
+			"--etcd-servers=http://" + c.address("etcd", "client"),
+			"--bind-address=127.0.0.1",
+			"--advertise-address=127.0.0.1",
+			// Loopback is no valid endpoint of the Service kubernetes.
+			"--endpoint-reconciler-type=none",
+			fmt.Sprintf("--secure-port=%d", c.port("kube-apiserver", "secure")),
+			"--tls-cert-file=" + c.certFile("kube-apiserver"),
+			"--tls-private-key-file=" + c.keyFile("kube-apiserver"),
+			"--token-auth-file=" + c.path(tokenFile),
+			"--authorization-mode=RBAC",
+			"--service-cluster-ip-range=10.96.0.0/16",
+			"--service-account-issuer=https://kubernetes.default.svc",
+			"--service-account-key-file=" + c.path(signingKeyFile),
+			"--service-account-signing-key-file=" + c.path(signingKeyFile),
+			// Ends watches when it is asked to stop; it would wait for them else.
+			"--shutdown-watch-termination-grace-period=2s",
+			"--audit-policy-file=" + c.configFile("kube-apiserver"),
+			"--audit-log-path=" + c.path("logs", "audit.log"),
+			// Requests are counted from this one file: never rotate it.
+			"--audit-log-maxsize=1048576",
+		}
+	},
+	health: func(c *Cluster) []probe { return []probe{{url: c.apiURL() + "/readyz"}} },
+}
+
+func (c *Cluster) apiURL() string { return "https://" + c.address("kube-apiserver", "secure") }
+
+// controllers are those that jobs, their pods and volumes need, and that look after
+// nodes, namespaces and the aggregated roles of Kueue.
+var controllers = []string{
+	"clusterrole-aggregation-controller",
+	"ephemeral-volume-controller",
+	"garbage-collector-controller",
+	"job-controller",
+	"namespace-controller",
+	"node-lifecycle-controller",
+	"persistentvolume-binder-controller",
+	"persistentvolume-protection-controller",
+	"persistentvolumeclaim-protection-controller",
+	"pod-garbage-collector-controller",
+	"resourcequota-controller",
+	"root-ca-certificate-publisher-controller",
+	"serviceaccount-controller",
+	"taint-eviction-controller",
+	"ttl-after-finished-controller",
+}
+
+var controllerManager = component{
+	name:    "kube-controller-manager",
+	tier:    core,
+	ports:   []string{"secure"},
+	groups:  []string{mastersGroup},
+	serving: true,
+	args: func(c *Cluster) []string {
+		return []string{
+			"--kubeconfig=" + c.componentKubeconfig("kube-controller-manager"),
+			"--bind-address=127.0.0.1",
+			fmt.Sprintf("--secure-port=%d", c.port("kube-controller-manager", "secure")),
+			"--authentication-kubeconfig=" + c.componentKubeconfig("kube-controller-manager"),
+			"--authorization-kubeconfig=" + c.componentKubeconfig("kube-controller-manager"),
+			// There are no client certificates here whose authority it could look up.
+			"--authentication-skip-lookup=true",
+			"--tls-cert-file=" + c.certFile("kube-controller-manager"),
+			"--tls-private-key-file=" + c.keyFile("kube-controller-manager"),
+			"--controllers=" + strings.Join(controllers, ","),
+			"--root-ca-file=" + c.path(authorityCertFile),
+			"--leader-elect=false",
+			// One user for all of it, so that its requests can be counted.
+			"--use-service-account-credentials=false",
+			fmt.Sprintf("--kube-api-qps=%d", clientQPS),
+			fmt.Sprintf("--kube-api-burst=%d", clientBurst),
+		}
+	},
+	health: func(c *Cluster) []probe {
+		return []probe{{url: "https://" + c.address("kube-controller-manager", "secure") + "/healthz"}}
+	},
+}
+
+var scheduler = component{
+	name:    "kube-scheduler",
+	tier:    core,
+	ports:   []string{"secure"},
+	groups:  []string{},
+	serving: true,
+	config: func(_ context.Context, c *Cluster) ([]byte, error) {
+		return yaml.Marshal(map[string]any{
+			"apiVersion":     "kubescheduler.config.k8s.io/v1",
+			"kind":           "KubeSchedulerConfiguration",
+			"leaderElection": map[string]any{"leaderElect": false},
+			"clientConnection": map[string]any{
+				"kubeconfig": c.componentKubeconfig("kube-scheduler"), "qps": clientQPS, "burst": clientBurst},
+		})
+	},
+	args: func(c *Cluster) []string {
+		return []string{
+			"--config=" + c.configFile("kube-scheduler"),
+			"--bind-address=127.0.0.1",
+			fmt.Sprintf("--secure-port=%d", c.port("kube-scheduler", "secure")),
+			"--authentication-kubeconfig=" + c.componentKubeconfig("kube-scheduler"),
+			"--authorization-kubeconfig=" + c.componentKubeconfig("kube-scheduler"),
+			// There are no client certificates here whose authority it could look up.
+			"--authentication-skip-lookup=true",
+			"--tls-cert-file=" + c.certFile("kube-scheduler"),
+			"--tls-private-key-file=" + c.keyFile("kube-scheduler"),
+		}
+	},
+	health: func(c *Cluster) []probe {
+		return []probe{{url: "https://" + c.address("kube-scheduler", "secure") + "/readyz"}}
+	},
+}
+
+var kwok = component{
+	name:   "kwok",
+	tier:   core,
+	ports:  []string{"server"},
+	groups: []string{mastersGroup},
+	config: func(context.Context, *Cluster) ([]byte, error) { return kwokConfig() },
+	args: func(c *Cluster) []string {
+		return []string{
+			"--kubeconfig=" + c.componentKubeconfig("kwok"),
+			"--config=" + c.configFile("kwok"),
+			"--server-address=" + c.address("kwok", "server"),
+			// Stages come from the configuration, not from objects.
+			"--enable-crds=",
+			"--manage-all-nodes=false",
+			"--manage-nodes-with-annotation-selector=" + nodes.ManagedAnnotation + "=" + nodes.ManagedValue,
+			"--node-ip=127.0.0.1",
+		}
+	},
+	health: func(c *Cluster) []probe {
+		return []probe{{url: "http://" + c.address("kwok", "server") + "/healthz"}}
+	},
+}
+
+// kwokConfig is kwok's options and the Stages in one stream.
+func kwokConfig() ([]byte, error) {
+	options, err := yaml.Marshal(map[string]any{
+		"apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+		"kind":       "KwokConfiguration",
+		"options": map[string]any{
+			// Its default holds 254 pods in a lifetime.
+			"cidr":                     "10.128.0.0/9",
+			"nodeLeaseDurationSeconds": 40,
+			"nodeLeaseParallelism":     4,
+			"nodePlayStageParallelism": 16,
+			// Many pods that start together shall not wait for each other.
+			"podPlayStageParallelism": 16,
+			// Of a node that comes back all pods are looked at again.
+			"podsOnNodeSyncParallelism":       4,
+			"enablePodsOnNodeSyncStreamWatch": true,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	all, err := stages.YAML()
+	return append(options, all...), err
+}

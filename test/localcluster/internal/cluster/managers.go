@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
+)
+
+// Names of Kueue's configuration for who integrates TrainJobs.
+const (
+	inTreeFramework   = "trainer.kubeflow.org/trainjob"
+	externalFramework = "TrainJob.v1alpha1.trainer.kubeflow.org"
+)
+
+// trainerCertDir is where Trainer looks for its certificate below $TMPDIR, since its
+// configuration cannot say.
+const trainerCertDir = "k8s-webhook-server/serving-certs"
+
+var (
+	jobset = manager("jobset", "jobset-system", jobsetConfig)
+
+	trainer = func() component {
+		comp := manager("trainer", "kubeflow-system", trainerConfig)
+		comp.env = func(c *Cluster) []string {
+			return append(managerEnv(c, comp.name), "TMPDIR="+c.certDir("trainer"))
+		}
+		return comp
+	}()
+
+	kueue = func() component {
+		comp := manager("kueue", "kueue-system", kueueConfig)
+		comp.servingNames = []string{"kueue-webhook-service.kueue-system.svc"}
+		comp.args = func(c *Cluster) []string {
+			return []string{"--config=" + c.configFile("kueue"), "--zap-log-level=2", "--feature-gates=" + kueueFeatureGates}
+		}
+		return comp
+	}()
+
+	kueueTrainer = func() component {
+		comp := manager(build.KueueTrainer, "kueue-trainer-system", kueueTrainerConfig)
+		comp.watchBinary = true
+		return comp
+	}()
+)
+
+// kueueFeatureGates: the visibility server has a fixed port and a certificate
+// directory at the root of the file system.
+const kueueFeatureGates = "VisibilityOnDemand=false"
+
+// manager is a controller manager with webhooks that reads config/NAME.yaml.
+func manager(name, namespace string, config func(context.Context, *Cluster) ([]byte, error)) component {
+	return component{
+		name:  name,
+		tier:  managers,
+		ports: []string{"health", "metrics", "webhook"},
+		// The groups of its ServiceAccount: the API server's flow control treats it
+		// as it would in a pod.
+		groups:  []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
+		serving: true,
+		config:  config,
+		args:    func(c *Cluster) []string { return []string{"--config=" + c.configFile(name)} },
+		env:     func(c *Cluster) []string { return managerEnv(c, name) },
+		health: func(c *Cluster) []probe {
+			return []probe{
+				{url: "http://" + c.address(name, "health") + "/healthz"},
+				{url: "http://" + c.address(name, "health") + "/readyz"},
+				{tlsAddress: c.address(name, "webhook")},
+			}
+		},
+	}
+}
+
+func managerEnv(c *Cluster, name string) []string {
+	return []string{"KUBECONFIG=" + c.componentKubeconfig(name)}
+}
+
+// kueueConfig keeps Kueue's own certificate management on: without it Kueue wants
+// certificates for its metrics in /etc. It finds everything in place and valid, see
+// kueueSecret, so it has nothing to do.
+func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
+	return c.shippedConfig(ctx, "sigs.k8s.io/kueue", "config/components/manager/controller_manager_config.yaml", func(config fields) error {
+		frameworks, _, err := unstructured.NestedStringSlice(config, "integrations", "frameworks")
+		if err != nil {
+			return err
+		}
+		if c.state.Settings.Integration == External {
+			frameworks = slices.DeleteFunc(frameworks, func(f string) bool { return f == inTreeFramework })
+			config.set([]any{externalFramework}, "integrations", "externalFrameworks")
+		}
+		config.set(toAny(frameworks), "integrations", "frameworks")
+		config.set(true, "internalCertManagement", "enable")
+		config.set(c.certDir("kueue"), "webhook", "certDir")
+		config.listen(c, "kueue")
+		return nil
+	})
+}
+
+func jobsetConfig(ctx context.Context, c *Cluster) ([]byte, error) {
+	return c.shippedConfig(ctx, "sigs.k8s.io/jobset", "config/components/manager/controller_manager_config.yaml", func(config fields) error {
+		config.set(false, "internalCertManagement", "enable")
+		config.set(c.certDir("jobset"), "webhook", "certDir")
+		config.set(c.certDir("jobset"), "metrics", "certDir")
+		config.listen(c, "jobset")
+		return nil
+	})
+}
+
+func trainerConfig(ctx context.Context, c *Cluster) ([]byte, error) {
+	return c.shippedConfig(ctx, "github.com/kubeflow/trainer/v2", "manifests/base/manager/controller_manager_config.yaml", func(config fields) error {
+		config.set(false, "certManagement", "enable")
+		config.set(false, "metrics", "secureServing")
+		config.listen(c, "trainer")
+		return nil
+	})
+}
+
+func kueueTrainerConfig(_ context.Context, c *Cluster) ([]byte, error) {
+	config := fields{"apiVersion": "config.kueue-trainer.dev/v1alpha1", "kind": "Configuration"}
+	config.set(false, "internalCertManagement", "enable")
+	config.set(false, "metrics", "secureServing")
+	config.set(c.certDir(build.KueueTrainer), "webhook", "certDir")
+	config.listen(c, build.KueueTrainer)
+	return yaml.Marshal(config)
+}
+
+// fields is a configuration of any of the managers. They all follow the same shape.
+type fields map[string]any
+
+func (f fields) set(value any, path ...string) {
+	if err := unstructured.SetNestedField(f, value, path...); err != nil {
+		panic(fmt.Sprintf("configuration field %v: %v", path, err)) // it is a scalar where we expect a map
+	}
+}
+
+// listen moves all servers to the ports of this cluster. Leader election is off: a
+// manager that was killed would come back only after its lease has run out.
+func (f fields) listen(c *Cluster, name string) {
+	f.set(c.address(name, "health"), "health", "healthProbeBindAddress")
+	f.set(c.address(name, "metrics"), "metrics", "bindAddress")
+	f.set("127.0.0.1", "webhook", "host")
+	f.set(int64(c.port(name, "webhook")), "webhook", "port")
+	f.set(false, "leaderElection", "leaderElect")
+}
+
+// shippedConfig changes the configuration file that a project ships.
+func (c *Cluster) shippedConfig(ctx context.Context, modulePath, file string, change func(fields) error) ([]byte, error) {
+	module, err := c.Builder.Module(ctx, build.ControlPlaneDir, modulePath)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(module.Dir, file)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	config := fields{}
+	if err := yaml.Unmarshal(content, &config); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := change(config); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return yaml.Marshal(config)
+}
+
+func toAny(values []string) []any {
+	all := make([]any, 0, len(values))
+	for _, value := range values {
+		all = append(all, value)
+	}
+	return all
+}

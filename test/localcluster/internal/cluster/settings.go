@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster is one local cluster: its components and their settings, how it
+// comes up, and how it goes down.
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
+)
+
+// Integration says who looks after queued TrainJobs.
+type Integration string
+
+const (
+	// External is this project's manager, with TrainJob as an external framework of Kueue.
+	External Integration = "external"
+	// InTree is Kueue's own integration, for comparison; our manager does not run.
+	InTree Integration = "in-tree"
+)
+
+// Settings are what a user chooses. They hold from up to down.
+type Settings struct {
+	// Nodes is the number of GPU nodes, half H100 and half A100. There are always two
+	// CPU nodes besides.
+	Nodes       int         `json:"nodes"`
+	Integration Integration `json:"integration"`
+}
+
+// Validate says which setting is wrong and what it may be.
+func (s Settings) Validate() error {
+	if s.Nodes < 2 {
+		return fmt.Errorf("NODES=%d: there must be at least 2, one H100 and one A100 node", s.Nodes)
+	}
+	if s.Integration != External && s.Integration != InTree {
+		return fmt.Errorf("INTEGRATION=%s: must be %s or %s", s.Integration, External, InTree)
+	}
+	return nil
+}
+
+func (s Settings) String() string {
+	return fmt.Sprintf("NODES=%d INTEGRATION=%s", s.Nodes, s.Integration)
+}
+
+// Cluster is a local cluster, running or not.
+type Cluster struct {
+	// Dir is LOCAL_DIR, absolute.
+	Dir string
+	// Builder makes the binaries and knows where the manifests lie.
+	Builder build.Builder
+	// Out receives the progress, for people.
+	Out io.Writer
+
+	state State
+	mu    sync.Mutex // guards state and Out: components start in parallel
+}
+
+// New returns the cluster in dir, with what an earlier up left there.
+func New(repo, dir string, out io.Writer) (*Cluster, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Dir: dir, Out: out}
+	c.Builder = build.Builder{Repo: repo, LogDir: c.path("logs"), Out: out}
+	if c.state, err = readState(c.path(stateFile)); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) path(elem ...string) string {
+	return filepath.Join(append([]string{c.Dir}, elem...)...)
+}
+
+// Kubeconfig is the file with the contexts admin and user.
+func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig") }
+
+func (c *Cluster) logFile(name string) string { return c.path("logs", name+".log") }
+
+func (c *Cluster) configFile(name string) string { return c.path("config", name+".yaml") }
+
+func (c *Cluster) componentKubeconfig(name string) string { return c.path("kubeconfigs", name) }
+
+func (c *Cluster) certDir(name string) string { return c.path("certs", name) }
+
+func (c *Cluster) certFile(name string) string { return filepath.Join(c.certDir(name), "tls.crt") }
+
+func (c *Cluster) keyFile(name string) string { return filepath.Join(c.certDir(name), "tls.key") }
+
+// say prints one line of progress.
+func (c *Cluster) say(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(c.Out, format+"\n", args...)
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/nodes"
+)
+
+// Build makes the binaries that the settings need.
+func (c *Cluster) Build(ctx context.Context, settings Settings) error {
+	return c.Builder.Build(ctx, binaries(settings))
+}
+
+// Up builds what is out of date and starts what is not running. On a running cluster
+// it is a repair: it also applies the manifests again and restarts kueue-trainer if
+// that has changed.
+func (c *Cluster) Up(ctx context.Context, settings Settings) error {
+	if err := c.refuseForeignDir(); err != nil {
+		return err
+	}
+	release, err := c.Lock()
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := c.refuseOtherSettings(settings); err != nil {
+		return err
+	}
+	if err := c.Build(ctx, settings); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := c.bringUp(ctx, settings); err != nil {
+		return fmt.Errorf("%w\nWhat was started is still there: look around, or run `localcluster down --local-dir %s`", err, c.Dir)
+	}
+	c.say("up in %s", time.Since(start).Round(100*time.Millisecond))
+	return nil
+}
+
+// refuseOtherSettings says that a cluster cannot change its settings while it exists.
+func (c *Cluster) refuseOtherSettings(settings Settings) error {
+	if !c.state.exists() {
+		return nil
+	}
+	if c.state.Settings != settings {
+		return fmt.Errorf("%s holds a cluster with %s, not %s: run `localcluster down` first, or use another LOCAL_DIR",
+			c.Dir, c.state.Settings, settings)
+	}
+	c.say("cluster in %s exists: starting what is missing", c.Dir)
+	return nil
+}
+
+// refuseForeignDir keeps us from writing into, and later removing from, a directory
+// with somebody else's files. It comes before anything is written there.
+func (c *Cluster) refuseForeignDir() error {
+	entries, err := os.ReadDir(c.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, entry := range entries {
+		if !c.state.exists() && !slices.Contains(keptEntries, entry.Name()) {
+			return fmt.Errorf("LOCAL_DIR %s holds %s, which is not ours: use an empty directory", c.Dir, entry.Name())
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) bringUp(ctx context.Context, settings Settings) error {
+	if err := c.prepare(ctx, settings); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	rendered := make(chan []*unstructured.Unstructured, 1)
+	group.Go(func() error {
+		objects, err := c.render(ctx)
+		rendered <- objects
+		return err
+	})
+	group.Go(func() error {
+		for _, t := range []tier{storage, api} {
+			if err := c.startTier(ctx, t); err != nil {
+				return err
+			}
+		}
+		return c.fill(ctx, rendered)
+	})
+	return group.Wait()
+}
+
+// fill does everything that needs an API server. Nodes get ready while the managers
+// start.
+func (c *Cluster) fill(ctx context.Context, rendered <-chan []*unstructured.Unstructured) error {
+	client, err := kube.NewClient(c.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	if err := installOwn(ctx, client); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.startTier(ctx, core) })
+	group.Go(func() error { return c.makeNodes(ctx, client) })
+	group.Go(func() error {
+		objects := <-rendered
+		if objects == nil {
+			return nil // rendering has failed and says so itself
+		}
+		start := time.Now()
+		if err := c.install(ctx, client, objects); err != nil {
+			return err
+		}
+		c.done("manifests", "installed", start)
+		if err := c.startTier(ctx, managers); err != nil {
+			return err
+		}
+		return c.waitJobsNamespace(ctx, client)
+	})
+	return group.Wait()
+}
+
+// prepare writes all files. The state comes first, so that down knows its own.
+func (c *Cluster) prepare(ctx context.Context, settings Settings) error {
+	if !c.state.exists() {
+		ports, err := choosePorts(portNames(settings))
+		if err != nil {
+			return err
+		}
+		c.state = State{Settings: settings, Ports: ports, Processes: map[string]Process{}}
+		if err := errors.Join(writeState(c.path(stateFile), c.state), c.removeOldLogs()); err != nil {
+			return err
+		}
+	}
+	if err := c.makeCredentials(); err != nil {
+		return fmt.Errorf("failed to make credentials: %w", err)
+	}
+	for _, comp := range c.components() {
+		if err := c.writeConfig(ctx, comp); err != nil {
+			return fmt.Errorf("failed to configure %s: %w", comp.name, err)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) writeConfig(ctx context.Context, comp component) error {
+	if comp.config == nil {
+		return nil
+	}
+	content, err := comp.config(ctx, c)
+	if err != nil {
+		return err
+	}
+	return writeFile(c.configFile(comp.name), content)
+}
+
+// removeOldLogs leaves those of the build, which was just now.
+func (c *Cluster) removeOldLogs() error {
+	logs, err := filepath.Glob(c.path("logs", "*"))
+	for _, log := range logs {
+		if !strings.HasPrefix(filepath.Base(log), "build-") {
+			err = errors.Join(err, os.Remove(log))
+		}
+	}
+	return err
+}
+
+func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) error {
+	start := time.Now()
+	wanted := nodes.Make(c.state.Settings.Nodes)
+	if err := kube.Create(ctx, api, wanted); err != nil {
+		return err
+	}
+	err := kube.WaitFor(ctx, healthyWithin, "nodes", func(ctx context.Context) (string, error) {
+		list := &corev1.NodeList{}
+		if err := api.List(ctx, list); err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			if !nodes.Usable(&list.Items[i]) {
+				return list.Items[i].Name + " is not ready", nil
+			}
+		}
+		return "", nil
+	})
+	if err == nil {
+		c.done(fmt.Sprintf("%d nodes", len(wanted)), "ready", start)
+	}
+	return err
+}
+
+// waitJobsNamespace waits for the ServiceAccount that pods there run as.
+func (c *Cluster) waitJobsNamespace(ctx context.Context, api *kube.Client) error {
+	key := client.ObjectKey{Namespace: JobsNamespace, Name: "default"}
+	return kube.WaitFor(ctx, healthyWithin, "ServiceAccount "+key.String(), func(ctx context.Context) (string, error) {
+		return "", api.Get(ctx, key, &corev1.ServiceAccount{})
+	})
+}
+
+// done reports a finished step.
+func (c *Cluster) done(what, verb string, start time.Time) {
+	c.say("%-24s %s in %s", what, verb, time.Since(start).Round(100*time.Millisecond))
+}
+
+// missing tells whether a file is not there.
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Kinds that matter to a manager that runs as a plain process.
+const (
+	CRD              = "CustomResourceDefinition"
+	Namespace        = "Namespace"
+	mutatingConfig   = "MutatingWebhookConfiguration"
+	validatingConfig = "ValidatingWebhookConfiguration"
+	clusterBinding   = "ClusterRoleBinding"
+	roleBinding      = "RoleBinding"
+)
+
+// certManagerAnnotation asks cert-manager for a CA bundle; here it comes with the URL.
+const certManagerAnnotation = "cert-manager.io/inject-ca-from"
+
+// unused are the kinds that only serve a manager that runs in a pod.
+var unused = []string{"Deployment", "Service", "APIService", "ConfigMap", "Secret", "Certificate", "Issuer", "NetworkPolicy"}
+
+// Target is the process that stands in for a project's Deployment.
+type Target struct {
+	// User is the name its requests carry.
+	User string
+	// WebhookURL is where its webhooks are served, without a path.
+	WebhookURL string
+	// CABundle verifies WebhookURL, PEM encoded.
+	CABundle []byte
+}
+
+// Retarget drops what only serves a manager in a pod and points the rest at target.
+func Retarget(objects []*unstructured.Unstructured, target Target) ([]*unstructured.Unstructured, error) {
+	kept := slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool {
+		return slices.Contains(unused, obj.GetKind())
+	})
+	for _, obj := range kept {
+		if err := target.rewrite(obj); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", obj.GetKind(), obj.GetName(), err)
+		}
+	}
+	return kept, nil
+}
+
+func (t Target) rewrite(obj *unstructured.Unstructured) error {
+	dropAnnotation(obj, certManagerAnnotation)
+	switch obj.GetKind() {
+	case clusterBinding, roleBinding:
+		return t.rewriteSubjects(obj)
+	case mutatingConfig, validatingConfig:
+		return t.rewriteWebhooks(obj)
+	case CRD:
+		return t.rewriteConversion(obj)
+	}
+	return nil
+}
+
+// rewriteSubjects gives to our user what the manifests give to the manager's
+// ServiceAccount, and not more: groups and users stay.
+func (t Target) rewriteSubjects(obj *unstructured.Unstructured) error {
+	subjects, _, err := unstructured.NestedSlice(obj.Object, "subjects")
+	if err != nil {
+		return err
+	}
+	for i := range subjects {
+		subject, ok := subjects[i].(map[string]any)
+		if !ok || subject["kind"] != rbacv1.ServiceAccountKind {
+			continue
+		}
+		subjects[i] = map[string]any{"kind": rbacv1.UserKind, "apiGroup": rbacv1.GroupName, "name": t.User}
+	}
+	return unstructured.SetNestedSlice(obj.Object, subjects, "subjects")
+}
+
+func (t Target) rewriteWebhooks(obj *unstructured.Unstructured) error {
+	webhooks, _, err := unstructured.NestedSlice(obj.Object, "webhooks")
+	if err != nil {
+		return err
+	}
+	for i := range webhooks {
+		webhook, ok := webhooks[i].(map[string]any)
+		if !ok {
+			return fmt.Errorf("webhook %d is not an object", i)
+		}
+		if err := t.rewriteClientConfig(webhook, "clientConfig"); err != nil {
+			return fmt.Errorf("webhook %v: %w", webhook["name"], err)
+		}
+	}
+	return unstructured.SetNestedSlice(obj.Object, webhooks, "webhooks")
+}
+
+// rewriteConversion leaves CRDs without a conversion webhook alone: the managers
+// answer only for those whose manifests have one.
+func (t Target) rewriteConversion(obj *unstructured.Unstructured) error {
+	if _, found, err := unstructured.NestedMap(obj.Object, "spec", "conversion", "webhook", "clientConfig"); err != nil || !found {
+		return err
+	}
+	return t.rewriteClientConfig(obj.Object, "spec", "conversion", "webhook", "clientConfig")
+}
+
+func (t Target) rewriteClientConfig(obj map[string]any, fields ...string) error {
+	path, found, err := unstructured.NestedString(obj, append(slices.Clone(fields), "service", "path")...)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("%v has no service with a path", fields)
+	}
+	return unstructured.SetNestedMap(obj, map[string]any{
+		"url":      t.WebhookURL + path,
+		"caBundle": base64.StdEncoding.EncodeToString(t.CABundle),
+	}, fields...)
+}
+
+func dropAnnotation(obj *unstructured.Unstructured, key string) {
+	annotations := obj.GetAnnotations()
+	if _, found := annotations[key]; !found {
+		return
+	}
+	delete(annotations, key)
+	obj.SetAnnotations(annotations)
+}

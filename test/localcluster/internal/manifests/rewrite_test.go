@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+var target = Target{User: "kueue", WebhookURL: "https://127.0.0.1:20001", CABundle: []byte("ca")}
+
+func TestRetarget(t *testing.T) {
+	cases := map[string]struct {
+		in   string
+		want string
+	}{
+		"a ServiceAccount in a binding becomes the user, a group stays": {
+			in: `
+kind: RoleBinding
+metadata: {name: b, namespace: n}
+roleRef: {kind: Role, name: r}
+subjects:
+- {kind: ServiceAccount, name: kueue-controller-manager, namespace: kueue-system}
+- {kind: Group, name: "system:authenticated", apiGroup: rbac.authorization.k8s.io}`,
+			want: `
+kind: RoleBinding
+metadata: {name: b, namespace: n}
+roleRef: {kind: Role, name: r}
+subjects:
+- {kind: User, name: kueue, apiGroup: rbac.authorization.k8s.io}
+- {kind: Group, name: "system:authenticated", apiGroup: rbac.authorization.k8s.io}`,
+		},
+		"a webhook is called by URL, everything else about it stays": {
+			in: `
+kind: MutatingWebhookConfiguration
+metadata: {name: kueue-mutating-webhook-configuration}
+webhooks:
+- name: mjob.kb.io
+  failurePolicy: Fail
+  clientConfig: {service: {name: webhook-service, namespace: kueue-system, path: /mutate-job}}`,
+			want: `
+kind: MutatingWebhookConfiguration
+metadata: {name: kueue-mutating-webhook-configuration}
+webhooks:
+- name: mjob.kb.io
+  failurePolicy: Fail
+  clientConfig: {url: "https://127.0.0.1:20001/mutate-job", caBundle: Y2E=}`,
+		},
+		"a conversion webhook too, and cert-manager's annotation goes": {
+			in: `
+kind: CustomResourceDefinition
+metadata: {name: workloads, annotations: {cert-manager.io/inject-ca-from: x, keep: me}}
+spec: {conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {service: {name: s, path: /convert}}}}}`,
+			want: `
+kind: CustomResourceDefinition
+metadata: {name: workloads, annotations: {keep: me}}
+spec: {conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {url: "https://127.0.0.1:20001/convert", caBundle: Y2E=}}}}`,
+		},
+		"a CRD without a conversion webhook gets none": {
+			in:   "{kind: CustomResourceDefinition, metadata: {name: topologies}, spec: {group: g}}",
+			want: "{kind: CustomResourceDefinition, metadata: {name: topologies}, spec: {group: g}}",
+		},
+		"what serves a manager in a pod is dropped": {
+			in:   "{kind: Deployment, metadata: {name: d}}\n---\n{kind: Service, metadata: {name: s}}",
+			want: "",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			in, err := Decode([]byte(tc.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := Decode([]byte(tc.want))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Retarget(in, target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(encode(t, want), encode(t, got)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestRetargetNamesWhatItCannotRewrite(t *testing.T) {
+	in, err := Decode([]byte("{kind: MutatingWebhookConfiguration, metadata: {name: m}, webhooks: [{name: w, clientConfig: {url: x}}]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Retarget(in, target)
+	if err == nil || !strings.Contains(err.Error(), "MutatingWebhookConfiguration m: webhook w") {
+		t.Errorf("error %v, want it to name the object and the webhook", err)
+	}
+}
+
+func encode(t *testing.T, objects []*unstructured.Unstructured) string {
+	t.Helper()
+	content, err := Encode(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodes makes the fake nodes: GPU pools with the labels that NVIDIA's GPU
+// Feature Discovery puts on real ones, and two nodes without GPUs.
+package nodes
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ManagedAnnotation and ManagedValue mark a node whose kubelet kwok plays.
+const (
+	ManagedAnnotation = "kwok.x-k8s.io/node"
+	ManagedValue      = "fake"
+)
+
+const (
+	gpuResource  = corev1.ResourceName("nvidia.com/gpu")
+	gpusPerNode  = 8
+	cpuNodeCount = 2
+)
+
+// pool is a set of nodes that are alike.
+type pool struct {
+	name      string
+	labels    map[string]string
+	resources corev1.ResourceList
+	taints    []corev1.Taint
+}
+
+var (
+	h100 = gpuPool("gpu-h100", "NVIDIA-H100-80GB-HBM3", "81559", "hopper")
+	a100 = gpuPool("gpu-a100", "NVIDIA-A100-SXM4-80GB", "81920", "ampere")
+	cpus = pool{name: "cpu", resources: resources("64", "256Gi")}
+)
+
+// Make returns gpuNodes GPU nodes, half of them H100 (the larger half, if odd) and
+// half A100, and two CPU nodes.
+func Make(gpuNodes int) []*corev1.Node {
+	h100Nodes := (gpuNodes + 1) / 2
+	nodes := h100.make(h100Nodes)
+	nodes = append(nodes, a100.make(gpuNodes-h100Nodes)...)
+	return append(nodes, cpus.make(cpuNodeCount)...)
+}
+
+func gpuPool(name, product, memoryMiB, family string) pool {
+	withGPUs := resources("96", "1Ti")
+	withGPUs[gpuResource] = *resource.NewQuantity(gpusPerNode, resource.DecimalSI)
+	return pool{
+		name: name,
+		labels: map[string]string{
+			"nvidia.com/gpu.product": product,
+			"nvidia.com/gpu.count":   fmt.Sprint(gpusPerNode),
+			"nvidia.com/gpu.memory":  memoryMiB,
+			"nvidia.com/gpu.family":  family,
+		},
+		resources: withGPUs,
+		taints:    []corev1.Taint{{Key: string(gpuResource), Value: "present", Effect: corev1.TaintEffectNoSchedule}},
+	}
+}
+
+func resources(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse(cpu),
+		corev1.ResourceMemory:           resource.MustParse(memory),
+		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
+		corev1.ResourcePods:             resource.MustParse("110"),
+	}
+}
+
+func (p pool) make(count int) []*corev1.Node {
+	nodes := make([]*corev1.Node, 0, count)
+	for i := range count {
+		nodes = append(nodes, p.node(fmt.Sprintf("%s-%d", p.name, i)))
+	}
+	return nodes
+}
+
+func (p pool) node(name string) *corev1.Node {
+	labels := map[string]string{
+		corev1.LabelHostname:   name,
+		corev1.LabelOSStable:   "linux",
+		corev1.LabelArchStable: "amd64",
+	}
+	for key, value := range p.labels {
+		labels[key] = value
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Labels:      labels,
+			Annotations: map[string]string{ManagedAnnotation: ManagedValue},
+		},
+		Spec:   corev1.NodeSpec{Taints: p.taints},
+		Status: corev1.NodeStatus{Capacity: p.resources, Allocatable: p.resources},
+	}
+}
+
+// Usable tells whether pods can be placed on the node: it is ready, and the node
+// controller has seen it and taken its own taint away.
+func Usable(node *corev1.Node) bool {
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable {
+			return false
+		}
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package process starts programs that outlive the launcher and stops exactly
+// those again.
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+const (
+	pollInterval = 25 * time.Millisecond
+	// killWait is how long a killed process may take to disappear: it can be
+	// stuck in a disk write for a moment.
+	killWait = 10 * time.Second
+)
+
+// Spec says what to run.
+type Spec struct {
+	// Argv is the program and its arguments.
+	Argv []string `json:"argv"`
+	// Env is the whole environment: nothing is inherited, because etcd reads ETCD_*,
+	// clients read KUBECONFIG and proxies, and kwok reads a file in $HOME.
+	Env []string `json:"env"`
+	// Log receives stdout and stderr; an existing file is continued.
+	Log string `json:"log"`
+}
+
+// Process is a started Spec, as it is written to the state file.
+type Process struct {
+	Identity
+	Spec
+	// Started is when we started it, for people.
+	Started time.Time `json:"started"`
+}
+
+// Start runs spec in a session of its own, so that neither the end of the launcher
+// nor Ctrl-C in its terminal reaches it.
+func Start(spec Spec) (Process, error) {
+	log, err := openLog(spec.Log)
+	if err != nil {
+		return Process{}, err
+	}
+	defer log.Close() //nolint:errcheck // the child has its own descriptor
+
+	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...)
+	cmd.Env = spec.Env
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return Process{}, fmt.Errorf("failed to start %s: %w", spec.Argv[0], err)
+	}
+	id, err := identify(cmd.Process.Pid)
+	// Reap it should it end while we are still here, else it stays as a zombie.
+	go cmd.Wait() //nolint:errcheck // whether it runs is read from /proc
+	if err != nil {
+		return Process{}, fmt.Errorf("%s ended at once, see %s: %w", spec.Argv[0], spec.Log, err)
+	}
+	return Process{Identity: id, Spec: spec, Started: time.Now().UTC().Truncate(time.Second)}, nil
+}
+
+func openLog(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+}
+
+// Terminate asks the process to end and kills it when it has not within grace.
+// It tells whether it had to kill. A process that is gone already is fine.
+func (id Identity) Terminate(ctx context.Context, grace time.Duration) (killed bool, err error) {
+	if err := id.signal(syscall.SIGTERM); err != nil {
+		return false, err
+	}
+	if id.waitGone(ctx, grace) == nil {
+		return false, nil
+	}
+	return true, id.Kill(ctx)
+}
+
+// Kill ends the process with SIGKILL and waits until it is gone.
+func (id Identity) Kill(ctx context.Context) error {
+	if err := id.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	return id.waitGone(ctx, killWait)
+}
+
+// signal takes a handle on the pid first and compares the identity then, so that
+// a recycled pid is not hit even between the two.
+func (id Identity) signal(sig syscall.Signal) error {
+	if id.PID <= 0 {
+		return nil
+	}
+	p, err := os.FindProcess(id.PID)
+	if err != nil {
+		return nil
+	}
+	defer p.Release() //nolint:errcheck // only frees the handle
+	if !id.Alive() {
+		return nil
+	}
+	if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("failed to send %s to process %d: %w", sig, id.PID, err)
+	}
+	return nil
+}
+
+func (id Identity) waitGone(ctx context.Context, limit time.Duration) error {
+	deadline := time.Now().Add(limit)
+	for id.Alive() {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("process %d is still running after %s", id.PID, limit)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollInterval):
+		}
+	}
+	return nil
+}
