@@ -129,7 +129,7 @@ func Default(cfg *Configuration) {
 	setDefault(&cfg.InternalCertManagement.Enable, ptr.To(true))
 	setDefault(&cfg.InternalCertManagement.WebhookServiceName, ptr.To("kueue-trainer-webhook-service"))
 	setDefault(&cfg.InternalCertManagement.WebhookSecretName, ptr.To("kueue-trainer-webhook-server-cert"))
-	if cfg.Controller.GroupKindConcurrency == nil {
+	if len(cfg.Controller.GroupKindConcurrency) == 0 {
 		cfg.Controller.GroupKindConcurrency = map[string]int{TrainJobKind: 5}
 	}
 	if cfg.ManagedJobsNamespaceSelector == nil {

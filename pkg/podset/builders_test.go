@@ -88,4 +88,3 @@ func wantErrorWith(t testing.TB, err error, parts ...string) {
 		}
 	}
 }
-

@@ -157,3 +157,15 @@ func TestFromJobSetTopology(t *testing.T) {
 		})
 	}
 }
+
+func TestUnionDoesNotWriteIntoItsFirstList(t *testing.T) {
+	// Room at the end is where an append would write into the caller's array.
+	have := append(make([]corev1.Toleration, 0, 4), exists("a"))
+	got := union(have, []corev1.Toleration{exists("b")})
+	if diff := cmp.Diff([]corev1.Toleration{exists("a"), exists("b")}, got); diff != "" {
+		t.Errorf("Unexpected tolerations (-want,+got):\n%s", diff)
+	}
+	if have[:2][1] != (corev1.Toleration{}) {
+		t.Errorf("The array behind the first list was written to: %v", have[:2])
+	}
+}

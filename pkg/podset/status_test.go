@@ -79,6 +79,35 @@ func TestReady(t *testing.T) {
 	}
 }
 
+func TestDependenciesMet(t *testing.T) {
+	complete, ready := jobsetapi.DependencyComplete, jobsetapi.DependencyReady
+	cases := map[string]struct {
+		job      *jobBuilder
+		statuses []trainer.JobStatus
+		want     bool
+	}{
+		"no dependencies":                         {job: makeJob("node"), want: true},
+		"no status yet":                           {job: makeJob("node").dependsOn("a", complete)},
+		"complete wants all succeeded":            {job: makeJob("node").dependsOn("a", complete), statuses: []trainer.JobStatus{status("a", 0, 2, 0)}, want: true},
+		"some succeeded are not complete":         {job: makeJob("node").dependsOn("a", complete), statuses: []trainer.JobStatus{status("a", 1, 1, 0)}},
+		"ready is not complete":                   {job: makeJob("node").dependsOn("a", complete), statuses: []trainer.JobStatus{status("a", 2, 0, 0)}},
+		"failed is not complete":                  {job: makeJob("node").dependsOn("a", complete), statuses: []trainer.JobStatus{status("a", 0, 0, 2)}},
+		"ready wants all ready":                   {job: makeJob("node").dependsOn("a", ready), statuses: []trainer.JobStatus{status("a", 2, 0, 0)}, want: true},
+		"some ready are not enough":               {job: makeJob("node").dependsOn("a", ready), statuses: []trainer.JobStatus{status("a", 1, 0, 0)}},
+		"succeeded and failed count as ready":     {job: makeJob("node").dependsOn("a", ready), statuses: []trainer.JobStatus{status("a", 0, 1, 1)}, want: true},
+		"all dependencies count":                  {job: makeJob("node").dependsOn("a", ready).dependsOn("b", complete), statuses: []trainer.JobStatus{status("a", 2, 0, 0), status("b", 0, 0, 0)}},
+		"all dependencies count, and all are met": {job: makeJob("node").dependsOn("a", ready).dependsOn("b", complete), statuses: []trainer.JobStatus{status("a", 2, 0, 0), status("b", 0, 1, 0)}, want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := dependenciesMet(&tc.job.ReplicatedJob, map[string]int32{"a": 2, "b": 1}, index(tc.statuses))
+			if got != tc.want {
+				t.Errorf("dependenciesMet = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestAnySucceeded(t *testing.T) {
 	cases := map[string]struct {
 		statuses []trainer.JobStatus

@@ -50,11 +50,16 @@ func snapshotYAML(kind string, nodes int) string {
 
 func snapshotOf(owner types.UID, data map[string]string) *corev1.ConfigMap {
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-runtime-snapshot"}, Data: data}
-	if owner != "" {
-		cm.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob", Name: "job", UID: owner, Controller: ptr.To(true),
-		}}
+	if owner == "" {
+		return cm
 	}
+	return controlled(cm, owner)
+}
+
+func controlled(cm *corev1.ConfigMap, owner types.UID) *corev1.ConfigMap {
+	cm.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob", Name: "job", UID: owner, Controller: ptr.To(true),
+	}}
 	return cm
 }
 
@@ -118,7 +123,7 @@ func TestRuntimesFor(t *testing.T) {
 		"a job without UID has no snapshot": {
 			job:       jobOf("", nil),
 			cluster:   []client.Object{clusterRuntime("torch", 1)},
-			configMap: snapshotOf("", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)}),
+			configMap: controlled(snapshotOf("", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)}), ""),
 			wantNodes: 1,
 		},
 		"without a live reader there are no snapshots": {

@@ -17,12 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Specs wait on conditions; these limits only end what hangs.
-const (
-	specTimeout = 3 * time.Minute
-	// A failing Job waits longer between its tries each time.
-	failureTimeout = 10 * time.Minute
-)
+// specTimeout ends a spec that hangs; none is made to need it.
+const specTimeout = 3 * time.Minute
 
 // copyRuntime gives one of Trainer's own runtimes under a name of this spec.
 func (w *world) copyRuntime(ctx context.Context, name string) *trainer.ClusterTrainingRuntime {

@@ -27,6 +27,7 @@ func TestE2E(t *testing.T) {
 	RegisterFailHandler(Fail)
 	// A condition that a healthy control plane meets in milliseconds may take long on
 	// a machine that builds something beside it.
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(60 * time.Second)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultConsistentlyDuration(2 * time.Second)

@@ -133,7 +133,8 @@ func MakeFlavor(name string, nodeLabels map[string]string, tolerations ...corev1
 type Quota struct{ Flavor, GPUs string }
 
 // MakeClusterQueue builds a ClusterQueue that any namespace may use, which preempts
-// within itself by priority, and which tries its flavors in the given order.
+// within itself by priority, and which takes the first of its flavors that a job can
+// have, be it by preemption.
 func MakeClusterQueue(name string, quotas ...Quota) *kueue.ClusterQueue {
 	flavors := make([]kueue.FlavorQuotas, 0, len(quotas))
 	for _, q := range quotas {
@@ -147,6 +148,7 @@ func MakeClusterQueue(name string, quotas ...Quota) *kueue.ClusterQueue {
 		Spec: kueue.ClusterQueueSpec{
 			NamespaceSelector: &metav1.LabelSelector{},
 			Preemption:        &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority},
+			FlavorFungibility: &kueue.FlavorFungibility{WhenCanPreempt: kueue.MayStopSearch},
 			ResourceGroups: []kueue.ResourceGroup{{
 				CoveredResources: []corev1.ResourceName{GPU}, Flavors: flavors,
 			}},

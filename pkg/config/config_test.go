@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/config/v1alpha1"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	"sigs.k8s.io/kueue/pkg/features"
+	"sigs.k8s.io/yaml"
+)
+
+const head = "apiVersion: config.kueue-trainer.dev/v1alpha1\nkind: Configuration\n"
+
+// defaults is what the manager does without a file.
+func defaults() *Configuration {
+	return &Configuration{
+		TypeMeta:  metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind},
+		Namespace: "kueue-trainer-system",
+		Webhook:   configapi.ControllerWebhook{Port: ptr.To(9443), CertDir: "/tmp/k8s-webhook-server/serving-certs"},
+		LeaderElection: &v1alpha1.LeaderElectionConfiguration{
+			LeaderElect: ptr.To(true), ResourceLock: "leases", ResourceName: "manager.kueue-trainer.dev", ResourceNamespace: "kueue-trainer-system",
+			LeaseDuration: metav1.Duration{Duration: 15 * time.Second}, RenewDeadline: metav1.Duration{Duration: 10 * time.Second}, RetryPeriod: metav1.Duration{Duration: 2 * time.Second},
+		},
+		Metrics:          Metrics{BindAddress: ":8443", SecureServing: ptr.To(true)},
+		Health:           configapi.ControllerHealth{HealthProbeBindAddress: ":8081"},
+		Controller:       Controller{GroupKindConcurrency: map[string]int{"TrainJob.trainer.kubeflow.org": 5}},
+		ClientConnection: &configapi.ClientConnection{QPS: ptr.To[float32](300), Burst: ptr.To[int32](500)},
+		InternalCertManagement: &configapi.InternalCertManagement{
+			Enable: ptr.To(true), WebhookServiceName: ptr.To("kueue-trainer-webhook-service"), WebhookSecretName: ptr.To("kueue-trainer-webhook-server-cert"),
+		},
+		ManagedJobsNamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", "kueue-system", "kueue-trainer-system"},
+		}}},
+	}
+}
+
+func changed(change func(*Configuration)) *Configuration {
+	cfg := defaults()
+	change(cfg)
+	return cfg
+}
+
+func fileWith(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "configuration.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatalf("Writing the file: %v", err)
+	}
+	return path
+}
+
+func TestLoad(t *testing.T) {
+	cases := map[string]struct {
+		content string
+		want    *Configuration
+	}{
+		"nothing but the head gives the defaults": {content: head, want: defaults()},
+		"explicit values stay, their neighbours get defaults": {
+			content: head + `
+webhook: {port: 9999}
+leaderElection: {leaderElect: false, leaseDuration: 30s}
+metrics: {bindAddress: "0", secureServing: false}
+controller: {groupKindConcurrency: {TrainJob.trainer.kubeflow.org: 1}}
+clientConnection: {qps: -1}
+internalCertManagement: {enable: false}
+manageJobsWithoutQueueName: true
+integrations: {labelKeysToCopy: [team]}
+`,
+			want: changed(func(c *Configuration) {
+				c.Webhook.Port = ptr.To(9999)
+				c.LeaderElection.LeaderElect = ptr.To(false)
+				c.LeaderElection.LeaseDuration.Duration = 30 * time.Second
+				c.Metrics = Metrics{BindAddress: "0", SecureServing: ptr.To(false)}
+				c.Controller.GroupKindConcurrency[TrainJobKind] = 1
+				c.ClientConnection.QPS = ptr.To[float32](-1)
+				c.InternalCertManagement.Enable = ptr.To(false)
+				c.ManageJobsWithoutQueueName = true
+				c.Integrations.LabelKeysToCopy = []string{"team"}
+			}),
+		},
+		"another namespace goes where the namespace counts": {
+			content: head + "namespace: elsewhere\n",
+			want: changed(func(c *Configuration) {
+				c.Namespace, c.LeaderElection.ResourceNamespace = "elsewhere", "elsewhere"
+				c.ManagedJobsNamespaceSelector.MatchExpressions[0].Values[2] = "elsewhere"
+			}),
+		},
+		"a selector of one's own": {
+			content: head + "managedJobsNamespaceSelector: {matchLabels: {team: a}}\n",
+			want: changed(func(c *Configuration) {
+				c.ManagedJobsNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+			}),
+		},
+		"an empty list of workers is no list": {
+			content: head + "controller: {groupKindConcurrency: {}}\n",
+			want:    defaults(),
+		},
+		"waitForPodsReady gets Kueue's timeout": {
+			content: head + "waitForPodsReady: {}\n",
+			want: changed(func(c *Configuration) {
+				c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: configapi.DefaultWaitForPodsReadyTimeout}}
+			}),
+		},
+		"waitForPodsReady with a timeout": {
+			content: head + "waitForPodsReady: {timeout: 7m}\n",
+			want: changed(func(c *Configuration) {
+				c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: 7 * time.Minute}}
+			}),
+		},
+		"retention and feature gates, as Kueue writes them": {
+			content: head + "objectRetentionPolicies: {workloads: {afterFinished: 1h}}\nfeatureGates: {TopologyAwareScheduling: false}\n",
+			want: changed(func(c *Configuration) {
+				c.ObjectRetentionPolicies = &configapi.ObjectRetentionPolicies{Workloads: &configapi.WorkloadRetentionPolicy{AfterFinished: &metav1.Duration{Duration: time.Hour}}}
+				c.FeatureGates = map[string]bool{"TopologyAwareScheduling": false}
+			}),
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := Load(fileWith(t, tc.content))
+			if err != nil {
+				t.Fatalf("Load: %v", err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected configuration (-want,+got):\n%s", diff)
+			}
+			// The effective configuration is logged; what is logged has to be a file.
+			written, err := yaml.Marshal(got)
+			if err != nil {
+				t.Fatalf("Writing it out: %v", err)
+			}
+			again, err := Load(fileWith(t, string(written)))
+			if err != nil {
+				t.Fatalf("Loading what was written out: %v", err)
+			}
+			if diff := cmp.Diff(got, again); diff != "" {
+				t.Errorf("It comes back different (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLoadWithoutAFileGivesTheDefaults(t *testing.T) {
+	got, err := Load("")
+	if err != nil {
+		t.Fatalf("Load: %v", err)
+	}
+	if diff := cmp.Diff(defaults(), got); diff != "" {
+		t.Errorf("Unexpected configuration (-want,+got):\n%s", diff)
+	}
+}
+
+func TestShippedFileEqualsTheDefaults(t *testing.T) {
+	got, err := Load(filepath.Join("..", "..", "config", "manager", "configuration.yaml"))
+	if err != nil {
+		t.Fatalf("Load: %v", err)
+	}
+	if diff := cmp.Diff(defaults(), got); diff != "" {
+		t.Errorf("The shipped file is not what the manager does without it (-defaults,+file):\n%s", diff)
+	}
+}
+
+func TestLoadErrors(t *testing.T) {
+	cases := map[string]struct {
+		content   string
+		wantInErr []string
+	}{
+		"an empty file":           {content: "", wantInErr: []string{"apiVersion", APIVersion}},
+		"no YAML":                 {content: "a: [", wantInErr: []string{"yaml"}},
+		"another version":         {content: strings.Replace(head, "v1alpha1", "v1beta1", 1), wantInErr: []string{"apiVersion", "config.kueue-trainer.dev/v1beta1", APIVersion}},
+		"Kueue's own file":        {content: "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n", wantInErr: []string{"apiVersion", "config.kueue.x-k8s.io/v1beta2"}},
+		"another kind":            {content: strings.Replace(head, "Configuration", "Config", 1), wantInErr: []string{"apiVersion", "Config"}},
+		"an unknown field":        {content: head + "queueVisibility: {}\n", wantInErr: []string{"queueVisibility"}},
+		"an unknown field inside": {content: head + "metrics: {bindAdress: \":1\"}\n", wantInErr: []string{"bindAdress"}},
+		"a doubled field":         {content: head + "namespace: a\nnamespace: b\n", wantInErr: []string{"namespace"}},
+		"a doubled field inside":  {content: head + "webhook:\n  port: 1\n  port: 2\n", wantInErr: []string{"port"}},
+		"a value of another type": {content: head + "manageJobsWithoutQueueName: maybe\n", wantInErr: []string{"manageJobsWithoutQueueName"}},
+		"a duration without unit": {content: head + "waitForPodsReady: {timeout: five}\n", wantInErr: []string{"five"}},
+		"validation errors, all of them": {
+			content:   head + "controller: {groupKindConcurrency: {Job.batch: 2}}\nfeatureGates: {Nothing: true}\n",
+			wantInErr: []string{"controller.groupKindConcurrency", "Job.batch", "featureGates[Nothing]"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			path := fileWith(t, tc.content)
+			cfg, err := Load(path)
+			if err == nil {
+				t.Fatalf("No error, want one with %q", tc.wantInErr)
+			}
+			for _, part := range append(tc.wantInErr, path) {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("Error %q does not have %q", err, part)
+				}
+			}
+			if cfg != nil {
+				t.Error("A configuration beside an error")
+			}
+		})
+	}
+}
+
+func TestLoadOfAMissingFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nowhere.yaml")
+	_, err := Load(path)
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("Load = %v, want an error that names %s and wraps fs.ErrNotExist", err, path)
+	}
+}
+
+func TestDefaultIsIdempotent(t *testing.T) {
+	cfg := changed(func(c *Configuration) { c.WaitForPodsReady = &configapi.WaitForPodsReady{} })
+	Default(cfg)
+	first := *cfg
+	Default(cfg)
+	if diff := cmp.Diff(&first, cfg); diff != "" {
+		t.Errorf("The second time changes it (-once,+twice):\n%s", diff)
+	}
+}
+
+func TestApplyFeatureGates(t *testing.T) {
+	// Brings the gates back after the test.
+	features.SetFeatureGateDuringTest(t, features.TopologyAwareScheduling, true)
+	if err := ApplyFeatureGates(map[string]bool{"TopologyAwareScheduling": false}); err != nil {
+		t.Fatalf("ApplyFeatureGates: %v", err)
+	}
+	if features.Enabled(features.TopologyAwareScheduling) {
+		t.Error("The gate is still on")
+	}
+	if err := ApplyFeatureGates(nil); err != nil {
+		t.Errorf("ApplyFeatureGates of nothing: %v", err)
+	}
+}
+
+// Every gate of Kueue has to be a known one, or files that hold Kueue's gates are refused.
+func TestKueuesGatesAreRegistered(t *testing.T) {
+	known := slices.Collect(maps.Keys(utilfeature.DefaultMutableFeatureGate.GetAll()))
+	for _, gate := range []featuregate.Feature{features.TopologyAwareScheduling, features.MultiKueue} {
+		if !slices.Contains(known, gate) {
+			t.Errorf("Gate %s is not known", gate)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+)
+
+func TestValidate(t *testing.T) {
+	selector := func(s metav1.LabelSelector) func(*Configuration) {
+		return func(c *Configuration) { c.ManagedJobsNamespaceSelector = &s }
+	}
+	notIn := func(namespaces ...string) metav1.LabelSelector {
+		return metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: namespaces,
+		}}}
+	}
+	workers := func(m map[string]int) func(*Configuration) {
+		return func(c *Configuration) { c.Controller.GroupKindConcurrency = m }
+	}
+	cases := map[string]struct {
+		change func(*Configuration)
+		want   []string
+	}{
+		"the defaults":                    {change: func(*Configuration) {}},
+		"no apiVersion":                   {change: func(c *Configuration) { c.APIVersion = "" }, want: []string{"apiVersion: FieldValueNotSupported"}},
+		"no kind":                         {change: func(c *Configuration) { c.Kind = "" }, want: []string{"apiVersion: FieldValueNotSupported"}},
+		"many workers":                    {change: workers(map[string]int{TrainJobKind: 50})},
+		"no workers":                      {change: workers(map[string]int{TrainJobKind: 0}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
+		"fewer than none":                 {change: workers(map[string]int{TrainJobKind: -1}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
+		"workers of another kind":         {change: workers(map[string]int{"Job.batch": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
+		"workers of the kind in short":    {change: workers(map[string]int{"TrainJob": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
+		"a selector by label":             {change: selector(metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}})},
+		"a selector of everything":        {change: selector(metav1.LabelSelector{}), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid", "managedJobsNamespaceSelector: FieldValueInvalid"}},
+		"a selector that has kube-system": {change: selector(notIn("kueue-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
+		"a selector that has kueue-system": {
+			change: selector(notIn("kube-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"},
+		},
+		"a selector that cannot be read": {
+			change: selector(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Like", Values: []string{"v"}}}}),
+			want:   []string{"managedJobsNamespaceSelector.matchExpressions[0].operator: FieldValueInvalid"},
+		},
+		"a selector with a bad key": {
+			change: selector(metav1.LabelSelector{MatchLabels: map[string]string{"no key": "v"}}),
+			want:   []string{"managedJobsNamespaceSelector.matchLabels: FieldValueInvalid"},
+		},
+		"known gates, on and off": {change: func(c *Configuration) {
+			c.FeatureGates = map[string]bool{"TopologyAwareScheduling": true, "MultiKueue": false}
+		}},
+		"an unknown gate, even if off": {
+			change: func(c *Configuration) { c.FeatureGates = map[string]bool{"Nothing": false, "Anything": true} },
+			want:   []string{"featureGates[Anything]: FieldValueInvalid", "featureGates[Nothing]: FieldValueInvalid"},
+		},
+		"a negative timeout": {
+			change: func(c *Configuration) {
+				c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: -time.Second}}
+			},
+			want: []string{"waitForPodsReady.timeout: FieldValueInvalid"},
+		},
+		"several errors come together": {
+			change: func(c *Configuration) {
+				c.Kind = "Config"
+				c.Controller.GroupKindConcurrency = map[string]int{TrainJobKind: 0}
+				c.FeatureGates = map[string]bool{"Nothing": true}
+			},
+			want: []string{"apiVersion: FieldValueNotSupported", "controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid", "featureGates[Nothing]: FieldValueInvalid"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, err := range Validate(changed(tc.change)) {
+				got = append(got, err.Field+": "+string(err.Type))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
+)
+
+// workloadCRD reads the CRD that Kueue installs, of the very version that this
+// module is built with.
+func workloadCRD(t testing.TB) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output()
+	if err != nil {
+		t.Fatalf("Finding Kueue's module: %v", err)
+	}
+	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config", "components", "crd", "bases", "kueue.x-k8s.io_workloads.yaml"))
+	if err != nil {
+		t.Fatalf("Reading the Workload CRD: %v", err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(data, crd); err != nil {
+		t.Fatalf("Decoding the Workload CRD: %v", err)
+	}
+	return crd
+}
+
+func TestDefaultsApply(t *testing.T) {
+	defaults, err := NewDefaults(workloadCRD(t), "v1beta2")
+	if err != nil {
+		t.Fatalf("NewDefaults: %v", err)
+	}
+	cases := map[string]struct {
+		podSet, want kueue.PodSet
+	}{
+		"nothing to default": {
+			podSet: kueue.PodSet{Name: "node", Count: 2},
+			want:   kueue.PodSet{Name: "node", Count: 2},
+		},
+		"a count of zero stays": {
+			podSet: kueue.PodSet{Name: "node"},
+			want:   kueue.PodSet{Name: "node"},
+		},
+		"ports get a protocol, in every kind of container": {
+			podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				InitContainers: []corev1.Container{{Name: "i", Ports: []corev1.ContainerPort{{ContainerPort: 1}}}},
+				Containers:     []corev1.Container{{Name: "c", Ports: []corev1.ContainerPort{{ContainerPort: 2}, {ContainerPort: 3, Protocol: corev1.ProtocolUDP}}}},
+			}}},
+			want: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				InitContainers: []corev1.Container{{Name: "i", Ports: []corev1.ContainerPort{{ContainerPort: 1, Protocol: corev1.ProtocolTCP}}}},
+				Containers:     []corev1.Container{{Name: "c", Ports: []corev1.ContainerPort{{ContainerPort: 2, Protocol: corev1.ProtocolTCP}, {ContainerPort: 3, Protocol: corev1.ProtocolUDP}}}},
+			}}},
+		},
+		"probes over gRPC get a service": {
+			podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "c", LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}}}},
+			}}},
+			want: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "c", LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1, Service: ptr.To("")}}}}},
+			}}},
+		},
+		"metadata that the schema does not know goes": {
+			podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+				Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}, GenerateName: "gone", UID: "gone",
+			}}},
+			want: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+				Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"},
+			}}},
+		},
+		"what a training pod has stays as it is": {
+			podSet: trainingPodSet(),
+			want:   trainingPodSet(),
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			given := tc.podSet.DeepCopy()
+			got, err := defaults.Apply([]kueue.PodSet{tc.podSet})
+			if err != nil {
+				t.Fatalf("Apply: %v", err)
+			}
+			if diff := cmp.Diff([]kueue.PodSet{tc.want}, got); diff != "" {
+				t.Errorf("Unexpected PodSets (-want,+got):\n%s", diff)
+			}
+			again, err := defaults.Apply(got)
+			if err != nil {
+				t.Fatalf("Apply again: %v", err)
+			}
+			if diff := cmp.Diff(got, again); diff != "" {
+				t.Errorf("The second time changes them (-once,+twice):\n%s", diff)
+			}
+			if diff := cmp.Diff(*given, tc.podSet); diff != "" {
+				t.Errorf("The given PodSet changed (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// trainingPodSet has something of every kind that JSON could lose on its way: zeros
+// behind pointers, amounts, ints or strings, 64 bits.
+func trainingPodSet() kueue.PodSet {
+	return kueue.PodSet{
+		Name: "node", Count: 4,
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"empty": ""}},
+			Spec: corev1.PodSpec{
+				NodeSelector:                  map[string]string{"pool": "h100"},
+				TerminationGracePeriodSeconds: ptr.To[int64](0),
+				Tolerations: []corev1.Toleration{
+					exists("nvidia.com/gpu"), {Key: "flaky", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](9007199254740993)},
+				},
+				SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(false), RunAsUser: ptr.To[int64](0)},
+				Volumes: []corev1.Volume{
+					{Name: "shm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: ptr.To(resource.MustParse("1Gi"))}}},
+				},
+				Containers: []corev1.Container{{
+					Name: "node", Image: "torch", Command: []string{"torchrun"}, Args: []string{""},
+					Env: []corev1.EnvVar{{Name: "E"}, {Name: "F", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}},
+					Resources: corev1.ResourceRequirements{
+						Requests: corev1.ResourceList{"cpu": resource.MustParse("500m")}, Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
+					},
+					VolumeMounts:   []corev1.VolumeMount{{Name: "shm", MountPath: "/dev/shm"}},
+					ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(2222)}}},
+				}},
+			},
+		},
+		TopologyRequest: &kueue.PodSetTopologyRequest{Required: ptr.To("block"), SubGroupCount: ptr.To[int32](1)},
+	}
+}
+
+func TestDefaultsApplyKeepsNumberAndOrder(t *testing.T) {
+	defaults, err := NewDefaults(workloadCRD(t), "v1beta2")
+	if err != nil {
+		t.Fatalf("NewDefaults: %v", err)
+	}
+	got, err := defaults.Apply([]kueue.PodSet{{Name: "b"}, {Name: "a"}})
+	if err != nil {
+		t.Fatalf("Apply: %v", err)
+	}
+	if diff := cmp.Diff([]kueue.PodSet{{Name: "b"}, {Name: "a"}}, got); diff != "" {
+		t.Errorf("Unexpected PodSets (-want,+got):\n%s", diff)
+	}
+}
+
+func TestNewDefaultsErrors(t *testing.T) {
+	cases := map[string]struct {
+		version   string
+		change    func(*apiextensionsv1.CustomResourceDefinition)
+		wantInErr []string
+	}{
+		"an unknown version": {
+			version: "v9", change: func(*apiextensionsv1.CustomResourceDefinition) {},
+			wantInErr: []string{"workloads.kueue.x-k8s.io", "v9", "Kueue v0.19"},
+		},
+		"a version without a schema": {
+			version: "v1beta2",
+			change: func(crd *apiextensionsv1.CustomResourceDefinition) {
+				for i := range crd.Spec.Versions {
+					crd.Spec.Versions[i].Schema = nil
+				}
+			},
+			wantInErr: []string{"v1beta2"},
+		},
+		"a schema without PodSets": {
+			version: "v1beta2",
+			change: func(crd *apiextensionsv1.CustomResourceDefinition) {
+				for i := range crd.Spec.Versions {
+					crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
+				}
+			},
+			wantInErr: []string{"spec.podSets"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			crd := workloadCRD(t)
+			tc.change(crd)
+			_, err := NewDefaults(crd, tc.version)
+			wantErrorWith(t, err, tc.wantInErr...)
+		})
+	}
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+)
+
+func podSet(name kueue.PodSetReference, change func(*corev1.PodTemplateSpec)) kueue.PodSet {
+	ps := kueue.PodSet{Name: name, Count: 1}
+	if change != nil {
+		change(&ps.Template)
+	}
+	return ps
+}
+
+func TestPlace(t *testing.T) {
+	cases := map[string]struct {
+		podSets []kueue.PodSet
+		infos   []kueuepodset.PodSetInfo
+		want    []patch.Placement
+	}{
+		"no PodSets": {want: []patch.Placement{}},
+		"an admission that adds nothing keeps the base tolerations": {
+			podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = []corev1.Toleration{exists("nvidia.com/gpu")} })},
+			infos:   []kueuepodset.PodSetInfo{{Name: "node"}},
+			want:    []patch.Placement{{Name: "node", Tolerations: []corev1.Toleration{exists("nvidia.com/gpu")}}},
+		},
+		"everything that an admission adds, each PodSet its own": {
+			podSets: []kueue.PodSet{
+				podSet("launcher", nil),
+				podSet("node", func(p *corev1.PodTemplateSpec) {
+					p.Labels = map[string]string{"mine": "1", "same": "s"}
+					p.Annotations = map[string]string{"mine": "1"}
+					p.Spec.NodeSelector = map[string]string{"zone": "z1", "pool": "h100"}
+					p.Spec.SchedulingGates = gates("example.com/mine")
+				}),
+			},
+			infos: []kueuepodset.PodSetInfo{
+				{Name: "launcher", Count: 1, NodeSelector: map[string]string{"pool": "cpu"}},
+				{
+					Name: "node", Count: 1,
+					Labels:          map[string]string{"kueue.x-k8s.io/podset": "node", "same": "s"},
+					Annotations:     map[string]string{"kueue.x-k8s.io/workload": "wl"},
+					NodeSelector:    map[string]string{"pool": "h100", "gpu": "h100"},
+					Tolerations:     []corev1.Toleration{exists("spot")},
+					SchedulingGates: gates("kueue.x-k8s.io/topology"),
+				},
+			},
+			want: []patch.Placement{
+				{Name: "launcher", NodeSelector: map[string]string{"pool": "cpu"}},
+				{
+					Name:            "node",
+					Labels:          map[string]string{"kueue.x-k8s.io/podset": "node", "same": "s"},
+					Annotations:     map[string]string{"kueue.x-k8s.io/workload": "wl"},
+					NodeSelector:    map[string]string{"pool": "h100", "gpu": "h100"},
+					Tolerations:     []corev1.Toleration{exists("spot")},
+					SchedulingGates: gates("kueue.x-k8s.io/topology"),
+				},
+			},
+		},
+		"base tolerations first, then those of the admission that are not there": {
+			podSets: []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) {
+				p.Spec.Tolerations = []corev1.Toleration{{Key: "spot", Value: "yes"}, exists("nvidia.com/gpu"), {Key: "spot", Operator: corev1.TolerationOpEqual, Value: "yes"}}
+			})},
+			infos: []kueuepodset.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{
+				{Key: "spot", Operator: corev1.TolerationOpEqual, Value: "yes"},
+				{Key: "spot", Value: "no"},
+				{Key: "spot", Value: "yes", Effect: corev1.TaintEffectNoExecute},
+				exists("nvidia.com/gpu"),
+				exists("pool"),
+			}}},
+			want: []patch.Placement{{Name: "node", Tolerations: []corev1.Toleration{
+				{Key: "spot", Value: "yes"},
+				exists("nvidia.com/gpu"),
+				{Key: "spot", Value: "no"},
+				{Key: "spot", Value: "yes", Effect: corev1.TaintEffectNoExecute},
+				exists("pool"),
+			}}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := Place(tc.podSets, tc.infos)
+			if err != nil {
+				t.Fatalf("Place: %v", err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected placements (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
+	mine := func(p *corev1.PodTemplateSpec) {
+		p.Labels = map[string]string{"team": "a"}
+		p.Annotations = map[string]string{"note": "a"}
+		p.Spec.NodeSelector = map[string]string{"pool": "a100", "zone": "z1"}
+	}
+	first := podSet("launcher", nil)
+	cases := map[string]struct {
+		podSets   []kueue.PodSet
+		infos     []kueuepodset.PodSetInfo
+		wantInErr []string
+	}{
+		"another node selector": {
+			podSets:   []kueue.PodSet{first, podSet("node", mine)},
+			infos:     []kueuepodset.PodSetInfo{{Name: "launcher"}, {Name: "node", NodeSelector: map[string]string{"pool": "h100"}}},
+			wantInErr: []string{"nodeSelector", `"node"`, "pool", `"a100"`, `"h100"`, "runtimePatches"},
+		},
+		"several keys of it": {
+			podSets:   []kueue.PodSet{podSet("node", mine)},
+			infos:     []kueuepodset.PodSetInfo{{Name: "node", NodeSelector: map[string]string{"pool": "h100", "zone": "z2"}}},
+			wantInErr: []string{"pool", "zone", `"z1"`, `"z2"`},
+		},
+		"another label": {
+			podSets:   []kueue.PodSet{podSet("node", mine)},
+			infos:     []kueuepodset.PodSetInfo{{Name: "node", Labels: map[string]string{"team": "b"}}},
+			wantInErr: []string{"labels", `"node"`, "team", `"a"`, `"b"`},
+		},
+		"another annotation": {
+			podSets:   []kueue.PodSet{podSet("node", mine)},
+			infos:     []kueuepodset.PodSetInfo{{Name: "node", Annotations: map[string]string{"note": ""}}},
+			wantInErr: []string{"annotations", `"node"`, "note", `"a"`, `""`},
+		},
+		"fewer infos than PodSets": {
+			podSets:   []kueue.PodSet{first, podSet("node", nil)},
+			infos:     []kueuepodset.PodSetInfo{{Name: "launcher"}},
+			wantInErr: []string{"2", "1"},
+		},
+		"more infos than PodSets": {
+			infos:     []kueuepodset.PodSetInfo{{Name: "launcher"}},
+			wantInErr: []string{"0", "1"},
+		},
+		"infos of other PodSets": {
+			podSets:   []kueue.PodSet{first, podSet("node", nil)},
+			infos:     []kueuepodset.PodSetInfo{{Name: "launcher"}, {Name: "worker"}},
+			wantInErr: []string{`"node"`, `"worker"`},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			placements, err := Place(tc.podSets, tc.infos)
+			wantErrorWith(t, err, tc.wantInErr...)
+			if !kueuepodset.IsPermanent(err) {
+				t.Errorf("Error %q is not permanent", err)
+			}
+			if placements != nil {
+				t.Errorf("Placements %v beside an error", placements)
+			}
+		})
+	}
+}
+
+// A conflict message has to be the same every time, or each one makes an event of its own.
+func TestPlaceErrorsAreDeterministic(t *testing.T) {
+	have, given := map[string]string{}, map[string]string{}
+	for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
+		have[key], given[key] = "1", "2"
+	}
+	podSets := []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.NodeSelector = have })}
+	infos := []kueuepodset.PodSetInfo{{Name: "node", NodeSelector: given}}
+	_, first := Place(podSets, infos)
+	for range 20 {
+		if _, err := Place(podSets, infos); err.Error() != first.Error() {
+			t.Fatalf("Error %q, before it was %q", err, first)
+		}
+	}
+}
+
+// Two tolerations that differ only in tolerationSeconds count as one, as in Kueue.
+func TestPlaceKeepsTheFirstTolerationSeconds(t *testing.T) {
+	evicted := func(seconds int64) corev1.Toleration {
+		return corev1.Toleration{Key: "flaky", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(seconds)}
+	}
+	podSets := []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = []corev1.Toleration{evicted(60)} })}
+	got, err := Place(podSets, []kueuepodset.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{evicted(5)}}})
+	if err != nil {
+		t.Fatalf("Place: %v", err)
+	}
+	if diff := cmp.Diff([]corev1.Toleration{evicted(60)}, got[0].Tolerations); diff != "" {
+		t.Errorf("Unexpected tolerations (-want,+got):\n%s", diff)
+	}
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
+)
+
+const (
+	namespacedJob = "alpha.jobset.sigs.k8s.io/namespaced-job"
+	noSchedule    = "alpha.jobset.sigs.k8s.io/no-schedule"
+	gate          = "kueue-trainer.dev/admission"
+	gatedLabel    = "kueue-trainer.dev/gated"
+)
+
+func template(labels, annotations, nodeSelector map[string]string, spec corev1.PodSpec) corev1.PodTemplateSpec {
+	spec.NodeSelector = nodeSelector
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations}, Spec: spec}
+}
+
+func TestPlaceTemplate(t *testing.T) {
+	jobsetOwn := corev1.Toleration{Key: noSchedule, Operator: corev1.TolerationOpExists}
+	type keys = map[string]string
+	cases := map[string]struct {
+		child, want, placed corev1.PodTemplateSpec
+	}{
+		"nothing on either side": {},
+		"from the gate to a placement": {
+			child:  template(keys{gatedLabel: "true", "jobset.sigs.k8s.io/job-index": "0"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)}),
+			want:   template(keys{"kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}}),
+			placed: template(keys{"kueue.x-k8s.io/podset": "node", "jobset.sigs.k8s.io/job-index": "0"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}}),
+		},
+		"from a placement back to the gate": {
+			child:  template(keys{"kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}, SchedulingGates: gates("kueue.x-k8s.io/topology")}),
+			want:   template(keys{gatedLabel: "true"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)}),
+			placed: template(keys{gatedLabel: "true"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)}),
+		},
+		"from one flavor to another: stale keys go, values change": {
+			child:  template(keys{"kueue.x-k8s.io/podset": "old"}, nil, keys{"pool": "h100", "gpu": "h100", "zone": "z1"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("h100")}}),
+			want:   template(keys{"kueue.x-k8s.io/podset": "new"}, nil, keys{"gpu": "a100", "zone": "z1"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100")}}),
+			placed: template(keys{"kueue.x-k8s.io/podset": "new"}, nil, keys{"gpu": "a100", "zone": "z1"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100")}}),
+		},
+		"Kueue's labels and annotations go, also those below its domain; others stay": {
+			child: template(
+				keys{"kueue.x-k8s.io/podset": "node", "tas.kueue.x-k8s.io/x": "1", "my-kueue.x-k8s.io/x": "1", "team": "a", "podset": "1", gatedLabel: "true", "kueue-trainer.dev/other": "1"},
+				keys{"kueue.x-k8s.io/workload": "wl", "kueue.x-k8s.io.example.com/x": "1", "note": "a"}, nil, corev1.PodSpec{}),
+			placed: template(
+				keys{"my-kueue.x-k8s.io/x": "1", "team": "a", "podset": "1", "kueue-trainer.dev/other": "1"},
+				keys{"kueue.x-k8s.io.example.com/x": "1", "note": "a"}, nil, corev1.PodSpec{}),
+		},
+		"what JobSet adds for exclusive placement stays": {
+			child:  template(nil, nil, keys{namespacedJob: "ns_job", "pool": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("h100"), jobsetOwn}}),
+			want:   template(nil, nil, keys{"gpu": "a100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100")}}),
+			placed: template(nil, nil, keys{namespacedJob: "ns_job", "gpu": "a100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100"), jobsetOwn}}),
+		},
+		"JobSet's toleration is not doubled": {
+			child:  template(nil, nil, nil, corev1.PodSpec{Tolerations: []corev1.Toleration{jobsetOwn}}),
+			want:   template(nil, nil, nil, corev1.PodSpec{Tolerations: []corev1.Toleration{jobsetOwn, exists("spot")}}),
+			placed: template(nil, nil, nil, corev1.PodSpec{Tolerations: []corev1.Toleration{jobsetOwn, exists("spot")}}),
+		},
+		"gates of the runtime stay": {
+			child:  template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine", gate)}),
+			want:   template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine")}),
+			placed: template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine")}),
+		},
+		"fields that a suspended Job must keep are not touched": {
+			child:  template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "old"}}, RestartPolicy: corev1.RestartPolicyNever, Subdomain: "s"}),
+			want:   template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "new"}}}),
+			placed: template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "old"}}, RestartPolicy: corev1.RestartPolicyNever, Subdomain: "s"}),
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, want := tc.child.DeepCopy(), tc.want.DeepCopy()
+			PlaceTemplate(got, &tc.want)
+			if diff := cmp.Diff(tc.placed, *got); diff != "" {
+				t.Errorf("Unexpected template (-want,+got):\n%s", diff)
+			}
+			PlaceTemplate(got, &tc.want)
+			if diff := cmp.Diff(tc.placed, *got); diff != "" {
+				t.Errorf("The second time changes it (-want,+got):\n%s", diff)
+			}
+			if diff := cmp.Diff(*want, tc.want); diff != "" {
+				t.Errorf("The wanted template changed (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Callers compare the child with what they read: neither side may change the other.
+func TestPlaceTemplateSharesNothing(t *testing.T) {
+	want := template(map[string]string{"l": "v"}, map[string]string{"a": "v"}, map[string]string{"n": "v"},
+		corev1.PodSpec{Tolerations: []corev1.Toleration{exists("t")}, SchedulingGates: gates("g")})
+	before := *want.DeepCopy()
+	read := template(map[string]string{"kueue.x-k8s.io/x": "1"}, nil, map[string]string{"old": "1"}, corev1.PodSpec{})
+	child := read
+	PlaceTemplate(&child, &want)
+	if _, ok := read.Labels["kueue.x-k8s.io/x"]; !ok {
+		t.Error("The maps of the template before are changed in place")
+	}
+	child.Labels["l"], child.Annotations["a"], child.Spec.NodeSelector["n"] = "changed", "changed", "changed"
+	child.Spec.Tolerations[0].Key, child.Spec.SchedulingGates[0].Name = "changed", "changed"
+	if diff := cmp.Diff(before, want); diff != "" {
+		t.Errorf("Changing the child changed the wanted template (-want,+got):\n%s", diff)
+	}
+}
+
+func TestPlacePod(t *testing.T) {
+	type keys = map[string]string
+	notReady := corev1.Toleration{Key: "node.kubernetes.io/not-ready", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}
+	placement := template(keys{"kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100", "gpu": "h100"},
+		corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}})
+	cases := map[string]struct {
+		pod, want corev1.PodTemplateSpec
+		placed    corev1.PodTemplateSpec
+		wantInErr []string
+	}{
+		"a gated pod gets its placement": {
+			pod:    template(keys{gatedLabel: "true", "job-name": "j"}, nil, nil, corev1.PodSpec{Tolerations: []corev1.Toleration{notReady}, SchedulingGates: gates(gate)}),
+			want:   placement,
+			placed: template(keys{"job-name": "j", "kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100", "gpu": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{notReady, exists("spot")}, SchedulingGates: []corev1.PodSchedulingGate{}}),
+		},
+		"a part of its node selector is there": {
+			pod:    template(nil, nil, keys{"pool": "h100", namespacedJob: "ns_job"}, corev1.PodSpec{SchedulingGates: gates(gate)}),
+			want:   template(nil, nil, keys{"pool": "h100", "gpu": "h100"}, corev1.PodSpec{}),
+			placed: template(nil, nil, keys{"pool": "h100", "gpu": "h100", namespacedJob: "ns_job"}, corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{}}),
+		},
+		"gates of the template stay, gates that it has and the pod has not cannot come": {
+			pod:    template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine", gate)}),
+			want:   template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("kueue.x-k8s.io/topology", "example.com/mine")}),
+			placed: template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine")}),
+		},
+		"a gate of an earlier admission goes": {
+			pod:    template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate, "kueue.x-k8s.io/topology")}),
+			placed: template(nil, nil, nil, corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{}}),
+		},
+		"another value for a key": {
+			pod:       template(nil, nil, keys{"pool": "a100"}, corev1.PodSpec{SchedulingGates: gates(gate)}),
+			want:      placement,
+			wantInErr: []string{"pool=a100"},
+		},
+		"a key that the admission does not have": {
+			pod:       template(nil, nil, keys{"zone": "z1"}, corev1.PodSpec{SchedulingGates: gates(gate)}),
+			want:      placement,
+			wantInErr: []string{"zone=z1"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: tc.pod.ObjectMeta, Spec: tc.pod.Spec}
+			before := pod.DeepCopy()
+			err := PlacePod(pod, &tc.want)
+			if len(tc.wantInErr) > 0 {
+				wantErrorWith(t, err, tc.wantInErr...)
+				if diff := cmp.Diff(before, pod); diff != "" {
+					t.Errorf("The refused pod changed (-want,+got):\n%s", diff)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("PlacePod: %v", err)
+			}
+			want := &corev1.Pod{ObjectMeta: tc.placed.ObjectMeta, Spec: tc.placed.Spec}
+			if diff := cmp.Diff(want, pod); diff != "" {
+				t.Errorf("Unexpected pod (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func FuzzPlaceTemplate(f *testing.F) {
+	for _, seed := range [][2]string{
+		{`{}`, `{}`},
+		{`{"metadata":{"labels":{"kueue.x-k8s.io/a":"1","/":"","kueue.x-k8s.io":"x"}}}`, `{"metadata":{"annotations":{"":""}}}`},
+		{`{"spec":{"nodeSelector":{"a":"1"},"tolerations":[{}],"schedulingGates":[{"name":""}]}}`, `{"spec":{"nodeSelector":{"a":"2"},"tolerations":[{"key":"alpha.jobset.sigs.k8s.io/no-schedule"},{"tolerationSeconds":0}]}}`},
+		{`{"spec":{"nodeSelector":{"alpha.jobset.sigs.k8s.io/namespaced-job":"x"}}}`, `{"spec":{"nodeSelector":null,"schedulingGates":[{"name":"g"},{"name":"g"}]}}`},
+	} {
+		f.Add([]byte(seed[0]), []byte(seed[1]))
+	}
+	f.Fuzz(func(t *testing.T, childJSON, wantJSON []byte) {
+		var child, want corev1.PodTemplateSpec
+		if json.Unmarshal(childJSON, &child) != nil || json.Unmarshal(wantJSON, &want) != nil {
+			return
+		}
+		pod := &corev1.Pod{ObjectMeta: *child.ObjectMeta.DeepCopy(), Spec: *child.Spec.DeepCopy()}
+		PlaceTemplate(&child, &want)
+		once := child.DeepCopy()
+		PlaceTemplate(&child, &want)
+		if diff := cmp.Diff(*once, child, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("The second time changes it (-once,+twice):\n%s", diff)
+		}
+		for key, value := range want.Spec.NodeSelector {
+			if child.Spec.NodeSelector[key] != value {
+				t.Errorf("Node selector %q is %q, want %q", key, child.Spec.NodeSelector[key], value)
+			}
+		}
+		if err := PlacePod(pod, &want); err == nil && len(pod.Spec.NodeSelector) < len(want.Spec.NodeSelector) {
+			t.Errorf("The placed pod selects by %v, want %v", pod.Spec.NodeSelector, want.Spec.NodeSelector)
+		}
+	})
+}
+
+func FuzzPlace(f *testing.F) {
+	for _, seed := range [][2]string{
+		{`{"name":"node","template":{"spec":{"nodeSelector":{"a":"1"}}}}`, `{"name":"node","nodeSelector":{"a":"1","b":""}}`},
+		{`{"name":"node","template":{"metadata":{"labels":{"":""}},"spec":{"tolerations":[{},{}]}}}`, `{"name":"node","labels":{"":"1"},"tolerations":[{"operator":"Equal"}]}`},
+		{`{}`, `{"name":"\u0000"}`},
+	} {
+		f.Add([]byte(seed[0]), []byte(seed[1]))
+	}
+	f.Fuzz(func(t *testing.T, podSetJSON, infoJSON []byte) {
+		var ps kueue.PodSet
+		var info kueuepodset.PodSetInfo
+		if json.Unmarshal(podSetJSON, &ps) != nil || json.Unmarshal(infoJSON, &info) != nil {
+			return
+		}
+		placements, err := Place([]kueue.PodSet{ps}, []kueuepodset.PodSetInfo{info})
+		if err != nil {
+			if !kueuepodset.IsPermanent(err) {
+				t.Errorf("Error %q is not permanent", err)
+			}
+			return
+		}
+		// A placement that was once made does not contradict itself.
+		ps.Template.Labels, ps.Template.Annotations = placements[0].Labels, placements[0].Annotations
+		ps.Template.Spec.NodeSelector, ps.Template.Spec.Tolerations = placements[0].NodeSelector, placements[0].Tolerations
+		again, err := Place([]kueue.PodSet{ps}, []kueuepodset.PodSetInfo{info})
+		if err != nil {
+			t.Fatalf("Placing what is placed: %v", err)
+		}
+		if diff := cmp.Diff(placements, again); diff != "" {
+			t.Errorf("Placing what is placed changes it (-once,+twice):\n%s", diff)
+		}
+	})
+}
