@@ -58,7 +58,11 @@ func (e *environment) render(ctx context.Context, job *trainjob.TrainJob, patche
 
 // describe gives the PodSets of the effective TrainJob, as the API server stores them.
 func (e *environment) describe(ctx context.Context, job *trainjob.TrainJob) ([]kueue.PodSet, error) {
-	js, err := e.render(ctx, job, patch.Others(job.Spec.RuntimePatches))
+	runtime, err := e.runtimes.For(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	js, err := e.renderer.Describe(ctx, job, runtime, patch.Others(job.Spec.RuntimePatches))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,7 +47,11 @@ func (u *ungater) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err != nil || template == nil {
 		return ctrl.Result{}, err
 	}
-	err = u.free(ctx, job, &pod, template)
+	made, err := u.madeFrom(ctx, &pod)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	err = u.free(ctx, job, &pod, made, template)
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
@@ -100,12 +105,22 @@ func (u *ungater) template(ctx context.Context, job *trainjob.TrainJob, pod *cor
 	return nil, nil
 }
 
-// free brings the pod to its placement and takes the gate off. A gated pod's node
-// selector can only grow; where it holds something else than the admission, the pod
-// must not run, and the user is told.
-func (u *ungater) free(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod, template *corev1.PodTemplateSpec) error {
+// madeFrom gives the pod template of the pod's Job.
+func (u *ungater) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
+	var child batchv1.Job
+	owner := controllerOfKind(pod, "Job")
+	if owner == nil {
+		return &child.Spec.Template, nil
+	}
+	err := u.env.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, &child)
+	return &child.Spec.Template, client.IgnoreNotFound(err)
+}
+
+// free brings the pod to its placement and takes the gate off. Where a gated pod cannot
+// be brought to the admission it must not run, and the user is told.
+func (u *ungater) free(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod, made, template *corev1.PodTemplateSpec) error {
 	freed := pod.DeepCopy()
-	if err := podset.PlacePod(freed, template); err != nil {
+	if err := podset.PlacePod(freed, made, template); err != nil {
 		u.env.warn(job, reasonUngateRefused, actionUngate, fmt.Errorf("pod %s: %w; delete it, and its Job makes another", pod.Name, err))
 		return nil
 	}

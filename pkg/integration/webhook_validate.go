@@ -127,7 +127,7 @@ func (v *validator) validateDescription(ctx context.Context, t *trainjob.TrainJo
 		return field.ErrorList{field.Invalid(runtimeRefPath, t.Spec.RuntimeRef.Name, fmt.Sprintf(
 			"the runtime has %d replicated jobs and Kueue takes %d PodSets at the most; use a runtime with fewer, or no queue", len(names), podset.Max))}, nil
 	}
-	js, err := v.env.renderer.Render(ctx, t, runtime, others)
+	js, err := v.env.renderer.Describe(ctx, t, runtime, others)
 	if err != nil {
 		return field.ErrorList{field.Invalid(field.NewPath("spec"), t.Name, err.Error())}, nil
 	}

@@ -44,7 +44,7 @@ func NewDefaults(crd *apiextensionsv1.CustomResourceDefinition, version string) 
 
 func openAPISchema(crd *apiextensionsv1.CustomResourceDefinition, version string) (*apiextensions.JSONSchemaProps, error) {
 	for _, v := range crd.Spec.Versions {
-		if v.Name != version || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
+		if v.Name != version || !v.Served || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
 			continue
 		}
 		var schema apiextensions.JSONSchemaProps

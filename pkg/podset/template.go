@@ -14,9 +14,10 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 )
 
-// ownedDomain is the domain of the labels and annotations that an admission puts on
-// pods; each is Kueue's and none outlives the admission it came with.
-const ownedDomain = "kueue.x-k8s.io/"
+// ownedDomains are the domains of the labels and annotations that an admission puts on
+// pods: Kueue's, and the autoscaler's, which Kueue's provisioning check adds. None
+// outlives the admission it came with.
+var ownedDomains = []string{"kueue.x-k8s.io", "autoscaling.x-k8s.io"}
 
 // PlaceTemplate brings the pod template of a suspended child Job to the one that the
 // JobSet is going to have, in the fields that the Job API lets change while it is
@@ -37,8 +38,10 @@ func placeMetadata(have, want map[string]string) map[string]string {
 }
 
 func owned(key string) bool {
-	domain, _, _ := strings.Cut(key, "/")
-	return key == patch.GatedLabel || domain+"/" == ownedDomain || strings.HasSuffix(domain+"/", "."+ownedDomain)
+	prefix, _, _ := strings.Cut(key, "/")
+	return key == patch.GatedLabel || slices.ContainsFunc(ownedDomains, func(domain string) bool {
+		return prefix == domain || strings.HasSuffix(prefix, "."+domain)
+	})
 }
 
 // placeSelector keeps the one key that JobSet adds on its own, for exclusive
@@ -74,25 +77,31 @@ func placeTolerations(have, want []corev1.Toleration) []corev1.Toleration {
 	return out
 }
 
-// PlacePod brings a gated pod to its placement: the node selector is completed,
-// tolerations are added, gates and labels become those of want. It fails when the
-// pod selects nodes that want does not, since the API allows a pod no other change;
-// the error names the key.
-func PlacePod(pod *corev1.Pod, want *corev1.PodTemplateSpec) error {
+// PlacePod brings a gated pod, made from the pod template of its Job, to its placement:
+// the node selector is completed, tolerations are added, our gate and outdated ones of
+// Kueue go. The API allows
+// a gated pod no more than that, so it fails, naming key or gate, when the template
+// held node selector keys that want does not, or lacked a gate that want has. What pod
+// admission added to the pod beyond the template is others' and stays.
+func PlacePod(pod *corev1.Pod, made, want *corev1.PodTemplateSpec) error {
 	for key, value := range pod.Spec.NodeSelector {
-		if key == jobsetapi.NamespacedJobKey {
-			continue
-		}
-		if wanted, ok := want.Spec.NodeSelector[key]; !ok || wanted != value {
+		wanted, ok := want.Spec.NodeSelector[key]
+		_, stale := made.Spec.NodeSelector[key]
+		if (ok && wanted != value) || (!ok && stale && key != jobsetapi.NamespacedJobKey) {
 			return fmt.Errorf("its node selector %s=%s is not part of the current admission", key, value)
+		}
+	}
+	for _, gate := range want.Spec.SchedulingGates {
+		if !slices.Contains(pod.Spec.SchedulingGates, gate) {
+			return fmt.Errorf("it lacks the scheduling gate %s of the current admission", gate.Name)
 		}
 	}
 	pod.Labels = placeMetadata(pod.Labels, want.Labels)
 	pod.Annotations = placeMetadata(pod.Annotations, want.Annotations)
-	pod.Spec.NodeSelector = placeSelector(pod.Spec.NodeSelector, want.Spec.NodeSelector)
+	pod.Spec.NodeSelector = merged(maps.Clone(pod.Spec.NodeSelector), want.Spec.NodeSelector)
 	pod.Spec.Tolerations = union(pod.Spec.Tolerations, want.Spec.Tolerations)
 	pod.Spec.SchedulingGates = slices.DeleteFunc(slices.Clone(pod.Spec.SchedulingGates), func(g corev1.PodSchedulingGate) bool {
-		return !slices.Contains(want.Spec.SchedulingGates, g)
+		return g.Name == patch.AdmissionGate || (owned(g.Name) && !slices.Contains(want.Spec.SchedulingGates, g))
 	})
 	return nil
 }

@@ -120,6 +120,8 @@ func TestPlacePod(t *testing.T) {
 		corev1.PodSpec{Tolerations: []corev1.Toleration{exists("spot")}})
 	cases := map[string]struct {
 		pod, want corev1.PodTemplateSpec
+		// made is the template of the pod's Job; nil: the pod is just as its Job made it.
+		made      *corev1.PodTemplateSpec
 		placed    corev1.PodTemplateSpec
 		wantInErr []string
 	}{
@@ -133,10 +135,21 @@ func TestPlacePod(t *testing.T) {
 			want:   template(nil, nil, keys{"pool": "h100", "gpu": "h100"}, corev1.PodSpec{}),
 			placed: template(nil, nil, keys{"pool": "h100", "gpu": "h100", namespacedJob: "ns_job"}, corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{}}),
 		},
-		"gates of the template stay, gates that it has and the pod has not cannot come": {
+		"gates of others stay": {
 			pod:    template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine", gate)}),
-			want:   template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("kueue.x-k8s.io/topology", "example.com/mine")}),
+			want:   template(nil, nil, nil, corev1.PodSpec{}),
 			placed: template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine")}),
+		},
+		"a gate that the admission has cannot come": {
+			pod:       template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)}),
+			want:      template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("kueue.x-k8s.io/topology")}),
+			wantInErr: []string{"kueue.x-k8s.io/topology"},
+		},
+		"node selector keys that pod admission added stay": {
+			pod:    template(nil, nil, keys{"zone": "z1"}, corev1.PodSpec{SchedulingGates: gates(gate)}),
+			made:   &corev1.PodTemplateSpec{},
+			want:   template(nil, nil, keys{"pool": "h100"}, corev1.PodSpec{}),
+			placed: template(nil, nil, keys{"zone": "z1", "pool": "h100"}, corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{}}),
 		},
 		"a gate of an earlier admission goes": {
 			pod:    template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate, "kueue.x-k8s.io/topology")}),
@@ -157,7 +170,11 @@ func TestPlacePod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: tc.pod.ObjectMeta, Spec: tc.pod.Spec}
 			before := pod.DeepCopy()
-			err := PlacePod(pod, &tc.want)
+			made := tc.made
+			if made == nil {
+				made = tc.pod.DeepCopy()
+			}
+			err := PlacePod(pod, made, &tc.want)
 			if len(tc.wantInErr) > 0 {
 				wantErrorWith(t, err, tc.wantInErr...)
 				if diff := cmp.Diff(before, pod); diff != "" {
@@ -202,7 +219,7 @@ func FuzzPlaceTemplate(f *testing.F) {
 				t.Errorf("Node selector %q is %q, want %q", key, child.Spec.NodeSelector[key], value)
 			}
 		}
-		if err := PlacePod(pod, &want); err == nil && len(pod.Spec.NodeSelector) < len(want.Spec.NodeSelector) {
+		if err := PlacePod(pod, &corev1.PodTemplateSpec{Spec: pod.Spec}, &want); err == nil && len(pod.Spec.NodeSelector) < len(want.Spec.NodeSelector) {
 			t.Errorf("The placed pod selects by %v, want %v", pod.Spec.NodeSelector, want.Spec.NodeSelector)
 		}
 	})

@@ -48,6 +48,23 @@ func NewRenderer(ctx context.Context, scheme *runtime.Scheme) (*Renderer, error)
 // Replicated jobs come in the runtime's order; replicas, parallelism and completions
 // are always set. What the API server and JobSet default further is left unset.
 func (r *Renderer) Render(ctx context.Context, job *TrainJob, spec *trainer.TrainingRuntimeSpec, patches []RuntimePatch) (*jobsetapi.JobSet, error) {
+	return r.render(ctx, job, spec, patches, func(*trainerruntime.Info) {})
+}
+
+// Describe is Render without what Trainer's plugins add to containers: variables,
+// ports, mounts and volumes that wire the nodes of a framework together. None of it
+// counts for quota, Trainer adds it in random order, and Kueue's in-tree integration
+// leaves it out of its PodSets: a Workload made from this one is the same job to it.
+func (r *Renderer) Describe(ctx context.Context, job *TrainJob, spec *trainer.TrainingRuntimeSpec, patches []RuntimePatch) (*jobsetapi.JobSet, error) {
+	return r.render(ctx, job, spec, patches, func(info *trainerruntime.Info) {
+		for i := range info.TemplateSpec.PodSets {
+			ps := &info.TemplateSpec.PodSets[i]
+			ps.Containers, ps.InitContainers, ps.Volumes = nil, nil, nil
+		}
+	})
+}
+
+func (r *Renderer) render(ctx context.Context, job *TrainJob, spec *trainer.TrainingRuntimeSpec, patches []RuntimePatch, prepare func(*trainerruntime.Info)) (*jobsetapi.JobSet, error) {
 	typed, err := job.Typed(patches)
 	if err != nil {
 		return nil, err
@@ -58,6 +75,7 @@ func (r *Renderer) Render(ctx context.Context, job *TrainJob, spec *trainer.Trai
 	if err != nil {
 		return nil, fmt.Errorf("rendering the runtime: %w", err)
 	}
+	prepare(info)
 	if err := r.builder.SyncParallelCount(info); err != nil {
 		return nil, fmt.Errorf("rendering pod counts: %w", err)
 	}
@@ -89,7 +107,7 @@ func toJobSet(apply *jobsetapply.JobSetApplyConfiguration) (*jobsetapi.JobSet, e
 }
 
 // defaultCounts fills in what JobSet's CRD (replicas: 1) and the Job API
-// (parallelism: 1) default. An explicit zero stays.
+// (parallelism: 1) default where Trainer leaves it to them.
 func defaultCounts(rj *jobsetapi.ReplicatedJob, replicas *int32) {
 	rj.Replicas = ptr.Deref(replicas, 1)
 	spec := &rj.Template.Spec

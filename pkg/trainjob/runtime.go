@@ -69,12 +69,16 @@ func (r *Runtimes) live(ctx context.Context, job *TrainJob) (*trainer.TrainingRu
 	switch kind {
 	case trainer.ClusterTrainingRuntimeKind:
 		var rt trainer.ClusterTrainingRuntime
-		err := r.Cached.Get(ctx, client.ObjectKey{Name: ref.Name}, &rt)
-		return &rt.Spec, missing(err, kind, ref.Name, "")
+		if err := r.Cached.Get(ctx, client.ObjectKey{Name: ref.Name}, &rt); err != nil {
+			return nil, missing(err, kind, ref.Name, "")
+		}
+		return &rt.Spec, nil
 	case trainer.TrainingRuntimeKind:
 		var rt trainer.TrainingRuntime
-		err := r.Cached.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: ref.Name}, &rt)
-		return &rt.Spec, missing(err, kind, ref.Name, job.Namespace)
+		if err := r.Cached.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: ref.Name}, &rt); err != nil {
+			return nil, missing(err, kind, ref.Name, job.Namespace)
+		}
+		return &rt.Spec, nil
 	}
 	return nil, fmt.Errorf("%w: spec.runtimeRef.kind is %q; set it to %s or %s",
 		ErrRuntimeUnsupported, kind, trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind)

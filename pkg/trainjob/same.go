@@ -6,19 +6,21 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // SameMeaning reports whether two JSON values differ at the most in how amounts are
-// written: 8 and "8", "1024Mi" and "1Gi". Anything that is not JSON is not the same.
+// written: 8 and "8", "1024Mi" and "1Gi". Only where the Kubernetes API has amounts
+// are they taken for such. Anything that is not JSON is not the same.
 func SameMeaning(a, b []byte) bool {
 	left, err := decodeNumbers(a)
 	if err != nil {
 		return false
 	}
 	right, err := decodeNumbers(b)
-	return err == nil && sameMeaning(left, right)
+	return err == nil && sameMeaning(left, right, "")
 }
 
 func decodeNumbers(data []byte) (value any, err error) {
@@ -28,41 +30,42 @@ func decodeNumbers(data []byte) (value any, err error) {
 	return value, err
 }
 
-func sameMeaning(a, b any) bool {
+// sameMeaning compares the values of one key. Values of lists go by the list's key,
+// and those of a resource list by its own: limits and requests.
+func sameMeaning(a, b any, key string) bool {
 	switch a := a.(type) {
 	case map[string]any:
 		b, ok := b.(map[string]any)
-		return ok && sameMaps(a, b)
+		return ok && sameMaps(a, b, key)
 	case []any:
 		b, ok := b.([]any)
-		return ok && sameLists(a, b)
+		return ok && slices.EqualFunc(a, b, func(x, y any) bool { return sameMeaning(x, y, key) })
 	}
-	return a == b || sameAmount(a, b)
+	return a == b || isAmount(key) && sameAmount(a, b)
 }
 
-func sameMaps(a, b map[string]any) bool {
+func sameMaps(a, b map[string]any, key string) bool {
 	if len(a) != len(b) {
 		return false
 	}
-	for key, value := range a {
-		other, ok := b[key]
-		if !ok || !sameMeaning(value, other) {
+	for field, value := range a {
+		other, ok := b[field]
+		if isResourceList(key) {
+			field = key
+		}
+		if !ok || !sameMeaning(value, other, field) {
 			return false
 		}
 	}
 	return true
 }
 
-func sameLists(a, b []any) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if !sameMeaning(a[i], b[i]) {
-			return false
-		}
-	}
-	return true
+func isResourceList(key string) bool { return key == "limits" || key == "requests" }
+
+// isAmount names the fields of core/v1 that hold a resource.Quantity, as far as pod
+// templates have them.
+func isAmount(key string) bool {
+	return isResourceList(key) || key == "sizeLimit" || key == "divisor"
 }
 
 func sameAmount(a, b any) bool {

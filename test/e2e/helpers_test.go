@@ -10,10 +10,13 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/yaml"
 )
 
@@ -63,4 +66,21 @@ func (w *world) raw(ctx context.Context, job string, fields ...string) []any {
 func jsonOf(value any) (string, error) {
 	data, err := json.Marshal(value)
 	return string(data), err
+}
+
+// wantedPods adds up the pods that the child Jobs of a TrainJob want at a time.
+func (w *world) wantedPods(ctx context.Context, job string) int {
+	GinkgoHelper()
+	var jobs batchv1.JobList
+	Expect(w.List(ctx, &jobs, client.InNamespace(w.namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job})).To(Succeed())
+	wanted := 0
+	for _, j := range jobs.Items {
+		wanted += int(*j.Spec.Parallelism)
+	}
+	return wanted
+}
+
+func quantity(amount string) *resource.Quantity {
+	q := resource.MustParse(amount)
+	return &q
 }

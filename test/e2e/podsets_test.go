@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// shipped are the runtimes of Trainer's manifests, with the nodes to ask of each:
+// more than one where the runtime can be distributed.
+var shipped = map[string]int32{
+	"deepspeed-distributed":        3,
+	"jax-distributed":              2,
+	"mlx-distributed":              3,
+	"torch-distributed":            2,
+	"torch-distributed-with-cache": 2,
+	"torchtune-llama3.2-1b":        1,
+	"torchtune-llama3.2-3b":        1,
+	"torchtune-qwen2.5-1.5b":       1,
+	"xgboost-distributed":          2,
+}
+
+// pod is what a PodSet says of each of its pods.
+type pod struct {
+	Requests       map[string]corev1.ResourceList
+	InitContainers []string
+	Tolerations    []corev1.Toleration
+}
+
+var _ = Describe("PodSets", func() {
+	for _, runtime := range slices.Sorted(maps.Keys(shipped)) {
+		It("equal the pods that are created from runtime "+runtime+", name by name", func(ctx context.Context) {
+			w := newWorld(ctx)
+			w.make(ctx,
+				kit.MakeFlavor(w.name("any"), nil),
+				kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("any"), GPUs: "64"}),
+				kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
+			w.make(ctx, w.job("job").Runtime(runtime).Nodes(shipped[runtime]).GPUs("2").Obj())
+
+			created := w.allPods(ctx, "job")
+			wl := w.workload(ctx, "job")
+			Expect(created).To(HaveLen(len(wl.Spec.PodSets)))
+			for i := range wl.Spec.PodSets {
+				ps := &wl.Spec.PodSets[i]
+				Expect(created[string(ps.Name)]).To(HaveLen(int(ps.Count)), "pods of %s", ps.Name)
+				for _, p := range created[string(ps.Name)] {
+					Expect(described(&p.Spec)).To(Equal(described(&ps.Template.Spec)), p.Name)
+				}
+			}
+		}, SpecTimeout(specTimeout))
+	}
+
+	It("are proven for every runtime of the cluster", func(ctx context.Context) {
+		var list trainer.ClusterTrainingRuntimeList
+		Expect(cluster.Client.List(ctx, &list)).To(Succeed())
+		for _, runtime := range list.Items {
+			Expect(shipped).To(HaveKey(runtime.Name))
+		}
+	}, SpecTimeout(specTimeout))
+
+	It("follow the runtime's own numbers where the TrainJob sets none", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "32", "0")
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		runtime.Spec.MLPolicy.NumNodes = new(int32(3))
+		container := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
+		container.Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4")}
+		w.make(ctx, runtime, w.job("job").Runtime(runtime.Name).Obj())
+		w.eventuallyRuns(ctx, "job", 3, onH100)
+		usage := w.workload(ctx, "job").Status.Admission.PodSetAssignments[0].ResourceUsage
+		Expect(usage[kit.GPU]).To(Equal(*quantity("12")))
+	}, SpecTimeout(specTimeout))
+})
+
+// allPods plays a TrainJob to its end and gives every pod that came to be, per
+// replicated job. Jobs that are not the last of their chain end as soon as they run.
+func (w *world) allPods(ctx context.Context, job string) map[string]map[string]corev1.Pod {
+	GinkgoHelper()
+	seen := map[string]map[string]corev1.Pod{}
+	Eventually(ctx, func(g Gomega) {
+		for _, p := range w.pods(ctx, job) {
+			name := p.Labels[jobsetapi.ReplicatedJobNameKey]
+			if seen[name] == nil {
+				seen[name] = map[string]corev1.Pod{}
+			}
+			seen[name][p.Name] = p
+		}
+		g.Expect(w.allStarted(ctx, job)).To(BeTrue(), "seen so far: %v", slices.Collect(maps.Keys(seen)))
+		w.finish(ctx, job, "succeeded")
+		wl := w.workload(ctx, job)
+		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)).To(BeTrue())
+	}).Should(Succeed())
+	return seen
+}
+
+// allStarted reports whether the pods that a TrainJob has by now are as many as its
+// started child Jobs want, all of them running or done.
+func (w *world) allStarted(ctx context.Context, job string) bool {
+	GinkgoHelper()
+	pods := w.pods(ctx, job)
+	for _, p := range pods {
+		if p.Status.Phase == corev1.PodPending {
+			return false
+		}
+	}
+	return len(pods) > 0 && len(pods) == w.wantedPods(ctx, job)
+}
+
+func described(spec *corev1.PodSpec) pod {
+	p := pod{Requests: map[string]corev1.ResourceList{}}
+	for _, c := range spec.Containers {
+		p.Requests[c.Name] = requests(&c)
+	}
+	for _, c := range spec.InitContainers {
+		p.InitContainers = append(p.InitContainers, c.Name)
+	}
+	p.Tolerations = tolerations(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{}, Spec: *spec})
+	return p
+}
+
+// requests gives what a container asks for; limits count where no request is given,
+// as the API server defaults it.
+func requests(c *corev1.Container) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	maps.Copy(out, c.Resources.Limits)
+	maps.Copy(out, c.Resources.Requests)
+	return out
+}
