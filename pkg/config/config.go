@@ -6,14 +6,20 @@
 package config
 
 import (
+	"bufio"
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/component-base/config/v1alpha1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/json"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/yaml"
 )
@@ -102,8 +108,7 @@ func Load(path string) (*Configuration, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the configuration: %w", err)
 		}
-		cfg = &Configuration{}
-		if err := yaml.UnmarshalStrict(data, cfg); err != nil {
+		if cfg, err = decode(data); err != nil {
 			return nil, fmt.Errorf("configuration file %s: %w", path, err)
 		}
 	}
@@ -112,6 +117,25 @@ func Load(path string) (*Configuration, error) {
 		return nil, fmt.Errorf("configuration file %s: %w", path, errs.ToAggregate())
 	}
 	return cfg, nil
+}
+
+// decode takes one document, its fields spelled exactly and given once.
+func decode(data []byte) (*Configuration, error) {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	document, err := reader.Read()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if _, err := reader.Read(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("it holds more than one YAML document; keep one")
+	}
+	data, err = yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return nil, err
+	}
+	cfg := &Configuration{}
+	unknown, err := json.UnmarshalStrict(data, cfg)
+	return cfg, errors.Join(append(unknown, err)...)
 }
 
 // Default fills in what is not set.

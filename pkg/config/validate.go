@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
@@ -21,14 +22,37 @@ import (
 // Validate gives every error of a defaulted configuration, each with its field.
 func Validate(cfg *Configuration) field.ErrorList {
 	var errs field.ErrorList
-	if cfg.APIVersion != APIVersion || cfg.Kind != Kind {
-		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), cfg.APIVersion+" "+cfg.Kind, []string{APIVersion + " " + Kind}))
+	if cfg.APIVersion != APIVersion {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), cfg.APIVersion, []string{APIVersion}))
 	}
+	if cfg.Kind != Kind {
+		errs = append(errs, field.NotSupported(field.NewPath("kind"), cfg.Kind, []string{Kind}))
+	}
+	errs = append(errs, validateServing(cfg)...)
 	errs = append(errs, validateConcurrency(cfg.Controller.GroupKindConcurrency)...)
 	errs = append(errs, validateSelector(cfg)...)
 	errs = append(errs, validateGates(cfg.FeatureGates)...)
 	if w := cfg.WaitForPodsReady; w != nil && w.Timeout.Duration < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("waitForPodsReady", "timeout"), w.Timeout.String(), "must not be negative"))
+	}
+	return errs
+}
+
+// validateServing checks ports, request limits and the lease.
+func validateServing(cfg *Configuration) field.ErrorList {
+	var errs field.ErrorList
+	for _, message := range validation.IsValidPortNum(*cfg.Webhook.Port) {
+		errs = append(errs, field.Invalid(field.NewPath("webhook", "port"), *cfg.Webhook.Port, message))
+	}
+	if burst := *cfg.ClientConnection.Burst; burst < 1 && *cfg.ClientConnection.QPS >= 0 {
+		errs = append(errs, field.Invalid(field.NewPath("clientConnection", "burst"), burst, "must be at least 1"))
+	}
+	le, path := cfg.LeaderElection, field.NewPath("leaderElection")
+	if le.LeaseDuration.Duration <= le.RenewDeadline.Duration {
+		errs = append(errs, field.Invalid(path.Child("leaseDuration"), le.LeaseDuration.Duration.String(), "must be longer than renewDeadline"))
+	}
+	if le.RenewDeadline.Duration <= le.RetryPeriod.Duration {
+		errs = append(errs, field.Invalid(path.Child("renewDeadline"), le.RenewDeadline.Duration.String(), "must be longer than retryPeriod"))
 	}
 	return errs
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 )
 
@@ -27,17 +28,20 @@ func TestValidate(t *testing.T) {
 		change func(*Configuration)
 		want   []string
 	}{
-		"the defaults":                    {change: func(*Configuration) {}},
-		"no apiVersion":                   {change: func(c *Configuration) { c.APIVersion = "" }, want: []string{"apiVersion: FieldValueNotSupported"}},
-		"no kind":                         {change: func(c *Configuration) { c.Kind = "" }, want: []string{"apiVersion: FieldValueNotSupported"}},
-		"many workers":                    {change: workers(map[string]int{TrainJobKind: 50})},
-		"no workers":                      {change: workers(map[string]int{TrainJobKind: 0}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
-		"fewer than none":                 {change: workers(map[string]int{TrainJobKind: -1}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
-		"workers of another kind":         {change: workers(map[string]int{"Job.batch": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
-		"workers of the kind in short":    {change: workers(map[string]int{"TrainJob": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
-		"a selector by label":             {change: selector(metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}})},
-		"a selector of everything":        {change: selector(metav1.LabelSelector{}), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid", "managedJobsNamespaceSelector: FieldValueInvalid"}},
-		"a selector that has kube-system": {change: selector(notIn("kueue-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
+		"the defaults":                     {change: func(*Configuration) {}},
+		"no apiVersion":                    {change: func(c *Configuration) { c.APIVersion = "" }, want: []string{"apiVersion: FieldValueNotSupported"}},
+		"no kind":                          {change: func(c *Configuration) { c.Kind = "" }, want: []string{"kind: FieldValueNotSupported"}},
+		"a port that is none":              {change: func(c *Configuration) { c.Webhook.Port = ptr.To(99999) }, want: []string{"webhook.port: FieldValueInvalid"}},
+		"no burst":                         {change: func(c *Configuration) { c.ClientConnection.Burst = ptr.To[int32](-5) }, want: []string{"clientConnection.burst: FieldValueInvalid"}},
+		"a lease that ends before renewal": {change: func(c *Configuration) { c.LeaderElection.LeaseDuration.Duration = time.Second }, want: []string{"leaderElection.leaseDuration: FieldValueInvalid"}},
+		"many workers":                     {change: workers(map[string]int{TrainJobKind: 50})},
+		"no workers":                       {change: workers(map[string]int{TrainJobKind: 0}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
+		"fewer than none":                  {change: workers(map[string]int{TrainJobKind: -1}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
+		"workers of another kind":          {change: workers(map[string]int{"Job.batch": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
+		"workers of the kind in short":     {change: workers(map[string]int{"TrainJob": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
+		"a selector by label":              {change: selector(metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}})},
+		"a selector of everything":         {change: selector(metav1.LabelSelector{}), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid", "managedJobsNamespaceSelector: FieldValueInvalid"}},
+		"a selector that has kube-system":  {change: selector(notIn("kueue-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
 		"a selector that has kueue-system": {
 			change: selector(notIn("kube-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"},
 		},
@@ -68,7 +72,7 @@ func TestValidate(t *testing.T) {
 				c.Controller.GroupKindConcurrency = map[string]int{TrainJobKind: 0}
 				c.FeatureGates = map[string]bool{"Nothing": true}
 			},
-			want: []string{"apiVersion: FieldValueNotSupported", "controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid", "featureGates[Nothing]: FieldValueInvalid"},
+			want: []string{"kind: FieldValueNotSupported", "controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid", "featureGates[Nothing]: FieldValueInvalid"},
 		},
 	}
 	for name, tc := range cases {

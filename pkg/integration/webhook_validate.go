@@ -79,14 +79,33 @@ func (v *validator) validate(ctx context.Context, t, old *trainjob.TrainJob) (fi
 	if old != nil {
 		changes := jobframework.ValidateJobOnUpdate(&job{TrainJob: *old, env: v.env}, j, v.env.defaultLocalQueueExists(ctx))
 		errs = append(errs, withQueueRemedy(changes)...)
-		errs = append(errs, patch.Changed(old.Spec.RuntimePatches, t.Spec.RuntimePatches)...)
 	}
 	managed, err := v.env.managed(ctx, t)
-	if err != nil || !managed || !describes(t, old) {
-		return errs, err
+	if err != nil {
+		return nil, err
+	}
+	if old != nil {
+		errs = append(errs, patch.Changed(old.Spec.RuntimePatches, t.Spec.RuntimePatches, v.newEntry(ctx, t, managed))...)
+	}
+	if !managed || !describes(t, old) {
+		return errs, nil
 	}
 	more, err := v.validateDescription(ctx, t)
 	return append(errs, more...), err
+}
+
+// newEntry gives the entry that the defaulter adds to a TrainJob which comes into a
+// queue, or nil where it adds none.
+func (v *validator) newEntry(ctx context.Context, t *trainjob.TrainJob, managed bool) *trainjob.RuntimePatch {
+	if !managed || !t.Suspended() {
+		return nil
+	}
+	entry, err := v.env.gateEntry(ctx, t)
+	if err != nil {
+		// A missing runtime is reported by its own check.
+		return nil
+	}
+	return &entry
 }
 
 // withQueueRemedy says what to do where jobframework only says that the queue is immutable.

@@ -41,17 +41,17 @@ func UnknownJobs(patches []trainjob.RuntimePatch, runtimeJobs []string) field.Er
 	return errs
 }
 
-// Changed gives an error when our entry differs between two versions of a TrainJob.
-// It is for updates by anyone but the manager itself.
-func Changed(before, after []trainjob.RuntimePatch) field.ErrorList {
-	old, now := Find(before), Find(after)
-	switch {
-	case now == nil, old != nil && Same(*old, *now):
+// Changed gives an error when our entry is not what it has to be after an update by
+// anyone but the manager itself: what it was before or, where there was none, allowed,
+// which is what the manager's webhook puts there.
+func Changed(before, after []trainjob.RuntimePatch, allowed *trainjob.RuntimePatch) field.ErrorList {
+	want, now := Find(before), Find(after)
+	if want == nil {
+		want = allowed
+	}
+	if now == nil || (want != nil && Same(*want, *now)) {
 		return nil
-	case old == nil:
-		return field.ErrorList{field.Forbidden(Path.Key(Manager),
-			"this entry is written by the manager of queued TrainJobs; use another manager name for your patch")}
 	}
 	return field.ErrorList{field.Forbidden(Path.Key(Manager),
-		"this entry is written by the manager of queued TrainJobs; put your changes into an entry with another manager name")}
+		"this entry belongs to the manager of queued TrainJobs; put your changes into an entry with another manager name")}
 }

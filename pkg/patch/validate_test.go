@@ -80,8 +80,12 @@ func TestChanged(t *testing.T) {
 	forbidden := []string{"spec.runtimePatches[kueue.x-k8s.io/manager]: FieldValueForbidden"}
 	cases := map[string]struct {
 		before, after []string
+		allowed       []string
 		want          []string
 	}{
+		"it is brought in by our webhook":                   {before: []string{othersA}, after: []string{othersA, ours}, allowed: []string{ours}},
+		"it is brought in with something else":              {before: []string{othersA}, after: []string{othersA, newOurs}, allowed: []string{ours}, want: forbidden},
+		"what is allowed does not count where it was there": {before: []string{ours}, after: []string{newOurs}, allowed: []string{newOurs}, want: forbidden},
 		"there is none":                  {before: []string{othersA}, after: []string{othersB}},
 		"it stays":                       {before: []string{othersA, ours}, after: []string{othersA, ours}},
 		"only others change":             {before: []string{othersA, ours}, after: []string{ours, othersB}},
@@ -92,7 +96,7 @@ func TestChanged(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			errs := Changed(entries(t, tc.before...), entries(t, tc.after...))
+			errs := Changed(entries(t, tc.before...), entries(t, tc.after...), Find(entries(t, tc.allowed...)))
 			if diff := cmp.Diff(tc.want, fieldAndType(errs)); diff != "" {
 				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
 			}

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,6 +32,18 @@ func (w *world) copyRuntime(ctx context.Context, name string) *trainer.ClusterTr
 	return &trainer.ClusterTrainingRuntime{
 		ObjectMeta: metav1.ObjectMeta{Name: w.name(name), Labels: shipped.Labels},
 		Spec:       *shipped.Spec.DeepCopy(),
+	}
+}
+
+// makeServiceAccounts makes those that a runtime's pods run as.
+func (w *world) makeServiceAccounts(ctx context.Context, runtime string) {
+	GinkgoHelper()
+	var r trainer.ClusterTrainingRuntime
+	Expect(w.Get(ctx, client.ObjectKey{Name: runtime}, &r)).To(Succeed())
+	for _, rj := range r.Spec.Template.Spec.ReplicatedJobs {
+		if name := rj.Template.Spec.Template.Spec.ServiceAccountName; name != "" {
+			w.make(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}})
+		}
 	}
 }
 

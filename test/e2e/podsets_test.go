@@ -48,6 +48,7 @@ var _ = Describe("PodSets", func() {
 				kit.MakeFlavor(w.name("any"), nil),
 				kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("any"), GPUs: "64"}),
 				kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
+			w.makeServiceAccounts(ctx, runtime)
 			w.make(ctx, w.job("job").Runtime(runtime).Nodes(shipped[runtime]).GPUs("2").Obj())
 
 			created := w.allPods(ctx, "job")

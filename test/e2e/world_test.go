@@ -13,10 +13,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -156,19 +156,23 @@ func (w *world) finish(ctx context.Context, job, how string, replicatedJob ...st
 	}
 }
 
-// update changes a TrainJob as the admin, again when somebody else was faster.
+// update changes a TrainJob as the admin.
 func (w *world) update(ctx context.Context, name string, change func(*trainer.TrainJob)) {
 	GinkgoHelper()
-	Eventually(ctx, func(g Gomega) {
+	Expect(w.tryUpdate(ctx, name, change)).To(Succeed())
+}
+
+// tryUpdate changes a TrainJob as the admin, again when somebody else was faster, and
+// gives the API server's answer.
+func (w *world) tryUpdate(ctx context.Context, name string, change func(*trainer.TrainJob)) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var job trainer.TrainJob
-		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, &job)).To(Succeed())
-		change(&job)
-		err := w.Update(ctx, &job)
-		if !apierrors.IsConflict(err) {
-			Expect(err).NotTo(HaveOccurred())
+		if err := w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, &job); err != nil {
+			return err
 		}
-		g.Expect(err).NotTo(HaveOccurred())
-	}).Should(Succeed())
+		change(&job)
+		return w.Update(ctx, &job)
+	})
 }
 
 // dump prints what a person would look at first.
