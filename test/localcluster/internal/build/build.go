@@ -118,13 +118,10 @@ func (b Builder) goBuild(ctx context.Context, bin Binary) error {
 	if err != nil {
 		return err
 	}
-	// -C must come first; the output is named absolutely because of it.
-	args := []string{"build", "-C", filepath.Join(b.Repo, bin.Dir)}
-	if bin.Module != "" {
-		// Our own goes without, so that it shares what `go test` has compiled.
-		args = append(args, "-trimpath")
-	}
-	args = append(args, "-ldflags", flags, "-o", filepath.Join(b.BinDir(), bin.Name), bin.Package)
+	// -C must come first; the output is named absolutely because of it. There is no
+	// -trimpath, so that what is compiled here serves `go test` and `go run` as well.
+	args := []string{"build", "-C", filepath.Join(b.Repo, bin.Dir),
+		"-ldflags", flags, "-o", filepath.Join(b.BinDir(), bin.Name), bin.Package}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	fmt.Fprintln(log, strings.Join(cmd.Args, " "))
