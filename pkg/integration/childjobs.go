@@ -57,6 +57,16 @@ func (e *environment) active(ctx context.Context, job *trainjob.TrainJob) (bool,
 	return !suspended && !trainJobFinished(job), nil
 }
 
+// countPods adds up the pods of job that its child Jobs know of, terminating ones included.
+func (e *environment) countPods(ctx context.Context, job *trainjob.TrainJob) (int32, error) {
+	jobs, _, err := e.childJobs(ctx, job)
+	pods := int32(0)
+	for i := range jobs {
+		pods += jobs[i].Status.Active + ptr.Deref(jobs[i].Status.Terminating, 0)
+	}
+	return pods, err
+}
+
 func hasPods(j *batchv1.Job) bool {
 	if j.Status.Active > 0 || ptr.Deref(j.Status.Terminating, 0) > 0 {
 		return true

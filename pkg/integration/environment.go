@@ -6,17 +6,21 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+	"sigs.k8s.io/kueue/pkg/workload"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -79,27 +83,63 @@ func (e *environment) describe(ctx context.Context, job *trainjob.TrainJob) ([]k
 
 // gateEntry gives our entry as it stands while job waits for admission.
 func (e *environment) gateEntry(ctx context.Context, job *trainjob.TrainJob) (trainjob.RuntimePatch, error) {
-	runtime, err := e.runtimes.For(ctx, job)
+	names, err := e.replicatedJobs(ctx, job)
 	if err != nil {
 		return trainjob.RuntimePatch{}, err
 	}
-	replicatedJobs := runtime.Template.Spec.ReplicatedJobs
-	placements := make([]patch.Placement, 0, len(replicatedJobs))
-	for i := range replicatedJobs {
-		placements = append(placements, patch.Gated(replicatedJobs[i].Name))
+	placements := make([]patch.Placement, 0, len(names))
+	for _, name := range names {
+		placements = append(placements, patch.Gated(name))
 	}
 	return patch.Entry(placements)
 }
 
-// workload gives the Workload of job that holds quota, or nil.
-func (e *environment) workload(ctx context.Context, job *trainjob.TrainJob) (*kueue.Workload, error) {
+// replicatedJobs names the replicated jobs of job's runtime. Where that is gone, the
+// ones that our entry already names serve as well.
+func (e *environment) replicatedJobs(ctx context.Context, job *trainjob.TrainJob) ([]string, error) {
+	runtime, err := e.runtimes.For(ctx, job)
+	if errors.Is(err, trainjob.ErrRuntimeNotFound) {
+		if ours := patch.Find(job.Spec.RuntimePatches); ours != nil {
+			return patch.Jobs(*ours)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range runtime.Template.Spec.ReplicatedJobs {
+		names = append(names, runtime.Template.Spec.ReplicatedJobs[i].Name)
+	}
+	return names, nil
+}
+
+// workloads lists the Workloads of this very job; one of the same name may have left
+// some behind.
+func (e *environment) workloads(ctx context.Context, job *trainjob.TrainJob) ([]kueue.Workload, error) {
 	var list kueue.WorkloadList
 	err := e.client.List(ctx, &list, client.InNamespace(job.Namespace),
 		jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, job.Name))
 	if err != nil {
 		return nil, fmt.Errorf("listing the Workloads of TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
 	}
-	return holder(list.Items, job.UID), nil
+	return slices.DeleteFunc(list.Items, func(wl kueue.Workload) bool {
+		owner := metav1.GetControllerOfNoCopy(&wl)
+		return owner == nil || owner.UID != job.UID
+	}), nil
+}
+
+// workload gives the Workload of job that holds quota, or nil.
+func (e *environment) workload(ctx context.Context, job *trainjob.TrainJob) (*kueue.Workload, error) {
+	workloads, err := e.workloads(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	for i := range workloads {
+		if workload.HasQuotaReservation(&workloads[i]) {
+			return &workloads[i], nil
+		}
+	}
+	return nil, nil
 }
 
 // workloadDefaults follows the served Workload CRD and keeps what was made of it.

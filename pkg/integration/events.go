@@ -20,10 +20,15 @@ const (
 	reasonUngated        = "Ungated"
 	reasonUngateRefused  = "UngateRefused"
 	reasonNotDescribed   = "PodSetsUnknown"
+	reasonRequeued       = "QueuedAgain"
+	reasonRefused        = "WriteRefused"
+	reasonStopping       = "StillStopping"
 
 	actionStart    = "Start"
+	actionStop     = "Stop"
 	actionDescribe = "Describe"
 	actionUngate   = "Ungate"
+	actionWrite    = "Write"
 )
 
 // truncate keeps a message within what the events API takes.

@@ -12,7 +12,6 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -21,7 +20,6 @@ import (
 	"sigs.k8s.io/kueue/pkg/features"
 	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
-	"sigs.k8s.io/kueue/pkg/workload"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -38,8 +36,12 @@ type job struct {
 	// stopping is set when the job was suspended but its entry could not go back to
 	// the gate in the same request, because Trainer still sees it run.
 	stopping bool
-	// skipped is set when the cache has not seen our last write.
+	// skipped is set when this reconcile was over before jobframework saw the job.
 	skipped bool
+	// prepareErr is why, if it was for an error.
+	prepareErr error
+	// described remembers the PodSets within this reconcile.
+	described []kueue.PodSet
 }
 
 var (
@@ -63,10 +65,35 @@ func (j *job) IsSuspended() bool { return j.Suspended() }
 // Suspend implements jobframework.GenericJob.
 func (j *job) Suspend() { j.Spec.Suspend = ptr.To(true) }
 
-// Skip implements jobframework.JobWithSkip: what we wrote last comes as an event.
-func (j *job) Skip(context.Context) bool {
-	j.skipped = !j.env.expectations.seen(&j.TrainJob)
+// Skip implements jobframework.JobWithSkip, which is called when the job is loaded. A
+// view older than our last write is not worth a look: the newer one comes as an event.
+func (j *job) Skip(ctx context.Context) bool {
+	if j.UID == "" || !j.DeletionTimestamp.IsZero() {
+		return false
+	}
+	if !j.env.expectations.seen(&j.TrainJob) {
+		j.skipped = true
+	} else if j.IsSuspended() && !trainJobFinished(&j.TrainJob) && !j.IsActive() {
+		j.skipped, j.prepareErr = j.followSelection(ctx)
+		j.skipped = j.skipped || j.prepareErr != nil
+	}
 	return j.skipped
+}
+
+// describe gives the PodSets of the effective TrainJob. The list is the caller's.
+func (j *job) describe(ctx context.Context) ([]kueue.PodSet, error) {
+	if j.described == nil {
+		podSets, err := j.env.describe(ctx, &j.TrainJob)
+		if err != nil {
+			return nil, err
+		}
+		j.described = podSets
+	}
+	out := make([]kueue.PodSet, len(j.described))
+	for i := range j.described {
+		j.described[i].DeepCopyInto(&out[i])
+	}
+	return out, nil
 }
 
 // PodLabelSelector implements jobframework.JobWithPodLabelSelector.
@@ -97,7 +124,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 			return wl.DeepCopy().Spec.PodSets, nil
 		}
 	}
-	podSets, err := j.env.describe(ctx, &j.TrainJob)
+	podSets, err := j.describe(ctx)
 	if runtimeMissing(err) {
 		// The user has to act; trying again before something changes is of no use.
 		j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
@@ -114,7 +141,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	if err != nil {
 		return err
 	}
-	podSets, err := j.env.describe(ctx, &j.TrainJob)
+	podSets, err := j.describe(ctx)
 	if err != nil {
 		return err
 	}
@@ -248,18 +275,6 @@ func (j *job) ManagedBy() *string { return j.Spec.ManagedBy }
 
 // SetManagedBy implements jobframework.JobWithManagedBy.
 func (j *job) SetManagedBy(managedBy *string) { j.Spec.ManagedBy = managedBy }
-
-// holder gives the Workload that belongs to the TrainJob with this UID and holds
-// quota, or nil.
-func holder(workloads []kueue.Workload, uid types.UID) *kueue.Workload {
-	for i := range workloads {
-		wl := &workloads[i]
-		if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && owner.UID == uid && workload.HasQuotaReservation(wl) {
-			return wl
-		}
-	}
-	return nil
-}
 
 func trainJobFinished(t *trainjob.TrainJob) bool {
 	return apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobComplete) ||

@@ -4,12 +4,25 @@ package integration
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 	"sigs.k8s.io/kueue/pkg/workload"
+	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
+)
+
+const (
+	// retryAfter is how long a reconcile waits that was overtaken by another writer;
+	// mostly the event of that write is faster.
+	retryAfter = 100 * time.Millisecond
+
+	// longStop is how long an evicted job may keep pods before people are told.
+	longStop = 10 * time.Second
 )
 
 // reconciler runs Kueue's jobframework on TrainJobs and adds what that cannot know:
@@ -21,15 +34,62 @@ type reconciler struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	ctx = ctrl.LoggerInto(ctx, quiet(ctrl.LoggerFrom(ctx)))
 	j := &job{env: r.env}
+	result, err := r.reconcile(ctx, req, j)
+	if expectedRetry(err) {
+		return ctrl.Result{RequeueAfter: retryAfter}, nil
+	}
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+		r.env.warn(&j.TrainJob, reasonRefused, actionWrite, err)
+	}
+	return result, err
+}
+
+func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl.Result, error) {
 	result, err := r.framework.ReconcileGenericJob(ctx, req, j)
-	if err != nil || j.skipped {
-		return result, err
+	if j.skipped || err != nil {
+		return result, firstError(j.prepareErr, err)
 	}
 	if j.placed != "" && !j.IsSuspended() {
 		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonPlaced, actionStart, "%s", j.placed)
 	}
-	return result, r.ensureGate(ctx, j)
+	wait, err := r.watchStop(ctx, j)
+	if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
+		result.RequeueAfter = wait
+	}
+	return result, firstError(err, r.ensureGate(ctx, j))
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watchStop tells people when an evicted job's pods take long to go: the quota is
+// theirs until then. It gives the time after which to look again, 0 for never.
+func (r *reconciler) watchStop(ctx context.Context, j *job) (time.Duration, error) {
+	if j.UID == "" || !j.IsSuspended() {
+		return 0, nil
+	}
+	wl, err := r.env.workload(ctx, &j.TrainJob)
+	if err != nil || wl == nil || !workloadevict.IsEvicted(wl) || !j.IsActive() {
+		return 0, err
+	}
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	if wait := time.Until(evicted.LastTransitionTime.Add(longStop)); wait > 0 {
+		return wait, nil
+	}
+	pods, err := r.env.countPods(ctx, &j.TrainJob)
+	if err == nil {
+		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonStopping, actionStop,
+			"%s of the stopped run still terminating; the job keeps its quota and starts again only when they are gone", plural(pods, "pod"))
+	}
+	return 0, err
 }
 
 // ensureGate gives the gate to a waiting TrainJob that lacks it, because it was made
@@ -48,7 +108,7 @@ func (r *reconciler) ensureGate(ctx context.Context, j *job) error {
 	}
 	err = j.gate(ctx, r.env.client)
 	if runtimeMissing(err) || apierrors.IsNotFound(err) {
-		// Described as an event already, or deleted meanwhile.
+		// Told by an event already, or deleted meanwhile.
 		return nil
 	}
 	return err

@@ -83,6 +83,23 @@ func (p Placement) replicatedJobPatch() trainer.ReplicatedJobPatch {
 	}
 }
 
+// Jobs names the replicated jobs that an entry patches, in its order.
+func Jobs(p trainjob.RuntimePatch) ([]string, error) {
+	entry, err := p.Decode()
+	if err != nil {
+		return nil, err
+	}
+	spec := entry.TrainingRuntimeSpec
+	if spec == nil || spec.Template == nil || spec.Template.Spec == nil {
+		return nil, nil
+	}
+	names := make([]string, 0, len(spec.Template.Spec.ReplicatedJobs))
+	for _, job := range spec.Template.Spec.ReplicatedJobs {
+		names = append(names, job.Name)
+	}
+	return names, nil
+}
+
 // Find gives our entry, or nil.
 func Find(patches []trainjob.RuntimePatch) *trainjob.RuntimePatch {
 	return FindManager(patches, Manager)

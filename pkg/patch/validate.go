@@ -21,19 +21,15 @@ func UnknownJobs(patches []trainjob.RuntimePatch, runtimeJobs []string) field.Er
 	var errs field.ErrorList
 	known := sets.New(runtimeJobs...)
 	for _, p := range patches {
-		entry, err := p.Decode()
+		jobs, err := Jobs(p)
 		if err != nil {
 			errs = append(errs, field.Invalid(Path.Key(p.Manager), p.Manager, err.Error()))
 			continue
 		}
-		spec := entry.TrainingRuntimeSpec
-		if spec == nil || spec.Template == nil || spec.Template.Spec == nil {
-			continue
-		}
 		path := Path.Key(p.Manager).Child("trainingRuntimeSpec", "template", "spec", "replicatedJobs")
-		for i, job := range spec.Template.Spec.ReplicatedJobs {
-			if !known.Has(job.Name) {
-				errs = append(errs, field.Invalid(path.Index(i).Child("name"), job.Name, fmt.Sprintf(
+		for i, name := range jobs {
+			if !known.Has(name) {
+				errs = append(errs, field.Invalid(path.Index(i).Child("name"), name, fmt.Sprintf(
 					"the runtime has no replicated job of this name; it has: %s", strings.Join(runtimeJobs, ", "))))
 			}
 		}

@@ -15,9 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 )
 
@@ -96,4 +100,54 @@ func (w *world) wantedPods(ctx context.Context, job string) int {
 func quantity(amount string) *resource.Quantity {
 	q := resource.MustParse(amount)
 	return &q
+}
+
+// updateRuntime changes a ClusterTrainingRuntime, again when somebody else was faster.
+func (w *world) updateRuntime(ctx context.Context, name string, change func(*trainer.ClusterTrainingRuntime)) {
+	GinkgoHelper()
+	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var runtime trainer.ClusterTrainingRuntime
+		if err := w.Get(ctx, client.ObjectKey{Name: name}, &runtime); err != nil {
+			return err
+		}
+		change(&runtime)
+		return w.Update(ctx, &runtime)
+	})).To(Succeed())
+}
+
+// touch makes an event on a TrainJob that changes nothing.
+func (w *world) touch(ctx context.Context, name string) {
+	GinkgoHelper()
+	w.update(ctx, name, func(t *trainer.TrainJob) {
+		metav1.SetMetaDataAnnotation(&t.ObjectMeta, "example.com/touched", rand.String(5))
+	})
+}
+
+// touchPods makes an event on the child Jobs of a TrainJob that changes nothing.
+func (w *world) touchPods(ctx context.Context, job string) {
+	GinkgoHelper()
+	var jobs batchv1.JobList
+	Expect(w.List(ctx, &jobs, client.InNamespace(w.namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job})).To(Succeed())
+	for _, j := range jobs.Items {
+		before := j.DeepCopy()
+		metav1.SetMetaDataAnnotation(&j.ObjectMeta, "example.com/touched", rand.String(5))
+		Expect(w.Patch(ctx, &j, client.MergeFrom(before))).To(Succeed())
+	}
+}
+
+// consistentlyKeeps watches that the pods and the Workload of a TrainJob stay the same.
+func (w *world) consistentlyKeeps(ctx context.Context, job string, pods []corev1.Pod, wl *kueue.Workload) {
+	GinkgoHelper()
+	Consistently(ctx, func(g Gomega) {
+		g.Expect(w.workload(ctx, job).UID).To(Equal(wl.UID))
+		g.Expect(uids(w.pods(ctx, job))).To(ConsistOf(uids(pods)))
+	}).Should(Succeed())
+}
+
+func uids(pods []corev1.Pod) []types.UID {
+	var out []types.UID
+	for _, p := range pods {
+		out = append(out, p.UID)
+	}
+	return out
 }

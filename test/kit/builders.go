@@ -116,6 +116,26 @@ func (t *TrainJob) PodAnnotation(manager, replicatedJob, key, value string) *Tra
 	})
 }
 
+// PodAnnotations adds one patch entry that annotates the pods of several replicated jobs.
+func (t *TrainJob) PodAnnotations(manager, key, value string, replicatedJobs ...string) *TrainJob {
+	patches := make([]trainer.ReplicatedJobPatch, 0, len(replicatedJobs))
+	for _, name := range replicatedJobs {
+		patches = append(patches, trainer.ReplicatedJobPatch{
+			Name: name,
+			Template: &trainer.JobTemplatePatch{Spec: &trainer.JobSpecPatch{Template: &trainer.PodTemplatePatch{
+				Metadata: &metav1.ObjectMeta{Annotations: map[string]string{key: value}},
+			}}},
+		})
+	}
+	t.Spec.RuntimePatches = append(t.Spec.RuntimePatches, trainer.RuntimePatch{
+		Manager: manager,
+		TrainingRuntimeSpec: &trainer.TrainingRuntimeSpecPatch{Template: &trainer.JobSetTemplatePatch{
+			Spec: &trainer.JobSetSpecPatch{ReplicatedJobs: patches},
+		}},
+	})
+	return t
+}
+
 // GPUTaint is the taint of the local cluster's GPU nodes.
 func GPUTaint() corev1.Taint {
 	return corev1.Taint{Key: string(GPU), Value: "present", Effect: corev1.TaintEffectNoSchedule}

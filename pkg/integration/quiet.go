@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"errors"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+)
+
+// expectedRetry reports whether err only says that the world moved while we looked:
+// the next try is all there is to do, and nobody has to know.
+func expectedRetry(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
+		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
+}
+
+// quietSink makes jobframework's error lines about expected retries verbose ones.
+type quietSink struct {
+	logr.LogSink
+}
+
+// quiet wraps a logger. Call depths stay right because the sink adds no frame that counts.
+func quiet(log logr.Logger) logr.Logger {
+	return log.WithSink(quietSink{log.GetSink()})
+}
+
+// Error implements logr.LogSink.
+func (s quietSink) Error(err error, msg string, keysAndValues ...any) {
+	if !expectedRetry(err) {
+		s.LogSink.Error(err, msg, keysAndValues...)
+		return
+	}
+	const level = 2
+	if s.Enabled(level) {
+		s.Info(level, msg, append(keysAndValues, "retry", err.Error())...)
+	}
+}
+
+// WithValues implements logr.LogSink.
+func (s quietSink) WithValues(keysAndValues ...any) logr.LogSink {
+	return quietSink{s.LogSink.WithValues(keysAndValues...)}
+}
+
+// WithName implements logr.LogSink.
+func (s quietSink) WithName(name string) logr.LogSink {
+	return quietSink{s.LogSink.WithName(name)}
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Teams are namespaces, each with a LocalQueue.
+const (
+	vision   = "vision"
+	language = "language"
+)
+
+const (
+	clusterQueue = "gpus"
+	urgent       = "urgent"
+	// demoManager owns the jobs' own patch entries, as a user's tool would.
+	demoManager = "example.com/demo"
+	runFor      = "localcluster/run-for"
+)
+
+// pools are flavors by the labels of GPU Feature Discovery. The first has a label more:
+// a job that changes pools must not keep it.
+func pools() []*kueue.ResourceFlavor {
+	return []*kueue.ResourceFlavor{
+		kit.MakeFlavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}),
+		kit.MakeFlavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
+	}
+}
+
+// queues are what an admin sets up. The quotas are all GPUs that there are.
+func queues() *kueue.ClusterQueue {
+	return kit.MakeClusterQueue(clusterQueue, kit.Quota{Flavor: "h100", GPUs: "32"}, kit.Quota{Flavor: "a100", GPUs: "32"})
+}
+
+func queueOf(team string) string { return team + "-queue" }
+
+// setting is everything but the jobs, in the order in which it can be created.
+func setting() []client.Object {
+	objs := []client.Object{kit.MakePriority(urgent, 1000)}
+	for _, pool := range pools() {
+		objs = append(objs, pool)
+	}
+	objs = append(objs, queues())
+	for _, team := range []string{vision, language} {
+		objs = append(objs,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}},
+			kit.MakeLocalQueue(team, queueOf(team), clusterQueue))
+	}
+	return objs
+}
+
+func job(team, name, runtime string, nodes int32, gpus string) *kit.TrainJob {
+	return kit.MakeTrainJob(team, name).Queue(queueOf(team)).Runtime(runtime).Nodes(nodes).GPUs(gpus)
+}
+
+// The arithmetic forces the story, in this order of submission:
+//   - resnet fills the H100 pool.
+//   - llama is urgent: Kueue takes the first pool it can have, be it by preemption, and
+//     resnet is the only job to preempt. The 16 H100s left are too few for resnet, the
+//     32 A100s are just enough.
+//   - qwen takes 2 of those 16.
+//   - vit finds 14 H100s and no A100 free, 2 H100s short, until one of the others ends;
+//     the story lets llama be the one.
+func resnet() *trainer.TrainJob { return job(vision, "resnet", "torch-distributed", 4, "8").Obj() }
+
+func llama() *trainer.TrainJob {
+	return job(language, "llama", "deepspeed-distributed", 2, "8").Priority(urgent).Obj()
+}
+
+func qwen() *trainer.TrainJob {
+	return job(language, "qwen", "torchtune-qwen2.5-1.5b", 1, "2").Initializers().
+		PodAnnotations(demoManager, runFor, "4s", "dataset-initializer", "model-initializer").Obj()
+}
+
+func vit() *trainer.TrainJob {
+	return job(vision, "vit", "torch-distributed", 2, "8").
+		PodAnnotations(demoManager, runFor, "8s", "node").Obj()
+}
+
+func cast() []*trainer.TrainJob { return []*trainer.TrainJob{resnet(), llama(), qwen(), vit()} }

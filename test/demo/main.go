@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command demo plays the main job on a local control plane of its own: TrainJobs of two
+// teams under quota on two pools of GPU nodes. It prints what the API server shows as it
+// happens, checks that the story came true, and takes the cluster down.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// storyLimit ends a story that hangs; on an idle machine it takes well below a minute.
+const storyLimit = 5 * time.Minute
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, newPaint(os.Stderr).red("error: ")+err.Error())
+		os.Exit(1)
+	}
+}
+
+// run brings the cluster up, plays, and takes the cluster down whatever happened.
+func run(ctx context.Context) (err error) {
+	local, err := openLocal()
+	if err != nil {
+		return err
+	}
+	defer local.close()
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w\nThe logs of this cluster are in %s", err, local.logs())
+		}
+		fmt.Println()
+		err = errors.Join(err, local.down())
+	}()
+	cluster, err := local.up(ctx)
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	ctx, cancel := context.WithTimeout(ctx, storyLimit)
+	defer cancel()
+	return newStage(cluster.Client, os.Stdout).play(ctx)
+}

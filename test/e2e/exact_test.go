@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// nodeSelectorPatch is a user's patch that picks nodes for the one job of torch-distributed.
+func nodeSelectorPatch(selector map[string]string) []trainer.RuntimePatch {
+	return kit.MakeTrainJob("", "").PodPatch("example.com/user", "node", trainer.PodTemplatePatch{
+		Spec: &trainer.PodSpecPatch{NodeSelector: selector},
+	}).Spec.RuntimePatches
+}
+
+var _ = Describe("A waiting TrainJob", func() {
+	It("is admitted for the nodes that its user asked for last", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "8")
+		w.make(ctx, w.job("holds-h100").GPUs("8").Obj(), w.job("holds-a100").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "holds-h100", 1, nil)
+		w.eventuallyRuns(ctx, "holds-a100", 1, nil)
+
+		w.make(ctx, w.job("changes").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "changes")
+		w.update(ctx, "changes", func(t *trainer.TrainJob) {
+			t.Spec.RuntimePatches = append(nodeSelectorPatch(onA100), t.Spec.RuntimePatches...)
+		})
+		Eventually(ctx, func() map[string]string {
+			return w.workload(ctx, "changes").Spec.PodSets[0].Template.Spec.NodeSelector
+		}).Should(Equal(onA100))
+
+		// Whichever pool frees first, it runs on the one asked for.
+		w.finish(ctx, "holds-h100", "succeeded")
+		w.finish(ctx, "holds-a100", "succeeded")
+		w.eventuallyRuns(ctx, "changes", 1, onA100)
+	}, SpecTimeout(specTimeout))
+
+	It("follows its snapshot where the runtime is edited meanwhile", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "0", "0")
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		w.make(ctx, runtime, w.job("frozen").Runtime(runtime.Name).GPUs("2").Obj())
+		w.eventuallyPending(ctx, "frozen")
+		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
+		})
+		Consistently(ctx, func() int32 { return w.workload(ctx, "frozen").Spec.PodSets[0].Count }).Should(Equal(int32(1)))
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("A running TrainJob", func() {
+	It("keeps its pods and its Workload when its runtime is edited, and when it is deleted", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "16", "0")
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		w.make(ctx, runtime, w.job("runs").Runtime(runtime.Name).Nodes(2).GPUs("8").Obj())
+		pods := w.eventuallyRuns(ctx, "runs", 2, onH100)
+		before := w.workload(ctx, "runs")
+
+		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+			container := &r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
+			container.Image = "example.com/other:1"
+		})
+		w.touch(ctx, "runs")
+		w.consistentlyKeeps(ctx, "runs", pods, before)
+		Expect(w.Delete(ctx, runtime)).To(Succeed())
+		w.touchPods(ctx, "runs")
+		w.consistentlyKeeps(ctx, "runs", pods, before)
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("An evicted TrainJob", func() {
+	It("counts as active and keeps its quota until its last pod is gone, and says so", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "8")
+		w.make(ctx, w.job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "14s").Obj())
+		first := w.eventuallyRuns(ctx, "slow", 1, onH100)[0]
+		w.activate(ctx, "slow", false)
+		Eventually(ctx, func() bool {
+			return w.workload(ctx, "slow").Spec.Active != nil && !*w.workload(ctx, "slow").Spec.Active
+		}).Should(BeTrue())
+		w.activate(ctx, "slow", true)
+
+		told := false
+		Eventually(ctx, func(g Gomega) {
+			told = told || len(w.eventNotes(ctx, "TrainJob", "slow", "StillStopping")) > 0
+			pods := w.pods(ctx, "slow")
+			if len(pods) > 0 && pods[0].UID == first.UID {
+				// The old pod is there, so is the quota, and no other pod is.
+				Expect(pods).To(HaveLen(1))
+				Expect(w.workload(ctx, "slow").Status.Admission).NotTo(BeNil())
+			}
+			g.Expect(pods).To(HaveLen(1))
+			g.Expect(pods[0].UID).NotTo(Equal(first.UID))
+		}).Should(Succeed())
+		Expect(told).To(BeTrue())
+	}, SpecTimeout(specTimeout))
+})
