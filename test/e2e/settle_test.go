@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/workload"
+	"sigs.k8s.io/yaml"
+)
+
+// settle waits until every job is where its Workload says, and compares the pods of
+// those that run with what they have to look like. The expectation is made from the
+// API objects alone, without code of the manager.
+func (k *walk) settle(ctx context.Context) {
+	GinkgoHelper()
+	checked := 0
+	Eventually(ctx, func(g Gomega) {
+		checked = 0
+		var jobs trainer.TrainJobList
+		g.Expect(k.List(ctx, &jobs, client.InNamespace(k.namespace))).To(Succeed())
+		for i := range jobs.Items {
+			checked += k.settled(ctx, g, &jobs.Items[i])
+		}
+	}).WithTimeout(90 * time.Second).Should(Succeed())
+	k.checked += checked
+}
+
+// settled gives the number of pods it compared.
+func (k *walk) settled(ctx context.Context, g Gomega, job *trainer.TrainJob) int {
+	wl := k.workload(ctx, job.Name)
+	g.Expect(wl).NotTo(BeNil(), job.Name)
+	pods := k.pods(ctx, job.Name)
+	switch {
+	case finished(job):
+		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)).To(BeTrue(), "%s is finished, its Workload is not", job.Name)
+		return 0
+	case !workload.IsAdmitted(wl) || !ptr.Deref(wl.Spec.Active, true):
+		g.Expect(pods).To(BeEmpty(), "pods of %s without quota", job.Name)
+		g.Expect(wl.Status.Admission).To(BeNil(), "quota of %s without pods", job.Name)
+		g.Expect(gatedEntry(job)).To(BeTrue(), "%s is not at the gate: %v", job.Name, job.Spec.RuntimePatches)
+		g.Expect(job.Spec.Suspend).To(HaveValue(BeTrue()), job.Name)
+		return 0
+	}
+	assignment := &wl.Status.Admission.PodSetAssignments[0]
+	g.Expect(pods).To(HaveLen(int(*assignment.Count)), "pods of %s", job.Name)
+	for i := range pods {
+		g.Expect(pods[i].DeletionTimestamp).To(BeNil(), pods[i].Name)
+		g.Expect(pods[i].Status.Phase).To(Equal(corev1.PodRunning), pods[i].Name)
+		k.exact(ctx, g, job, wl, &pods[i])
+	}
+	return len(pods)
+}
+
+// exact compares one pod with base + admission.
+func (k *walk) exact(ctx context.Context, g Gomega, job *trainer.TrainJob, wl *kueue.Workload, pod *corev1.Pod) {
+	assignment := &wl.Status.Admission.PodSetAssignments[0]
+	var flavor kueue.ResourceFlavor
+	g.Expect(k.Get(ctx, client.ObjectKey{Name: string(assignment.Flavors["nvidia.com/gpu"])}, &flavor)).To(Succeed())
+
+	selector := maps.Clone(flavor.Spec.NodeLabels)
+	if assignment.TopologyAssignment != nil {
+		selector[corev1.LabelHostname] = pod.Spec.NodeName
+	}
+	g.Expect(pod.Spec.NodeSelector).To(Equal(selector), "node selector of %s", pod.Name)
+
+	want := append(k.baseTolerations(ctx, g, job), gpuToleration)
+	want = append(want, flavor.Spec.Tolerations...)
+	g.Expect(tolerations(pod)).To(ConsistOf(want), "tolerations of %s", pod.Name)
+
+	g.Expect(pod.Spec.SchedulingGates).To(BeEmpty(), "gates of %s", pod.Name)
+	labels := kueueKeys(pod.Labels)
+	g.Expect(labels).To(Equal(map[string]string{
+		"kueue.x-k8s.io/podset":             "node",
+		"kueue.x-k8s.io/local-queue-name":   string(wl.Spec.QueueName),
+		"kueue.x-k8s.io/cluster-queue-name": string(wl.Status.Admission.ClusterQueue),
+	}), "Kueue's labels of %s", pod.Name)
+	g.Expect(pod.Annotations).To(HaveKeyWithValue("kueue.x-k8s.io/workload", wl.Name))
+}
+
+// baseTolerations are those of the walker's entry, whose list replaces the runtime's,
+// or else those of the runtime as Trainer froze it for this job.
+func (k *walk) baseTolerations(ctx context.Context, g Gomega, job *trainer.TrainJob) []corev1.Toleration {
+	for _, entry := range job.Spec.RuntimePatches {
+		if entry.Manager == walker {
+			return entry.TrainingRuntimeSpec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Tolerations
+		}
+	}
+	var snapshot corev1.ConfigMap
+	g.Expect(k.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: job.Name + "-runtime-snapshot"}, &snapshot)).To(Succeed())
+	var runtime trainer.ClusterTrainingRuntime
+	g.Expect(yaml.Unmarshal([]byte(snapshot.Data["runtime"]), &runtime)).To(Succeed())
+	return runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Tolerations
+}
+
+func kueueKeys(all map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range all {
+		if strings.Contains(key, "kueue") {
+			out[key] = value
+		}
+	}
+	return out
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+var (
+	walkSeed  = flag.Uint64("walk.seed", 0, "seed of the random walk; 0: a new one")
+	walkSteps = flag.Int("walk.steps", 40, "steps of the random walk")
+	walkJobs  = flag.Int("walk.jobs", 8, "TrainJobs in the random walk")
+)
+
+var _ = Describe("Any sequence of events", func() {
+	It("leaves running pods with base + current admission, no more and no less", func(ctx context.Context) {
+		seed := *walkSeed
+		if seed == 0 {
+			seed = uint64(time.Now().UnixNano())
+		}
+		AddReportEntry("seed", seed)
+		GinkgoWriter.Printf("random walk: -walk.seed=%d -walk.steps=%d -walk.jobs=%d\n", seed, *walkSteps, *walkJobs)
+		k := newWalk(ctx, rand.New(rand.NewPCG(seed, seed)))
+		for i := range *walkSteps {
+			action := k.step(ctx)
+			GinkgoWriter.Printf("step %d: %s\n", i+1, action)
+			k.settle(ctx)
+		}
+		AddReportEntry("pods checked", k.checked)
+		Expect(k.checked).To(BeNumerically(">", *walkSteps), "the walk must get pods to run")
+	}, SpecTimeout(20*time.Minute))
+})
+
+// walk is a world with pools that differ in label keys, tolerations and topology.
+type walk struct {
+	*world
+	random  *rand.Rand
+	runtime string
+	// checked counts the pods that were compared with their expectation.
+	checked int
+}
+
+// newWalk makes four flavors of two nodes each: quotas fit the nodes, so that a pod
+// which stays Pending does so for a stale reason.
+func newWalk(ctx context.Context, random *rand.Rand) *walk {
+	w := newWorld(ctx)
+	runtime := w.copyRuntime(ctx, "torch-distributed")
+	runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{tolerate("runtime-0")}
+	tas := kit.MakeFlavor(w.name("tas"), map[string]string{kit.ProductLabel: kit.H100})
+	tas.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.name("hosts")))
+	w.make(ctx, runtime,
+		&kueue.Topology{
+			ObjectMeta: metav1.ObjectMeta{Name: w.name("hosts")},
+			Spec:       kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}},
+		},
+		tas,
+		kit.MakeFlavor(w.name("h100"), map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}, tolerate("pool-h100")),
+		kit.MakeFlavor(w.name("a100"), map[string]string{kit.ProductLabel: kit.A100}),
+		kit.MakeFlavor(w.name("ampere"), map[string]string{kit.FamilyLabel: "ampere", "nvidia.com/gpu.memory": "81920"}, tolerate("pool-ampere"), tolerate("spot")),
+		kit.MakePriority(w.name("low"), 1), kit.MakePriority(w.name("high"), 100),
+		kit.MakeClusterQueue(w.name("one"), kit.Quota{Flavor: w.name("h100"), GPUs: "16"}, kit.Quota{Flavor: w.name("a100"), GPUs: "16"}),
+		kit.MakeClusterQueue(w.name("two"), kit.Quota{Flavor: w.name("ampere"), GPUs: "16"}, kit.Quota{Flavor: w.name("tas"), GPUs: "16"}),
+		kit.MakeLocalQueue(w.namespace, "one", w.name("one")),
+		kit.MakeLocalQueue(w.namespace, "two", w.name("two")),
+	)
+	return &walk{world: w, random: random, runtime: runtime.Name}
+}
+
+func tolerate(key string) corev1.Toleration {
+	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// step does one random thing to one random job and says what.
+func (k *walk) step(ctx context.Context) string {
+	GinkgoHelper()
+	name := fmt.Sprintf("job-%d", k.random.IntN(*walkJobs))
+	var job trainer.TrainJob
+	err := k.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: name}, &job)
+	if apierrors.IsNotFound(err) {
+		return k.create(ctx, name)
+	}
+	Expect(err).NotTo(HaveOccurred())
+	if finished(&job) {
+		Expect(k.Delete(ctx, &job)).To(Succeed())
+		return "deleted finished " + name
+	}
+	if ptr.Deref(job.Spec.Suspend, false) {
+		return k.stepWaiting(ctx, name)
+	}
+	return k.stepRunning(ctx, name)
+}
+
+func (k *walk) create(ctx context.Context, name string) string {
+	GinkgoHelper()
+	queue, nodes, priority := k.pick("one", "two"), int32(1+k.random.IntN(2)), k.pick("low", "high")
+	job := kit.MakeTrainJob(k.namespace, name).Queue(queue).Priority(k.name(priority)).Runtime(k.runtime).Nodes(nodes).GPUs("8")
+	Expect(k.Create(ctx, job.Obj())).To(Succeed())
+	return fmt.Sprintf("created %s: %d nodes, queue %s, priority %s", name, nodes, queue, priority)
+}
+
+// stepWaiting changes a suspended job: its queue, its own patches, whether it may run.
+func (k *walk) stepWaiting(ctx context.Context, name string) string {
+	GinkgoHelper()
+	switch k.random.IntN(6) {
+	case 0:
+		queue := k.pick("one", "two")
+		k.updateWaiting(ctx, name, func(t *trainer.TrainJob) { t.Labels[kit.QueueLabel] = queue })
+		return fmt.Sprintf("moved %s to queue %s", name, queue)
+	case 1:
+		key := k.pick("mine-a", "mine-b")
+		k.updateWaiting(ctx, name, func(t *trainer.TrainJob) {
+			t.Spec.RuntimePatches = withUserPatch(t.Spec.RuntimePatches, &trainer.PodSpecPatch{Tolerations: []corev1.Toleration{tolerate(key)}})
+		})
+		return fmt.Sprintf("gave %s the toleration %s", name, key)
+	case 2:
+		k.updateWaiting(ctx, name, func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
+		return "resumed " + name + " by hand"
+	case 3:
+		priority := k.pick("low", "high")
+		k.updateWaiting(ctx, name, func(t *trainer.TrainJob) { t.Labels[kit.PriorityLabel] = k.name(priority) })
+		return fmt.Sprintf("gave %s priority %s", name, priority)
+	}
+	if wl := k.workload(ctx, name); wl != nil {
+		active := !ptr.Deref(wl.Spec.Active, true)
+		k.activate(ctx, name, active)
+		return fmt.Sprintf("set %s active: %t", name, active)
+	}
+	return "did nothing to " + name
+}
+
+// stepRunning stops, ends or disturbs a job that runs.
+func (k *walk) stepRunning(ctx context.Context, name string) string {
+	GinkgoHelper()
+	switch k.random.IntN(6) {
+	case 0, 1:
+		k.activate(ctx, name, false)
+		k.settle(ctx)
+		k.activate(ctx, name, true)
+		return "evicted " + name
+	case 2:
+		k.finish(ctx, name, "succeeded")
+		return "finished " + name
+	case 3:
+		Expect(k.Delete(ctx, k.job(name).Obj())).To(Succeed())
+		return "deleted " + name
+	case 4:
+		k.touch(ctx, name)
+		return "touched " + name
+	}
+	key := fmt.Sprintf("runtime-%d", k.random.IntN(3))
+	k.updateRuntime(ctx, k.runtime, func(r *trainer.ClusterTrainingRuntime) {
+		pod := &r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec
+		pod.Containers[0].Image = "example.com/" + key
+		pod.Tolerations = []corev1.Toleration{tolerate(key)}
+	})
+	return "edited the runtime: " + key
+}
+
+// updateWaiting changes a job that may have started meanwhile; then the change may be
+// refused, which is an answer too.
+func (k *walk) updateWaiting(ctx context.Context, name string, change func(*trainer.TrainJob)) {
+	GinkgoHelper()
+	err := k.tryUpdate(ctx, name, change)
+	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+func (k *walk) pick(values ...string) string { return values[k.random.IntN(len(values))] }
+
+const walker = "example.com/walker"
+
+// withUserPatch replaces the walker's entry, in front of all others.
+func withUserPatch(entries []trainer.RuntimePatch, spec *trainer.PodSpecPatch) []trainer.RuntimePatch {
+	out := kit.MakeTrainJob("", "").PodPatch(walker, "node", trainer.PodTemplatePatch{Spec: spec}).Spec.RuntimePatches
+	for _, entry := range entries {
+		if entry.Manager != walker {
+			out = append(out, entry)
+		}
+	}
+	return out
+}
+
+func finished(t *trainer.TrainJob) bool {
+	for _, c := range t.Status.Conditions {
+		if (c.Type == trainer.TrainJobComplete || c.Type == trainer.TrainJobFailed) && c.Status == metav1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
