@@ -9,6 +9,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -140,4 +141,14 @@ func (w *world) eventNotes(ctx context.Context, kind, name, reason string) []str
 		}
 	}
 	return notes
+}
+
+// eventuallyChildJobs waits until JobSet has made n child Jobs of a TrainJob.
+func (w *world) eventuallyChildJobs(ctx context.Context, job string, n int) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var jobs batchv1.JobList
+		g.Expect(w.List(ctx, &jobs, client.InNamespace(w.namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job})).To(Succeed())
+		g.Expect(jobs.Items).To(HaveLen(n))
+	}).Should(Succeed())
 }

@@ -31,8 +31,10 @@ type Cluster struct {
 	// Kubeconfig is the file that Config came from.
 	Kubeconfig string
 
-	// localDir is set when Start brought the cluster up.
+	// localDir is the LOCAL_DIR of a local control plane; empty for other clusters.
 	localDir string
+	// started is set when Start brought the cluster up.
+	started bool
 }
 
 // NewScheme holds every kind that the specs look at, in the types of their owners.
@@ -64,7 +66,17 @@ func Use(kubeconfig string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster of %s: %w", kubeconfig, err)
 	}
-	return &Cluster{Client: c, Config: config, Kubeconfig: kubeconfig}, nil
+	return &Cluster{Client: c, Config: config, Kubeconfig: kubeconfig, localDir: localDir(kubeconfig)}, nil
+}
+
+// localDir gives the directory of a kubeconfig that localcluster wrote: its state lies
+// beside it.
+func localDir(kubeconfig string) string {
+	dir := filepath.Dir(kubeconfig)
+	if _, err := os.Stat(filepath.Join(dir, "state.json")); err != nil {
+		return ""
+	}
+	return dir
 }
 
 // As connects to the same cluster as another context of its kubeconfig.
@@ -88,12 +100,17 @@ func Start(ctx context.Context, dir string, progress io.Writer) (*Cluster, error
 	if err != nil {
 		return nil, err
 	}
-	cluster.localDir = dir
+	cluster.started = true
 	return cluster, nil
 }
 
-// Local reports whether Start brought this cluster up.
+// Local reports whether this is a local control plane, whose components Control reaches.
 func (c *Cluster) Local() bool { return c.localDir != "" }
+
+// Repair starts what is missing on a local control plane and installs its manifests again.
+func (c *Cluster) Repair(ctx context.Context, progress io.Writer) error {
+	return localcluster(ctx, c.localDir, progress, "up")
+}
 
 // Control does something to one component of a local cluster: start, stop, kill, restart.
 func (c *Cluster) Control(ctx context.Context, action, component string, progress io.Writer) error {
@@ -102,7 +119,7 @@ func (c *Cluster) Control(ctx context.Context, action, component string, progres
 
 // Stop takes down what Start brought up; other clusters are left alone.
 func (c *Cluster) Stop(ctx context.Context, progress io.Writer) error {
-	if !c.Local() {
+	if !c.started {
 		return nil
 	}
 	return localcluster(ctx, c.localDir, progress, "down")

@@ -20,18 +20,16 @@ type Module struct {
 	Dir string
 }
 
-// Module finds a module that the go.mod in dir requires.
+// Module finds a module that the go.mod in dir requires, and downloads it where the
+// module cache does not have it yet.
 func (b Builder) Module(ctx context.Context, dir, path string) (Module, error) {
-	out, err := b.goCommand(ctx, dir, "list", "-m", "-json=Path,Version,Dir", path)
+	out, err := b.goCommand(ctx, dir, "mod", "download", "-json", path)
 	if err != nil {
 		return Module{}, err
 	}
 	var m Module
 	if err := json.Unmarshal(out, &m); err != nil {
-		return Module{}, fmt.Errorf("go list -m %s: %w", path, err)
-	}
-	if m.Dir == "" {
-		return m, fmt.Errorf("module %s %s is not in the module cache: run `go mod download -C %s`", path, m.Version, dir)
+		return Module{}, fmt.Errorf("go mod download %s: %w", path, err)
 	}
 	return m, nil
 }

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// These specs stop processes, which only a local control plane lets them do.
+var _ = Describe("Without the manager", Label("control"), Serial, func() {
+	BeforeEach(func() {
+		if !cluster.Local() {
+			Skip("the specs of this group stop components; run them on a cluster of make local-up")
+		}
+	})
+
+	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("running").GPUs("8").Obj(), w.job("waiting").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "running", 1, onH100)
+		w.eventuallyAtTheGate(ctx, "waiting")
+		w.eventuallyChildJobs(ctx, "waiting", 1)
+
+		w.stopManager(ctx)
+		Expect(w.tryUpdate(ctx, "waiting", resume)).NotTo(Succeed(), "the webhook is away, so nobody may change a TrainJob")
+		w.removeWebhooks(ctx)
+		w.update(ctx, "waiting", resume)
+		Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, "waiting") }).Should(HaveLen(1), "the pod is made")
+		w.consistentlyUnbound(ctx, "waiting")
+
+		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		w.eventuallyAtTheGate(ctx, "waiting")
+		Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, "waiting") }).Should(BeEmpty())
+		w.finish(ctx, "running", "succeeded")
+		w.eventuallyRuns(ctx, "waiting", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("running TrainJobs run on, and nothing is written when it is back", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		pods := w.eventuallyRuns(ctx, "runs", 1, onH100)
+		before, wl := get(ctx, w, &trainer.TrainJob{}, "runs"), w.workload(ctx, "runs")
+		w.stopManager(ctx)
+		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		w.consistentlyKeeps(ctx, "runs", pods, wl)
+		Expect(get(ctx, w, &trainer.TrainJob{}, "runs").ResourceVersion).To(Equal(before.ResourceVersion))
+		Expect(w.workload(ctx, "runs").ResourceVersion).To(Equal(wl.ResourceVersion))
+	}, SpecTimeout(specTimeout))
+
+	It("a TrainJob made while webhook and manager were away is suspended, gated and admitted when they are back", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.stopManager(ctx)
+		w.removeWebhooks(ctx)
+		suspended := w.job("suspended").GPUs("8").Obj()
+		suspended.Spec.Suspend = ptr.To(true)
+		w.make(ctx, suspended, w.job("started").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "started", 1, nil)
+
+		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		for _, job := range []string{"suspended", "started"} {
+			w.eventuallyCondition(ctx, job, kueue.WorkloadAdmitted)
+			w.eventuallyRuns(ctx, job, 1, onH100)
+			w.finish(ctx, job, "succeeded")
+			w.eventuallyCondition(ctx, job, kueue.WorkloadFinished)
+		}
+	}, SpecTimeout(specTimeout))
+})
+
+func resume(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) }
+
+// stopManager stops the manager; whatever happens, it is back after the spec.
+func (w *world) stopManager(ctx context.Context) {
+	GinkgoHelper()
+	DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
+	Expect(cluster.Control(ctx, "stop", "kueue-trainer", GinkgoWriter)).To(Succeed())
+}
+
+// removeWebhooks deletes the manager's webhook configurations; Repair installs them again.
+func (w *world) removeWebhooks(ctx context.Context) {
+	GinkgoHelper()
+	for _, obj := range []client.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-mutating-webhook-configuration"}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-validating-webhook-configuration"}},
+	} {
+		Expect(w.Delete(ctx, obj)).To(Succeed())
+	}
+	// The API server takes note of it a moment later.
+	Eventually(ctx, func() error {
+		probe := kit.MakeTrainJob(w.namespace, "probe").Obj()
+		return w.Create(ctx, probe, client.DryRunAll)
+	}).Should(Succeed())
+}
