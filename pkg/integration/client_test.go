@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+func TestGuardedPatch(t *testing.T) {
+	cases := map[string]struct {
+		merge   string
+		want    string
+		wantErr bool
+	}{
+		"changed fields are set under a test of the generation": {
+			merge: `{"metadata":{"resourceVersion":"7"},"spec":{"suspend":false,"runtimePatches":[{"manager":"a","x":{"zero":false}}]}}`,
+			want:  `[{"op":"test","path":"/metadata/generation","value":3},{"op":"add","path":"/spec/runtimePatches","value":[{"manager":"a","x":{"zero":false}}]},{"op":"add","path":"/spec/suspend","value":false}]`,
+		},
+		"a field that goes is removed": {
+			merge: `{"spec":{"runtimePatches":null}}`,
+			want:  `[{"op":"test","path":"/metadata/generation","value":3},{"op":"remove","path":"/spec/runtimePatches"}]`,
+		},
+		"labels are not our business": {
+			merge:   `{"metadata":{"labels":{"a":"b"}},"spec":{"suspend":true}}`,
+			wantErr: true,
+		},
+		"no JSON": {merge: `{`, wantErr: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			patch, err := guardedPatch([]byte(tc.merge), 3)
+			if (err != nil) != tc.wantErr {
+				t.Fatalf("guardedPatch: error %v, want one: %t", err, tc.wantErr)
+			}
+			if err != nil {
+				return
+			}
+			data, err := patch.Data(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, string(data)); diff != "" {
+				t.Errorf("Unexpected patch (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAsConflict(t *testing.T) {
+	failedTest := apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "testing value failed", 0, false)
+	invalid := apierrors.NewInvalid(trainjob.GVK.GroupKind(), "job", field.ErrorList{field.Required(field.NewPath("spec"), "")})
+	cases := map[string]struct {
+		err  error
+		want bool
+	}{
+		"a failed test is a conflict":     {err: failedTest, want: true},
+		"an invalid object is not":        {err: invalid},
+		"a conflict stays one":            {err: apierrors.NewConflict(schema.GroupResource{}, "job", errors.New("changed")), want: true},
+		"anything else stays what it was": {err: errors.New("network")},
+		"nothing":                         {},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := apierrors.IsConflict(asConflict(tc.err, "job")); got != tc.want {
+				t.Errorf("asConflict(%v) is a conflict: %t, want %t", tc.err, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestExpectations(t *testing.T) {
+	job := func(generation int64) *trainjob.TrainJob {
+		j := &trainjob.TrainJob{}
+		j.UID, j.Generation = "uid", generation
+		return j
+	}
+	var e expectations
+	if !e.seen(job(1)) {
+		t.Error("A job that we never wrote must be seen as it is")
+	}
+	e.wrote(job(3))
+	if e.seen(job(2)) {
+		t.Error("A view older than our write must not count")
+	}
+	if !e.seen(job(3)) || len(e.generations) != 0 {
+		t.Errorf("Our write must be seen and forgotten, remembered: %v", e.generations)
+	}
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const self = "system:serviceaccount:kueue-trainer-system:kueue-trainer-controller-manager"
+
+// newHandlers gives both webhooks on a cluster with one runtime of one replicated job, "node".
+func newHandlers(tb testing.TB) (*defaulter, *validator) {
+	tb.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme} {
+		if err := add(scheme); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	rt := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
+	rt.Spec.Template.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1, Template: batchv1.JobTemplateSpec{
+		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "i"}}}}},
+	}}}
+	c := fake.NewClientBuilder().WithScheme(scheme).
+		WithObjects(rt, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}).Build()
+	renderer, err := trainjob.NewRenderer(context.Background(), scheme)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	env := &environment{client: c, runtimes: trainjob.NewRuntimes(c, c), renderer: renderer, expectations: &expectations{}}
+	decoder := admission.NewDecoder(scheme)
+	return &defaulter{env: env, decoder: decoder, self: self}, &validator{env: env, decoder: decoder, self: self}
+}
+
+func request(user string, object, oldObject string) admission.Request {
+	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Namespace: "ns", UserInfo: authenticationv1.UserInfo{Username: user},
+		Object: runtime.RawExtension{Raw: []byte(object)},
+	}}
+	if oldObject != "" {
+		req.Operation, req.OldObject = admissionv1.Update, runtime.RawExtension{Raw: []byte(oldObject)}
+	}
+	return req
+}
+
+// manifest gives a TrainJob in a queue, or in none, with a spec.
+func manifest(queue, spec string) string {
+	return `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"name":"job","labels":{` + queue + `}},"spec":` + spec + `}`
+}
+
+const (
+	queued   = `"kueue.x-k8s.io/queue-name":"q"`
+	gateJSON = `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}}}}]}}}}`
+	mine     = `{"manager":"example.com/me","future":{"zero":0,"empty":""}}`
+	late     = `{"manager":"example.com/late"}`
+)
+
+func TestDefaulter(t *testing.T) {
+	ref := `"runtimeRef":{"name":"torch"}`
+	gpus := func(amount string) string {
+		return `{` + ref + `,"suspend":true,"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":` + amount + `}}},"runtimePatches":[` + gateJSON + `]}`
+	}
+	cases := map[string]struct {
+		queue         string
+		spec, oldSpec string
+		user          string
+		want          string
+	}{
+		"a queued job is suspended and gated, after the entries of others": {
+			queue: queued,
+			spec:  `{` + ref + `,"runtimePatches":[` + mine + `]}`,
+			want:  `{` + ref + `,"suspend":true,"runtimePatches":[` + mine + `,` + gateJSON + `]}`,
+		},
+		"an entry of ours in an exported manifest is reset": {
+			queue: queued,
+			spec:  `{` + ref + `,"suspend":false,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","time":"2026-01-01T00:00:00Z"},` + mine + `]}`,
+			want:  `{` + ref + `,"suspend":true,"runtimePatches":[` + mine + `,` + gateJSON + `]}`,
+		},
+		"a job without a queue is left as it is": {
+			spec: `{` + ref + `,"runtimePatches":[` + mine + `]}`,
+			want: `{` + ref + `,"runtimePatches":[` + mine + `]}`,
+		},
+		"a job without a queue keeps no entry of ours": {
+			spec: `{` + ref + `,"runtimePatches":[` + gateJSON + `]}`,
+			want: `{` + ref + `}`,
+		},
+		"an entry that a client's list does not have comes back": {
+			queue:   queued,
+			oldSpec: `{` + ref + `,"suspend":true,"runtimePatches":[` + gateJSON + `]}`,
+			spec:    `{` + ref + `,"suspend":true,"runtimePatches":[` + mine + `]}`,
+			want:    `{` + ref + `,"suspend":true,"runtimePatches":[` + mine + `,` + gateJSON + `]}`,
+		},
+		"our entry goes behind a later one": {
+			queue:   queued,
+			oldSpec: `{` + ref + `,"suspend":true,"runtimePatches":[` + gateJSON + `]}`,
+			spec:    `{` + ref + `,"suspend":true,"runtimePatches":[` + gateJSON + `,` + late + `]}`,
+			want:    `{` + ref + `,"suspend":true,"runtimePatches":[` + late + `,` + gateJSON + `]}`,
+		},
+		"an amount that was only spelled anew is put back": {
+			queue: queued, user: self, oldSpec: gpus(`8`), spec: gpus(`"8"`), want: gpus(`8`),
+		},
+		"an amount that was changed is left to the API server": {
+			queue: queued, oldSpec: gpus(`8`), spec: gpus(`"4"`), want: gpus(`"4"`),
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d, _ := newHandlers(t)
+			old := ""
+			if tc.oldSpec != "" {
+				old = manifest(tc.queue, tc.oldSpec)
+			}
+			object := manifest(tc.queue, tc.spec)
+			response := d.Handle(context.Background(), request(tc.user, object, old))
+			if !response.Allowed {
+				t.Fatalf("Refused: %v", response.Result)
+			}
+			if diff := cmp.Diff(decoded(t, manifest(tc.queue, tc.want)), decoded(t, patched(t, object, response))); diff != "" {
+				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func patched(t *testing.T, object string, response admission.Response) string {
+	t.Helper()
+	data, err := json.Marshal(response.Patches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := jsonpatch.DecodePatch(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := patch.Apply([]byte(object))
+	if err != nil {
+		t.Fatalf("Patch %s does not apply: %v", data, err)
+	}
+	return string(out)
+}
+
+func decoded(t *testing.T, object string) any {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal([]byte(object), &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+func TestValidator(t *testing.T) {
+	ref := `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`
+	cases := map[string]struct {
+		object, old string
+		user        string
+		want        []string
+	}{
+		"a job as the defaulter leaves it":             {object: manifest(queued, ref+gateJSON+`]}`)},
+		"a runtime that is not there":                  {object: manifest(queued, `{"runtimeRef":{"name":"none"}}`), want: []string{"spec.runtimeRef"}},
+		"a runtime of a kind that is none":             {object: manifest(queued, `{"runtimeRef":{"name":"torch","kind":"Pod"}}`), want: []string{"spec.runtimeRef"}},
+		"a change of our entry by a user":              {old: manifest(queued, ref+gateJSON+`]}`), object: manifest(queued, ref+`{"manager":"kueue.x-k8s.io/manager"}]}`), want: []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}},
+		"the same change by the manager":               {user: self, old: manifest(queued, ref+gateJSON+`]}`), object: manifest(queued, ref+`{"manager":"kueue.x-k8s.io/manager"}]}`)},
+		"a label on a running job without its runtime": {old: manifest(queued, `{"runtimeRef":{"name":"none"}}`), object: manifest(queued+`,"a":"b"`, `{"runtimeRef":{"name":"none"}}`)},
+		"another queue for a running job":              {old: manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: manifest(`"kueue.x-k8s.io/queue-name":"other"`, `{"runtimeRef":{"name":"torch"}}`), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, v := newHandlers(t)
+			response := v.Handle(context.Background(), request(tc.user, tc.object, tc.old))
+			var got []string
+			if !response.Allowed {
+				for _, cause := range response.Result.Details.Causes {
+					got = append(got, cause.Field)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected fields refused (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// FuzzWebhooks looks for objects on which a webhook panics.
+func FuzzWebhooks(f *testing.F) {
+	for _, seed := range [][2]string{
+		{manifest(queued, `{"runtimeRef":{"name":"torch"},"runtimePatches":[`+mine+`,`+gateJSON+`]}`), ""},
+		{manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true}`), manifest(``, `{"suspend":true}`)},
+		{manifest(queued, `{"runtimePatches":[null,7,{"manager":7},{"trainingRuntimeSpec":{"template":null}}]}`), manifest(queued, `{}`)},
+		{`{"metadata":null,"spec":{"trainer":null,"initializer":{}}}`, `{"spec":null}`},
+		{manifest(queued, `{"runtimeRef":{"name":"torch","kind":"Ünïcode"},"trainer":{"numNodes":-5,"command":[""]}}`), ""},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	d, v := newHandlers(f)
+	f.Fuzz(func(_ *testing.T, object, oldObject string) {
+		d.Handle(context.Background(), request("user", object, oldObject))
+		v.Handle(context.Background(), request("user", object, oldObject))
+	})
+}
