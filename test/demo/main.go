@@ -36,8 +36,8 @@ func run(ctx context.Context) (err error) {
 	}
 	defer local.close()
 	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%w\nThe logs of this cluster are in %s", err, local.logs())
+		if err != nil && !errors.Is(err, errInterrupted) {
+			err = fmt.Errorf("%w\nThe logs are in %s: look at kueue-trainer.log and kueue.log first", err, local.logs())
 		}
 		fmt.Println()
 		err = errors.Join(err, local.down())

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+func (s *stage) onTrainJob(seen sighting, t *trainer.TrainJob) {
+	r := s.job(t.Namespace, t.Name)
+	if r.submitted.IsZero() {
+		r.submitted, r.uid, r.queue = seen.at, t.UID, t.Labels[kit.QueueLabel]
+		s.tell(seen.at, r, s.paint.plain, "submitted: %s", wants(t))
+	}
+	r.complete = apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobComplete)
+	if failed := apimeta.FindStatusCondition(t.Status.Conditions, trainer.TrainJobFailed); failed != nil && failed.Status == metav1.ConditionTrue {
+		r.failure = failed.Message
+	}
+	if seen.deleted {
+		r.failure = "it was deleted"
+	}
+}
+
+// wants says what a TrainJob asks for, with its priority if it has one.
+func wants(t *trainer.TrainJob) string {
+	gpus := t.Spec.Trainer.ResourcesPerNode.Requests[kit.GPU]
+	text := fmt.Sprintf("%s, %s", t.Spec.RuntimeRef.Name, nodesTimesGPUs(int(*t.Spec.Trainer.NumNodes), gpus.Value()))
+	if class := t.Labels[kit.PriorityLabel]; class != "" {
+		text += ", priority " + class
+	}
+	return text
+}
+
+func nodesTimesGPUs(nodes int, gpus int64) string {
+	noun := "nodes"
+	if nodes == 1 {
+		noun = "node"
+	}
+	return fmt.Sprintf("%d %s x %d GPUs", nodes, noun, gpus)
+}
+
+func (s *stage) onWorkload(seen sighting, wl *kueue.Workload) {
+	owner := metav1.GetControllerOf(wl)
+	if owner == nil || owner.Kind != "TrainJob" {
+		return
+	}
+	r := s.job(wl.Namespace, owner.Name)
+	before := r.workload
+	r.workload = wl
+	if seen.deleted {
+		r.failure = "its Workload was deleted"
+		return
+	}
+	if became(before, wl, kueue.WorkloadPreempted) {
+		s.onPreempted(seen.at, r, wl)
+	}
+	s.onWaiting(seen.at, r, wl)
+	s.onAdmission(seen.at, r, wl)
+	if became(before, wl, kueue.WorkloadFinished) {
+		s.onFinished(seen.at, r, wl)
+	}
+}
+
+// became tells whether a condition is true now and was not before.
+func became(before, after *kueue.Workload, condition string) bool {
+	return apimeta.IsStatusConditionTrue(after.Status.Conditions, condition) &&
+		(before == nil || !apimeta.IsStatusConditionTrue(before.Status.Conditions, condition))
+}
+
+// preemptor finds, in Kueue's message, for whom and why a job was preempted.
+var preemptor = regexp.MustCompile(`JobUID: ([^)]*)\) due to ([^;]*)`)
+
+func (s *stage) onPreempted(at time.Time, r *record, wl *kueue.Workload) {
+	message := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPreempted).Message
+	match := preemptor.FindStringSubmatch(message)
+	if match == nil {
+		s.tell(at, r, s.paint.red, "preempted: %s", message)
+		return
+	}
+	r.preemptedBy = "a job with UID " + match[1]
+	for _, other := range s.jobs {
+		if string(other.uid) == match[1] {
+			r.preemptedBy = other.String()
+		}
+	}
+	s.tell(at, r, s.paint.red, "preempted by %s: %s", r.preemptedBy, match[2])
+}
+
+// onWaiting tells why a job waits, whenever Kueue has something new to say. That it was
+// preempted is told already.
+func (s *stage) onWaiting(at time.Time, r *record, wl *kueue.Workload) {
+	quota := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if quota == nil || quota.Status != metav1.ConditionFalse || quota.Message == r.waits ||
+		strings.HasPrefix(quota.Message, "Preempted ") {
+		return
+	}
+	r.waits = quota.Message
+	s.tell(at, r, s.paint.yellow, "waits: %s", shorten(quota.Message))
+}
+
+// Parts of Kueue's message that are the same every time.
+var (
+	podSet = regexp.MustCompile(`couldn't assign flavors to pod set ([^:;]+): `)
+	lack   = regexp.MustCompile(`insufficient unused quota for nvidia.com/gpu in flavor (\S+), (\d+) more needed`)
+)
+
+// shorten keeps Kueue's words, but says what is lacking once, and names PodSets only
+// where there are several.
+func shorten(message string) string {
+	if !lack.MatchString(message) {
+		return message
+	}
+	name := "$1: "
+	if len(podSet.FindAllString(message, -1)) == 1 {
+		name = ""
+	}
+	message = podSet.ReplaceAllString(message, name)
+	return "insufficient unused quota for " + lack.ReplaceAllString(message, "$2 more $1")
+}
+
+func (s *stage) onAdmission(at time.Time, r *record, wl *kueue.Workload) {
+	if !r.finished.IsZero() {
+		return // a finished Workload keeps its admission, and holds no quota
+	}
+	admitted := wl.Status.Admission != nil && apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	evicted := apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted)
+	switch now := r.now(); {
+	case now == nil && admitted && !evicted:
+		now = newStay(at, wl.Status.Admission)
+		r.stays, r.waits = append(r.stays, now), ""
+		s.tell(at, r, s.paint.cyan, "admitted to pool %s: %s", now.flavor(), now.size())
+	case now != nil && (!admitted || evicted):
+		now.ended = at
+	}
+}
+
+// size is what an admission gives; the pods with GPUs have equally many in this story.
+func (s *stay) size() string {
+	text := nodesTimesGPUs(s.nodes(), s.gpus()/int64(max(1, s.nodes())))
+	if without := s.without(); without > 0 {
+		text += fmt.Sprintf(", and %d pods without GPUs", without)
+	}
+	return text
+}
+
+func (s *stage) onFinished(at time.Time, r *record, wl *kueue.Workload) {
+	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+	if finished.Reason != kueue.WorkloadFinishedReasonSucceeded {
+		r.failure = finished.Message
+		s.tell(at, r, s.paint.red, "failed: %s", finished.Message)
+		return
+	}
+	r.finished = at
+	now := r.now()
+	if now == nil {
+		s.tell(at, r, s.paint.green, "succeeded")
+		return
+	}
+	now.ended = at
+	s.tell(at, r, s.paint.green, "succeeded: %d GPUs of pool %s are free again", now.gpus(), now.flavor())
+}
