@@ -50,6 +50,10 @@ func (c *specClient) Patch(ctx context.Context, obj client.Object, p client.Patc
 	return nil
 }
 
+// ownFields are the fields of a TrainJob's spec that the manager writes. None of them
+// holds an object, so a merge patch always gives them whole.
+var ownFields = []string{"managedBy", "runtimePatches", "suspend"}
+
 // guardedPatch turns a merge patch of spec fields into a JSON patch that tests the
 // generation first: the API server counts it up with every change of a spec.
 func guardedPatch(merge []byte, generation int64) (client.Patch, error) {
@@ -66,6 +70,9 @@ func guardedPatch(merge []byte, generation int64) (client.Patch, error) {
 	}
 	ops := []jsonpatch.JsonPatchOperation{jsonpatch.NewOperation("test", "/metadata/generation", generation)}
 	for _, field := range slices.Sorted(maps.Keys(changes.Spec)) {
+		if !slices.Contains(ownFields, field) {
+			return nil, fmt.Errorf("patch of a TrainJob changes spec.%s, which is not ours: %s", field, merge)
+		}
 		op := jsonpatch.NewOperation("add", "/spec/"+field, changes.Spec[field])
 		if string(changes.Spec[field]) == "null" {
 			op = jsonpatch.NewOperation("remove", "/spec/"+field, nil)

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -30,6 +31,10 @@ func TestGuardedPatch(t *testing.T) {
 		},
 		"labels are not our business": {
 			merge:   `{"metadata":{"labels":{"a":"b"}},"spec":{"suspend":true}}`,
+			wantErr: true,
+		},
+		"nor are other fields": {
+			merge:   `{"spec":{"trainer":{"numNodes":3}}}`,
 			wantErr: true,
 		},
 		"no JSON": {merge: `{`, wantErr: true},
@@ -90,7 +95,18 @@ func TestExpectations(t *testing.T) {
 	if e.seen(job(2)) {
 		t.Error("A view older than our write must not count")
 	}
-	if !e.seen(job(3)) || len(e.generations) != 0 {
-		t.Errorf("Our write must be seen and forgotten, remembered: %v", e.generations)
+	if !e.seen(job(3)) || len(e.wants) != 0 {
+		t.Errorf("Our write must be seen and forgotten, remembered: %v", e.wants)
+	}
+	e.wrote(job(5))
+	another := job(1)
+	another.UID = "another"
+	if !e.seen(another) {
+		t.Error("A new job of the same name must be seen as it is")
+	}
+	e.wrote(job(5))
+	e.forget(client.ObjectKeyFromObject(job(5)))
+	if len(e.wants) != 0 {
+		t.Errorf("A job that is gone must be forgotten, remembered: %v", e.wants)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -14,27 +15,40 @@ import (
 // a reconcile whose cache has not seen it waits for the event instead of writing the
 // same once more and being refused.
 type expectations struct {
-	mu          sync.Mutex
-	generations map[types.UID]int64
+	mu    sync.Mutex
+	wants map[types.NamespacedName]expectation
+}
+
+type expectation struct {
+	uid        types.UID
+	generation int64
 }
 
 // wrote notes the generation that a write of ours returned.
 func (e *expectations) wrote(job *trainjob.TrainJob) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.generations == nil {
-		e.generations = map[types.UID]int64{}
+	if e.wants == nil {
+		e.wants = map[types.NamespacedName]expectation{}
 	}
-	e.generations[job.UID] = job.Generation
+	e.wants[client.ObjectKeyFromObject(job)] = expectation{job.UID, job.Generation}
 }
 
 // seen reports whether job is as new as our last write, and then forgets that.
 func (e *expectations) seen(job *trainjob.TrainJob) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if job.Generation < e.generations[job.UID] {
+	key := client.ObjectKeyFromObject(job)
+	if want := e.wants[key]; want.uid == job.UID && job.Generation < want.generation {
 		return false
 	}
-	delete(e.generations, job.UID)
+	delete(e.wants, key)
 	return true
+}
+
+// forget drops what was remembered of a job that is gone.
+func (e *expectations) forget(key types.NamespacedName) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.wants, key)
 }

@@ -33,8 +33,7 @@ type job struct {
 	env *environment
 	// placed is what the start of this reconcile, if there was one, has to tell.
 	placed string
-	// stopping is set when the job was suspended but its entry could not go back to
-	// the gate in the same request, because Trainer still sees it run.
+	// stopping is set when this reconcile suspended the job.
 	stopping bool
 	// skipped is set when this reconcile was over before jobframework saw the job.
 	skipped bool
@@ -73,8 +72,8 @@ func (j *job) Skip(ctx context.Context) bool {
 	}
 	if !j.env.expectations.seen(&j.TrainJob) {
 		j.skipped = true
-	} else if j.IsSuspended() && !trainJobFinished(&j.TrainJob) && !j.IsActive() {
-		j.skipped, j.prepareErr = j.followSelection(ctx)
+	} else if j.IsSuspended() && !trainJobFinished(&j.TrainJob) {
+		j.skipped, j.prepareErr = j.follow(ctx)
 		j.skipped = j.skipped || j.prepareErr != nil
 	}
 	return j.skipped
@@ -176,24 +175,39 @@ func (j *job) RestorePodSetsInfo(context.Context, []kueuepodset.PodSetInfo) bool
 // Stop suspends the job at once and, when none of its pods is left, brings our entry
 // back to the gate: before jobframework gives the quota away, so that nobody can run
 // the old placement without it. It reports whether this call suspended the job.
-func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetInfo, _ jobframework.StopReason, _ string) (bool, error) {
-	active := j.IsActive()
-	if j.IsSuspended() {
-		if active {
-			return false, nil
+//
+// While pods are left, a Workload that is deleted keeps its finalizer, and with it the
+// quota: that is what errStillActive is for.
+func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetInfo, reason jobframework.StopReason, _ string) (bool, error) {
+	stopped := !j.IsSuspended()
+	if stopped {
+		if err := j.suspendNow(ctx, c); err != nil {
+			return false, err
 		}
-		return false, j.gate(ctx, c)
 	}
+	if j.IsActive() {
+		if reason == jobframework.StopReasonWorkloadDeleted {
+			return stopped, errStillActive
+		}
+		return stopped, nil
+	}
+	return stopped, j.gate(ctx, c)
+}
+
+// suspendNow suspends the job, with the gate in the same request where nothing seems
+// to run. The job counts as active for the rest of this reconcile: Trainer may just
+// be resuming what it saw before, so the next look decides.
+func (j *job) suspendNow(ctx context.Context, c client.Client) error {
+	active := j.IsActive()
+	j.stopping = true
 	if !active {
 		err := j.suspend(ctx, c, true)
+		// Refused: Trainer's view of the JobSet is ahead of ours, and it runs.
 		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
-			return err == nil, err
+			return err
 		}
-		// Trainer's view of the JobSet is ahead of ours: it runs.
-		j.stopping = true
 	}
-	err := j.suspend(ctx, c, false)
-	return err == nil, err
+	return j.suspend(ctx, c, false)
 }
 
 // suspend writes suspend: true and, where asked for, the gate in the same request.
@@ -224,7 +238,7 @@ func (j *job) gate(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return err
 	}
-	if ours := patch.Find(j.Spec.RuntimePatches); ours != nil && patch.Same(*ours, entry) {
+	if ours := patch.Find(j.Spec.RuntimePatches); ours != nil && patch.Same(*ours, entry) && patch.Last(j.Spec.RuntimePatches) {
 		return nil
 	}
 	return clientutil.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
@@ -252,16 +266,25 @@ func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
 	return err == nil && podset.Ready(js, j.Status.JobsStatus)
 }
 
-// ReclaimablePods gives the pods whose work is done while the job still runs.
+// ReclaimablePods gives the pods whose work is done while the job still runs. Kueue
+// refuses to take back what was given while the quota is held, so it never gets less.
 func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.ReclaimablePod, error) {
+	wl, err := j.env.workload(ctx, &j.TrainJob)
+	if err != nil {
+		return nil, err
+	}
+	var given []kueue.ReclaimablePod
+	if wl != nil {
+		given = wl.Status.ReclaimablePods
+	}
 	if !podset.AnySucceeded(j.Status.JobsStatus) {
-		return nil, nil
+		return given, nil
 	}
 	js, err := j.env.render(ctx, &j.TrainJob, j.Spec.RuntimePatches)
 	if err != nil {
 		return nil, err
 	}
-	return podset.Reclaimable(js, j.Status.JobsStatus), nil
+	return podset.Reclaimable(js, j.Status.JobsStatus, given), nil
 }
 
 // CanDefaultManagedBy implements jobframework.JobWithManagedBy.

@@ -10,10 +10,13 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 )
 
+// errStillActive keeps jobframework from releasing what belongs to pods that are left.
+var errStillActive = errors.New("pods of the stopped run are still there")
+
 // expectedRetry reports whether err only says that the world moved while we looked:
 // the next try is all there is to do, and nobody has to know.
 func expectedRetry(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
+	return errors.Is(err, errStillActive) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
 		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
 }
 

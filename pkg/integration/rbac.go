@@ -36,6 +36,8 @@ package integration
 // Leader election and the serving certificate, in the manager's own namespace; the
 // certificate's authority goes into our two webhook configurations. The rotator's
 // informers cannot be limited by name.
+// Leader election tells of itself by events of the old kind.
+// +kubebuilder:rbac:groups="",namespace=kueue-trainer-system,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kueue-trainer-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:groups="",namespace=kueue-trainer-system,resources=secrets,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=list;watch

@@ -14,6 +14,9 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 	"sigs.k8s.io/kueue/pkg/workload"
 	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 const (
@@ -48,11 +51,17 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl.Result, error) {
 	result, err := r.framework.ReconcileGenericJob(ctx, req, j)
+	if j.UID == "" {
+		r.env.expectations.forget(req.NamespacedName)
+	}
 	if j.skipped || err != nil {
 		return result, firstError(j.prepareErr, err)
 	}
 	if j.placed != "" && !j.IsSuspended() {
 		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonPlaced, actionStart, "%s", j.placed)
+	}
+	if err := r.ensurePlaced(ctx, j); err != nil {
+		return result, err
 	}
 	wait, err := r.watchStop(ctx, j)
 	if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
@@ -90,6 +99,29 @@ func (r *reconciler) watchStop(ctx context.Context, j *job) (time.Duration, erro
 			"%s of the stopped run still terminating; the job keeps its quota and starts again only when they are gone", plural(pods, "pod"))
 	}
 	return 0, err
+}
+
+// ensurePlaced suspends an admitted TrainJob that somebody resumed before we could
+// place it: its pods would stay gated, or run anywhere. The next reconcile starts it.
+func (r *reconciler) ensurePlaced(ctx context.Context, j *job) error {
+	if j.UID == "" || !j.DeletionTimestamp.IsZero() || j.IsSuspended() || trainJobFinished(&j.TrainJob) {
+		return nil
+	}
+	managed, err := r.env.managed(ctx, &j.TrainJob)
+	if err != nil || !managed || placed(&j.TrainJob) {
+		return err
+	}
+	wl, err := r.env.workload(ctx, &j.TrainJob)
+	if err != nil || wl == nil || !workload.IsAdmitted(wl) {
+		return err
+	}
+	return j.suspend(ctx, r.env.client, false)
+}
+
+// placed reports whether our entry is there and past the gate.
+func placed(job *trainjob.TrainJob) bool {
+	ours := patch.Find(job.Spec.RuntimePatches)
+	return ours != nil && !patch.HoldsGate(*ours)
 }
 
 // ensureGate gives the gate to a waiting TrainJob that lacks it, because it was made

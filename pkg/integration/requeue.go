@@ -16,15 +16,32 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
-// followSelection brings the Workload of a waiting job in line with the nodes that the
-// job asks for now. It reports whether it changed the Workload; the reconcile then ends
-// and its event brings the job here again. A Workload that already holds quota holds it
-// for the wrong nodes perhaps, so it is given up and the job queues anew.
-func (j *job) followSelection(ctx context.Context) (bool, error) {
+// follow brings the Workload of a suspended job in line with what jobframework does not
+// compare: the queue, where quota is held, and the nodes that the job asks for. It
+// reports whether the reconcile ends here; the event of what it did, or of the last pod
+// that goes, brings the job here again.
+func (j *job) follow(ctx context.Context) (bool, error) {
 	wl, err := j.unfinishedWorkload(ctx)
 	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() {
 		return false, err
 	}
+	active := j.IsActive()
+	if workload.HasQuotaReservation(wl) && wl.Spec.QueueName != jobframework.QueueName(j) {
+		// jobframework would start the job again on the quota of the queue that it left.
+		if active {
+			return true, nil
+		}
+		return true, j.giveUp(ctx, wl, "The queue changed; the job queues again")
+	}
+	if active {
+		return false, nil
+	}
+	return j.followSelection(ctx, wl)
+}
+
+// followSelection updates a Workload that waits. One that holds quota holds it for the
+// wrong nodes perhaps, so it is given up and the job queues anew.
+func (j *job) followSelection(ctx context.Context, wl *kueue.Workload) (bool, error) {
 	podSets, err := j.describe(ctx)
 	if err != nil {
 		// jobframework asks again and reports it.
@@ -45,11 +62,16 @@ func (j *job) renewWorkload(ctx context.Context, wl *kueue.Workload, podSets []k
 		}
 		return nil
 	}
-	if err := client.IgnoreNotFound(j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID, ResourceVersion: &wl.ResourceVersion})); err != nil {
-		return fmt.Errorf("giving up Workload %s, whose TrainJob asks for other nodes now: %w", client.ObjectKeyFromObject(wl), err)
+	return j.giveUp(ctx, wl, "The nodes that this job asks for changed after it was admitted; it queues again")
+}
+
+// giveUp deletes the Workload as we know it; jobframework makes another.
+func (j *job) giveUp(ctx context.Context, wl *kueue.Workload, why string) error {
+	err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID, ResourceVersion: &wl.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("giving up Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
-	j.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonRequeued, actionDescribe,
-		"The nodes that this job asks for changed after it was admitted; it queues again")
+	j.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonRequeued, actionDescribe, "%s", why)
 	return nil
 }
 

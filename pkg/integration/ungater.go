@@ -48,7 +48,7 @@ func (u *ungater) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		return ctrl.Result{}, err
 	}
 	made, err := u.madeFrom(ctx, &pod)
-	if err != nil {
+	if err != nil || made == nil {
 		return ctrl.Result{}, err
 	}
 	err = u.free(ctx, job, &pod, made, template)
@@ -105,15 +105,18 @@ func (u *ungater) template(ctx context.Context, job *trainjob.TrainJob, pod *cor
 	return nil, nil
 }
 
-// madeFrom gives the pod template of the pod's Job.
+// madeFrom gives the pod template of the pod's Job, or nil when that is gone, and the
+// pod about to be.
 func (u *ungater) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
-	var child batchv1.Job
 	owner := controllerOfKind(pod, "Job")
 	if owner == nil {
-		return &child.Spec.Template, nil
+		return nil, nil
 	}
-	err := u.env.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, &child)
-	return &child.Spec.Template, client.IgnoreNotFound(err)
+	var child batchv1.Job
+	if err := u.env.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, &child); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return &child.Spec.Template, nil
 }
 
 // free brings the pod to its placement and takes the gate off. Where a gated pod cannot

@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -55,7 +56,7 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 	if old == nil {
 		return response
 	}
-	restore, err := restoreFields(req.Object.Raw, req.OldObject.Raw)
+	restore, err := restoreFields(req.Object.Raw, req.OldObject.Raw, req.UserInfo.Username == d.self)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
@@ -89,11 +90,12 @@ func decode(decoder admission.Decoder, req admission.Request) (job, old *trainjo
 	return job, old, nil
 }
 
-// refused answers with the status of an API error, or plainly denies.
+// refused answers with the status of an API error; anything else is our fault, and the
+// client may try again.
 func refused(err error) admission.Response {
-	status, ok := err.(apierrors.APIStatus)
-	if !ok {
-		return admission.Denied(err.Error())
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	result := status.Status()
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &result}}
@@ -103,8 +105,9 @@ func (d *defaulter) apply(ctx context.Context, req admission.Request, job, old *
 	if old == nil {
 		return d.onCreate(ctx, job)
 	}
-	restorePatches(job, old)
-	if req.UserInfo.Username == d.self || !job.DeletionTimestamp.IsZero() {
+	own := req.UserInfo.Username == d.self
+	restorePatches(job, old, own)
+	if own || !job.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	return d.onUpdate(ctx, job, old)
@@ -148,14 +151,8 @@ func (d *defaulter) gate(ctx context.Context, job *trainjob.TrainJob) error {
 
 func (d *defaulter) onUpdate(ctx context.Context, job, old *trainjob.TrainJob) error {
 	managed, err := d.env.managed(ctx, job)
-	if err != nil {
+	if err != nil || !managed {
 		return err
-	}
-	if !managed {
-		if job.Suspended() && patch.Find(old.Spec.RuntimePatches) != nil {
-			job.Spec.RuntimePatches = withoutOurs(job.Spec.RuntimePatches)
-		}
-		return nil
 	}
 	ours := patch.Find(old.Spec.RuntimePatches)
 	switch given := patch.Find(job.Spec.RuntimePatches); {

@@ -17,10 +17,11 @@ import (
 var immutableFields = []string{"trainer", "initializer"}
 
 // restoreFields undoes what Trainer's own defaulting webhook does to an update while
-// it stamps a time: it writes every amount anew, "nvidia.com/gpu: 8" becomes "8", and
-// the API server then refuses the update for changing an immutable field. It gives
-// the operations that put the stored bytes back where only their spelling changed.
-func restoreFields(object, oldObject []byte) ([]jsonpatch.JsonPatchOperation, error) {
+// it stamps a time: it writes every amount anew, "nvidia.com/gpu: 8" becomes "8", drops
+// what its types do not know, and the API server then refuses the update for changing
+// an immutable field. It gives the operations that put the stored bytes back: where
+// only their spelling changed, and always for our own writes, which never mean them.
+func restoreFields(object, oldObject []byte, own bool) ([]jsonpatch.JsonPatchOperation, error) {
 	given, err := specFields(object)
 	if err != nil {
 		return nil, err
@@ -32,7 +33,7 @@ func restoreFields(object, oldObject []byte) ([]jsonpatch.JsonPatchOperation, er
 	var ops []jsonpatch.JsonPatchOperation
 	for _, name := range immutableFields {
 		now, old := given[name], stored[name]
-		if len(now) > 0 && len(old) > 0 && !bytes.Equal(now, old) && trainjob.SameMeaning(now, old) {
+		if len(now) > 0 && len(old) > 0 && !bytes.Equal(now, old) && (own || trainjob.SameMeaning(now, old)) {
 			ops = append(ops, jsonpatch.NewOperation("replace", "/spec/"+name, old))
 		}
 	}
@@ -47,13 +48,13 @@ func specFields(object []byte) (map[string]json.RawMessage, error) {
 	return fields.Spec, err
 }
 
-// restorePatches does the same for the entries of others, which hold amounts too.
-func restorePatches(job, old *trainjob.TrainJob) {
+// restorePatches does the same for the entries of others.
+func restorePatches(job, old *trainjob.TrainJob, own bool) {
 	for i, now := range job.Spec.RuntimePatches {
 		if now.Manager == patch.Manager {
 			continue
 		}
-		if before := patch.FindManager(old.Spec.RuntimePatches, now.Manager); before != nil && !now.Equal(*before) && now.SameMeaning(*before) {
+		if before := patch.FindManager(old.Spec.RuntimePatches, now.Manager); before != nil && !now.Equal(*before) && (own || now.SameMeaning(*before)) {
 			job.Spec.RuntimePatches[i] = *before
 		}
 	}

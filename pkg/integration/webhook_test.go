@@ -118,6 +118,12 @@ func TestDefaulter(t *testing.T) {
 		"an amount that was only spelled anew is put back": {
 			queue: queued, user: self, oldSpec: gpus(`8`), spec: gpus(`"8"`), want: gpus(`8`),
 		},
+		"our own write never means the entries of others": {
+			queue: queued, user: self,
+			oldSpec: `{` + ref + `,"suspend":true,"runtimePatches":[` + mine + `,` + gateJSON + `]}`,
+			spec:    `{` + ref + `,"suspend":false,"runtimePatches":[{"manager":"example.com/me"},{"manager":"kueue.x-k8s.io/manager"}]}`,
+			want:    `{` + ref + `,"suspend":false,"runtimePatches":[` + mine + `,{"manager":"kueue.x-k8s.io/manager"}]}`,
+		},
 		"an amount that was changed is left to the API server": {
 			queue: queued, oldSpec: gpus(`8`), spec: gpus(`"4"`), want: gpus(`"4"`),
 		},

@@ -85,6 +85,7 @@ func (v *validator) validate(ctx context.Context, t, old *trainjob.TrainJob) (fi
 		return nil, err
 	}
 	if old != nil {
+		errs = append(errs, leavesQueue(t, old, managed)...)
 		errs = append(errs, patch.Changed(old.Spec.RuntimePatches, t.Spec.RuntimePatches, v.newEntry(ctx, t, managed))...)
 	}
 	if !managed || !describes(t, old) {
@@ -92,6 +93,16 @@ func (v *validator) validate(ctx context.Context, t, old *trainjob.TrainJob) (fi
 	}
 	more, err := v.validateDescription(ctx, t)
 	return append(errs, more...), err
+}
+
+// leavesQueue refuses to let a TrainJob out of Kueue's hands: its child Jobs hold the
+// gate, which JobSet never takes away from a Job.
+func leavesQueue(t, old *trainjob.TrainJob, managed bool) field.ErrorList {
+	if managed || patch.Find(old.Spec.RuntimePatches) == nil || trainJobFinished(t) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(queueNamePath,
+		"a TrainJob that was queued cannot leave its queue; name another queue, or create the TrainJob anew without one")}
 }
 
 // newEntry gives the entry that the defaulter adds to a TrainJob which comes into a
@@ -112,7 +123,7 @@ func (v *validator) newEntry(ctx context.Context, t *trainjob.TrainJob, managed 
 func withQueueRemedy(errs field.ErrorList) field.ErrorList {
 	for _, err := range errs {
 		if err.Field == queueNamePath.String() && err.Detail == apivalidation.FieldImmutableErrorMsg {
-			err.Detail = "the queue of a running TrainJob cannot change; set spec.suspend to true with it, or create the TrainJob anew"
+			err.Detail = "the queue of a running TrainJob cannot change; set spec.suspend to true in the same request, and it stops and queues there"
 		}
 	}
 	return errs
@@ -148,12 +159,12 @@ func (v *validator) validateDescription(ctx context.Context, t *trainjob.TrainJo
 	}
 	js, err := v.env.renderer.Describe(ctx, t, runtime, others)
 	if err != nil {
-		return field.ErrorList{field.Invalid(field.NewPath("spec"), t.Name, err.Error())}, nil
+		return field.ErrorList{field.Invalid(runtimeRefPath, t.Spec.RuntimeRef.Name, err.Error())}, nil
 	}
 	podSets, err := podset.FromJobSet(js)
 	// An annotation that cannot be read at all is named by its own check as well.
 	if errs := validateTopology(js.Spec.ReplicatedJobs, podSets); len(errs) > 0 || err == nil {
 		return errs, nil
 	}
-	return field.ErrorList{field.Invalid(patch.Path, t.Name, err.Error())}, nil
+	return field.ErrorList{field.Invalid(patch.Path, "pod annotations", err.Error()+topologyRemedy)}, nil
 }

@@ -100,6 +100,23 @@ func Jobs(p trainjob.RuntimePatch) ([]string, error) {
 	return names, nil
 }
 
+// HoldsGate reports whether an entry keeps any replicated job behind the admission gate.
+// An entry that cannot be read holds none.
+func HoldsGate(p trainjob.RuntimePatch) bool {
+	entry, err := p.Decode()
+	if err != nil || entry.TrainingRuntimeSpec == nil || entry.TrainingRuntimeSpec.Template == nil || entry.TrainingRuntimeSpec.Template.Spec == nil {
+		return false
+	}
+	return slices.ContainsFunc(entry.TrainingRuntimeSpec.Template.Spec.ReplicatedJobs, gatedJob)
+}
+
+func gatedJob(job trainer.ReplicatedJobPatch) bool {
+	if job.Template == nil || job.Template.Spec == nil || job.Template.Spec.Template == nil || job.Template.Spec.Template.Spec == nil {
+		return false
+	}
+	return slices.Contains(job.Template.Spec.Template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: AdmissionGate})
+}
+
 // Find gives our entry, or nil.
 func Find(patches []trainjob.RuntimePatch) *trainjob.RuntimePatch {
 	return FindManager(patches, Manager)

@@ -54,17 +54,25 @@ func AnySucceeded(statuses []trainer.JobStatus) bool {
 	return false
 }
 
-// Reclaimable gives per PodSet the pods of child Jobs that have succeeded.
-func Reclaimable(js *jobsetapi.JobSet, statuses []trainer.JobStatus) []kueue.ReclaimablePod {
+// Reclaimable gives per PodSet the pods of child Jobs that have succeeded, and never
+// less than was given already. A JobSet that may restart runs its succeeded Jobs once
+// more, so it gives nothing.
+func Reclaimable(js *jobsetapi.JobSet, statuses []trainer.JobStatus, given []kueue.ReclaimablePod) []kueue.ReclaimablePod {
+	if policy := js.Spec.FailurePolicy; policy != nil && policy.MaxRestarts > 0 {
+		return given
+	}
+	counts := map[kueue.PodSetReference]int32{}
+	for _, r := range given {
+		counts[r.Name] = r.Count
+	}
 	byName := index(statuses)
 	var reclaimable []kueue.ReclaimablePod
 	for i := range js.Spec.ReplicatedJobs {
 		rj := &js.Spec.ReplicatedJobs[i]
+		name := kueue.NewPodSetReference(rj.Name)
 		succeeded := min(ptr.Deref(byName[rj.Name].Succeeded, 0), rj.Replicas)
-		if succeeded > 0 {
-			reclaimable = append(reclaimable, kueue.ReclaimablePod{
-				Name: kueue.NewPodSetReference(rj.Name), Count: succeeded * PodsPerReplica(rj),
-			})
+		if count := max(succeeded*PodsPerReplica(rj), counts[name]); count > 0 {
+			reclaimable = append(reclaimable, kueue.ReclaimablePod{Name: name, Count: count})
 		}
 	}
 	return reclaimable

@@ -130,9 +130,20 @@ func TestAnySucceeded(t *testing.T) {
 func TestReclaimable(t *testing.T) {
 	js := jobSet(makeJob("Dataset"), makeJob("node").replicas(3).pods(ptr.To[int32](4), ptr.To[int32](2)))
 	cases := map[string]struct {
-		statuses []trainer.JobStatus
-		want     []kueue.ReclaimablePod
+		statuses    []trainer.JobStatus
+		given       []kueue.ReclaimablePod
+		maxRestarts int32
+		want        []kueue.ReclaimablePod
 	}{
+		"what was given is never taken back": {
+			statuses: []trainer.JobStatus{status("Dataset", 1, 0, 0), status("node", 0, 1, 0)},
+			given:    []kueue.ReclaimablePod{{Name: "dataset", Count: 1}},
+			want:     []kueue.ReclaimablePod{{Name: "dataset", Count: 1}, {Name: "node", Count: 2}},
+		},
+		"a JobSet that may restart gives nothing back": {
+			statuses:    []trainer.JobStatus{status("Dataset", 0, 1, 0)},
+			maxRestarts: 1,
+		},
 		"no status":                             {},
 		"nothing succeeded":                     {statuses: []trainer.JobStatus{status("Dataset", 1, 0, 0), status("node", 0, 0, 3)}},
 		"a download is done":                    {statuses: []trainer.JobStatus{status("Dataset", 0, 1, 0)}, want: []kueue.ReclaimablePod{{Name: "dataset", Count: 1}}},
@@ -149,7 +160,9 @@ func TestReclaimable(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Reclaimable(js, tc.statuses)); diff != "" {
+			js := js.DeepCopy()
+			js.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: tc.maxRestarts}
+			if diff := cmp.Diff(tc.want, Reclaimable(js, tc.statuses, tc.given)); diff != "" {
 				t.Errorf("Unexpected reclaimable pods (-want,+got):\n%s", diff)
 			}
 		})

@@ -28,7 +28,18 @@ func PlaceTemplate(child, want *corev1.PodTemplateSpec) {
 	child.Annotations = placeMetadata(child.Annotations, want.Annotations)
 	child.Spec.NodeSelector = placeSelector(child.Spec.NodeSelector, want.Spec.NodeSelector)
 	child.Spec.Tolerations = placeTolerations(child.Spec.Tolerations, want.Spec.Tolerations)
-	child.Spec.SchedulingGates = slices.Clone(want.Spec.SchedulingGates)
+	child.Spec.SchedulingGates = placeGates(child.Spec.SchedulingGates, want.Spec.SchedulingGates)
+}
+
+// placeGates takes our gate and outdated ones of Kueue away; those of others stay.
+func placeGates(have, want []corev1.PodSchedulingGate) []corev1.PodSchedulingGate {
+	out := slices.Clone(want)
+	for _, g := range have {
+		if g.Name != patch.AdmissionGate && !owned(g.Name) && !slices.Contains(out, g) {
+			out = append(out, g)
+		}
+	}
+	return out
 }
 
 func placeMetadata(have, want map[string]string) map[string]string {
@@ -100,8 +111,6 @@ func PlacePod(pod *corev1.Pod, made, want *corev1.PodTemplateSpec) error {
 	pod.Annotations = placeMetadata(pod.Annotations, want.Annotations)
 	pod.Spec.NodeSelector = merged(maps.Clone(pod.Spec.NodeSelector), want.Spec.NodeSelector)
 	pod.Spec.Tolerations = union(pod.Spec.Tolerations, want.Spec.Tolerations)
-	pod.Spec.SchedulingGates = slices.DeleteFunc(slices.Clone(pod.Spec.SchedulingGates), func(g corev1.PodSchedulingGate) bool {
-		return g.Name == patch.AdmissionGate || (owned(g.Name) && !slices.Contains(want.Spec.SchedulingGates, g))
-	})
+	pod.Spec.SchedulingGates = placeGates(pod.Spec.SchedulingGates, want.Spec.SchedulingGates)
 	return nil
 }

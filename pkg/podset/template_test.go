@@ -128,12 +128,12 @@ func TestPlacePod(t *testing.T) {
 		"a gated pod gets its placement": {
 			pod:    template(keys{gatedLabel: "true", "job-name": "j"}, nil, nil, corev1.PodSpec{Tolerations: []corev1.Toleration{notReady}, SchedulingGates: gates(gate)}),
 			want:   placement,
-			placed: template(keys{"job-name": "j", "kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100", "gpu": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{notReady, exists("spot")}, SchedulingGates: []corev1.PodSchedulingGate{}}),
+			placed: template(keys{"job-name": "j", "kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100", "gpu": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{notReady, exists("spot")}}),
 		},
 		"a part of its node selector is there": {
 			pod:    template(nil, nil, keys{"pool": "h100", namespacedJob: "ns_job"}, corev1.PodSpec{SchedulingGates: gates(gate)}),
 			want:   template(nil, nil, keys{"pool": "h100", "gpu": "h100"}, corev1.PodSpec{}),
-			placed: template(nil, nil, keys{"pool": "h100", "gpu": "h100", namespacedJob: "ns_job"}, corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{}}),
+			placed: template(nil, nil, keys{"pool": "h100", "gpu": "h100", namespacedJob: "ns_job"}, corev1.PodSpec{}),
 		},
 		"gates of others stay": {
 			pod:    template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine", gate)}),
@@ -149,11 +149,11 @@ func TestPlacePod(t *testing.T) {
 			pod:    template(nil, nil, keys{"zone": "z1"}, corev1.PodSpec{SchedulingGates: gates(gate)}),
 			made:   &corev1.PodTemplateSpec{},
 			want:   template(nil, nil, keys{"pool": "h100"}, corev1.PodSpec{}),
-			placed: template(nil, nil, keys{"zone": "z1", "pool": "h100"}, corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{}}),
+			placed: template(nil, nil, keys{"zone": "z1", "pool": "h100"}, corev1.PodSpec{}),
 		},
 		"a gate of an earlier admission goes": {
 			pod:    template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate, "kueue.x-k8s.io/topology")}),
-			placed: template(nil, nil, nil, corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{}}),
+			placed: template(nil, nil, nil, corev1.PodSpec{}),
 		},
 		"another value for a key": {
 			pod:       template(nil, nil, keys{"pool": "a100"}, corev1.PodSpec{SchedulingGates: gates(gate)}),

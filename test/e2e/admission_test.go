@@ -109,7 +109,7 @@ var _ = Describe("The manager's entry", func() {
 		Expect(get(ctx, w, &trainer.TrainJob{}, "applied").Spec.RuntimePatches).To(HaveLen(3))
 	}, SpecTimeout(specTimeout))
 
-	It("comes with a queue and goes with it, while the job is suspended", func(ctx context.Context) {
+	It("comes with a queue, which a TrainJob cannot leave again", func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
 		job := kit.MakeTrainJob(w.namespace, "wanders").GPUs("1").Obj()
@@ -118,7 +118,7 @@ var _ = Describe("The manager's entry", func() {
 		Expect(get(ctx, w, &trainer.TrainJob{}, "wanders").Spec.RuntimePatches).To(BeEmpty())
 		w.update(ctx, "wanders", func(t *trainer.TrainJob) { metav1.SetMetaDataLabel(&t.ObjectMeta, kit.QueueLabel, "queue") })
 		w.eventuallyAtTheGate(ctx, "wanders")
-		w.update(ctx, "wanders", func(t *trainer.TrainJob) { delete(t.Labels, kit.QueueLabel) })
-		Expect(get(ctx, w, &trainer.TrainJob{}, "wanders").Spec.RuntimePatches).To(BeEmpty())
+		Expect(w.tryUpdate(ctx, "wanders", func(t *trainer.TrainJob) { delete(t.Labels, kit.QueueLabel) })).To(MatchError(SatisfyAll(
+			ContainSubstring("metadata.labels[kueue.x-k8s.io/queue-name]"), ContainSubstring("create the TrainJob anew"))))
 	}, SpecTimeout(specTimeout))
 })

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -102,5 +103,68 @@ var _ = Describe("An evicted TrainJob", func() {
 			g.Expect(pods[0].UID).NotTo(Equal(first.UID))
 		}).Should(Succeed())
 		Expect(told).To(BeTrue())
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
+	It("moves to another queue when it is suspended with the new name, and runs on that queue's quota", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx,
+			kit.MakeClusterQueue(w.name("other"), kit.Quota{Flavor: w.name("a100"), GPUs: "8"}),
+			kit.MakeLocalQueue(w.namespace, "other", w.name("other")),
+			w.job("moves").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "moves", 1, onH100)
+		w.update(ctx, "moves", func(t *trainer.TrainJob) {
+			t.Labels[kit.QueueLabel], t.Spec.Suspend = "other", ptr.To(true)
+		})
+		Eventually(ctx, func(g Gomega) {
+			wl := w.workload(ctx, "moves")
+			g.Expect(wl).NotTo(BeNil())
+			g.Expect(wl.Status.Admission).NotTo(BeNil())
+			g.Expect(string(wl.Status.Admission.ClusterQueue)).To(Equal(w.name("other")))
+		}).Should(Succeed())
+		w.eventuallyRuns(ctx, "moves", 1, onA100)
+	}, SpecTimeout(specTimeout))
+
+	It("runs placed although its user resumes it in the moment of its admission", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "0", "0")
+		const jobs = 8
+		for i := range jobs {
+			w.make(ctx, w.job(fmt.Sprintf("eager-%d", i)).GPUs("4").Obj())
+		}
+		for i := range jobs {
+			w.eventuallyChildJobs(ctx, fmt.Sprintf("eager-%d", i), 1)
+		}
+		// Every admission comes while a user writes.
+		w.setQuota(ctx, w.name("gpus"), "32")
+		for i := range jobs {
+			Expect(w.tryUpdate(ctx, fmt.Sprintf("eager-%d", i), resume)).To(Succeed())
+		}
+		for i := range jobs {
+			for _, pod := range w.eventuallyRuns(ctx, fmt.Sprintf("eager-%d", i), 1, onH100) {
+				Expect(pod.Spec.NodeSelector).To(Equal(onH100))
+			}
+		}
+	}, SpecTimeout(specTimeout))
+
+	It("keeps its quota while its deleted Workload's pods are there", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("held").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s").Obj())
+		w.eventuallyRuns(ctx, "held", 1, onH100)
+		wl := w.workload(ctx, "held")
+		Expect(w.Delete(ctx, wl)).To(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			pods := w.pods(ctx, "held")
+			now := w.workload(ctx, "held")
+			kept := now != nil && now.UID == wl.UID
+			if len(pods) > 0 && pods[0].DeletionTimestamp != nil {
+				Expect(kept).To(BeTrue(), "the Workload is gone, the pod is not")
+			}
+			g.Expect(kept).To(BeFalse())
+		}).Should(Succeed())
+		w.eventuallyRuns(ctx, "held", 1, onH100)
 	}, SpecTimeout(specTimeout))
 })

@@ -115,6 +115,16 @@ func (w *world) updateRuntime(ctx context.Context, name string, change func(*tra
 	})).To(Succeed())
 }
 
+// setQuota sets the GPUs of a ClusterQueue's first flavor.
+func (w *world) setQuota(ctx context.Context, clusterQueue, gpus string) {
+	GinkgoHelper()
+	var cq kueue.ClusterQueue
+	Expect(w.Get(ctx, client.ObjectKey{Name: clusterQueue}, &cq)).To(Succeed())
+	before := cq.DeepCopy()
+	cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].NominalQuota = *quantity(gpus)
+	Expect(w.Patch(ctx, &cq, client.MergeFrom(before))).To(Succeed())
+}
+
 // touch makes an event on a TrainJob that changes nothing.
 func (w *world) touch(ctx context.Context, name string) {
 	GinkgoHelper()

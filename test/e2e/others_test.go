@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+)
+
+const trainJobCRD = "trainjobs.trainer.kubeflow.org"
+
+var _ = Describe("Entries of other managers", Serial, func() {
+	It("keep every byte and their order through admission, eviction and resumption", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		extendCRD(ctx)
+		w.makeYAML(ctx, `
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: shared
+  labels: {kueue.x-k8s.io/queue-name: queue}
+spec:
+  runtimeRef: {name: torch-distributed}
+  trainer:
+    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}
+  runtimePatches:
+  - manager: example.com/z-first
+    time: "2026-01-01T00:00:00Z"
+    future: {zero: 0, empty: "", no: false, list: [], amount: 1024Mi}
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          - name: node
+            template:
+              spec:
+                template:
+                  spec:
+                    volumes:
+                    - {name: scratch, emptyDir: {sizeLimit: 2048Mi}}
+                    securityContext: {runAsNonRoot: false}
+                    containers:
+                    - name: node
+                      volumeMounts:
+                      - {name: scratch, mountPath: /scratch, readOnly: false}
+  - manager: example.com/a-second
+    time: "2026-01-01T00:00:00Z"
+    future: {answer: 42}
+`)
+		before := others(w.raw(ctx, "shared", "spec", "runtimePatches"))
+		Expect(before).To(HaveLen(2))
+		w.eventuallyRuns(ctx, "shared", 1, onH100)
+		Expect(others(w.raw(ctx, "shared", "spec", "runtimePatches"))).To(Equal(before), "after admission")
+
+		w.activate(ctx, "shared", false)
+		Eventually(ctx, func() any { return w.workload(ctx, "shared").Status.Admission }).Should(BeNil())
+		Expect(others(w.raw(ctx, "shared", "spec", "runtimePatches"))).To(Equal(before), "after eviction")
+		w.activate(ctx, "shared", true)
+		w.eventuallyRuns(ctx, "shared", 1, onH100)
+		Expect(others(w.raw(ctx, "shared", "spec", "runtimePatches"))).To(Equal(before), "after resumption")
+	}, SpecTimeout(specTimeout))
+})
+
+// others gives the entries but ours.
+func others(entries []any) []any {
+	var out []any
+	for _, entry := range entries {
+		if entry.(map[string]any)["manager"] != patch.Manager {
+			out = append(out, entry)
+		}
+	}
+	return out
+}
+
+// extendCRD makes the API server keep a field of patch entries that no Go type has, as
+// a later release of Trainer might bring one. The CRD is put back after the spec.
+func extendCRD(ctx context.Context) {
+	GinkgoHelper()
+	setFuture := func(ctx context.Context, future *apiextensionsv1.JSONSchemaProps) {
+		GinkgoHelper()
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: trainJobCRD}, crd)).To(Succeed())
+		before := crd.DeepCopy()
+		for i := range crd.Spec.Versions {
+			spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
+			entry := spec.Properties["runtimePatches"].Items.Schema
+			delete(entry.Properties, "future")
+			if future != nil {
+				entry.Properties["future"] = *future
+			}
+		}
+		Expect(cluster.Client.Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
+	}
+	DeferCleanup(setFuture, (*apiextensionsv1.JSONSchemaProps)(nil))
+	setFuture(ctx, &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)})
+	Eventually(ctx, func(g Gomega) {
+		probe := &unstructured.Unstructured{Object: map[string]any{
+			"spec": map[string]any{
+				"runtimeRef":     map[string]any{"name": "torch-distributed"},
+				"runtimePatches": []any{map[string]any{"manager": "example.com/probe", "future": map[string]any{"kept": true}}},
+			},
+		}}
+		probe.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
+		probe.SetNamespace(metav1.NamespaceDefault)
+		probe.SetName("probe")
+		g.Expect(cluster.Client.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		entries, _, err := unstructured.NestedSlice(probe.Object, "spec", "runtimePatches")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(entries).To(ConsistOf(HaveKey("future")))
+	}).Should(Succeed())
+}
