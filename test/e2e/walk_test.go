@@ -52,6 +52,10 @@ type walk struct {
 	*world
 	random  *rand.Rand
 	runtime string
+	// lives counts how often each job was deleted; it is part of the next one's name,
+	// because Trainer takes the JobSet that a former TrainJob of the same name left to
+	// the garbage collector for the new one's, and calls it complete.
+	lives map[int]int
 	// checked counts the pods that were compared with their expectation.
 	checked int
 }
@@ -79,7 +83,7 @@ func newWalk(ctx context.Context, random *rand.Rand) *walk {
 		kit.MakeLocalQueue(w.namespace, "one", w.name("one")),
 		kit.MakeLocalQueue(w.namespace, "two", w.name("two")),
 	)
-	return &walk{world: w, random: random, runtime: runtime.Name}
+	return &walk{world: w, random: random, runtime: runtime.Name, lives: map[int]int{}}
 }
 
 func tolerate(key string) corev1.Toleration {
@@ -89,7 +93,8 @@ func tolerate(key string) corev1.Toleration {
 // step does one random thing to one random job and says what.
 func (k *walk) step(ctx context.Context) string {
 	GinkgoHelper()
-	name := fmt.Sprintf("job-%d", k.random.IntN(*walkJobs))
+	slot := k.random.IntN(*walkJobs)
+	name := fmt.Sprintf("job-%d-%d", slot, k.lives[slot])
 	var job trainer.TrainJob
 	err := k.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: name}, &job)
 	if apierrors.IsNotFound(err) {
@@ -97,13 +102,22 @@ func (k *walk) step(ctx context.Context) string {
 	}
 	Expect(err).NotTo(HaveOccurred())
 	if finished(&job) {
-		Expect(k.Delete(ctx, &job)).To(Succeed())
-		return "deleted finished " + name
+		return k.remove(ctx, slot, name)
 	}
 	if ptr.Deref(job.Spec.Suspend, false) {
 		return k.stepWaiting(ctx, name)
 	}
+	if k.random.IntN(8) == 0 {
+		return k.remove(ctx, slot, name)
+	}
 	return k.stepRunning(ctx, name)
+}
+
+func (k *walk) remove(ctx context.Context, slot int, name string) string {
+	GinkgoHelper()
+	k.lives[slot]++
+	Expect(k.Delete(ctx, k.job(name).Obj())).To(Succeed())
+	return "deleted " + name
 }
 
 func (k *walk) create(ctx context.Context, name string) string {
@@ -147,7 +161,7 @@ func (k *walk) stepWaiting(ctx context.Context, name string) string {
 // stepRunning stops, ends or disturbs a job that runs.
 func (k *walk) stepRunning(ctx context.Context, name string) string {
 	GinkgoHelper()
-	switch k.random.IntN(6) {
+	switch k.random.IntN(5) {
 	case 0, 1:
 		k.activate(ctx, name, false)
 		k.settle(ctx)
@@ -157,9 +171,6 @@ func (k *walk) stepRunning(ctx context.Context, name string) string {
 		k.finish(ctx, name, "succeeded")
 		return "finished " + name
 	case 3:
-		Expect(k.Delete(ctx, k.job(name).Obj())).To(Succeed())
-		return "deleted " + name
-	case 4:
 		k.touch(ctx, name)
 		return "touched " + name
 	}

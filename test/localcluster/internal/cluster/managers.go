@@ -129,6 +129,11 @@ func kueueTrainerConfig(_ context.Context, c *Cluster) ([]byte, error) {
 	config.set(false, "metrics", "secureServing")
 	config.set(c.certDir(build.KueueTrainer), "webhook", "certDir")
 	config.listen(c, build.KueueTrainer)
+	// On, so that the permissions for it are proven, and short: the next leader after a
+	// kill waits for the lease to run out.
+	for field, value := range map[string]any{"leaderElect": true, "leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"} {
+		config.set(value, "leaderElection", field)
+	}
 	return yaml.Marshal(config)
 }
 
@@ -142,7 +147,7 @@ func (f fields) set(value any, path ...string) {
 }
 
 // listen moves all servers to the ports of this cluster. Leader election is off: a
-// manager that was killed would come back only after its lease has run out.
+// manager that was killed would come back only after its lease of 15 s has run out.
 func (f fields) listen(c *Cluster, name string) {
 	f.set(c.address(name, "health"), "health", "healthProbeBindAddress")
 	f.set(c.address(name, "metrics"), "metrics", "bindAddress")
