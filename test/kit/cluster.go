@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -134,6 +136,9 @@ func localcluster(ctx context.Context, dir string, progress io.Writer, args ...s
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "localcluster"), append(args, "--local-dir", dir)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = root, progress, progress
+	// Interrupted, it still writes down what it started, so that down finds it.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 30 * time.Second
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("bin/localcluster %v: %w; `make e2e` and `make demo` build it", args, err)
 	}
