@@ -15,8 +15,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -200,6 +202,67 @@ func TestValidator(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("Unexpected fields refused (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDefaulterOfManagedNamespaces(t *testing.T) {
+	spec := `{"runtimeRef":{"name":"torch"}}`
+	cases := map[string]struct {
+		selector labels.Selector
+		want     string
+	}{
+		"a job without a queue waits for one where all are managed": {
+			selector: labels.Everything(),
+			want:     `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[` + gateJSON + `]}`,
+		},
+		"in a namespace that is left out it is left as it is": {
+			selector: labels.SelectorFromSet(labels.Set{"managed": "true"}),
+			want:     spec,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d, _ := newHandlers(t)
+			d.env.manageJobsWithoutQueueName, d.env.managedJobsNamespaceSelector = true, tc.selector
+			response := d.Handle(context.Background(), request("user", manifest(``, spec), ""))
+			if diff := cmp.Diff(decoded(t, manifest(``, tc.want)), decoded(t, patched(t, manifest(``, spec), response))); diff != "" {
+				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDefaulterHandsToMultiKueue(t *testing.T) {
+	check := kueue.AdmissionCheckStrategyRule{Name: "remote"}
+	objects := []client.Object{
+		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"}},
+		&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{
+			AdmissionChecksStrategy: &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{check}}}},
+		&kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "remote"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName}},
+	}
+	cases := map[string]struct{ spec, want string }{
+		"a job whose queue leads there": {
+			spec: `{"runtimeRef":{"name":"torch"}}`,
+			want: `{"runtimeRef":{"name":"torch"},"managedBy":"kueue.x-k8s.io/multikueue","suspend":true,"runtimePatches":[` + gateJSON + `]}`,
+		},
+		"but not one that somebody else manages": {
+			spec: `{"runtimeRef":{"name":"torch"},"managedBy":"example.com/me"}`,
+			want: `{"runtimeRef":{"name":"torch"},"managedBy":"example.com/me","suspend":true,"runtimePatches":[` + gateJSON + `]}`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d, _ := newHandlers(t)
+			for _, obj := range objects {
+				if err := d.env.client.Create(context.Background(), obj.DeepCopyObject().(client.Object)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			response := d.Handle(context.Background(), request("user", manifest(queued, tc.spec), ""))
+			if diff := cmp.Diff(decoded(t, manifest(queued, tc.want)), decoded(t, patched(t, manifest(queued, tc.spec), response))); diff != "" {
+				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
 			}
 		})
 	}
