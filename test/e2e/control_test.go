@@ -82,6 +82,54 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	}, SpecTimeout(specTimeout))
 })
 
+var _ = Describe("On a local control plane", Label("control"), Serial, func() {
+	BeforeEach(func() {
+		if !cluster.Local() {
+			Skip("the specs of this group read logs and change Kueue's configuration; run them on a cluster of make local-up")
+		}
+	})
+
+	It("a preemption writes no error into the manager's log", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "8")
+		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("patient").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "patient", 1, onH100)
+		before, err := cluster.ErrorLines("kueue-trainer")
+		Expect(err).NotTo(HaveOccurred())
+		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "urgent", 1, onH100)
+		w.eventuallyRuns(ctx, "patient", 1, onA100)
+		Expect(cluster.ErrorLines("kueue-trainer")).To(Equal(before))
+	}, SpecTimeout(specTimeout))
+
+	It("TrainJobs change hands to Kueue's in-tree integration and back, and not one pod restarts", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "16", "8")
+		w.make(ctx, w.job("torch").GPUs("8").Obj(), w.job("mpi").Runtime("deepspeed-distributed").Nodes(2).GPUs("8").Obj())
+		jobs := map[string]int{"torch": 1, "mpi": 2}
+		pods, workloads := map[string][]corev1.Pod{}, map[string]*kueue.Workload{}
+		for job, n := range jobs {
+			pods[job] = w.eventuallyRuns(ctx, job, n, nil)
+			workloads[job] = w.workload(ctx, job)
+		}
+		w.make(ctx, w.job("waits").GPUs("8").Obj())
+		w.eventuallyAtTheGate(ctx, "waits")
+
+		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
+		for _, integration := range []string{"in-tree", "external"} {
+			Expect(cluster.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())
+			for job := range jobs {
+				w.touch(ctx, job)
+				w.touchPods(ctx, job)
+				w.consistentlyKeeps(ctx, job, pods[job], workloads[job])
+			}
+		}
+		w.finish(ctx, "torch", "succeeded")
+		w.eventuallyCondition(ctx, "torch", kueue.WorkloadFinished)
+		w.eventuallyRuns(ctx, "waits", 1, nil)
+	}, SpecTimeout(specTimeout))
+})
+
 func resume(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) }
 
 // stopManager stops the manager; whatever happens, it is back after the spec.

@@ -5,6 +5,7 @@
 package kit
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -112,12 +113,23 @@ func (c *Cluster) Local() bool { return c.localDir != "" }
 
 // Repair starts what is missing on a local control plane and installs its manifests again.
 func (c *Cluster) Repair(ctx context.Context, progress io.Writer) error {
-	return localcluster(ctx, c.localDir, progress, "up")
+	return localcluster(ctx, c.localDir, progress, "up", "--integration", "external")
 }
 
 // Control does something to one component of a local cluster: start, stop, kill, restart.
 func (c *Cluster) Control(ctx context.Context, action, component string, progress io.Writer) error {
 	return localcluster(ctx, c.localDir, progress, action, component)
+}
+
+// HandOver gives TrainJobs to another integration, "external" or "in-tree", while they run.
+func (c *Cluster) HandOver(ctx context.Context, integration string, progress io.Writer) error {
+	return localcluster(ctx, c.localDir, progress, "up", "--integration", integration)
+}
+
+// ErrorLines counts the error lines in the log of one component.
+func (c *Cluster) ErrorLines(component string) (int, error) {
+	data, err := os.ReadFile(filepath.Join(c.localDir, "logs", component+".log"))
+	return bytes.Count(data, []byte(`"level":"error"`)), err
 }
 
 // Stop takes down what Start brought up; other clusters are left alone.

@@ -91,10 +91,11 @@ func binaries(settings Settings) []build.Binary {
 	return build.Select()
 }
 
-// portNames lists all ports of the cluster as "component/purpose".
-func portNames(settings Settings) []string {
+// portNames lists all ports of the cluster as "component/purpose", those of
+// kueue-trainer always: TrainJobs can change hands.
+func portNames() []string {
 	var names []string
-	for _, comp := range components(settings) {
+	for _, comp := range components(Settings{Integration: External}) {
 		for _, purpose := range comp.ports {
 			names = append(names, comp.name+"/"+purpose)
 		}

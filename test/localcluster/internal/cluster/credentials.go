@@ -64,7 +64,7 @@ func (c *Cluster) writeCertificates(authority *pki.Authority) error {
 		writeFile(c.path(authorityCertFile), authority.Cert),
 		writeFile(c.path(authorityKeyFile), authority.Key),
 		writeFile(c.path(signingKeyFile), signingKey))
-	for _, comp := range c.components() {
+	for _, comp := range components(Settings{Integration: External}) {
 		if comp.serving {
 			err = errors.Join(err, c.writeServing(authority, comp))
 		}
@@ -88,13 +88,14 @@ func (c *Cluster) writeServing(authority *pki.Authority, comp component) error {
 	return errors.Join(writeFile(filepath.Join(below, "tls.crt"), pair.Cert), writeFile(filepath.Join(below, "tls.key"), pair.Key))
 }
 
-// users are all people and all components that call the API server.
+// users are all people and all components that call the API server, kueue-trainer
+// always: the API server reads them when it starts.
 func (c *Cluster) users() []user {
 	var users []user
 	for _, person := range people {
 		users = append(users, user{name: person.name, groups: person.groups, token: rand.Text()})
 	}
-	for _, comp := range c.components() {
+	for _, comp := range components(Settings{Integration: External}) {
 		if comp.groups != nil {
 			users = append(users, user{name: comp.name, groups: comp.groups, token: rand.Text()})
 		}

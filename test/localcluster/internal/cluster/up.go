@@ -47,6 +47,11 @@ func (c *Cluster) Up(ctx context.Context, settings Settings) error {
 		return err
 	}
 	start := time.Now()
+	if c.state.exists() && c.state.Settings.Integration != settings.Integration {
+		if err := c.handOver(ctx, settings); err != nil {
+			return err
+		}
+	}
 	if err := c.bringUp(ctx, settings); err != nil {
 		return fmt.Errorf("%w\nWhat was started is still there: look around, or run `localcluster down --local-dir %s`", err, c.Dir)
 	}
@@ -54,12 +59,12 @@ func (c *Cluster) Up(ctx context.Context, settings Settings) error {
 	return nil
 }
 
-// refuseOtherSettings says that a cluster cannot change its settings while it exists.
+// refuseOtherSettings says that a cluster cannot change its nodes while it exists.
 func (c *Cluster) refuseOtherSettings(settings Settings) error {
 	if !c.state.exists() {
 		return nil
 	}
-	if c.state.Settings != settings {
+	if c.state.Settings.Nodes != settings.Nodes {
 		return fmt.Errorf("%s holds a cluster with %s, not %s: run `localcluster down` first, or use another LOCAL_DIR",
 			c.Dir, c.state.Settings, settings)
 	}
@@ -138,7 +143,7 @@ func (c *Cluster) fill(ctx context.Context, rendered <-chan []*unstructured.Unst
 // prepare writes all files. The state comes first, so that down knows its own.
 func (c *Cluster) prepare(ctx context.Context, settings Settings) error {
 	if !c.state.exists() {
-		ports, err := choosePorts(portNames(settings))
+		ports, err := choosePorts(portNames())
 		if err != nil {
 			return err
 		}
