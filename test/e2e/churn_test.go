@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+var (
+	churnKills = flag.Int("churn.kills", 6, "times that the manager is killed in the churn")
+	churnJobs  = flag.Int("churn.jobs", 12, "TrainJobs in the churn")
+)
+
+var _ = Describe("Killed at random", Label("control"), Serial, func() {
+	BeforeEach(func() {
+		if !cluster.Local() {
+			Skip("this spec kills components; run it on a cluster of make local-up")
+		}
+	})
+
+	It("the manager loses no TrainJob, restarts no pod and leaves nothing behind", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "16", "16")
+		w.make(ctx, kit.MakePriority(w.name("low"), 1), kit.MakePriority(w.name("high"), 100))
+		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
+
+		var pods podCounter
+		var group sync.WaitGroup
+		stop := make(chan struct{})
+		group.Go(func() { pods.watch(ctx, w, stop) })
+		group.Go(func() {
+			defer GinkgoRecover()
+			churn(ctx)
+		})
+		for i := range *churnJobs {
+			w.eventuallyCreate(ctx, w.churnJob(i))
+		}
+		for i := range *churnJobs {
+			w.eventuallyFinished(ctx, fmt.Sprintf("job-%d", i))
+		}
+		close(stop)
+		group.Wait()
+
+		for i := range *churnJobs {
+			name := fmt.Sprintf("job-%d", i)
+			Expect(pods.of(name)).To(BeNumerically("<=", 1+evictions(w.workload(ctx, name))), "pods that %s ever had, one per admission", name)
+			for _, pod := range w.pods(ctx, name) {
+				Expect(pod.Spec.SchedulingGates).To(BeEmpty(), pod.Name)
+			}
+		}
+		Eventually(ctx, func(g Gomega) {
+			var cq kueue.ClusterQueue
+			g.Expect(w.Get(ctx, client.ObjectKey{Name: w.name("gpus")}, &cq)).To(Succeed())
+			g.Expect(cq.Status.ReservingWorkloads).To(BeZero())
+		}).Should(Succeed())
+	}, SpecTimeout(30*time.Minute))
+})
+
+// churn kills the manager again and again, and now and then restarts what it works with.
+func churn(ctx context.Context) {
+	others := []string{"kueue", "trainer", "jobset", "kube-apiserver"}
+	for i := range *churnKills {
+		Expect(cluster.Control(ctx, "kill", "kueue-trainer", GinkgoWriter)).To(Succeed())
+		if i%3 == 2 {
+			Expect(cluster.Control(ctx, "restart", others[(i/3)%len(others)], GinkgoWriter)).To(Succeed())
+		}
+		Expect(cluster.Control(ctx, "start", "kueue-trainer", GinkgoWriter)).To(Succeed())
+		select {
+		// How long it lives is what is random here; nothing waits for a condition.
+		case <-time.After(rand.N(4 * time.Second)):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *world) churnJob(i int) *trainer.TrainJob {
+	priority := "low"
+	if i%3 == 2 {
+		priority = "high"
+	}
+	return w.job(fmt.Sprintf("job-%d", i)).GPUs("8").Priority(w.name(priority)).
+		PodAnnotation("example.com/churn", "node", "localcluster/run-for", fmt.Sprintf("%ds", 3+i%4)).Obj()
+}
+
+// eventuallyCreate creates a job as soon as API server and webhooks answer.
+func (w *world) eventuallyCreate(ctx context.Context, job *trainer.TrainJob) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		err := w.Create(ctx, job.DeepCopy())
+		if !apierrors.IsAlreadyExists(err) {
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	}).Should(Succeed())
+}
+
+func (w *world) eventuallyFinished(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var job trainer.TrainJob
+		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, &job)).To(Succeed())
+		g.Expect(finished(&job)).To(BeTrue(), name)
+	}).WithTimeout(5 * time.Minute).Should(Succeed())
+	w.eventuallyCondition(ctx, name, kueue.WorkloadFinished)
+}
+
+// evictions counts how often Kueue took a Workload's quota back.
+func evictions(wl *kueue.Workload) int {
+	count := 0
+	if wl.Status.SchedulingStats != nil {
+		for _, e := range wl.Status.SchedulingStats.Evictions {
+			count += int(e.Count)
+		}
+	}
+	return count
+}
+
+// podCounter counts the pods that jobs ever had on a node.
+type podCounter struct {
+	mu   sync.Mutex
+	seen map[string]map[types.UID]bool
+}
+
+// watch looks at the pods until stop; it goes on when the API server comes back.
+func (p *podCounter) watch(ctx context.Context, w *world, stop <-chan struct{}) {
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		var list corev1.PodList
+		if err := w.List(ctx, &list, client.InNamespace(w.namespace)); err == nil {
+			p.add(list.Items)
+		}
+	}
+}
+
+func (p *podCounter) add(pods []corev1.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen == nil {
+		p.seen = map[string]map[types.UID]bool{}
+	}
+	for i := range pods {
+		job := pods[i].Labels[jobsetapi.JobSetNameKey]
+		if pods[i].Spec.NodeName == "" {
+			continue
+		}
+		if p.seen[job] == nil {
+			p.seen[job] = map[types.UID]bool{}
+		}
+		p.seen[job][pods[i].UID] = true
+	}
+}
+
+// of gives the number of pods that a job ever had.
+func (p *podCounter) of(job string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.seen[job])
+}
