@@ -40,7 +40,8 @@ var errEmptySnapshot = errors.New("it is missing or empty")
 type Runtimes struct {
 	// Cached reads ClusterTrainingRuntimes and TrainingRuntimes.
 	Cached client.Reader
-	// Live reads the snapshot ConfigMaps. Caching them would mean caching every
+	// Live reads the snapshot ConfigMaps, and runtimes that the cache does not have.
+	// Nil: there are no snapshots, and the cache is right. Caching them would mean caching every
 	// ConfigMap of the cluster: Trainer puts no label on its snapshots.
 	Live client.Reader
 
@@ -69,19 +70,29 @@ func (r *Runtimes) live(ctx context.Context, job *TrainJob) (*trainer.TrainingRu
 	switch kind {
 	case trainer.ClusterTrainingRuntimeKind:
 		var rt trainer.ClusterTrainingRuntime
-		if err := r.Cached.Get(ctx, client.ObjectKey{Name: ref.Name}, &rt); err != nil {
+		if err := r.get(ctx, client.ObjectKey{Name: ref.Name}, &rt); err != nil {
 			return nil, missing(err, kind, ref.Name, "")
 		}
 		return &rt.Spec, nil
 	case trainer.TrainingRuntimeKind:
 		var rt trainer.TrainingRuntime
-		if err := r.Cached.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: ref.Name}, &rt); err != nil {
+		if err := r.get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: ref.Name}, &rt); err != nil {
 			return nil, missing(err, kind, ref.Name, job.Namespace)
 		}
 		return &rt.Spec, nil
 	}
 	return nil, fmt.Errorf("%w: spec.runtimeRef.kind is %q; set it to %s or %s",
 		ErrRuntimeUnsupported, kind, trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind)
+}
+
+// get asks the API server itself before it calls a runtime missing: people create
+// runtime and TrainJob in one go, and the cache hears of the first a moment later.
+func (r *Runtimes) get(ctx context.Context, key client.ObjectKey, obj client.Object) error {
+	err := r.Cached.Get(ctx, key, obj)
+	if apierrors.IsNotFound(err) && r.Live != nil {
+		return r.Live.Get(ctx, key, obj)
+	}
+	return err
 }
 
 func runtimeKind(ref trainer.RuntimeRef) string {

@@ -51,7 +51,18 @@ func (w *world) make(ctx context.Context, objs ...client.Object) {
 	for _, obj := range objs {
 		Expect(w.Create(ctx, obj)).To(Succeed(), "%T %s", obj, obj.GetName())
 		w.made = append(w.made, obj)
+		if runtime, ok := obj.(*trainer.ClusterTrainingRuntime); ok {
+			w.eventuallyKnown(ctx, runtime.Name)
+		}
 	}
+}
+
+// eventuallyKnown waits until Trainer's webhook has heard of a runtime; it asks its cache.
+func (w *world) eventuallyKnown(ctx context.Context, runtime string) {
+	GinkgoHelper()
+	Eventually(ctx, func() error {
+		return w.Create(ctx, kit.MakeTrainJob(w.namespace, "probe").Runtime(runtime).Obj(), client.DryRunAll)
+	}).Should(Succeed())
 }
 
 // name makes the name of a cluster-wide object this spec's own.
