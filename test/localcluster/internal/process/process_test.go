@@ -4,10 +4,13 @@ package process
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 func TestParseStat(t *testing.T) {
@@ -75,16 +78,29 @@ func TestStopsOnlyWhatItStarted(t *testing.T) {
 func TestKillsWhatIgnoresTerm(t *testing.T) {
 	ctx := context.Background()
 	log := filepath.Join(t.TempDir(), "sh.log")
-	p, err := Start(Spec{Argv: []string{"/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"}, Log: log})
+	p, err := Start(Spec{Argv: []string{"/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The shell needs a moment to ignore it.
-	time.Sleep(100 * time.Millisecond)
+	waitForLine(t, log, "ready")
 	if killed, err := p.Terminate(ctx, 300*time.Millisecond); err != nil || !killed {
 		t.Fatalf("killed %v, error %v; want it killed", killed, err)
 	}
 	if p.Alive() {
 		t.Error("still alive after Terminate's grace period")
+	}
+}
+
+// waitForLine waits until a log holds a line: then the process is as far as that.
+func waitForLine(t *testing.T, log, line string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+		data, err := os.ReadFile(log)
+		return strings.Contains(string(data), line+"\n"), err
+	})
+	if err != nil {
+		t.Fatalf("no line %q in %s: %v", line, log, err)
 	}
 }
