@@ -5,13 +5,13 @@ package podset
 import (
 	"errors"
 	"fmt"
-	"k8s.io/apimachinery/pkg/util/json"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apimachinery/pkg/util/json"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 

@@ -90,10 +90,9 @@ func placeTolerations(have, want []corev1.Toleration) []corev1.Toleration {
 
 // PlacePod brings a gated pod, made from the pod template of its Job, to its placement:
 // the node selector is completed, tolerations are added, our gate and outdated ones of
-// Kueue go. The API allows
-// a gated pod no more than that, so it fails, naming key or gate, when the template
-// held node selector keys that want does not, or lacked a gate that want has. What pod
-// admission added to the pod beyond the template is others' and stays.
+// Kueue go. The API allows a gated pod no more than that, so it fails, naming key or
+// gate, when the template held node selector keys that want does not, or lacked a gate
+// that want has. What pod admission added beyond the template is others' and stays.
 func PlacePod(pod *corev1.Pod, made, want *corev1.PodTemplateSpec) error {
 	for key, value := range pod.Spec.NodeSelector {
 		wanted, ok := want.Spec.NodeSelector[key]

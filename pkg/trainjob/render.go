@@ -5,6 +5,7 @@ package trainjob
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -39,7 +40,7 @@ func NewRenderer(ctx context.Context, scheme *runtime.Scheme) (*Renderer, error)
 	}
 	builder, ok := plugin.(framework.ComponentBuilderPlugin)
 	if !ok {
-		return nil, fmt.Errorf("Trainer's %s plugin builds no components", plugin.Name())
+		return nil, fmt.Errorf("plugin %s of Trainer builds no components", plugin.Name())
 	}
 	return &Renderer{runtime: rt, builder: builder}, nil
 }
@@ -88,7 +89,7 @@ func (r *Renderer) render(ctx context.Context, job *TrainJob, spec *trainer.Trai
 			return toJobSet(apply)
 		}
 	}
-	return nil, fmt.Errorf("Trainer renders no JobSet from the runtime")
+	return nil, errors.New("no JobSet comes out of the runtime")
 }
 
 func toJobSet(apply *jobsetapply.JobSetApplyConfiguration) (*jobsetapi.JobSet, error) {
