@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
@@ -85,9 +86,7 @@ var _ = Describe("An evicted TrainJob", func() {
 		w.make(ctx, w.job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "14s").Obj())
 		first := w.eventuallyRuns(ctx, "slow", 1, onH100)[0]
 		w.activate(ctx, "slow", false)
-		Eventually(ctx, func() bool {
-			return w.workload(ctx, "slow").Spec.Active != nil && !*w.workload(ctx, "slow").Spec.Active
-		}).Should(BeTrue())
+		w.eventuallyCondition(ctx, "slow", kueue.WorkloadEvicted)
 		w.activate(ctx, "slow", true)
 
 		told := false

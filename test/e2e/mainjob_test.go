@@ -160,7 +160,7 @@ var _ = Describe("A queued TrainJob", func() {
 		w.activate(ctx, "paused", false)
 		w.eventuallyAtTheGate(ctx, "paused")
 		Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, "paused") }).Should(BeEmpty())
-		Expect(w.workload(ctx, "paused").Status.Admission).To(BeNil())
+		Eventually(ctx, func() any { return w.workload(ctx, "paused").Status.Admission }).Should(BeNil())
 
 		w.activate(ctx, "paused", true)
 		w.eventuallyRuns(ctx, "paused", 1, onH100)
