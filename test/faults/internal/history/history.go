@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package history records every version of the objects of one namespace, and checks
+// what must hold of all of them.
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Version is an object as it was from one resource version on. These are ordered over
+// all kinds, because all kinds lie in one etcd.
+type Version struct {
+	RV      uint64
+	Deleted bool
+	Object  *unstructured.Unstructured
+}
+
+// NewVersion makes a version of an object that a watch brought.
+func NewVersion(obj *unstructured.Unstructured, deleted bool) (Version, error) {
+	rv, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return Version{}, fmt.Errorf("%s %s: %w", obj.GetKind(), obj.GetName(), err)
+	}
+	return Version{RV: rv, Deleted: deleted, Object: obj}, nil
+}
+
+func (v Version) String() string {
+	return fmt.Sprintf("%s %s at resourceVersion %d", v.Object.GetKind(), v.Object.GetName(), v.RV)
+}
+
+// state is the namespace at one resource version.
+type state struct {
+	objects map[types.UID]*unstructured.Unstructured
+	// flavors holds all node labels and tolerations that a flavor ever had, the
+	// present ones last.
+	flavors map[string][]*unstructured.Unstructured
+	// owners maps a JobSet to its TrainJob; it outlives both.
+	owners map[types.UID]types.UID
+	// names are those of the TrainJobs.
+	names map[types.UID]string
+}
+
+func newState() *state {
+	return &state{
+		objects: map[types.UID]*unstructured.Unstructured{},
+		flavors: map[string][]*unstructured.Unstructured{},
+		owners:  map[types.UID]types.UID{},
+		names:   map[types.UID]string{},
+	}
+}
+
+// apply goes on to the next version and gives the object as it was before, or nil.
+func (s *state) apply(v Version) *unstructured.Unstructured {
+	obj := v.Object
+	before := s.objects[obj.GetUID()]
+	if v.Deleted {
+		delete(s.objects, obj.GetUID())
+		return before
+	}
+	s.objects[obj.GetUID()] = obj
+	switch obj.GetKind() {
+	case "ResourceFlavor":
+		s.flavors[obj.GetName()] = append(s.flavors[obj.GetName()], obj)
+	case "TrainJob":
+		s.names[obj.GetUID()] = obj.GetName()
+	case "JobSet":
+		if owner := metav1.GetControllerOf(obj); owner != nil {
+			s.owners[obj.GetUID()] = owner.UID
+		}
+	}
+	return before
+}
+
+// trainJobOf gives the TrainJob that a pod or a Workload belongs to.
+func (s *state) trainJobOf(obj *unstructured.Unstructured) types.UID {
+	if obj.GetKind() == "Pod" {
+		return s.owners[types.UID(obj.GetLabels()["jobset.sigs.k8s.io/jobset-uid"])]
+	}
+	if owner := metav1.GetControllerOf(obj); owner != nil {
+		return owner.UID
+	}
+	return ""
+}
+
+// of gives the objects of one kind that belong to a TrainJob, by name.
+func (s *state) of(kind string, trainJob types.UID) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+	for _, obj := range s.objects {
+		if obj.GetKind() == kind && s.trainJobOf(obj) == trainJob {
+			out = append(out, obj)
+		}
+	}
+	slices.SortFunc(out, func(a, b *unstructured.Unstructured) int {
+		if a.GetName() < b.GetName() {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// bound reports whether a pod has a node and is not over.
+func bound(pod *unstructured.Unstructured) bool {
+	phase := text(pod, "status", "phase")
+	return text(pod, "spec", "nodeName") != "" && phase != "Succeeded" && phase != "Failed"
+}
+
+// admitted reports whether a Workload holds quota and may run.
+func admitted(wl *unstructured.Unstructured) bool {
+	return field(wl, "status", "admission") != nil && condition(wl, "Admitted")
+}
+
+func condition(obj *unstructured.Unstructured, name string) bool {
+	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == name {
+			return c["status"] == "True"
+		}
+	}
+	return false
+}
+
+func field(obj *unstructured.Unstructured, path ...string) any {
+	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
+	return value
+}
+
+func text(obj *unstructured.Unstructured, path ...string) string {
+	value, _ := field(obj, path...).(string)
+	return value
+}
