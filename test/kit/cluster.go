@@ -111,6 +111,9 @@ func Start(ctx context.Context, dir string, progress io.Writer) (*Cluster, error
 // Local reports whether this is a local control plane, whose components Control reaches.
 func (c *Cluster) Local() bool { return c.localDir != "" }
 
+// LocalDir is the LOCAL_DIR of a local control plane; empty for other clusters.
+func (c *Cluster) LocalDir() string { return c.localDir }
+
 // Repair starts what is missing on a local control plane and installs its manifests again.
 func (c *Cluster) Repair(ctx context.Context, progress io.Writer) error {
 	return localcluster(ctx, c.localDir, progress, "up", "--integration", "external")

@@ -136,3 +136,30 @@ func text(obj *unstructured.Unstructured, path ...string) string {
 	value, _ := field(obj, path...).(string)
 	return value
 }
+
+// Summary says in one line what matters of a version.
+func Summary(v Version) string {
+	obj := v.Object
+	line := v.String()
+	if v.Deleted {
+		return line + ": deleted"
+	}
+	if obj.GetDeletionTimestamp() != nil {
+		line += ", going"
+	}
+	switch obj.GetKind() {
+	case "TrainJob", "JobSet", "Job":
+		line += fmt.Sprintf(": suspend=%v", field(obj, "spec", "suspend"))
+	case "Workload":
+		line += fmt.Sprintf(": active=%v admission=%v", field(obj, "spec", "active"), field(obj, "status", "admission") != nil)
+	case "Pod":
+		line += fmt.Sprintf(": node=%q phase=%s", text(obj, "spec", "nodeName"), text(obj, "status", "phase"))
+	}
+	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && obj.GetKind() != "Pod" {
+			line += fmt.Sprintf(" %v=%v(%v)", c["type"], c["status"], c["reason"])
+		}
+	}
+	return line
+}

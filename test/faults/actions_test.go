@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
+	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+const (
+	// holdFor is how long watches and webhooks stay disturbed: some times what the
+	// scenario's steps take.
+	holdFor = 3 * time.Second
+	// managerDelay is how late the writes of a slow manager arrive.
+	managerDelay = 200 * time.Millisecond
+	// actionTimeout ends what an action does in the background.
+	actionTimeout = 60 * time.Second
+)
+
+// harnessFault is what a plan could not do; the run says nothing then.
+const harnessFault history.Invariant = "harness"
+
+func crashBeforeSend(r *run, e *apiproxy.Exchange) {
+	r.crash()
+	e.Lose()
+}
+
+func crashAfterCommit(r *run, e *apiproxy.Exchange) {
+	r.forward(e)
+	r.crash()
+	e.Lose()
+}
+
+func loseResponse(r *run, e *apiproxy.Exchange) {
+	r.forward(e)
+	e.Lose()
+}
+
+func (r *run) crash() {
+	if err := r.child.crash(); err != nil {
+		r.fail(harnessFault, "killing the manager: %v", err)
+	}
+}
+
+func (r *run) forward(e *apiproxy.Exchange) {
+	if _, err := e.Forward(); err != nil {
+		r.fail(harnessFault, "forwarding: %v", err)
+	}
+}
+
+// arriveLate lets the manager die with the write under way, and the write arrive when
+// the next process has written something, or has had nothing to write.
+func arriveLate(r *run, e *apiproxy.Exchange) {
+	before := len(r.writes())
+	r.crash()
+	r.background.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), holdFor)
+		defer cancel()
+		_ = wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+			return len(r.writes()) > before, nil
+		})
+		r.forward(e)
+	})
+	e.Lose()
+}
+
+// apiAnswer is an error in the place of an answer.
+type apiAnswer struct {
+	name   string
+	action action
+}
+
+var apiAnswers = []apiAnswer{
+	{"409", reply(metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "the object has been modified"})},
+	{"429", reply(metav1.Status{
+		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many requests",
+		Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
+	})},
+	{"500", reply(metav1.Status{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "etcdserver: request timed out"})},
+	{"403", reply(metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "forbidden: not allowed"})},
+	{"webhook refusal", reply(metav1.Status{
+		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "policy.example.com" denied the request: not now`,
+	})},
+	{"namespace terminating", reply(metav1.Status{
+		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "forbidden: unable to create new content because the namespace is being terminated",
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: "NamespaceTerminating", Message: "the namespace is being terminated"}}},
+	})},
+	{"time-out after commit", func(r *run, e *apiproxy.Exchange) {
+		r.forward(e)
+		e.Reply(metav1.Status{Code: http.StatusGatewayTimeout, Reason: metav1.StatusReasonTimeout, Message: "request did not complete within the allotted timeout"})
+	}},
+}
+
+func reply(status metav1.Status) action {
+	return func(_ *run, e *apiproxy.Exchange) { e.Reply(status) }
+}
+
+// editFirst lets a user change the TrainJob while our write is on its way.
+func editFirst(edit func(context.Context, *run) error) action {
+	return func(r *run, e *apiproxy.Exchange) {
+		ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
+		defer cancel()
+		if err := edit(ctx, r); err != nil {
+			r.fail(harnessFault, "the user's edit: %v", err)
+		}
+		e.Pass()
+	}
+}
+
+// disturbWebhooks makes webhooks down or slow from just before the write on.
+func disturbWebhooks(owner webhookOwner, fault webhookFault) action {
+	return func(r *run, e *apiproxy.Exchange) {
+		ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
+		defer cancel()
+		restore, err := r.webhooks.disturb(ctx, owner, fault)
+		if err != nil {
+			r.fail(harnessFault, "disturbing the webhooks of %s: %v", owner, err)
+			e.Pass()
+			return
+		}
+		if err := r.probe(ctx, owner); err != nil {
+			r.fail(harnessFault, "the API server takes no note of the webhooks: %v", err)
+		}
+		r.later(func() {
+			if err := restore(); err != nil {
+				r.fail(harnessFault, "putting webhooks back: %v", err)
+			}
+		})
+		e.Pass()
+	}
+}
+
+// probe waits until a request of the kind that the webhooks are about reaches them.
+func (r *run) probe(ctx context.Context, owner webhookOwner) error {
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		defer cancel()
+		var obj client.Object = kit.MakeTrainJob(r.namespace, low).Obj()
+		if owner == jobSetsWebhooks {
+			obj = jobSet(r.namespace, low)
+		}
+		// What comes of it does not matter.
+		_ = r.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/probe":"yes"}}}`)), client.DryRunAll)
+		return r.webhooks.called(), nil
+	})
+}
+
+// later does something after holdFor; the run does not end before.
+func (r *run) later(do func()) {
+	r.background.Go(func() {
+		// The delay is the fault.
+		time.Sleep(holdFor)
+		do()
+	})
+}
+
+func hold(view string) hook {
+	return func(_ context.Context, r *run) error {
+		r.proxy.Hold(view)
+		return nil
+	}
+}
+
+func releaseLater(view string) hook {
+	return func(_ context.Context, r *run) error {
+		r.later(func() { r.proxy.Release(view) })
+		return nil
+	}
+}
+
+func both(first, second hook) hook {
+	return func(ctx context.Context, r *run) error {
+		if err := first(ctx, r); err != nil {
+			return err
+		}
+		return second(ctx, r)
+	}
+}
+
+// restartWithOldList starts the manager anew after a step, and tells it of one resource
+// what was so before.
+func restartWithOldList(view string) hooks {
+	var list []byte
+	return hooks{
+		before: func(ctx context.Context, r *run) (err error) {
+			list, err = r.proxy.List(ctx, view)
+			return err
+		},
+		after: func(ctx context.Context, r *run) error {
+			r.proxy.ServeOld(view, list)
+			if err := r.child.crash(); err != nil {
+				return err
+			}
+			if err := r.harness.ready(ctx); err != nil {
+				return err
+			}
+			r.later(func() { r.proxy.Release(view) })
+			r.background.Wait()
+			return nil
+		},
+	}
+}
+
+// unobserved cuts the watch of a view while something changes and changes back.
+func unobserved(view string, there, back hook) hook {
+	return func(ctx context.Context, r *run) error {
+		r.proxy.Cut(view)
+		defer r.proxy.Release(view)
+		if err := there(ctx, r); err != nil {
+			return err
+		}
+		return back(ctx, r)
+	}
+}
+
+// secondManager starts another process beside the first, each with its writes delayed.
+func secondManager(firstDelay, secondDelay time.Duration) hook {
+	return func(ctx context.Context, r *run) error {
+		proxy, err := r.newProxy()
+		if err != nil {
+			return err
+		}
+		second, err := newChild(r.cluster.LocalDir(), r.component, r.launch, proxy, true)
+		if err != nil {
+			return err
+		}
+		if err := second.start(); err != nil {
+			return err
+		}
+		r.t.Cleanup(func() {
+			if err := second.kill(); err != nil {
+				r.t.Errorf("killing the second manager: %v", err)
+			}
+			proxy.Close()
+		})
+		r.second = proxy
+		proxy.Intercept(delayed(secondDelay))
+		r.proxy.Intercept(delayed(firstDelay))
+		return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, settleTimeout, true, func(ctx context.Context) (bool, error) {
+			return second.ready(ctx) == nil, nil
+		})
+	}
+}
+
+func delayed(by time.Duration) apiproxy.Interceptor {
+	return func(e *apiproxy.Exchange) bool {
+		time.Sleep(by)
+		e.Pass()
+		return true
+	}
+}
+
+func jobSet(namespace, name string) client.Object {
+	obj := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+	}
+	return obj
+}
+
+func (p problem) String() string { return fmt.Sprintf("%s: %s", p.oracle, p.message) }

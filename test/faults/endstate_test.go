@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// endState is what a run leaves behind, in sections like "low/workload/conditions", with
+// names that every run has in common.
+type endState map[string]string
+
+// workloadHash is the part of a Workload's name that differs from run to run.
+var workloadHash = regexp.MustCompile(`trainjob-(low|high)-[a-z0-9]+`)
+
+func (r *run) endState(ctx context.Context) (endState, error) {
+	end := endState{}
+	for _, gvr := range recorded[:5] {
+		list, err := r.api.Resource(gvr).Namespace(r.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			r.describe(end, &list.Items[i])
+		}
+	}
+	return end, nil
+}
+
+// describe adds the sections of one object.
+func (r *run) describe(end endState, obj *unstructured.Unstructured) {
+	job := jobInName.FindStringSubmatch(obj.GetName())
+	if job == nil {
+		return
+	}
+	section := func(name string, value any) {
+		key := fmt.Sprintf("%s/%s/%s", job[1], strings.ToLower(obj.GetKind()), name)
+		data, err := json.Marshal(value)
+		if err != nil {
+			data = []byte(err.Error())
+		}
+		text := workloadHash.ReplaceAllString(strings.ReplaceAll(string(data), r.suffix, "SUFFIX"), "trainjob-$1-HASH")
+		end[key] += text
+	}
+	get := func(path ...string) any {
+		value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
+		return value
+	}
+	switch obj.GetKind() {
+	case "TrainJob":
+		section("suspend", get("spec", "suspend"))
+		section("patches", withoutTime(get("spec", "runtimePatches")))
+		section("labels", obj.GetLabels())
+		section("conditions", conditions(obj))
+	case "Workload":
+		section("podsets", get("spec", "podSets"))
+		section("queue", get("spec", "queueName"))
+		section("admission", get("status", "admission"))
+		section("conditions", conditions(obj))
+		section("finalizers", obj.GetFinalizers())
+	case "JobSet", "Job":
+		section("suspend", get("spec", "suspend"))
+	case "Pod":
+		section("selector", get("spec", "nodeSelector"))
+		section("tolerations", get("spec", "tolerations"))
+		section("gates", get("spec", "schedulingGates"))
+		section("labels", kueueKeys(obj.GetLabels()))
+		section("annotations", kueueKeys(obj.GetAnnotations()))
+		section("phase", get("status", "phase"))
+	}
+}
+
+// withoutTime leaves out what Trainer stamps into patch entries.
+func withoutTime(entries any) any {
+	list, _ := entries.([]any)
+	for _, e := range list {
+		if entry, ok := e.(map[string]any); ok {
+			delete(entry, "time")
+		}
+	}
+	return list
+}
+
+// conditions gives what holds, sorted; when each came about depends on who was faster.
+func conditions(obj *unstructured.Unstructured) []string {
+	list, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	var out []string
+	for _, c := range list {
+		if c, ok := c.(map[string]any); ok {
+			out = append(out, fmt.Sprintf("%v=%v", c["type"], c["status"]))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func kueueKeys(all map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range all {
+		if strings.Contains(key, "kueue") {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// compareEnd: whatever happened in between, the run leaves behind what the clean one did.
+func (r *run) compareEnd(ctx context.Context, c *clean) {
+	end, err := r.endState(ctx)
+	if err != nil {
+		r.fail(sameEnd, "%v", err)
+		return
+	}
+	ignore := cmp.FilterPath(func(p cmp.Path) bool {
+		key, ok := p.Last().(cmp.MapIndex)
+		return ok && slices.ContainsFunc(r.plan.differs, func(d string) bool { return strings.HasPrefix(key.Key().String(), d) })
+	}, cmp.Ignore())
+	if diff := cmp.Diff(c.end, end, ignore); diff != "" {
+		r.fail(sameEnd, "(-clean +run)\n%s", diff)
+	}
+}

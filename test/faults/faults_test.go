@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package faults runs a scenario of preemption and resumption against a real control
+// plane, with the manager in a process of its own and faults put into its connection.
+package faults
+
+import (
+	"context"
+	"flag"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	seed       = flag.Uint64("faults.seed", 0, "chooses the sample of plans; 0: by the clock")
+	sampleSize = flag.Int("faults.sample", 12, "number of plans to run")
+	all        = flag.Bool("faults.all", false, "run all plans")
+	reportFile = flag.String("faults.report", "", "file to write the table to as well")
+)
+
+// clean is what a run without faults does.
+type clean struct {
+	// writes that every clean run makes.
+	writes []writeRef
+	// counts are the most writes of a kind, events the most events, of any clean run.
+	counts map[writeKind]int
+	events int
+	end    endState
+}
+
+// cleanRuns is how many runs the clean one is made of: what differs between them is
+// chance, and no fault.
+const cleanRuns = 2
+
+func TestFaults(t *testing.T) {
+	ctx := t.Context()
+	h, err := newHarness(ctx, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.close(context.WithoutCancel(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+	c := learn(t, h)
+	plans := plansFor(h, c)
+	t.Logf("%d plans from the writes of a clean run: %v", len(plans), c.writes)
+
+	results := &report{integration: h.integration, families: map[string]*tally{}}
+	start := time.Now()
+	for _, p := range choose(t, plans) {
+		t.Run(p.String(), func(t *testing.T) {
+			r := h.newRun(t, p)
+			defer func() {
+				r.judge(context.WithoutCancel(ctx), c)
+				results.add(r)
+			}()
+			r.play(t.Context())
+		})
+	}
+	t.Logf("after %s:\n%s", time.Since(start).Round(time.Second), results)
+	if *reportFile != "" {
+		if err := os.WriteFile(*reportFile, []byte(results.String()), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// choose gives the plans that the flags ask for. Who names one means it.
+func choose(t *testing.T, plans []plan) []plan {
+	if *all || strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
+		return plans
+	}
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano()) % 1e6
+	}
+	t.Logf("-faults.seed=%d", *seed)
+	return sample(plans, *sampleSize, *seed)
+}
+
+// learn runs the scenario without faults.
+func learn(t *testing.T, h *harness) *clean {
+	c := &clean{counts: map[writeKind]int{}}
+	for n := range cleanRuns {
+		r := h.newRun(t, plan{family: "clean", name: "run"})
+		func() {
+			defer func() { r.judge(t.Context(), nil) }()
+			r.play(t.Context())
+			end, err := r.endState(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.add(n, r, end)
+		}()
+		if t.Failed() {
+			t.Fatal("the scenario does not even hold without faults")
+		}
+	}
+	return c
+}
+
+func (c *clean) add(n int, r *run, end endState) {
+	writes := refs(r.writes())
+	if n == 0 {
+		c.writes = writes
+	}
+	c.writes = slices.DeleteFunc(c.writes, func(w writeRef) bool { return !slices.Contains(writes, w) })
+	for kind, count := range countKinds(r.writes()) {
+		c.counts[kind] = max(count, c.counts[kind])
+	}
+	c.events = max(c.events, r.proxy.Events(r.namespace))
+	c.end = maps.Clone(end)
+}

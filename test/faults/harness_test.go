@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// localDir is the LOCAL_DIR of the cluster that the tests bring up, below the
+// repository's root. A cluster of `make local-up` is left alone.
+const localDir = ".local-faults"
+
+// settleTimeout ends the wait for what a healthy control plane does in a second or
+// two, on a machine that builds something beside it.
+const settleTimeout = 45 * time.Second
+
+// harness is the cluster with the manager under test behind a proxy.
+type harness struct {
+	cluster  *kit.Cluster
+	api      dynamic.Interface
+	progress io.Writer
+	// integration is "external" or "in-tree", component the process that does it.
+	integration, component string
+	launch                 launch
+	proxy                  *apiproxy.Proxy
+	child                  *child
+	webhooks               *interposer
+}
+
+func component(integration string) string {
+	if integration == "in-tree" {
+		return "kueue"
+	}
+	return "kueue-trainer"
+}
+
+// newHarness puts the manager of the cluster of KUBECONFIG behind a proxy, or that of a
+// local control plane which it brings up.
+func newHarness(ctx context.Context, progress io.Writer) (*harness, error) {
+	cluster, err := useCluster(ctx, progress)
+	if err != nil {
+		return nil, err
+	}
+	h := &harness{cluster: cluster, progress: progress}
+	if err := h.setUp(ctx); err != nil {
+		return nil, errors.Join(err, h.close(ctx))
+	}
+	return h, nil
+}
+
+func useCluster(ctx context.Context, progress io.Writer) (*kit.Cluster, error) {
+	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
+		cluster, err := kit.Use(kubeconfig)
+		if err == nil && !cluster.Local() {
+			err = fmt.Errorf("%s is not that of a local control plane: these tests kill processes", kubeconfig)
+		}
+		return cluster, err
+	}
+	root, err := kit.Root()
+	if err != nil {
+		return nil, err
+	}
+	return kit.Start(ctx, filepath.Join(root, localDir), progress)
+}
+
+func (h *harness) setUp(ctx context.Context) error {
+	var err error
+	if h.api, err = dynamic.NewForConfig(h.cluster.Config); err != nil {
+		return err
+	}
+	if h.launch, h.integration, err = readLaunch(h.cluster.LocalDir(), component); err != nil {
+		return err
+	}
+	h.component = component(h.integration)
+	h.webhooks = newInterposer(h)
+	if err := extendCRD(ctx, h.cluster.Client, true); err != nil {
+		return err
+	}
+	if h.proxy, err = h.newProxy(); err != nil {
+		return err
+	}
+	if h.child, err = newChild(h.cluster.LocalDir(), h.component, h.launch, h.proxy, false); err != nil {
+		return err
+	}
+	if err := h.cluster.Control(ctx, "stop", h.component, h.progress); err != nil {
+		return err
+	}
+	if err := h.child.start(); err != nil {
+		return err
+	}
+	return h.ready(ctx)
+}
+
+func (h *harness) newProxy() (*apiproxy.Proxy, error) {
+	target, err := url.Parse(h.cluster.Config.Host)
+	if err != nil {
+		return nil, err
+	}
+	return apiproxy.New(target, h.cluster.Config.CAData)
+}
+
+// ready waits until the manager says that it serves.
+func (h *harness) ready(ctx context.Context) error {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, settleTimeout, true, func(ctx context.Context) (bool, error) {
+		return h.child.ready(ctx) == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not ready: %w\n%s", h.component, err, h.child.lastLines(20))
+	}
+	return nil
+}
+
+// close gives the cluster its own manager back, or takes down what was brought up.
+func (h *harness) close(ctx context.Context) error {
+	var err error
+	if h.child != nil && h.child.cmd != nil {
+		err = h.child.kill()
+	}
+	if h.webhooks != nil {
+		h.webhooks.server.Close()
+	}
+	if h.proxy != nil {
+		h.proxy.Close()
+	}
+	err = errors.Join(err, extendCRD(ctx, h.cluster.Client, false))
+	if os.Getenv("KUBECONFIG") != "" {
+		return errors.Join(err, h.cluster.Control(ctx, "start", h.component, h.progress))
+	}
+	return errors.Join(err, h.cluster.Stop(ctx, h.progress))
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
+)
+
+// plan is one fault put into one run of the scenario.
+type plan struct {
+	family, name string
+	// at is the write that action is done to; around is what is done around a step.
+	at     writeRef
+	action action
+	around map[int]hooks
+
+	// slack is how many writes of each kind more than in the clean run are fine.
+	slack int
+	// managers is the number of processes that write, each as much as in the clean
+	// run; 0 means 1.
+	managers int
+	// anyFlavorVersion: a pod may match a flavor as it was before its latest change.
+	anyFlavorVersion bool
+	// differs are sections of the end state that what the plan's user does changes.
+	differs []string
+}
+
+// action deals with a write. It ends the exchange.
+type action func(*run, *apiproxy.Exchange)
+
+// hook is done around a step.
+type hook func(context.Context, *run) error
+
+// hooks of a step: before its change, right after it, and when all has settled.
+type hooks struct{ before, during, after hook }
+
+func (p plan) String() string { return p.family + "/" + p.name }
+
+// pattern selects this plan alone on go test's command line.
+func (p plan) pattern() string {
+	name := regexp.QuoteMeta(strings.ReplaceAll(p.name, " ", "_"))
+	return fmt.Sprintf("^TestFaults$/^%s$/^%s$", strings.ReplaceAll(p.family, " ", "_"), strings.ReplaceAll(name, "/", "$/^"))
+}
+
+// A write that was crashed, refused or lost is made again; what was decided before it is
+// decided again by the next reconcile, which may overlap with the events of the first.
+const retrySlack = 3
+
+// plansFor makes all plans from what a clean run writes.
+func plansFor(h *harness, c *clean) []plan {
+	plans := slices.Concat(
+		crashes(c.writes), answers(c.writes), otherWriters(c.writes), lateWrites(c.writes), webhookFaults(c.writes),
+		heldWatches(), oldLists(h), flavorChanges(), cutWatches(), twoManagers(),
+	)
+	for i := range plans {
+		plans[i].slack += retrySlack
+	}
+	return plans
+}
+
+// sample gives n plans that seed chooses: one of each family first, then any.
+func sample(plans []plan, n int, seed uint64) []plan {
+	random := rand.New(rand.NewPCG(seed, 0))
+	shuffled := slices.Clone(plans)
+	random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	var chosen, rest []plan
+	families := map[string]bool{}
+	for _, p := range shuffled {
+		if families[p.family] {
+			rest = append(rest, p)
+			continue
+		}
+		families[p.family] = true
+		chosen = append(chosen, p)
+	}
+	chosen = append(chosen, rest...)
+	return chosen[:min(n, len(chosen))]
+}
+
+func crashes(writes []writeRef) []plan {
+	var plans []plan
+	for _, w := range writes {
+		plans = append(plans,
+			plan{family: "crash before send", name: w.String(), at: w, action: crashBeforeSend},
+			plan{family: "crash after commit", name: w.String(), at: w, action: crashAfterCommit},
+			plan{family: "response lost", name: w.String(), at: w, action: loseResponse})
+	}
+	return plans
+}
+
+// answers: the first write of each kind, and every write of a TrainJob, meets every answer.
+func answers(writes []writeRef) []plan {
+	var plans []plan
+	for _, w := range writes {
+		if w.n > 1 && w.resource != "trainjobs" {
+			continue
+		}
+		for _, a := range apiAnswers {
+			plans = append(plans, plan{family: "answers", name: a.name + " to " + w.String(), at: w, action: a.action})
+		}
+	}
+	return plans
+}
+
+// otherWriters: a user changes the TrainJob just before our write arrives.
+func otherWriters(writes []writeRef) []plan {
+	var plans []plan
+	for _, w := range writes {
+		if w.job != low || !(w.resource == "trainjobs" || w.verb == "create") {
+			continue
+		}
+		for _, u := range userEdits {
+			plans = append(plans, plan{
+				family: "other writers", name: u.name + " before " + w.String(), at: w, action: editFirst(u.edit),
+				slack: u.slack, differs: u.differs,
+			})
+		}
+	}
+	return plans
+}
+
+// lateWrites: the write of a manager that lost its lease arrives when its successor has
+// gone on already.
+func lateWrites(writes []writeRef) []plan {
+	var plans []plan
+	for _, w := range writes {
+		plans = append(plans, plan{family: "two leaders", name: "late " + w.String(), at: w, action: arriveLate})
+	}
+	return plans
+}
+
+func webhookFaults(writes []writeRef) []plan {
+	var plans []plan
+	for _, w := range writes {
+		if w.job != low || w.resource != "trainjobs" {
+			continue
+		}
+		for _, owner := range []webhookOwner{ourWebhooks, trainersWebhooks, jobSetsWebhooks} {
+			for _, fault := range []webhookFault{webhookDown, webhookSlow} {
+				plans = append(plans, plan{
+					family: "webhooks", name: fmt.Sprintf("%s of %s at %s", fault, owner, w), at: w, action: disturbWebhooks(owner, fault),
+					// Retries from 5 ms on, each twice as late, reach holdFor at the tenth.
+					slack: 10,
+				})
+			}
+		}
+	}
+	return plans
+}
+
+// views are the resources that an integration may look at.
+var views = []string{
+	"trainjobs.trainer.kubeflow.org", "workloads.kueue.x-k8s.io", "jobsets.jobset.x-k8s.io",
+	"jobs.batch", "resourceflavors.kueue.x-k8s.io", "configmaps",
+}
+
+func short(resource string) string {
+	name, _, _ := strings.Cut(resource, ".")
+	return name
+}
+
+func heldWatches() []plan {
+	var plans []plan
+	for _, view := range views {
+		for _, n := range []int{lowStarts, highPreempts, flavorOpens} {
+			plans = append(plans, plan{
+				family: "stale watch", name: fmt.Sprintf("%s held while %s", short(view), steps[n].name),
+				around: map[int]hooks{n: {before: hold(view), during: releaseLater(view)}},
+			})
+		}
+	}
+	return plans
+}
+
+// oldLists: the manager is started anew with a list from before a step.
+func oldLists(h *harness) []plan {
+	var plans []plan
+	for _, view := range views {
+		// What is not watched is read one by one, never from an old list.
+		if !h.proxy.Watched(view) {
+			continue
+		}
+		for _, n := range []int{lowStarts, highPreempts, flavorOpens} {
+			plans = append(plans, plan{
+				family: "old list", name: fmt.Sprintf("%s from before %s", short(view), steps[n].name),
+				around: map[int]hooks{n: restartWithOldList(view)},
+			})
+		}
+	}
+	return plans
+}
+
+func flavorChanges() []plan {
+	const view = "resourceflavors.kueue.x-k8s.io"
+	differs := []string{"low/trainjob/patches", "low/pod/"}
+	return []plan{
+		{
+			family: "stale watch", name: "a flavor's labels change, resourceflavors held while " + steps[flavorOpens].name,
+			around:           map[int]hooks{flavorOpens: {before: both(hold(view), changeFlavor("b", true)), during: releaseLater(view)}},
+			anyFlavorVersion: true, differs: differs,
+		},
+		{
+			family: "stale watch", name: "a flavor's labels change before " + steps[flavorOpens].name,
+			around:  map[int]hooks{flavorOpens: {before: changeFlavor("b", true)}},
+			differs: differs,
+		},
+	}
+}
+
+// cutWatches: something changes and changes back while nobody sees it.
+func cutWatches() []plan {
+	const workloads, trainJobs, resourceFlavors = "workloads.kueue.x-k8s.io", "trainjobs.trainer.kubeflow.org", "resourceflavors.kueue.x-k8s.io"
+	return []plan{
+		{
+			family: "unobserved", name: "a running Workload is deactivated and activated",
+			around: map[int]hooks{lowStarts: {after: unobserved(workloads, activate(false), activate(true))}},
+			// Kueue may or may not have evicted it in between.
+			differs: []string{"low/workload/conditions"}, slack: 3,
+		},
+		{
+			family: "unobserved", name: "a waiting Workload is deactivated and activated",
+			around:  map[int]hooks{highPreempts: {after: unobserved(workloads, activate(false), activate(true))}},
+			differs: []string{"low/workload/conditions"},
+		},
+		{
+			family: "unobserved", name: "a waiting TrainJob changes queues and back",
+			around: map[int]hooks{highPreempts: {after: unobserved(trainJobs, setQueue("other"), setQueue("queue"))}},
+		},
+		{
+			family: "unobserved", name: "a flavor's labels change and back",
+			around: map[int]hooks{highPreempts: {after: unobserved(resourceFlavors, changeFlavor("b", true), changeFlavor("b", false))}},
+		},
+	}
+}
+
+func twoManagers() []plan {
+	return []plan{
+		{family: "two leaders", name: "two processes, the second one slow", around: map[int]hooks{lowStarts: {before: secondManager(0, managerDelay)}}, managers: 2},
+		{family: "two leaders", name: "two processes, the first one slow", around: map[int]hooks{lowStarts: {before: secondManager(managerDelay, 0)}}, managers: 2},
+	}
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
+	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+)
+
+const (
+	// quiet is how long nothing must have been written before a state counts as steady.
+	quiet = 300 * time.Millisecond
+	// steadyFor is how long nothing may be written after a touch that changes nothing;
+	// a reconcile takes milliseconds, and the shortest retry 100 ms.
+	steadyFor = time.Second
+	// eventSlack is how many events more than the clean run's are not yet noise.
+	eventSlack = 12
+)
+
+// Oracles beside those of every object version.
+const (
+	converges   history.Invariant = "converges"
+	sameEnd     history.Invariant = "same end state"
+	fewWrites   history.Invariant = "few writes"
+	steadyState history.Invariant = "steady state"
+	staysUp     history.Invariant = "stays up"
+)
+
+// problem is something that should not have been.
+type problem struct {
+	oracle  history.Invariant
+	message string
+}
+
+// run is one pass through the scenario, in a namespace of its own.
+type run struct {
+	*harness
+	client.Client
+	Gomega
+
+	t    *testing.T
+	plan plan
+
+	namespace, suffix string
+	made              []client.Object
+	recorder          *recorder
+	// exits is what the manager's count of own exits was before.
+	exits int
+	// second is the proxy of a second manager, if the plan has one.
+	second *apiproxy.Proxy
+	// background are the faults that end by themselves.
+	background sync.WaitGroup
+
+	mu       sync.Mutex
+	seen     map[writeKind]int
+	reached  bool
+	problems []problem
+	// userWrites are the resource versions of TrainJobs that a user's edit made.
+	userWrites map[uint64]bool
+}
+
+func (h *harness) newRun(t *testing.T, p plan) *run {
+	r := &run{
+		harness: h, Client: h.cluster.Client, t: t, plan: p, exits: h.child.ownExits(),
+		seen: map[writeKind]int{}, userWrites: map[uint64]bool{},
+	}
+	r.Gomega = NewGomega(func(message string, _ ...int) {
+		r.fail(converges, "%s", message)
+		t.FailNow()
+	})
+	return r
+}
+
+func (r *run) fail(oracle history.Invariant, format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.problems = append(r.problems, problem{oracle, fmt.Sprintf(format, args...)})
+}
+
+// eventually waits until all that check expects is so.
+func (r *run) eventually(ctx context.Context, check func(Gomega), description ...any) {
+	r.Eventually(check).WithContext(ctx).WithTimeout(settleTimeout).WithPolling(50*time.Millisecond).Should(Succeed(), description...)
+}
+
+// play goes through the scenario with the plan's faults.
+func (r *run) play(ctx context.Context) {
+	r.eventually(ctx, func(g Gomega) { g.Expect(r.child.ready(ctx)).To(Succeed()) }, "the manager serves")
+	r.world(ctx)
+	var err error
+	r.recorder, err = record(ctx, r.api, r.namespace, "-"+r.suffix)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.proxy.Intercept(r.intercept)
+	for n := range steps {
+		r.take(ctx, n)
+		if n == highPreempts || n == bothFinish {
+			r.steady(ctx, steps[n].name)
+		}
+	}
+}
+
+// take takes one step of the scenario.
+func (r *run) take(ctx context.Context, n int) {
+	s, f := steps[n], r.plan.around[n]
+	r.hook(ctx, f.before)
+	s.do(r, ctx)
+	r.hook(ctx, f.during)
+	settled := func(g Gomega) { s.settled(r, ctx, g) }
+	r.eventually(ctx, settled, s.name)
+	if f.after != nil {
+		r.hook(ctx, f.after)
+		r.eventually(ctx, settled, "%s, still", s.name)
+	}
+}
+
+func (r *run) hook(ctx context.Context, f hook) {
+	if f == nil {
+		return
+	}
+	r.Expect(f(ctx, r)).To(Succeed())
+	r.mu.Lock()
+	r.reached = true
+	r.mu.Unlock()
+}
+
+// steady: as soon as nothing is written any more, events that change nothing lead to no write.
+func (r *run) steady(ctx context.Context, when string) {
+	r.background.Wait()
+	r.eventually(ctx, func(g Gomega) { g.Expect(r.child.ready(ctx)).To(Succeed()) }, "the manager serves")
+	before := -1
+	err := wait.PollUntilContextTimeout(ctx, quiet, settleTimeout/2, true, func(context.Context) (bool, error) {
+		last := before
+		before = len(r.writes())
+		return before == last, nil
+	})
+	if err != nil {
+		r.fail(steadyState, "after %q it goes on writing: %v", when, refs(r.writes())[max(0, before-5):])
+		return
+	}
+	r.touch(ctx)
+	select {
+	// That nothing happens can only be waited for.
+	case <-time.After(steadyFor):
+	case <-ctx.Done():
+	}
+	if more := r.writes()[before:]; len(more) > 0 {
+		r.fail(steadyState, "after %q, an event that changes nothing made it write %v", when, more)
+	}
+}
+
+// writes gives those of all managers in this run.
+func (r *run) writes() []apiproxy.Write {
+	all := r.proxy.Writes(r.namespace)
+	if r.second != nil {
+		all = append(all, r.second.Writes(r.namespace)...)
+	}
+	return all
+}
+
+// intercept hands the write that the plan is for to its action.
+func (r *run) intercept(e *apiproxy.Exchange) bool {
+	if e.Namespace != r.namespace {
+		return false
+	}
+	kind := kindOf(e.Request)
+	r.mu.Lock()
+	r.seen[kind]++
+	hit := r.plan.action != nil && r.plan.at == writeRef{kind, r.seen[kind]}
+	r.reached = r.reached || hit
+	r.mu.Unlock()
+	if hit {
+		r.plan.action(r, e)
+	}
+	return hit
+}
+
+// collect ends all faults and gives every version that there was.
+func (r *run) collect(ctx context.Context) []history.Version {
+	r.proxy.Intercept(nil)
+	r.proxy.ReleaseAll()
+	r.background.Wait()
+	if r.recorder == nil {
+		return nil
+	}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+		return r.recorder.caughtUp(ctx) == nil, nil
+	})
+	versions, recordErr := r.recorder.all()
+	if err != nil && !r.t.Failed() {
+		r.fail(converges, "the objects do not come to rest: %v", r.recorder.caughtUp(ctx))
+	}
+	if recordErr != nil {
+		r.fail(converges, "recording: %v", recordErr)
+	}
+	return versions
+}
+
+// judge holds the run against the clean one, and says what it found.
+func (r *run) judge(ctx context.Context, c *clean) {
+	versions := r.collect(ctx)
+	for _, v := range history.Check(versions, r.expectation()) {
+		r.fail(v.Invariant, "%s: %s", v.Version, v.Message)
+	}
+	if c != nil && !r.t.Failed() {
+		r.compareEnd(ctx, c)
+	}
+	if c != nil {
+		r.compareWrites(c)
+	}
+	if exits := r.child.ownExits() - r.exits; exits > 0 {
+		r.fail(staysUp, "the manager ended by itself %d times", exits)
+	}
+	r.leave(ctx)
+	if len(r.problems) > 0 {
+		r.tell(versions)
+		r.t.Fail()
+	}
+}
+
+func (r *run) expectation() history.Expectation {
+	return history.Expectation{
+		NodeSelector: baseSelector, Tolerations: []corev1.Toleration{gpuToleration},
+		OwnEntry:   "kueue.x-k8s.io/manager",
+		UserWrites: r.userWrites, AnyFlavorVersion: r.plan.anyFlavorVersion,
+	}
+}
+
+// compareWrites: a fault costs a constant number of writes more.
+func (r *run) compareWrites(c *clean) {
+	for kind, n := range countKinds(r.writes()) {
+		if limit := c.counts[kind]*max(r.plan.managers, 1) + r.plan.slack; n > limit {
+			r.fail(fewWrites, "%d times %s; the clean run has %d, and the plan allows for %d", n, kind, c.counts[kind], limit)
+		}
+	}
+	if n := r.proxy.Events(r.namespace); n > c.events+eventSlack {
+		r.fail(fewWrites, "%d events, the clean run has %d", n, c.events)
+	}
+}
+
+// leave takes the run's objects away; nobody waits for them to be gone.
+func (r *run) leave(ctx context.Context) {
+	err := r.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(r.namespace))
+	slices.Reverse(r.made)
+	for _, obj := range r.made {
+		if err == nil {
+			err = client.IgnoreNotFound(r.Delete(ctx, obj))
+		}
+	}
+	if err == nil {
+		err = client.IgnoreNotFound(r.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}))
+	}
+	if err != nil {
+		r.t.Logf("taking %s away: %v", r.namespace, err)
+	}
+}
+
+// tell prints what a person needs who looks into it.
+func (r *run) tell(versions []history.Version) {
+	var out strings.Builder
+	for _, p := range r.problems {
+		fmt.Fprintf(&out, "VIOLATED %s: %s\n", p.oracle, p.message)
+	}
+	fmt.Fprintf(&out, "plan: %s\nwrites in namespace %s:\n", r.plan, r.namespace)
+	for _, w := range r.writes() {
+		fmt.Fprintf(&out, "  %s %s %s/%s\n", w.At.Format("15:04:05.000"), w.Verb, kindOf(w.Request).resource, w.Name)
+	}
+	fmt.Fprintln(&out, "versions:")
+	for _, v := range versions {
+		fmt.Fprintf(&out, "  %s\n", history.Summary(v))
+	}
+	fmt.Fprintf(&out, "last lines of %s:\n%s\n", r.child.log, r.child.lastLines(15))
+	fmt.Fprintf(&out, "again: make faults FAULTS_FLAGS=\"-run '%s'\"\n", r.plan.pattern())
+	r.t.Log(out.String())
+}

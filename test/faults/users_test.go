@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// userEdit is what a user does to TrainJob low at the wrong time.
+type userEdit struct {
+	name string
+	edit func(context.Context, *run) error
+	// slack and differs are what it rightly changes.
+	slack   int
+	differs []string
+}
+
+var userEdits = []userEdit{
+	{
+		name: "an entry with unknown fields and zeros", edit: addEntry,
+		// Its containers change, so it gets another Workload or another version of it.
+		slack: 5, differs: []string{"low/trainjob/patches", "low/workload/"},
+	},
+	{name: "labels", edit: label, differs: []string{"low/trainjob/labels"}},
+	{name: "a resume", edit: resume, slack: 3},
+	{
+		name: "another job of the same name", edit: recreate,
+		// Everything is written once more, for another Workload that was never evicted.
+		slack: 5, differs: []string{"low/workload/conditions"},
+	},
+}
+
+// addedEntry says things that Trainer's types do not hold, or hold only as absent.
+const addedEntry = `{
+  "manager": "example.com/added", "time": "2026-01-01T00:00:00Z",
+  "future": {"zero": 0, "empty": "", "no": false, "list": []},
+  "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {"spec": {
+    "volumes": [{"name": "scratch", "emptyDir": {}}],
+    "containers": [{"name": "node", "env": [{"name": "EMPTY", "value": ""}],
+      "volumeMounts": [{"name": "scratch", "mountPath": "/scratch", "readOnly": false}]}]}}}}}]}}}
+}`
+
+// addEntry adds a patch entry, which Trainer refuses while the job runs.
+func addEntry(ctx context.Context, r *run) error {
+	entry := &unstructured.Unstructured{}
+	if err := entry.UnmarshalJSON([]byte(`{"kind": "Entry", "entry": ` + addedEntry + `}`)); err != nil {
+		return err
+	}
+	err := r.edit(ctx, func(job *unstructured.Unstructured) error {
+		entries, _, err := unstructured.NestedSlice(job.Object, "spec", "runtimePatches")
+		if err != nil {
+			return err
+		}
+		return unstructured.SetNestedSlice(job.Object, append(entries, entry.Object["entry"]), "spec", "runtimePatches")
+	})
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		return nil
+	}
+	return err
+}
+
+func label(ctx context.Context, r *run) error {
+	return r.edit(ctx, func(job *unstructured.Unstructured) error {
+		return unstructured.SetNestedField(job.Object, "vision", "metadata", "labels", "example.com/team")
+	})
+}
+
+func resume(ctx context.Context, r *run) error {
+	return r.edit(ctx, func(job *unstructured.Unstructured) error {
+		return unstructured.SetNestedField(job.Object, false, "spec", "suspend")
+	})
+}
+
+// edit changes TrainJob low as its user, without Go types that could lose a field.
+func (r *run) edit(ctx context.Context, change func(*unstructured.Unstructured) error) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		job := &unstructured.Unstructured{}
+		job.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
+		if err := r.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: low}, job); err != nil {
+			return err
+		}
+		if err := change(job); err != nil {
+			return err
+		}
+		if err := r.Update(ctx, job); err != nil {
+			return err
+		}
+		rv, err := strconv.ParseUint(job.GetResourceVersion(), 10, 64)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.userWrites[rv] = true
+		return err
+	})
+}
+
+// recreate deletes TrainJob low and creates another one as soon as nothing of the first
+// is left. Trainer calls the new one complete by the JobSet of the old one otherwise,
+// which is not what this is about.
+func recreate(ctx context.Context, r *run) error {
+	if err := r.Delete(ctx, kit.MakeTrainJob(r.namespace, low).Obj()); err != nil {
+		return err
+	}
+	left := []client.Object{jobSet(r.namespace, low), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: low + "-runtime-snapshot"}}}
+	for _, obj := range left {
+		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			return apierrors.IsNotFound(r.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
+		})
+		if err != nil {
+			return fmt.Errorf("%T %s is still there: %w", obj, obj.GetName(), err)
+		}
+	}
+	return r.Create(ctx, r.job(low))
+}
+
+// activate sets spec.active of low's Workload.
+func activate(active bool) hook {
+	return func(ctx context.Context, r *run) error {
+		wl := r.workload(ctx, r, low)
+		before := wl.DeepCopy()
+		wl.Spec.Active = ptr.To(active)
+		return r.Patch(ctx, wl, client.MergeFrom(before))
+	}
+}
+
+func setQueue(queue string) hook {
+	return func(ctx context.Context, r *run) error {
+		return r.edit(ctx, func(job *unstructured.Unstructured) error {
+			return unstructured.SetNestedField(job.Object, queue, "metadata", "labels", kit.QueueLabel)
+		})
+	}
+}
+
+// changeFlavor gives a flavor one more node label, or takes it away again.
+func changeFlavor(name string, more bool) hook {
+	return func(ctx context.Context, r *run) error {
+		var flavor kueue.ResourceFlavor
+		if err := r.Get(ctx, client.ObjectKey{Name: r.named(name)}, &flavor); err != nil {
+			return err
+		}
+		before := flavor.DeepCopy()
+		if more {
+			flavor.Spec.NodeLabels[kit.FamilyLabel] = "ampere"
+		} else {
+			delete(flavor.Spec.NodeLabels, kit.FamilyLabel)
+		}
+		return r.Patch(ctx, &flavor, client.MergeFrom(before))
+	}
+}
