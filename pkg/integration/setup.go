@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -68,12 +70,6 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	if err := setupReconciler(mgr, env, opts); err != nil {
-		return fmt.Errorf("setting up the TrainJob controller: %w", err)
-	}
-	if err := setupUngater(mgr, env); err != nil {
-		return fmt.Errorf("setting up the ungater: %w", err)
-	}
 	self, err := username(ctx, mgr)
 	if err != nil {
 		return err
@@ -81,8 +77,28 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	if err := warmCaches(ctx, mgr); err != nil {
 		return err
 	}
+	// Our own writes of TrainJobs pass the webhooks, too: a controller that is faster
+	// than them is refused, again and again.
 	setupWebhooks(mgr, env, self)
+	if err := awaitWebhooks(ctx, mgr); err != nil {
+		return err
+	}
+	if err := setupReconciler(mgr, env, opts); err != nil {
+		return fmt.Errorf("setting up the TrainJob controller: %w", err)
+	}
+	if err := setupUngater(mgr, env); err != nil {
+		return fmt.Errorf("setting up the ungater: %w", err)
+	}
 	return nil
+}
+
+// awaitWebhooks returns when the webhook server takes requests. That one cannot be
+// started ends the manager, and with it ctx.
+func awaitWebhooks(ctx context.Context, mgr ctrl.Manager) error {
+	started := mgr.GetWebhookServer().StartedChecker()
+	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+		return started(nil) == nil, nil
+	})
 }
 
 // warmCaches fills the caches that webhooks read, before the first request has to
