@@ -71,7 +71,7 @@ func (r *run) describe(end endState, obj *unstructured.Unstructured) {
 		section("suspend", get("spec", "suspend"))
 	case "Pod":
 		section("selector", get("spec", "nodeSelector"))
-		section("tolerations", get("spec", "tolerations"))
+		section("tolerations", sorted(get("spec", "tolerations")))
 		section("gates", get("spec", "schedulingGates"))
 		section("labels", kueueKeys(obj.GetLabels()))
 		section("annotations", kueueKeys(obj.GetAnnotations()))
@@ -88,6 +88,19 @@ func withoutTime(entries any) any {
 		}
 	}
 	return list
+}
+
+// sorted gives a list in an order of its own: that of a pod's tolerations depends on
+// whether its Job was there before the admission, and means nothing.
+func sorted(list any) []string {
+	items, _ := list.([]any)
+	var out []string
+	for _, item := range items {
+		data, err := json.Marshal(item)
+		out = append(out, fmt.Sprintf("%s%v", data, err))
+	}
+	slices.Sort(out)
+	return out
 }
 
 // conditions gives what holds, sorted; when each came about depends on who was faster.
