@@ -14,6 +14,9 @@ export INTEGRATION ?= external
 # Ginkgo flags for e2e, e.g. E2E_FLAGS='-ginkgo.focus=preempted'.
 E2E_FLAGS ?=
 
+# Flags for the fault injection, e.g. FAULTS_FLAGS='-run TestFaults/^answers$$/409'.
+FAULTS_FLAGS ?=
+
 ##@ Start here
 
 .PHONY: help
@@ -21,14 +24,14 @@ help: ## Show this.
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z][a-z0-9 -]*:.*## / {printf "  %-48s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external or in-tree), COMPONENT, E2E_FLAGS\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)"
+	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external or in-tree), COMPONENT, E2E_FLAGS, FAULTS_FLAGS\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)"
 
 .PHONY: demo
 demo: $(BIN)/localcluster ## Play the main job on a local control plane of its own, and take it down.
 	go run ./test/demo
 
 .PHONY: test
-test: unit e2e ## Run all tests: unit tests, then the e2e specs on a local control plane.
+test: unit e2e faults-sample ## Run all tests: unit tests, e2e specs and a sample of the faults on a local control plane.
 
 ##@ Local control plane
 
@@ -62,12 +65,20 @@ build: ## Build the manager.
 
 .PHONY: unit
 unit: ## Run the unit tests.
-	go test ./pkg/... ./cmd/...
+	go test ./pkg/... ./cmd/... ./test/faults/internal/...
 	go test -C test/localcluster ./...
 
 .PHONY: e2e
 e2e: $(BIN)/localcluster ## Run the e2e specs, on the cluster of KUBECONFIG or on a local one.
 	go test ./test/e2e/... -count=1 -timeout 40m -v -ginkgo.v $(E2E_FLAGS)
+
+.PHONY: faults
+faults: $(BIN)/localcluster ## Crash and fault injection: all plans, against the manager or, with INTEGRATION=in-tree, Kueue.
+	go test ./test/faults -count=1 -timeout 120m -v -faults.all $(FAULTS_FLAGS)
+
+.PHONY: faults-sample
+faults-sample: $(BIN)/localcluster ## Crash and fault injection: some plans that a seed chooses, in two minutes.
+	go test ./test/faults -count=1 -timeout 20m -v $(FAULTS_FLAGS)
 
 .PHONY: fmt
 fmt: ## Format all Go code.

@@ -202,12 +202,12 @@ func flavorChanges() []plan {
 	differs := []string{"low/trainjob/patches", "low/pod/"}
 	return []plan{
 		{
-			family: "stale watch", name: "a flavor's labels change, resourceflavors held while " + steps[flavorOpens].name,
+			family: "stale watch", name: "labels of a flavor change, resourceflavors held while " + steps[flavorOpens].name,
 			around:           map[int]hooks{flavorOpens: {before: both(hold(view), changeFlavor("b", true)), during: releaseLater(view)}},
 			anyFlavorVersion: true, differs: differs,
 		},
 		{
-			family: "stale watch", name: "a flavor's labels change before " + steps[flavorOpens].name,
+			family: "stale watch", name: "labels of a flavor change before " + steps[flavorOpens].name,
 			around:  map[int]hooks{flavorOpens: {before: changeFlavor("b", true)}},
 			differs: differs,
 		},
@@ -234,7 +234,7 @@ func cutWatches() []plan {
 			around: map[int]hooks{highPreempts: {after: unobserved(trainJobs, setQueue("other"), setQueue("queue"))}},
 		},
 		{
-			family: "unobserved", name: "a flavor's labels change and back",
+			family: "unobserved", name: "labels of a flavor change and back",
 			around: map[int]hooks{highPreempts: {after: unobserved(resourceFlavors, changeFlavor("b", true), changeFlavor("b", false))}},
 		},
 	}

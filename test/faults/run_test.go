@@ -284,6 +284,6 @@ func (r *run) tell(versions []history.Version) {
 		fmt.Fprintf(&out, "  %s\n", history.Summary(v))
 	}
 	fmt.Fprintf(&out, "last lines of %s:\n%s\n", r.child.log, r.child.lastLines(15))
-	fmt.Fprintf(&out, "again: make faults FAULTS_FLAGS=\"-run '%s'\"\n", r.plan.pattern())
+	fmt.Fprintf(&out, "again: go test ./test/faults -count=1 -v -run '%s'\n", r.plan.pattern())
 	r.t.Log(out.String())
 }

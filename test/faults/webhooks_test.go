@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -100,12 +101,12 @@ func (i *interposer) disturb(ctx context.Context, owner webhookOwner, fault webh
 	putBack := []client.Object{mutating.DeepCopy(), validating.DeepCopy()}
 	for n := range mutating.Webhooks {
 		if w := &mutating.Webhooks[n]; concerns(w.Rules, owner) {
-			err = i.redirect(&w.ClientConfig)
+			err = errors.Join(err, i.redirect(&w.ClientConfig))
 		}
 	}
 	for n := range validating.Webhooks {
 		if w := &validating.Webhooks[n]; concerns(w.Rules, owner) {
-			err = i.redirect(&w.ClientConfig)
+			err = errors.Join(err, i.redirect(&w.ClientConfig))
 		}
 	}
 	if err != nil {
@@ -140,7 +141,11 @@ func (i *interposer) get(ctx context.Context, owner webhookOwner, mutating, vali
 func (i *interposer) put(ctx context.Context, configurations ...client.Object) error {
 	for _, c := range configurations {
 		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			c.SetResourceVersion("")
+			present := c.DeepCopyObject().(client.Object)
+			if err := i.h.cluster.Client.Get(ctx, client.ObjectKeyFromObject(c), present); err != nil {
+				return err
+			}
+			c.SetResourceVersion(present.GetResourceVersion())
 			return i.h.cluster.Client.Update(ctx, c)
 		})
 		if err != nil {
