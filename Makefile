@@ -74,11 +74,11 @@ e2e: $(BIN)/localcluster ## Run the e2e specs, on the cluster of KUBECONFIG or o
 
 .PHONY: faults
 faults: $(BIN)/localcluster ## Crash and fault injection: all plans, against the manager or, with INTEGRATION=in-tree, Kueue.
-	go test ./test/faults -count=1 -timeout 120m -v -faults.all $(FAULTS_FLAGS)
+	go test ./test/faults -count=1 -parallel 4 -timeout 120m -v -faults.all $(FAULTS_FLAGS)
 
 .PHONY: faults-sample
 faults-sample: $(BIN)/localcluster ## Crash and fault injection: some plans that a seed chooses, in two minutes.
-	go test ./test/faults -count=1 -timeout 20m -v $(FAULTS_FLAGS)
+	go test ./test/faults -count=1 -parallel 4 -timeout 20m -v $(FAULTS_FLAGS)
 
 .PHONY: fmt
 fmt: ## Format all Go code.

@@ -244,8 +244,8 @@ func secondManager(firstDelay, secondDelay time.Duration) hook {
 			proxy.Close()
 		})
 		r.second = proxy
-		proxy.Intercept(delayed(secondDelay))
-		r.proxy.Intercept(delayed(firstDelay))
+		proxy.Intercept(r.namespace, delayed(secondDelay))
+		r.proxy.Intercept(r.namespace, delayed(firstDelay))
 		return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, settleTimeout, true, func(ctx context.Context) (bool, error) {
 			return second.ready(ctx) == nil, nil
 		})

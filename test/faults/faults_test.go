@@ -42,8 +42,9 @@ func TestFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx = context.WithoutCancel(ctx)
 	t.Cleanup(func() {
-		if err := h.close(context.WithoutCancel(ctx)); err != nil {
+		if err := h.close(ctx); err != nil {
 			t.Error(err)
 		}
 	})
@@ -52,22 +53,27 @@ func TestFaults(t *testing.T) {
 	t.Logf("%d plans from the writes of a clean run: %v", len(plans), c.writes)
 
 	results := &report{integration: h.integration, families: map[string]*tally{}}
-	start := time.Now()
+	// Those that run together go on after this function.
+	t.Cleanup(func() {
+		t.Logf("\n%s", results)
+		if *reportFile != "" {
+			if err := os.WriteFile(*reportFile, []byte(results.String()), 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	for _, p := range choose(t, plans) {
 		t.Run(p.String(), func(t *testing.T) {
+			if p.together {
+				t.Parallel()
+			}
 			r := h.newRun(t, p)
 			defer func() {
-				r.judge(context.WithoutCancel(ctx), c)
+				r.judge(ctx, c)
 				results.add(r)
 			}()
 			r.play(t.Context())
 		})
-	}
-	t.Logf("after %s:\n%s", time.Since(start).Round(time.Second), results)
-	if *reportFile != "" {
-		if err := os.WriteFile(*reportFile, []byte(results.String()), 0o644); err != nil {
-			t.Error(err)
-		}
 	}
 }
 

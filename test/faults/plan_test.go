@@ -21,6 +21,9 @@ type plan struct {
 	action action
 	around map[int]hooks
 
+	// together: the fault touches this run's objects alone, so that others may go on
+	// beside it.
+	together bool
 	// slack is how many writes of each kind more than in the clean run are fine.
 	slack int
 	// managers is the number of processes that write, each as much as in the clean
@@ -90,7 +93,7 @@ func crashes(writes []writeRef) []plan {
 		plans = append(plans,
 			plan{family: "crash before send", name: w.String(), at: w, action: crashBeforeSend},
 			plan{family: "crash after commit", name: w.String(), at: w, action: crashAfterCommit},
-			plan{family: "response lost", name: w.String(), at: w, action: loseResponse})
+			plan{family: "response lost", name: w.String(), at: w, action: loseResponse, together: true})
 	}
 	return plans
 }
@@ -103,7 +106,7 @@ func answers(writes []writeRef) []plan {
 			continue
 		}
 		for _, a := range apiAnswers {
-			plans = append(plans, plan{family: "answers", name: a.name + " to " + w.String(), at: w, action: a.action})
+			plans = append(plans, plan{family: "answers", name: a.name + " to " + w.String(), at: w, action: a.action, together: true})
 		}
 	}
 	return plans
@@ -119,7 +122,7 @@ func otherWriters(writes []writeRef) []plan {
 		for _, u := range userEdits {
 			plans = append(plans, plan{
 				family: "other writers", name: u.name + " before " + w.String(), at: w, action: editFirst(u.edit),
-				slack: u.slack, differs: u.differs,
+				slack: u.slack, differs: u.differs, together: true,
 			})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
@@ -23,10 +24,14 @@ type tally struct {
 // report adds the plans up by family.
 type report struct {
 	integration string
-	families    map[string]*tally
+
+	mu       sync.Mutex
+	families map[string]*tally
 }
 
 func (r *report) add(done *run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	t := r.families[done.plan.family]
 	if t == nil {
 		t = &tally{oracles: map[history.Invariant]int{}}

@@ -105,7 +105,7 @@ func (r *run) play(ctx context.Context) {
 	var err error
 	r.recorder, err = record(ctx, r.api, r.namespace, "-"+r.suffix)
 	r.Expect(err).NotTo(HaveOccurred())
-	r.proxy.Intercept(r.intercept)
+	r.proxy.Intercept(r.namespace, r.intercept)
 	for n := range steps {
 		r.take(ctx, n)
 		if n == highPreempts || n == bothFinish {
@@ -174,9 +174,6 @@ func (r *run) writes() []apiproxy.Write {
 
 // intercept hands the write that the plan is for to its action.
 func (r *run) intercept(e *apiproxy.Exchange) bool {
-	if e.Namespace != r.namespace {
-		return false
-	}
 	kind := kindOf(e.Request)
 	r.mu.Lock()
 	r.seen[kind]++
@@ -191,9 +188,11 @@ func (r *run) intercept(e *apiproxy.Exchange) bool {
 
 // collect ends all faults and gives every version that there was.
 func (r *run) collect(ctx context.Context) []history.Version {
-	r.proxy.Intercept(nil)
-	r.proxy.ReleaseAll()
+	r.proxy.Intercept(r.namespace, nil)
 	r.background.Wait()
+	if !r.plan.together {
+		r.proxy.ReleaseAll()
+	}
 	if r.recorder == nil {
 		return nil
 	}

@@ -31,11 +31,12 @@ type Proxy struct {
 	server    *httptest.Server
 	pass      *httputil.ReverseProxy
 
-	mu        sync.Mutex
-	intercept Interceptor
-	writes    []Write
-	events    map[string]int
-	gates     map[string]*gate
+	mu sync.Mutex
+	// interceptors by namespace.
+	interceptors map[string]Interceptor
+	writes       []Write
+	events       map[string]int
+	gates        map[string]*gate
 }
 
 // Write is one write as it arrived, before anything was done to it.
@@ -55,6 +56,8 @@ func New(target *url.URL, ca []byte) (*Proxy, error) {
 		transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true},
 		gates:     map[string]*gate{},
 		events:    map[string]int{},
+
+		interceptors: map[string]Interceptor{},
 	}
 	p.pass = &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
@@ -87,11 +90,11 @@ func (p *Proxy) CA() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
 }
 
-// Intercept puts an interceptor in place of the one before; nil for none.
-func (p *Proxy) Intercept(i Interceptor) {
+// Intercept shows the writes in a namespace to an interceptor; nil for none.
+func (p *Proxy) Intercept(namespace string, i Interceptor) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.intercept = i
+	p.interceptors[namespace] = i
 }
 
 // Writes gives the writes in a namespace, in the order of their arrival.
@@ -146,7 +149,7 @@ func (p *Proxy) countEvent(req Request) {
 func (p *Proxy) serveWrite(e *Exchange) {
 	p.mu.Lock()
 	p.writes = append(p.writes, Write{Request: e.Request, At: time.Now()})
-	intercept := p.intercept
+	intercept := p.interceptors[e.Namespace]
 	p.mu.Unlock()
 	if intercept != nil && intercept(e) {
 		return

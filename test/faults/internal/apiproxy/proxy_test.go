@@ -155,7 +155,7 @@ func TestOldListIsServedUntilItIsReleased(t *testing.T) {
 
 func TestLostResponseWasCommitted(t *testing.T) {
 	api, proxy, client := start(t)
-	proxy.Intercept(func(e *Exchange) bool {
+	proxy.Intercept("team", func(e *Exchange) bool {
 		if _, err := e.Forward(); err != nil {
 			t.Error(err)
 		}
