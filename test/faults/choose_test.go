@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
+)
+
+// written makes a write of a run out of its parts.
+func written(verb, resource, subresource, name string) apiproxy.Write {
+	return apiproxy.Write{Request: apiproxy.Request{Verb: verb, Resource: resource, Subresource: subresource, Name: name}}
+}
+
+func TestRefs(t *testing.T) {
+	got := refs([]apiproxy.Write{
+		written("create", "workloads.kueue.x-k8s.io", "", "trainjob-low-1a2b3"),
+		written("patch", "trainjobs.trainer.kubeflow.org", "", "low"),
+		written("patch", "workloads.kueue.x-k8s.io", "status", "trainjob-high-4c5d6"),
+		written("patch", "jobs.batch", "", "low-node-0"),
+		written("patch", "trainjobs.trainer.kubeflow.org", "", "low"),
+		written("update", "localqueues.kueue.x-k8s.io", "status", "queue"),
+	})
+	want := []writeRef{
+		{writeKind{"create", "workloads", low}, 1},
+		{writeKind{"patch", "trainjobs", low}, 1},
+		{writeKind{"patch", "workloads/status", high}, 1},
+		{writeKind{"patch", "jobs", low}, 1},
+		{writeKind{"patch", "trainjobs", low}, 2},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(writeRef{}, writeKind{})); diff != "" {
+		t.Errorf("unexpected writes (-want +got):\n%s", diff)
+	}
+}
+
+// somePlans are those that need no cluster.
+func somePlans() []plan {
+	writes := refs([]apiproxy.Write{
+		written("create", "workloads.kueue.x-k8s.io", "", "trainjob-low-1a2b3"),
+		written("patch", "workloads.kueue.x-k8s.io", "status", "trainjob-low-1a2b3"),
+		written("patch", "trainjobs.trainer.kubeflow.org", "", "low"),
+		written("patch", "trainjobs.trainer.kubeflow.org", "", "low"),
+	})
+	var plans []plan
+	for _, some := range [][]plan{
+		crashes(writes), answers(writes), otherWriters(writes), lateWrites(writes), webhookFaults(writes),
+		heldWatches(), flavorChanges(), cutWatches(), twoManagers(),
+	} {
+		plans = append(plans, some...)
+	}
+	return plans
+}
+
+func TestSampleHasEveryFamilyAndFollowsTheSeed(t *testing.T) {
+	plans := somePlans()
+	all := map[string]bool{}
+	for _, p := range plans {
+		all[p.family] = true
+	}
+	for seed := range uint64(20) {
+		got := map[string]bool{}
+		for _, p := range sample(plans, len(all), seed) {
+			got[p.family] = true
+		}
+		if diff := cmp.Diff(all, got); diff != "" {
+			t.Errorf("seed %d: unexpected families (-want +got):\n%s", seed, diff)
+		}
+	}
+	names := func(plans []plan) string {
+		var out []string
+		for _, p := range plans {
+			out = append(out, p.String())
+		}
+		return strings.Join(out, "\n")
+	}
+	if diff := cmp.Diff(names(sample(plans, 12, 5)), names(sample(plans, 12, 5))); diff != "" {
+		t.Errorf("the same seed chooses other plans:\n%s", diff)
+	}
+}
+
+// A pattern is matched part by part, as the testing package does.
+func TestPatternSelectsOnePlan(t *testing.T) {
+	plans := somePlans()
+	for _, p := range plans {
+		var selected []string
+		for _, other := range plans {
+			if selects(t, p.pattern(), "TestFaults/"+strings.ReplaceAll(other.String(), " ", "_")) {
+				selected = append(selected, other.String())
+			}
+		}
+		if diff := cmp.Diff([]string{p.String()}, selected); diff != "" {
+			t.Errorf("%s selects (-want +got):\n%s", p.pattern(), diff)
+		}
+	}
+}
+
+func selects(t *testing.T, pattern, name string) bool {
+	t.Helper()
+	patterns, parts := strings.Split(pattern, "/"), strings.Split(name, "/")
+	for i, part := range parts {
+		if i >= len(patterns) {
+			return true
+		}
+		if !regexp.MustCompile(patterns[i]).MatchString(part) {
+			return false
+		}
+	}
+	return true
+}
