@@ -40,8 +40,11 @@ type harness struct {
 	webhooks               *interposer
 }
 
+// inTree is Kueue's own integration.
+const inTree = "in-tree"
+
 func component(integration string) string {
-	if integration == "in-tree" {
+	if integration == inTree {
 		return "kueue"
 	}
 	return "kueue-trainer"

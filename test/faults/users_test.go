@@ -147,6 +147,9 @@ func setQueue(queue string) hook {
 	}
 }
 
+// countLabel is another one that the GPU nodes of the local cluster carry.
+const countLabel = "nvidia.com/gpu.count"
+
 // changeFlavor gives a flavor one more node label, or takes it away again.
 func changeFlavor(name string, more bool) hook {
 	return func(ctx context.Context, r *run) error {
@@ -156,9 +159,9 @@ func changeFlavor(name string, more bool) hook {
 		}
 		before := flavor.DeepCopy()
 		if more {
-			flavor.Spec.NodeLabels[kit.FamilyLabel] = "ampere"
+			flavor.Spec.NodeLabels[countLabel] = "8"
 		} else {
-			delete(flavor.Spec.NodeLabels, kit.FamilyLabel)
+			delete(flavor.Spec.NodeLabels, countLabel)
 		}
 		return r.Patch(ctx, &flavor, client.MergeFrom(before))
 	}
