@@ -145,7 +145,7 @@ func (r *run) steady(ctx context.Context, when string) {
 	before := -1
 	err := wait.PollUntilContextTimeout(ctx, quiet, settleTimeout/2, true, func(context.Context) (bool, error) {
 		last := before
-		before = len(r.writes())
+		before = len(refs(r.writes()))
 		return before == last, nil
 	})
 	if err != nil {
@@ -158,7 +158,7 @@ func (r *run) steady(ctx context.Context, when string) {
 	case <-time.After(steadyFor):
 	case <-ctx.Done():
 	}
-	if more := r.writes()[before:]; len(more) > 0 {
+	if more := refs(r.writes())[before:]; len(more) > 0 {
 		r.fail(steadyState, "after %q, an event that changes nothing made it write %v", when, more)
 	}
 }
