@@ -92,11 +92,13 @@ var _ = Describe("An evicted TrainJob", func() {
 		told := false
 		Eventually(ctx, func(g Gomega) {
 			told = told || len(w.eventNotes(ctx, "TrainJob", "slow", "StillStopping")) > 0
+			// The Workload first: a pod that is there afterwards was there then.
+			wl := w.workload(ctx, "slow")
 			pods := w.pods(ctx, "slow")
 			if len(pods) > 0 && pods[0].UID == first.UID {
 				// The old pod is there, so is the quota, and no other pod is.
 				Expect(pods).To(HaveLen(1))
-				Expect(w.workload(ctx, "slow").Status.Admission).NotTo(BeNil())
+				Expect(wl.Status.Admission).NotTo(BeNil())
 			}
 			g.Expect(pods).To(HaveLen(1))
 			g.Expect(pods[0].UID).NotTo(Equal(first.UID))
