@@ -54,7 +54,7 @@ func (e *environment) active(ctx context.Context, job *trainjob.TrainJob) (bool,
 			return true, nil
 		}
 	}
-	return !suspended && !trainJobFinished(job), nil
+	return !suspended && !job.Finished(), nil
 }
 
 // countPods adds up the pods of job that its child Jobs know of, terminating ones included.

@@ -24,7 +24,7 @@ const (
 	AdmissionGate = "kueue-trainer.dev/admission"
 
 	// GatedLabel marks pods that were made with AdmissionGate, so that they can be
-	// watched without watching every pod of the cluster. Its value is "true".
+	// watched without watching every pod of the cluster. Its value is "true" then.
 	GatedLabel = "kueue-trainer.dev/gated"
 )
 
@@ -48,6 +48,13 @@ func Gated(name string) Placement {
 		Labels:          map[string]string{GatedLabel: "true"},
 		SchedulingGates: []corev1.PodSchedulingGate{{Name: AdmissionGate}},
 	}
+}
+
+// Freed gives the placement of a replicated job whose gate was taken off for another
+// integration to start it. The label stays, with another value: were it the only one,
+// Trainer's server-side apply would leave "metadata: null" in the JobSet and be refused.
+func Freed(name string) Placement {
+	return Placement{Name: name, Labels: map[string]string{GatedLabel: "false"}}
 }
 
 // Entry makes our entry from the placements, one per replicated job.

@@ -101,33 +101,6 @@ var _ = Describe("On a local control plane", Label("control"), Serial, func() {
 		w.eventuallyRuns(ctx, "patient", 1, onA100)
 		Expect(cluster.ErrorLines("kueue-trainer")).To(Equal(before))
 	}, SpecTimeout(specTimeout))
-
-	It("TrainJobs change hands to Kueue's in-tree integration and back, and not one pod restarts", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "16", "8")
-		w.make(ctx, w.job("torch").GPUs("8").Obj(), w.job("mpi").Runtime("deepspeed-distributed").Nodes(2).GPUs("8").Obj())
-		jobs := map[string]int{"torch": 1, "mpi": 2}
-		pods, workloads := map[string][]corev1.Pod{}, map[string]*kueue.Workload{}
-		for job, n := range jobs {
-			pods[job] = w.eventuallyRuns(ctx, job, n, nil)
-			workloads[job] = w.workload(ctx, job)
-		}
-		w.make(ctx, w.job("waits").GPUs("8").Obj())
-		w.eventuallyAtTheGate(ctx, "waits")
-
-		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-		for _, integration := range []string{"in-tree", "external"} {
-			Expect(cluster.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())
-			for job := range jobs {
-				w.touch(ctx, job)
-				w.touchPods(ctx, job)
-				w.consistentlyKeeps(ctx, job, pods[job], workloads[job])
-			}
-		}
-		w.finish(ctx, "torch", "succeeded")
-		w.eventuallyCondition(ctx, "torch", kueue.WorkloadFinished)
-		w.eventuallyRuns(ctx, "waits", 1, nil)
-	}, SpecTimeout(specTimeout))
 })
 
 func resume(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) }

@@ -70,9 +70,9 @@ var _ = Describe("A queued TrainJob", func() {
 	It("is preempted and resumes on a flavor whose node labels have other keys, with exactly those", func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.make(ctx,
-			kit.MakeFlavor(w.name("h100"), map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"},
+			w.flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"},
 				corev1.Toleration{Key: "pool", Operator: corev1.TolerationOpEqual, Value: "h100", Effect: corev1.TaintEffectNoSchedule}),
-			kit.MakeFlavor(w.name("a100"), map[string]string{"nvidia.com/gpu.memory": "81920"}),
+			w.flavor("a100", map[string]string{"nvidia.com/gpu.memory": "81920"}),
 			kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "16"}, kit.Quota{Flavor: w.name("a100"), GPUs: "16"}),
 			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")),
 			kit.MakePriority(w.name("urgent"), 1000),
@@ -101,7 +101,7 @@ var _ = Describe("A queued TrainJob", func() {
 			runtime.Spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{team}
 		}
 		w.make(ctx, runtime,
-			kit.MakeFlavor(w.name("h100"), onH100, spot),
+			w.flavor("h100", onH100, spot),
 			kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "32"}),
 			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
 		w.make(ctx, w.job("mpi").Runtime(runtime.Name).Nodes(2).GPUs("8").Obj())

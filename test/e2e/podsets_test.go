@@ -45,7 +45,7 @@ var _ = Describe("PodSets", func() {
 		It("equal the pods that are created from runtime "+runtime+", name by name", func(ctx context.Context) {
 			w := newWorld(ctx)
 			w.make(ctx,
-				kit.MakeFlavor(w.name("any"), nil),
+				w.flavor("any", nil),
 				kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("any"), GPUs: "64"}),
 				kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
 			w.makeServiceAccounts(ctx, runtime)
