@@ -59,7 +59,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 				Expect(w.workload(ctx, job)).To(HaveField("Name", name), job)
 			}
 		}
-		for _, integration := range []string{"in-tree", "external", "in-tree"} {
+		for _, integration := range []string{kit.InTree, kit.External, kit.InTree} {
 			handOver(integration)
 		}
 		// The in-tree integration starts what waited under this one ...

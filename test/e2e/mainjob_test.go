@@ -67,7 +67,7 @@ var _ = Describe("A queued TrainJob", func() {
 		w.eventuallyRuns(ctx, "waiting", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("is preempted and resumes on a flavor whose node labels have other keys, with exactly those", func(ctx context.Context) {
+	It("is preempted and resumes on a flavor whose node labels have other keys, with exactly those", Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.make(ctx,
 			w.flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"},
@@ -92,7 +92,7 @@ var _ = Describe("A queued TrainJob", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("keeps the runtime's tolerations beside the flavor's, also in a replicated job that starts later", func(ctx context.Context) {
+	It("keeps the runtime's tolerations beside the flavor's, also in a replicated job that starts later", Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		team := corev1.Toleration{Key: "team", Operator: corev1.TolerationOpEqual, Value: "research", Effect: corev1.TaintEffectNoSchedule}
 		spot := corev1.Toleration{Key: "spot", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
@@ -246,7 +246,7 @@ spec:
 })
 
 var _ = Describe("A TrainJob without a queue", func() {
-	It("is left exactly as it is", func(ctx context.Context) {
+	It("is left exactly as it is", Label("invariant", "ours-only"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		job := kit.MakeTrainJob(w.namespace, "free").Obj()
 		w.make(ctx, job)
@@ -268,7 +268,7 @@ var _ = Describe("A TrainJob without a queue", func() {
 })
 
 var _ = Describe("The admission gate", func() {
-	It("holds the pods of a TrainJob that a user resumes without quota, which is suspended again", func(ctx context.Context) {
+	It("holds the pods of a TrainJob that a user resumes without quota, which is suspended again", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
 		w.make(ctx, w.job("eager").GPUs("8").Obj())

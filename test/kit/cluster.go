@@ -84,8 +84,11 @@ func Use(kubeconfig string) (*Cluster, error) {
 	return cluster, err
 }
 
-// External is the integration that is this project's.
-const External = "external"
+// The integrations: this project's, and Kueue's own.
+const (
+	External = "external"
+	InTree   = "in-tree"
+)
 
 // state is what localcluster writes down of a cluster.
 type state struct {
@@ -155,6 +158,14 @@ func Start(ctx context.Context, dir string, progress io.Writer) (*Cluster, error
 
 // Local reports whether this is a local control plane, whose components Control reaches.
 func (c *Cluster) Local() bool { return c.localDir != "" }
+
+// Manager names the component that integrates TrainJobs with Kueue.
+func (c *Cluster) Manager() string {
+	if c.Integration == InTree {
+		return "kueue"
+	}
+	return "kueue-trainer"
+}
 
 // Repair starts what is missing on a local control plane and installs its manifests again.
 func (c *Cluster) Repair(ctx context.Context, progress io.Writer) error {
