@@ -96,12 +96,9 @@ func Jobs(p trainjob.RuntimePatch) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec := entry.TrainingRuntimeSpec
-	if spec == nil || spec.Template == nil || spec.Template.Spec == nil {
-		return nil, nil
-	}
-	names := make([]string, 0, len(spec.Template.Spec.ReplicatedJobs))
-	for _, job := range spec.Template.Spec.ReplicatedJobs {
+	jobs := replicatedJobs(&entry)
+	names := make([]string, 0, len(jobs))
+	for _, job := range jobs {
 		names = append(names, job.Name)
 	}
 	return names, nil
@@ -111,10 +108,23 @@ func Jobs(p trainjob.RuntimePatch) ([]string, error) {
 // An entry that cannot be read holds none.
 func HoldsGate(p trainjob.RuntimePatch) bool {
 	entry, err := p.Decode()
-	if err != nil || entry.TrainingRuntimeSpec == nil || entry.TrainingRuntimeSpec.Template == nil || entry.TrainingRuntimeSpec.Template.Spec == nil {
-		return false
+	return err == nil && slices.ContainsFunc(replicatedJobs(&entry), gatedJob)
+}
+
+// Gates reports whether an entry keeps the named replicated job behind the admission gate.
+func Gates(p trainjob.RuntimePatch, replicatedJob string) bool {
+	entry, err := p.Decode()
+	return err == nil && slices.ContainsFunc(replicatedJobs(&entry), func(job trainer.ReplicatedJobPatch) bool {
+		return job.Name == replicatedJob && gatedJob(job)
+	})
+}
+
+func replicatedJobs(entry *trainer.RuntimePatch) []trainer.ReplicatedJobPatch {
+	spec := entry.TrainingRuntimeSpec
+	if spec == nil || spec.Template == nil || spec.Template.Spec == nil {
+		return nil
 	}
-	return slices.ContainsFunc(entry.TrainingRuntimeSpec.Template.Spec.ReplicatedJobs, gatedJob)
+	return spec.Template.Spec.ReplicatedJobs
 }
 
 func gatedJob(job trainer.ReplicatedJobPatch) bool {
