@@ -24,7 +24,7 @@ help: ## Show this.
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z][a-z0-9 -]*:.*## / {printf "  %-48s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external or in-tree), COMPONENT, E2E_FLAGS, FAULTS_FLAGS\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)"
+	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external, in-tree or both), COMPONENT, E2E_FLAGS, FAULTS_FLAGS\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)"
 
 .PHONY: demo
 demo: $(BIN)/localcluster ## Play the main job on a local control plane of its own, and take it down.
@@ -60,8 +60,8 @@ $(BIN)/localcluster:
 ##@ Development
 
 .PHONY: build
-build: ## Build the manager.
-	go build -trimpath -o $(BIN)/kueue-trainer ./cmd/kueue-trainer
+build: ## Build the manager and the kubectl plugin.
+	go build -trimpath -o $(BIN)/ ./cmd/...
 
 .PHONY: unit
 unit: ## Run the unit tests.

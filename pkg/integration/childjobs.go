@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,51 +16,72 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// childJobs lists the Jobs that JobSet made for job, and says whether the JobSet is
-// suspended. Without a JobSet there is nothing that could run.
-func (e *environment) childJobs(ctx context.Context, job *trainjob.TrainJob) (jobs []batchv1.Job, suspended bool, err error) {
-	var js jobsetapi.JobSet
-	if err := e.client.Get(ctx, client.ObjectKeyFromObject(job), &js); err != nil {
-		return nil, true, client.IgnoreNotFound(err)
+// jobSet gives the JobSet that Trainer made for job, or nil: then there is nothing that
+// could run.
+func (e *environment) jobSet(ctx context.Context, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
+	js := &jobsetapi.JobSet{}
+	if err := e.client.Get(ctx, client.ObjectKeyFromObject(job), js); err != nil {
+		return nil, client.IgnoreNotFound(err)
 	}
-	if !metav1.IsControlledBy(&js, job) {
-		return nil, true, nil
+	if !metav1.IsControlledBy(js, job) {
+		return nil, nil
 	}
+	return js, nil
+}
+
+// childJobs lists the Jobs that JobSet made for job.
+func (e *environment) childJobs(ctx context.Context, job *trainjob.TrainJob) ([]batchv1.Job, error) {
+	js, err := e.jobSet(ctx, job)
+	if err != nil || js == nil {
+		return nil, err
+	}
+	return e.jobsOf(ctx, js)
+}
+
+func (e *environment) jobsOf(ctx context.Context, js *jobsetapi.JobSet) ([]batchv1.Job, error) {
 	var list batchv1.JobList
-	err = e.client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name})
+	err := e.client.List(ctx, &list, client.InNamespace(js.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name})
 	if err != nil {
-		return nil, false, fmt.Errorf("listing the child Jobs of JobSet %s: %w", client.ObjectKeyFromObject(&js), err)
+		return nil, fmt.Errorf("listing the child Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}
-	for _, child := range list.Items {
-		if metav1.IsControlledBy(&child, &js) {
-			jobs = append(jobs, child)
-		}
-	}
-	return jobs, ptr.Deref(js.Spec.Suspend, false), nil
+	return slices.DeleteFunc(list.Items, func(child batchv1.Job) bool { return !metav1.IsControlledBy(&child, js) }), nil
 }
 
 // active reports whether a pod of job is there, terminating ones included, or may
 // still come because some controller has not taken note of the suspension.
 func (e *environment) active(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	jobs, suspended, err := e.childJobs(ctx, job)
-	if err != nil {
+	js, err := e.jobSet(ctx, job)
+	if err != nil || js == nil {
 		return false, err
 	}
-	for i := range jobs {
-		if hasPods(&jobs[i]) {
-			return true, nil
-		}
+	jobs, err := e.jobsOf(ctx, js)
+	if err != nil || slices.ContainsFunc(jobs, hasPods) {
+		return err == nil, err
 	}
-	return !suspended && !trainJobFinished(job), nil
+	return !job.Finished() && (!ptr.Deref(js.Spec.Suspend, false) || overtaken(job, js)), nil
+}
+
+// overtaken reports whether job is back at the gate and Trainer has not seen that yet.
+// What it is doing then may still be the resumption of what it saw before. The gate is
+// only ever written to a suspended job, so a JobSet that has it knows of the suspension.
+func overtaken(job *trainjob.TrainJob, js *jobsetapi.JobSet) bool {
+	ours := patch.Find(job.Spec.RuntimePatches)
+	if ours == nil || !patch.HoldsGate(*ours) {
+		return false
+	}
+	return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+		return patch.Gates(*ours, rj.Name) && !slices.ContainsFunc(rj.Template.Spec.Template.Spec.SchedulingGates, isAdmissionGate)
+	})
 }
 
 // countPods adds up the pods of job that its child Jobs know of, terminating ones included.
 func (e *environment) countPods(ctx context.Context, job *trainjob.TrainJob) (int32, error) {
-	jobs, _, err := e.childJobs(ctx, job)
+	jobs, err := e.childJobs(ctx, job)
 	pods := int32(0)
 	for i := range jobs {
 		pods += jobs[i].Status.Active + ptr.Deref(jobs[i].Status.Terminating, 0)
@@ -67,14 +89,14 @@ func (e *environment) countPods(ctx context.Context, job *trainjob.TrainJob) (in
 	return pods, err
 }
 
-func hasPods(j *batchv1.Job) bool {
+func hasPods(j batchv1.Job) bool {
 	if j.Status.Active > 0 || ptr.Deref(j.Status.Terminating, 0) > 0 {
 		return true
 	}
-	if jobFinished(j) {
+	if jobFinished(&j) {
 		return false
 	}
-	return !ptr.Deref(j.Spec.Suspend, false) || jobResumed(j)
+	return !ptr.Deref(j.Spec.Suspend, false) || jobResumed(&j)
 }
 
 // jobResumed reports whether the Job controller last saw the Job unsuspended: then
@@ -102,7 +124,7 @@ func jobFinished(j *batchv1.Job) bool {
 // that exists: left alone, the Job would keep its gate and the keys of earlier flavors.
 // Jobs that do not exist yet are made from the rendered template anyway.
 func (e *environment) placeChildJobs(ctx context.Context, job *trainjob.TrainJob, rendered *jobsetapi.JobSet) error {
-	jobs, _, err := e.childJobs(ctx, job)
+	jobs, err := e.childJobs(ctx, job)
 	if err != nil {
 		return err
 	}

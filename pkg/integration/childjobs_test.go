@@ -9,6 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 func TestHasPods(t *testing.T) {
@@ -49,8 +53,44 @@ func TestHasPods(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := hasPods(&tc.job); got != tc.want {
+			if got := hasPods(tc.job); got != tc.want {
 				t.Errorf("hasPods = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestOvertaken(t *testing.T) {
+	entry := func(placements ...patch.Placement) []trainjob.RuntimePatch {
+		ours, err := patch.Entry(placements)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []trainjob.RuntimePatch{ours}
+	}
+	replicatedJob := func(name string, gates ...corev1.PodSchedulingGate) jobsetapi.ReplicatedJob {
+		rj := jobsetapi.ReplicatedJob{Name: name}
+		rj.Template.Spec.Template.Spec.SchedulingGates = gates
+		return rj
+	}
+	ours := corev1.PodSchedulingGate{Name: patch.AdmissionGate}
+	cases := map[string]struct {
+		patches []trainjob.RuntimePatch
+		jobs    []jobsetapi.ReplicatedJob
+		want    bool
+	}{
+		"a job without our entry":                       {jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a placed job":                                  {patches: entry(patch.Placement{Name: "node"}), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a gate that Trainer has not passed on yet":     {patches: entry(patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", corev1.PodSchedulingGate{Name: "other"})}, want: true},
+		"a gate that the JobSet holds":                  {patches: entry(patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours)}},
+		"a replicated job that came later to a runtime": {patches: entry(patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours), replicatedJob("new")}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
+			job := &trainjob.TrainJob{Spec: trainjob.Spec{RuntimePatches: tc.patches}}
+			if got := overtaken(job, js); got != tc.want {
+				t.Errorf("overtaken = %t, want %t", got, tc.want)
 			}
 		})
 	}

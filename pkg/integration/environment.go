@@ -39,6 +39,7 @@ type environment struct {
 	recorder events.EventRecorder
 
 	expectations *expectations
+	inTree       *inTree
 
 	manageJobsWithoutQueueName   bool
 	managedJobsNamespaceSelector labels.Selector

@@ -23,6 +23,7 @@ const (
 	reasonRequeued       = "QueuedAgain"
 	reasonRefused        = "WriteRefused"
 	reasonStopping       = "StillStopping"
+	reasonNotAlone       = "InTreeActive"
 
 	actionStart    = "Start"
 	actionStop     = "Stop"

@@ -33,6 +33,9 @@ package integration
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 //
+// Whether Kueue's in-tree integration is active shows in a TrainJob made as a dry run.
+// +kubebuilder:rbac:groups=trainer.kubeflow.org,namespace=kueue-trainer-system,resources=trainjobs,verbs=create
+//
 // Leader election and the serving certificate, in the manager's own namespace; the
 // certificate's authority goes into our two webhook configurations. The rotator's
 // informers cannot be limited by name.

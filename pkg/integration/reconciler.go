@@ -38,6 +38,9 @@ type reconciler struct {
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ctx = ctrl.LoggerInto(ctx, quiet(ctrl.LoggerFrom(ctx)))
+	if r.env.inTree.active() {
+		return r.standAside(ctx, req)
+	}
 	j := &job{env: r.env}
 	result, err := r.reconcile(ctx, req, j)
 	if expectedRetry(err) {
@@ -104,7 +107,7 @@ func (r *reconciler) watchStop(ctx context.Context, j *job) (time.Duration, erro
 // ensurePlaced suspends an admitted TrainJob that somebody resumed before we could
 // place it: its pods would stay gated, or run anywhere. The next reconcile starts it.
 func (r *reconciler) ensurePlaced(ctx context.Context, j *job) error {
-	if j.UID == "" || !j.DeletionTimestamp.IsZero() || j.IsSuspended() || trainJobFinished(&j.TrainJob) {
+	if j.UID == "" || !j.DeletionTimestamp.IsZero() || j.IsSuspended() || j.TrainJob.Finished() {
 		return nil
 	}
 	managed, err := r.env.managed(ctx, &j.TrainJob)
@@ -127,7 +130,7 @@ func placed(job *trainjob.TrainJob) bool {
 // ensureGate gives the gate to a waiting TrainJob that lacks it, because it was made
 // or changed while the webhook was away.
 func (r *reconciler) ensureGate(ctx context.Context, j *job) error {
-	if j.UID == "" || !j.DeletionTimestamp.IsZero() || !j.IsSuspended() || trainJobFinished(&j.TrainJob) {
+	if j.UID == "" || !j.DeletionTimestamp.IsZero() || !j.IsSuspended() || j.TrainJob.Finished() {
 		return nil
 	}
 	managed, err := r.env.managed(ctx, &j.TrainJob)

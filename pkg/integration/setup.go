@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -38,6 +39,8 @@ const controllerName = "kueue-trainer"
 // Options are the settings of the integration; they mean what the fields of the same
 // names in Kueue's Configuration mean.
 type Options struct {
+	// Namespace is the manager's own.
+	Namespace string
 	// ManageJobsWithoutQueueName makes TrainJobs without a queue wait for one, in
 	// the namespaces that ManagedJobsNamespaceSelector matches. Default: false.
 	ManageJobsWithoutQueueName bool
@@ -61,35 +64,39 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// Setup adds controllers and webhooks to mgr. It reads the identity of this process
-// from the API server, so that the webhooks know our own writes.
+// Setup adds controllers and webhooks to mgr, which has to be starting meanwhile. It
+// reads the identity of this process from the API server, so that the webhooks know our
+// own writes. It gives the integration's part of the manager's readiness.
 //
 // Every call into jobframework's registration and set-up stands in this file.
-func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) error {
+func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (healthz.Checker, error) {
 	env, err := newEnvironment(ctx, mgr, opts)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	self, err := username(ctx, mgr)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := warmCaches(ctx, mgr); err != nil {
-		return err
+		return nil, err
 	}
 	// Our own writes of TrainJobs pass the webhooks, too: a controller that is faster
 	// than them is refused, again and again.
 	setupWebhooks(mgr, env, self)
 	if err := awaitWebhooks(ctx, mgr); err != nil {
-		return err
+		return nil, err
 	}
 	if err := setupReconciler(mgr, env, opts); err != nil {
-		return fmt.Errorf("setting up the TrainJob controller: %w", err)
+		return nil, fmt.Errorf("setting up the TrainJob controller: %w", err)
 	}
 	if err := setupUngater(mgr, env); err != nil {
-		return fmt.Errorf("setting up the ungater: %w", err)
+		return nil, fmt.Errorf("setting up the ungater: %w", err)
 	}
-	return nil
+	if err := mgr.Add(env.inTree); err != nil {
+		return nil, fmt.Errorf("adding the look for Kueue's in-tree integration: %w", err)
+	}
+	return env.inTree.check, nil
 }
 
 // awaitWebhooks returns when the webhook server takes requests. That one cannot be
@@ -125,6 +132,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	return &environment{
 		client:                       &specClient{Client: mgr.GetClient(), expectations: expectations},
 		expectations:                 expectations,
+		inTree:                       &inTree{client: mgr.GetClient(), namespace: opts.Namespace},
 		runtimes:                     trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader()),
 		renderer:                     renderer,
 		defaults:                     &workloadDefaults{reader: mgr.GetClient()},
@@ -151,6 +159,7 @@ func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
 		Owns(&kueue.Workload{}).
 		Owns(&jobsetapi.JobSet{}).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(trainJobOfChild)).
+		WatchesRawSource(env.inTree.source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(opts.Concurrency, 1)}).
 		Complete(&reconciler{env: env, framework: framework})
 }

@@ -20,7 +20,7 @@ import (
 const trainJobCRD = "trainjobs.trainer.kubeflow.org"
 
 var _ = Describe("Entries of other managers", Serial, func() {
-	It("keep every byte and their order through admission, eviction and resumption", func(ctx context.Context) {
+	It("keep every byte and their order through admission, eviction and resumption", Label("invariant", "ours-only"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		extendCRD(ctx)

@@ -42,10 +42,10 @@ type pod struct {
 
 var _ = Describe("PodSets", func() {
 	for _, runtime := range slices.Sorted(maps.Keys(shipped)) {
-		It("equal the pods that are created from runtime "+runtime+", name by name", func(ctx context.Context) {
+		It("equal the pods that are created from runtime "+runtime+", name by name", Label("invariant", "podsets"), func(ctx context.Context) {
 			w := newWorld(ctx)
 			w.make(ctx,
-				kit.MakeFlavor(w.name("any"), nil),
+				w.flavor("any", nil),
 				kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("any"), GPUs: "64"}),
 				kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
 			w.makeServiceAccounts(ctx, runtime)
@@ -72,7 +72,7 @@ var _ = Describe("PodSets", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("follow the runtime's own numbers where the TrainJob sets none", func(ctx context.Context) {
+	It("follow the runtime's own numbers where the TrainJob sets none", Label("invariant", "podsets"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "32", "0")
 		runtime := w.copyRuntime(ctx, "torch-distributed")

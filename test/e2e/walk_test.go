@@ -29,7 +29,7 @@ var (
 )
 
 var _ = Describe("Any sequence of events", func() {
-	It("leaves running pods with base + current admission, no more and no less", func(ctx context.Context) {
+	It("leaves running pods with base + current admission, no more and no less", Label("invariant", "exact"), func(ctx context.Context) {
 		seed := *walkSeed
 		if seed == 0 {
 			seed = uint64(time.Now().UnixNano())
@@ -66,7 +66,7 @@ func newWalk(ctx context.Context, random *rand.Rand) *walk {
 	w := newWorld(ctx)
 	runtime := w.copyRuntime(ctx, "torch-distributed")
 	runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{tolerate("runtime-0")}
-	tas := kit.MakeFlavor(w.name("tas"), map[string]string{kit.ProductLabel: kit.H100})
+	tas := w.flavor("tas", map[string]string{kit.ProductLabel: kit.H100})
 	tas.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.name("hosts")))
 	w.make(ctx, runtime,
 		&kueue.Topology{
@@ -74,9 +74,9 @@ func newWalk(ctx context.Context, random *rand.Rand) *walk {
 			Spec:       kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}},
 		},
 		tas,
-		kit.MakeFlavor(w.name("h100"), map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}, tolerate("pool-h100")),
-		kit.MakeFlavor(w.name("a100"), map[string]string{kit.ProductLabel: kit.A100}),
-		kit.MakeFlavor(w.name("ampere"), map[string]string{kit.FamilyLabel: "ampere", "nvidia.com/gpu.memory": "81920"}, tolerate("pool-ampere"), tolerate("spot")),
+		w.flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}, tolerate("pool-h100")),
+		w.flavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
+		w.flavor("ampere", map[string]string{kit.FamilyLabel: "ampere", "nvidia.com/gpu.memory": "81920"}, tolerate("pool-ampere"), tolerate("spot")),
 		kit.MakePriority(w.name("low"), 1), kit.MakePriority(w.name("high"), 100),
 		kit.MakeClusterQueue(w.name("one"), kit.Quota{Flavor: w.name("h100"), GPUs: "16"}, kit.Quota{Flavor: w.name("a100"), GPUs: "16"}),
 		kit.MakeClusterQueue(w.name("two"), kit.Quota{Flavor: w.name("ampere"), GPUs: "16"}, kit.Quota{Flavor: w.name("tas"), GPUs: "16"}),

@@ -230,7 +230,7 @@ func secondManager(firstDelay, secondDelay time.Duration) hook {
 		if err != nil {
 			return err
 		}
-		second, err := newChild(r.cluster.LocalDir(), r.component, r.launch, proxy, true)
+		second, err := newChild(r.cluster.LocalDir(), r.cluster.Manager(), r.launch, proxy, true)
 		if err != nil {
 			return err
 		}

@@ -48,28 +48,23 @@ type launch struct {
 	Env  []string `json:"env"`
 }
 
-// readLaunch gives how the local cluster in dir starts a component, and the
-// integration that the cluster was set up with.
-func readLaunch(dir string, component func(integration string) string) (launch, string, error) {
+// readLaunch gives how the local cluster in dir starts a component.
+func readLaunch(dir, component string) (launch, error) {
 	var state struct {
-		Settings struct {
-			Integration string `json:"integration"`
-		} `json:"settings"`
 		Processes map[string]launch `json:"processes"`
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "state.json"))
 	if err != nil {
-		return launch{}, "", err
+		return launch{}, err
 	}
 	if err := json.Unmarshal(data, &state); err != nil {
-		return launch{}, "", err
+		return launch{}, err
 	}
-	name := component(state.Settings.Integration)
-	l, ok := state.Processes[name]
+	l, ok := state.Processes[component]
 	if !ok {
-		return launch{}, "", fmt.Errorf("%s does not know %s", dir, name)
+		return launch{}, fmt.Errorf("%s does not know %s", dir, component)
 	}
-	return l, state.Settings.Integration, nil
+	return l, nil
 }
 
 // newChild prepares a component to run behind a proxy, without leader election. A

@@ -49,7 +49,7 @@ func TestFaults(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	results := &report{integration: h.integration, families: map[string]*tally{}}
+	results := &report{integration: h.cluster.Integration, families: map[string]*tally{}}
 	c := learn(t, h, results)
 	plans := plansFor(h, c)
 	t.Logf("%d plans from the writes of a clean run: %v", len(plans), c.writes)

@@ -32,22 +32,10 @@ type harness struct {
 	cluster  *kit.Cluster
 	api      dynamic.Interface
 	progress io.Writer
-	// integration is "external" or "in-tree", component the process that does it.
-	integration, component string
-	launch                 launch
-	proxy                  *apiproxy.Proxy
-	child                  *child
-	webhooks               *interposer
-}
-
-// inTree is Kueue's own integration.
-const inTree = "in-tree"
-
-func component(integration string) string {
-	if integration == inTree {
-		return "kueue"
-	}
-	return "kueue-trainer"
+	launch   launch
+	proxy    *apiproxy.Proxy
+	child    *child
+	webhooks *interposer
 }
 
 // newHarness puts the manager of the cluster of KUBECONFIG behind a proxy, or that of a
@@ -84,10 +72,9 @@ func (h *harness) setUp(ctx context.Context) error {
 	if h.api, err = dynamic.NewForConfig(h.cluster.Config); err != nil {
 		return err
 	}
-	if h.launch, h.integration, err = readLaunch(h.cluster.LocalDir(), component); err != nil {
+	if h.launch, err = readLaunch(h.cluster.LocalDir(), h.cluster.Manager()); err != nil {
 		return err
 	}
-	h.component = component(h.integration)
 	h.webhooks = newInterposer(h)
 	if err := extendCRD(ctx, h.cluster.Client, true); err != nil {
 		return err
@@ -95,10 +82,10 @@ func (h *harness) setUp(ctx context.Context) error {
 	if h.proxy, err = h.newProxy(); err != nil {
 		return err
 	}
-	if h.child, err = newChild(h.cluster.LocalDir(), h.component, h.launch, h.proxy, false); err != nil {
+	if h.child, err = newChild(h.cluster.LocalDir(), h.cluster.Manager(), h.launch, h.proxy, false); err != nil {
 		return err
 	}
-	if err := h.cluster.Control(ctx, "stop", h.component, h.progress); err != nil {
+	if err := h.cluster.Control(ctx, "stop", h.cluster.Manager(), h.progress); err != nil {
 		return err
 	}
 	if err := h.child.start(); err != nil {
@@ -121,7 +108,7 @@ func (h *harness) ready(ctx context.Context) error {
 		return h.child.ready(ctx) == nil, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%s is not ready: %w\n%s", h.component, err, h.child.lastLines(20))
+		return fmt.Errorf("%s is not ready: %w\n%s", h.cluster.Manager(), err, h.child.lastLines(20))
 	}
 	return nil
 }
@@ -140,7 +127,7 @@ func (h *harness) close(ctx context.Context) error {
 	}
 	err = errors.Join(err, extendCRD(ctx, h.cluster.Client, false))
 	if os.Getenv("KUBECONFIG") != "" {
-		return errors.Join(err, h.cluster.Control(ctx, "start", h.component, h.progress))
+		return errors.Join(err, h.cluster.Control(ctx, "start", h.cluster.Manager(), h.progress))
 	}
 	return errors.Join(err, h.cluster.Stop(ctx, h.progress))
 }

@@ -71,7 +71,7 @@ func (r *run) world(ctx context.Context) {
 	r.namespace = "faults-" + r.suffix
 	r.Expect(r.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}})).To(Succeed())
 	labelsOfB := map[string]string{kit.ProductLabel: kit.A100}
-	if r.integration == inTree {
+	if r.cluster.Integration == kit.InTree {
 		// It cannot do without: child Jobs keep the keys that B lacks, and never run there.
 		labelsOfB[kit.FamilyLabel] = "ampere"
 	}

@@ -126,7 +126,7 @@ func (i *interposer) names(owner webhookOwner) (mutating, validating string) {
 	case jobSetsWebhooks:
 		return "jobset-mutating-webhook-configuration", "jobset-validating-webhook-configuration"
 	}
-	return i.h.component + "-mutating-webhook-configuration", i.h.component + "-validating-webhook-configuration"
+	return i.h.cluster.Manager() + "-mutating-webhook-configuration", i.h.cluster.Manager() + "-validating-webhook-configuration"
 }
 
 func (i *interposer) get(ctx context.Context, owner webhookOwner, mutating, validating client.Object) error {

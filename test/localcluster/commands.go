@@ -51,7 +51,7 @@ func (o *options) withSettings(use, short string, run func(*cluster.Cluster, con
 	nodes, envErr := strconv.Atoi(fromEnv("NODES", "8"))
 	cmd.Flags().IntVar(&o.nodes, "nodes", nodes, "number of GPU nodes, half H100 and half A100; two CPU nodes come on top [$NODES]")
 	cmd.Flags().StringVar(&o.integration, "integration", fromEnv("INTEGRATION", string(cluster.External)),
-		"who integrates TrainJobs with Kueue: external (kueue-trainer) or in-tree (Kueue itself) [$INTEGRATION]")
+		"who integrates TrainJobs with Kueue: external (kueue-trainer), in-tree (Kueue itself) or both at once, which shows what happens then [$INTEGRATION]")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if envErr != nil && !cmd.Flags().Changed("nodes") {
 			return fmt.Errorf("NODES must be a number: %w", envErr)

@@ -42,10 +42,14 @@ var All = []Binary{
 	{Name: "kueue", Dir: ControlPlaneDir, Module: "sigs.k8s.io/kueue", Package: "sigs.k8s.io/kueue/cmd/kueue",
 		VersionVars: gitVersion("sigs.k8s.io/kueue/pkg/version.GitVersion")},
 	{Name: KueueTrainer, Dir: ".", Package: "./cmd/kueue-trainer"},
+	{Name: Plugin, Dir: ".", Package: "./cmd/kubectl-trainjob"},
 }
 
 // KueueTrainer is the name of this project's own manager.
 const KueueTrainer = "kueue-trainer"
+
+// Plugin is the name of this project's kubectl plugin.
+const Plugin = "kubectl-trainjob"
 
 func kubernetes(name string) Binary {
 	return Binary{Name: name, Dir: ControlPlaneDir, Module: "k8s.io/kubernetes",

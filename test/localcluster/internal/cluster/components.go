@@ -49,7 +49,7 @@ type component struct {
 // components of a cluster with these settings, in the order in which they start.
 func components(settings Settings) []component {
 	all := []component{etcd, apiServer, controllerManager, scheduler, kwok, jobset, trainer, kueue}
-	if settings.Integration == External {
+	if settings.Integration.manager() {
 		all = append(all, kueueTrainer)
 	}
 	return all
@@ -85,8 +85,8 @@ func (c *Cluster) tierOf(t tier) []component {
 
 // binaries are those that the settings need, and kubectl for people.
 func binaries(settings Settings) []build.Binary {
-	if settings.Integration == InTree {
-		return build.Select(build.KueueTrainer)
+	if !settings.Integration.manager() {
+		return build.Select(build.KueueTrainer, build.Plugin)
 	}
 	return build.Select()
 }

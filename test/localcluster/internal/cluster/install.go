@@ -59,7 +59,7 @@ func bundles(settings Settings) []bundle {
 		{name: "kueue", module: "sigs.k8s.io/kueue", component: "kueue", source: manifests.Source{
 			Resources: []string{"config/default"}}},
 	}
-	if settings.Integration == External {
+	if settings.Integration.manager() {
 		all = append(all, bundle{name: build.KueueTrainer, component: build.KueueTrainer, source: manifests.Source{
 			Namespace: "kueue-trainer-system", Resources: []string{"config/rbac", "config/webhook"}}})
 	}

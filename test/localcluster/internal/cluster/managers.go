@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -48,6 +49,14 @@ var (
 	kueueTrainer = func() component {
 		comp := manager(build.KueueTrainer, "kueue-trainer-system", kueueTrainerConfig)
 		comp.watchBinary = true
+		comp.health = func(c *Cluster) []probe {
+			probes := managerProbes(c, comp.name)
+			if c.state.Settings.Integration.inTree() {
+				// It stands aside, which is to be not ready.
+				return slices.DeleteFunc(probes, func(p probe) bool { return strings.HasSuffix(p.url, "/readyz") })
+			}
+			return probes
+		}
 		return comp
 	}()
 )
@@ -69,13 +78,15 @@ func manager(name, namespace string, config func(context.Context, *Cluster) ([]b
 		config:  config,
 		args:    func(c *Cluster) []string { return []string{"--config=" + c.configFile(name)} },
 		env:     func(c *Cluster) []string { return managerEnv(c, name) },
-		health: func(c *Cluster) []probe {
-			return []probe{
-				{url: "http://" + c.address(name, "health") + "/healthz"},
-				{url: "http://" + c.address(name, "health") + "/readyz"},
-				{tlsAddress: c.address(name, "webhook")},
-			}
-		},
+		health:  func(c *Cluster) []probe { return managerProbes(c, name) },
+	}
+}
+
+func managerProbes(c *Cluster, name string) []probe {
+	return []probe{
+		{url: "http://" + c.address(name, "health") + "/healthz"},
+		{url: "http://" + c.address(name, "health") + "/readyz"},
+		{tlsAddress: c.address(name, "webhook")},
 	}
 }
 
@@ -92,7 +103,7 @@ func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 		if err != nil {
 			return err
 		}
-		if c.state.Settings.Integration == External {
+		if !c.state.Settings.Integration.inTree() {
 			frameworks = slices.DeleteFunc(frameworks, func(f string) bool { return f == inTreeFramework })
 			config.set([]any{externalFramework}, "integrations", "externalFrameworks")
 		}

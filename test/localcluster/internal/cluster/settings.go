@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
@@ -21,7 +22,15 @@ const (
 	External Integration = "external"
 	// InTree is Kueue's own integration, for comparison; our manager does not run.
 	InTree Integration = "in-tree"
+	// Both runs the two at once, which nobody should: it shows what happens then.
+	Both Integration = "both"
 )
+
+// manager reports whether kueue-trainer runs.
+func (i Integration) manager() bool { return i != InTree }
+
+// inTree reports whether Kueue's own integration is on.
+func (i Integration) inTree() bool { return i != External }
 
 // Settings are what a user chooses. They hold from up to down.
 type Settings struct {
@@ -36,8 +45,8 @@ func (s Settings) Validate() error {
 	if s.Nodes < 2 {
 		return fmt.Errorf("NODES=%d: there must be at least 2, one H100 and one A100 node", s.Nodes)
 	}
-	if s.Integration != External && s.Integration != InTree {
-		return fmt.Errorf("INTEGRATION=%s: must be %s or %s", s.Integration, External, InTree)
+	if !slices.Contains([]Integration{External, InTree, Both}, s.Integration) {
+		return fmt.Errorf("INTEGRATION=%s: must be %s, %s or %s", s.Integration, External, InTree, Both)
 	}
 	return nil
 }
