@@ -20,7 +20,7 @@ import (
 type endState map[string]string
 
 // workloadHash is the part of a Workload's name that differs from run to run.
-var workloadHash = regexp.MustCompile(`trainjob-(low|high)-[a-z0-9]+`)
+var workloadHash = regexp.MustCompile(`trainjob-(low|high|staged)-[a-z0-9]+`)
 
 func (r *run) endState(ctx context.Context) (endState, error) {
 	end := endState{}

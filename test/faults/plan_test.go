@@ -16,6 +16,9 @@ import (
 // plan is one fault put into one run of the scenario.
 type plan struct {
 	family, name string
+	scenario     *scenario
+	// clean is the scenario without the fault.
+	clean *clean
 	// at is the write that action is done to; around is what is done around a step.
 	at     writeRef
 	action action
@@ -56,13 +59,16 @@ func (p plan) pattern() string {
 // decided again by the next reconcile, which may overlap with the events of the first.
 const retrySlack = 3
 
-// plansFor makes all plans from what a clean run writes.
+// plansFor makes all plans from what a clean run writes: every fault for preemption, and
+// those of single writes for what comes about in other ways.
 func plansFor(h *harness, c *clean) []plan {
-	plans := slices.Concat(
-		crashes(c.writes), answers(c.writes), otherWriters(c.writes), lateWrites(c.writes), webhookFaults(c.writes),
-		heldWatches(), oldLists(h), flavorChanges(), cutWatches(), twoManagers(),
-	)
+	plans := slices.Concat(crashes(c.writes), lateWrites(c.writes))
+	if c.scenario == preemption {
+		plans = slices.Concat(plans, answers(c.writes), otherWriters(c.writes), webhookFaults(c.writes),
+			heldWatches(), oldLists(h), flavorChanges(), cutWatches(), twoManagers())
+	}
 	for i := range plans {
+		plans[i].scenario, plans[i].clean = c.scenario, c
 		plans[i].slack += retrySlack
 	}
 	return plans
@@ -174,7 +180,7 @@ func heldWatches() []plan {
 	for _, view := range views {
 		for _, n := range []int{lowStarts, highPreempts, flavorOpens} {
 			plans = append(plans, plan{
-				family: "stale watch", name: fmt.Sprintf("%s held while %s", short(view), steps[n].name),
+				family: "stale watch", name: fmt.Sprintf("%s held while %s", short(view), preemption.steps[n].name),
 				around: map[int]hooks{n: {before: hold(view), during: releaseLater(view)}},
 			})
 		}
@@ -192,7 +198,7 @@ func oldLists(h *harness) []plan {
 		}
 		for _, n := range []int{lowStarts, highPreempts, flavorOpens} {
 			plans = append(plans, plan{
-				family: "old list", name: fmt.Sprintf("%s from before %s", short(view), steps[n].name),
+				family: "old list", name: fmt.Sprintf("%s from before %s", short(view), preemption.steps[n].name),
 				around: map[int]hooks{n: restartWithOldList(view)},
 			})
 		}
@@ -205,12 +211,12 @@ func flavorChanges() []plan {
 	differs := []string{"low/trainjob/patches", "low/pod/"}
 	return []plan{
 		{
-			family: "stale watch", name: "labels of a flavor change, resourceflavors held while " + steps[flavorOpens].name,
+			family: "stale watch", name: "labels of a flavor change, resourceflavors held while " + preemption.steps[flavorOpens].name,
 			around:           map[int]hooks{flavorOpens: {before: both(hold(view), changeFlavor("b", true)), during: releaseLater(view)}},
 			anyFlavorVersion: true, differs: differs,
 		},
 		{
-			family: "stale watch", name: "labels of a flavor change before " + steps[flavorOpens].name,
+			family: "stale watch", name: "labels of a flavor change before " + preemption.steps[flavorOpens].name,
 			around:  map[int]hooks{flavorOpens: {before: changeFlavor("b", true)}},
 			differs: differs,
 		},

@@ -106,17 +106,17 @@ func (r *run) play(ctx context.Context) {
 	r.recorder, err = record(ctx, r.api, r.namespace, "-"+r.suffix)
 	r.Expect(err).NotTo(HaveOccurred())
 	r.proxy.Intercept(r.namespace, r.intercept)
-	for n := range steps {
+	for n, s := range r.plan.scenario.steps {
 		r.take(ctx, n)
-		if n == highPreempts || n == bothFinish {
-			r.steady(ctx, steps[n].name)
+		if slices.Contains(r.plan.scenario.restsAfter, n) {
+			r.steady(ctx, s.name)
 		}
 	}
 }
 
 // take takes one step of the scenario.
 func (r *run) take(ctx context.Context, n int) {
-	s, f := steps[n], r.plan.around[n]
+	s, f := r.plan.scenario.steps[n], r.plan.around[n]
 	r.hook(ctx, f.before)
 	s.do(r, ctx)
 	r.hook(ctx, f.during)
@@ -209,8 +209,9 @@ func (r *run) collect(ctx context.Context) []history.Version {
 	return versions
 }
 
-// judge holds the run against the clean one, and says what it found.
-func (r *run) judge(ctx context.Context, c *clean) {
+// judge holds the run against the clean one, if there is one yet, and says what it found.
+func (r *run) judge(ctx context.Context) {
+	c := r.plan.clean
 	versions := r.collect(ctx)
 	for _, v := range history.Check(versions, r.expectation()) {
 		r.fail(v.Invariant, "%s: %s", v.Version, v.Message)

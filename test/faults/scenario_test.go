@@ -23,11 +23,20 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-// The two TrainJobs of the scenario.
+// The TrainJobs of the scenarios.
 const (
-	low  = "low"
-	high = "high"
+	low    = "low"
+	high   = "high"
+	staged = "staged"
 )
+
+// scenario is what people do in a run, and what comes of it.
+type scenario struct {
+	jobs  []string
+	steps []step
+	// restsAfter are the steps after which nothing is left to do until the next.
+	restsAfter []int
+}
 
 // step is one thing that a user or an admin does, and what comes of it.
 type step struct {
@@ -36,7 +45,7 @@ type step struct {
 	settled func(*run, context.Context, Gomega)
 }
 
-// The steps by number.
+// The steps of preemption by number.
 const (
 	lowStarts = iota
 	highPreempts
@@ -44,14 +53,31 @@ const (
 	bothFinish
 )
 
-// steps are the scenario: a job runs on flavor A, is preempted by another, resumes on
-// flavor B, whose node labels and tolerations are different ones, and both finish.
-var steps = []step{
-	lowStarts:    {"low starts on A", (*run).createLow, (*run).lowRunsOnA},
-	highPreempts: {"high preempts low", (*run).createHigh, (*run).highRunsLowWaits},
-	flavorOpens:  {"B opens and low resumes there", (*run).openB, (*run).bothRun},
-	bothFinish:   {"both finish", (*run).finishBoth, (*run).allIsOver},
+// preemption: a job runs on flavor A, is preempted by another, resumes on flavor B, whose
+// node labels and tolerations are different ones, and both finish.
+var preemption = &scenario{
+	jobs: []string{low, high},
+	steps: []step{
+		lowStarts:    {"low starts on A", (*run).createLow, (*run).lowRunsOnA},
+		highPreempts: {"high preempts low", (*run).createHigh, (*run).highRunsLowWaits},
+		flavorOpens:  {"B opens and low resumes there", (*run).openB, (*run).bothRun},
+		bothFinish:   {"both finish", nothing, (*run).allIsOver},
+	},
+	restsAfter: []int{highPreempts, bothFinish},
 }
+
+// dependencies: a job whose training pod is made only when two downloads are done.
+var dependencies = &scenario{
+	jobs: []string{staged},
+	steps: []step{
+		{"the downloads start", (*run).createStaged, (*run).downloadsRun},
+		{"the downloads are done and the training starts", (*run).finishDownloads, (*run).trainingRuns},
+		{"the training ends", nothing, (*run).allIsOver},
+	},
+	restsAfter: []int{0, 1, 2},
+}
+
+func nothing(*run, context.Context) {}
 
 // userEntry is the manager of the entry that the jobs' user writes.
 const userEntry = "example.com/user"
@@ -100,16 +126,64 @@ func (r *run) make(ctx context.Context, objs ...client.Object) {
 
 func (r *run) named(name string) string { return name + "-" + r.suffix }
 
-func (r *run) job(name string) *trainer.TrainJob {
-	return kit.MakeTrainJob(r.namespace, name).Queue("queue").Priority(r.named(name)).GPUs("8").
-		PodPatch(userEntry, "node", trainer.PodTemplatePatch{
+func (r *run) job(name string) *trainer.TrainJob { return r.jobOf(name, low, "node") }
+
+// jobOf gives a job whose user patches the pods of some replicated jobs.
+func (r *run) jobOf(name, priority string, replicatedJobs ...string) *trainer.TrainJob {
+	job := kit.MakeTrainJob(r.namespace, name).Queue("queue").Priority(r.named(priority)).GPUs("8")
+	for _, rj := range replicatedJobs {
+		job.PodPatch(userEntry+"-"+rj, rj, trainer.PodTemplatePatch{
 			Metadata: &metav1.ObjectMeta{Annotations: map[string]string{"example.com/note": "keep"}},
 			Spec:     &trainer.PodSpecPatch{NodeSelector: baseSelector, Tolerations: []corev1.Toleration{gpuToleration}},
-		}).Obj()
+		})
+	}
+	return job.Obj()
 }
 
 func (r *run) createLow(ctx context.Context)  { r.make(ctx, r.job(low)) }
-func (r *run) createHigh(ctx context.Context) { r.make(ctx, r.job(high)) }
+func (r *run) createHigh(ctx context.Context) { r.make(ctx, r.jobOf(high, high, "node")) }
+
+// The replicated jobs of Trainer's torchtune runtimes.
+var (
+	downloads = []string{"dataset-initializer", "model-initializer"}
+	training  = "node"
+)
+
+func (r *run) createStaged(ctx context.Context) {
+	job := r.jobOf(staged, low, append(downloads, training)...)
+	job.Spec.RuntimeRef.Name = "torchtune-qwen2.5-1.5b"
+	job.Spec.Initializer = kit.MakeTrainJob("", "").Initializers().Spec.Initializer
+	r.make(ctx, job)
+}
+
+func (r *run) downloadsRun(ctx context.Context, g Gomega) {
+	r.admitted(ctx, g, staged)
+	r.podsIn(ctx, g, corev1.PodRunning, downloads...)
+}
+
+func (r *run) finishDownloads(ctx context.Context) {
+	r.eventually(ctx, func(g Gomega) {
+		r.finish(ctx, g, staged)
+		r.podsIn(ctx, g, corev1.PodSucceeded, downloads...)
+	}, "the downloads end")
+}
+
+func (r *run) trainingRuns(ctx context.Context, g Gomega) {
+	r.admitted(ctx, g, staged)
+	r.podsIn(ctx, g, corev1.PodRunning, training)
+}
+
+// podsIn: there is one pod of each replicated job of staged, in that phase.
+func (r *run) podsIn(ctx context.Context, g Gomega, phase corev1.PodPhase, replicatedJobs ...string) {
+	phases := map[string][]corev1.PodPhase{}
+	for _, pod := range r.pods(ctx, g, staged) {
+		rj := pod.Labels[jobsetapi.ReplicatedJobNameKey]
+		phases[rj] = append(phases[rj], pod.Status.Phase)
+	}
+	for _, rj := range replicatedJobs {
+		g.Expect(phases[rj]).To(Equal([]corev1.PodPhase{phase}), "pods of %s", rj)
+	}
+}
 
 func (r *run) lowRunsOnA(ctx context.Context, g Gomega) {
 	r.runs(ctx, g, low)
@@ -135,18 +209,12 @@ func (r *run) bothRun(ctx context.Context, g Gomega) {
 	r.runs(ctx, g, low)
 }
 
-func (r *run) finishBoth(context.Context) {}
-
 // allIsOver ends the pods that are there, since a fault may have brought new ones.
 func (r *run) allIsOver(ctx context.Context, g Gomega) {
-	for _, name := range []string{low, high} {
-		for _, pod := range r.pods(ctx, g, name) {
-			before := pod.DeepCopy()
-			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "localcluster/finish", "succeeded")
-			g.Expect(client.IgnoreNotFound(r.Patch(ctx, &pod, client.MergeFrom(before)))).To(Succeed())
-		}
+	for _, name := range r.plan.scenario.jobs {
+		r.finish(ctx, g, name)
 	}
-	for _, name := range []string{low, high} {
+	for _, name := range r.plan.scenario.jobs {
 		wl := r.workload(ctx, g, name)
 		g.Expect(wl).NotTo(BeNil(), "the Workload of %s", name)
 		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)).To(BeTrue(), "the Workload of %s is finished", name)
@@ -157,12 +225,25 @@ func (r *run) allIsOver(ctx context.Context, g Gomega) {
 	g.Expect(cq.Status.ReservingWorkloads).To(BeZero(), "Workloads that hold quota")
 }
 
+// finish lets the pods of a job succeed.
+func (r *run) finish(ctx context.Context, g Gomega, job string) {
+	for _, pod := range r.pods(ctx, g, job) {
+		before := pod.DeepCopy()
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "localcluster/finish", "succeeded")
+		g.Expect(client.IgnoreNotFound(r.Patch(ctx, &pod, client.MergeFrom(before)))).To(Succeed())
+	}
+}
+
 // runs: exactly one pod, bound and running, and the job says so.
 func (r *run) runs(ctx context.Context, g Gomega, name string) {
 	pods := r.pods(ctx, g, name)
 	g.Expect(pods).To(HaveLen(1), "pods of %s", name)
 	g.Expect(pods[0].DeletionTimestamp).To(BeNil(), "pod of %s is going", name)
 	g.Expect(pods[0].Status.Phase).To(Equal(corev1.PodRunning), "pod of %s", name)
+	r.admitted(ctx, g, name)
+}
+
+func (r *run) admitted(ctx context.Context, g Gomega, name string) {
 	wl := r.workload(ctx, g, name)
 	g.Expect(wl).NotTo(BeNil(), "the Workload of %s", name)
 	g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)).To(BeTrue(), "the Workload of %s is admitted", name)
@@ -197,9 +278,9 @@ func (r *run) workload(ctx context.Context, g Gomega, job string) *kueue.Workloa
 	return nil
 }
 
-// touch makes an event on both TrainJobs that changes nothing.
+// touch makes an event on every TrainJob that changes nothing.
 func (r *run) touch(ctx context.Context) {
-	for _, name := range []string{low, high} {
+	for _, name := range r.plan.scenario.jobs {
 		r.eventually(ctx, func(g Gomega) {
 			job := kit.MakeTrainJob(r.namespace, name).Obj()
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":%q}}}`, time.Now().Format(time.StampMilli))

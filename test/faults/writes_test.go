@@ -30,7 +30,7 @@ func (r writeRef) String() string { return fmt.Sprintf("%s #%d", r.writeKind, r.
 
 // jobInName finds the TrainJob that an object belongs to by its name: Workloads, JobSets
 // and child Jobs have that in theirs, beside hashes that differ from run to run.
-var jobInName = regexp.MustCompile(`(?:^|-)(low|high)(?:-|$)`)
+var jobInName = regexp.MustCompile(`(?:^|-)(low|high|staged)(?:-|$)`)
 
 func kindOf(r apiproxy.Request) writeKind {
 	resource, _, _ := strings.Cut(r.Resource, ".")

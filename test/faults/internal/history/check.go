@@ -172,6 +172,10 @@ func (c *checker) checkExact(v Version, wl *unstructured.Unstructured) {
 	}
 	flavor := assignedFlavor(wl, v.Object.GetLabels()["jobset.sigs.k8s.io/replicatedjob-name"])
 	versions := c.flavors[flavor]
+	if flavor == "" {
+		// It asks for nothing that has flavors.
+		versions = []*unstructured.Unstructured{{Object: map[string]any{}}}
+	}
 	if len(versions) == 0 {
 		c.report(Exact, v, "admitted to flavor %q, which nobody has seen", flavor)
 		return

@@ -39,17 +39,19 @@ const (
 	jobSet   = `{kind: JobSet, metadata: {uid: s, name: llm, ownerReferences: [{kind: TrainJob, uid: t, controller: true}]}}`
 	flavorA  = `{kind: ResourceFlavor, metadata: {uid: fa, name: a}, spec: {nodeLabels: {gpu: a}, tolerations: [{key: a, operator: Exists}]}}`
 
-	workloadMeta = `kind: Workload, metadata: {uid: w, name: llm, ownerReferences: [{kind: TrainJob, uid: t, controller: true}]}`
-	waiting      = `{` + workloadMeta + `, status: {conditions: [{type: Admitted, status: "False"}]}}`
-	onA          = `{` + workloadMeta + `, status: {admission: {podSetAssignments: [{name: node, flavors: {gpu: a}}]}, conditions: [{type: Admitted, status: "True"}]}}`
-	evictedOnce  = `{` + workloadMeta + `, status: {schedulingStats: {evictions: [{reason: Preempted, count: 1}]}}}`
-	done         = `{` + workloadMeta + `, status: {conditions: [{type: Finished, status: "True"}]}}`
+	workloadMeta  = `kind: Workload, metadata: {uid: w, name: llm, ownerReferences: [{kind: TrainJob, uid: t, controller: true}]}`
+	waiting       = `{` + workloadMeta + `, status: {conditions: [{type: Admitted, status: "False"}]}}`
+	onA           = `{` + workloadMeta + `, status: {admission: {podSetAssignments: [{name: node, flavors: {gpu: a}}]}, conditions: [{type: Admitted, status: "True"}]}}`
+	withoutFlavor = `{` + workloadMeta + `, status: {admission: {podSetAssignments: [{name: node}]}, conditions: [{type: Admitted, status: "True"}]}}`
+	evictedOnce   = `{` + workloadMeta + `, status: {schedulingStats: {evictions: [{reason: Preempted, count: 1}]}}}`
+	done          = `{` + workloadMeta + `, status: {conditions: [{type: Finished, status: "True"}]}}`
 
 	labels  = `labels: {jobset.sigs.k8s.io/jobset-uid: s, jobset.sigs.k8s.io/replicatedjob-name: node, jobset.sigs.k8s.io/job-index: "0"}`
 	placed  = `nodeName: node-1, nodeSelector: {os: linux, gpu: a}, tolerations: [{key: a, operator: Exists}, {key: base, operator: Exists}, {key: node.kubernetes.io/x}]`
 	pod1    = `{kind: Pod, metadata: {uid: p1, name: p1, ` + labels + `}, spec: {` + placed + `}}`
 	pod2    = `{kind: Pod, metadata: {uid: p2, name: p2, ` + labels + `}, spec: {` + placed + `}}`
 	ended   = `{kind: Pod, metadata: {uid: p1, name: p1, ` + labels + `}, spec: {` + placed + `}, status: {phase: Succeeded}}`
+	plain   = `{kind: Pod, metadata: {uid: p1, name: p1, ` + labels + `}, spec: {nodeName: node-1, nodeSelector: {os: linux}, tolerations: [{key: base, operator: Exists}]}}`
 	unbound = `{kind: Pod, metadata: {uid: p1, name: p1, ` + labels + `}, spec: {nodeSelector: {os: linux}}}`
 )
 
@@ -84,6 +86,13 @@ func TestCheck(t *testing.T) {
 				s.is(onA).is(`{kind: Pod, metadata: {uid: p1, name: p1, ` + labels + `}, spec: {nodeName: node-1, nodeSelector: {os: linux, gpu: a}, tolerations: [{key: a, operator: Exists}]}}`)
 			},
 			want: []Invariant{Exact},
+		},
+		"a pod that asks for nothing with flavors stays as it is": {
+			story: func(s *story) { s.is(withoutFlavor).is(plain) },
+		},
+		"a pod that asks for nothing with flavors gets node labels": {
+			story: func(s *story) { s.is(withoutFlavor).is(pod1) },
+			want:  []Invariant{Exact},
 		},
 		"a bound pod has a gate": {
 			story: func(s *story) {
