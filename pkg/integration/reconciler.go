@@ -24,6 +24,10 @@ const (
 	// mostly the event of that write is faster.
 	retryAfter = 100 * time.Millisecond
 
+	// retryCreateAfter is how long a reconcile waits that made its Workload already but
+	// has not heard of it. The event ends the wait; asking more often brings nothing.
+	retryCreateAfter = time.Second
+
 	// longStop is how long an evicted job may keep pods before people are told.
 	longStop = 10 * time.Second
 )
@@ -43,6 +47,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	j := &job{env: r.env}
 	result, err := r.reconcile(ctx, req, j)
+	if apierrors.IsAlreadyExists(err) {
+		return ctrl.Result{RequeueAfter: retryCreateAfter}, nil
+	}
 	if expectedRetry(err) {
 		return ctrl.Result{RequeueAfter: retryAfter}, nil
 	}

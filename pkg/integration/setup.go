@@ -171,6 +171,7 @@ func setupUngater(mgr ctrl.Manager, env *environment) error {
 		For(&corev1.Pod{}).
 		Watches(&trainjob.TrainJob{}, handler.EnqueueRequestsFromMapFunc(u.podsOf)).
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(u.podsOfOwner)).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(u.podsOfChild)).
 		Complete(u)
 }
 

@@ -105,8 +105,8 @@ func (u *ungater) template(ctx context.Context, job *trainjob.TrainJob, pod *cor
 	return nil, nil
 }
 
-// madeFrom gives the pod template of the pod's Job, or nil when that is gone, and the
-// pod about to be.
+// madeFrom gives the pod template of the pod's Job, or nil when that is not there: gone,
+// and the pod about to be, or not heard of yet.
 func (u *ungater) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
 	owner := controllerOfKind(pod, "Job")
 	if owner == nil {
@@ -163,5 +163,18 @@ func (u *ungater) podsOfOwner(ctx context.Context, obj client.Object) []reconcil
 	}
 	job := &trainjob.TrainJob{}
 	job.Namespace, job.Name = obj.GetNamespace(), owner.Name
+	return u.podsOf(ctx, job)
+}
+
+// podsOfChild maps a child Job to the gated pods of its JobSet: a pod can be heard of
+// before the Job that made it.
+func (u *ungater) podsOfChild(ctx context.Context, obj client.Object) []reconcile.Request {
+	name, ok := obj.GetLabels()[jobsetapi.JobSetNameKey]
+	if !ok {
+		return nil
+	}
+	job := &trainjob.TrainJob{}
+	// Trainer names the JobSet as the TrainJob.
+	job.Namespace, job.Name = obj.GetNamespace(), name
 	return u.podsOf(ctx, job)
 }
