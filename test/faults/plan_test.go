@@ -182,6 +182,8 @@ func heldWatches() []plan {
 			plans = append(plans, plan{
 				family: "stale watch", name: fmt.Sprintf("%s held while %s", short(view), preemption.steps[n].name),
 				around: map[int]hooks{n: {before: hold(view), during: releaseLater(view)}},
+				// A retry per second, while the own write is not seen.
+				slack: 2,
 			})
 		}
 	}
