@@ -103,12 +103,13 @@ func sorted(list any) []string {
 	return out
 }
 
-// conditions gives what holds, sorted; when each came about depends on who was faster.
+// conditions gives what holds, sorted; when each came about depends on who was faster,
+// and so does whether anybody saw the pods ready before they ended.
 func conditions(obj *unstructured.Unstructured) []string {
 	list, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
 	var out []string
 	for _, c := range list {
-		if c, ok := c.(map[string]any); ok {
+		if c, ok := c.(map[string]any); ok && c["type"] != "PodsReady" {
 			out = append(out, fmt.Sprintf("%v=%v", c["type"], c["status"]))
 		}
 	}
