@@ -24,9 +24,22 @@ import (
 // the one we know, where jobframework would ask for the resourceVersion: Trainer
 // writes the status right when a job starts, and every such write would be a conflict.
 // Other kinds and other writes pass through.
+//
+// It also asks the API server itself before it calls a TrainJob missing: jobframework
+// gives the quota of a missing job away, and a cache may not have heard of it.
 type specClient struct {
 	client.Client
+	live         client.Reader
 	expectations *expectations
+}
+
+// Get implements client.Reader.
+func (c *specClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	err := c.Client.Get(ctx, key, obj, opts...)
+	if _, ok := obj.(*trainjob.TrainJob); ok && apierrors.IsNotFound(err) {
+		return c.live.Get(ctx, key, obj, opts...)
+	}
+	return err
 }
 
 // Patch implements client.Writer.

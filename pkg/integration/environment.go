@@ -32,7 +32,9 @@ const WorkloadCRD = "workloads.kueue.x-k8s.io"
 
 // environment is what adapter, webhooks and ungater share.
 type environment struct {
-	client   client.Client
+	client client.Client
+	// live asks the API server itself.
+	live     client.Reader
 	runtimes *trainjob.Runtimes
 	renderer *trainjob.Renderer
 	defaults *workloadDefaults
@@ -141,6 +143,21 @@ func (e *environment) workload(ctx context.Context, job *trainjob.TrainJob) (*ku
 		}
 	}
 	return nil, nil
+}
+
+// unheard reports whether job holds quota by a Workload that the cache does not know, or
+// knows as one without: nothing may be concluded from its absence then.
+func (e *environment) unheard(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	if wl, err := e.workload(ctx, job); err != nil || wl != nil {
+		return false, err
+	}
+	var list kueue.WorkloadList
+	if err := e.live.List(ctx, &list, client.InNamespace(job.Namespace)); err != nil {
+		return false, fmt.Errorf("listing the Workloads of namespace %s: %w", job.Namespace, err)
+	}
+	return slices.ContainsFunc(list.Items, func(wl kueue.Workload) bool {
+		return metav1.IsControlledBy(&wl, job) && mayRun(&wl)
+	}), nil
 }
 
 // workloadDefaults follows the served Workload CRD and keeps what was made of it.

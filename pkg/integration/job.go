@@ -176,10 +176,21 @@ func (j *job) RestorePodSetsInfo(context.Context, []kueuepodset.PodSetInfo) bool
 // back to the gate: before jobframework gives the quota away, so that nobody can run
 // the old placement without it. It reports whether this call suspended the job.
 //
+// A running job is not stopped for a Workload that only our cache does not know.
+//
 // While pods are left, a Workload that is deleted keeps its finalizer, and with it the
 // quota: that is what errStillActive is for.
 func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetInfo, reason jobframework.StopReason, _ string) (bool, error) {
 	stopped := !j.IsSuspended()
+	if stopped && reason != jobframework.StopReasonWorkloadEvicted {
+		unheard, err := j.env.unheard(ctx, &j.TrainJob)
+		if err != nil {
+			return false, err
+		}
+		if unheard {
+			return false, errOutdated
+		}
+	}
 	if stopped {
 		if err := j.suspendNow(ctx, c); err != nil {
 			return false, err

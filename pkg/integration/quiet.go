@@ -13,10 +13,13 @@ import (
 // errStillActive keeps jobframework from releasing what belongs to pods that are left.
 var errStillActive = errors.New("pods of the stopped run are still there")
 
+// errOutdated keeps jobframework from stopping a job by a view of the past.
+var errOutdated = errors.New("the admission of the job is not heard of yet")
+
 // expectedRetry reports whether err only says that the world moved while we looked:
 // the next try is all there is to do, and nobody has to know.
 func expectedRetry(err error) bool {
-	return errors.Is(err, errStillActive) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
+	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
 		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
 }
 

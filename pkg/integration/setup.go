@@ -130,7 +130,8 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	}
 	expectations := &expectations{}
 	return &environment{
-		client:                       &specClient{Client: mgr.GetClient(), expectations: expectations},
+		client:                       &specClient{Client: mgr.GetClient(), live: mgr.GetAPIReader(), expectations: expectations},
+		live:                         mgr.GetAPIReader(),
 		expectations:                 expectations,
 		inTree:                       &inTree{client: mgr.GetClient(), namespace: opts.Namespace},
 		runtimes:                     trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader()),

@@ -179,11 +179,17 @@ func heldWatches() []plan {
 	var plans []plan
 	for _, view := range views {
 		for _, n := range []int{lowStarts, highPreempts, flavorOpens} {
+			around := hooks{before: hold(view), during: releaseLater(view)}
+			if view == "configmaps" {
+				// Read one by one, also by the webhook that the step's own request waits for.
+				around = hooks{before: both(hold(view), releaseLater(view))}
+			}
 			plans = append(plans, plan{
 				family: "stale watch", name: fmt.Sprintf("%s held while %s", short(view), preemption.steps[n].name),
-				around: map[int]hooks{n: {before: hold(view), during: releaseLater(view)}},
-				// A retry per second, while the own write is not seen.
-				slack: 2,
+				around: map[int]hooks{n: around},
+				// While the own write is not seen: a retry per second, and one for each
+				// event of a job that starts.
+				slack: 5,
 			})
 		}
 	}

@@ -249,13 +249,14 @@ func assignedFlavor(wl *unstructured.Unstructured, podSet string) string {
 	return ""
 }
 
-// checkRelease: quota is given back when no pod is left. A job that its user deleted
+// checkRelease: quota is given back, by the end of the admission or of the Workload, when
+// no pod is left. A job that its user deleted
 // does not count: its pods are the garbage collector's, and Kueue does not wait for it.
 func (c *checker) checkRelease(v Version, before *unstructured.Unstructured) {
 	if before == nil || field(before, "status", "admission") == nil || condition(before, "Finished") {
 		return
 	}
-	if !v.Deleted && (field(v.Object, "status", "admission") != nil || condition(v.Object, "Finished")) {
+	if !v.Deleted && field(v.Object, "status", "admission") != nil && !condition(v.Object, "Finished") {
 		return
 	}
 	job := c.trainJobOf(v.Object)

@@ -51,6 +51,7 @@ const (
 	pod1    = `{kind: Pod, metadata: {uid: p1, name: p1, ` + labels + `}, spec: {` + placed + `}}`
 	pod2    = `{kind: Pod, metadata: {uid: p2, name: p2, ` + labels + `}, spec: {` + placed + `}}`
 	ended   = `{kind: Pod, metadata: {uid: p1, name: p1, ` + labels + `}, spec: {` + placed + `}, status: {phase: Succeeded}}`
+	ended2  = `{kind: Pod, metadata: {uid: p2, name: p2, ` + labels + `}, spec: {` + placed + `}, status: {phase: Succeeded}}`
 	plain   = `{kind: Pod, metadata: {uid: p1, name: p1, ` + labels + `}, spec: {nodeName: node-1, nodeSelector: {os: linux}, tolerations: [{key: base, operator: Exists}]}}`
 	unbound = `{kind: Pod, metadata: {uid: p1, name: p1, ` + labels + `}, spec: {nodeSelector: {os: linux}}}`
 )
@@ -64,7 +65,7 @@ func TestCheck(t *testing.T) {
 	}{
 		"a job runs, is evicted, runs again and ends": {
 			story: func(s *story) {
-				s.is(waiting).is(unbound).is(onA).is(pod1).gone(pod1).is(evictedOnce).is(onA).is(pod2).is(done)
+				s.is(waiting).is(unbound).is(onA).is(pod1).gone(pod1).is(evictedOnce).is(onA).is(pod2).is(ended2).is(done)
 			},
 		},
 		"a pod is bound while its Workload waits": {
@@ -118,6 +119,10 @@ func TestCheck(t *testing.T) {
 		},
 		"a Workload is deleted while a pod runs": {
 			story: func(s *story) { s.is(onA).is(pod1).gone(onA) },
+			want:  []Invariant{OneIncarnation},
+		},
+		"a Workload is called finished while a pod runs": {
+			story: func(s *story) { s.is(onA).is(pod1).is(done) },
 			want:  []Invariant{OneIncarnation},
 		},
 		"quota goes when the pod has ended": {
