@@ -56,8 +56,13 @@ func (c *specClient) Patch(ctx context.Context, obj client.Object, p client.Patc
 	if err != nil {
 		return err
 	}
+	known := job.Generation
 	if err := c.Client.Patch(ctx, obj, guarded, opts...); err != nil {
-		return asConflict(err, job.Name)
+		if !failedTest(err) {
+			return err
+		}
+		c.expectations.outdated(job, known)
+		return apierrors.NewConflict(schema.GroupResource{Group: trainjob.GVK.Group, Resource: "trainjobs"}, job.Name, err)
 	}
 	c.expectations.wrote(job)
 	return nil
@@ -99,14 +104,12 @@ func guardedPatch(merge []byte, generation int64) (client.Patch, error) {
 	return client.RawPatch(types.JSONPatchType, data), nil
 }
 
-// asConflict calls a failed test what it is. The API server answers it with 422 and,
-// unlike an invalid object, without naming a kind.
-func asConflict(err error, name string) error {
+// failedTest reports whether the generation is not what our patch says any more: a
+// conflict. The API server answers it with 422 and, unlike an invalid object, without
+// naming a kind.
+func failedTest(err error) bool {
 	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || namesKind(status.Status().Details) {
-		return err
-	}
-	return apierrors.NewConflict(schema.GroupResource{Group: trainjob.GVK.Group, Resource: "trainjobs"}, name, err)
+	return apierrors.IsInvalid(err) && errors.As(err, &status) && !namesKind(status.Status().Details)
 }
 
 func namesKind(details *metav1.StatusDetails) bool {

@@ -59,23 +59,23 @@ func TestGuardedPatch(t *testing.T) {
 	}
 }
 
-func TestAsConflict(t *testing.T) {
-	failedTest := apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "testing value failed", 0, false)
+func TestFailedTest(t *testing.T) {
+	test := apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "testing value failed", 0, false)
 	invalid := apierrors.NewInvalid(trainjob.GVK.GroupKind(), "job", field.ErrorList{field.Required(field.NewPath("spec"), "")})
 	cases := map[string]struct {
 		err  error
 		want bool
 	}{
-		"a failed test is a conflict":     {err: failedTest, want: true},
-		"an invalid object is not":        {err: invalid},
-		"a conflict stays one":            {err: apierrors.NewConflict(schema.GroupResource{}, "job", errors.New("changed")), want: true},
-		"anything else stays what it was": {err: errors.New("network")},
-		"nothing":                         {},
+		"a failed test":                     {err: test, want: true},
+		"an invalid object is another case": {err: invalid},
+		"so is a conflict of others":        {err: apierrors.NewConflict(schema.GroupResource{}, "job", errors.New("changed"))},
+		"and anything else":                 {err: errors.New("network")},
+		"nothing":                           {},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := apierrors.IsConflict(asConflict(tc.err, "job")); got != tc.want {
-				t.Errorf("asConflict(%v) is a conflict: %t, want %t", tc.err, got, tc.want)
+			if got := failedTest(tc.err); got != tc.want {
+				t.Errorf("failedTest(%v) = %t, want %t", tc.err, got, tc.want)
 			}
 		})
 	}
@@ -97,6 +97,10 @@ func TestExpectations(t *testing.T) {
 	}
 	if !e.seen(job(3)) || len(e.wants) != 0 {
 		t.Errorf("Our write must be seen and forgotten, remembered: %v", e.wants)
+	}
+	e.outdated(job(3), 3)
+	if e.seen(job(3)) || !e.seen(job(4)) {
+		t.Error("A view that a write was refused for must not count, the next one must")
 	}
 	e.wrote(job(5))
 	another := job(1)

@@ -11,9 +11,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// expectations remember which generation of a TrainJob our last write made, so that
-// a reconcile whose cache has not seen it waits for the event instead of writing the
-// same once more and being refused.
+// expectations remember which generation of a TrainJob our last write made, or was
+// refused for not knowing, so that a reconcile whose cache has not seen it waits for the
+// event instead of writing the same once more and being refused.
 type expectations struct {
 	mu    sync.Mutex
 	wants map[types.NamespacedName]expectation
@@ -25,13 +25,21 @@ type expectation struct {
 }
 
 // wrote notes the generation that a write of ours returned.
-func (e *expectations) wrote(job *trainjob.TrainJob) {
+func (e *expectations) wrote(job *trainjob.TrainJob) { e.expect(job, job.Generation) }
+
+// outdated notes that the generation known of job is not the present one: writing by
+// that view again would be refused again.
+func (e *expectations) outdated(job *trainjob.TrainJob, known int64) {
+	e.expect(job, known+1)
+}
+
+func (e *expectations) expect(job *trainjob.TrainJob, generation int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.wants == nil {
 		e.wants = map[types.NamespacedName]expectation{}
 	}
-	e.wants[client.ObjectKeyFromObject(job)] = expectation{job.UID, job.Generation}
+	e.wants[client.ObjectKeyFromObject(job)] = expectation{job.UID, generation}
 }
 
 // seen reports whether job is as new as our last write, and then forgets that.
