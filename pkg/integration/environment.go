@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
@@ -158,6 +159,22 @@ func (e *environment) unheard(ctx context.Context, job *trainjob.TrainJob) (bool
 	return slices.ContainsFunc(list.Items, func(wl kueue.Workload) bool {
 		return metav1.IsControlledBy(&wl, job) && mayRun(&wl)
 	}), nil
+}
+
+// confirm asks the API server whether the admission that the cache knows still stands.
+func (e *environment) confirm(ctx context.Context, cached *kueue.Workload) error {
+	if cached == nil {
+		return nil
+	}
+	var wl kueue.Workload
+	err := e.live.Get(ctx, client.ObjectKeyFromObject(cached), &wl)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Workload %s: %w", client.ObjectKeyFromObject(cached), err)
+	}
+	if err != nil || wl.UID != cached.UID || !mayRun(&wl) || !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) {
+		return errOutdated
+	}
+	return nil
 }
 
 // workloadDefaults follows the served Workload CRD and keeps what was made of it.

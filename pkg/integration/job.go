@@ -132,12 +132,16 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 	return podSets, err
 }
 
-// RunWithPodSetsInfo places the job by its admission. The child Jobs are brought to
+// RunWithPodSetsInfo places the job by its admission, which the API server has to
+// confirm: pods must not be bound on the word of a cache that is behind. The child Jobs are brought to
 // the placement here; entry and suspend are set on the object, which jobframework
 // then writes in one request.
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
 	wl, err := j.env.workload(ctx, &j.TrainJob)
 	if err != nil {
+		return err
+	}
+	if err := j.env.confirm(ctx, wl); err != nil {
 		return err
 	}
 	podSets, err := j.describe(ctx)

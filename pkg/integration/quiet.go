@@ -13,8 +13,8 @@ import (
 // errStillActive keeps jobframework from releasing what belongs to pods that are left.
 var errStillActive = errors.New("pods of the stopped run are still there")
 
-// errOutdated keeps jobframework from stopping a job by a view of the past.
-var errOutdated = errors.New("the admission of the job is not heard of yet")
+// errOutdated keeps jobframework from starting or stopping a job by a view of the past.
+var errOutdated = errors.New("the admission of the job is another one than the cache has heard of")
 
 // expectedRetry reports whether err only says that the world moved while we looked:
 // the next try is all there is to do, and nobody has to know.

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,6 +67,30 @@ func TestUnheard(t *testing.T) {
 			got, err := env.unheard(context.Background(), job)
 			if err != nil || got != tc.want {
 				t.Errorf("unheard() = %t, %v; want %t", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	const uid = types.UID("a")
+	otherFlavor := ownedBy(uid, true)
+	otherFlavor.Status.Admission = &kueue.Admission{ClusterQueue: "other"}
+	tests := map[string]struct {
+		cached, live *kueue.Workload
+		want         error
+	}{
+		"the admission stands":        {cached: ownedBy(uid, true), live: ownedBy(uid, true)},
+		"it is gone":                  {cached: ownedBy(uid, true), live: ownedBy(uid, false), want: errOutdated},
+		"it is another one":           {cached: ownedBy(uid, true), live: otherFlavor, want: errOutdated},
+		"the Workload is gone":        {cached: ownedBy(uid, true), want: errOutdated},
+		"there is nothing to confirm": {},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			env := &environment{live: clientOf(t, some(tc.live)...)}
+			if got := env.confirm(context.Background(), tc.cached); !errors.Is(got, tc.want) {
+				t.Errorf("confirm() = %v, want %v", got, tc.want)
 			}
 		})
 	}

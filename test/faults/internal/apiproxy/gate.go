@@ -69,8 +69,8 @@ func (p *Proxy) Cut(resource string) {
 	}
 }
 
-// ServeOld answers lists of a resource with one of before, and holds back what
-// happened since, until Release.
+// ServeOld answers lists of a resource that may be old with one of before, and holds
+// back what happened since, until Release.
 func (p *Proxy) ServeOld(resource string, list []byte) {
 	g := p.gate(resource)
 	g.mu.Lock()
@@ -168,7 +168,9 @@ func (p *Proxy) serveRead(w http.ResponseWriter, r *http.Request, req Request) {
 	g.mu.Unlock()
 	initial := r.URL.Query().Get("sendInitialEvents") == "true"
 	switch {
-	case old != nil && req.Verb == "list":
+	// Resource version 0 takes any state that there ever was; without one, the API
+	// server owes the present.
+	case old != nil && req.Verb == "list" && r.URL.Query().Get("resourceVersion") == "0":
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(old)
 		return

@@ -141,14 +141,17 @@ func TestCutWatchHasToListAnew(t *testing.T) {
 func TestOldListIsServedUntilItIsReleased(t *testing.T) {
 	_, proxy, client := start(t)
 	proxy.ServeOld("pods", []byte("then"))
-	if _, body := get(t, client, proxy.URL()+podsPath); body != "then" {
+	if _, body := get(t, client, proxy.URL()+podsPath+"?resourceVersion=0"); body != "then" {
 		t.Errorf("the list is %q", body)
+	}
+	if _, body := get(t, client, proxy.URL()+podsPath); body != "now" {
+		t.Errorf("a list that must not be old is %q", body)
 	}
 	if code, _ := get(t, client, proxy.URL()+podsPath+"?watch=true&sendInitialEvents=true"); code != http.StatusBadRequest {
 		t.Errorf("a streaming list is answered with %d", code)
 	}
 	proxy.Release("pods")
-	if _, body := get(t, client, proxy.URL()+podsPath); body != "now" {
+	if _, body := get(t, client, proxy.URL()+podsPath+"?resourceVersion=0"); body != "now" {
 		t.Errorf("the list is %q", body)
 	}
 }
