@@ -12,8 +12,11 @@ import (
 	"path/filepath"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -91,7 +94,28 @@ func (h *harness) setUp(ctx context.Context) error {
 	if err := h.child.start(); err != nil {
 		return err
 	}
-	return h.ready(ctx)
+	if err := h.ready(ctx); err != nil {
+		return err
+	}
+	return h.forgetInterrupted(ctx)
+}
+
+// forgetInterrupted deletes the TrainJobs of runs that somebody interrupted: their pods
+// would keep the nodes.
+func (h *harness) forgetInterrupted(ctx context.Context) error {
+	var namespaces corev1.NamespaceList
+	if err := h.cluster.Client.List(ctx, &namespaces, client.HasLabels{runLabel}); err != nil {
+		return err
+	}
+	for _, ns := range namespaces.Items {
+		if err := h.cluster.Client.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(ns.Name)); err != nil {
+			return err
+		}
+		if err := client.IgnoreNotFound(h.cluster.Client.Delete(ctx, &ns)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (h *harness) newProxy() (*apiproxy.Proxy, error) {

@@ -89,13 +89,16 @@ var (
 	baseSelector = map[string]string{corev1.LabelOSStable: "linux"}
 )
 
+// runLabel marks the namespaces of runs.
+const runLabel = "faults.kueue-trainer.dev/run"
+
 // world makes what the scenario takes place in. Flavor A has a label key that B lacks,
 // and B a toleration that A lacks. B repeats the users' own toleration: in-tree's entry
 // drops the one that is not repeated, and no job would ever run there.
 func (r *run) world(ctx context.Context) {
 	r.suffix = rand.String(5)
 	r.namespace = "faults-" + r.suffix
-	r.Expect(r.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}})).To(Succeed())
+	r.Expect(r.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace, Labels: map[string]string{runLabel: "true"}}})).To(Succeed())
 	labelsOfB := map[string]string{kit.ProductLabel: kit.A100}
 	if r.cluster.Integration == kit.InTree {
 		// It cannot do without: child Jobs keep the keys that B lacks, and never run there.
