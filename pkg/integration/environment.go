@@ -146,18 +146,14 @@ func (e *environment) workload(ctx context.Context, job *trainjob.TrainJob) (*ku
 	return nil, nil
 }
 
-// unheard reports whether job holds quota by a Workload that the cache does not know, or
-// knows as one without: nothing may be concluded from its absence then.
-func (e *environment) unheard(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	if wl, err := e.workload(ctx, job); err != nil || wl != nil {
-		return false, err
-	}
+// stillAdmitted asks the API server whether job may run, whatever the cache says.
+func (e *environment) stillAdmitted(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	var list kueue.WorkloadList
 	if err := e.live.List(ctx, &list, client.InNamespace(job.Namespace)); err != nil {
 		return false, fmt.Errorf("listing the Workloads of namespace %s: %w", job.Namespace, err)
 	}
 	return slices.ContainsFunc(list.Items, func(wl kueue.Workload) bool {
-		return metav1.IsControlledBy(&wl, job) && mayRun(&wl)
+		return metav1.IsControlledBy(&wl, job) && wl.DeletionTimestamp.IsZero() && mayRun(&wl)
 	}), nil
 }
 

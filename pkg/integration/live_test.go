@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -42,31 +42,29 @@ func clientOf(t *testing.T, objs ...client.Object) client.Client {
 			t.Fatal(err)
 		}
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).
-		WithIndex(&kueue.Workload{}, jobframework.OwnerReferenceIndexKey(trainjob.GVK), func(obj client.Object) []string {
-			return []string{metav1.GetControllerOf(obj).Name}
-		}).Build()
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).Build()
 }
 
-func TestUnheard(t *testing.T) {
+func TestStillAdmitted(t *testing.T) {
+	going := ownedBy("a", true)
+	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
 	tests := map[string]struct {
-		cached, live *kueue.Workload
-		want         bool
+		live *kueue.Workload
+		want bool
 	}{
-		"the cache knows the admission":       {cached: ownedBy("a", true), live: ownedBy("a", true)},
-		"the cache knows no Workload":         {live: ownedBy("a", true), want: true},
-		"the cache knows it without quota":    {cached: ownedBy("a", false), live: ownedBy("a", true), want: true},
-		"it has no quota":                     {cached: ownedBy("a", false), live: ownedBy("a", false)},
-		"the admission is a former job's":     {live: ownedBy("b", true)},
-		"the cache has not heard of its loss": {cached: ownedBy("a", true), live: ownedBy("a", false)},
+		"it is":                           {live: ownedBy("a", true), want: true},
+		"it waits":                        {live: ownedBy("a", false)},
+		"the Workload is being deleted":   {live: going},
+		"the admission is a former job's": {live: ownedBy("b", true)},
+		"there is no Workload":            {},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			env := &environment{client: clientOf(t, some(tc.cached)...), live: clientOf(t, some(tc.live)...)}
+			env := &environment{live: clientOf(t, some(tc.live)...)}
 			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
-			got, err := env.unheard(context.Background(), job)
+			got, err := env.stillAdmitted(context.Background(), job)
 			if err != nil || got != tc.want {
-				t.Errorf("unheard() = %t, %v; want %t", got, err, tc.want)
+				t.Errorf("stillAdmitted() = %t, %v; want %t", got, err, tc.want)
 			}
 		})
 	}
