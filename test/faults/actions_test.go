@@ -4,7 +4,6 @@ package faults
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -267,5 +266,3 @@ func jobSet(namespace, name string) client.Object {
 	}
 	return obj
 }
-
-func (p problem) String() string { return fmt.Sprintf("%s: %s", p.oracle, p.message) }

@@ -78,9 +78,6 @@ func (e *Exchange) Lose() {
 	panic(http.ErrAbortHandler)
 }
 
-// Gone is closed when the one who asked has hung up.
-func (e *Exchange) Gone() <-chan struct{} { return e.r.Context().Done() }
-
 func writeStatus(w http.ResponseWriter, status metav1.Status) {
 	status.Kind, status.APIVersion, status.Status = "Status", "v1", metav1.StatusFailure
 	w.Header().Set("Content-Type", "application/json")

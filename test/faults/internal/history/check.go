@@ -34,10 +34,6 @@ type Violation struct {
 	Message   string
 }
 
-func (v Violation) String() string {
-	return fmt.Sprintf("%s: %s: %s", v.Invariant, v.Version, v.Message)
-}
-
 // Expectation is what the checks cannot see in the objects themselves.
 type Expectation struct {
 	// NodeSelector and Tolerations are those that the pods of every job have without
@@ -48,8 +44,6 @@ type Expectation struct {
 	OwnEntry string
 	// UserWrites are the resource versions of TrainJobs as users wrote them.
 	UserWrites map[uint64]bool
-	// Restarts is how many more times than it is evicted a job may be started anew.
-	Restarts int
 	// AnyFlavorVersion lets pods match a flavor as it was before its latest change, as
 	// long as they match one version of it whole: its watch was held back.
 	AnyFlavorVersion bool
@@ -294,9 +288,9 @@ func (c *checker) tooManyStarts(versions []Version) []Violation {
 			}
 		}
 		for place, starts := range places {
-			if starts > 1+evictions+c.Restarts {
+			if starts > 1+evictions {
 				found = append(found, Violation{NotOursToStop, lastOf(versions, job), fmt.Sprintf(
-					"%d pods were started at %s, with %d evictions and %d restarts of the user's", starts, place, evictions, c.Restarts)})
+					"%d pods were started at %s, with %d evictions", starts, place, evictions)})
 			}
 		}
 	}

@@ -132,9 +132,8 @@ func TestCheck(t *testing.T) {
 			story: func(s *story) { s.is(onA).is(pod1).gone(trainJob).gone(onA) },
 		},
 		"two pods at one place": {
-			story:  func(s *story) { s.is(onA).is(pod1).is(pod2) },
-			change: func(e *Expectation) { e.Restarts = 1 },
-			want:   []Invariant{OneIncarnation},
+			story: func(s *story) { s.is(onA).is(pod1).is(pod2) },
+			want:  []Invariant{OneIncarnation, NotOursToStop},
 		},
 		"a pod is started anew without an eviction": {
 			story: func(s *story) { s.is(onA).is(pod1).gone(pod1).is(pod2) },
