@@ -180,14 +180,15 @@ func (j *job) RestorePodSetsInfo(context.Context, []kueuepodset.PodSetInfo) bool
 // back to the gate: before jobframework gives the quota away, so that nobody can run
 // the old placement without it. It reports whether this call suspended the job.
 //
-// A running job is not stopped for want of an admission that only our cache has not
-// heard of. What a running job is comes from its Workload, so an admitted one matches.
+// A running job is not stopped for the want of an admission that only our cache has not
+// heard of, nor for an eviction that is over. What a running job is comes from its
+// Workload, so an admitted one matches.
 //
 // While pods are left, a Workload that is deleted keeps its finalizer, and with it the
 // quota: that is what errStillActive is for.
 func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetInfo, reason jobframework.StopReason, _ string) (bool, error) {
 	stopped := !j.IsSuspended()
-	if stopped && (reason == jobframework.StopReasonNotAdmitted || reason == jobframework.StopReasonNoMatchingWorkload) {
+	if stopped && reason != jobframework.StopReasonWorkloadDeleted {
 		admitted, err := j.env.stillAdmitted(ctx, &j.TrainJob)
 		if err != nil {
 			return false, err
