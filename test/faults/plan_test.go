@@ -32,6 +32,8 @@ type plan struct {
 	// managers is the number of processes that write, each as much as in the clean
 	// run; 0 means 1.
 	managers int
+	// restarts is how often what the plan's user does may have a job started anew.
+	restarts int
 	// anyFlavorVersion: a pod may match a flavor as it was before its latest change.
 	anyFlavorVersion bool
 	// differs are sections of the end state that what the plan's user does changes.
@@ -128,7 +130,7 @@ func otherWriters(writes []writeRef) []plan {
 		for _, u := range userEdits {
 			plans = append(plans, plan{
 				family: "other writers", name: u.name + " before " + w.String(), at: w, action: editFirst(u.edit),
-				slack: u.slack, differs: u.differs, together: true,
+				slack: u.slack, restarts: u.restarts, differs: u.differs, together: true,
 			})
 		}
 	}

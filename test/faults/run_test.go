@@ -236,7 +236,7 @@ func (r *run) expectation() history.Expectation {
 	return history.Expectation{
 		NodeSelector: baseSelector, Tolerations: []corev1.Toleration{gpuToleration},
 		OwnEntry:   "kueue.x-k8s.io/manager",
-		UserWrites: r.userWrites, AnyFlavorVersion: r.plan.anyFlavorVersion,
+		UserWrites: r.userWrites, Restarts: r.plan.restarts, AnyFlavorVersion: r.plan.anyFlavorVersion,
 	}
 }
 

@@ -27,9 +27,9 @@ import (
 type userEdit struct {
 	name string
 	edit func(context.Context, *run) error
-	// slack and differs are what it rightly changes.
-	slack   int
-	differs []string
+	// slack, restarts and differs are what it rightly changes.
+	slack, restarts int
+	differs         []string
 }
 
 var userEdits = []userEdit{
@@ -39,7 +39,11 @@ var userEdits = []userEdit{
 		slack: 5, differs: []string{"low/trainjob/patches", "low/workload/"},
 	},
 	{name: "labels", edit: label, differs: []string{"low/trainjob/labels"}},
-	{name: "a resume", edit: resume, slack: 3},
+	{
+		name: "a resume", edit: resume, slack: 3,
+		// Its pod can be placed and bound before the suspension that answers it arrives.
+		restarts: 1,
+	},
 	{
 		name: "another job of the same name", edit: recreate,
 		// Everything is written once more, for another Workload that was never evicted.

@@ -44,6 +44,8 @@ type Expectation struct {
 	OwnEntry string
 	// UserWrites are the resource versions of TrainJobs as users wrote them.
 	UserWrites map[uint64]bool
+	// Restarts is how often a user's own edits may have a job started anew.
+	Restarts int
 	// AnyFlavorVersion lets pods match a flavor as it was before its latest change, as
 	// long as they match one version of it whole: its watch was held back.
 	AnyFlavorVersion bool
@@ -288,9 +290,9 @@ func (c *checker) tooManyStarts(versions []Version) []Violation {
 			}
 		}
 		for place, starts := range places {
-			if starts > 1+evictions {
+			if starts > 1+evictions+c.Restarts {
 				found = append(found, Violation{NotOursToStop, lastOf(versions, job), fmt.Sprintf(
-					"%d pods were started at %s, with %d evictions", starts, place, evictions)})
+					"%d pods were started at %s, with %d evictions and %d restarts of the user's", starts, place, evictions, c.Restarts)})
 			}
 		}
 	}

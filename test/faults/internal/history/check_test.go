@@ -139,6 +139,10 @@ func TestCheck(t *testing.T) {
 			story: func(s *story) { s.is(onA).is(pod1).gone(pod1).is(pod2) },
 			want:  []Invariant{NotOursToStop},
 		},
+		"a pod is started anew for a user's edit": {
+			story:  func(s *story) { s.is(onA).is(pod1).gone(pod1).is(pod2) },
+			change: func(e *Expectation) { e.Restarts = 1 },
+		},
 		"a user's entry loses a zero": {
 			story: func(s *story) {
 				s.is(`{kind: TrainJob, metadata: {uid: t, name: llm}, spec: {runtimePatches: [{manager: user}, {manager: ours}]}}`)
