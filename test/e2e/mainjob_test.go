@@ -271,7 +271,8 @@ var _ = Describe("The admission gate", func() {
 	It("holds the pods of a TrainJob that a user resumes without quota, which is suspended again", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
-		w.make(ctx, w.job("eager").GPUs("8").Obj())
+		// Nothing but the gate is in the way of its pod.
+		w.make(ctx, w.job("eager").GPUs("8").Tolerate(gpuToleration).Obj())
 		w.eventuallyPending(ctx, "eager")
 		w.update(ctx, "eager", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
 		w.consistentlyUnbound(ctx, "eager")
