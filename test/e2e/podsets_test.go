@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -128,7 +127,11 @@ func described(spec *corev1.PodSpec) pod {
 	for _, c := range spec.InitContainers {
 		p.InitContainers = append(p.InitContainers, c.Name)
 	}
-	p.Tolerations = tolerations(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{}, Spec: *spec})
+	p.Tolerations = tolerations(&corev1.Pod{Spec: *spec})
+	if cluster.Integration != kit.External {
+		// Those of the flavor come with the admission there.
+		p.Tolerations = nil
+	}
 	return p
 }
 
