@@ -113,7 +113,7 @@ func (c *Cluster) Local() bool { return c.localDir != "" }
 
 // Repair starts what is missing on a local control plane and installs its manifests again.
 func (c *Cluster) Repair(ctx context.Context, progress io.Writer) error {
-	return localcluster(ctx, c.localDir, progress, "up", "--integration", "external")
+	return c.up(ctx, progress, "--integration", "external")
 }
 
 // Control does something to one component of a local cluster: start, stop, kill, restart.
@@ -123,7 +123,7 @@ func (c *Cluster) Control(ctx context.Context, action, component string, progres
 
 // HandOver gives TrainJobs to another integration, "external" or "in-tree", while they run.
 func (c *Cluster) HandOver(ctx context.Context, integration string, progress io.Writer) error {
-	return localcluster(ctx, c.localDir, progress, "up", "--integration", integration)
+	return c.up(ctx, progress, "--integration", integration)
 }
 
 // ErrorLines counts the error lines in the log of one component.
