@@ -45,7 +45,7 @@ var _ = Describe("A waiting TrainJob", func() {
 		w.eventuallyRuns(ctx, "changes", 1, onA100)
 	}, SpecTimeout(specTimeout))
 
-	It("follows its snapshot where the runtime is edited meanwhile", func(ctx context.Context) {
+	It("follows its snapshot where the runtime is edited meanwhile", since(kit.Trainer23), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
 		runtime := w.copyRuntime(ctx, "torch-distributed")
