@@ -52,11 +52,7 @@ type Runtimes struct {
 
 // NewRuntimes makes a finder that reads from the two given readers.
 func NewRuntimes(cached, live client.Reader) *Runtimes {
-	return &Runtimes{
-		Cached: cached, Live: live,
-		Served:    func(ctx context.Context) (Generation, error) { return ServedGeneration(ctx, cached) },
-		snapshots: lru.New(snapshotsRemembered),
-	}
+	return &Runtimes{Cached: cached, Live: live, snapshots: lru.New(snapshotsRemembered)}
 }
 
 // For gives the runtime spec that Trainer renders job from: its snapshot when there
