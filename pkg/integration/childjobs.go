@@ -22,20 +22,17 @@ import (
 // childJobs lists the Jobs that JobSet made for job, and says whether the JobSet is
 // suspended. Without a JobSet there is nothing that could run.
 func (e *environment) childJobs(ctx context.Context, job *trainjob.TrainJob) (jobs []batchv1.Job, suspended bool, err error) {
-	var js jobsetapi.JobSet
-	if err := e.client.Get(ctx, client.ObjectKeyFromObject(job), &js); err != nil {
-		return nil, true, client.IgnoreNotFound(err)
-	}
-	if !metav1.IsControlledBy(&js, job) {
-		return nil, true, nil
+	js, err := e.jobSet(ctx, job)
+	if err != nil || js == nil {
+		return nil, true, err
 	}
 	var list batchv1.JobList
 	err = e.client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name})
 	if err != nil {
-		return nil, false, fmt.Errorf("listing the child Jobs of JobSet %s: %w", client.ObjectKeyFromObject(&js), err)
+		return nil, false, fmt.Errorf("listing the child Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}
 	for _, child := range list.Items {
-		if metav1.IsControlledBy(&child, &js) {
+		if metav1.IsControlledBy(&child, js) {
 			jobs = append(jobs, child)
 		}
 	}

@@ -24,6 +24,9 @@ const (
 	reasonRefused        = "WriteRefused"
 	reasonStopping       = "StillStopping"
 
+	reasonJobSetSuspended = "JobSetSuspended"
+	reasonJobSetOutdated  = "JobSetOutdated"
+
 	actionStart    = "Start"
 	actionStop     = "Stop"
 	actionDescribe = "Describe"

@@ -14,7 +14,7 @@ package integration
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get
 //
 // Child Jobs are brought to their placement, pods lose their gate.
-// +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 //

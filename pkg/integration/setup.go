@@ -119,6 +119,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	expectations := &expectations{}
 	return &environment{
 		client:                       &specClient{Client: mgr.GetClient(), expectations: expectations},
+		live:                         mgr.GetAPIReader(),
 		expectations:                 expectations,
 		runtimes:                     runtimes,
 		renderer:                     renderer,
