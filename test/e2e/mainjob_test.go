@@ -255,9 +255,11 @@ var _ = Describe("A TrainJob without a queue", func() {
 		Expect(stored.Spec.RuntimePatches).To(BeEmpty())
 		Expect(stored.Spec.Suspend).To(HaveValue(BeFalse()))
 		Expect(w.workload(ctx, "free")).To(BeNil())
+		w.finish(ctx, "free", "succeeded")
+		Eventually(ctx, func() bool { return finished(get(ctx, w, &trainer.TrainJob{}, "free")) }).Should(BeTrue())
 	}, SpecTimeout(specTimeout))
 
-	It("runs although its exported manifest carries an entry of a former queue", func(ctx context.Context) {
+	It("runs although its exported manifest carries an entry of a former queue", since(kit.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
 		job := kit.MakeTrainJob(w.namespace, "exported").PodPatch("kueue.x-k8s.io/manager", "node", trainer.PodTemplatePatch{
 			Spec: &trainer.PodSpecPatch{NodeSelector: map[string]string{"no": "such-node"}},

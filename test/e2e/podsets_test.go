@@ -63,6 +63,17 @@ var _ = Describe("PodSets", func() {
 		}, SpecTimeout(specTimeout))
 	}
 
+	It("equal the pods where the runtime asks for resources as well", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		container := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
+		container.Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4"), corev1.ResourceEphemeralStorage: *quantity("1Gi")}
+		w.make(ctx, runtime, w.job("job").Runtime(runtime.Name).GPUs("2").Obj())
+		pods := w.eventuallyRuns(ctx, "job", 1, onH100)
+		Expect(described(&pods[0].Spec)).To(Equal(described(&w.workload(ctx, "job").Spec.PodSets[0].Template.Spec)))
+	}, SpecTimeout(specTimeout))
+
 	It("are proven for every runtime of the cluster", func(ctx context.Context) {
 		var list trainer.ClusterTrainingRuntimeList
 		Expect(cluster.Client.List(ctx, &list)).To(Succeed())
