@@ -65,11 +65,18 @@ var _ = Describe("PodSets", func() {
 
 	It("equal the pods where the runtime asks for resources as well", func(ctx context.Context) {
 		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
 		runtime := w.copyRuntime(ctx, "torch-distributed")
 		container := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
-		container.Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4"), corev1.ResourceEphemeralStorage: *quantity("1Gi")}
-		w.make(ctx, runtime, w.job("job").Runtime(runtime.Name).GPUs("2").Obj())
+		container.Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4"), corev1.ResourceCPU: *quantity("1")}
+		// Trainer 2.3 adds the runtime's CPU to what the job asks for, older ones do not.
+		queue := kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "8"})
+		group := &queue.Spec.ResourceGroups[0]
+		group.CoveredResources = append(group.CoveredResources, corev1.ResourceCPU)
+		group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: corev1.ResourceCPU, NominalQuota: *quantity("8")})
+		w.make(ctx, runtime, queue,
+			kit.MakeFlavor(w.name("h100"), onH100),
+			kit.MakeLocalQueue(w.namespace, "queue", queue.Name))
+		w.make(ctx, w.job("job").Runtime(runtime.Name).GPUs("2").Obj())
 		pods := w.eventuallyRuns(ctx, "job", 1, onH100)
 		Expect(described(&pods[0].Spec)).To(Equal(described(&w.workload(ctx, "job").Spec.PodSets[0].Template.Spec)))
 	}, SpecTimeout(specTimeout))
