@@ -92,7 +92,7 @@ type converted struct {
 	anyOrder         bool
 }
 
-func convertAll(t *testing.T, make func(random.Source) random.Object, convert func([]byte) ([]byte, []string, field.ErrorList)) []converted {
+func convertAll(t *testing.T, make func(random.Source) random.Object, way func([]byte) ([]byte, []string, field.ErrorList)) []converted {
 	t.Helper()
 	s := random.New(*seed)
 	all := []converted{}
@@ -101,7 +101,7 @@ func convertAll(t *testing.T, make func(random.Source) random.Object, convert fu
 		if err != nil {
 			t.Fatalf("Encoding: %v", err)
 		}
-		result, warnings, errs := convert(original)
+		result, warnings, errs := way(original)
 		if len(errs) > 0 {
 			t.Fatalf("Converting %s (-seed %d): %v", original, *seed, errs.ToAggregate())
 		}

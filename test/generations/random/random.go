@@ -6,7 +6,9 @@ package random
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 )
 
 // Object is a JSON object.
@@ -310,4 +312,8 @@ func (s Source) whole(choices []string) []any {
 		containers = append(containers, c)
 	}
 	return containers
+}
+
+func sorted(object Object) []string {
+	return slices.Sorted(maps.Keys(object))
 }
