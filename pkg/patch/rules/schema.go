@@ -45,7 +45,7 @@ type podSpecOverride struct {
 
 // containerOverride is ContainerOverride of Trainer 2.1.
 type containerOverride struct {
-	Name         string               `json:"name"`
+	Name         string               `json:"name,omitempty"`
 	Env          []corev1.EnvVar      `json:"env,omitempty"`
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 }
