@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random manifests")
-	count = flag.Int("count", 10_000, "how many manifests to convert in each direction")
+	count = flag.Int("manifests", 10_000, "how many to convert in each direction")
 )
 
 // pods are what Trainer makes of a TrainJob, as far as a patch can tell.
@@ -87,89 +88,105 @@ func plain(key string, value any, anyOrder bool) any {
 
 // converted is a manifest before and after.
 type converted struct {
-	runtime          any
-	original, result json.RawMessage
-	anyOrder         bool
+	runtime, original, result json.RawMessage
+	anyOrder                  bool
 }
 
-func convertAll(t *testing.T, make func(random.Source) random.Object, way func([]byte) ([]byte, []string, field.ErrorList)) []converted {
+func (c converted) String() string {
+	return fmt.Sprintf("runtime:   %s\noriginal:  %s\nconverted: %s", c.runtime, c.original, c.result)
+}
+
+type conversion func([]byte) ([]byte, []string, field.ErrorList)
+
+// batch bounds how many manifests are in memory at a time.
+const batch = 1000
+
+// direction is a conversion and the releases on its two sides.
+type direction struct {
+	newJob  func(random.Source) random.Object
+	convert conversion
+	from    string
+	to      []string
+}
+
+// prove converts random manifests and compares the pods that the releases make of them.
+func (d direction) prove(t *testing.T) {
 	t.Helper()
-	s := random.New(*seed)
-	all := []converted{}
-	for range *count {
-		original, err := json.Marshal(make(s))
-		if err != nil {
-			t.Fatalf("Encoding: %v", err)
+	s, exact := random.New(*seed), 0
+	for start := 0; start < *count; start += batch {
+		all := d.convertAll(t, s, min(batch, *count-start))
+		before := ask(t, d.from, questions(all, func(c converted) json.RawMessage { return c.original }))
+		for _, to := range d.to {
+			after := ask(t, to, questions(all, func(c converted) json.RawMessage { return c.result }))
+			for i, c := range all {
+				if diff := gocmp.Diff(podsOf(t, before[i], c.anyOrder), podsOf(t, after[i], c.anyOrder)); diff != "" {
+					t.Fatalf("Manifest %d (-seed %d) gives other pods with %s than with %s (-%s,+%s):\n%s\n%s",
+						start+i, *seed, to, d.from, d.from, to, diff, c)
+				}
+			}
 		}
-		result, warnings, errs := way(original)
+		for _, c := range all {
+			if !c.anyOrder {
+				exact++
+			}
+		}
+	}
+	t.Logf("%d manifests, in %d of them the order of containers compared too (-seed %d)", *count, exact, *seed)
+}
+
+func (d direction) convertAll(t *testing.T, s random.Source, count int) []converted {
+	t.Helper()
+	all := make([]converted, 0, count)
+	for range count {
+		c := converted{runtime: encode(t, s.Runtime()), original: encode(t, d.newJob(s))}
+		result, warnings, errs := d.convert(c.original)
 		if len(errs) > 0 {
-			t.Fatalf("Converting %s (-seed %d): %v", original, *seed, errs.ToAggregate())
+			t.Fatalf("Converting %s (-seed %d): %v", c.original, *seed, errs.ToAggregate())
 		}
-		all = append(all, converted{
-			runtime: s.Runtime(), original: original, result: result,
-			anyOrder: slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "order may differ") }),
-		})
+		c.result = result
+		c.anyOrder = slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "order may differ") })
+		all = append(all, c)
 	}
 	return all
 }
 
-// expectSamePods compares what one release made of the originals with what another one
-// makes of the results.
-func expectSamePods(t *testing.T, all []converted, from string, before []answer, to string) {
-	t.Helper()
-	var results []question
-	exact := 0
+func questions(all []converted, job func(converted) json.RawMessage) []question {
+	asked := make([]question, 0, len(all))
 	for _, c := range all {
-		results = append(results, question{Runtime: c.runtime, Job: c.result})
-		if !c.anyOrder {
-			exact++
-		}
+		asked = append(asked, question{Runtime: c.runtime, Job: job(c)})
 	}
-	after := ask(t, to, results)
-	for i, c := range all {
-		want, got := podsOf(t, before[i], c.anyOrder), podsOf(t, after[i], c.anyOrder)
-		if diff := gocmp.Diff(want, got); diff != "" {
-			runtime, _ := json.Marshal(c.runtime)
-			t.Fatalf("Manifest %d (-seed %d) gives other pods with %s than with %s (-%s,+%s):\n%s\nruntime:   %s\noriginal:  %s\nconverted: %s",
-				i, *seed, to, from, from, to, diff, runtime, c.original, c.result)
-		}
-	}
-	t.Logf("%d manifests, in %d of them the order of containers compared too (-seed %d)", len(all), exact, *seed)
+	return asked
 }
 
-func askOriginals(t *testing.T, all []converted, module string) []answer {
+func encode(t *testing.T, value any) json.RawMessage {
 	t.Helper()
-	questions := make([]question, 0, len(all))
-	for _, c := range all {
-		questions = append(questions, question{Runtime: c.runtime, Job: c.original})
+	data, err := json.Marshal(value)
+	if err != nil {
+		t.Fatalf("Encoding: %v", err)
 	}
-	return ask(t, module, questions)
-}
-
-func overridesJob(s random.Source) random.Object {
-	fields := random.Object{"podTemplateOverrides": s.PodTemplateOverrides()}
-	metadata := s.Metadata()
-	for key, value := range metadata {
-		fields[key] = value
-	}
-	return s.Job(fields)
-}
-
-func toRuntimePatches(data []byte) ([]byte, []string, field.ErrorList) {
-	return convert.ManifestToRuntimePatches(data, "example.com/owner")
+	return data
 }
 
 func TestOverridesToPatches(t *testing.T) {
-	all := convertAll(t, overridesJob, toRuntimePatches)
-	before := askOriginals(t, all, "trainer21")
-	for _, to := range []string{"trainer22", "trainer23"} {
-		t.Run(to, func(t *testing.T) { expectSamePods(t, all, "trainer21", before, to) })
-	}
+	direction{
+		newJob: func(s random.Source) random.Object {
+			fields := random.Object{"podTemplateOverrides": s.PodTemplateOverrides()}
+			maps.Copy(fields, s.Metadata())
+			return s.Job(fields)
+		},
+		convert: func(data []byte) ([]byte, []string, field.ErrorList) {
+			return convert.ManifestToRuntimePatches(data, "example.com/owner")
+		},
+		from: "trainer21", to: []string{"trainer22", "trainer23"},
+	}.prove(t)
 }
 
 func TestPatchesToOverrides(t *testing.T) {
-	all := convertAll(t, func(s random.Source) random.Object {
-		return s.Job(random.Object{"runtimePatches": s.RuntimePatches(false)})
-	}, convert.ManifestToPodTemplateOverrides)
-	expectSamePods(t, all, "trainer23", askOriginals(t, all, "trainer23"), "trainer21")
+	direction{
+		newJob: func(s random.Source) random.Object {
+			return s.Job(random.Object{"runtimePatches": s.RuntimePatches(false)})
+		},
+		convert: convert.ManifestToPodTemplateOverrides,
+		from:    "trainer23", to: []string{"trainer21"},
+	}.prove(t)
 }
