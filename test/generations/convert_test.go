@@ -21,8 +21,8 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random manifests")
-	count = flag.Int("manifests", 10_000, "how many to convert in each direction")
+	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random manifests")
+	manifests = flag.Int("manifests", 10_000, "how many to convert in each direction")
 )
 
 // pods are what Trainer makes of a TrainJob, as far as a patch can tell.
@@ -106,32 +106,29 @@ type direction struct {
 	newJob  func(random.Source) random.Object
 	convert conversion
 	from    string
-	to      []string
+	to      string
+	count   int
 }
 
 // prove converts random manifests and compares the pods that the releases make of them.
 func (d direction) prove(t *testing.T) {
 	t.Helper()
 	s, exact := random.New(*seed), 0
-	for start := 0; start < *count; start += batch {
-		all := d.convertAll(t, s, min(batch, *count-start))
+	for start := 0; start < d.count; start += batch {
+		all := d.convertAll(t, s, min(batch, d.count-start))
 		before := ask(t, d.from, questions(all, func(c converted) json.RawMessage { return c.original }))
-		for _, to := range d.to {
-			after := ask(t, to, questions(all, func(c converted) json.RawMessage { return c.result }))
-			for i, c := range all {
-				if diff := gocmp.Diff(podsOf(t, before[i], c.anyOrder), podsOf(t, after[i], c.anyOrder)); diff != "" {
-					t.Fatalf("Manifest %d (-seed %d) gives other pods with %s than with %s (-%s,+%s):\n%s\n%s",
-						start+i, *seed, to, d.from, d.from, to, diff, c)
-				}
+		after := ask(t, d.to, questions(all, func(c converted) json.RawMessage { return c.result }))
+		for i, c := range all {
+			if diff := gocmp.Diff(podsOf(t, before[i], c.anyOrder), podsOf(t, after[i], c.anyOrder)); diff != "" {
+				t.Fatalf("Manifest %d (-seed %d) gives other pods with %s than with %s (-%s,+%s):\n%s\n%s",
+					start+i, *seed, d.to, d.from, d.from, d.to, diff, c)
 			}
-		}
-		for _, c := range all {
 			if !c.anyOrder {
 				exact++
 			}
 		}
 	}
-	t.Logf("%d manifests, in %d of them the order of containers compared too (-seed %d)", *count, exact, *seed)
+	t.Logf("%d manifests, in %d of them the order of containers compared too (-seed %d)", d.count, exact, *seed)
 }
 
 func (d direction) convertAll(t *testing.T, s random.Source, count int) []converted {
@@ -167,18 +164,78 @@ func encode(t *testing.T, value any) json.RawMessage {
 	return data
 }
 
+const owner = "example.com/owner"
+
+func toRuntimePatches(data []byte) ([]byte, []string, field.ErrorList) {
+	return convert.ManifestToRuntimePatches(data, owner)
+}
+
+func overridesJob(s random.Source) random.Object {
+	fields := random.Object{"podTemplateOverrides": s.PodTemplateOverrides()}
+	maps.Copy(fields, s.Metadata())
+	return s.Job(fields)
+}
+
 func TestOverridesToPatches(t *testing.T) {
+	direction{newJob: overridesJob, convert: toRuntimePatches, from: "trainer21", to: "trainer23", count: *manifests}.prove(t)
+}
+
+// The merges of 2.2 and 2.3 differ in nothing that a patch can say.
+func TestOverridesToPatchesOf22(t *testing.T) {
+	direction{newJob: overridesJob, convert: toRuntimePatches, from: "trainer21", to: "trainer22", count: *manifests / 10}.prove(t)
+}
+
+// TestProposalToPatches converts what the overrides would be in the shapes of the
+// proposal, which no release serves.
+func TestProposalToPatches(t *testing.T) {
 	direction{
-		newJob: func(s random.Source) random.Object {
-			fields := random.Object{"podTemplateOverrides": s.PodTemplateOverrides()}
-			maps.Copy(fields, s.Metadata())
-			return s.Job(fields)
-		},
+		newJob: overridesJob,
 		convert: func(data []byte) ([]byte, []string, field.ErrorList) {
-			return convert.ManifestToRuntimePatches(data, "example.com/owner")
+			return toRuntimePatches(encode(t, proposed(t, data)))
 		},
-		from: "trainer21", to: []string{"trainer22", "trainer23"},
+		from: "trainer21", to: "trainer23", count: *manifests,
 	}.prove(t)
+}
+
+// proposed hands the overrides of a TrainJob out to managers, one after the other, in a
+// shape that depends on how many overrides there are.
+func proposed(t *testing.T, data []byte) random.Object {
+	t.Helper()
+	var job random.Object
+	recode(t, json.RawMessage(data), &job)
+	spec := job["spec"].(random.Object)
+	overrides, _ := spec["podTemplateOverrides"].([]any)
+	entries := []any{}
+	for i, o := range overrides {
+		o := o.(random.Object)
+		o["time"] = fmt.Sprintf("2026-02-17T10:00:%02dZ", i)
+		manager := random.Managers[i*len(random.Managers)/len(overrides)]
+		if len(overrides)%2 == 1 {
+			o["manager"] = manager
+			entries = append(entries, o)
+			continue
+		}
+		if last, ok := lastOf(entries); !ok || last["manager"] != manager {
+			entries = append(entries, random.Object{"manager": manager, "pod": []any{}})
+		}
+		last, _ := lastOf(entries)
+		last["pod"] = append(last["pod"].([]any), o)
+	}
+	delete(spec, "podTemplateOverrides")
+	spec["templateOverrides"] = entries
+	if len(overrides) == 3 {
+		delete(spec, "templateOverrides")
+		spec["podTemplateOverrides"] = entries
+	}
+	return job
+}
+
+// lastOf gives the last of the entries.
+func lastOf(entries []any) (random.Object, bool) {
+	if len(entries) == 0 {
+		return nil, false
+	}
+	return entries[len(entries)-1].(random.Object), true
 }
 
 func TestPatchesToOverrides(t *testing.T) {
@@ -187,6 +244,6 @@ func TestPatchesToOverrides(t *testing.T) {
 			return s.Job(random.Object{"runtimePatches": s.RuntimePatches(false)})
 		},
 		convert: convert.ManifestToPodTemplateOverrides,
-		from:    "trainer23", to: []string{"trainer21"},
+		from:    "trainer23", to: "trainer21", count: *manifests,
 	}.prove(t)
 }

@@ -20,7 +20,7 @@ func TestProvenance(t *testing.T) {
 			s := random.New(*seed)
 			var removals [][]removal.Removal
 			var questions []question
-			for range *count / 100 {
+			for range *manifests / 100 {
 				in := newInput(t, s, module)
 				all := append([]removal.Removal{{Input: in}}, removal.All(in)...)
 				for _, r := range all {

@@ -32,7 +32,7 @@ func TestRules(t *testing.T) {
 			schema, s := newCRD(t, module), random.New(*seed)
 			var attempts []attempt
 			var questions []question
-			for range *count / 4 {
+			for range *manifests / 4 {
 				a := newAttempt(t, s, release)
 				attempts, questions = append(attempts, a), append(questions, a.question)
 			}

@@ -23,7 +23,11 @@ type manifest struct {
 	spec   map[string]json.RawMessage
 }
 
-var specPath = field.NewPath("spec")
+var (
+	specPath = field.NewPath("spec")
+	// olderFields are those of Trainer 2.1 and of the proposal that became runtimePatches.
+	olderFields = []string{"podTemplateOverrides", "templateOverrides", "jobTemplateOverrides", "labels", "annotations"}
+)
 
 // ManifestToRuntimePatches converts a TrainJob in JSON for Trainer 2.2 and later.
 // Overrides without an owner become those of owner. A TrainJob that has nothing to
@@ -33,24 +37,28 @@ func ManifestToRuntimePatches(data []byte, owner string) (converted []byte, warn
 	if len(errs) > 0 {
 		return nil, nil, errs
 	}
-	if !m.has("podTemplateOverrides", "templateOverrides", "jobTemplateOverrides", "labels", "annotations") {
+	if !m.has(olderFields...) {
 		return m.encode(warnings)
 	}
 	r := &reader{}
 	if m.has("runtimePatches") {
-		r.errs = append(r.errs, field.Forbidden(specPath.Child("runtimePatches"),
-			"no release has it beside the fields of older ones, so their order is not known: convert it by hand, or remove one of the two"))
+		r.errs = append(r.errs, bothGenerations())
 	}
 	warnings = append(warnings, m.trainerToNewer(r)...)
 	entries, warned, errs := entriesOf(m.layers(r, owner))
 	if errs = append(r.errs, errs...); len(errs) > 0 {
 		return nil, nil, errs
 	}
-	m.drop("podTemplateOverrides", "templateOverrides", "jobTemplateOverrides", "labels", "annotations")
+	m.drop(olderFields...)
 	if len(entries) > 0 {
 		m.set("runtimePatches", entries)
 	}
 	return m.encode(append(warnings, warned...))
+}
+
+func bothGenerations() *field.Error {
+	return field.Forbidden(specPath.Child("runtimePatches"),
+		"no release has it beside the fields of older ones, so their order is not known: convert it by hand, or remove one of the two")
 }
 
 // layers reads all that patches the runtime, the weakest first: labels and annotations of
@@ -100,32 +108,28 @@ func resourcesWarning(path *field.Path, trainerFields object) []string {
 // ManifestToPodTemplateOverrides converts a TrainJob in JSON for Trainer 2.1.
 func ManifestToPodTemplateOverrides(data []byte) (converted []byte, warnings []string, errs field.ErrorList) {
 	m, warnings, errs := readManifest(data)
-	if len(errs) > 0 || !m.has("runtimePatches", "activeDeadlineSeconds") {
-		if len(errs) > 0 {
-			return nil, nil, errs
-		}
+	if len(errs) > 0 {
+		return nil, nil, errs
+	}
+	if !m.has("runtimePatches", "activeDeadlineSeconds") {
 		return m.encode(warnings)
 	}
+	r := &reader{}
 	if m.has("activeDeadlineSeconds") {
-		errs = append(errs, field.Forbidden(specPath.Child("activeDeadlineSeconds"), "Trainer has it since 2.2: remove it"))
+		r.errs = append(r.errs, field.Forbidden(specPath.Child("activeDeadlineSeconds"), "Trainer has it since 2.2: remove it"))
 	}
-	if m.has("podTemplateOverrides", "templateOverrides", "jobTemplateOverrides", "labels", "annotations") {
-		errs = append(errs, field.Forbidden(specPath.Child("runtimePatches"),
-			"no release has it beside the fields of older ones, so their order is not known: convert it by hand, or remove one of the two"))
+	if m.has(olderFields...) {
+		r.errs = append(r.errs, bothGenerations())
 	}
 	var patches []trainjob.RuntimePatch
 	if err := json.Unmarshal(orNull(m.spec["runtimePatches"]), &patches); err != nil {
-		errs = append(errs, field.TypeInvalid(specPath.Child("runtimePatches"), field.OmitValueType{}, "it must be a list"))
+		r.errs = append(r.errs, field.TypeInvalid(specPath.Child("runtimePatches"), field.OmitValueType{}, "it must be a list"))
 	}
-	overrides, metadata, warned, more := ToPodTemplateOverrides(patches)
-	if errs = append(errs, more...); len(errs) > 0 {
-		return nil, nil, errs
-	}
-	r := &reader{}
 	path := specPath.Child("trainer")
-	warned = append(warned, resourcesWarning(path, r.anything(path, r.decode(path, m.spec["trainer"])))...)
-	if len(r.errs) > 0 {
-		return nil, nil, r.errs
+	warnings = append(warnings, resourcesWarning(path, r.anything(path, r.decode(path, m.spec["trainer"])))...)
+	overrides, metadata, warned, errs := ToPodTemplateOverrides(patches)
+	if errs = append(r.errs, errs...); len(errs) > 0 {
+		return nil, nil, errs
 	}
 	m.drop("runtimePatches")
 	m.setUnlessEmpty("podTemplateOverrides", overrides, len(overrides))
