@@ -16,8 +16,7 @@ import (
 // Metadata is what a TrainJob gives its JobSet: spec.labels and spec.annotations of
 // Trainer 2.1, template.metadata of runtime patches.
 type Metadata struct {
-	Labels      map[string]string `json:"labels,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
+	Labels, Annotations map[string]string
 }
 
 // override is one element of spec.podTemplateOverrides in the making.

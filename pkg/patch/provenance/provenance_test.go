@@ -185,7 +185,7 @@ func TestSourceString(t *testing.T) {
 func TestRemovedSources(t *testing.T) {
 	w, s := newWorld(t), random.New(*seed)
 	checked := 0
-	for range 200 {
+	for range 100 {
 		data, err := json.Marshal(map[string]any{"runtime": s.Runtime(), "job": s.Job(random.Object{"runtimePatches": s.RuntimePatches(true)})})
 		if err != nil {
 			t.Fatalf("Encoding: %v", err)

@@ -98,14 +98,14 @@ func TestPodSpecs(t *testing.T) {
 		"no variables of the trainer":           {podSpec: `{containers: [{name: node, env: []}]}`},
 		"a container that does not exist":       {podSpec: `{containers: [{name: other}]}`, warning: []string{"containers[0].name: FieldValueInvalid"}},
 		"an init container that does not exist": {podSpec: `{initContainers: [{name: other}]}`, warning: []string{"initContainers[0].name: FieldValueInvalid"}},
-		"an image":                              {podSpec: `{containers: [{name: node, image: i}]}`, in: all, want: []string{"[0]: FieldValueForbidden"}},
+		"an image":                              {podSpec: `{containers: [{name: node, image: i}]}`, in: all, want: []string{"containers[0].image: FieldValueForbidden"}},
 		"two containers of a name":              {podSpec: `{containers: [{name: side}, {name: side}]}`, in: all, want: []string{"containers[1].name: FieldValueDuplicate"}},
 		"a container without a name":            {podSpec: `{containers: [{volumeMounts: []}]}`, in: all, want: []string{"containers[0].name: FieldValueRequired"}},
 		"a volume mounted twice":                {podSpec: `{containers: [{name: side, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /b}]}]}`, in: all, want: []string{"containers[0].volumeMounts[1].name: FieldValueDuplicate"}},
 		"a secret without a name":               {podSpec: `{imagePullSecrets: [{}]}`, in: all, want: []string{"imagePullSecrets[0].name: FieldValueRequired"}},
 		"a long service account":                {podSpec: `{serviceAccountName: ` + strings.Repeat("x", 254) + `}`, in: newer, want: []string{"serviceAccountName: FieldValueTooLong"}},
 		"many gates":                            {podSpec: `{schedulingGates: ` + many(17, "{name: g%d}") + `}`, in: newer, want: []string{"schedulingGates: FieldValueTooMany"}},
-		"a security context":                    {podSpec: `{securityContext: {}}`, in: releases[:1], want: []string{"[0]: FieldValueForbidden"}},
+		"a security context":                    {podSpec: `{securityContext: {}}`, in: releases[:1], want: []string{"securityContext: FieldValueForbidden"}},
 		"a grace period":                        {podSpec: `{terminationGracePeriodSeconds: 5}`, in: releases[:3]},
 		"a grace period below zero":             {podSpec: `{terminationGracePeriodSeconds: -5}`, in: all},
 		"a number for a text":                   {podSpec: `{nodeSelector: {a: 1}}`, in: all},
@@ -132,6 +132,7 @@ func TestPodSpecs(t *testing.T) {
 }
 
 func TestEntries(t *testing.T) {
+	const command = "[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0]"
 	cases := map[string]struct {
 		release       trainjob.Release
 		overrides     string
@@ -161,7 +162,16 @@ func TestEntries(t *testing.T) {
 		},
 		"the command of the trainer": {
 			release: trainjob.Trainer23, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: node, command: [x], resources: {}}]}}}}}]}}}}]`,
-			want: []string{"[0]: FieldValueForbidden", "[0]: FieldValueForbidden"}, says: "use spec.trainer.command",
+			want: []string{command + ".command: FieldValueForbidden", command + ".resources: FieldValueForbidden"}, says: "use spec.trainer.command",
+		},
+		"metadata": {
+			release: trainjob.Trainer23,
+			patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {metadata: {labels: {a: b}, name: x, uid: u}, spec: {replicatedJobs: [{name: node, template: {metadata: {finalizers: []}}}]}}}}]`,
+			want:    []string{"[0].trainingRuntimeSpec.template.metadata.uid: FieldValueForbidden"},
+			warning: []string{
+				"[0].trainingRuntimeSpec.template.metadata.name: FieldValueForbidden",
+				"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.metadata.finalizers: FieldValueForbidden",
+			},
 		},
 		"managers": {
 			release: trainjob.Trainer23, patches: `[{manager: a.io/x}, {manager: a.io/x}, {}, {manager: x}, {manager: a.io/` + strings.Repeat("x", 249) + `}]`,

@@ -5,7 +5,10 @@ package rules
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -64,7 +67,7 @@ func read(path *field.Path, entry json.Marshaler, typed any) (object, field.Erro
 	}
 	var errs field.ErrorList
 	for _, err := range strict {
-		errs = append(errs, field.Forbidden(path, err.Error()+instead(err)))
+		errs = append(errs, notPatched(path, err))
 	}
 	var raw object
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -75,17 +78,33 @@ func read(path *field.Path, entry json.Marshaler, typed any) (object, field.Erro
 	return raw, append(errs, required(path, raw, reflect.TypeOf(typed))...)
 }
 
-// instead tells where the guides want the fields of the trainer container.
-func instead(unknown error) string {
-	for _, name := range []string{"command", "args", "image"} {
-		if strings.HasSuffix(unknown.Error(), "."+name+`"`) {
-			return ": use spec.trainer." + name
+// notPatched tells of a field that there is not, or twice, and where the guides want
+// those of the trainer container.
+func notPatched(path *field.Path, unknown error) *field.Error {
+	var at kjson.FieldError
+	if errors.As(unknown, &at) {
+		path = path.Child(at.FieldPath())
+	}
+	elsewhere := map[string]string{"command": "command", "args": "args", "image": "image", "resources": "resourcesPerNode"}
+	name := path.String()[strings.LastIndex(path.String(), ".")+1:]
+	if instead, ok := elsewhere[name]; ok {
+		return field.Forbidden(path, "Trainer does not patch it: use spec.trainer."+instead)
+	}
+	return field.Forbidden(path, "Trainer does not patch it: remove it ("+unknown.Error()+")")
+}
+
+// metadata: CRD, which has a few fields of metadata, and guides: only labels and
+// annotations are for patches. Trainer 2.1 ignores the others, later releases merge them.
+func (v *Verdict) metadata(path *field.Path, metadata object) {
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		switch {
+		case key == "labels", key == "annotations", metadata[key] == nil:
+		case key == "name", key == "namespace", key == "finalizers":
+			v.warn(field.Forbidden(path.Child(key), "only labels and annotations are for patches: remove it"))
+		default:
+			v.refuse(field.Forbidden(path.Child(key), "Trainer patches labels and annotations only: remove it"))
 		}
 	}
-	if strings.HasSuffix(unknown.Error(), `.resources"`) {
-		return ": use spec.trainer.resourcesPerNode"
-	}
-	return ": Trainer does not patch it; remove it"
 }
 
 // overrides checks those of Trainer 2.1.
@@ -98,6 +117,7 @@ func (v *Verdict) overrides(overrides []trainjob.PodTemplateOverride, known map[
 		if raw == nil {
 			continue
 		}
+		v.metadata(path.Child("metadata"), child(raw, "metadata"))
 		for j, target := range typed.TargetJobs {
 			name := path.Child("targetJobs").Index(j).Child("name")
 			if target.Name == "" {
@@ -145,8 +165,9 @@ func (v *Verdict) patches(release trainjob.Release, patches []trainjob.RuntimePa
 			v.refuse(field.Duplicate(path.Child("manager"), typed.Manager))
 		}
 		managers.Insert(typed.Manager)
-		v.jobs(release, path.Child("trainingRuntimeSpec", "template", "spec", "replicatedJobs"),
-			child(raw, "trainingRuntimeSpec", "template", "spec"), known)
+		template, at := child(raw, "trainingRuntimeSpec", "template"), path.Child("trainingRuntimeSpec", "template")
+		v.metadata(at.Child("metadata"), child(template, "metadata"))
+		v.jobs(release, at.Child("spec", "replicatedJobs"), child(template, "spec"), known)
 	}
 }
 
@@ -156,8 +177,11 @@ func (v *Verdict) jobs(release trainjob.Release, path *field.Path, spec object, 
 	for i, job := range objects(spec["replicatedJobs"]) {
 		name, _ := job["name"].(string)
 		v.knownJob(release, path.Index(i).Child("name"), name, known)
-		podPath := path.Index(i).Child("template", "spec", "template", "spec")
-		v.podSpec(release, podPath, child(job, "template", "spec", "template", "spec"), name, known)
+		at := path.Index(i).Child("template")
+		v.metadata(at.Child("metadata"), child(job, "template", "metadata"))
+		at, pod := at.Child("spec", "template"), child(job, "template", "spec", "template")
+		v.metadata(at.Child("metadata"), child(pod, "metadata"))
+		v.podSpec(release, at.Child("spec"), child(pod, "spec"), name, known)
 	}
 }
 

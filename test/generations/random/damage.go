@@ -24,7 +24,7 @@ func (s Source) Damage(value any) {
 		case 2:
 			object[key] = one(s, []any{7, "x", "", true, []any{}, Object{}})
 		case 3:
-			object[one(s, []string{"command", "image", "resources", "terminationGracePeriodSeconds", "securityContext", "time", "other"})] = one(s, []any{-1, 30, Object{}, "x"})
+			object[one(s, []string{"command", "image", "resources", "terminationGracePeriodSeconds", "securityContext", "time", "other", "uid", "finalizers"})] = one(s, []any{-1, 30, Object{}, "x"})
 		case 4, 5, 6:
 			s.damageName(object, key)
 		case 7, 8, 9, 10, 11, 12, 13:
