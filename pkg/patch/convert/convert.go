@@ -12,7 +12,6 @@ package convert
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -46,14 +45,4 @@ func ToRuntimePatches(overrides []trainjob.PodTemplateOverride, owner string) (p
 		patches = append(patches, p)
 	}
 	return patches, warnings, nil
-}
-
-// runtimePatch encodes the entry.
-func (e *entry) runtimePatch() (p trainjob.RuntimePatch, err error) {
-	data, err := json.Marshal(e)
-	if err != nil {
-		return p, fmt.Errorf("encoding the runtime patch of manager %q: %w", e.Manager, err)
-	}
-	err = p.UnmarshalJSON(data)
-	return p, err
 }

@@ -115,7 +115,6 @@ func (r *reader) podOverride(path *field.Path, fields object, manager string) []
 		metadata: r.metadata(path.Child("metadata"), fields["metadata"]),
 		podSpec:  r.anything(path.Child("spec"), fields["spec"]),
 	}
-	common.hasPodSpec = common.podSpec != nil
 	return perJob(common, jobs)
 }
 
