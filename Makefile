@@ -10,6 +10,8 @@ BIN := $(CURDIR)/bin
 export LOCAL_DIR ?= .local
 export NODES ?= 8
 export INTEGRATION ?= external
+# Without a value a new cluster gets the newest Trainer, and a running one keeps its own.
+export TRAINER
 
 # Flags of the generations tests: the seed and the count of random manifests.
 GENERATIONS_FLAGS ?=
@@ -24,7 +26,7 @@ help: ## Show this.
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z][a-z0-9 -]*:.*## / {printf "  %-48s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external or in-tree), COMPONENT, E2E_FLAGS\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)"
+	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external, in-tree or both), TRAINER=%s (2.1, 2.2 or 2.3), COMPONENT, E2E_FLAGS\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)" "$(or $(TRAINER),2.3)"
 
 .PHONY: demo
 demo: $(BIN)/localcluster ## Play the main job on a local control plane of its own, and take it down.
@@ -60,12 +62,12 @@ $(BIN)/localcluster:
 ##@ Development
 
 .PHONY: build
-build: ## Build the manager.
-	go build -trimpath -o $(BIN)/kueue-trainer ./cmd/kueue-trainer
+build: ## Build the manager and the kubectl plugin.
+	go build -trimpath -o $(BIN)/ ./cmd/...
 
 .PHONY: unit
 unit: ## Run the unit tests.
-	go test ./pkg/... ./cmd/...
+	go test ./pkg/... ./cmd/... ./test/kit/...
 	go test -C test/localcluster ./...
 
 .PHONY: generations
@@ -91,10 +93,7 @@ verify: generate ## Check formatting, vet, module files, generated files, and th
 	go vet ./...
 	go vet -C test/localcluster ./...
 	@for module in oracle trainer21 trainer22 trainer23; do go vet -C test/generations/$$module ./...; done
-	go mod tidy -diff
-	go mod tidy -C test/localcluster -diff
-	go mod tidy -C hack/tools -diff
-	@for module in oracle trainer21 trainer22 trainer23; do go mod tidy -C test/generations/$$module -diff; done
+	@for file in $$(git ls-files -- go.mod '*/go.mod'); do go mod tidy -C "$$(dirname "$$file")" -diff && echo "$$file is tidy"; done
 	git diff --exit-code -- config
 	@for base in default samples; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done
 

@@ -86,7 +86,7 @@ func start(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configurati
 	if err != nil {
 		return err
 	}
-	ready := make(chan struct{})
+	ready := &readiness{setUp: make(chan struct{})}
 	if err := addProbes(mgr, ready); err != nil {
 		return err
 	}
@@ -102,11 +102,11 @@ func start(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configurati
 		case <-ctx.Done():
 			return
 		}
-		if err := integration.Setup(ctx, mgr, options); err != nil {
+		if ready.check, err = integration.Setup(ctx, mgr, options); err != nil {
 			stop(err)
 			return
 		}
-		close(ready)
+		close(ready.setUp)
 	}()
 	if err := mgr.Start(ctx); err != nil {
 		return err
@@ -128,6 +128,7 @@ func integrationOptions(cfg *managerconfig.Configuration) (integration.Options, 
 		WaitForPodsReady:             cfg.WaitForPodsReady,
 		LabelKeysToCopy:              cfg.Integrations.LabelKeysToCopy,
 		ObjectRetentionPolicies:      cfg.ObjectRetentionPolicies,
+		Namespace:                    cfg.Namespace,
 		Concurrency:                  cfg.Controller.GroupKindConcurrency[managerconfig.TrainJobKind],
 	}, nil
 }

@@ -152,22 +152,38 @@ func manageCertificates(mgr ctrl.Manager, cfg *managerconfig.Configuration) (cha
 	return ready, nil
 }
 
-// addProbes makes ready mean: certificates and caches are there, webhooks are served.
-// setUp closes when the integration is set up.
-func addProbes(mgr ctrl.Manager, setUp <-chan struct{}) error {
+// readiness of the manager: check counts once setUp is closed.
+type readiness struct {
+	setUp chan struct{}
+	check healthz.Checker
+}
+
+// addProbes makes ready mean: certificates and caches are there, webhooks are served,
+// and nobody else integrates TrainJobs. The server tells names of failed checks, no more.
+func addProbes(mgr ctrl.Manager, ready *readiness) error {
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)
 	}
-	err := mgr.AddReadyzCheck("readyz", func(req *http.Request) error {
+	checks := map[string]func() healthz.Checker{
+		"webhooks-served":         func() healthz.Checker { return mgr.GetWebhookServer().StartedChecker() },
+		"in-tree-integration-off": func() healthz.Checker { return ready.check },
+	}
+	for name, check := range checks {
+		if err := mgr.AddReadyzCheck(name, ready.after(check)); err != nil {
+			return fmt.Errorf("adding readiness check %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// after makes a check count once everything is set up.
+func (r *readiness) after(check func() healthz.Checker) healthz.Checker {
+	return func(req *http.Request) error {
 		select {
-		case <-setUp:
-			return mgr.GetWebhookServer().StartedChecker()(req)
+		case <-r.setUp:
+			return check()(req)
 		default:
 			return errors.New("still waiting for the serving certificate or for the caches")
 		}
-	})
-	if err != nil {
-		return fmt.Errorf("adding the readiness check: %w", err)
 	}
-	return nil
 }

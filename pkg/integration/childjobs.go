@@ -5,6 +5,8 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,51 +17,81 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// childJobs lists the Jobs that JobSet made for job, and says whether the JobSet is
-// suspended. Without a JobSet there is nothing that could run.
-func (e *environment) childJobs(ctx context.Context, job *trainjob.TrainJob) (jobs []batchv1.Job, suspended bool, err error) {
-	var js jobsetapi.JobSet
-	if err := e.client.Get(ctx, client.ObjectKeyFromObject(job), &js); err != nil {
-		return nil, true, client.IgnoreNotFound(err)
+// jobSet gives the JobSet that Trainer made for job, or nil: then there is nothing that
+// could run.
+func (e *environment) jobSet(ctx context.Context, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
+	js := &jobsetapi.JobSet{}
+	if err := e.client.Get(ctx, client.ObjectKeyFromObject(job), js); err != nil {
+		return nil, client.IgnoreNotFound(err)
 	}
-	if !metav1.IsControlledBy(&js, job) {
-		return nil, true, nil
+	if !metav1.IsControlledBy(js, job) {
+		return nil, nil
 	}
+	return js, nil
+}
+
+// childJobs lists the Jobs that JobSet made for job.
+func (e *environment) childJobs(ctx context.Context, job *trainjob.TrainJob) ([]batchv1.Job, error) {
+	js, err := e.jobSet(ctx, job)
+	if err != nil || js == nil {
+		return nil, err
+	}
+	return e.jobsOf(ctx, js)
+}
+
+func (e *environment) jobsOf(ctx context.Context, js *jobsetapi.JobSet) ([]batchv1.Job, error) {
 	var list batchv1.JobList
-	err = e.client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name})
+	err := e.client.List(ctx, &list, client.InNamespace(js.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name})
 	if err != nil {
-		return nil, false, fmt.Errorf("listing the child Jobs of JobSet %s: %w", client.ObjectKeyFromObject(&js), err)
+		return nil, fmt.Errorf("listing the child Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}
-	for _, child := range list.Items {
-		if metav1.IsControlledBy(&child, &js) {
-			jobs = append(jobs, child)
-		}
-	}
-	return jobs, ptr.Deref(js.Spec.Suspend, false), nil
+	return slices.DeleteFunc(list.Items, func(child batchv1.Job) bool { return !metav1.IsControlledBy(&child, js) }), nil
 }
 
 // active reports whether a pod of job is there, terminating ones included, or may
 // still come because some controller has not taken note of the suspension.
 func (e *environment) active(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	jobs, suspended, err := e.childJobs(ctx, job)
-	if err != nil {
+	js, err := e.jobSet(ctx, job)
+	if err != nil || js == nil {
 		return false, err
 	}
-	for i := range jobs {
-		if hasPods(&jobs[i]) {
-			return true, nil
-		}
+	jobs, err := e.jobsOf(ctx, js)
+	if err != nil || slices.ContainsFunc(jobs, hasPods) {
+		return err == nil, err
 	}
-	return !suspended && !trainJobFinished(job), nil
+	return !job.Finished() && (!ptr.Deref(js.Spec.Suspend, false) || overtaken(job, js) > 0), nil
+}
+
+// inHand is how long Trainer may be busy with what it saw of a TrainJob before.
+const inHand = 5 * time.Second
+
+// overtaken gives how long Trainer may still resume a job that is back at the gate,
+// because it started to before: until the JobSet has the gate, which is only ever
+// written to a suspended job. Trainer before 2.3 cannot bring the gate there when the
+// runtime was edited, so the time is limited.
+func overtaken(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.Duration {
+	ours := patch.Find(job.Spec.RuntimePatches)
+	if ours == nil || !slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+		return patch.Gates(*ours, rj.Name) && !slices.ContainsFunc(rj.Template.Spec.Template.Spec.SchedulingGates, isAdmissionGate)
+	}) {
+		return 0
+	}
+	entry, err := ours.Decode()
+	if err != nil || entry.Time == nil {
+		return 0
+	}
+	// Trainer's webhook stamped the entry when the gate was written.
+	return max(0, time.Until(entry.Time.Add(inHand)))
 }
 
 // countPods adds up the pods of job that its child Jobs know of, terminating ones included.
 func (e *environment) countPods(ctx context.Context, job *trainjob.TrainJob) (int32, error) {
-	jobs, _, err := e.childJobs(ctx, job)
+	jobs, err := e.childJobs(ctx, job)
 	pods := int32(0)
 	for i := range jobs {
 		pods += jobs[i].Status.Active + ptr.Deref(jobs[i].Status.Terminating, 0)
@@ -67,14 +99,14 @@ func (e *environment) countPods(ctx context.Context, job *trainjob.TrainJob) (in
 	return pods, err
 }
 
-func hasPods(j *batchv1.Job) bool {
+func hasPods(j batchv1.Job) bool {
 	if j.Status.Active > 0 || ptr.Deref(j.Status.Terminating, 0) > 0 {
 		return true
 	}
-	if jobFinished(j) {
+	if jobFinished(&j) {
 		return false
 	}
-	return !ptr.Deref(j.Spec.Suspend, false) || jobResumed(j)
+	return !ptr.Deref(j.Spec.Suspend, false) || jobResumed(&j)
 }
 
 // jobResumed reports whether the Job controller last saw the Job unsuspended: then
@@ -102,7 +134,7 @@ func jobFinished(j *batchv1.Job) bool {
 // that exists: left alone, the Job would keep its gate and the keys of earlier flavors.
 // Jobs that do not exist yet are made from the rendered template anyway.
 func (e *environment) placeChildJobs(ctx context.Context, job *trainjob.TrainJob, rendered *jobsetapi.JobSet) error {
-	jobs, _, err := e.childJobs(ctx, job)
+	jobs, err := e.childJobs(ctx, job)
 	if err != nil {
 		return err
 	}

@@ -4,11 +4,16 @@ package integration
 
 import (
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 func TestHasPods(t *testing.T) {
@@ -49,8 +54,53 @@ func TestHasPods(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := hasPods(&tc.job); got != tc.want {
+			if got := hasPods(tc.job); got != tc.want {
 				t.Errorf("hasPods = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestOvertaken(t *testing.T) {
+	entry := func(age time.Duration, placements ...patch.Placement) []trainjob.RuntimePatch {
+		ours, err := patch.Entry(placements)
+		if err != nil {
+			t.Fatal(err)
+		}
+		typed, err := ours.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		typed.Time = ptr.To(metav1.NewTime(time.Now().Add(-age)))
+		if ours, err = trainjob.NewRuntimePatch(&typed); err != nil {
+			t.Fatal(err)
+		}
+		return []trainjob.RuntimePatch{ours}
+	}
+	replicatedJob := func(name string, gates ...corev1.PodSchedulingGate) jobsetapi.ReplicatedJob {
+		rj := jobsetapi.ReplicatedJob{Name: name}
+		rj.Template.Spec.Template.Spec.SchedulingGates = gates
+		return rj
+	}
+	ours := corev1.PodSchedulingGate{Name: patch.AdmissionGate}
+	cases := map[string]struct {
+		patches []trainjob.RuntimePatch
+		jobs    []jobsetapi.ReplicatedJob
+		want    bool
+	}{
+		"a job without our entry":                       {jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a placed job":                                  {patches: entry(0, patch.Placement{Name: "node"}), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a gate that Trainer has not passed on yet":     {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", corev1.PodSchedulingGate{Name: "other"})}, want: true},
+		"a gate that Trainer could not pass on":         {patches: entry(time.Minute, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a gate that the JobSet holds":                  {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours)}},
+		"a replicated job that came later to a runtime": {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours), replicatedJob("new")}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
+			job := &trainjob.TrainJob{Spec: trainjob.Spec{RuntimePatches: tc.patches}}
+			if got := overtaken(job, js) > 0; got != tc.want {
+				t.Errorf("overtaken = %t, want %t", got, tc.want)
 			}
 		})
 	}

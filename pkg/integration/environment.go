@@ -32,13 +32,16 @@ const WorkloadCRD = "workloads.kueue.x-k8s.io"
 
 // environment is what adapter, webhooks and ungater share.
 type environment struct {
-	client   client.Client
+	client client.Client
+	// live asks the API server itself.
+	live     client.Reader
 	runtimes *trainjob.Runtimes
 	renderer *trainjob.Renderer
 	defaults *workloadDefaults
 	recorder events.EventRecorder
 
 	expectations *expectations
+	inTree       *inTree
 
 	manageJobsWithoutQueueName   bool
 	managedJobsNamespaceSelector labels.Selector

@@ -23,6 +23,10 @@ const (
 	reasonRequeued       = "QueuedAgain"
 	reasonRefused        = "WriteRefused"
 	reasonStopping       = "StillStopping"
+	reasonNotAlone       = "InTreeActive"
+
+	reasonJobSetSuspended = "JobSetSuspended"
+	reasonJobSetOutdated  = "JobSetOutdated"
 
 	actionStart    = "Start"
 	actionStop     = "Stop"

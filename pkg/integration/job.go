@@ -72,7 +72,7 @@ func (j *job) Skip(ctx context.Context) bool {
 	}
 	if !j.env.expectations.seen(&j.TrainJob) {
 		j.skipped = true
-	} else if j.IsSuspended() && !trainJobFinished(&j.TrainJob) {
+	} else if j.IsSuspended() && !j.TrainJob.Finished() {
 		j.skipped, j.prepareErr = j.follow(ctx)
 		j.skipped = j.skipped || j.prepareErr != nil
 	}
@@ -298,11 +298,6 @@ func (j *job) ManagedBy() *string { return j.Spec.ManagedBy }
 
 // SetManagedBy implements jobframework.JobWithManagedBy.
 func (j *job) SetManagedBy(managedBy *string) { j.Spec.ManagedBy = managedBy }
-
-func trainJobFinished(t *trainjob.TrainJob) bool {
-	return apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobComplete) ||
-		apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobFailed)
-}
 
 // runtimeMissing reports whether only the user can mend err, by naming or making a runtime.
 func runtimeMissing(err error) bool {

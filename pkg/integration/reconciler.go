@@ -38,6 +38,9 @@ type reconciler struct {
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ctx = ctrl.LoggerInto(ctx, quiet(ctrl.LoggerFrom(ctx)))
+	if r.env.inTree.active() {
+		return r.standAside(ctx, req)
+	}
 	j := &job{env: r.env}
 	result, err := r.reconcile(ctx, req, j)
 	if expectedRetry(err) {
@@ -54,8 +57,10 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 	if j.UID == "" {
 		r.env.expectations.forget(req.NamespacedName)
 	}
+	// Whatever else there is to wait for: it may wait for this.
+	waitAgreed, errAgreed := r.ensureAgreed(ctx, j)
 	if j.skipped || err != nil {
-		return result, firstError(j.prepareErr, err)
+		return sooner(result, waitAgreed), firstError(j.prepareErr, err, errAgreed)
 	}
 	if j.placed != "" && !j.IsSuspended() {
 		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonPlaced, actionStart, "%s", j.placed)
@@ -63,11 +68,16 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 	if err := r.ensurePlaced(ctx, j); err != nil {
 		return result, err
 	}
-	wait, err := r.watchStop(ctx, j)
+	waitStop, errStop := r.watchStop(ctx, j)
+	return sooner(sooner(result, waitAgreed), waitStop), firstError(errAgreed, errStop, r.ensureGate(ctx, j))
+}
+
+// sooner makes a reconcile come again after wait at the latest; 0 is never.
+func sooner(result ctrl.Result, wait time.Duration) ctrl.Result {
 	if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
 		result.RequeueAfter = wait
 	}
-	return result, firstError(err, r.ensureGate(ctx, j))
+	return result
 }
 
 func firstError(errs ...error) error {
@@ -104,7 +114,7 @@ func (r *reconciler) watchStop(ctx context.Context, j *job) (time.Duration, erro
 // ensurePlaced suspends an admitted TrainJob that somebody resumed before we could
 // place it: its pods would stay gated, or run anywhere. The next reconcile starts it.
 func (r *reconciler) ensurePlaced(ctx context.Context, j *job) error {
-	if j.UID == "" || !j.DeletionTimestamp.IsZero() || j.IsSuspended() || trainJobFinished(&j.TrainJob) {
+	if j.UID == "" || !j.DeletionTimestamp.IsZero() || j.IsSuspended() || j.TrainJob.Finished() {
 		return nil
 	}
 	managed, err := r.env.managed(ctx, &j.TrainJob)
@@ -127,7 +137,7 @@ func placed(job *trainjob.TrainJob) bool {
 // ensureGate gives the gate to a waiting TrainJob that lacks it, because it was made
 // or changed while the webhook was away.
 func (r *reconciler) ensureGate(ctx context.Context, j *job) error {
-	if j.UID == "" || !j.DeletionTimestamp.IsZero() || !j.IsSuspended() || trainJobFinished(&j.TrainJob) {
+	if j.UID == "" || !j.DeletionTimestamp.IsZero() || !j.IsSuspended() || j.TrainJob.Finished() {
 		return nil
 	}
 	managed, err := r.env.managed(ctx, &j.TrainJob)

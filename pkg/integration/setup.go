@@ -13,13 +13,17 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -36,6 +40,8 @@ const controllerName = "kueue-trainer"
 // Options are the settings of the integration; they mean what the fields of the same
 // names in Kueue's Configuration mean.
 type Options struct {
+	// Namespace is the manager's own.
+	Namespace string
 	// ManageJobsWithoutQueueName makes TrainJobs without a queue wait for one, in
 	// the namespaces that ManagedJobsNamespaceSelector matches. Default: false.
 	ManageJobsWithoutQueueName bool
@@ -59,30 +65,34 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// Setup adds controllers and webhooks to mgr. It reads the identity of this process
-// from the API server, so that the webhooks know our own writes.
+// Setup adds controllers and webhooks to mgr, which has to be starting meanwhile. It
+// reads the identity of this process from the API server, so that the webhooks know our
+// own writes. It gives the integration's part of the manager's readiness.
 //
 // Every call into jobframework's registration and set-up stands in this file.
-func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) error {
+func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (healthz.Checker, error) {
 	env, err := newEnvironment(ctx, mgr, opts)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := setupReconciler(mgr, env, opts); err != nil {
-		return fmt.Errorf("setting up the TrainJob controller: %w", err)
+		return nil, fmt.Errorf("setting up the TrainJob controller: %w", err)
 	}
 	if err := setupUngater(mgr, env); err != nil {
-		return fmt.Errorf("setting up the ungater: %w", err)
+		return nil, fmt.Errorf("setting up the ungater: %w", err)
 	}
 	self, err := username(ctx, mgr)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := warmCaches(ctx, mgr); err != nil {
-		return err
+		return nil, err
 	}
 	setupWebhooks(mgr, env, self)
-	return nil
+	if err := mgr.Add(env.inTree); err != nil {
+		return nil, fmt.Errorf("adding the look for Kueue's in-tree integration: %w", err)
+	}
+	return env.inTree.check, nil
 }
 
 // warmCaches fills the caches that webhooks read, before the first request has to
@@ -105,17 +115,49 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	if err != nil {
 		return nil, err
 	}
+	trainJobCRD, err := watchTrainJobCRD(ctx, mgr)
+	if err != nil {
+		return nil, err
+	}
+	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
+	runtimes.Served = func(ctx context.Context) (trainjob.Generation, error) {
+		return trainjob.ServedGeneration(ctx, trainJobCRD)
+	}
 	expectations := &expectations{}
 	return &environment{
 		client:                       &specClient{Client: mgr.GetClient(), expectations: expectations},
+		live:                         mgr.GetAPIReader(),
 		expectations:                 expectations,
-		runtimes:                     trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader()),
+		inTree:                       &inTree{client: mgr.GetClient(), namespace: opts.Namespace},
+		runtimes:                     runtimes,
 		renderer:                     renderer,
 		defaults:                     &workloadDefaults{reader: mgr.GetClient()},
 		recorder:                     mgr.GetEventRecorder(controllerName),
 		manageJobsWithoutQueueName:   opts.ManageJobsWithoutQueueName,
 		managedJobsNamespaceSelector: opts.ManagedJobsNamespaceSelector,
 	}, nil
+}
+
+// watchTrainJobCRD caches the CRD of TrainJob. The manager's own cache holds Kueue's
+// Workload CRD alone; no selector names two, and all of them would be many.
+func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager) (client.Reader, error) {
+	crds, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
+		o.Scheme, o.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
+		o.Cache.ByObject = map[client.Object]cache.ByObject{
+			&apiextensionsv1.CustomResourceDefinition{}: {Field: fields.OneTermEqualSelector("metadata.name", trainjob.CRDName)},
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the cache of CRD %s: %w", trainjob.CRDName, err)
+	}
+	if err := mgr.Add(crds); err != nil {
+		return nil, err
+	}
+	// The webhooks read it: fill it before the first request has to wait for it.
+	if _, err := crds.GetCache().GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{}); err != nil {
+		return nil, fmt.Errorf("caching CRD %s: %w", trainjob.CRDName, err)
+	}
+	return crds.GetCache(), nil
 }
 
 func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
@@ -135,6 +177,7 @@ func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
 		Owns(&kueue.Workload{}).
 		Owns(&jobsetapi.JobSet{}).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(trainJobOfChild)).
+		WatchesRawSource(env.inTree.source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(opts.Concurrency, 1)}).
 		Complete(&reconciler{env: env, framework: framework})
 }

@@ -56,7 +56,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if req.UserInfo.Username == v.self || !job.DeletionTimestamp.IsZero() {
+	if req.UserInfo.Username == v.self || !job.DeletionTimestamp.IsZero() || v.env.inTree.active() {
 		return admission.Allowed("")
 	}
 	errs, err := v.validate(ctx, job, old)
@@ -98,7 +98,7 @@ func (v *validator) validate(ctx context.Context, t, old *trainjob.TrainJob) (fi
 // leavesQueue refuses to let a TrainJob out of Kueue's hands: its child Jobs hold the
 // gate, which JobSet never takes away from a Job.
 func leavesQueue(t, old *trainjob.TrainJob, managed bool) field.ErrorList {
-	if managed || patch.Find(old.Spec.RuntimePatches) == nil || trainJobFinished(t) {
+	if managed || patch.Find(old.Spec.RuntimePatches) == nil || t.Finished() {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(queueNamePath,

@@ -24,7 +24,7 @@ const (
 	AdmissionGate = "kueue-trainer.dev/admission"
 
 	// GatedLabel marks pods that were made with AdmissionGate, so that they can be
-	// watched without watching every pod of the cluster. Its value is "true".
+	// watched without watching every pod of the cluster. Its value is "true" then.
 	GatedLabel = "kueue-trainer.dev/gated"
 )
 
@@ -48,6 +48,13 @@ func Gated(name string) Placement {
 		Labels:          map[string]string{GatedLabel: "true"},
 		SchedulingGates: []corev1.PodSchedulingGate{{Name: AdmissionGate}},
 	}
+}
+
+// Freed gives the placement of a replicated job whose gate was taken off for another
+// integration to start it. The label stays, with another value: were it the only one,
+// Trainer's server-side apply would leave "metadata: null" in the JobSet and be refused.
+func Freed(name string) Placement {
+	return Placement{Name: name, Labels: map[string]string{GatedLabel: "false"}}
 }
 
 // Entry makes our entry from the placements, one per replicated job.
@@ -89,12 +96,9 @@ func Jobs(p trainjob.RuntimePatch) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec := entry.TrainingRuntimeSpec
-	if spec == nil || spec.Template == nil || spec.Template.Spec == nil {
-		return nil, nil
-	}
-	names := make([]string, 0, len(spec.Template.Spec.ReplicatedJobs))
-	for _, job := range spec.Template.Spec.ReplicatedJobs {
+	jobs := replicatedJobs(&entry)
+	names := make([]string, 0, len(jobs))
+	for _, job := range jobs {
 		names = append(names, job.Name)
 	}
 	return names, nil
@@ -104,10 +108,23 @@ func Jobs(p trainjob.RuntimePatch) ([]string, error) {
 // An entry that cannot be read holds none.
 func HoldsGate(p trainjob.RuntimePatch) bool {
 	entry, err := p.Decode()
-	if err != nil || entry.TrainingRuntimeSpec == nil || entry.TrainingRuntimeSpec.Template == nil || entry.TrainingRuntimeSpec.Template.Spec == nil {
-		return false
+	return err == nil && slices.ContainsFunc(replicatedJobs(&entry), gatedJob)
+}
+
+// Gates reports whether an entry keeps the named replicated job behind the admission gate.
+func Gates(p trainjob.RuntimePatch, replicatedJob string) bool {
+	entry, err := p.Decode()
+	return err == nil && slices.ContainsFunc(replicatedJobs(&entry), func(job trainer.ReplicatedJobPatch) bool {
+		return job.Name == replicatedJob && gatedJob(job)
+	})
+}
+
+func replicatedJobs(entry *trainer.RuntimePatch) []trainer.ReplicatedJobPatch {
+	spec := entry.TrainingRuntimeSpec
+	if spec == nil || spec.Template == nil || spec.Template.Spec == nil {
+		return nil
 	}
-	return slices.ContainsFunc(entry.TrainingRuntimeSpec.Template.Spec.ReplicatedJobs, gatedJob)
+	return spec.Template.Spec.ReplicatedJobs
 }
 
 func gatedJob(job trainer.ReplicatedJobPatch) bool {

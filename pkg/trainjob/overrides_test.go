@@ -48,13 +48,3 @@ func TestPodTemplateOverrideKeepsItsBytes(t *testing.T) {
 		t.Errorf("An empty override is %s (%v), want null", data, err)
 	}
 }
-
-func TestGeneration(t *testing.T) {
-	for release, want := range map[Release]Generation{
-		Trainer21: PodTemplateOverrides, Trainer220: RuntimePatches, Trainer22: RuntimePatches, Trainer23: RuntimePatches,
-	} {
-		if got := release.Generation(); got != want {
-			t.Errorf("Generation of Trainer %s = %s, want %s", release, got, want)
-		}
-	}
-}

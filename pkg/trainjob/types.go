@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -120,6 +121,12 @@ func (p RuntimePatch) MarshalJSON() ([]byte, error) {
 // Suspended reports spec.suspend; absent means false (trainer.kubeflow.org/v1alpha1).
 func (t *TrainJob) Suspended() bool {
 	return t.Spec.Suspend != nil && *t.Spec.Suspend
+}
+
+// Finished reports whether the job is complete or has failed (trainer.kubeflow.org/v1alpha1).
+func (t *TrainJob) Finished() bool {
+	return apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobComplete) ||
+		apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobFailed)
 }
 
 // Typed gives the TrainJob in Trainer's types, with the given patches in place of

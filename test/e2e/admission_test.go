@@ -53,7 +53,7 @@ var _ = Describe("Bad input", func() {
 			"metadata.labels[kueue.x-k8s.io/queue-name]"),
 	)
 
-	It("is refused where a user changes the manager's entry, naming the way out", func(ctx context.Context) {
+	It("is refused where a user changes the manager's entry, naming the way out", Label("invariant", "ours-only"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
 		w.make(ctx, w.job("mine").GPUs("1").Obj())
@@ -77,7 +77,7 @@ var _ = Describe("Bad input", func() {
 })
 
 var _ = Describe("The manager's entry", func() {
-	It("is reset when an exported TrainJob is created again", func(ctx context.Context) {
+	It("is reset when an exported TrainJob is created again", Label("invariant", "ours-only"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "8")
 		w.make(ctx, w.job("copied").GPUs("8").Obj())
@@ -93,7 +93,7 @@ var _ = Describe("The manager's entry", func() {
 		w.eventuallyRuns(ctx, "again", 1, onA100)
 	}, SpecTimeout(specTimeout))
 
-	It("comes back when a client applies a list that does not have it, and stays last", func(ctx context.Context) {
+	It("comes back when a client applies a list that does not have it, and stays last", Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
 		w.make(ctx, w.job("applied").GPUs("1").Obj())

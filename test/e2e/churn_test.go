@@ -35,7 +35,7 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 		}
 	})
 
-	It("the manager loses no TrainJob, restarts no pod and leaves nothing behind", func(ctx context.Context) {
+	It("the manager loses no TrainJob, restarts no pod and leaves nothing behind", Label("invariant", "crash-safe"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "16", "16")
 		w.make(ctx, kit.MakePriority(w.name("low"), 1), kit.MakePriority(w.name("high"), 100))
@@ -77,11 +77,11 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 func churn(ctx context.Context) {
 	others := []string{"kueue", "trainer", "jobset", "kube-apiserver"}
 	for i := range *churnKills {
-		Expect(cluster.Control(ctx, "kill", "kueue-trainer", GinkgoWriter)).To(Succeed())
+		Expect(cluster.Control(ctx, "kill", cluster.Manager(), GinkgoWriter)).To(Succeed())
 		if i%3 == 2 {
 			Expect(cluster.Control(ctx, "restart", others[(i/3)%len(others)], GinkgoWriter)).To(Succeed())
 		}
-		Expect(cluster.Control(ctx, "start", "kueue-trainer", GinkgoWriter)).To(Succeed())
+		Expect(cluster.Control(ctx, "start", cluster.Manager(), GinkgoWriter)).To(Succeed())
 		select {
 		// How long it lives is what is random here; nothing waits for a condition.
 		case <-time.After(rand.N(4 * time.Second)):

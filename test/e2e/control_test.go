@@ -26,10 +26,10 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		}
 	})
 
-	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", func(ctx context.Context) {
+	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("running").GPUs("8").Obj(), w.job("waiting").GPUs("8").Obj())
+		w.make(ctx, w.job("running").GPUs("8").Obj(), w.job("waiting").GPUs("8").Tolerate(gpuToleration).Obj())
 		w.eventuallyRuns(ctx, "running", 1, onH100)
 		w.eventuallyAtTheGate(ctx, "waiting")
 		w.eventuallyChildJobs(ctx, "waiting", 1)
@@ -48,7 +48,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		w.eventuallyRuns(ctx, "waiting", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("running TrainJobs run on, and nothing is written when it is back", func(ctx context.Context) {
+	It("running TrainJobs run on, and nothing is written when it is back", Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("runs").GPUs("8").Obj())
@@ -64,7 +64,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		Expect(w.workload(ctx, "runs").ResourceVersion).To(Equal(wl.ResourceVersion))
 	}, SpecTimeout(specTimeout))
 
-	It("a TrainJob made while webhook and manager were away is suspended, gated and admitted when they are back", func(ctx context.Context) {
+	It("a TrainJob made while webhook and manager were away is suspended, gated and admitted when they are back", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.stopManager(ctx)
@@ -89,44 +89,17 @@ var _ = Describe("On a local control plane", Label("control"), Serial, func() {
 		}
 	})
 
-	It("a preemption writes no error into the manager's log", func(ctx context.Context) {
+	It("a preemption writes no error into the manager's log", Label("invariant", "quiet"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "8")
 		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("patient").GPUs("8").Obj())
 		w.eventuallyRuns(ctx, "patient", 1, onH100)
-		before, err := cluster.ErrorLines("kueue-trainer")
+		before, err := cluster.ErrorLines(cluster.Manager())
 		Expect(err).NotTo(HaveOccurred())
 		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8").Obj())
 		w.eventuallyRuns(ctx, "urgent", 1, onH100)
 		w.eventuallyRuns(ctx, "patient", 1, onA100)
-		Expect(cluster.ErrorLines("kueue-trainer")).To(Equal(before))
-	}, SpecTimeout(specTimeout))
-
-	It("TrainJobs change hands to Kueue's in-tree integration and back, and not one pod restarts", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "16", "8")
-		w.make(ctx, w.job("torch").GPUs("8").Obj(), w.job("mpi").Runtime("deepspeed-distributed").Nodes(2).GPUs("8").Obj())
-		jobs := map[string]int{"torch": 1, "mpi": 2}
-		pods, workloads := map[string][]corev1.Pod{}, map[string]*kueue.Workload{}
-		for job, n := range jobs {
-			pods[job] = w.eventuallyRuns(ctx, job, n, nil)
-			workloads[job] = w.workload(ctx, job)
-		}
-		w.make(ctx, w.job("waits").GPUs("8").Obj())
-		w.eventuallyAtTheGate(ctx, "waits")
-
-		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-		for _, integration := range []string{"in-tree", "external"} {
-			Expect(cluster.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())
-			for job := range jobs {
-				w.touch(ctx, job)
-				w.touchPods(ctx, job)
-				w.consistentlyKeeps(ctx, job, pods[job], workloads[job])
-			}
-		}
-		w.finish(ctx, "torch", "succeeded")
-		w.eventuallyCondition(ctx, "torch", kueue.WorkloadFinished)
-		w.eventuallyRuns(ctx, "waits", 1, nil)
+		Expect(cluster.ErrorLines(cluster.Manager())).To(Equal(before))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -136,15 +109,15 @@ func resume(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) }
 func (w *world) stopManager(ctx context.Context) {
 	GinkgoHelper()
 	DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-	Expect(cluster.Control(ctx, "stop", "kueue-trainer", GinkgoWriter)).To(Succeed())
+	Expect(cluster.Control(ctx, "stop", cluster.Manager(), GinkgoWriter)).To(Succeed())
 }
 
 // removeWebhooks deletes the manager's webhook configurations; Repair installs them again.
 func (w *world) removeWebhooks(ctx context.Context) {
 	GinkgoHelper()
 	for _, obj := range []client.Object{
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-mutating-webhook-configuration"}},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-validating-webhook-configuration"}},
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cluster.Manager() + "-mutating-webhook-configuration"}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cluster.Manager() + "-validating-webhook-configuration"}},
 	} {
 		Expect(w.Delete(ctx, obj)).To(Succeed())
 	}

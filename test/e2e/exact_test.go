@@ -23,7 +23,7 @@ func nodeSelectorPatch(selector map[string]string) []trainer.RuntimePatch {
 }
 
 var _ = Describe("A waiting TrainJob", func() {
-	It("is admitted for the nodes that its user asked for last", func(ctx context.Context) {
+	It("is admitted for the nodes that its user asked for last", Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "8")
 		w.make(ctx, w.job("holds-h100").GPUs("8").Obj(), w.job("holds-a100").GPUs("8").Obj())
@@ -45,7 +45,7 @@ var _ = Describe("A waiting TrainJob", func() {
 		w.eventuallyRuns(ctx, "changes", 1, onA100)
 	}, SpecTimeout(specTimeout))
 
-	It("follows its snapshot where the runtime is edited meanwhile", func(ctx context.Context) {
+	It("follows its snapshot where the runtime is edited meanwhile", Label("invariant", "podsets"), since(kit.Trainer23), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
 		runtime := w.copyRuntime(ctx, "torch-distributed")
@@ -59,7 +59,7 @@ var _ = Describe("A waiting TrainJob", func() {
 })
 
 var _ = Describe("A running TrainJob", func() {
-	It("keeps its pods and its Workload when its runtime is edited, and when it is deleted", func(ctx context.Context) {
+	It("keeps its pods and its Workload when its runtime is edited, and when it is deleted", Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "16", "0")
 		runtime := w.copyRuntime(ctx, "torch-distributed")
@@ -80,7 +80,22 @@ var _ = Describe("A running TrainJob", func() {
 })
 
 var _ = Describe("An evicted TrainJob", func() {
-	It("counts as active and keeps its quota until its last pod is gone, and says so", func(ctx context.Context) {
+	It("stops, and runs again, although its runtime was edited while it ran", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		w.make(ctx, runtime, w.job("edited").Runtime(runtime.Name).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "edited", 1, onH100)
+		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+			r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
+		})
+		w.make(ctx, kit.MakePriority(w.name("high"), 100), w.job("urgent").Priority(w.name("high")).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "urgent", 1, onH100)
+		w.finish(ctx, "urgent", "succeeded")
+		w.eventuallyRuns(ctx, "edited", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("counts as active and keeps its quota until its last pod is gone, and says so", Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "8")
 		w.make(ctx, w.job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "14s").Obj())
@@ -92,11 +107,13 @@ var _ = Describe("An evicted TrainJob", func() {
 		told := false
 		Eventually(ctx, func(g Gomega) {
 			told = told || len(w.eventNotes(ctx, "TrainJob", "slow", "StillStopping")) > 0
+			// The Workload first: a pod that is there afterwards was there then.
+			wl := w.workload(ctx, "slow")
 			pods := w.pods(ctx, "slow")
 			if len(pods) > 0 && pods[0].UID == first.UID {
 				// The old pod is there, so is the quota, and no other pod is.
 				Expect(pods).To(HaveLen(1))
-				Expect(w.workload(ctx, "slow").Status.Admission).NotTo(BeNil())
+				Expect(wl.Status.Admission).NotTo(BeNil())
 			}
 			g.Expect(pods).To(HaveLen(1))
 			g.Expect(pods[0].UID).NotTo(Equal(first.UID))
@@ -126,7 +143,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 		w.eventuallyRuns(ctx, "moves", 1, onA100)
 	}, SpecTimeout(specTimeout))
 
-	It("runs placed although its user resumes it in the moment of its admission", func(ctx context.Context) {
+	It("runs placed although its user resumes it in the moment of its admission", Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
 		const jobs = 8
@@ -148,7 +165,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("keeps its quota while its deleted Workload's pods are there", func(ctx context.Context) {
+	It("keeps its quota while its deleted Workload's pods are there", Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("held").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s").Obj())

@@ -149,7 +149,7 @@ func (w *world) touchPods(ctx context.Context, job string) {
 func (w *world) consistentlyKeeps(ctx context.Context, job string, pods []corev1.Pod, wl *kueue.Workload) {
 	GinkgoHelper()
 	Consistently(ctx, func(g Gomega) {
-		g.Expect(w.workload(ctx, job).UID).To(Equal(wl.UID))
+		g.Expect(w.workload(ctx, job)).To(HaveField("UID", wl.UID), "the Workload of %s", job)
 		g.Expect(uids(w.pods(ctx, job))).To(ConsistOf(uids(pods)))
 	}).Should(Succeed())
 }

@@ -67,12 +67,12 @@ var _ = Describe("A queued TrainJob", func() {
 		w.eventuallyRuns(ctx, "waiting", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("is preempted and resumes on a flavor whose node labels have other keys, with exactly those", func(ctx context.Context) {
+	It("is preempted and resumes on a flavor whose node labels have other keys, with exactly those", Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.make(ctx,
-			kit.MakeFlavor(w.name("h100"), map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"},
+			w.flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"},
 				corev1.Toleration{Key: "pool", Operator: corev1.TolerationOpEqual, Value: "h100", Effect: corev1.TaintEffectNoSchedule}),
-			kit.MakeFlavor(w.name("a100"), map[string]string{"nvidia.com/gpu.memory": "81920"}),
+			w.flavor("a100", map[string]string{"nvidia.com/gpu.memory": "81920"}),
 			kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "16"}, kit.Quota{Flavor: w.name("a100"), GPUs: "16"}),
 			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")),
 			kit.MakePriority(w.name("urgent"), 1000),
@@ -92,7 +92,7 @@ var _ = Describe("A queued TrainJob", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("keeps the runtime's tolerations beside the flavor's, also in a replicated job that starts later", func(ctx context.Context) {
+	It("keeps the runtime's tolerations beside the flavor's, also in a replicated job that starts later", Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		team := corev1.Toleration{Key: "team", Operator: corev1.TolerationOpEqual, Value: "research", Effect: corev1.TaintEffectNoSchedule}
 		spot := corev1.Toleration{Key: "spot", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
@@ -101,7 +101,7 @@ var _ = Describe("A queued TrainJob", func() {
 			runtime.Spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{team}
 		}
 		w.make(ctx, runtime,
-			kit.MakeFlavor(w.name("h100"), onH100, spot),
+			w.flavor("h100", onH100, spot),
 			kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "32"}),
 			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
 		w.make(ctx, w.job("mpi").Runtime(runtime.Name).Nodes(2).GPUs("8").Obj())
@@ -246,7 +246,7 @@ spec:
 })
 
 var _ = Describe("A TrainJob without a queue", func() {
-	It("is left exactly as it is", func(ctx context.Context) {
+	It("is left exactly as it is", Label("invariant", "ours-only"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		job := kit.MakeTrainJob(w.namespace, "free").Obj()
 		w.make(ctx, job)
@@ -255,9 +255,11 @@ var _ = Describe("A TrainJob without a queue", func() {
 		Expect(stored.Spec.RuntimePatches).To(BeEmpty())
 		Expect(stored.Spec.Suspend).To(HaveValue(BeFalse()))
 		Expect(w.workload(ctx, "free")).To(BeNil())
+		w.finish(ctx, "free", "succeeded")
+		Eventually(ctx, func() bool { return finished(get(ctx, w, &trainer.TrainJob{}, "free")) }).Should(BeTrue())
 	}, SpecTimeout(specTimeout))
 
-	It("runs although its exported manifest carries an entry of a former queue", func(ctx context.Context) {
+	It("runs although its exported manifest carries an entry of a former queue", since(kit.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
 		job := kit.MakeTrainJob(w.namespace, "exported").PodPatch("kueue.x-k8s.io/manager", "node", trainer.PodTemplatePatch{
 			Spec: &trainer.PodSpecPatch{NodeSelector: map[string]string{"no": "such-node"}},
@@ -268,10 +270,11 @@ var _ = Describe("A TrainJob without a queue", func() {
 })
 
 var _ = Describe("The admission gate", func() {
-	It("holds the pods of a TrainJob that a user resumes without quota, which is suspended again", func(ctx context.Context) {
+	It("holds the pods of a TrainJob that a user resumes without quota, which is suspended again", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
-		w.make(ctx, w.job("eager").GPUs("8").Obj())
+		// Nothing but the gate is in the way of its pod.
+		w.make(ctx, w.job("eager").GPUs("8").Tolerate(gpuToleration).Obj())
 		w.eventuallyPending(ctx, "eager")
 		w.update(ctx, "eager", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
 		w.consistentlyUnbound(ctx, "eager")

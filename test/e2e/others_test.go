@@ -20,7 +20,7 @@ import (
 const trainJobCRD = "trainjobs.trainer.kubeflow.org"
 
 var _ = Describe("Entries of other managers", Serial, func() {
-	It("keep every byte and their order through admission, eviction and resumption", func(ctx context.Context) {
+	It("keep every byte and their order through admission, eviction and resumption", Label("invariant", "ours-only"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		extendCRD(ctx)
@@ -117,6 +117,6 @@ func extendCRD(ctx context.Context) {
 		g.Expect(cluster.Client.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		entries, _, err := unstructured.NestedSlice(probe.Object, "spec", "runtimePatches")
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(entries).To(ConsistOf(HaveKey("future")))
+		g.Expect(entries).To(ContainElement(HaveKey("future")))
 	}).Should(Succeed())
 }

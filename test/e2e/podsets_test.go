@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -42,10 +41,10 @@ type pod struct {
 
 var _ = Describe("PodSets", func() {
 	for _, runtime := range slices.Sorted(maps.Keys(shipped)) {
-		It("equal the pods that are created from runtime "+runtime+", name by name", func(ctx context.Context) {
+		It("equal the pods that are created from runtime "+runtime+", name by name", Label("invariant", "podsets"), func(ctx context.Context) {
 			w := newWorld(ctx)
 			w.make(ctx,
-				kit.MakeFlavor(w.name("any"), nil),
+				w.flavor("any", nil),
 				kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("any"), GPUs: "64"}),
 				kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
 			w.makeServiceAccounts(ctx, runtime)
@@ -64,6 +63,17 @@ var _ = Describe("PodSets", func() {
 		}, SpecTimeout(specTimeout))
 	}
 
+	It("equal the pods where the runtime asks for resources as well", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		container := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
+		container.Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4"), corev1.ResourceEphemeralStorage: *quantity("1Gi")}
+		w.make(ctx, runtime, w.job("job").Runtime(runtime.Name).GPUs("2").Obj())
+		pods := w.eventuallyRuns(ctx, "job", 1, onH100)
+		Expect(described(&pods[0].Spec)).To(Equal(described(&w.workload(ctx, "job").Spec.PodSets[0].Template.Spec)))
+	}, SpecTimeout(specTimeout))
+
 	It("are proven for every runtime of the cluster", func(ctx context.Context) {
 		var list trainer.ClusterTrainingRuntimeList
 		Expect(cluster.Client.List(ctx, &list)).To(Succeed())
@@ -72,7 +82,7 @@ var _ = Describe("PodSets", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("follow the runtime's own numbers where the TrainJob sets none", func(ctx context.Context) {
+	It("follow the runtime's own numbers where the TrainJob sets none", Label("invariant", "podsets"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "32", "0")
 		runtime := w.copyRuntime(ctx, "torch-distributed")
@@ -128,7 +138,11 @@ func described(spec *corev1.PodSpec) pod {
 	for _, c := range spec.InitContainers {
 		p.InitContainers = append(p.InitContainers, c.Name)
 	}
-	p.Tolerations = tolerations(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{}, Spec: *spec})
+	p.Tolerations = tolerations(&corev1.Pod{Spec: *spec})
+	if cluster.Integration != kit.External {
+		// Those of the flavor come with the admission there.
+		p.Tolerations = nil
+	}
 	return p
 }
 

@@ -102,14 +102,23 @@ func (w *world) count(ctx context.Context, list client.ObjectList) (int, error) 
 
 // pools makes the flavors h100 and a100, a ClusterQueue with quotas for them in this
 // order, and LocalQueue "queue" in the spec's namespace.
-func (w *world) pools(ctx context.Context, h100GPUs, a100GPUs string) {
+func (w *world) pools(ctx context.Context, h100GPUs, a100GPUs string, tolerations ...corev1.Toleration) {
 	GinkgoHelper()
 	w.make(ctx,
-		kit.MakeFlavor(w.name("h100"), map[string]string{kit.ProductLabel: kit.H100}),
-		kit.MakeFlavor(w.name("a100"), map[string]string{kit.ProductLabel: kit.A100}),
+		w.flavor("h100", map[string]string{kit.ProductLabel: kit.H100}, tolerations...),
+		w.flavor("a100", map[string]string{kit.ProductLabel: kit.A100}, tolerations...),
 		kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: h100GPUs}, kit.Quota{Flavor: w.name("a100"), GPUs: a100GPUs}),
 		kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")),
 	)
+}
+
+// flavor makes a flavor of tainted GPU nodes. Kueue's in-tree integration adds no
+// toleration of its own, so its admins give one to the flavor.
+func (w *world) flavor(name string, nodeLabels map[string]string, tolerations ...corev1.Toleration) *kueue.ResourceFlavor {
+	if cluster.Integration != kit.External && !slices.Contains(tolerations, gpuToleration) {
+		tolerations = append(slices.Clone(tolerations), gpuToleration)
+	}
+	return kit.MakeFlavor(w.name(name), nodeLabels, tolerations...)
 }
 
 // job starts a TrainJob in the spec's queue.

@@ -25,15 +25,15 @@ type attempt struct {
 // TestRules compares the verdicts on TrainJobs that have something wrong with them
 // more often than not with those of the CRD and the webhook of each release.
 func TestRules(t *testing.T) {
-	for release, module := range map[trainjob.Release]string{
+	for generation, module := range map[trainjob.Generation]string{
 		trainjob.Trainer21: "trainer21", trainjob.Trainer22: "trainer22", trainjob.Trainer23: "trainer23",
 	} {
-		t.Run(string(release), func(t *testing.T) {
+		t.Run(module, func(t *testing.T) {
 			schema, s := newCRD(t, module), random.New(*seed)
 			var attempts []attempt
 			var questions []question
 			for range *manifests / 4 {
-				a := newAttempt(t, s, release)
+				a := newAttempt(t, s, generation)
 				attempts, questions = append(attempts, a), append(questions, a.question)
 			}
 			refused := 0
@@ -65,11 +65,14 @@ func dependsOnMerge(errs field.ErrorList) bool {
 	})
 }
 
-func newAttempt(t *testing.T, s random.Source, release trainjob.Release) attempt {
+func newAttempt(t *testing.T, s random.Source, generation trainjob.Generation) attempt {
 	t.Helper()
-	name := string(release.Generation())
+	name := "runtimePatches"
+	if generation == trainjob.Trainer21 {
+		name = "podTemplateOverrides"
+	}
 	patches := func() []any {
-		if release == trainjob.Trainer21 {
+		if generation == trainjob.Trainer21 {
 			return s.PodTemplateOverrides()
 		}
 		return s.RuntimePatches(true)
@@ -82,7 +85,7 @@ func newAttempt(t *testing.T, s random.Source, release trainjob.Release) attempt
 	if s.IntN(2) == 0 {
 		s.Damage(fields[name])
 		a.Job = s.Bare(fields)
-		a.verdict = rules.Create(release, &spec, ruled(t, fields))
+		a.verdict = rules.Create(generation, &spec, ruled(t, fields))
 		return a
 	}
 	before := random.Object{name: fields[name], "suspend": s.IntN(2) == 0}
@@ -100,7 +103,7 @@ func newAttempt(t *testing.T, s random.Source, release trainjob.Release) attempt
 	withoutTimes(before[name])
 	withoutTimes(fields[name])
 	a.Job, a.Old = s.Bare(fields), s.Bare(before)
-	a.verdict = rules.Update(release, &spec, ruled(t, before), ruled(t, fields), slices.Clone(a.Active))
+	a.verdict = rules.Update(generation, &spec, ruled(t, before), ruled(t, fields), slices.Clone(a.Active))
 	return a
 }
 

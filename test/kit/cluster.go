@@ -7,6 +7,7 @@ package kit
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -34,6 +35,10 @@ type Cluster struct {
 	Config *rest.Config
 	// Kubeconfig is the file that Config came from.
 	Kubeconfig string
+
+	// Integration is who looked after queued TrainJobs when we connected: "external" or
+	// "in-tree".
+	Integration string
 
 	// localDir is the LOCAL_DIR of a local control plane; empty for other clusters.
 	localDir string
@@ -70,7 +75,50 @@ func Use(kubeconfig string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster of %s: %w", kubeconfig, err)
 	}
-	return &Cluster{Client: c, Config: config, Kubeconfig: kubeconfig, localDir: localDir(kubeconfig)}, nil
+	cluster := &Cluster{Client: c, Config: config, Kubeconfig: kubeconfig, Integration: External, localDir: localDir(kubeconfig)}
+	if !cluster.Local() {
+		return cluster, nil
+	}
+	state, err := cluster.state()
+	cluster.Integration = state.Settings.Integration
+	return cluster, err
+}
+
+// The integrations: this project's, and Kueue's own.
+const (
+	External = "external"
+	InTree   = "in-tree"
+)
+
+// state is what localcluster writes down of a cluster.
+type state struct {
+	Settings struct {
+		Integration string `json:"integration"`
+	} `json:"settings"`
+	Ports map[string]int `json:"ports"`
+}
+
+func (c *Cluster) state() (state, error) {
+	var s state
+	content, err := os.ReadFile(filepath.Join(c.localDir, "state.json"))
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(content, &s)
+}
+
+// Address is where a component of a local control plane serves something: "health",
+// "metrics" or "webhook".
+func (c *Cluster) Address(component, purpose string) (string, error) {
+	s, err := c.state()
+	if err != nil {
+		return "", err
+	}
+	port, ok := s.Ports[component+"/"+purpose]
+	if !ok {
+		return "", fmt.Errorf("component %s has no port for %s", component, purpose)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", port), nil
 }
 
 // localDir gives the directory of a kubeconfig that localcluster wrote: its state lies
@@ -111,9 +159,17 @@ func Start(ctx context.Context, dir string, progress io.Writer) (*Cluster, error
 // Local reports whether this is a local control plane, whose components Control reaches.
 func (c *Cluster) Local() bool { return c.localDir != "" }
 
+// Manager names the component that integrates TrainJobs with Kueue.
+func (c *Cluster) Manager() string {
+	if c.Integration == InTree {
+		return "kueue"
+	}
+	return "kueue-trainer"
+}
+
 // Repair starts what is missing on a local control plane and installs its manifests again.
 func (c *Cluster) Repair(ctx context.Context, progress io.Writer) error {
-	return localcluster(ctx, c.localDir, progress, "up", "--integration", "external")
+	return c.HandOver(ctx, c.Integration, progress)
 }
 
 // Control does something to one component of a local cluster: start, stop, kill, restart.
@@ -121,9 +177,10 @@ func (c *Cluster) Control(ctx context.Context, action, component string, progres
 	return localcluster(ctx, c.localDir, progress, action, component)
 }
 
-// HandOver gives TrainJobs to another integration, "external" or "in-tree", while they run.
+// HandOver gives TrainJobs to another integration, "external", "in-tree" or "both",
+// while they run.
 func (c *Cluster) HandOver(ctx context.Context, integration string, progress io.Writer) error {
-	return localcluster(ctx, c.localDir, progress, "up", "--integration", integration)
+	return c.up(ctx, progress, "--integration", integration)
 }
 
 // ErrorLines counts the error lines in the log of one component.

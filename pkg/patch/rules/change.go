@@ -4,7 +4,6 @@ package rules
 
 import (
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -49,7 +48,7 @@ var fixed = []string{"serviceAccountName", "volumes", "initContainers", "contain
 
 // immutable compares the fixed fields of each manager's entry. An entry, a replicated
 // job or a field may come and go: CEL compares only what is there before and after.
-func immutable(release trainjob.Release, before, now []trainjob.RuntimePatch) field.ErrorList {
+func immutable(before, now []trainjob.RuntimePatch) field.ErrorList {
 	var errs field.ErrorList
 	old := map[string]object{}
 	for _, p := range before {
@@ -64,8 +63,8 @@ func immutable(release trainjob.Release, before, now []trainjob.RuntimePatch) fi
 			was, is := old[p.Manager+" "+text(job["name"])], podSpecOf(job)
 			for _, key := range fixed {
 				if was[key] != nil && is[key] != nil && !same(key, was[key], is[key]) {
-					errs = append(errs, field.Forbidden(path.Child(key), fmt.Sprintf(
-						"it is immutable in an entry: remove it in one request and set it in the next, or use an entry of another manager (Trainer %s)", release)))
+					errs = append(errs, field.Forbidden(path.Child(key),
+						"it is immutable in an entry: remove it in one request and set it in the next, or use an entry of another manager"))
 				}
 			}
 		}

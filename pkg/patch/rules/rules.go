@@ -40,29 +40,29 @@ type Verdict struct {
 func (v *Verdict) refuse(errs ...*field.Error) { v.Errors = append(v.Errors, errs...) }
 func (v *Verdict) warn(errs ...*field.Error)   { v.Warnings = append(v.Warnings, errs...) }
 
-// Create gives the verdict of a release on a new TrainJob that uses the runtime.
-func Create(release trainjob.Release, runtime *trainer.TrainingRuntimeSpec, job TrainJob) Verdict {
+// Create gives the verdict of a generation on a new TrainJob that uses the runtime.
+func Create(generation trainjob.Generation, runtime *trainer.TrainingRuntimeSpec, job TrainJob) Verdict {
 	v := &Verdict{}
 	known := containersOf(runtime)
-	if release == trainjob.Trainer21 {
+	if generation == trainjob.Trainer21 {
 		v.overrides(job.Overrides, known)
 	} else {
-		v.patches(release, job.Patches, known)
+		v.patches(generation, job.Patches, known)
 	}
 	return *v
 }
 
-// Update gives the verdict of a release on a changed TrainJob. Active names the
+// Update gives the verdict of a generation on a changed TrainJob. Active names the
 // replicated jobs that have active pods, as its JobSet's status tells.
-func Update(release trainjob.Release, runtime *trainer.TrainingRuntimeSpec, before, now TrainJob, active []string) Verdict {
-	v := Create(release, runtime, now)
+func Update(generation trainjob.Generation, runtime *trainer.TrainingRuntimeSpec, before, now TrainJob, active []string) Verdict {
+	v := Create(generation, runtime, now)
 	path, changed := overridesPath, overridesChanged(before, now)
-	if release != trainjob.Trainer21 {
+	if generation != trainjob.Trainer21 {
 		path, changed = patchesPath, patchesChanged(before, now)
-		v.refuse(immutable(release, before.Patches, now.Patches)...)
+		v.refuse(immutable(before.Patches, now.Patches)...)
 	}
 	if changed {
-		v.refuse(mayChange(release, path, before.Suspended, now.Suspended, active)...)
+		v.refuse(mayChange(generation, path, before.Suspended, now.Suspended, active)...)
 	}
 	return v
 }
@@ -89,12 +89,12 @@ func containersOf(runtime *trainer.TrainingRuntimeSpec) map[string]sets.Set[stri
 }
 
 // mayChange: webhook, check…Immutability. Patches change only while nothing runs from
-// them. Up to 2.2.0 the new TrainJob has to be suspended, from 2.2.1 on the old or the new.
-func mayChange(release trainjob.Release, path *field.Path, before, now bool, active []string) field.ErrorList {
-	inOneRequest := release != trainjob.Trainer21 && release != trainjob.Trainer220
-	if !now && before && !inOneRequest {
-		return field.ErrorList{field.Forbidden(path, fmt.Sprintf(
-			"Trainer %s does not let it change in the request that unsuspends the TrainJob: send two", release))}
+// them. In 2.1 the new TrainJob has to be suspended, later the old or the new. (2.2.0 is
+// like 2.1 in this; its CRD is that of 2.2.1.)
+func mayChange(generation trainjob.Generation, path *field.Path, before, now bool, active []string) field.ErrorList {
+	if !now && before && generation == trainjob.Trainer21 {
+		return field.ErrorList{field.Forbidden(path,
+			"Trainer 2.1 does not let it change in the request that unsuspends the TrainJob: send two")}
 	}
 	if !now && !before {
 		return field.ErrorList{field.Forbidden(path, "it may change only while the TrainJob is suspended: set spec.suspend to true first")}
@@ -109,12 +109,12 @@ func mayChange(release trainjob.Release, path *field.Path, before, now bool, act
 
 // knownJob: webhook, Validate. Trainer 2.3 looks for the job after the merge of the
 // patches, which adds it with nothing in it; the guides forbid that all the same.
-func (v *Verdict) knownJob(release trainjob.Release, path *field.Path, name string, known map[string]sets.Set[string]) {
+func (v *Verdict) knownJob(generation trainjob.Generation, path *field.Path, name string, known map[string]sets.Set[string]) {
 	if _, ok := known[name]; ok || name == "" {
 		return
 	}
 	err := field.Invalid(path, name, "the runtime has no replicated job of this name; it has: "+strings.Join(sets.List(sets.KeySet(known)), ", "))
-	if release == trainjob.Trainer23 {
+	if generation == trainjob.Trainer23 {
 		err.Detail += "; Trainer accepts it and makes a JobSet that cannot run"
 		v.warn(err)
 		return

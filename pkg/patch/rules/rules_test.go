@@ -42,10 +42,10 @@ func runtimeSpec(t testing.TB) *trainer.TrainingRuntimeSpec {
 }
 
 // patching is a TrainJob of a release with one patch of the pods of node.
-func patching(t testing.TB, release trainjob.Release, podSpec string) TrainJob {
+func patching(t testing.TB, generation trainjob.Generation, podSpec string) TrainJob {
 	t.Helper()
 	var job TrainJob
-	if release == trainjob.Trainer21 {
+	if generation == trainjob.Trainer21 {
 		decode(t, `[{targetJobs: [{name: node}], spec: `+podSpec+`}]`, &job.Overrides)
 		return job
 	}
@@ -73,7 +73,7 @@ func found(errs field.ErrorList) []string {
 	return all
 }
 
-var releases = []trainjob.Release{trainjob.Trainer21, trainjob.Trainer220, trainjob.Trainer22, trainjob.Trainer23}
+var generations = []trainjob.Generation{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23}
 
 func TestPodSpecs(t *testing.T) {
 	many := func(count int, item string) string {
@@ -83,11 +83,11 @@ func TestPodSpecs(t *testing.T) {
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	}
-	all, newer := releases, releases[1:]
+	all, newer := generations, generations[1:]
 	cases := map[string]struct {
 		podSpec string
 		// in are the releases that refuse it; the others take it.
-		in            []trainjob.Release
+		in            []trainjob.Generation
 		want, warning []string
 	}{
 		"nothing": {podSpec: `{}`},
@@ -105,26 +105,26 @@ func TestPodSpecs(t *testing.T) {
 		"a secret without a name":               {podSpec: `{imagePullSecrets: [{}]}`, in: all, want: []string{"imagePullSecrets[0].name: FieldValueRequired"}},
 		"a long service account":                {podSpec: `{serviceAccountName: ` + strings.Repeat("x", 254) + `}`, in: newer, want: []string{"serviceAccountName: FieldValueTooLong"}},
 		"many gates":                            {podSpec: `{schedulingGates: ` + many(17, "{name: g%d}") + `}`, in: newer, want: []string{"schedulingGates: FieldValueTooMany"}},
-		"a security context":                    {podSpec: `{securityContext: {}}`, in: releases[:1], want: []string{"securityContext: FieldValueForbidden"}},
-		"a grace period":                        {podSpec: `{terminationGracePeriodSeconds: 5}`, in: releases[:3]},
+		"a security context":                    {podSpec: `{securityContext: {}}`, in: generations[:1], want: []string{"securityContext: FieldValueForbidden"}},
+		"a grace period":                        {podSpec: `{terminationGracePeriodSeconds: 5}`, in: generations[:2]},
 		"a grace period below zero":             {podSpec: `{terminationGracePeriodSeconds: -5}`, in: all},
 		"a number for a text":                   {podSpec: `{nodeSelector: {a: 1}}`, in: all},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			for _, release := range releases {
-				verdict := Create(release, runtimeSpec(t), patching(t, release, tc.podSpec))
-				refuses := slices.Contains(tc.in, release)
+			for _, generation := range generations {
+				verdict := Create(generation, runtimeSpec(t), patching(t, generation, tc.podSpec))
+				refuses := slices.Contains(tc.in, generation)
 				if got := len(verdict.Errors) > 0; got != refuses {
-					t.Errorf("Trainer %s refuses: %v, want %v: %v", release, got, refuses, verdict.Errors)
+					t.Errorf("Generation %d refuses: %v, want %v: %v", generation, got, refuses, verdict.Errors)
 				}
 				if refuses && tc.want != nil {
 					if diff := cmp.Diff(tc.want, found(verdict.Errors)); diff != "" {
-						t.Errorf("Unexpected errors for Trainer %s (-want,+got):\n%s", release, diff)
+						t.Errorf("Unexpected errors for Generation %d (-want,+got):\n%s", generation, diff)
 					}
 				}
 				if diff := cmp.Diff(tc.warning, found(verdict.Warnings)); diff != "" {
-					t.Errorf("Unexpected warnings for Trainer %s (-want,+got):\n%s", release, diff)
+					t.Errorf("Unexpected warnings for Generation %d (-want,+got):\n%s", generation, diff)
 				}
 			}
 		})
@@ -134,7 +134,7 @@ func TestPodSpecs(t *testing.T) {
 func TestEntries(t *testing.T) {
 	const command = "[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0]"
 	cases := map[string]struct {
-		release       trainjob.Release
+		generation    trainjob.Generation
 		overrides     string
 		patches       string
 		want, warning []string
@@ -142,47 +142,47 @@ func TestEntries(t *testing.T) {
 		says string
 	}{
 		"an unknown job of 2.1": {
-			release: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: worker}]}]`,
+			generation: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: worker}]}]`,
 			want: []string{"[0].targetJobs[1].name: FieldValueInvalid"}, says: "it has: dataset-initializer, node",
 		},
 		"an unknown job of 2.2": {
-			release: trainjob.Trainer22, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
+			generation: trainjob.Trainer22, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
 			want: []string{"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid"}, says: "it has: dataset-initializer, node",
 		},
 		"an unknown job of 2.3": {
-			release: trainjob.Trainer23, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
+			generation: trainjob.Trainer23, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
 			warning: []string{"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid"}, says: "a JobSet that cannot run",
 		},
-		"no target jobs":      {release: trainjob.Trainer21, overrides: `[{}]`, want: []string{"[0].targetJobs: FieldValueRequired"}},
-		"an override of 7":    {release: trainjob.Trainer21, overrides: `[7]`, want: []string{"[0]: FieldValueInvalid"}},
-		"an override of null": {release: trainjob.Trainer21, overrides: `[null]`, want: []string{"[0]: FieldValueInvalid"}},
+		"no target jobs":      {generation: trainjob.Trainer21, overrides: `[{}]`, want: []string{"[0].targetJobs: FieldValueRequired"}},
+		"an override of 7":    {generation: trainjob.Trainer21, overrides: `[7]`, want: []string{"[0]: FieldValueInvalid"}},
+		"an override of null": {generation: trainjob.Trainer21, overrides: `[null]`, want: []string{"[0]: FieldValueInvalid"}},
 		"a found error is told once": {
-			release: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: dataset-initializer}], spec: {containers: [{name: node, env: [{name: A}]}]}}]`,
+			generation: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: dataset-initializer}], spec: {containers: [{name: node, env: [{name: A}]}]}}]`,
 			want: []string{"[0].spec.containers[0].env: FieldValueForbidden"}, warning: []string{"[0].spec.containers[0].name: FieldValueInvalid"}, says: "spec.trainer.env",
 		},
 		"the command of the trainer": {
-			release: trainjob.Trainer23, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: node, command: [x], resources: {}}]}}}}}]}}}}]`,
+			generation: trainjob.Trainer23, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: node, command: [x], resources: {}}]}}}}}]}}}}]`,
 			want: []string{command + ".command: FieldValueForbidden", command + ".resources: FieldValueForbidden"}, says: "use spec.trainer.command",
 		},
 		"metadata": {
-			release: trainjob.Trainer23,
-			patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {metadata: {labels: {a: b}, name: x, uid: u}, spec: {replicatedJobs: [{name: node, template: {metadata: {finalizers: []}}}]}}}}]`,
-			want:    []string{"[0].trainingRuntimeSpec.template.metadata.uid: FieldValueForbidden"},
+			generation: trainjob.Trainer23,
+			patches:    `[{manager: a.io/x, trainingRuntimeSpec: {template: {metadata: {labels: {a: b}, name: x, uid: u}, spec: {replicatedJobs: [{name: node, template: {metadata: {finalizers: []}}}]}}}}]`,
+			want:       []string{"[0].trainingRuntimeSpec.template.metadata.uid: FieldValueForbidden"},
 			warning: []string{
 				"[0].trainingRuntimeSpec.template.metadata.name: FieldValueForbidden",
 				"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.metadata.finalizers: FieldValueForbidden",
 			},
 		},
 		"managers": {
-			release: trainjob.Trainer23, patches: `[{manager: a.io/x}, {manager: a.io/x}, {}, {manager: x}, {manager: a.io/` + strings.Repeat("x", 249) + `}]`,
+			generation: trainjob.Trainer23, patches: `[{manager: a.io/x}, {manager: a.io/x}, {}, {manager: x}, {manager: a.io/` + strings.Repeat("x", 249) + `}]`,
 			want: []string{
 				"[1].manager: FieldValueDuplicate", "[2].manager: FieldValueRequired", "[2].manager: FieldValueRequired",
 				"[3].manager: FieldValueInvalid", "[4].manager: FieldValueTooLong",
 			},
 		},
-		"a time that is none": {release: trainjob.Trainer23, patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0]: FieldValueInvalid"}},
+		"a time that is none": {generation: trainjob.Trainer23, patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0]: FieldValueInvalid"}},
 		"seventeen entries": {
-			release: trainjob.Trainer23, patches: `[` + strings.Repeat(`{manager: a.io/x}, `, 16) + `{manager: b.io/x}]`,
+			generation: trainjob.Trainer23, patches: `[` + strings.Repeat(`{manager: a.io/x}, `, 16) + `{manager: b.io/x}]`,
 			want: append([]string{": FieldValueTooMany"}, duplicates(15)...),
 		},
 	}
@@ -191,7 +191,7 @@ func TestEntries(t *testing.T) {
 			var job TrainJob
 			decode(t, tc.overrides, &job.Overrides)
 			decode(t, tc.patches, &job.Patches)
-			verdict := Create(tc.release, runtimeSpec(t), job)
+			verdict := Create(tc.generation, runtimeSpec(t), job)
 			trim := func(errs field.ErrorList) []string {
 				var all []string
 				for _, err := range errs {
@@ -227,29 +227,29 @@ func TestUpdates(t *testing.T) {
 		before, now       string
 		suspended, resume bool
 		active            []string
-		in                []trainjob.Release
+		in                []trainjob.Generation
 	}{
 		"no change while it runs":                   {before: sa, now: sa},
 		"no change but order and explicit zeros":    {before: `{volumes: []}`, now: `{}`},
-		"a change while it runs":                    {before: `{}`, now: pool, in: releases},
+		"a change while it runs":                    {before: `{}`, now: pool, in: generations},
 		"a change while it is suspended":            {before: `{}`, now: pool, suspended: true},
-		"a change with an unsuspend":                {before: `{}`, now: pool, suspended: true, resume: true, in: releases[:2]},
-		"a change while pods are active":            {before: `{}`, now: pool, suspended: true, active: []string{"node"}, in: releases},
+		"a change with an unsuspend":                {before: `{}`, now: pool, suspended: true, resume: true, in: generations[:1]},
+		"a change while pods are active":            {before: `{}`, now: pool, suspended: true, active: []string{"node"}, in: generations},
 		"a service account that is set":             {before: `{}`, now: sa, suspended: true},
 		"a service account that goes":               {before: sa, now: `{}`, suspended: true},
-		"a service account that changes":            {before: sa, now: sb, suspended: true, in: releases[1:]},
+		"a service account that changes":            {before: sa, now: sb, suspended: true, in: generations[1:]},
 		"volumes in another order":                  {before: `{volumes: [{name: a}, {name: b}]}`, now: `{volumes: [{name: b}, {name: a}]}`, suspended: true},
-		"an explicit zero of a container that goes": {before: `{containers: [{name: side, env: [{name: A, value: ""}]}]}`, now: `{containers: [{name: side, env: [{name: A}]}]}`, suspended: true, in: releases[1:]},
+		"an explicit zero of a container that goes": {before: `{containers: [{name: side, env: [{name: A, value: ""}]}]}`, now: `{containers: [{name: side, env: [{name: A}]}]}`, suspended: true, in: generations[1:]},
 		"tolerations that change":                   {before: `{tolerations: [{key: a}]}`, now: `{tolerations: [{key: b}]}`, suspended: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			for _, release := range releases {
-				before, now := patching(t, release, tc.before), patching(t, release, tc.now)
+			for _, generation := range generations {
+				before, now := patching(t, generation, tc.before), patching(t, generation, tc.now)
 				before.Suspended, now.Suspended = tc.suspended, tc.suspended && !tc.resume
-				verdict := Update(release, runtimeSpec(t), before, now, tc.active)
-				if got, want := len(verdict.Errors) > 0, slices.Contains(tc.in, release); got != want {
-					t.Errorf("Trainer %s refuses: %v, want %v: %v", release, got, want, verdict.Errors)
+				verdict := Update(generation, runtimeSpec(t), before, now, tc.active)
+				if got, want := len(verdict.Errors) > 0, slices.Contains(tc.in, generation); got != want {
+					t.Errorf("Generation %d refuses: %v, want %v: %v", generation, got, want, verdict.Errors)
 				}
 			}
 		})
@@ -286,8 +286,8 @@ func FuzzVerdicts(f *testing.F) {
 				return
 			}
 		}
-		for _, release := range releases {
-			Update(release, spec, jobs[1], jobs[0], []string{"node"})
+		for _, generation := range generations {
+			Update(generation, spec, jobs[1], jobs[0], []string{"node"})
 		}
 	})
 }

@@ -147,7 +147,7 @@ func distinct(errs field.ErrorList) field.ErrorList {
 }
 
 // patches checks those of Trainer 2.2 and later.
-func (v *Verdict) patches(release trainjob.Release, patches []trainjob.RuntimePatch, known map[string]sets.Set[string]) {
+func (v *Verdict) patches(generation trainjob.Generation, patches []trainjob.RuntimePatch, known map[string]sets.Set[string]) {
 	if len(patches) > maxEntries {
 		v.refuse(field.TooMany(patchesPath, len(patches), maxEntries))
 	}
@@ -167,27 +167,27 @@ func (v *Verdict) patches(release trainjob.Release, patches []trainjob.RuntimePa
 		managers.Insert(typed.Manager)
 		template, at := child(raw, "trainingRuntimeSpec", "template"), path.Child("trainingRuntimeSpec", "template")
 		v.metadata(at.Child("metadata"), child(template, "metadata"))
-		v.jobs(release, at.Child("spec", "replicatedJobs"), child(template, "spec"), known)
+		v.jobs(generation, at.Child("spec", "replicatedJobs"), child(template, "spec"), known)
 	}
 }
 
 // jobs checks the patches of replicated jobs.
-func (v *Verdict) jobs(release trainjob.Release, path *field.Path, spec object, known map[string]sets.Set[string]) {
+func (v *Verdict) jobs(generation trainjob.Generation, path *field.Path, spec object, known map[string]sets.Set[string]) {
 	v.refuse(jobList.check(path, spec["replicatedJobs"], true)...)
 	for i, job := range objects(spec["replicatedJobs"]) {
 		name, _ := job["name"].(string)
-		v.knownJob(release, path.Index(i).Child("name"), name, known)
+		v.knownJob(generation, path.Index(i).Child("name"), name, known)
 		at := path.Index(i).Child("template")
 		v.metadata(at.Child("metadata"), child(job, "template", "metadata"))
 		at, pod := at.Child("spec", "template"), child(job, "template", "spec", "template")
 		v.metadata(at.Child("metadata"), child(pod, "metadata"))
-		v.podSpec(release, at.Child("spec"), child(pod, "spec"), name, known)
+		v.podSpec(generation, at.Child("spec"), child(pod, "spec"), name, known)
 	}
 }
 
 // podSpec checks the patch of a pod spec of one replicated job.
-func (v *Verdict) podSpec(release trainjob.Release, path *field.Path, spec object, job string, known map[string]sets.Set[string]) {
-	newer := release != trainjob.Trainer21
+func (v *Verdict) podSpec(generation trainjob.Generation, path *field.Path, spec object, job string, known map[string]sets.Set[string]) {
+	newer := generation != trainjob.Trainer21
 	for _, list := range podLists {
 		v.refuse(list.check(path.Child(list.field), spec[list.field], newer)...)
 	}
@@ -195,7 +195,7 @@ func (v *Verdict) podSpec(release trainjob.Release, path *field.Path, spec objec
 		v.refuse(atMost(path.Child("serviceAccountName"), name, 253)...)
 	}
 	v.refuse(namedSecrets(path.Child("imagePullSecrets"), spec["imagePullSecrets"])...)
-	v.gracePeriod(release, path.Child("terminationGracePeriodSeconds"), spec["terminationGracePeriodSeconds"])
+	v.gracePeriod(generation, path.Child("terminationGracePeriodSeconds"), spec["terminationGracePeriodSeconds"])
 	for _, list := range []string{"initContainers", "containers"} {
 		for i, container := range objects(spec[list]) {
 			at := path.Child(list).Index(i)
@@ -212,11 +212,11 @@ func (v *Verdict) podSpec(release trainjob.Release, path *field.Path, spec objec
 }
 
 // gracePeriod: CRD of 2.3, where it must not be negative; before, there is none.
-func (v *Verdict) gracePeriod(release trainjob.Release, path *field.Path, value any) {
+func (v *Verdict) gracePeriod(generation trainjob.Generation, path *field.Path, value any) {
 	seconds, ok := value.(json.Number)
 	switch {
 	case !ok:
-	case release == trainjob.Trainer22, release == trainjob.Trainer220:
+	case generation == trainjob.Trainer22:
 		v.refuse(field.Forbidden(path, "Trainer patches it since 2.3: remove it"))
 	case strings.HasPrefix(seconds.String(), "-") && seconds.String() != "-0":
 		v.refuse(field.Invalid(path, seconds.String(), "it must not be negative"))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -26,10 +27,15 @@ const (
 const trainerCertDir = "k8s-webhook-server/serving-certs"
 
 var (
-	jobset = manager("jobset", "jobset-system", jobsetConfig)
+	jobset = func() component {
+		comp := manager(build.JobSetManager, "jobset-system", jobsetConfig)
+		comp.perTrainer = true
+		return comp
+	}()
 
 	trainer = func() component {
-		comp := manager("trainer", "kubeflow-system", trainerConfig)
+		comp := manager(build.TrainerManager, "kubeflow-system", trainerConfig)
+		comp.perTrainer = true
 		comp.env = func(c *Cluster) []string {
 			return append(managerEnv(c, comp.name), "TMPDIR="+c.certDir("trainer"))
 		}
@@ -48,6 +54,14 @@ var (
 	kueueTrainer = func() component {
 		comp := manager(build.KueueTrainer, "kueue-trainer-system", kueueTrainerConfig)
 		comp.watchBinary = true
+		comp.health = func(c *Cluster) []probe {
+			probes := managerProbes(c, comp.name)
+			if c.state.Settings.Integration.inTree() {
+				// It stands aside, which is to be not ready.
+				return slices.DeleteFunc(probes, func(p probe) bool { return strings.HasSuffix(p.url, "/readyz") })
+			}
+			return probes
+		}
 		return comp
 	}()
 )
@@ -69,13 +83,15 @@ func manager(name, namespace string, config func(context.Context, *Cluster) ([]b
 		config:  config,
 		args:    func(c *Cluster) []string { return []string{"--config=" + c.configFile(name)} },
 		env:     func(c *Cluster) []string { return managerEnv(c, name) },
-		health: func(c *Cluster) []probe {
-			return []probe{
-				{url: "http://" + c.address(name, "health") + "/healthz"},
-				{url: "http://" + c.address(name, "health") + "/readyz"},
-				{tlsAddress: c.address(name, "webhook")},
-			}
-		},
+		health:  func(c *Cluster) []probe { return managerProbes(c, name) },
+	}
+}
+
+func managerProbes(c *Cluster, name string) []probe {
+	return []probe{
+		{url: "http://" + c.address(name, "health") + "/healthz"},
+		{url: "http://" + c.address(name, "health") + "/readyz"},
+		{tlsAddress: c.address(name, "webhook")},
 	}
 }
 
@@ -87,12 +103,12 @@ func managerEnv(c *Cluster, name string) []string {
 // certificates for its metrics in /etc. It finds everything in place and valid, see
 // kueueSecret, so it has nothing to do.
 func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
-	return c.shippedConfig(ctx, "sigs.k8s.io/kueue", "config/components/manager/controller_manager_config.yaml", func(config fields) error {
+	return c.shippedConfig(ctx, build.KueueModule, "config/components/manager/controller_manager_config.yaml", func(config fields) error {
 		frameworks, _, err := unstructured.NestedStringSlice(config, "integrations", "frameworks")
 		if err != nil {
 			return err
 		}
-		if c.state.Settings.Integration == External {
+		if !c.state.Settings.Integration.inTree() {
 			frameworks = slices.DeleteFunc(frameworks, func(f string) bool { return f == inTreeFramework })
 			config.set([]any{externalFramework}, "integrations", "externalFrameworks")
 		}
@@ -105,7 +121,7 @@ func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 }
 
 func jobsetConfig(ctx context.Context, c *Cluster) ([]byte, error) {
-	return c.shippedConfig(ctx, "sigs.k8s.io/jobset", "config/components/manager/controller_manager_config.yaml", func(config fields) error {
+	return c.shippedConfig(ctx, build.JobSetModule, "config/components/manager/controller_manager_config.yaml", func(config fields) error {
 		config.set(false, "internalCertManagement", "enable")
 		config.set(c.certDir("jobset"), "webhook", "certDir")
 		config.set(c.certDir("jobset"), "metrics", "certDir")
@@ -115,7 +131,7 @@ func jobsetConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 }
 
 func trainerConfig(ctx context.Context, c *Cluster) ([]byte, error) {
-	return c.shippedConfig(ctx, "github.com/kubeflow/trainer/v2", "manifests/base/manager/controller_manager_config.yaml", func(config fields) error {
+	return c.shippedConfig(ctx, build.TrainerModule, "manifests/base/manager/controller_manager_config.yaml", func(config fields) error {
 		config.set(false, "certManagement", "enable")
 		config.set(false, "metrics", "secureServing")
 		config.listen(c, "trainer")
@@ -158,7 +174,7 @@ func (f fields) listen(c *Cluster, name string) {
 
 // shippedConfig changes the configuration file that a project ships.
 func (c *Cluster) shippedConfig(ctx context.Context, modulePath, file string, change func(fields) error) ([]byte, error) {
-	module, err := c.Builder.Module(ctx, build.ControlPlaneDir, modulePath)
+	module, err := c.module(ctx, modulePath)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
@@ -21,7 +22,15 @@ const (
 	External Integration = "external"
 	// InTree is Kueue's own integration, for comparison; our manager does not run.
 	InTree Integration = "in-tree"
+	// Both runs the two at once, which nobody should: it shows what happens then.
+	Both Integration = "both"
 )
+
+// manager reports whether kueue-trainer runs.
+func (i Integration) manager() bool { return i != InTree }
+
+// inTree reports whether Kueue's own integration is on.
+func (i Integration) inTree() bool { return i != External }
 
 // Settings are what a user chooses. They hold from up to down.
 type Settings struct {
@@ -29,6 +38,9 @@ type Settings struct {
 	// CPU nodes besides.
 	Nodes       int         `json:"nodes"`
 	Integration Integration `json:"integration"`
+	// Trainer and the JobSet that goes with it. Unset means the one that runs already, and
+	// the newest where none does.
+	Trainer build.Trainer `json:"trainer"`
 }
 
 // Validate says which setting is wrong and what it may be.
@@ -36,14 +48,14 @@ func (s Settings) Validate() error {
 	if s.Nodes < 2 {
 		return fmt.Errorf("NODES=%d: there must be at least 2, one H100 and one A100 node", s.Nodes)
 	}
-	if s.Integration != External && s.Integration != InTree {
-		return fmt.Errorf("INTEGRATION=%s: must be %s or %s", s.Integration, External, InTree)
+	if !slices.Contains([]Integration{External, InTree, Both}, s.Integration) {
+		return fmt.Errorf("INTEGRATION=%s: must be %s, %s or %s", s.Integration, External, InTree, Both)
 	}
 	return nil
 }
 
 func (s Settings) String() string {
-	return fmt.Sprintf("NODES=%d INTEGRATION=%s", s.Nodes, s.Integration)
+	return fmt.Sprintf("NODES=%d INTEGRATION=%s TRAINER=%s", s.Nodes, s.Integration, s.Trainer.Name)
 }
 
 // Cluster is a local cluster, running or not.

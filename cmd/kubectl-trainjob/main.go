@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kubectl-trainjob is a kubectl plugin for TrainJobs under Kueue; it works as
+// "kubectl trainjob" and alone.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli"
+)
+
+func main() {
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	if err := cli.NewCommand(streams).ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}

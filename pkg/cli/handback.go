@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// webhookConfiguration is the manager's mutating one, as config/webhook names it. Where
+// it stands, the manager is installed.
+const webhookConfiguration = "kueue-trainer-mutating-webhook-configuration"
+
+// jobSetWithin is how long Trainer may take to bring a JobSet in line with its TrainJob.
+const jobSetWithin = 30 * time.Second
+
+const handBackLong = `Take the admission gate of kueue-trainer off TrainJobs that wait in a queue.
+
+Kueue's in-tree integration frees no pod of that gate: a TrainJob that waited under
+kueue-trainer would be admitted by it and never get a running pod. Run this after
+kueue-trainer is uninstalled and before Kueue is restarted with the in-tree integration.
+Running TrainJobs are left alone, and running it again changes nothing.`
+
+const handBackExample = `  # Every namespace
+  kubectl trainjob hand-back --all-namespaces
+
+  # One team
+  kubectl trainjob hand-back -n team-a`
+
+func newHandBack(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+	allNamespaces := false
+	cmd := &cobra.Command{
+		Use:     "hand-back",
+		Short:   "Take kueue-trainer's gate off waiting TrainJobs, before Kueue's in-tree integration takes over",
+		Long:    handBackLong,
+		Example: handBackExample,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
+			if err != nil {
+				return err
+			}
+			if allNamespaces {
+				namespace = metav1.NamespaceAll
+			}
+			c, err := newClient(flags)
+			if err != nil {
+				return err
+			}
+			return (&handBack{client: c, out: streams.Out}).run(cmd.Context(), namespace)
+		},
+	}
+	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "the TrainJobs of every namespace")
+	return cmd
+}
+
+type handBack struct {
+	client client.Client
+	out    io.Writer
+}
+
+// run frees what it can and reports everything that it could not.
+func (h *handBack) run(ctx context.Context, namespace string) error {
+	if err := h.managerGone(ctx); err != nil {
+		return err
+	}
+	var jobs trainjob.List
+	if err := h.client.List(ctx, &jobs, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("listing TrainJobs: %w", err)
+	}
+	var failures error
+	freed := 0
+	for i := range jobs.Items {
+		changed, err := h.free(ctx, &jobs.Items[i])
+		failures = errors.Join(failures, err)
+		if changed && err == nil {
+			fmt.Fprintf(h.out, "trainjob %s/%s: gate removed\n", jobs.Items[i].Namespace, jobs.Items[i].Name)
+			freed++
+		}
+	}
+	fmt.Fprintf(h.out, "%d of %d TrainJobs changed\n", freed, len(jobs.Items))
+	return failures
+}
+
+// managerGone refuses to work against a manager that would put the gate back.
+func (h *handBack) managerGone(ctx context.Context) error {
+	err := h.client.Get(ctx, client.ObjectKey{Name: webhookConfiguration}, &admissionregistrationv1.MutatingWebhookConfiguration{})
+	if err == nil {
+		return fmt.Errorf("kueue-trainer is still installed (MutatingWebhookConfiguration %s) and would put the gate back: "+
+			"uninstall it first, kubectl delete -k config/default", webhookConfiguration)
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// free takes the gate off one TrainJob: its entry first, then, once Trainer's JobSet
+// has none either, the child Jobs, which JobSet never takes anything from.
+func (h *handBack) free(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	if !job.DeletionTimestamp.IsZero() || job.Finished() {
+		return false, nil
+	}
+	entry, err := h.freeEntry(ctx, job)
+	if err != nil || !job.Suspended() {
+		return entry, err
+	}
+	children, err := h.freeChildJobs(ctx, job)
+	return entry || children, err
+}
+
+func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	key := client.ObjectKeyFromObject(job)
+	ours := patch.Find(job.Spec.RuntimePatches)
+	if ours == nil || !patch.HoldsGate(*ours) {
+		return false, nil
+	}
+	if !job.Suspended() {
+		return false, fmt.Errorf("TrainJob %s was resumed without quota, its pods hold the gate: suspend it and run this again: "+
+			"kubectl -n %s patch trainjob %s --type merge -p '{\"spec\":{\"suspend\":true}}'", key, job.Namespace, job.Name)
+	}
+	names, err := patch.Jobs(*ours)
+	if err != nil {
+		return false, fmt.Errorf("TrainJob %s: %w", key, err)
+	}
+	placements := make([]patch.Placement, 0, len(names))
+	for _, name := range names {
+		placements = append(placements, patch.Freed(name))
+	}
+	entry, err := patch.Entry(placements)
+	if err != nil {
+		return false, err
+	}
+	before := job.DeepCopy()
+	job.Spec.RuntimePatches = patch.With(job.Spec.RuntimePatches, entry)
+	err = h.client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsInvalid(err) {
+		return false, fmt.Errorf("TrainJob %s cannot be changed any more, so the in-tree integration could not start it either; "+
+			"create it anew: kubectl -n %s get trainjob %s -o yaml | kubectl replace --force -f - (%w)", key, job.Namespace, job.Name, err)
+	}
+	if err != nil {
+		return false, fmt.Errorf("removing the gate from the entry of TrainJob %s: %w", key, err)
+	}
+	return true, nil
+}
+
+// freeChildJobs brings the suspended child Jobs to the pod templates of the JobSet.
+func (h *handBack) freeChildJobs(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	js, err := h.freeJobSet(ctx, job)
+	if err != nil || js == nil {
+		return false, err
+	}
+	var children batchv1.JobList
+	err = h.client.List(ctx, &children, client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name})
+	if err != nil {
+		return false, fmt.Errorf("listing the child Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
+	}
+	changed := false
+	for i := range children.Items {
+		child := &children.Items[i]
+		if !metav1.IsControlledBy(child, js) || !ptr.Deref(child.Spec.Suspend, false) || !gated(&child.Spec.Template) {
+			continue
+		}
+		if err := h.freeChildJob(ctx, child, js); err != nil {
+			return changed, err
+		}
+		changed = true
+	}
+	return changed, nil
+}
+
+// freeJobSet waits until Trainer has taken the gate from the JobSet; nil means there is
+// none, or none of this TrainJob.
+func (h *handBack) freeJobSet(ctx context.Context, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
+	js := &jobsetapi.JobSet{}
+	key := client.ObjectKeyFromObject(job)
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, jobSetWithin, true, func(ctx context.Context) (bool, error) {
+		if err := h.client.Get(ctx, key, js); err != nil {
+			return true, err
+		}
+		return !metav1.IsControlledBy(js, job) || !slices.ContainsFunc(js.Spec.ReplicatedJobs, gatedReplicatedJob), nil
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("waiting for Trainer to take the gate from JobSet %s: %w; see whether Trainer runs, and run this again", key, err)
+	case !metav1.IsControlledBy(js, job):
+		return nil, nil
+	}
+	return js, nil
+}
+
+func (h *handBack) freeChildJob(ctx context.Context, child *batchv1.Job, js *jobsetapi.JobSet) error {
+	index := slices.IndexFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+		return rj.Name == child.Labels[jobsetapi.ReplicatedJobNameKey]
+	})
+	if index < 0 {
+		return nil
+	}
+	placed := child.DeepCopy()
+	podset.PlaceTemplate(&placed.Spec.Template, &js.Spec.ReplicatedJobs[index].Template.Spec.Template)
+	err := h.client.Patch(ctx, placed, client.MergeFrom(child))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the gate from child Job %s: %w", client.ObjectKeyFromObject(child), err)
+	}
+	return nil
+}
+
+func gatedReplicatedJob(rj jobsetapi.ReplicatedJob) bool { return gated(&rj.Template.Spec.Template) }
+
+func gated(template *corev1.PodTemplateSpec) bool {
+	return slices.Contains(template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: patch.AdmissionGate})
+}

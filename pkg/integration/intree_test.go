@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// inTreeOn gives the look for the in-tree integration on an API server whose webhooks
+// are answer, with two runtimes, "a" and "b".
+func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error) *inTree {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := trainjob.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).
+		WithObjects(
+			&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+			&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "b"}}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(_ context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+				options := (&client.CreateOptions{}).ApplyOptions(opts)
+				if len(options.DryRun) == 0 {
+					t.Error("The probe must be a dry run")
+				}
+				return answer(obj.(*trainjob.TrainJob))
+			},
+		}).Build()
+	return &inTree{client: c, namespace: "kueue-trainer-system"}
+}
+
+func TestInTreeProbe(t *testing.T) {
+	entry, err := patch.Entry(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := errors.New("refused")
+	cases := map[string]struct {
+		answer  func(*trainjob.TrainJob) error
+		want    bool
+		wantErr error
+	}{
+		"nobody adds an entry": {answer: func(*trainjob.TrainJob) error { return nil }},
+		"the in-tree webhook adds its entry": {
+			answer: func(job *trainjob.TrainJob) error {
+				job.Spec.RuntimePatches = append(job.Spec.RuntimePatches, entry)
+				return nil
+			},
+			want: true,
+		},
+		"a runtime that plain TrainJobs cannot use decides nothing": {
+			answer: func(job *trainjob.TrainJob) error {
+				if job.Spec.RuntimeRef.Name == "a" {
+					return refused
+				}
+				job.Spec.RuntimePatches = append(job.Spec.RuntimePatches, entry)
+				return nil
+			},
+			want: true,
+		},
+		"all refused is no answer": {answer: func(*trainjob.TrainJob) error { return refused }, wantErr: refused},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := inTreeOn(t, tc.answer).probe(context.Background())
+			if !errors.Is(err, tc.wantErr) || (tc.wantErr == nil && err != nil) {
+				t.Fatalf("Unexpected error: %v", err)
+			}
+			if got != tc.want {
+				t.Errorf("probe() = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestInTreeReadiness(t *testing.T) {
+	in := inTreeOn(t, nil)
+	if err := in.check(nil); err != nil {
+		t.Errorf("Not ready before anything was found: %v", err)
+	}
+	for _, found := range []bool{true, false} {
+		if err := in.set(context.Background(), found); err != nil {
+			t.Fatal(err)
+		}
+		if err := in.check(nil); (err != nil) != found {
+			t.Errorf("Found %v, and the check says %v", found, err)
+		}
+		if !in.first(types.UID("job")) || in.first(types.UID("job")) {
+			t.Error("A TrainJob must be told once in every conflict")
+		}
+	}
+}
+
+func TestWebhooksStandAside(t *testing.T) {
+	d, v := newHandlers(t)
+	in := &inTree{}
+	in.found.Store(true)
+	d.env.inTree, v.env.inTree = in, in
+	// What the in-tree integration does at a start: no gate, its own entry, resumed.
+	old := manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`+gateJSON+`]}`)
+	object := manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager"}]}`)
+	if r := d.Handle(context.Background(), request("kueue", object, old)); !r.Allowed || len(r.Patches) > 0 {
+		t.Errorf("The defaulter must not touch anything: %+v", r)
+	}
+	if r := v.Handle(context.Background(), request("kueue", object, old)); !r.Allowed {
+		t.Errorf("The validator must not refuse anything: %+v", r.Result)
+	}
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// These specs change Kueue's configuration, which only a local control plane lets them do.
+var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), Serial, func() {
+	BeforeEach(func(ctx context.Context) {
+		if !cluster.Local() {
+			Skip("the specs of this group change Kueue's configuration; run them on a cluster of make local-up")
+		}
+		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
+	})
+
+	It("change hands there and back: no pod restarts, who waited or was preempted runs later", func(ctx context.Context) {
+		w := newWorld(ctx)
+		// The in-tree integration leaves it to flavors to tolerate GPU nodes.
+		w.pools(ctx, "16", "8", gpuToleration)
+		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000))
+		w.make(ctx, w.job("preempted").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "preempted", 1, onH100)
+		w.make(ctx,
+			w.job("mpi").Runtime("deepspeed-distributed").Nodes(2).GPUs("8").Priority(w.name("urgent")).Obj(),
+			w.job("torch").GPUs("8").Priority(w.name("urgent")).Obj())
+		running := map[string]int{"torch": 1, "mpi": 2}
+		pods, workloads := map[string][]corev1.Pod{}, map[string]*kueue.Workload{}
+		for job, n := range running {
+			pods[job] = w.eventuallyRuns(ctx, job, n, nil)
+			workloads[job] = w.workload(ctx, job)
+		}
+		w.eventuallyAtTheGate(ctx, "preempted")
+		w.make(ctx, w.job("waits").GPUs("8").Obj())
+		w.eventuallyAtTheGate(ctx, "waits")
+		w.eventuallyChildJobs(ctx, "waits", 1)
+		names := map[string]string{"preempted": w.workload(ctx, "preempted").Name, "waits": w.workload(ctx, "waits").Name}
+
+		handOver := func(integration string) {
+			GinkgoHelper()
+			Expect(cluster.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())
+			for job := range running {
+				w.touch(ctx, job)
+				w.touchPods(ctx, job)
+				w.consistentlyKeeps(ctx, job, pods[job], workloads[job])
+			}
+			for job, name := range names {
+				Expect(w.workload(ctx, job)).To(HaveField("Name", name), job)
+			}
+		}
+		for _, integration := range []string{kit.InTree, kit.External, kit.InTree} {
+			handOver(integration)
+		}
+		// The in-tree integration starts what waited under this one ...
+		w.make(ctx, w.job("later").GPUs("8").Obj())
+		w.finish(ctx, "torch", "succeeded")
+		delete(running, "torch")
+		w.eventuallyCondition(ctx, "torch", kueue.WorkloadFinished)
+		started := w.eventuallyOneRuns(ctx, "preempted", "waits")
+		running[started], pods[started], workloads[started] = 1, w.pods(ctx, started), w.workload(ctx, started)
+		delete(names, started)
+
+		// ... and this one what waited under that one.
+		handOver(kit.External)
+		for job := range running {
+			w.finish(ctx, job, "succeeded")
+		}
+		for job := range names {
+			w.eventuallyRuns(ctx, job, 1, nil)
+		}
+		w.eventuallyRuns(ctx, "later", 1, nil)
+	}, SpecTimeout(specTimeout))
+
+	It("are left to it, and told so, while both are active; nothing stops and all of them run", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0", gpuToleration)
+		w.make(ctx, w.job("runs").GPUs("8").Obj(), w.job("waits").GPUs("8").Obj())
+		pods, wl := w.eventuallyRuns(ctx, "runs", 1, onH100), w.workload(ctx, "runs")
+		w.eventuallyAtTheGate(ctx, "waits")
+		w.eventuallyChildJobs(ctx, "waits", 1)
+
+		Expect(cluster.HandOver(ctx, "both", GinkgoWriter)).To(Succeed())
+		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-off failed"))
+		Expect(fetch(ctx, "metrics", "/metrics")).To(ContainSubstring("\nkueue_trainer_in_tree_active 1\n"))
+		for _, job := range []string{"runs", "waits"} {
+			Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", job, "InTreeActive") }).
+				Should(ConsistOf(ContainSubstring("take trainer.kubeflow.org/trainjob out of integrations.frameworks")), job)
+		}
+		w.touch(ctx, "runs")
+		w.consistentlyKeeps(ctx, "runs", pods, wl)
+		w.make(ctx, w.job("new").GPUs("8").Obj())
+		w.finish(ctx, "runs", "succeeded")
+		first := w.eventuallyOneRuns(ctx, "waits", "new")
+		second := map[string]string{"waits": "new", "new": "waits"}[first]
+
+		pods, wl = w.pods(ctx, first), w.workload(ctx, first)
+		Expect(cluster.HandOver(ctx, kit.External, GinkgoWriter)).To(Succeed())
+		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_active 0\n"))
+		w.consistentlyKeeps(ctx, first, pods, wl)
+		w.finish(ctx, first, "succeeded")
+		w.eventuallyRuns(ctx, second, 1, onH100)
+	}, SpecTimeout(specTimeout))
+})
+
+// eventuallyOneRuns waits until one of two TrainJobs runs its only pod, and names it.
+func (w *world) eventuallyOneRuns(ctx context.Context, jobs ...string) string {
+	GinkgoHelper()
+	var running string
+	Eventually(ctx, func(g Gomega) {
+		running = ""
+		for _, job := range jobs {
+			if pods := w.pods(ctx, job); len(pods) == 1 && pods[0].Status.Phase == corev1.PodRunning {
+				running = job
+			}
+		}
+		g.Expect(running).NotTo(BeEmpty(), "one of %v must run", jobs)
+	}).Should(Succeed())
+	return running
+}
+
+// fetch gives what the manager serves; an error that it answers with is an answer too.
+func fetch(ctx context.Context, purpose, path string) string {
+	GinkgoHelper()
+	address, err := cluster.Address("kueue-trainer", purpose)
+	Expect(err).NotTo(HaveOccurred())
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s%s", address, path), nil)
+	Expect(err).NotTo(HaveOccurred())
+	response, err := http.DefaultClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close() //nolint:errcheck // only read
+	body, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	return string(body)
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
+)
+
+// change prepares a running cluster for other settings. What it stops, up starts again,
+// with manifests and configuration as they shall be.
+func (c *Cluster) change(ctx context.Context, settings Settings) error {
+	if c.state.Settings.Integration != settings.Integration {
+		if err := c.handOver(ctx, settings.Integration); err != nil {
+			return err
+		}
+	}
+	if c.state.Settings.Trainer != settings.Trainer {
+		if err := c.upgradeTrainer(ctx, settings.Trainer); err != nil {
+			return err
+		}
+	}
+	c.state.Settings = settings
+	return writeState(c.path(stateFile), c.state)
+}
+
+// upgradeTrainer makes room for a newer Trainer and its JobSet, as an admin would. Jobs,
+// Kueue and kueue-trainer run on meanwhile. Nothing has to be removed: a newer generation
+// has all objects of an older one, and what is gone from inside them goes when they are
+// applied.
+func (c *Cluster) upgradeTrainer(ctx context.Context, to build.Trainer) error {
+	c.say("Trainer is upgraded: %s to %s", c.state.Settings.Trainer.Name, to.Name)
+	return c.stopAll(ctx, trainer, jobset)
+}
+
+// handOver prepares a running cluster for the other integration, as an admin would:
+// the manager goes with its webhooks, what waits is freed of its gate, and Kueue stops
+// and finds another configuration when up starts it again. Jobs run on meanwhile.
+func (c *Cluster) handOver(ctx context.Context, to Integration) error {
+	before := c.state.Settings.Integration
+	c.say("TrainJobs change hands: %s to %s", before, to)
+	if before.manager() {
+		if err := c.stop(ctx, kueueTrainer); err != nil {
+			return err
+		}
+	}
+	if before.manager() && !to.manager() {
+		if err := c.uninstall(ctx); err != nil {
+			return err
+		}
+	}
+	return c.stop(ctx, kueue)
+}
+
+func (c *Cluster) uninstall(ctx context.Context) error {
+	if err := c.removeWebhooks(ctx); err != nil {
+		return err
+	}
+	return c.handBack(ctx)
+}
+
+// removeWebhooks deletes kueue-trainer's, which nobody would answer.
+func (c *Cluster) removeWebhooks(ctx context.Context) error {
+	api, err := kube.NewClient(c.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	for _, obj := range []client.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-mutating-webhook-configuration"}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-validating-webhook-configuration"}},
+	} {
+		if err := client.IgnoreNotFound(api.Delete(ctx, obj)); err != nil {
+			return fmt.Errorf("failed to delete the webhook configuration %s: %w", obj.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// handBack frees waiting TrainJobs of kueue-trainer's gate, with the command that the
+// documentation gives to admins.
+func (c *Cluster) handBack(ctx context.Context) error {
+	path := filepath.Join(c.Builder.BinDir(), build.Plugin)
+	out, err := exec.CommandContext(ctx, path, "hand-back", "--all-namespaces", "--kubeconfig", c.Kubeconfig()).CombinedOutput()
+	c.say("%s", strings.TrimSpace(string(out)))
+	if err != nil {
+		return fmt.Errorf("failed to free the waiting TrainJobs of the gate: %w", err)
+	}
+	return nil
+}
