@@ -90,7 +90,7 @@ func containersOf(runtime *trainer.TrainingRuntimeSpec) map[string]sets.Set[stri
 
 // mayChange: webhook, check…Immutability. Patches change only while nothing runs from
 // them. In 2.1 the new TrainJob has to be suspended, later the old or the new. (2.2.0 is
-// like 2.1 in this; its CRD is that of 2.2.1.)
+// like 2.1 in this, which no field of its CRD tells; these are the rules of 2.2.1.)
 func mayChange(generation trainjob.Generation, path *field.Path, before, now bool, active []string) field.ErrorList {
 	if !now && before && generation == trainjob.Trainer21 {
 		return field.ErrorList{field.Forbidden(path,
