@@ -13,6 +13,9 @@ export INTEGRATION ?= external
 # Without a value a new cluster gets the newest Trainer, and a running one keeps its own.
 export TRAINER
 
+# Flags of the generations tests: the seed and the count of random manifests.
+GENERATIONS_FLAGS ?=
+
 # Ginkgo flags for e2e, e.g. E2E_FLAGS='-ginkgo.focus=preempted'.
 E2E_FLAGS ?=
 
@@ -30,7 +33,7 @@ demo: $(BIN)/localcluster ## Play the main job on a local control plane of its o
 	go run ./test/demo
 
 .PHONY: test
-test: unit e2e ## Run all tests: unit tests, then the e2e specs on a local control plane.
+test: unit generations e2e ## Run all tests: unit tests, what Trainer's releases say, then the e2e specs on a local control plane.
 
 ##@ Local control plane
 
@@ -67,6 +70,10 @@ unit: ## Run the unit tests.
 	go test ./pkg/... ./cmd/... ./test/kit/...
 	go test -C test/localcluster ./...
 
+.PHONY: generations
+generations: ## Ask Trainer 2.1, 2.2 and 2.3 whether conversion, rules and provenance are right. GENERATIONS_FLAGS='-seed 1 -manifests 100'.
+	go test ./test/generations/... -count=1 -timeout 30m -v -args $(GENERATIONS_FLAGS)
+
 .PHONY: e2e
 e2e: $(BIN)/localcluster ## Run the e2e specs, on the cluster of KUBECONFIG or on a local one.
 	go test ./test/e2e/... -count=1 -timeout 40m -v -ginkgo.v $(E2E_FLAGS)
@@ -85,6 +92,7 @@ verify: generate ## Check formatting, vet, module files, generated files, and th
 	@test -z "$$(gofmt -l $$(git ls-files -- '*.go'))" || { gofmt -d $$(git ls-files -- '*.go'); exit 1; }
 	go vet ./...
 	go vet -C test/localcluster ./...
+	@for module in oracle trainer21 trainer22 trainer23; do go vet -C test/generations/$$module ./...; done
 	@for file in $$(git ls-files -- go.mod '*/go.mod'); do go mod tidy -C "$$(dirname "$$file")" -diff && echo "$$file is tidy"; done
 	git diff --exit-code -- config
 	@for base in default samples; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done
