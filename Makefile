@@ -10,6 +10,11 @@ BIN := $(CURDIR)/bin
 export LOCAL_DIR ?= .local
 export NODES ?= 8
 export INTEGRATION ?= external
+# Without a value a new cluster gets the newest Trainer, and a running one keeps its own.
+export TRAINER
+
+# Flags of the generations tests: the seed and the count of random manifests.
+GENERATIONS_FLAGS ?=
 
 # Ginkgo flags for e2e, e.g. E2E_FLAGS='-ginkgo.focus=preempted'.
 E2E_FLAGS ?=
@@ -24,14 +29,14 @@ help: ## Show this.
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z][a-z0-9 -]*:.*## / {printf "  %-48s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external, in-tree or both), COMPONENT, E2E_FLAGS, FAULTS_FLAGS\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)"
+	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external, in-tree or both), TRAINER=%s (2.1, 2.2 or 2.3), COMPONENT, E2E_FLAGS, FAULTS_FLAGS\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)" "$(or $(TRAINER),2.3)"
 
 .PHONY: demo
 demo: $(BIN)/localcluster ## Play the main job on a local control plane of its own, and take it down.
 	go run ./test/demo
 
 .PHONY: test
-test: unit e2e faults-sample ## Run all tests: unit tests, e2e specs and a sample of the faults on a local control plane.
+test: unit generations e2e faults-sample ## Run all tests: unit tests, what Trainer's releases say, e2e specs and a sample of the faults.
 
 ##@ Local control plane
 
@@ -65,9 +70,13 @@ build: ## Build the manager and the kubectl plugin.
 
 .PHONY: unit
 unit: ## Run the unit tests.
-	go test ./pkg/... ./cmd/...
+	go test ./pkg/... ./cmd/... ./test/kit/...
 	go test -skip TestFaults ./test/faults/...
 	go test -C test/localcluster ./...
+
+.PHONY: generations
+generations: ## Ask Trainer 2.1, 2.2 and 2.3 whether conversion, rules and provenance are right. GENERATIONS_FLAGS='-seed 1 -manifests 100'.
+	go test ./test/generations/... -count=1 -timeout 30m -v -args $(GENERATIONS_FLAGS)
 
 .PHONY: e2e
 e2e: $(BIN)/localcluster ## Run the e2e specs, on the cluster of KUBECONFIG or on a local one.
@@ -95,9 +104,8 @@ verify: generate ## Check formatting, vet, module files, generated files, and th
 	@test -z "$$(gofmt -l $$(git ls-files -- '*.go'))" || { gofmt -d $$(git ls-files -- '*.go'); exit 1; }
 	go vet ./...
 	go vet -C test/localcluster ./...
-	go mod tidy -diff
-	go mod tidy -C test/localcluster -diff
-	go mod tidy -C hack/tools -diff
+	@for module in oracle trainer21 trainer22 trainer23; do go vet -C test/generations/$$module ./...; done
+	@for file in $$(git ls-files -- go.mod '*/go.mod'); do go mod tidy -C "$$(dirname "$$file")" -diff && echo "$$file is tidy"; done
 	git diff --exit-code -- config
 	@for base in default samples; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done
 

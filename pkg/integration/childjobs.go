@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -63,20 +64,29 @@ func (e *environment) active(ctx context.Context, job *trainjob.TrainJob) (bool,
 	if err != nil || slices.ContainsFunc(jobs, hasPods) {
 		return err == nil, err
 	}
-	return !job.Finished() && (!ptr.Deref(js.Spec.Suspend, false) || overtaken(job, js)), nil
+	return !job.Finished() && (!ptr.Deref(js.Spec.Suspend, false) || overtaken(job, js) > 0), nil
 }
 
-// overtaken reports whether job is back at the gate and Trainer has not seen that yet.
-// What it is doing then may still be the resumption of what it saw before. The gate is
-// only ever written to a suspended job, so a JobSet that has it knows of the suspension.
-func overtaken(job *trainjob.TrainJob, js *jobsetapi.JobSet) bool {
+// inHand is how long Trainer may be busy with what it saw of a TrainJob before.
+const inHand = 5 * time.Second
+
+// overtaken gives how long Trainer may still resume a job that is back at the gate,
+// because it started to before: until the JobSet has the gate, which is only ever
+// written to a suspended job. Trainer before 2.3 cannot bring the gate there when the
+// runtime was edited, so the time is limited.
+func overtaken(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.Duration {
 	ours := patch.Find(job.Spec.RuntimePatches)
-	if ours == nil || !patch.HoldsGate(*ours) {
-		return false
-	}
-	return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+	if ours == nil || !slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
 		return patch.Gates(*ours, rj.Name) && !slices.ContainsFunc(rj.Template.Spec.Template.Spec.SchedulingGates, isAdmissionGate)
-	})
+	}) {
+		return 0
+	}
+	entry, err := ours.Decode()
+	if err != nil || entry.Time == nil {
+		return 0
+	}
+	// Trainer's webhook stamped the entry when the gate was written.
+	return max(0, time.Until(entry.Time.Add(inHand)))
 }
 
 // countPods adds up the pods of job that its child Jobs know of, terminating ones included.

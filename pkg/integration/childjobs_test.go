@@ -4,6 +4,7 @@ package integration
 
 import (
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -61,9 +62,17 @@ func TestHasPods(t *testing.T) {
 }
 
 func TestOvertaken(t *testing.T) {
-	entry := func(placements ...patch.Placement) []trainjob.RuntimePatch {
+	entry := func(age time.Duration, placements ...patch.Placement) []trainjob.RuntimePatch {
 		ours, err := patch.Entry(placements)
 		if err != nil {
+			t.Fatal(err)
+		}
+		typed, err := ours.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		typed.Time = ptr.To(metav1.NewTime(time.Now().Add(-age)))
+		if ours, err = trainjob.NewRuntimePatch(&typed); err != nil {
 			t.Fatal(err)
 		}
 		return []trainjob.RuntimePatch{ours}
@@ -80,16 +89,17 @@ func TestOvertaken(t *testing.T) {
 		want    bool
 	}{
 		"a job without our entry":                       {jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
-		"a placed job":                                  {patches: entry(patch.Placement{Name: "node"}), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
-		"a gate that Trainer has not passed on yet":     {patches: entry(patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", corev1.PodSchedulingGate{Name: "other"})}, want: true},
-		"a gate that the JobSet holds":                  {patches: entry(patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours)}},
-		"a replicated job that came later to a runtime": {patches: entry(patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours), replicatedJob("new")}},
+		"a placed job":                                  {patches: entry(0, patch.Placement{Name: "node"}), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a gate that Trainer has not passed on yet":     {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", corev1.PodSchedulingGate{Name: "other"})}, want: true},
+		"a gate that Trainer could not pass on":         {patches: entry(time.Minute, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a gate that the JobSet holds":                  {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours)}},
+		"a replicated job that came later to a runtime": {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours), replicatedJob("new")}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
 			job := &trainjob.TrainJob{Spec: trainjob.Spec{RuntimePatches: tc.patches}}
-			if got := overtaken(job, js); got != tc.want {
+			if got := overtaken(job, js) > 0; got != tc.want {
 				t.Errorf("overtaken = %t, want %t", got, tc.want)
 			}
 		})

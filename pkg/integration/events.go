@@ -25,6 +25,9 @@ const (
 	reasonStopping       = "StillStopping"
 	reasonNotAlone       = "InTreeActive"
 
+	reasonJobSetSuspended = "JobSetSuspended"
+	reasonJobSetOutdated  = "JobSetOutdated"
+
 	actionStart    = "Start"
 	actionStop     = "Stop"
 	actionDescribe = "Describe"

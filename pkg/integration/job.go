@@ -277,10 +277,11 @@ func (j *job) Finished(context.Context) (message string, success, finished bool)
 
 // PodsReady reports whether every replicated job that could have started is ready or
 // done. One whose dependsOn is not met yet does not count: its pods cannot exist, and
-// a long download before them is not a start that fails.
+// a long download before them is not a start that fails. What runs is in the JobSet,
+// whatever became of the runtime since.
 func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
-	js, err := j.env.render(ctx, &j.TrainJob, j.Spec.RuntimePatches)
-	return err == nil && podset.Ready(js, j.Status.JobsStatus)
+	js, err := j.env.jobSet(ctx, &j.TrainJob)
+	return err == nil && js != nil && podset.Ready(js, j.Status.JobsStatus)
 }
 
 // ReclaimablePods gives the pods whose work is done while the job still runs. Kueue
@@ -297,9 +298,9 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 	if !podset.AnySucceeded(j.Status.JobsStatus) {
 		return given, nil
 	}
-	js, err := j.env.render(ctx, &j.TrainJob, j.Spec.RuntimePatches)
-	if err != nil {
-		return nil, err
+	js, err := j.env.jobSet(ctx, &j.TrainJob)
+	if err != nil || js == nil {
+		return given, err
 	}
 	return podset.Reclaimable(js, j.Status.JobsStatus, given), nil
 }

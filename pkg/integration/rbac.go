@@ -14,7 +14,7 @@ package integration
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get
 //
 // Child Jobs are brought to their placement, pods lose their gate.
-// +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 //
@@ -25,7 +25,7 @@ package integration
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=admissionchecks;clusterqueues;localqueues;resourceflavors;workloadpriorityclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=workloads.kueue.x-k8s.io,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=workloads.kueue.x-k8s.io;trainjobs.trainer.kubeflow.org,verbs=get;list;watch
 //
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;update
 //

@@ -64,8 +64,10 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 	if j.UID == "" {
 		r.env.expectations.forget(req.NamespacedName)
 	}
+	// Whatever else there is to wait for: it may wait for this.
+	waitAgreed, errAgreed := r.ensureAgreed(ctx, j)
 	if j.skipped || err != nil {
-		return result, firstError(j.prepareErr, err)
+		return sooner(result, waitAgreed), firstError(j.prepareErr, err, errAgreed)
 	}
 	if j.placed != "" && !j.IsSuspended() {
 		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonPlaced, actionStart, "%s", j.placed)
@@ -73,11 +75,16 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 	if err := r.ensurePlaced(ctx, j); err != nil {
 		return result, err
 	}
-	wait, err := r.watchStop(ctx, j)
+	waitStop, errStop := r.watchStop(ctx, j)
+	return sooner(sooner(result, waitAgreed), waitStop), firstError(errAgreed, errStop, r.ensureGate(ctx, j))
+}
+
+// sooner makes a reconcile come again after wait at the latest; 0 is never.
+func sooner(result ctrl.Result, wait time.Duration) ctrl.Result {
 	if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
 		result.RequeueAfter = wait
 	}
-	return result, firstError(err, r.ensureGate(ctx, j))
+	return result
 }
 
 func firstError(errs ...error) error {

@@ -14,12 +14,15 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -128,19 +131,49 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	if err != nil {
 		return nil, err
 	}
+	trainJobCRD, err := watchTrainJobCRD(ctx, mgr)
+	if err != nil {
+		return nil, err
+	}
+	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
+	runtimes.Served = func(ctx context.Context) (trainjob.Generation, error) {
+		return trainjob.ServedGeneration(ctx, trainJobCRD)
+	}
 	expectations := &expectations{}
 	return &environment{
 		client:                       &specClient{Client: mgr.GetClient(), live: mgr.GetAPIReader(), expectations: expectations},
 		live:                         mgr.GetAPIReader(),
 		expectations:                 expectations,
 		inTree:                       &inTree{client: mgr.GetClient(), namespace: opts.Namespace},
-		runtimes:                     trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader()),
+		runtimes:                     runtimes,
 		renderer:                     renderer,
 		defaults:                     &workloadDefaults{reader: mgr.GetClient()},
 		recorder:                     mgr.GetEventRecorder(controllerName),
 		manageJobsWithoutQueueName:   opts.ManageJobsWithoutQueueName,
 		managedJobsNamespaceSelector: opts.ManagedJobsNamespaceSelector,
 	}, nil
+}
+
+// watchTrainJobCRD caches the CRD of TrainJob. The manager's own cache holds Kueue's
+// Workload CRD alone; no selector names two, and all of them would be many.
+func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager) (client.Reader, error) {
+	crds, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
+		o.Scheme, o.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
+		o.Cache.ByObject = map[client.Object]cache.ByObject{
+			&apiextensionsv1.CustomResourceDefinition{}: {Field: fields.OneTermEqualSelector("metadata.name", trainjob.CRDName)},
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the cache of CRD %s: %w", trainjob.CRDName, err)
+	}
+	if err := mgr.Add(crds); err != nil {
+		return nil, err
+	}
+	// The webhooks read it: fill it before the first request has to wait for it.
+	if _, err := crds.GetCache().GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{}); err != nil {
+		return nil, fmt.Errorf("caching CRD %s: %w", trainjob.CRDName, err)
+	}
+	return crds.GetCache(), nil
 }
 
 func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {

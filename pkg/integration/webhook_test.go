@@ -32,12 +32,7 @@ const self = "system:serviceaccount:kueue-trainer-system:kueue-trainer-controlle
 // newHandlers gives both webhooks on a cluster with one runtime of one replicated job, "node".
 func newHandlers(tb testing.TB) (*defaulter, *validator) {
 	tb.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme} {
-		if err := add(scheme); err != nil {
-			tb.Fatal(err)
-		}
-	}
+	scheme := testScheme(tb)
 	rt := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
 	rt.Spec.Template.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1, Template: batchv1.JobTemplateSpec{
 		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "i"}}}}},
@@ -51,6 +46,17 @@ func newHandlers(tb testing.TB) (*defaulter, *validator) {
 	env := &environment{client: c, runtimes: trainjob.NewRuntimes(c, c), renderer: renderer, expectations: &expectations{}}
 	decoder := admission.NewDecoder(scheme)
 	return &defaulter{env: env, decoder: decoder, self: self}, &validator{env: env, decoder: decoder, self: self}
+}
+
+func testScheme(tb testing.TB) *runtime.Scheme {
+	tb.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme} {
+		if err := add(scheme); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return scheme
 }
 
 func request(user string, object, oldObject string) admission.Request {

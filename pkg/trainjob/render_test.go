@@ -384,17 +384,23 @@ func TestRenderIsPure(t *testing.T) {
 	}
 }
 
-// shippedRuntimes reads the runtimes that Trainer installs, of the very version that
-// this module is built with.
-func shippedRuntimes(t *testing.T) map[string]*trainer.TrainingRuntime {
+// trainerDir is the source of the Trainer that this module is built with.
+func trainerDir(t *testing.T) string {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2").Output()
 	if err != nil {
 		t.Fatalf("Finding Trainer's module: %v", err)
 	}
+	return strings.TrimSpace(string(dir))
+}
+
+// shippedRuntimes reads the runtimes that Trainer installs, of the very version that
+// this module is built with.
+func shippedRuntimes(t *testing.T) map[string]*trainer.TrainingRuntime {
+	t.Helper()
 	runtimes := map[string]*trainer.TrainingRuntime{}
-	root := filepath.Join(strings.TrimSpace(string(dir)), "manifests", "base", "runtimes")
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	root := filepath.Join(trainerDir(t), "manifests", "base", "runtimes")
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" {
 			return err
 		}

@@ -44,6 +44,8 @@ type Runtimes struct {
 	// Nil: there are no snapshots, and the cache is right. Caching them would mean caching every
 	// ConfigMap of the cluster: Trainer puts no label on its snapshots.
 	Live client.Reader
+	// Served tells which generation of Trainer renders. Nil: the newest.
+	Served func(context.Context) (Generation, error)
 
 	snapshots *lru.Cache
 }
@@ -54,13 +56,26 @@ func NewRuntimes(cached, live client.Reader) *Runtimes {
 }
 
 // For gives the runtime spec that Trainer renders job from: its snapshot when there
-// is one, the live object before. The result is the caller's to read only.
+// is one, the live object before. What an older Trainer makes of it otherwise than the
+// Renderer, which has the newest one's library, is brought in line here. The result is
+// the caller's to read only.
 // Errors wrap ErrRuntimeNotFound or ErrRuntimeUnsupported and name the remedy.
 func (r *Runtimes) For(ctx context.Context, job *TrainJob) (*trainer.TrainingRuntimeSpec, error) {
 	if spec, err := r.snapshot(ctx, job); err != nil || spec != nil {
 		return spec, err
 	}
-	return r.live(ctx, job)
+	spec, err := r.live(ctx, job)
+	if err != nil || !asksForResources(job) || r.Served == nil {
+		return spec, err
+	}
+	served, err := r.Served(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if served < Trainer23 {
+		spec = replaceResources(spec, job)
+	}
+	return spec, nil
 }
 
 // live reads the runtime itself.

@@ -30,7 +30,8 @@ var _ = Describe("Bad input", func() {
 		},
 		Entry("for a runtime that does not exist", func(j *kit.TrainJob) { j.Runtime("no-such-runtime") },
 			"spec.runtimeRef", `ClusterTrainingRuntime "no-such-runtime"`, "create it"),
-		Entry("for a patch of a replicated job that does not exist", func(j *kit.TrainJob) {
+		// Before 2.3, Trainer's own webhook refuses it, too, and its answer is the one given.
+		Entry("for a patch of a replicated job that does not exist", since(kit.Trainer23), func(j *kit.TrainJob) {
 			j.PodAnnotation("example.com/user", "nodes", "a", "b")
 		}, `spec.runtimePatches[example.com/user]`, `"nodes"`, "it has: node"),
 		Entry("for two topology annotations that exclude each other", func(j *kit.TrainJob) {

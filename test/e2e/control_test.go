@@ -29,7 +29,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("running").GPUs("8").Obj(), w.job("waiting").GPUs("8").Obj())
+		w.make(ctx, w.job("running").GPUs("8").Obj(), w.job("waiting").GPUs("8").Tolerate(gpuToleration).Obj())
 		w.eventuallyRuns(ctx, "running", 1, onH100)
 		w.eventuallyAtTheGate(ctx, "waiting")
 		w.eventuallyChildJobs(ctx, "waiting", 1)

@@ -45,7 +45,7 @@ var _ = Describe("A waiting TrainJob", func() {
 		w.eventuallyRuns(ctx, "changes", 1, onA100)
 	}, SpecTimeout(specTimeout))
 
-	It("follows its snapshot where the runtime is edited meanwhile", Label("invariant", "podsets"), func(ctx context.Context) {
+	It("follows its snapshot where the runtime is edited meanwhile", Label("invariant", "podsets"), since(kit.Trainer23), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
 		runtime := w.copyRuntime(ctx, "torch-distributed")
@@ -80,6 +80,21 @@ var _ = Describe("A running TrainJob", func() {
 })
 
 var _ = Describe("An evicted TrainJob", func() {
+	It("stops, and runs again, although its runtime was edited while it ran", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		w.make(ctx, runtime, w.job("edited").Runtime(runtime.Name).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "edited", 1, onH100)
+		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+			r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
+		})
+		w.make(ctx, kit.MakePriority(w.name("high"), 100), w.job("urgent").Priority(w.name("high")).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "urgent", 1, onH100)
+		w.finish(ctx, "urgent", "succeeded")
+		w.eventuallyRuns(ctx, "edited", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
 	It("counts as active and keeps its quota until its last pod is gone, and says so", Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "8")

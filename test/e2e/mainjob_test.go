@@ -255,9 +255,11 @@ var _ = Describe("A TrainJob without a queue", func() {
 		Expect(stored.Spec.RuntimePatches).To(BeEmpty())
 		Expect(stored.Spec.Suspend).To(HaveValue(BeFalse()))
 		Expect(w.workload(ctx, "free")).To(BeNil())
+		w.finish(ctx, "free", "succeeded")
+		Eventually(ctx, func() bool { return finished(get(ctx, w, &trainer.TrainJob{}, "free")) }).Should(BeTrue())
 	}, SpecTimeout(specTimeout))
 
-	It("runs although its exported manifest carries an entry of a former queue", func(ctx context.Context) {
+	It("runs although its exported manifest carries an entry of a former queue", since(kit.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
 		job := kit.MakeTrainJob(w.namespace, "exported").PodPatch("kueue.x-k8s.io/manager", "node", trainer.PodTemplatePatch{
 			Spec: &trainer.PodSpecPatch{NodeSelector: map[string]string{"no": "such-node"}},
@@ -271,7 +273,8 @@ var _ = Describe("The admission gate", func() {
 	It("holds the pods of a TrainJob that a user resumes without quota, which is suspended again", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
-		w.make(ctx, w.job("eager").GPUs("8").Obj())
+		// Nothing but the gate is in the way of its pod.
+		w.make(ctx, w.job("eager").GPUs("8").Tolerate(gpuToleration).Obj())
 		w.eventuallyPending(ctx, "eager")
 		w.update(ctx, "eager", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
 		w.consistentlyUnbound(ctx, "eager")

@@ -117,6 +117,6 @@ func extendCRD(ctx context.Context) {
 		g.Expect(cluster.Client.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		entries, _, err := unstructured.NestedSlice(probe.Object, "spec", "runtimePatches")
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(entries).To(ConsistOf(HaveKey("future")))
+		g.Expect(entries).To(ContainElement(HaveKey("future")))
 	}).Should(Succeed())
 }

@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -63,6 +62,24 @@ var _ = Describe("PodSets", func() {
 			}
 		}, SpecTimeout(specTimeout))
 	}
+
+	It("equal the pods where the runtime asks for resources as well", func(ctx context.Context) {
+		w := newWorld(ctx)
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		container := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
+		container.Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4"), corev1.ResourceCPU: *quantity("1")}
+		// Trainer 2.3 adds the runtime's CPU to what the job asks for, older ones do not.
+		queue := kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "8"})
+		group := &queue.Spec.ResourceGroups[0]
+		group.CoveredResources = append(group.CoveredResources, corev1.ResourceCPU)
+		group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: corev1.ResourceCPU, NominalQuota: *quantity("8")})
+		w.make(ctx, runtime, queue,
+			kit.MakeFlavor(w.name("h100"), onH100),
+			kit.MakeLocalQueue(w.namespace, "queue", queue.Name))
+		w.make(ctx, w.job("job").Runtime(runtime.Name).GPUs("2").Obj())
+		pods := w.eventuallyRuns(ctx, "job", 1, onH100)
+		Expect(described(&pods[0].Spec)).To(Equal(described(&w.workload(ctx, "job").Spec.PodSets[0].Template.Spec)))
+	}, SpecTimeout(specTimeout))
 
 	It("are proven for every runtime of the cluster", func(ctx context.Context) {
 		var list trainer.ClusterTrainingRuntimeList
@@ -128,7 +145,11 @@ func described(spec *corev1.PodSpec) pod {
 	for _, c := range spec.InitContainers {
 		p.InitContainers = append(p.InitContainers, c.Name)
 	}
-	p.Tolerations = tolerations(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{}, Spec: *spec})
+	p.Tolerations = tolerations(&corev1.Pod{Spec: *spec})
+	if cluster.Integration != kit.External {
+		// Those of the flavor come with the admission there.
+		p.Tolerations = nil
+	}
 	return p
 }
 

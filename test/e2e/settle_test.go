@@ -102,10 +102,14 @@ func (k *walk) baseTolerations(ctx context.Context, g Gomega, job *trainer.Train
 			return entry.TrainingRuntimeSpec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Tolerations
 		}
 	}
-	var snapshot corev1.ConfigMap
-	g.Expect(k.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: job.Name + "-runtime-snapshot"}, &snapshot)).To(Succeed())
 	var runtime trainer.ClusterTrainingRuntime
-	g.Expect(yaml.Unmarshal([]byte(snapshot.Data["runtime"]), &runtime)).To(Succeed())
+	if k.frozen {
+		var snapshot corev1.ConfigMap
+		g.Expect(k.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: job.Name + "-runtime-snapshot"}, &snapshot)).To(Succeed())
+		g.Expect(yaml.Unmarshal([]byte(snapshot.Data["runtime"]), &runtime)).To(Succeed())
+	} else {
+		g.Expect(k.Get(ctx, client.ObjectKey{Name: k.runtime}, &runtime)).To(Succeed())
+	}
 	return runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Tolerations
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +48,32 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	cluster, err = kit.Start(ctx, filepath.Join(root, localDir), GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 })
+
+// since marks specs of what this generation of Trainer and newer ones have, and older
+// ones do not; there they are skipped.
+func since(trainer string) Labels { return Label(sinceLabel + trainer) }
+
+const sinceLabel = "since-trainer-"
+
+var _ = BeforeEach(func(ctx context.Context) {
+	for _, label := range CurrentSpecReport().Labels() {
+		oldest, found := strings.CutPrefix(label, sinceLabel)
+		if !found {
+			continue
+		}
+		if trainer := trainerOf(ctx); trainer < oldest {
+			Skip("the cluster runs Trainer " + trainer)
+		}
+	}
+})
+
+// trainerOf names the generation of Trainer that the cluster runs; they sort by name.
+func trainerOf(ctx context.Context) string {
+	GinkgoHelper()
+	trainer, err := cluster.Trainer(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return trainer
+}
 
 var _ = AfterSuite(func(ctx context.Context) {
 	if cluster != nil {

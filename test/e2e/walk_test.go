@@ -52,6 +52,10 @@ type walk struct {
 	*world
 	random  *rand.Rand
 	runtime string
+	// frozen is whether Trainer renders a job from the runtime as it was when the job was
+	// made. Where it does not, JobSet refuses what Trainer makes of an edited runtime, and
+	// the job neither stops nor starts until the edit is undone: no walk for those.
+	frozen bool
 	// lives counts how often each job was deleted; it is part of the next one's name,
 	// because Trainer takes the JobSet that a former TrainJob of the same name left to
 	// the garbage collector for the new one's, and calls it complete.
@@ -83,7 +87,7 @@ func newWalk(ctx context.Context, random *rand.Rand) *walk {
 		kit.MakeLocalQueue(w.namespace, "one", w.name("one")),
 		kit.MakeLocalQueue(w.namespace, "two", w.name("two")),
 	)
-	return &walk{world: w, random: random, runtime: runtime.Name, lives: map[int]int{}}
+	return &walk{world: w, random: random, runtime: runtime.Name, frozen: trainerOf(ctx) >= kit.Trainer23, lives: map[int]int{}}
 }
 
 func tolerate(key string) corev1.Toleration {
@@ -173,6 +177,9 @@ func (k *walk) stepRunning(ctx context.Context, name string) string {
 	case 3:
 		k.touch(ctx, name)
 		return "touched " + name
+	}
+	if !k.frozen {
+		return "left the runtime alone"
 	}
 	key := fmt.Sprintf("runtime-%d", k.random.IntN(3))
 	k.updateRuntime(ctx, k.runtime, func(r *trainer.ClusterTrainingRuntime) {

@@ -136,6 +136,12 @@ func (t *TrainJob) PodAnnotations(manager, key, value string, replicatedJobs ...
 	return t
 }
 
+// Tolerate adds a user's patch that lets the pods of the one job of torch-distributed
+// onto nodes with any of the tolerated taints.
+func (t *TrainJob) Tolerate(tolerations ...corev1.Toleration) *TrainJob {
+	return t.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{Tolerations: tolerations}})
+}
+
 // GPUTaint is the taint of the local cluster's GPU nodes.
 func GPUTaint() corev1.Taint {
 	return corev1.Taint{Key: string(GPU), Value: "present", Effect: corev1.TaintEffectNoSchedule}

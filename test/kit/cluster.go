@@ -183,7 +183,7 @@ func (c *Cluster) Control(ctx context.Context, action, component string, progres
 // HandOver gives TrainJobs to another integration, "external", "in-tree" or "both",
 // while they run.
 func (c *Cluster) HandOver(ctx context.Context, integration string, progress io.Writer) error {
-	return localcluster(ctx, c.localDir, progress, "up", "--integration", integration)
+	return c.up(ctx, progress, "--integration", integration)
 }
 
 // ErrorLines counts the error lines in the log of one component.

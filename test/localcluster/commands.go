@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +21,7 @@ type options struct {
 	localDir    string
 	nodes       int
 	integration string
+	trainer     string
 }
 
 func newCommand() *cobra.Command {
@@ -52,12 +54,15 @@ func (o *options) withSettings(use, short string, run func(*cluster.Cluster, con
 	cmd.Flags().IntVar(&o.nodes, "nodes", nodes, "number of GPU nodes, half H100 and half A100; two CPU nodes come on top [$NODES]")
 	cmd.Flags().StringVar(&o.integration, "integration", fromEnv("INTEGRATION", string(cluster.External)),
 		"who integrates TrainJobs with Kueue: external (kueue-trainer), in-tree (Kueue itself) or both at once, which shows what happens then [$INTEGRATION]")
+	cmd.Flags().StringVar(&o.trainer, "trainer", os.Getenv("TRAINER"), fmt.Sprintf(
+		"generation of Trainer, with its JobSet: %s; a new cluster gets the last of these, a running one keeps its own [$TRAINER]",
+		strings.Join(build.TrainerNames(), ", ")))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if envErr != nil && !cmd.Flags().Changed("nodes") {
 			return fmt.Errorf("NODES must be a number: %w", envErr)
 		}
-		settings := cluster.Settings{Nodes: o.nodes, Integration: cluster.Integration(o.integration)}
-		if err := settings.Validate(); err != nil {
+		settings, err := o.settings()
+		if err != nil {
 			return err
 		}
 		c, err := o.cluster(cmd)
@@ -67,6 +72,17 @@ func (o *options) withSettings(use, short string, run func(*cluster.Cluster, con
 		return run(c, cmd.Context(), settings)
 	}
 	return cmd
+}
+
+func (o *options) settings() (cluster.Settings, error) {
+	settings := cluster.Settings{Nodes: o.nodes, Integration: cluster.Integration(o.integration)}
+	if o.trainer != "" {
+		var err error
+		if settings.Trainer, err = build.FindTrainer(o.trainer); err != nil {
+			return settings, err
+		}
+	}
+	return settings, settings.Validate()
 }
 
 // plain is a command on the whole cluster.

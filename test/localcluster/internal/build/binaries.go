@@ -13,6 +13,13 @@ import (
 // the repository's root.
 const ControlPlaneDir = "test/localcluster"
 
+// Modules whose source holds manifests and configuration as well.
+const (
+	JobSetModule  = "sigs.k8s.io/jobset"
+	TrainerModule = "github.com/kubeflow/trainer/v2"
+	KueueModule   = "sigs.k8s.io/kueue"
+)
+
 // Binary is one program and where it comes from.
 type Binary struct {
 	// Name is the file name below the bin directory.
@@ -27,29 +34,36 @@ type Binary struct {
 	VersionVars func(version string) []string
 }
 
-// All are the binaries in the order in which they are built.
-var All = []Binary{
-	{Name: "etcd", Dir: ControlPlaneDir, Module: "go.etcd.io/etcd/server/v3", Package: "go.etcd.io/etcd/server/v3"},
-	kubernetes("kube-apiserver"),
-	kubernetes("kube-controller-manager"),
-	kubernetes("kube-scheduler"),
-	kubernetes("kubectl"),
-	{Name: "kwok", Dir: ControlPlaneDir, Module: "sigs.k8s.io/kwok", Package: "sigs.k8s.io/kwok/cmd/kwok"},
-	{Name: "jobset", Dir: ControlPlaneDir, Module: "sigs.k8s.io/jobset", Package: "sigs.k8s.io/jobset",
-		VersionVars: gitVersion("sigs.k8s.io/jobset/pkg/version.GitVersion")},
-	{Name: "trainer", Dir: ControlPlaneDir, Module: "github.com/kubeflow/trainer/v2",
-		Package: "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"},
-	{Name: "kueue", Dir: ControlPlaneDir, Module: "sigs.k8s.io/kueue", Package: "sigs.k8s.io/kueue/cmd/kueue",
-		VersionVars: gitVersion("sigs.k8s.io/kueue/pkg/version.GitVersion")},
-	{Name: KueueTrainer, Dir: ".", Package: "./cmd/kueue-trainer"},
-	{Name: Plugin, Dir: ".", Package: "./cmd/kubectl-trainjob"},
+// Names of programs that others refer to.
+const (
+	// KueueTrainer is this project's own manager.
+	KueueTrainer = "kueue-trainer"
+	// Plugin is this project's kubectl plugin.
+	Plugin = "kubectl-trainjob"
+	// TrainerManager and JobSetManager are programs with a binary per generation of Trainer.
+	TrainerManager = "trainer"
+	JobSetManager  = "jobset"
+)
+
+// All are the binaries of a control plane with that Trainer, in the order in which they
+// are built.
+func All(t Trainer) []Binary {
+	return []Binary{
+		{Name: "etcd", Dir: ControlPlaneDir, Module: "go.etcd.io/etcd/server/v3", Package: "go.etcd.io/etcd/server/v3"},
+		kubernetes("kube-apiserver"),
+		kubernetes("kube-controller-manager"),
+		kubernetes("kube-scheduler"),
+		kubernetes("kubectl"),
+		{Name: "kwok", Dir: ControlPlaneDir, Module: "sigs.k8s.io/kwok", Package: "sigs.k8s.io/kwok/cmd/kwok"},
+		{Name: t.Binary(JobSetManager), Dir: t.JobSetDir, Module: JobSetModule, Package: JobSetModule,
+			VersionVars: gitVersion(JobSetModule + "/pkg/version.GitVersion")},
+		{Name: t.Binary(TrainerManager), Dir: t.Dir, Module: TrainerModule, Package: TrainerModule + "/cmd/trainer-controller-manager"},
+		{Name: "kueue", Dir: ControlPlaneDir, Module: KueueModule, Package: KueueModule + "/cmd/kueue",
+			VersionVars: gitVersion(KueueModule + "/pkg/version.GitVersion")},
+		{Name: KueueTrainer, Dir: ".", Package: "./cmd/kueue-trainer"},
+		{Name: Plugin, Dir: ".", Package: "./cmd/kubectl-trainjob"},
+	}
 }
-
-// KueueTrainer is the name of this project's own manager.
-const KueueTrainer = "kueue-trainer"
-
-// Plugin is the name of this project's kubectl plugin.
-const Plugin = "kubectl-trainjob"
 
 func kubernetes(name string) Binary {
 	return Binary{Name: name, Dir: ControlPlaneDir, Module: "k8s.io/kubernetes",

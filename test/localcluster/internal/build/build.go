@@ -142,8 +142,3 @@ func (b Builder) ldflags(ctx context.Context, bin Binary) (string, error) {
 	}
 	return strings.Join(flags, " "), nil
 }
-
-// Select returns all binaries without those named.
-func Select(without ...string) []Binary {
-	return slices.DeleteFunc(slices.Clone(All), func(b Binary) bool { return slices.Contains(without, b.Name) })
-}

@@ -5,6 +5,8 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
@@ -26,9 +28,11 @@ const (
 
 // component is one process of the cluster.
 type component struct {
-	// name is also that of its binary, its user, its log and its configuration.
+	// name is also that of its user, its log and its configuration.
 	name string
-	tier tier
+	// perTrainer is whether each generation of Trainer has its own binary of it.
+	perTrainer bool
+	tier       tier
 	// ports it listens on, by purpose; the first is shown by status.
 	ports []string
 	// groups of its user. A component without any does not call the API server.
@@ -85,10 +89,14 @@ func (c *Cluster) tierOf(t tier) []component {
 
 // binaries are those that the settings need, and kubectl for people.
 func binaries(settings Settings) []build.Binary {
-	if !settings.Integration.manager() {
-		return build.Select(build.KueueTrainer, build.Plugin)
-	}
-	return build.Select()
+	return slices.DeleteFunc(build.All(settings.Trainer), func(b build.Binary) bool {
+		return (b.Name == build.KueueTrainer || b.Name == build.Plugin) && !settings.Integration.manager()
+	})
+}
+
+// module is the source of a project at the version that runs here.
+func (c *Cluster) module(ctx context.Context, path string) (build.Module, error) {
+	return c.Builder.ModuleOf(ctx, binaries(c.state.Settings), path)
 }
 
 // portNames lists all ports of the cluster as "component/purpose", those of
@@ -114,4 +122,10 @@ func (c *Cluster) spec(comp component) process.Spec {
 	return process.Spec{Argv: argv, Env: env, Log: c.logFile(comp.name)}
 }
 
-func (c *Cluster) binary(comp component) string { return c.Builder.BinDir() + "/" + comp.name }
+func (c *Cluster) binary(comp component) string {
+	name := comp.name
+	if comp.perTrainer {
+		name = c.state.Settings.Trainer.Binary(name)
+	}
+	return filepath.Join(c.Builder.BinDir(), name)
+}

@@ -182,8 +182,12 @@ func (c *Cluster) Down(ctx context.Context) error {
 }
 
 func (c *Cluster) stopTier(ctx context.Context, t tier) error {
+	return c.stopAll(ctx, c.tierOf(t)...)
+}
+
+func (c *Cluster) stopAll(ctx context.Context, comps ...component) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, comp := range c.tierOf(t) {
+	for _, comp := range comps {
 		group.Go(func() error { return c.stop(ctx, comp) })
 	}
 	return group.Wait()

@@ -40,23 +40,23 @@ type bundle struct {
 
 // bundles are what is installed, from the places where each project keeps it. Trainer
 // and JobSet are composed here because their own overlays pull from the network or
-// need cert-manager.
+// need cert-manager; all their generations keep everything in the same places.
 func bundles(settings Settings) []bundle {
 	all := []bundle{
-		{name: "jobset", module: "sigs.k8s.io/jobset", component: "jobset", source: manifests.Source{
+		{name: build.JobSetManager, module: build.JobSetModule, component: build.JobSetManager, source: manifests.Source{
 			Namespace: "jobset-system", NamePrefix: "jobset-",
 			Resources: []string{"config/components/crd", "config/components/rbac", "config/components/webhook"}}},
-		{name: "trainer", module: "github.com/kubeflow/trainer/v2", component: "trainer", source: manifests.Source{
+		{name: build.TrainerManager, module: build.TrainerModule, component: build.TrainerManager, source: manifests.Source{
 			Namespace: "kubeflow-system",
 			Resources: []string{"manifests/base/crds", "manifests/base/rbac", "manifests/base/webhook"}}},
-		{name: "runtimes", module: "github.com/kubeflow/trainer/v2", adjust: manifests.ExplicitRetention, source: manifests.Source{
+		{name: "runtimes", module: build.TrainerModule, adjust: manifests.ExplicitRetention, source: manifests.Source{
 			Resources: []string{"manifests/overlays/runtimes"}}},
 		// The data cache has a runtime, and a ServiceAccount in the namespace of the jobs.
-		{name: "data-cache", module: "github.com/kubeflow/trainer/v2", source: manifests.Source{
+		{name: "data-cache", module: build.TrainerModule, source: manifests.Source{
 			Namespace: JobsNamespace, Images: []string{"ghcr.io/kubeflow/trainer/dataset-initializer"},
 			Resources: []string{"manifests/base/runtimes/data-cache", "manifests/overlays/data-cache/cluster_role.yaml",
 				"manifests/overlays/data-cache/namespace-rbac"}}},
-		{name: "kueue", module: "sigs.k8s.io/kueue", component: "kueue", source: manifests.Source{
+		{name: "kueue", module: build.KueueModule, component: "kueue", source: manifests.Source{
 			Resources: []string{"config/default"}}},
 	}
 	if settings.Integration.manager() {
@@ -91,7 +91,7 @@ func installOwn(ctx context.Context, client *kube.Client) error {
 	if err != nil {
 		return err
 	}
-	first, rest := split(objects)
+	first, rest := partition(objects, isBasis)
 	if err := client.ApplyAll(ctx, first); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func installOwn(ctx context.Context, client *kube.Client) error {
 func (c *Cluster) renderBundle(ctx context.Context, b bundle) ([]*unstructured.Unstructured, error) {
 	b.source.Root = c.Builder.Repo
 	if b.module != "" {
-		module, err := c.Builder.Module(ctx, build.ControlPlaneDir, b.module)
+		module, err := c.module(ctx, b.module)
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +146,7 @@ func (c *Cluster) install(ctx context.Context, client *kube.Client, objects []*u
 	if err != nil {
 		return err
 	}
-	first, rest := split(append(withNamespaces(objects), secret))
+	first, rest := partition(append(withNamespaces(objects), secret), isBasis)
 	if err := client.ApplyAll(ctx, first); err != nil {
 		return err
 	}
@@ -156,16 +156,25 @@ func (c *Cluster) install(ctx context.Context, client *kube.Client, objects []*u
 	return client.ApplyAll(ctx, rest)
 }
 
-// split separates CRDs and namespaces from what may need them.
-func split(objects []*unstructured.Unstructured) (first, rest []*unstructured.Unstructured) {
+// isBasis tells whether other objects may need this one to exist.
+func isBasis(obj *unstructured.Unstructured) bool {
+	return obj.GetKind() == manifests.CRD || obj.GetKind() == manifests.Namespace
+}
+
+// isRuntime tells whether Trainer's webhook may be asked about an object. Trainer 2.3
+// exempts the runtimes that it ships, by a label; earlier ones do not.
+func isRuntime(obj *unstructured.Unstructured) bool { return obj.GetKind() == manifests.Runtime }
+
+// partition separates the objects that satisfy is from the others.
+func partition(objects []*unstructured.Unstructured, is func(*unstructured.Unstructured) bool) (those, others []*unstructured.Unstructured) {
 	for _, obj := range objects {
-		if kind := obj.GetKind(); kind == manifests.CRD || kind == manifests.Namespace {
-			first = append(first, obj)
+		if is(obj) {
+			those = append(those, obj)
 		} else {
-			rest = append(rest, obj)
+			others = append(others, obj)
 		}
 	}
-	return first, rest
+	return those, others
 }
 
 // withNamespaces adds the namespaces that objects are in but no manifest makes.

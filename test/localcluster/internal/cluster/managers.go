@@ -27,10 +27,15 @@ const (
 const trainerCertDir = "k8s-webhook-server/serving-certs"
 
 var (
-	jobset = manager("jobset", "jobset-system", jobsetConfig)
+	jobset = func() component {
+		comp := manager(build.JobSetManager, "jobset-system", jobsetConfig)
+		comp.perTrainer = true
+		return comp
+	}()
 
 	trainer = func() component {
-		comp := manager("trainer", "kubeflow-system", trainerConfig)
+		comp := manager(build.TrainerManager, "kubeflow-system", trainerConfig)
+		comp.perTrainer = true
 		comp.env = func(c *Cluster) []string {
 			return append(managerEnv(c, comp.name), "TMPDIR="+c.certDir("trainer"))
 		}
@@ -98,7 +103,7 @@ func managerEnv(c *Cluster, name string) []string {
 // certificates for its metrics in /etc. It finds everything in place and valid, see
 // kueueSecret, so it has nothing to do.
 func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
-	return c.shippedConfig(ctx, "sigs.k8s.io/kueue", "config/components/manager/controller_manager_config.yaml", func(config fields) error {
+	return c.shippedConfig(ctx, build.KueueModule, "config/components/manager/controller_manager_config.yaml", func(config fields) error {
 		frameworks, _, err := unstructured.NestedStringSlice(config, "integrations", "frameworks")
 		if err != nil {
 			return err
@@ -116,7 +121,7 @@ func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 }
 
 func jobsetConfig(ctx context.Context, c *Cluster) ([]byte, error) {
-	return c.shippedConfig(ctx, "sigs.k8s.io/jobset", "config/components/manager/controller_manager_config.yaml", func(config fields) error {
+	return c.shippedConfig(ctx, build.JobSetModule, "config/components/manager/controller_manager_config.yaml", func(config fields) error {
 		config.set(false, "internalCertManagement", "enable")
 		config.set(c.certDir("jobset"), "webhook", "certDir")
 		config.set(c.certDir("jobset"), "metrics", "certDir")
@@ -126,7 +131,7 @@ func jobsetConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 }
 
 func trainerConfig(ctx context.Context, c *Cluster) ([]byte, error) {
-	return c.shippedConfig(ctx, "github.com/kubeflow/trainer/v2", "manifests/base/manager/controller_manager_config.yaml", func(config fields) error {
+	return c.shippedConfig(ctx, build.TrainerModule, "manifests/base/manager/controller_manager_config.yaml", func(config fields) error {
 		config.set(false, "certManagement", "enable")
 		config.set(false, "metrics", "secureServing")
 		config.listen(c, "trainer")
@@ -169,7 +174,7 @@ func (f fields) listen(c *Cluster, name string) {
 
 // shippedConfig changes the configuration file that a project ships.
 func (c *Cluster) shippedConfig(ctx context.Context, modulePath, file string, change func(fields) error) ([]byte, error) {
-	module, err := c.Builder.Module(ctx, build.ControlPlaneDir, modulePath)
+	module, err := c.module(ctx, modulePath)
 	if err != nil {
 		return nil, err
 	}

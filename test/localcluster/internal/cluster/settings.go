@@ -38,6 +38,9 @@ type Settings struct {
 	// CPU nodes besides.
 	Nodes       int         `json:"nodes"`
 	Integration Integration `json:"integration"`
+	// Trainer and the JobSet that goes with it. Unset means the one that runs already, and
+	// the newest where none does.
+	Trainer build.Trainer `json:"trainer"`
 }
 
 // Validate says which setting is wrong and what it may be.
@@ -52,7 +55,7 @@ func (s Settings) Validate() error {
 }
 
 func (s Settings) String() string {
-	return fmt.Sprintf("NODES=%d INTEGRATION=%s", s.Nodes, s.Integration)
+	return fmt.Sprintf("NODES=%d INTEGRATION=%s TRAINER=%s", s.Nodes, s.Integration, s.Trainer.Name)
 }
 
 // Cluster is a local cluster, running or not.

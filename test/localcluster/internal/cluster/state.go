@@ -10,6 +10,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/process"
 )
 
@@ -38,8 +39,9 @@ type Process struct {
 // exists tells whether an up has been here.
 func (s State) exists() bool { return s.Ports != nil }
 
+// readState starts with the newest Trainer: the choice where there is no cluster.
 func readState(path string) (State, error) {
-	var state State
+	state := State{Settings: Settings{Trainer: build.DefaultTrainer()}}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return state, nil

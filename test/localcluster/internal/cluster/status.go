@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"text/tabwriter"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 )
 
 // Status prints one line per component.
@@ -17,6 +19,9 @@ func (c *Cluster) Status(ctx context.Context) error {
 		return nil
 	}
 	c.say("%s: %s, kubeconfig %s", c.Dir, c.state.Settings, c.Kubeconfig())
+	if err := c.sayVersions(ctx); err != nil {
+		return err
+	}
 	all := c.components()
 	rows := make([]string, len(all))
 	var group sync.WaitGroup
@@ -30,6 +35,20 @@ func (c *Cluster) Status(ctx context.Context) error {
 		fmt.Fprintln(table, row)
 	}
 	return table.Flush()
+}
+
+// sayVersions tells the releases of what people may choose.
+func (c *Cluster) sayVersions(ctx context.Context) error {
+	trainerModule, err := c.module(ctx, build.TrainerModule)
+	if err != nil {
+		return err
+	}
+	jobsetModule, err := c.module(ctx, build.JobSetModule)
+	if err != nil {
+		return err
+	}
+	c.say("Trainer %s, JobSet %s", trainerModule.Version, jobsetModule.Version)
+	return nil
 }
 
 func (c *Cluster) statusRow(ctx context.Context, comp component) string {

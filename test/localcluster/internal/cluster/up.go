@@ -19,18 +19,20 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/nodes"
 )
 
 // Build makes the binaries that the settings need.
 func (c *Cluster) Build(ctx context.Context, settings Settings) error {
+	settings = c.withDefaults(settings)
 	return c.Builder.Build(ctx, binaries(settings))
 }
 
 // Up builds what is out of date and starts what is not running. On a running cluster
 // it is a repair: it also applies the manifests again and restarts kueue-trainer if
-// that has changed.
+// that has changed. With other settings it also changes to those.
 func (c *Cluster) Up(ctx context.Context, settings Settings) error {
 	if err := c.refuseForeignDir(); err != nil {
 		return err
@@ -40,6 +42,7 @@ func (c *Cluster) Up(ctx context.Context, settings Settings) error {
 		return err
 	}
 	defer release()
+	settings = c.withDefaults(settings)
 	if err := c.refuseOtherSettings(settings); err != nil {
 		return err
 	}
@@ -47,8 +50,8 @@ func (c *Cluster) Up(ctx context.Context, settings Settings) error {
 		return err
 	}
 	start := time.Now()
-	if c.state.exists() && c.state.Settings.Integration != settings.Integration {
-		if err := c.handOver(ctx, settings); err != nil {
+	if c.state.exists() {
+		if err := c.change(ctx, settings); err != nil {
 			return err
 		}
 	}
@@ -59,13 +62,22 @@ func (c *Cluster) Up(ctx context.Context, settings Settings) error {
 	return nil
 }
 
-// refuseOtherSettings says that a cluster cannot change its nodes while it exists.
+// withDefaults completes settings that were left open with what this cluster has.
+func (c *Cluster) withDefaults(settings Settings) Settings {
+	if settings.Trainer == (build.Trainer{}) {
+		settings.Trainer = c.state.Settings.Trainer
+	}
+	return settings
+}
+
+// refuseOtherSettings says that a cluster cannot change its nodes while it exists, nor go
+// back to an older Trainer: that one would drop what it does not know from every object.
 func (c *Cluster) refuseOtherSettings(settings Settings) error {
 	if !c.state.exists() {
 		return nil
 	}
-	if c.state.Settings.Nodes != settings.Nodes {
-		return fmt.Errorf("%s holds a cluster with %s, not %s: run `localcluster down` first, or use another LOCAL_DIR",
+	if c.state.Settings.Nodes != settings.Nodes || settings.Trainer.Compare(c.state.Settings.Trainer) < 0 {
+		return fmt.Errorf("%s holds a cluster with %s, which cannot change to %s: run `localcluster down` first, or use another LOCAL_DIR",
 			c.Dir, c.state.Settings, settings)
 	}
 	c.say("cluster in %s exists: starting what is missing", c.Dir)
@@ -128,11 +140,16 @@ func (c *Cluster) fill(ctx context.Context, rendered <-chan []*unstructured.Unst
 			return nil // rendering has failed and says so itself
 		}
 		start := time.Now()
-		if err := c.install(ctx, client, objects); err != nil {
+		runtimes, others := partition(objects, isRuntime)
+		if err := c.install(ctx, client, others); err != nil {
 			return err
 		}
 		c.done("manifests", "installed", start)
 		if err := c.startTier(ctx, managers); err != nil {
+			return err
+		}
+		// Not before: Trainer's webhook is asked about them.
+		if err := client.ApplyAll(ctx, runtimes); err != nil {
 			return err
 		}
 		return c.waitJobsNamespace(ctx, client)

@@ -11,9 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Kinds that matter to a manager that runs as a plain process.
+// Kinds that matter to a manager that runs as a plain process, or to the order in which
+// manifests are installed.
 const (
 	CRD              = "CustomResourceDefinition"
+	Runtime          = "ClusterTrainingRuntime"
 	Namespace        = "Namespace"
 	mutatingConfig   = "MutatingWebhookConfiguration"
 	validatingConfig = "ValidatingWebhookConfiguration"

@@ -17,27 +17,49 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
 )
 
+// change prepares a running cluster for other settings. What it stops, up starts again,
+// with manifests and configuration as they shall be.
+func (c *Cluster) change(ctx context.Context, settings Settings) error {
+	if c.state.Settings.Integration != settings.Integration {
+		if err := c.handOver(ctx, settings.Integration); err != nil {
+			return err
+		}
+	}
+	if c.state.Settings.Trainer != settings.Trainer {
+		if err := c.upgradeTrainer(ctx, settings.Trainer); err != nil {
+			return err
+		}
+	}
+	c.state.Settings = settings
+	return writeState(c.path(stateFile), c.state)
+}
+
+// upgradeTrainer makes room for a newer Trainer and its JobSet, as an admin would. Jobs,
+// Kueue and kueue-trainer run on meanwhile. Nothing has to be removed: a newer generation
+// has all objects of an older one, and what is gone from inside them goes when they are
+// applied.
+func (c *Cluster) upgradeTrainer(ctx context.Context, to build.Trainer) error {
+	c.say("Trainer is upgraded: %s to %s", c.state.Settings.Trainer.Name, to.Name)
+	return c.stopAll(ctx, trainer, jobset)
+}
+
 // handOver prepares a running cluster for the other integration, as an admin would:
 // the manager goes with its webhooks, what waits is freed of its gate, and Kueue stops
 // and finds another configuration when up starts it again. Jobs run on meanwhile.
-func (c *Cluster) handOver(ctx context.Context, settings Settings) error {
+func (c *Cluster) handOver(ctx context.Context, to Integration) error {
 	before := c.state.Settings.Integration
-	c.say("TrainJobs change hands: %s to %s", before, settings.Integration)
+	c.say("TrainJobs change hands: %s to %s", before, to)
 	if before.manager() {
 		if err := c.stop(ctx, kueueTrainer); err != nil {
 			return err
 		}
 	}
-	if before.manager() && !settings.Integration.manager() {
+	if before.manager() && !to.manager() {
 		if err := c.uninstall(ctx); err != nil {
 			return err
 		}
 	}
-	if err := c.stop(ctx, kueue); err != nil {
-		return err
-	}
-	c.state.Settings = settings
-	return writeState(c.path(stateFile), c.state)
+	return c.stop(ctx, kueue)
 }
 
 func (c *Cluster) uninstall(ctx context.Context) error {

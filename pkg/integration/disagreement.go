@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// disagreement is how long a JobSet may be seen in another state than Trainer says,
+// before we look twice: our views of TrainJob and JobSet come from two watches.
+const disagreement = 2 * time.Second
+
+// ensureAgreed stops and starts what Trainer cannot. Trainer 2.1 and 2.2 render the JobSet
+// from the runtime as it is now, and JobSet refuses all of that, suspend included, when
+// the runtime was edited beyond what may change in a JobSet: an image is enough. Trainer
+// still reports the TrainJob as suspended, or resumed. So an evicted job would run on, and
+// an admitted one hold its quota without a pod, until somebody undoes the edit.
+//
+// It gives the time after which to look again, 0 for never.
+func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, error) {
+	if j.UID == "" || !j.DeletionTimestamp.IsZero() || j.TrainJob.Finished() {
+		return 0, nil
+	}
+	said := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobSuspended)
+	if said == nil || (said.Status == metav1.ConditionTrue) != j.IsSuspended() {
+		// Trainer has not looked yet; what it says then brings the job here again.
+		return 0, nil
+	}
+	js, err := r.env.jobSet(ctx, &j.TrainJob)
+	if err != nil || js == nil || !js.DeletionTimestamp.IsZero() {
+		return 0, err
+	}
+	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
+		return overtaken(&j.TrainJob, js), nil
+	}
+	managed, err := r.env.managed(ctx, &j.TrainJob)
+	if err != nil || !managed {
+		return 0, err
+	}
+	if wait := time.Until(said.LastTransitionTime.Add(disagreement)); wait > 0 {
+		return wait, nil
+	}
+	if current, err := r.env.areCurrent(ctx, &j.TrainJob, js); err != nil || !current {
+		return disagreement, err
+	}
+	if j.IsSuspended() {
+		return 0, r.suspendJobSet(ctx, j, js)
+	}
+	return 0, r.renewJobSet(ctx, j, js)
+}
+
+// areCurrent reports whether our views are what the API server has.
+func (e *environment) areCurrent(ctx context.Context, job *trainjob.TrainJob, js *jobsetapi.JobSet) (bool, error) {
+	for object, live := range map[client.Object]client.Object{job: &trainjob.TrainJob{}, js: &jobsetapi.JobSet{}} {
+		if err := e.live.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		if live.GetResourceVersion() != object.GetResourceVersion() {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// suspendJobSet writes the one field that Trainer would have written.
+func (r *reconciler) suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
+	before := js.DeepCopy()
+	js.Spec.Suspend = ptr.To(true)
+	if err := r.env.client.Patch(ctx, js, client.MergeFrom(before)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonJobSetSuspended, actionStop,
+		"Trainer could not suspend JobSet %s, whose runtime was edited since it started: it was suspended for Trainer", js.Name)
+	return nil
+}
+
+// renewJobSet lets Trainer make the JobSet anew, where that costs nothing: it has no pods.
+func (r *reconciler) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
+	if deletesVolumes(js) {
+		r.env.warn(&j.TrainJob, reasonJobSetOutdated, actionStart, fmt.Errorf(
+			"Trainer cannot start JobSet %s, whose runtime was edited since it was made: undo the edit, or delete the JobSet, with its volume claims, and Trainer makes it anew", js.Name))
+		return nil
+	}
+	err := r.env.client.Delete(ctx, js, client.Preconditions{UID: &js.UID, ResourceVersion: &js.ResourceVersion},
+		// Gone only with its Jobs, so that the next ones of their names are not taken for them.
+		client.PropagationPolicy(metav1.DeletePropagationForeground))
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonJobSetOutdated, actionStart,
+		"Trainer could not start JobSet %s, whose runtime was edited since it was made: it is made anew", js.Name)
+	return nil
+}
+
+// deletesVolumes reports whether people would lose data with the JobSet.
+func deletesVolumes(js *jobsetapi.JobSet) bool {
+	for _, policy := range js.Spec.VolumeClaimPolicies {
+		retention := ptr.Deref(policy.RetentionPolicy, jobsetapi.VolumeRetentionPolicy{})
+		if ptr.Deref(retention.WhenDeleted, jobsetapi.RetentionPolicyDelete) != jobsetapi.RetentionPolicyRetain {
+			return true
+		}
+	}
+	return false
+}

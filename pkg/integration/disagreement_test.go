@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"testing"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+func TestEnsureAgreed(t *testing.T) {
+	long, now := time.Now().Add(-time.Minute), time.Now()
+	volumes := func(retention *jobsetapi.VolumeRetentionPolicy) func(*trainjob.TrainJob, *jobsetapi.JobSet) {
+		return func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) {
+			js.Spec.VolumeClaimPolicies = []jobsetapi.VolumeClaimPolicy{{RetentionPolicy: retention}}
+		}
+	}
+	cases := map[string]struct {
+		// suspended: the TrainJob, what Trainer says of it, the JobSet.
+		job, said, jobSet bool
+		since             time.Time
+		change            func(*trainjob.TrainJob, *jobsetapi.JobSet)
+		// stale makes our view of the TrainJob an old one.
+		stale bool
+
+		wantWait   bool
+		wantJobSet string
+	}{
+		"all agree":                         {job: true, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
+		"Trainer has not seen the stop":     {job: true, said: false, jobSet: false, since: long, wantJobSet: "runs"},
+		"a stop that may be on its way":     {job: true, said: true, jobSet: false, since: now, wantWait: true, wantJobSet: "runs"},
+		"a stop that Trainer could not do":  {job: true, said: true, jobSet: false, since: long, wantJobSet: "suspended"},
+		"the same in an old view":           {job: true, said: true, jobSet: false, since: long, stale: true, wantWait: true, wantJobSet: "runs"},
+		"Trainer has not seen the start":    {job: false, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
+		"a start that may be on its way":    {job: false, said: false, jobSet: true, since: now, wantWait: true, wantJobSet: "suspended"},
+		"a start that Trainer could not do": {job: false, said: false, jobSet: true, since: long, wantJobSet: "gone"},
+		"one that would delete volumes":     {job: false, said: false, jobSet: true, since: long, change: volumes(nil), wantJobSet: "suspended"},
+		"one that keeps its volumes":        {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: ptr.To(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "gone"},
+		"a job that is not Kueue's":         {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) { t.Labels = nil }, wantJobSet: "runs"},
+		"the JobSet of a former TrainJob":   {job: true, said: true, jobSet: false, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
+		"a finished job is beyond stop or start": {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) {
+			t.Status.Conditions = append(t.Status.Conditions, metav1.Condition{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue})
+		}, wantJobSet: "runs"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(tc.job, tc.said, tc.jobSet, tc.since)
+			if tc.change != nil {
+				tc.change(stored, js)
+			}
+			c := fake.NewClientBuilder().WithScheme(testScheme(t)).
+				WithObjects(stored, js, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}).Build()
+			j := &job{}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(stored), &j.TrainJob); err != nil {
+				t.Fatal(err)
+			}
+			if tc.stale {
+				j.ResourceVersion = "1"
+			}
+			r := &reconciler{env: &environment{client: c, live: c, recorder: events.NewFakeRecorder(1)}}
+			wait, err := r.ensureAgreed(t.Context(), j)
+			if err != nil || (wait > 0) != tc.wantWait {
+				t.Errorf("ensureAgreed gives %s, %v; want to wait: %t", wait, err, tc.wantWait)
+			}
+			if got := jobSetState(t, c, js); got != tc.wantJobSet {
+				t.Errorf("The JobSet is %s, want %s", got, tc.wantJobSet)
+			}
+		})
+	}
+}
+
+func disagreeing(job, said, jobSet bool, since time.Time) (*trainjob.TrainJob, *jobsetapi.JobSet) {
+	condition := metav1.Condition{Type: trainer.TrainJobSuspended, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(since)}
+	if said {
+		condition.Status = metav1.ConditionTrue
+	}
+	t := &trainjob.TrainJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}},
+		Spec:       trainjob.Spec{Suspend: &job},
+		Status:     trainer.TrainJobStatus{Conditions: []metav1.Condition{condition}},
+	}
+	return t, &jobsetapi.JobSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job",
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(t, trainjob.GVK)}},
+		Spec: jobsetapi.JobSetSpec{Suspend: &jobSet},
+	}
+}
+
+func jobSetState(t *testing.T, c client.Client, js *jobsetapi.JobSet) string {
+	t.Helper()
+	var stored jobsetapi.JobSet
+	err := c.Get(t.Context(), client.ObjectKeyFromObject(js), &stored)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "gone"
+	case err != nil:
+		t.Fatal(err)
+	case ptr.Deref(stored.Spec.Suspend, false):
+		return "suspended"
+	}
+	return "runs"
+}

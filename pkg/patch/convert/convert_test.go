@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+)
+
+const owner = "example.com/team"
+
+// trainJob is the manifest of a TrainJob with a spec in YAML.
+func trainJob(t testing.TB, apiVersion, spec string) []byte {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte("apiVersion: " + apiVersion + "\nkind: TrainJob\nmetadata: {name: job}\nspec: " + spec))
+	if err != nil {
+		t.Fatalf("Converting %s: %v", spec, err)
+	}
+	return data
+}
+
+func specOf(t testing.TB, manifest []byte) any {
+	t.Helper()
+	var job struct {
+		APIVersion, Kind string
+		Metadata         map[string]any
+		Spec             any
+	}
+	if err := json.Unmarshal(manifest, &job); err != nil {
+		t.Fatalf("Decoding %s: %v", manifest, err)
+	}
+	if job.APIVersion != "trainer.kubeflow.org/v1alpha1" || job.Kind != "TrainJob" || job.Metadata["name"] != "job" {
+		t.Errorf("Not the head of the TrainJob: %s", manifest)
+	}
+	return job.Spec
+}
+
+func fromYAML(t testing.TB, text string) any {
+	t.Helper()
+	var value any
+	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatalf("Decoding %s: %v", text, err)
+	}
+	return value
+}
+
+type conversion func([]byte) ([]byte, []string, field.ErrorList)
+
+func toPatches(data []byte) ([]byte, []string, field.ErrorList) {
+	return ManifestToRuntimePatches(data, owner)
+}
+
+func TestManifests(t *testing.T) {
+	const served = "trainer.kubeflow.org/v1alpha1"
+	cases := map[string]struct {
+		way        conversion
+		apiVersion string
+		spec       string
+		want       string
+		// warnings holds a part of each.
+		warnings []string
+	}{
+		"Trainer's migration guide": {
+			way: toPatches,
+			spec: `
+  podTemplateOverrides:
+  - targetJobs: [{name: node}]
+    spec:
+      serviceAccountName: ml-training-sa
+      nodeSelector: {accelerator: nvidia-tesla-v100}
+      volumes: [{name: training-data, persistentVolumeClaim: {claimName: ml-team-training-pvc}}]
+      containers: [{name: trainer, volumeMounts: [{name: training-data, mountPath: /workspace/data}]}]`,
+			want: `
+  runtimePatches:
+  - manager: example.com/team
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          - name: node
+            template:
+              spec:
+                template:
+                  spec:
+                    serviceAccountName: ml-training-sa
+                    nodeSelector: {accelerator: nvidia-tesla-v100}
+                    volumes: [{name: training-data, persistentVolumeClaim: {claimName: ml-team-training-pvc}}]
+                    containers: [{name: trainer, volumeMounts: [{name: training-data, mountPath: /workspace/data}]}]`,
+		},
+		"several overrides collapse, one for several jobs spreads": {
+			way: toPatches,
+			spec: `
+  runtimeRef: {name: torch}
+  labels: {of: job}
+  podTemplateOverrides:
+  - targetJobs: [{name: node}, {name: launcher}, {name: node}]
+    metadata: {labels: {team: ml, tier: a}}
+    spec:
+      serviceAccountName: base-sa
+      tolerations: [{key: a}, {key: b}]
+      nodeSelector: {pool: a, zone: a}
+      containers: [{name: side, env: [{name: A, value: "1"}, {name: B, value: "1"}]}]
+  - targetJobs: [{name: node}]
+    metadata: {labels: {team: vision}}
+    spec:
+      serviceAccountName: custom-sa
+      tolerations: [{key: c}]
+      nodeSelector: {pool: b}
+      affinity: {}
+      containers: [{name: side, env: [{name: A, value: ""}, {name: B, value: "2"}]}]`,
+			want: `
+  runtimeRef: {name: torch}
+  runtimePatches:
+  - manager: example.com/team
+    trainingRuntimeSpec:
+      template:
+        metadata: {labels: {of: job}}
+        spec:
+          replicatedJobs:
+          - name: node
+            template:
+              spec:
+                template:
+                  metadata: {labels: {team: vision, tier: a}}
+                  spec:
+                    serviceAccountName: custom-sa
+                    tolerations: [{key: c}]
+                    nodeSelector: {pool: b, zone: a}
+                    affinity: {}
+                    containers: [{name: side, env: [{name: A, value: "1"}, {name: B, value: "2"}]}]
+          - name: launcher
+            template:
+              spec:
+                template:
+                  metadata: {labels: {team: ml, tier: a}}
+                  spec:
+                    serviceAccountName: base-sa
+                    tolerations: [{key: a}, {key: b}]
+                    nodeSelector: {pool: a, zone: a}
+                    containers: [{name: side, env: [{name: A, value: "1"}, {name: B, value: "1"}]}]`,
+		},
+		"fields that nobody knows come along": {
+			way: toPatches,
+			spec: `
+  future: {a: 1}
+  podTemplateOverrides:
+  - targetJobs: [{name: node}]
+    spec: {newField: {x: 9007199254740993, y: [1]}, containers: [{name: c, newer: false}]}
+  - targetJobs: [{name: node}]
+    spec: {newField: {y: [2], z: null}, containers: [{name: c, newest: {}}]}`,
+			want: `
+  future: {a: 1}
+  runtimePatches:
+  - manager: example.com/team
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          - name: node
+            template:
+              spec:
+                template:
+                  spec: {newField: {x: 9007199254740993, y: [2], z: null}, containers: [{name: c, newer: false, newest: {}}]}`,
+		},
+		"overrides without content name their jobs": {
+			way:  toPatches,
+			spec: `{podTemplateOverrides: [{targetJobs: [{name: node}], metadata: null, spec: null}]}`,
+			want: `{runtimePatches: [{manager: example.com/team, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node}]}}}}]}`,
+		},
+		"an empty list leaves nothing": {way: toPatches, spec: `{podTemplateOverrides: [], labels: {}}`, want: `{}`},
+		"nothing to convert":           {way: toPatches, spec: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`, want: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`},
+		"a version that nobody serves": {
+			way: toPatches, apiVersion: "trainer.kubeflow.org/v2alpha1",
+			spec: `{runtimePatches: [{manager: a.io/x}]}`, want: `{runtimePatches: [{manager: a.io/x}]}`,
+			warnings: []string{"v2alpha1; it is written as trainer.kubeflow.org/v1alpha1"},
+		},
+		"an order that may change": {
+			way: toPatches,
+			spec: `
+  podTemplateOverrides:
+  - {targetJobs: [{name: node}], spec: {initContainers: [{name: a}]}}
+  - {targetJobs: [{name: node}], spec: {initContainers: [{name: b}]}}`,
+			want: `{runtimePatches: [{manager: example.com/team, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
+  {name: node, template: {spec: {template: {spec: {initContainers: [{name: b}, {name: a}]}}}}}]}}}}]}`,
+			warnings: []string{`podTemplateOverrides[1]: several overrides of replicated job "node" patch initContainers`},
+		},
+		"resources mean something else": {
+			way:  toPatches,
+			spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}, podTemplateOverrides: []}`, want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
+			warnings: []string{"spec.trainer.resourcesPerNode"},
+		},
+		"templateOverrides with lists for jobs and pods": {
+			way: toPatches,
+			spec: `
+  templateOverrides:
+  - manager: kueue.x-k8s.io/manager
+    pod:
+    - {time: "2026-02-17T10:00:00Z", targetJobs: [{name: trainer}], spec: {nodeSelector: {accelerator: a, zone: z}}}
+    - {time: "2026-02-17T11:00:00Z", targetJobs: [{name: trainer}], spec: {nodeSelector: {accelerator: b}}}
+  - manager: abc.example.com/abc
+    job:
+    - {time: "2026-02-17T10:00:00Z", targetJobs: [{name: trainer}], metadata: {labels: {custom-label: value}}}
+    - {metadata: {annotations: {of: jobset}}}`,
+			want: `
+  runtimePatches:
+  - manager: kueue.x-k8s.io/manager
+    time: "2026-02-17T11:00:00Z"
+    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
+      {name: trainer, template: {spec: {template: {spec: {nodeSelector: {accelerator: b, zone: z}}}}}}]}}}
+  - manager: abc.example.com/abc
+    time: "2026-02-17T10:00:00Z"
+    trainingRuntimeSpec: {template: {metadata: {annotations: {of: jobset}}, spec: {replicatedJobs: [
+      {name: trainer, template: {metadata: {labels: {custom-label: value}}}}]}}}`,
+		},
+		"flat entries with managers and times": {
+			way: toPatches,
+			spec: `
+  podTemplateOverrides:
+  - {manager: b.io/x, time: "2026-02-17T10:00:00Z", targetJobs: [{name: node}], spec: {nodeSelector: {a: b}}}
+  - {targetJobs: [{name: node}], spec: {nodeSelector: {a: mine}}}
+  jobTemplateOverrides:
+  - {manager: b.io/x, time: "2026-02-17T09:00:00Z", targetJobs: [{name: node}], metadata: {labels: {l: v}}}
+  templateOverrides:
+  - {manager: c.io/x, targetJobs: [{name: node}], metadata: {labels: {p: v}}}`,
+			want: `
+  runtimePatches:
+  - manager: b.io/x
+    time: "2026-02-17T10:00:00Z"
+    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
+      {name: node, template: {metadata: {labels: {l: v}}, spec: {template: {spec: {nodeSelector: {a: b}}}}}}]}}}
+  - manager: example.com/team
+    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
+      {name: node, template: {spec: {template: {spec: {nodeSelector: {a: mine}}}}}}]}}}
+  - manager: c.io/x
+    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
+      {name: node, template: {spec: {template: {metadata: {labels: {p: v}}}}}}]}}}`,
+		},
+		"a manager that comes first for one job only": {
+			way: toPatches,
+			spec: `
+  podTemplateOverrides:
+  - {manager: a.io/x, targetJobs: [{name: node}]}
+  - {manager: b.io/x, targetJobs: [{name: launcher}]}
+  - {manager: a.io/x, targetJobs: [{name: launcher}]}`,
+			want: `
+  runtimePatches:
+  - {manager: b.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: launcher}]}}}}
+  - {manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node}, {name: launcher}]}}}}`,
+		},
+		"times against the order": {
+			way: toPatches,
+			spec: `
+  templateOverrides:
+  - manager: a.io/x
+    pod:
+    - {time: "2026-02-17T11:00:00Z", targetJobs: [{name: node}]}
+    - {time: "2026-02-17T10:00:00Z", targetJobs: [{name: node}]}`,
+			want:     `{runtimePatches: [{manager: a.io/x, time: "2026-02-17T11:00:00Z", trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node}]}}}}]}`,
+			warnings: []string{"pod[1].time: it is older"},
+		},
+		"patches to overrides": {
+			way: ManifestToPodTemplateOverrides,
+			spec: `
+  runtimePatches:
+  - manager: a.io/x
+    time: "2026-02-17T10:00:00Z"
+    trainingRuntimeSpec: {template: {metadata: {labels: {a: "1", b: "1"}}, spec: {replicatedJobs: [
+      {name: node, template: {metadata: {}, spec: {template: {metadata: {labels: {p: v}}, spec: {nodeSelector: {x: "y"}, future: [1]}}}}},
+      {name: launcher}]}}}
+  - manager: b.io/x
+    trainingRuntimeSpec: {template: {metadata: {labels: {b: "2"}, annotations: {c: "3"}}}}`,
+			want: `
+  labels: {a: "1", b: "2"}
+  annotations: {c: "3"}
+  podTemplateOverrides:
+  - {targetJobs: [{name: node}], metadata: {labels: {p: v}}, spec: {nodeSelector: {x: "y"}, future: [1]}}
+  - {targetJobs: [{name: launcher}]}`,
+			warnings: []string{"those of a.io/x, b.io/x are lost"},
+		},
+		"overrides stay overrides": {
+			way: ManifestToPodTemplateOverrides, spec: `{podTemplateOverrides: [{targetJobs: []}]}`, want: `{podTemplateOverrides: [{targetJobs: []}]}`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if tc.apiVersion == "" {
+				tc.apiVersion = served
+			}
+			got, warnings, errs := tc.way(trainJob(t, tc.apiVersion, tc.spec))
+			if len(errs) > 0 {
+				t.Fatalf("Converting: %v", errs.ToAggregate())
+			}
+			if diff := cmp.Diff(fromYAML(t, tc.want), specOf(t, got)); diff != "" {
+				t.Errorf("Unexpected spec (-want,+got):\n%s", diff)
+			}
+			if len(warnings) != len(tc.warnings) {
+				t.Fatalf("Warnings are %q, want %d", warnings, len(tc.warnings))
+			}
+			for i, part := range tc.warnings {
+				if !strings.Contains(warnings[i], part) {
+					t.Errorf("Warning %q does not have %q", warnings[i], part)
+				}
+			}
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	cases := map[string]struct {
+		way      conversion
+		manifest string
+		want     []string
+	}{
+		"no JSON":            {way: toPatches, manifest: `no`, want: []string{"<nil>"}},
+		"another kind":       {way: toPatches, manifest: `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"Job"}`, want: []string{"kind"}},
+		"another API":        {way: toPatches, manifest: `{"apiVersion":"batch/v1","kind":"TrainJob"}`, want: []string{"apiVersion"}},
+		"a spec of text":     {way: toPatches, manifest: `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","spec":"x"}`, want: []string{"spec"}},
+		"overrides as text":  {way: toPatches, manifest: `{podTemplateOverrides: x}`, want: []string{"spec.podTemplateOverrides"}},
+		"an override of 7":   {way: toPatches, manifest: `{podTemplateOverrides: [7]}`, want: []string{"spec.podTemplateOverrides[0]", "spec.podTemplateOverrides[0].targetJobs"}},
+		"both generations":   {way: toPatches, manifest: `{podTemplateOverrides: [], runtimePatches: []}`, want: []string{"spec.runtimePatches"}},
+		"no target jobs":     {way: toPatches, manifest: `{podTemplateOverrides: [{spec: {}}]}`, want: []string{"spec.podTemplateOverrides[0].targetJobs"}},
+		"a target of nobody": {way: toPatches, manifest: `{podTemplateOverrides: [{targetJobs: [{name: ""}]}]}`, want: []string{"spec.podTemplateOverrides[0].targetJobs[0].name"}},
+		"what no patch has": {
+			way:      toPatches,
+			manifest: `{podTemplateOverrides: [{targetJobs: [{name: a, index: 1}], other: 1, metadata: {name: x, labels: {a: 1}}}]}`,
+			want: []string{
+				"spec.podTemplateOverrides[0].other", "spec.podTemplateOverrides[0].targetJobs[0].index",
+				"spec.podTemplateOverrides[0].metadata.name", "spec.podTemplateOverrides[0].metadata.labels[a]",
+			},
+		},
+		"a spec that Trainer cannot read":     {way: toPatches, manifest: `{podTemplateOverrides: [{targetJobs: [{name: a}], spec: {tolerations: x}}]}`, want: []string{"spec.podTemplateOverrides[0].spec"}},
+		"processes by name":                   {way: toPatches, manifest: `{podTemplateOverrides: [], trainer: {numProcPerNode: gpu}}`, want: []string{"spec.trainer.numProcPerNode"}},
+		"a time that is none":                 {way: toPatches, manifest: `{podTemplateOverrides: [{manager: a.io/x, time: now, targetJobs: [{name: a}]}]}`, want: []string{"spec.podTemplateOverrides[0].time"}},
+		"an entry of nobody":                  {way: toPatches, manifest: `{templateOverrides: [{pod: []}]}`, want: []string{"spec.templateOverrides[0].manager"}},
+		"a Job's spec":                        {way: toPatches, manifest: `{templateOverrides: [{manager: a.io/x, job: [{spec: {}}]}]}`, want: []string{"spec.templateOverrides[0].job[0].spec"}},
+		"a list among the fields of an entry": {way: toPatches, manifest: `{templateOverrides: [{manager: a.io/x, pod: [], spec: {}}]}`, want: []string{"spec.templateOverrides[0].spec"}},
+		"a manager both before and after another": {
+			way: toPatches,
+			manifest: `{podTemplateOverrides: [
+  {manager: a.io/x, targetJobs: [{name: node}]}, {manager: b.io/x, targetJobs: [{name: node}]}, {manager: a.io/x, targetJobs: [{name: node}]}]}`,
+			want: []string{"spec.podTemplateOverrides[2]"},
+		},
+		"what Trainer 2.1 cannot express": {
+			way: ManifestToPodTemplateOverrides,
+			manifest: `{activeDeadlineSeconds: 5, runtimePatches: [{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {
+  metadata: {labels: {a: b}},
+  spec: {template: {spec: {securityContext: {}, terminationGracePeriodSeconds: 5, containers: [{name: c, securityContext: {}}]}}}}}]}}}}]}`,
+			want: []string{
+				"spec.activeDeadlineSeconds",
+				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.metadata",
+				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.securityContext",
+				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.terminationGracePeriodSeconds",
+				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].securityContext",
+			},
+		},
+		"patches as text":            {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: x}`, want: []string{"spec.runtimePatches"}},
+		"a patch of nobody":          {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{}]}`, want: []string{"spec.runtimePatches[0].manager"}},
+		"a replicated job of nobody": {way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{manager: a, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [null]}}}}]}`, want: []string{"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			manifest := []byte(tc.manifest)
+			if !strings.HasPrefix(tc.manifest, `{"`) && tc.manifest != "no" {
+				manifest = trainJob(t, "trainer.kubeflow.org/v1alpha1", tc.manifest)
+			}
+			got, _, errs := tc.way(manifest)
+			if got != nil {
+				t.Errorf("There are errors and a manifest: %s", got)
+			}
+			var fields []string
+			for _, err := range errs {
+				fields = append(fields, err.Field)
+			}
+			if diff := cmp.Diff(tc.want, fields); diff != "" {
+				t.Errorf("Unexpected errors (-want,+got):\n%s\n%v", diff, errs.ToAggregate())
+			}
+		})
+	}
+}
+
+// odd are manifests for the fuzzer to start from.
+var odd = []string{
+	`null`, `{}`, `[]`,
+	`{podTemplateOverrides: null}`,
+	`{podTemplateOverrides: [null, {targetJobs: [null]}, {targetJobs: [{name: a}], spec: {containers: [null, {name: null}, {name: [1]}, 7]}}]}`,
+	`{podTemplateOverrides: [{targetJobs: [{name: a}], spec: {volumes: [{name: v}, {name: v}, {}]}}, {targetJobs: [{name: a}], spec: {volumes: [{name: v, emptyDir: {}}, {name: ""}]}}]}`,
+	`{podTemplateOverrides: [{targetJobs: [{name: ü}], metadata: {labels: {"\0": "日本"}}}, {targetJobs: [{name: ü}], spec: {affinity: {podAffinity: {}}, nodeSelector: {$patch: delete}}}]}`,
+	`{templateOverrides: [{manager: a, pod: [null], job: [{targetJobs: []}]}, {manager: a}]}`,
+	`{runtimePatches: [null, {manager: a}, {manager: a, trainingRuntimeSpec: {template: {metadata: {labels: null}, spec: {replicatedJobs: [{name: a, template: null}, {name: a}]}}}}]}`,
+	`{labels: {a: b}, annotations: [], trainer: [], runtimePatches: 7}`,
+}
+
+// FuzzManifests looks for manifests that make a conversion panic, and for conversions
+// whose result is not converted already.
+func FuzzManifests(f *testing.F) {
+	for _, spec := range odd {
+		f.Add(trainJob(f, "trainer.kubeflow.org/v1alpha1", spec))
+	}
+	f.Add([]byte(`{"podTemplateOverrides":[` + strings.Repeat(`{"targetJobs":[{"name":"a"}]},`, 1000) + `{}]}`))
+	f.Fuzz(func(t *testing.T, manifest []byte) {
+		for _, way := range []conversion{toPatches, ManifestToPodTemplateOverrides} {
+			got, _, errs := way(manifest)
+			if (got == nil) != (len(errs) > 0) {
+				t.Fatalf("The result is %s, the errors %v", got, errs)
+			}
+			if got == nil {
+				continue
+			}
+			again, _, errs := way(got)
+			if diff := cmp.Diff(string(got), string(again)); diff != "" || len(errs) > 0 {
+				t.Errorf("Converted twice it is another one (-once,+twice):\n%s\n%v", diff, errs)
+			}
+		}
+	})
+}

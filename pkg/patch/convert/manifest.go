@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// unservedVersion is the version that Trainer's RuntimePatches guide shows. Every release
+// of Trainer 2 serves v1alpha1 only, with the same fields.
+const unservedVersion = "trainer.kubeflow.org/v2alpha1"
+
+// manifest is a TrainJob with only those parts taken out of their bytes that matter here.
+type manifest struct {
+	fields map[string]json.RawMessage
+	spec   map[string]json.RawMessage
+}
+
+var (
+	specPath = field.NewPath("spec")
+	// olderFields are those of Trainer 2.1 and of the proposal that became runtimePatches.
+	olderFields = []string{"podTemplateOverrides", "templateOverrides", "jobTemplateOverrides", "labels", "annotations"}
+)
+
+// ManifestToRuntimePatches converts a TrainJob in JSON for Trainer 2.2 and later.
+// Overrides without an owner become those of owner. A TrainJob that has nothing to
+// convert comes back as it is, except for an apiVersion that no release serves.
+func ManifestToRuntimePatches(data []byte, owner string) (converted []byte, warnings []string, errs field.ErrorList) {
+	m, warnings, errs := readManifest(data)
+	if len(errs) > 0 {
+		return nil, nil, errs
+	}
+	if !m.has(olderFields...) {
+		return m.encode(warnings)
+	}
+	r := &reader{}
+	if m.has("runtimePatches") {
+		r.errs = append(r.errs, bothGenerations())
+	}
+	warnings = append(warnings, m.trainerToNewer(r)...)
+	entries, warned, errs := entriesOf(m.layers(r, owner))
+	if errs = append(r.errs, errs...); len(errs) > 0 {
+		return nil, nil, errs
+	}
+	m.drop(olderFields...)
+	if len(entries) > 0 {
+		m.set("runtimePatches", entries)
+	}
+	return m.encode(append(warnings, warned...))
+}
+
+func bothGenerations() *field.Error {
+	return field.Forbidden(specPath.Child("runtimePatches"),
+		"no release has it beside the fields of older ones, so their order is not known: convert it by hand, or remove one of the two")
+}
+
+// layers reads all that patches the runtime, the weakest first: labels and annotations of
+// a TrainJob patch the JobSet, which no override of Trainer 2.1 does.
+func (m *manifest) layers(r *reader, owner string) []layer {
+	value := func(name string) (*field.Path, any) {
+		return specPath.Child(name), r.decode(specPath.Child(name), m.spec[name])
+	}
+	var layers []layer
+	metadata := object{}
+	for _, name := range []string{"labels", "annotations"} {
+		if items := r.texts(value(name)); len(items) > 0 {
+			metadata[name] = items
+		}
+	}
+	if len(metadata) > 0 {
+		layers = append(layers, layer{path: specPath, manager: owner, metadata: metadata})
+	}
+	path, list := value("jobTemplateOverrides")
+	layers = append(layers, r.jobTemplateOverrides(path, list)...)
+	path, list = value("podTemplateOverrides")
+	layers = append(layers, r.podTemplateOverrides(path, list, owner)...)
+	path, list = value("templateOverrides")
+	return append(layers, r.templateOverrides(path, list)...)
+}
+
+// trainerToNewer looks at what else in a TrainJob means something different in Trainer 2.3.
+func (m *manifest) trainerToNewer(r *reader) (warnings []string) {
+	path := specPath.Child("trainer")
+	fields := r.anything(path, r.decode(path, m.spec["trainer"]))
+	if _, ok := fields["numProcPerNode"].(string); ok {
+		r.errs = append(r.errs, field.Invalid(path.Child("numProcPerNode"), fields["numProcPerNode"],
+			"Trainer takes a number only since 2.2: set one, or remove the field, which means auto"))
+	}
+	return append(warnings, resourcesWarning(path, fields)...)
+}
+
+// resourcesWarning tells that releases differ in resourcesPerNode, whichever way a TrainJob goes.
+func resourcesWarning(path *field.Path, trainerFields object) []string {
+	if !mentions(trainerFields, "resourcesPerNode") {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: up to Trainer 2.2 it replaces the resources of the runtime's container, "+
+		"since 2.3 it is merged into them: name every resource that the runtime does", path.Child("resourcesPerNode"))}
+}
+
+// ManifestToPodTemplateOverrides converts a TrainJob in JSON for Trainer 2.1.
+func ManifestToPodTemplateOverrides(data []byte) (converted []byte, warnings []string, errs field.ErrorList) {
+	m, warnings, errs := readManifest(data)
+	if len(errs) > 0 {
+		return nil, nil, errs
+	}
+	if !m.has("runtimePatches", "activeDeadlineSeconds") {
+		return m.encode(warnings)
+	}
+	r := &reader{}
+	if m.has("activeDeadlineSeconds") {
+		r.errs = append(r.errs, field.Forbidden(specPath.Child("activeDeadlineSeconds"), "Trainer has it since 2.2: remove it"))
+	}
+	if m.has(olderFields...) {
+		r.errs = append(r.errs, bothGenerations())
+	}
+	var patches []trainjob.RuntimePatch
+	if err := json.Unmarshal(orNull(m.spec["runtimePatches"]), &patches); err != nil {
+		r.errs = append(r.errs, field.TypeInvalid(specPath.Child("runtimePatches"), field.OmitValueType{}, "it must be a list"))
+	}
+	path := specPath.Child("trainer")
+	warnings = append(warnings, resourcesWarning(path, r.anything(path, r.decode(path, m.spec["trainer"])))...)
+	overrides, metadata, warned, errs := ToPodTemplateOverrides(patches)
+	if errs = append(r.errs, errs...); len(errs) > 0 {
+		return nil, nil, errs
+	}
+	m.drop("runtimePatches")
+	m.setUnlessEmpty("podTemplateOverrides", overrides, len(overrides))
+	m.setUnlessEmpty("labels", metadata.Labels, len(metadata.Labels))
+	m.setUnlessEmpty("annotations", metadata.Annotations, len(metadata.Annotations))
+	return m.encode(append(warnings, warned...))
+}
+
+// readManifest reads a TrainJob of a version whose fields are known.
+func readManifest(data []byte) (m *manifest, warnings []string, errs field.ErrorList) {
+	m = &manifest{}
+	var head struct{ APIVersion, Kind string }
+	if err := json.Unmarshal(data, &m.fields); err != nil {
+		return nil, nil, field.ErrorList{field.Invalid(nil, field.OmitValueType{}, "the manifest is not a JSON object: "+err.Error())}
+	}
+	if err := json.Unmarshal(data, &head); err != nil || head.Kind != trainer.TrainJobKind {
+		return nil, nil, field.ErrorList{field.NotSupported(field.NewPath("kind"), head.Kind, []string{trainer.TrainJobKind})}
+	}
+	switch served := trainer.GroupVersion.String(); head.APIVersion {
+	case served:
+	case unservedVersion:
+		warnings = append(warnings, fmt.Sprintf("apiVersion: no release of Trainer serves %s; it is written as %s", unservedVersion, served))
+		m.fields["apiVersion"], _ = json.Marshal(served)
+	default:
+		return nil, nil, field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), head.APIVersion, []string{served})}
+	}
+	if err := json.Unmarshal(orNull(m.fields["spec"]), &m.spec); err != nil {
+		return nil, nil, field.ErrorList{field.TypeInvalid(specPath, field.OmitValueType{}, "it must be an object")}
+	}
+	return m, warnings, nil
+}
+
+// has reports whether the spec holds more than null under any of the names.
+func (m *manifest) has(names ...string) bool {
+	for _, name := range names {
+		if value := strings.TrimSpace(string(m.spec[name])); value != "" && value != "null" {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *manifest) drop(names ...string) {
+	for _, name := range names {
+		delete(m.spec, name)
+	}
+}
+
+// set encodes a value made here, which cannot fail.
+func (m *manifest) set(name string, value any) {
+	m.spec[name], _ = json.Marshal(value)
+}
+
+func (m *manifest) setUnlessEmpty(name string, value any, length int) {
+	if length > 0 {
+		m.set(name, value)
+	}
+}
+
+// encode gives the manifest with sorted fields.
+func (m *manifest) encode(warnings []string) ([]byte, []string, field.ErrorList) {
+	if m.spec != nil {
+		m.fields["spec"], _ = json.Marshal(m.spec)
+	}
+	data, err := json.Marshal(m.fields)
+	if err != nil {
+		return nil, nil, field.ErrorList{field.InternalError(nil, err)}
+	}
+	return data, warnings, nil
+}
+
+func orNull(data json.RawMessage) json.RawMessage {
+	if len(data) == 0 {
+		return json.RawMessage("null")
+	}
+	return data
+}

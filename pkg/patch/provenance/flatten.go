@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package provenance
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+)
+
+// place is where a field is; see Field.
+type place struct {
+	job, path string
+}
+
+// values are the fields of one source.
+type values map[place]json.RawMessage
+
+// jobSchema tells which lists of a Job template have a key.
+var jobSchema strategicpatch.LookupPatchMeta = strategicpatch.PatchMetaFromStruct{T: reflect.TypeFor[batchv1.JobTemplateSpec]()}
+
+// ofJobSet gives the fields of a JobSet.
+func ofJobSet(js *jobsetapi.JobSet) (values, error) {
+	all := values{}
+	all.addMetadata(js.Labels, js.Annotations)
+	for i := range js.Spec.ReplicatedJobs {
+		if err := all.addTemplate(js.Spec.ReplicatedJobs[i].Name, &js.Spec.ReplicatedJobs[i].Template); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// addMetadata adds what is said of the JobSet itself.
+func (v values) addMetadata(labels, annotations map[string]string) {
+	for key, value := range labels {
+		v.set("", "metadata.labels["+key+"]", value)
+	}
+	for key, value := range annotations {
+		v.set("", "metadata.annotations["+key+"]", value)
+	}
+}
+
+// addPatchMetadata is addMetadata for a part that may be missing.
+func (v values) addPatchMetadata(metadata *metav1.ObjectMeta) {
+	if metadata != nil {
+		v.addMetadata(metadata.Labels, metadata.Annotations)
+	}
+}
+
+// addTemplate adds the fields of a Job template, or of a patch of one.
+func (v values) addTemplate(job string, template any) error {
+	data, err := json.Marshal(template)
+	if err != nil {
+		return fmt.Errorf("encoding the template of replicated job %q: %w", job, err)
+	}
+	var tree map[string]any
+	if err := json.Unmarshal(data, &tree); err != nil {
+		return fmt.Errorf("decoding the template of replicated job %q: %w", job, err)
+	}
+	v.addObject(job, "", tree, jobSchema)
+	return nil
+}
+
+// set encodes what was decoded from JSON before, which cannot fail.
+func (v values) set(job, path string, value any) {
+	data, _ := json.Marshal(value)
+	v[place{job, path}] = data
+}
+
+func (v values) addObject(job, path string, fields map[string]any, schema strategicpatch.LookupPatchMeta) {
+	for key, value := range fields {
+		next := path + "[" + key + "]"
+		if isStruct(schema) {
+			next = join(path, key)
+		}
+		v.addValue(job, next, key, value, schema)
+	}
+}
+
+// addValue adds the value that stands under a key: the fields of objects, the items of
+// lists with a key, and anything else as it is.
+func (v values) addValue(job, path, key string, value any, schema strategicpatch.LookupPatchMeta) {
+	switch value := value.(type) {
+	case nil:
+		return
+	case map[string]any:
+		inner, _, err := schema.LookupPatchMetadataForStruct(key)
+		switch {
+		case err == nil && len(value) > 0:
+			v.addObject(job, path, value, inner)
+			return
+		case err == nil && inner.(strategicpatch.PatchMetaFromStruct).T.Kind() == reflect.Struct:
+			return // Go writes it whether it says something or not, unlike an emptyDir: {}.
+		}
+	case []any:
+		items, meta, err := schema.LookupPatchMetadataForSlice(key)
+		mergeKey := meta.GetPatchMergeKey()
+		if err == nil && mergeKey != "" && slices.Contains(meta.GetPatchStrategies(), "merge") {
+			v.addItems(job, path, value, mergeKey, items)
+			return
+		}
+	}
+	v.set(job, path, value)
+}
+
+// addItems adds the fields of each item but its key, which is in the path. An item that
+// is nothing but its key is a field itself.
+func (v values) addItems(job, path string, list []any, mergeKey string, schema strategicpatch.LookupPatchMeta) {
+	for _, item := range list {
+		fields, _ := item.(map[string]any)
+		at := fmt.Sprintf("%s[%v]", path, fields[mergeKey])
+		if len(fields) == 1 {
+			v.set(job, at, item)
+			continue
+		}
+		delete(fields, mergeKey)
+		v.addObject(job, at, fields, schema)
+	}
+}
+
+// isStruct reports whether a schema is of an object with fields, and not of a map.
+func isStruct(schema strategicpatch.LookupPatchMeta) bool {
+	t := schema.(strategicpatch.PatchMetaFromStruct).T
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Kind() == reflect.Struct
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package provenance_test
+
+import (
+	"encoding/json"
+	"flag"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
+	"github.com/kueue-trainer/kueue-trainer/test/generations/removal"
+)
+
+var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random TrainJobs")
+
+// world renders with Trainer's library.
+type world struct {
+	*testing.T
+	renderer *trainjob.Renderer
+}
+
+func newWorld(t *testing.T) world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatalf("Registering types: %v", err)
+		}
+	}
+	renderer, err := trainjob.NewRenderer(t.Context(), scheme)
+	if err != nil {
+		t.Fatalf("NewRenderer: %v", err)
+	}
+	return world{t, renderer}
+}
+
+// explain renders and asks who set what.
+func (w world) explain(spec *trainer.TrainingRuntimeSpec, job *trainjob.TrainJob) []provenance.Field {
+	w.Helper()
+	js, err := w.renderer.Render(w.Context(), job, spec, job.Spec.RuntimePatches)
+	if err != nil {
+		w.Fatalf("Rendering: %v", err)
+	}
+	fields, err := provenance.Explain(provenance.Input{Runtime: spec, Job: job}, js)
+	if err != nil {
+		w.Fatalf("Explain: %v", err)
+	}
+	return fields
+}
+
+func decode[T any](t *testing.T, text string) *T {
+	t.Helper()
+	value := new(T)
+	if err := yaml.Unmarshal([]byte(text), value); err != nil {
+		t.Fatalf("Decoding: %v", err)
+	}
+	return value
+}
+
+const testRuntime = `
+mlPolicy: {numNodes: 1, torch: {}}
+template:
+  metadata: {labels: {of: runtime}}
+  spec:
+    replicatedJobs:
+    - name: node
+      template:
+        metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+        spec:
+          template:
+            metadata: {labels: {team: base}}
+            spec:
+              nodeSelector: {pool: base}
+              containers:
+              - name: node
+                image: torch
+                env: [{name: A, value: base}]
+                resources: {requests: {cpu: "4"}, limits: {memory: 8Gi}}
+`
+
+const testJob = `
+metadata: {name: job, namespace: ns}
+spec:
+  runtimeRef: {name: torch}
+  trainer: {image: mine, env: [{name: A, value: job}, {name: PET_NNODES, value: "9"}], resourcesPerNode: {requests: {cpu: "8"}}}
+  runtimePatches:
+  - manager: example.com/a
+    trainingRuntimeSpec:
+      template:
+        metadata: {labels: {of: a}}
+        spec:
+          replicatedJobs:
+          - name: node
+            template:
+              metadata: {annotations: {of: a}}
+              spec:
+                template:
+                  metadata: {labels: {team: a}}
+                  spec:
+                    nodeSelector: {pool: a, zone: a}
+                    tolerations: [{key: spot, operator: Exists}]
+                    volumes: [{name: data, emptyDir: {}}]
+                    schedulingGates: [{name: example.com/wait}]
+  - manager: kueue.x-k8s.io/manager
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          - name: node
+            template:
+              spec:
+                template:
+                  spec:
+                    nodeSelector: {pool: kueue}
+                    tolerations: [{key: nvidia.com/gpu, operator: Exists}]
+`
+
+func TestExplain(t *testing.T) {
+	a, kueue := provenance.Source{provenance.Patch, 0, "example.com/a"}, provenance.Source{provenance.Patch, 1, "kueue.x-k8s.io/manager"}
+	own, base := provenance.Source{Kind: provenance.TrainJob}, provenance.Source{Kind: provenance.Runtime}
+	said := func(s provenance.Source, value string) provenance.Setting {
+		return provenance.Setting{s, json.RawMessage(value)}
+	}
+	const pod = "spec.template.spec."
+	cases := map[string]struct {
+		job, path string
+		want      provenance.Setting
+		overrode  []provenance.Setting
+	}{
+		"a label of the JobSet":                    {"", "metadata.labels[of]", said(a, `"a"`), []provenance.Setting{said(base, `"runtime"`)}},
+		"an annotation of a Job":                   {"node", "metadata.annotations[of]", said(a, `"a"`), nil},
+		"a label of the pods":                      {"node", "spec.template.metadata.labels[team]", said(a, `"a"`), []provenance.Setting{said(base, `"base"`)}},
+		"a node selector, later entries win":       {"node", pod + "nodeSelector[pool]", said(kueue, `"kueue"`), []provenance.Setting{said(a, `"a"`), said(base, `"base"`)}},
+		"a node selector that only one sets":       {"node", pod + "nodeSelector[zone]", said(a, `"a"`), nil},
+		"tolerations, which are replaced":          {"node", pod + "tolerations", said(kueue, `[{"key":"nvidia.com/gpu","operator":"Exists"}]`), []provenance.Setting{said(a, `[{"key":"spot","operator":"Exists"}]`)}},
+		"a volume":                                 {"node", pod + "volumes[data].emptyDir", said(a, `{}`), nil},
+		"a gate":                                   {"node", pod + "schedulingGates[example.com/wait]", said(a, `{"name":"example.com/wait"}`), nil},
+		"an image":                                 {"node", pod + "containers[node].image", said(own, `"mine"`), []provenance.Setting{said(base, `"torch"`)}},
+		"a variable":                               {"node", pod + "containers[node].env[A].value", said(own, `"job"`), []provenance.Setting{said(base, `"base"`)}},
+		"a resource":                               {"node", pod + "containers[node].resources.requests[cpu]", said(own, `"8"`), []provenance.Setting{said(base, `"4"`)}},
+		"a resource that is merged":                {"node", pod + "containers[node].resources.limits[memory]", said(base, `"8Gi"`), nil},
+		"a variable of the framework, set by hand": {"node", pod + "containers[node].env[PET_NNODES].value", said(own, `"9"`), nil},
+		"a variable of the framework":              {"node", pod + "containers[node].env[PET_MASTER_ADDR].value", said(provenance.Source{Kind: provenance.Trainer}, `"job-node-0-0.job"`), nil},
+		"the number of pods":                       {"node", "spec.parallelism", said(provenance.Source{Kind: provenance.Trainer}, `1`), nil},
+	}
+	fields := newWorld(t).explain(decode[trainer.TrainingRuntimeSpec](t, testRuntime), decode[trainjob.TrainJob](t, testJob))
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			want := []provenance.Field{{Job: tc.job, Path: tc.path, Setting: tc.want, Overrode: tc.overrode}}
+			got := slices.DeleteFunc(slices.Clone(fields), func(f provenance.Field) bool { return f.Job != tc.job || f.Path != tc.path })
+			for i := range got {
+				got[i].Overrode = append([]provenance.Setting(nil), got[i].Overrode...)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("Unexpected fields (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSourceString(t *testing.T) {
+	for want, source := range map[string]provenance.Source{
+		"runtime": {Kind: provenance.Runtime}, "TrainJob": {Kind: provenance.TrainJob}, "Trainer": {Kind: provenance.Trainer},
+		"example.com/a": {Kind: provenance.Patch, Manager: "example.com/a"}, "podTemplateOverrides[3]": {Kind: provenance.Patch, Index: 3},
+	} {
+		if got := source.String(); got != want {
+			t.Errorf("String of %+v = %q, want %q", source, got, want)
+		}
+	}
+}
+
+// TestRemovedSources takes each source away in turn. Every field that it is said to have
+// set must become what it is said to have overridden, or be gone.
+func TestRemovedSources(t *testing.T) {
+	w, s := newWorld(t), random.New(*seed)
+	checked := 0
+	for range 100 {
+		data, err := json.Marshal(map[string]any{"runtime": s.Runtime(), "job": s.Job(random.Object{"runtimePatches": s.RuntimePatches(true)})})
+		if err != nil {
+			t.Fatalf("Encoding: %v", err)
+		}
+		in := decode[struct {
+			Runtime trainer.TrainingRuntimeSpec
+			Job     trainjob.TrainJob
+		}](t, string(data))
+		fields := w.explain(&in.Runtime, &in.Job)
+		for _, r := range removal.All(provenance.Input{Runtime: &in.Runtime, Job: &in.Job}) {
+			n, err := removal.Check(fields, r.Source, w.explain(r.Input.Runtime, r.Input.Job))
+			if checked += n; err != nil {
+				t.Fatalf("%v (-seed %d) in %s", err, *seed, data)
+			}
+		}
+	}
+	t.Logf("%d fields (-seed %d)", checked, *seed)
+}

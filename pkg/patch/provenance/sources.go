@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package provenance
+
+import (
+	"encoding/json"
+	"fmt"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/kubeflow/trainer/v2/pkg/constants"
+	jobsetconstants "github.com/kubeflow/trainer/v2/pkg/runtime/framework/plugins/jobset/constants"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// stack holds what the sources say about each field, the strongest last.
+type stack map[place][]Setting
+
+func (s stack) push(source Source, said values) {
+	for at, value := range said {
+		s[at] = append(s[at], Setting{source, value})
+	}
+}
+
+// settings asks all sources, the weakest first.
+func (in Input) settings(js *jobsetapi.JobSet) (stack, error) {
+	all := stack{}
+	said, err := ofRuntime(in.Runtime)
+	if err != nil {
+		return nil, err
+	}
+	all.push(Source{Kind: Runtime}, said)
+	for i, o := range in.Overrides {
+		if said, err = ofOverride(o); err != nil {
+			return nil, fmt.Errorf("decoding spec.podTemplateOverrides[%d]: %w", i, err)
+		}
+		all.push(Source{Kind: Patch, Index: i}, said)
+	}
+	for i, p := range in.Job.Spec.RuntimePatches {
+		if said, err = ofPatch(p); err != nil {
+			return nil, err
+		}
+		all.push(Source{Kind: Patch, Index: i, Manager: p.Manager}, said)
+	}
+	if said, err = in.ofTrainJob(js, all); err != nil {
+		return nil, err
+	}
+	all.push(Source{Kind: TrainJob}, said)
+	return all, nil
+}
+
+func ofRuntime(runtime *trainer.TrainingRuntimeSpec) (values, error) {
+	said := values{}
+	said.addMetadata(runtime.Template.Labels, runtime.Template.Annotations)
+	for i := range runtime.Template.Spec.ReplicatedJobs {
+		job := &runtime.Template.Spec.ReplicatedJobs[i]
+		if err := said.addTemplate(job.Name, &job.Template); err != nil {
+			return nil, err
+		}
+	}
+	return said, nil
+}
+
+// ofOverride says of each target job what Trainer 2.1 merges into its pods: labels,
+// annotations and the pod spec.
+func ofOverride(o trainjob.PodTemplateOverride) (values, error) {
+	data, err := o.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	var pod trainer.PodTemplatePatch
+	if err := json.Unmarshal(data, &pod); err != nil {
+		return nil, err
+	}
+	said := values{}
+	for _, job := range o.TargetJobs {
+		if err := said.addTemplate(job, trainer.JobTemplatePatch{Spec: &trainer.JobSpecPatch{Template: &pod}}); err != nil {
+			return nil, err
+		}
+	}
+	return said, nil
+}
+
+func ofPatch(p trainjob.RuntimePatch) (values, error) {
+	entry, err := p.Decode()
+	if err != nil {
+		return nil, err
+	}
+	said := values{}
+	if entry.TrainingRuntimeSpec == nil || entry.TrainingRuntimeSpec.Template == nil {
+		return said, nil
+	}
+	template := entry.TrainingRuntimeSpec.Template
+	said.addPatchMetadata(template.Metadata)
+	if template.Spec == nil {
+		return said, nil
+	}
+	for _, job := range template.Spec.ReplicatedJobs {
+		if err := said.addTemplate(job.Name, job.Template); err != nil {
+			return nil, err
+		}
+	}
+	return said, nil
+}
+
+// ofTrainJob says what Trainer's JobSet builder takes from the TrainJob's own API
+// (pkg/runtime/framework/plugins/jobset/builder.go there). Below are the weaker settings.
+func (in Input) ofTrainJob(js *jobsetapi.JobSet, below stack) (values, error) {
+	said := values{}
+	said.addMetadata(in.Labels, in.Annotations)
+	for i := range js.Spec.ReplicatedJobs {
+		job := &js.Spec.ReplicatedJobs[i]
+		for name, fields := range in.containers(job, below) {
+			fields["name"] = name
+			if err := said.addTemplate(job.Name, inContainer(fields)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return said, nil
+}
+
+type object = map[string]any
+
+// inContainer is a Job template with nothing but a container.
+func inContainer(fields object) object {
+	return object{"spec": object{"template": object{"spec": object{"containers": []any{fields}}}}}
+}
+
+// containers gives what the TrainJob sets in the containers of a replicated job, by their names.
+func (in Input) containers(job *jobsetapi.ReplicatedJob, below stack) map[string]object {
+	all := map[string]object{}
+	initializer := ptr.Deref(in.Job.Spec.Initializer, trainer.Initializer{})
+	switch step := job.Template.Labels[constants.LabelTrainJobAncestor]; {
+	case step == constants.DatasetInitializer && initializer.Dataset != nil:
+		d := initializer.Dataset
+		all[step] = initializerFields(d.StorageUri, d.Env, d.SecretRef, envFrom(below, job.Name, step))
+	case step == constants.ModelInitializer && initializer.Model != nil:
+		m := initializer.Model
+		all[step] = initializerFields(m.StorageUri, m.Env, m.SecretRef, envFrom(below, job.Name, step))
+	case in.Job.Spec.Trainer == nil:
+	case step == constants.AncestorTrainer:
+		all[constants.Node] = trainerFields(in.Job.Spec.Trainer)
+	case job.Name == constants.Node && in.launcherIsNode():
+		t := in.Job.Spec.Trainer
+		all[constants.Node] = trainerFields(&trainer.Trainer{Env: t.Env, ResourcesPerNode: t.ResourcesPerNode})
+	}
+	return all
+}
+
+// launcherIsNode reports whether the TrainJob's resources and variables count for the
+// nodes of an MPI job, too.
+func (in Input) launcherIsNode() bool {
+	policy := in.Runtime.MLPolicy
+	return policy != nil && policy.MPI != nil && ptr.Deref(policy.MPI.RunLauncherAsNode, false)
+}
+
+func trainerFields(t *trainer.Trainer) object {
+	fields := object{}
+	if t.Image != nil {
+		fields["image"] = *t.Image
+	}
+	if t.Command != nil {
+		fields["command"] = t.Command
+	}
+	if t.Args != nil {
+		fields["args"] = t.Args
+	}
+	if t.ResourcesPerNode != nil {
+		fields["resources"] = t.ResourcesPerNode
+	}
+	if len(t.Env) > 0 {
+		fields["env"] = t.Env
+	}
+	return fields
+}
+
+func initializerFields(storageURI *string, env []corev1.EnvVar, secret *corev1.LocalObjectReference, envFrom []any) object {
+	fields := object{}
+	if storageURI != nil {
+		env = append([]corev1.EnvVar{{Name: jobsetconstants.InitializerEnvStorageUri, Value: *storageURI}}, env...)
+	}
+	if len(env) > 0 {
+		fields["env"] = env
+	}
+	if secret != nil {
+		fields["envFrom"] = append(envFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: *secret}})
+	}
+	return fields
+}
+
+// envFrom is the list that an initializer's secret is added to.
+func envFrom(below stack, job, container string) []any {
+	settings := below[place{job, "spec.template.spec.containers[" + container + "].envFrom"}]
+	if len(settings) == 0 {
+		return nil
+	}
+	var list []any
+	_ = json.Unmarshal(settings[len(settings)-1].Value, &list) // It was encoded here.
+	return list
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rules says, without a cluster, what Trainer says of the patches in a TrainJob.
+//
+// The rules come from three places, and each names its own: the CRD (the schema that
+// the API server enforces, with CEL), Trainer's webhook (Validate of its JobSet plugin,
+// pkg/runtime/framework/plugins/jobset/jobset.go) and Trainer's guides. Where a guide
+// forbids what the other two accept, the finding is a warning.
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// TrainJob is what the rules look at.
+type TrainJob struct {
+	Suspended bool
+	// Overrides count for Trainer 2.1.
+	Overrides []trainjob.PodTemplateOverride
+	// Patches count for Trainer 2.2 and later.
+	Patches []trainjob.RuntimePatch
+}
+
+// Verdict is everything that there is to say about a TrainJob.
+type Verdict struct {
+	// Errors are what a release refuses a TrainJob for.
+	Errors field.ErrorList
+	// Warnings are what a release takes although it does not do what it looks like.
+	Warnings field.ErrorList
+}
+
+func (v *Verdict) refuse(errs ...*field.Error) { v.Errors = append(v.Errors, errs...) }
+func (v *Verdict) warn(errs ...*field.Error)   { v.Warnings = append(v.Warnings, errs...) }
+
+// Create gives the verdict of a generation on a new TrainJob that uses the runtime.
+func Create(generation trainjob.Generation, runtime *trainer.TrainingRuntimeSpec, job TrainJob) Verdict {
+	v := &Verdict{}
+	known := containersOf(runtime)
+	if generation == trainjob.Trainer21 {
+		v.overrides(job.Overrides, known)
+	} else {
+		v.patches(generation, job.Patches, known)
+	}
+	return *v
+}
+
+// Update gives the verdict of a generation on a changed TrainJob. Active names the
+// replicated jobs that have active pods, as its JobSet's status tells.
+func Update(generation trainjob.Generation, runtime *trainer.TrainingRuntimeSpec, before, now TrainJob, active []string) Verdict {
+	v := Create(generation, runtime, now)
+	path, changed := overridesPath, overridesChanged(before, now)
+	if generation != trainjob.Trainer21 {
+		path, changed = patchesPath, patchesChanged(before, now)
+		v.refuse(immutable(before.Patches, now.Patches)...)
+	}
+	if changed {
+		v.refuse(mayChange(generation, path, before.Suspended, now.Suspended, active)...)
+	}
+	return v
+}
+
+var (
+	overridesPath = field.NewPath("spec", "podTemplateOverrides")
+	patchesPath   = field.NewPath("spec", "runtimePatches")
+)
+
+// containersOf names the containers of each replicated job, init containers included.
+func containersOf(runtime *trainer.TrainingRuntimeSpec) map[string]sets.Set[string] {
+	known := map[string]sets.Set[string]{}
+	for _, job := range runtime.Template.Spec.ReplicatedJobs {
+		names := sets.New[string]()
+		for _, c := range job.Template.Spec.Template.Spec.InitContainers {
+			names.Insert(c.Name)
+		}
+		for _, c := range job.Template.Spec.Template.Spec.Containers {
+			names.Insert(c.Name)
+		}
+		known[job.Name] = names
+	}
+	return known
+}
+
+// mayChange: webhook, check…Immutability. Patches change only while nothing runs from
+// them. In 2.1 the new TrainJob has to be suspended, later the old or the new. (2.2.0 is
+// like 2.1 in this, which no field of its CRD tells; these are the rules of 2.2.1.)
+func mayChange(generation trainjob.Generation, path *field.Path, before, now bool, active []string) field.ErrorList {
+	if !now && before && generation == trainjob.Trainer21 {
+		return field.ErrorList{field.Forbidden(path,
+			"Trainer 2.1 does not let it change in the request that unsuspends the TrainJob: send two")}
+	}
+	if !now && !before {
+		return field.ErrorList{field.Forbidden(path, "it may change only while the TrainJob is suspended: set spec.suspend to true first")}
+	}
+	var errs field.ErrorList
+	for _, job := range active {
+		errs = append(errs, field.Forbidden(path, fmt.Sprintf(
+			"it may not change while replicated job %q has active pods: wait until they are gone", job)))
+	}
+	return errs
+}
+
+// knownJob: webhook, Validate. Trainer 2.3 looks for the job after the merge of the
+// patches, which adds it with nothing in it; the guides forbid that all the same.
+func (v *Verdict) knownJob(generation trainjob.Generation, path *field.Path, name string, known map[string]sets.Set[string]) {
+	if _, ok := known[name]; ok || name == "" {
+		return
+	}
+	err := field.Invalid(path, name, "the runtime has no replicated job of this name; it has: "+strings.Join(sets.List(sets.KeySet(known)), ", "))
+	if generation == trainjob.Trainer23 {
+		err.Detail += "; Trainer accepts it and makes a JobSet that cannot run"
+		v.warn(err)
+		return
+	}
+	v.refuse(err)
+}
+
+// knownContainer: guides. The webhooks of all releases look for the container after the
+// merge of the patches, which adds it with nothing in it, so they never miss one.
+func (v *Verdict) knownContainer(path *field.Path, job, name string, known map[string]sets.Set[string]) {
+	containers, ok := known[job]
+	if ok && name != "" && !containers.Has(name) {
+		v.warn(field.Invalid(path, name, fmt.Sprintf(
+			"replicated job %q of the runtime has no container of this name; it has: %s; Trainer accepts it and makes a pod that cannot run",
+			job, strings.Join(sets.List(containers), ", "))))
+	}
+}
+
+// reserved are the containers whose variables the TrainJob itself sets, and where.
+var reserved = map[string]string{
+	"node":                "spec.trainer.env",
+	"dataset-initializer": "spec.initializer.dataset.env",
+	"model-initializer":   "spec.initializer.model.env",
+}
+
+// noReservedEnv: webhook, Validate. It counts for containers only; init containers of
+// these names may have variables.
+func (v *Verdict) noReservedEnv(path *field.Path, container string, variables int) {
+	if instead, ok := reserved[container]; ok && variables > 0 {
+		v.refuse(field.Forbidden(path, fmt.Sprintf("variables of container %q are set elsewhere: use %s", container, instead)))
+	}
+}
+
+// checkManager: CRD (1 to 253 characters) and webhook (validation.IsDomainPrefixedPath). The
+// CRD's rule that it never changes has no effect: a list keyed by it takes another
+// manager for another entry.
+func checkManager(path *field.Path, name string) field.ErrorList {
+	errs := length(path, name, 253)
+	return append(errs, validation.IsDomainPrefixedPath(path, name)...)
+}
+
+// length: CRD, minLength and maxLength.
+func length(path *field.Path, value string, most int) field.ErrorList {
+	if value == "" {
+		return field.ErrorList{field.Required(path, "it must not be empty")}
+	}
+	return atMost(path, value, most)
+}
+
+// atMost: CRD, maxLength, which counts characters.
+func atMost(path *field.Path, value string, most int) field.ErrorList {
+	if len([]rune(value)) > most {
+		return field.ErrorList{field.TooLong(path, value, most)}
+	}
+	return nil
+}

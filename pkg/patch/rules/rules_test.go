@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const testRuntime = `
+template:
+  spec:
+    replicatedJobs:
+    - name: dataset-initializer
+      template: {spec: {template: {spec: {containers: [{name: dataset-initializer}]}}}}
+    - name: node
+      template: {spec: {template: {spec: {initContainers: [{name: fetch}], containers: [{name: node}, {name: side}]}}}}
+`
+
+func decode(t testing.TB, text string, into any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("Decoding %s: %v", text, err)
+	}
+}
+
+func runtimeSpec(t testing.TB) *trainer.TrainingRuntimeSpec {
+	t.Helper()
+	spec := &trainer.TrainingRuntimeSpec{}
+	decode(t, testRuntime, spec)
+	return spec
+}
+
+// patching is a TrainJob of a release with one patch of the pods of node.
+func patching(t testing.TB, generation trainjob.Generation, podSpec string) TrainJob {
+	t.Helper()
+	var job TrainJob
+	if generation == trainjob.Trainer21 {
+		decode(t, `[{targetJobs: [{name: node}], spec: `+podSpec+`}]`, &job.Overrides)
+		return job
+	}
+	decode(t, `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [`+
+		`{name: node, template: {spec: {template: {spec: `+podSpec+`}}}}]}}}}]`, &job.Patches)
+	return job
+}
+
+// found gives the fields of errors below the pod spec of patching, and the types.
+func found(errs field.ErrorList) []string {
+	var all []string
+	for _, err := range errs {
+		path := err.Field
+		for _, prefix := range []string{
+			"spec.podTemplateOverrides[0].spec", "spec.podTemplateOverrides",
+			"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec", "spec.runtimePatches",
+		} {
+			if rest, ok := strings.CutPrefix(path, prefix); ok {
+				path = rest
+				break
+			}
+		}
+		all = append(all, strings.TrimPrefix(path, ".")+": "+string(err.Type))
+	}
+	return all
+}
+
+var generations = []trainjob.Generation{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23}
+
+func TestPodSpecs(t *testing.T) {
+	many := func(count int, item string) string {
+		items := make([]string, 0, count)
+		for i := range count {
+			items = append(items, fmt.Sprintf(item, i))
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	}
+	all, newer := generations, generations[1:]
+	cases := map[string]struct {
+		podSpec string
+		// in are the releases that refuse it; the others take it.
+		in            []trainjob.Generation
+		want, warning []string
+	}{
+		"nothing": {podSpec: `{}`},
+		"everything that is right": {podSpec: `{nodeSelector: {a: b}, tolerations: [{}], volumes: [{name: v}], serviceAccountName: sa,
+			containers: [{name: side, env: [{name: A}], volumeMounts: [{name: v, mountPath: /x}]}], initContainers: [{name: fetch, env: [{name: A}]}]}`},
+		"variables of the trainer":              {podSpec: `{containers: [{name: node, env: [{name: A}]}]}`, in: all, want: []string{"containers[0].env: FieldValueForbidden"}},
+		"variables of an initializer anywhere":  {podSpec: `{containers: [{name: model-initializer, env: [{name: A}]}]}`, in: all, want: []string{"containers[0].env: FieldValueForbidden"}, warning: []string{"containers[0].name: FieldValueInvalid"}},
+		"no variables of the trainer":           {podSpec: `{containers: [{name: node, env: []}]}`},
+		"a container that does not exist":       {podSpec: `{containers: [{name: other}]}`, warning: []string{"containers[0].name: FieldValueInvalid"}},
+		"an init container that does not exist": {podSpec: `{initContainers: [{name: other}]}`, warning: []string{"initContainers[0].name: FieldValueInvalid"}},
+		"an image":                              {podSpec: `{containers: [{name: node, image: i}]}`, in: all, want: []string{"containers[0].image: FieldValueForbidden"}},
+		"two containers of a name":              {podSpec: `{containers: [{name: side}, {name: side}]}`, in: all, want: []string{"containers[1].name: FieldValueDuplicate"}},
+		"a container without a name":            {podSpec: `{containers: [{volumeMounts: []}]}`, in: all, want: []string{"containers[0].name: FieldValueRequired"}},
+		"a volume mounted twice":                {podSpec: `{containers: [{name: side, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /b}]}]}`, in: all, want: []string{"containers[0].volumeMounts[1].name: FieldValueDuplicate"}},
+		"a secret without a name":               {podSpec: `{imagePullSecrets: [{}]}`, in: all, want: []string{"imagePullSecrets[0].name: FieldValueRequired"}},
+		"a long service account":                {podSpec: `{serviceAccountName: ` + strings.Repeat("x", 254) + `}`, in: newer, want: []string{"serviceAccountName: FieldValueTooLong"}},
+		"many gates":                            {podSpec: `{schedulingGates: ` + many(17, "{name: g%d}") + `}`, in: newer, want: []string{"schedulingGates: FieldValueTooMany"}},
+		"a security context":                    {podSpec: `{securityContext: {}}`, in: generations[:1], want: []string{"securityContext: FieldValueForbidden"}},
+		"a grace period":                        {podSpec: `{terminationGracePeriodSeconds: 5}`, in: generations[:2]},
+		"a grace period below zero":             {podSpec: `{terminationGracePeriodSeconds: -5}`, in: all},
+		"a number for a text":                   {podSpec: `{nodeSelector: {a: 1}}`, in: all},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, generation := range generations {
+				verdict := Create(generation, runtimeSpec(t), patching(t, generation, tc.podSpec))
+				refuses := slices.Contains(tc.in, generation)
+				if got := len(verdict.Errors) > 0; got != refuses {
+					t.Errorf("Generation %d refuses: %v, want %v: %v", generation, got, refuses, verdict.Errors)
+				}
+				if refuses && tc.want != nil {
+					if diff := cmp.Diff(tc.want, found(verdict.Errors)); diff != "" {
+						t.Errorf("Unexpected errors for Generation %d (-want,+got):\n%s", generation, diff)
+					}
+				}
+				if diff := cmp.Diff(tc.warning, found(verdict.Warnings)); diff != "" {
+					t.Errorf("Unexpected warnings for Generation %d (-want,+got):\n%s", generation, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestEntries(t *testing.T) {
+	const command = "[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0]"
+	cases := map[string]struct {
+		generation    trainjob.Generation
+		overrides     string
+		patches       string
+		want, warning []string
+		// says is in the first error or warning.
+		says string
+	}{
+		"an unknown job of 2.1": {
+			generation: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: worker}]}]`,
+			want: []string{"[0].targetJobs[1].name: FieldValueInvalid"}, says: "it has: dataset-initializer, node",
+		},
+		"an unknown job of 2.2": {
+			generation: trainjob.Trainer22, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
+			want: []string{"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid"}, says: "it has: dataset-initializer, node",
+		},
+		"an unknown job of 2.3": {
+			generation: trainjob.Trainer23, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
+			warning: []string{"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid"}, says: "a JobSet that cannot run",
+		},
+		"no target jobs":      {generation: trainjob.Trainer21, overrides: `[{}]`, want: []string{"[0].targetJobs: FieldValueRequired"}},
+		"an override of 7":    {generation: trainjob.Trainer21, overrides: `[7]`, want: []string{"[0]: FieldValueInvalid"}},
+		"an override of null": {generation: trainjob.Trainer21, overrides: `[null]`, want: []string{"[0]: FieldValueInvalid"}},
+		"a found error is told once": {
+			generation: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: dataset-initializer}], spec: {containers: [{name: node, env: [{name: A}]}]}}]`,
+			want: []string{"[0].spec.containers[0].env: FieldValueForbidden"}, warning: []string{"[0].spec.containers[0].name: FieldValueInvalid"}, says: "spec.trainer.env",
+		},
+		"the command of the trainer": {
+			generation: trainjob.Trainer23, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: node, command: [x], resources: {}}]}}}}}]}}}}]`,
+			want: []string{command + ".command: FieldValueForbidden", command + ".resources: FieldValueForbidden"}, says: "use spec.trainer.command",
+		},
+		"metadata": {
+			generation: trainjob.Trainer23,
+			patches:    `[{manager: a.io/x, trainingRuntimeSpec: {template: {metadata: {labels: {a: b}, name: x, uid: u}, spec: {replicatedJobs: [{name: node, template: {metadata: {finalizers: []}}}]}}}}]`,
+			want:       []string{"[0].trainingRuntimeSpec.template.metadata.uid: FieldValueForbidden"},
+			warning: []string{
+				"[0].trainingRuntimeSpec.template.metadata.name: FieldValueForbidden",
+				"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.metadata.finalizers: FieldValueForbidden",
+			},
+		},
+		"managers": {
+			generation: trainjob.Trainer23, patches: `[{manager: a.io/x}, {manager: a.io/x}, {}, {manager: x}, {manager: a.io/` + strings.Repeat("x", 249) + `}]`,
+			want: []string{
+				"[1].manager: FieldValueDuplicate", "[2].manager: FieldValueRequired", "[2].manager: FieldValueRequired",
+				"[3].manager: FieldValueInvalid", "[4].manager: FieldValueTooLong",
+			},
+		},
+		"a time that is none": {generation: trainjob.Trainer23, patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0]: FieldValueInvalid"}},
+		"seventeen entries": {
+			generation: trainjob.Trainer23, patches: `[` + strings.Repeat(`{manager: a.io/x}, `, 16) + `{manager: b.io/x}]`,
+			want: append([]string{": FieldValueTooMany"}, duplicates(15)...),
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var job TrainJob
+			decode(t, tc.overrides, &job.Overrides)
+			decode(t, tc.patches, &job.Patches)
+			verdict := Create(tc.generation, runtimeSpec(t), job)
+			trim := func(errs field.ErrorList) []string {
+				var all []string
+				for _, err := range errs {
+					path := strings.TrimPrefix(strings.TrimPrefix(err.Field, "spec.podTemplateOverrides"), "spec.runtimePatches")
+					all = append(all, path+": "+string(err.Type))
+				}
+				return all
+			}
+			if diff := cmp.Diff(tc.want, trim(verdict.Errors)); diff != "" {
+				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.warning, trim(verdict.Warnings)); diff != "" {
+				t.Errorf("Unexpected warnings (-want,+got):\n%s", diff)
+			}
+			if first := append(verdict.Errors, verdict.Warnings...)[0]; !strings.Contains(first.Error(), tc.says) {
+				t.Errorf("Error %q does not say %q", first, tc.says)
+			}
+		})
+	}
+}
+
+func duplicates(count int) []string {
+	var all []string
+	for i := range count {
+		all = append(all, fmt.Sprintf("[%d].manager: FieldValueDuplicate", i+1))
+	}
+	return all
+}
+
+func TestUpdates(t *testing.T) {
+	const sa, sb, pool = `{serviceAccountName: a}`, `{serviceAccountName: b}`, `{nodeSelector: {pool: a}}`
+	cases := map[string]struct {
+		before, now       string
+		suspended, resume bool
+		active            []string
+		in                []trainjob.Generation
+	}{
+		"no change while it runs":                   {before: sa, now: sa},
+		"no change but order and explicit zeros":    {before: `{volumes: []}`, now: `{}`},
+		"a change while it runs":                    {before: `{}`, now: pool, in: generations},
+		"a change while it is suspended":            {before: `{}`, now: pool, suspended: true},
+		"a change with an unsuspend":                {before: `{}`, now: pool, suspended: true, resume: true, in: generations[:1]},
+		"a change while pods are active":            {before: `{}`, now: pool, suspended: true, active: []string{"node"}, in: generations},
+		"a service account that is set":             {before: `{}`, now: sa, suspended: true},
+		"a service account that goes":               {before: sa, now: `{}`, suspended: true},
+		"a service account that changes":            {before: sa, now: sb, suspended: true, in: generations[1:]},
+		"volumes in another order":                  {before: `{volumes: [{name: a}, {name: b}]}`, now: `{volumes: [{name: b}, {name: a}]}`, suspended: true},
+		"an explicit zero of a container that goes": {before: `{containers: [{name: side, env: [{name: A, value: ""}]}]}`, now: `{containers: [{name: side, env: [{name: A}]}]}`, suspended: true, in: generations[1:]},
+		"tolerations that change":                   {before: `{tolerations: [{key: a}]}`, now: `{tolerations: [{key: b}]}`, suspended: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, generation := range generations {
+				before, now := patching(t, generation, tc.before), patching(t, generation, tc.now)
+				before.Suspended, now.Suspended = tc.suspended, tc.suspended && !tc.resume
+				verdict := Update(generation, runtimeSpec(t), before, now, tc.active)
+				if got, want := len(verdict.Errors) > 0, slices.Contains(tc.in, generation); got != want {
+					t.Errorf("Generation %d refuses: %v, want %v: %v", generation, got, want, verdict.Errors)
+				}
+			}
+		})
+	}
+}
+
+func TestTimesAreTrainers(t *testing.T) {
+	var before, now TrainJob
+	decode(t, `[{manager: a.io/x, time: "2026-02-17T10:00:00Z"}]`, &before.Patches)
+	decode(t, `[{manager: a.io/x, time: "2026-02-17T11:00:00Z"}]`, &now.Patches)
+	if verdict := Update(trainjob.Trainer23, runtimeSpec(t), before, now, nil); len(verdict.Errors) > 0 {
+		t.Errorf("Another time is refused: %v", verdict.Errors.ToAggregate())
+	}
+}
+
+// FuzzVerdicts looks for lists that make the rules panic.
+func FuzzVerdicts(f *testing.F) {
+	for _, list := range []string{
+		`null`, `[]`, `[null]`, `[7, "x", []]`,
+		`[{"manager":"a.io/x","trainingRuntimeSpec":{"template":null}}]`,
+		`[{"manager":null,"time":null,"trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[null,{"name":null},{"name":"node","template":{"spec":{"template":{"spec":{"containers":[null,{"name":"ü","env":[null]},{"name":"ü"}]}}}}}]}}}}]`,
+		`[{"targetJobs":[null,{"name":"node"}],"spec":{"volumes":[null,{"name":""}],"initContainers":[{"volumeMounts":[{}]}],"terminationGracePeriodSeconds":-0}}]`,
+		`[{"targetJobs":[]},{"targetJobs":null,"metadata":{"labels":{"a":null}}},{"TargetJobs":[{"Name":"node"}]}]`,
+		`[` + strings.Repeat(`{"manager":"a.io/x"},`, 1000) + `{}]`,
+	} {
+		f.Add([]byte(list), []byte(`[]`), true)
+	}
+	spec := runtimeSpec(f)
+	f.Fuzz(func(t *testing.T, now, before []byte, suspended bool) {
+		jobs := make([]TrainJob, 2)
+		for i, list := range [][]byte{now, before} {
+			jobs[i].Suspended = suspended
+			if json.Unmarshal(list, &jobs[i].Patches) != nil || json.Unmarshal(list, &jobs[i].Overrides) != nil {
+				return
+			}
+		}
+		for _, generation := range generations {
+			Update(generation, spec, jobs[1], jobs[0], []string{"node"})
+		}
+	})
+}

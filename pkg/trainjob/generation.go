@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trainjob
+
+import (
+	"context"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// CRDName is the CRD of TrainJob, which tells one generation of Trainer from another:
+// all serve the same version of the API.
+const CRDName = "trainjobs.trainer.kubeflow.org"
+
+// Generation is a minor release of Trainer, as far as it matters here.
+type Generation int
+
+// Generations, oldest first.
+const (
+	// Trainer21 has spec.podTemplateOverrides.
+	Trainer21 Generation = iota + 1
+	// Trainer22 has spec.runtimePatches.
+	Trainer22
+	// Trainer23 keeps a snapshot of the runtime, and merges resourcesPerNode into it.
+	Trainer23
+)
+
+var (
+	overridesField = []string{"spec", "podTemplateOverrides"}
+	patchesField   = []string{"spec", "runtimePatches"}
+	// gracePeriodField came with Trainer 2.3, which left no plainer mark in the CRD.
+	gracePeriodField = append(patchesField, "trainingRuntimeSpec", "template", "spec", "replicatedJobs",
+		"template", "spec", "template", "spec", "terminationGracePeriodSeconds")
+)
+
+// ServedGeneration tells which generation of Trainer the cluster has now. The reader
+// should be a cache: it is asked again and again, since Trainer may be upgraded.
+func ServedGeneration(ctx context.Context, reader client.Reader) (Generation, error) {
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := reader.Get(ctx, client.ObjectKey{Name: CRDName}, &crd); err != nil {
+		return 0, fmt.Errorf("reading CRD %s, which Trainer installs: %w", CRDName, err)
+	}
+	return GenerationOf(&crd)
+}
+
+// GenerationOf tells the generation of Trainer that a CRD of TrainJob comes from. One
+// newer than we know counts as the newest that we know.
+func GenerationOf(crd *apiextensionsv1.CustomResourceDefinition) (Generation, error) {
+	for _, version := range crd.Spec.Versions {
+		if version.Name != GVK.Version || version.Schema == nil {
+			continue
+		}
+		switch schema := version.Schema.OpenAPIV3Schema; {
+		case hasField(schema, gracePeriodField...):
+			return Trainer23, nil
+		case hasField(schema, patchesField...):
+			return Trainer22, nil
+		case hasField(schema, overridesField...):
+			return Trainer21, nil
+		}
+	}
+	return 0, fmt.Errorf("CRD %s has neither spec.runtimePatches nor spec.podTemplateOverrides: install Trainer 2.1 or later", crd.Name)
+}
+
+// hasField looks for a field, in the items where there are lists on the way.
+func hasField(schema *apiextensionsv1.JSONSchemaProps, path ...string) bool {
+	for _, name := range path {
+		if schema != nil && schema.Items != nil {
+			schema = schema.Items.Schema
+		}
+		if schema == nil {
+			return false
+		}
+		field, ok := schema.Properties[name]
+		if !ok {
+			return false
+		}
+		schema = &field
+	}
+	return true
+}

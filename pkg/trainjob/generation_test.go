@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trainjob
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func TestGenerationOf(t *testing.T) {
+	cases := map[string]struct {
+		fields string
+		want   Generation
+	}{
+		"podTemplateOverrides":         {fields: "podTemplateOverrides: {type: array, items: {type: object}}", want: Trainer21},
+		"runtimePatches":               {fields: "runtimePatches: {type: array, items: {type: object}}", want: Trainer22},
+		"both":                         {fields: "podTemplateOverrides: {type: array}, runtimePatches: {type: array}", want: Trainer22},
+		"neither, as Trainer 2.0":      {fields: "podSpecOverrides: {type: array}"},
+		"a list whose items are bare":  {fields: "runtimePatches: {type: array, items: {}}", want: Trainer22},
+		"a field of its name, deeper":  {fields: "other: {type: object, properties: {runtimePatches: {type: array}}}"},
+		"only speaking of the field":   {fields: "other: {type: string, description: runtimePatches}"},
+		"a schema without any of them": {fields: ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := GenerationOf(crdFrom(t, `
+metadata: {name: trainjobs.trainer.kubeflow.org}
+spec: {versions: [{name: v1alpha1, schema: {openAPIV3Schema: {properties: {spec: {properties: {`+tc.fields+`}}}}}}]}`))
+			if got != tc.want || (err != nil) != (tc.want == 0) {
+				t.Errorf("GenerationOf gives %d, %v; want %d", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestGenerationOfTheTrainerWeAreBuiltWith(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(trainerDir(t), "manifests", "base", "crds", "trainer.kubeflow.org_trainjobs.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := GenerationOf(crdFrom(t, string(data))); got != Trainer23 {
+		t.Errorf("GenerationOf gives %d, %v; want %d", got, err, Trainer23)
+	}
+}
+
+func crdFrom(t *testing.T, data string) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal([]byte(data), crd); err != nil {
+		t.Fatalf("Decoding the CRD: %v", err)
+	}
+	return crd
+}

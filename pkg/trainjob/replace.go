@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trainjob
+
+import (
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/kubeflow/trainer/v2/pkg/constants"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+)
+
+// asksForResources tells whether a TrainJob sets resources of its own.
+func asksForResources(job *TrainJob) bool {
+	if job.Spec.Trainer == nil || job.Spec.Trainer.ResourcesPerNode == nil {
+		return false
+	}
+	return job.Spec.Trainer.ResourcesPerNode.Limits != nil || job.Spec.Trainer.ResourcesPerNode.Requests != nil
+}
+
+// replaceResources gives the runtime that renders, with the library of Trainer 2.3, as
+// spec does with an older Trainer: there resourcesPerNode takes the place of the
+// resources of the container, all of them (func Trainer in
+// pkg/runtime/framework/plugins/jobset/builder.go of 2.1 and 2.2). The library merges
+// them per key, and what is merged with itself stays.
+func replaceResources(spec *trainer.TrainingRuntimeSpec, job *TrainJob) *trainer.TrainingRuntimeSpec {
+	perNode := job.Spec.Trainer.ResourcesPerNode
+	spec = spec.DeepCopy()
+	for i := range spec.Template.Spec.ReplicatedJobs {
+		rj := &spec.Template.Spec.ReplicatedJobs[i]
+		if !runsNodes(spec.MLPolicy, rj) {
+			continue
+		}
+		containers := rj.Template.Spec.Template.Spec.Containers
+		for j := range containers {
+			if containers[j].Name == constants.Node {
+				containers[j].Resources = corev1.ResourceRequirements{Limits: perNode.Limits.DeepCopy(), Requests: perNode.Requests.DeepCopy()}
+			}
+		}
+	}
+	return spec
+}
+
+// runsNodes tells whether a replicated job is one that resourcesPerNode is for: the
+// trainer step, and the nodes of MPI when the launcher is one of them.
+func runsNodes(policy *trainer.MLPolicy, rj *jobsetapi.ReplicatedJob) bool {
+	if rj.Template.Labels[constants.LabelTrainJobAncestor] == constants.AncestorTrainer {
+		return true
+	}
+	return policy != nil && policy.MPI != nil && ptr.Deref(policy.MPI.RunLauncherAsNode, false) && rj.Name == constants.Node
+}

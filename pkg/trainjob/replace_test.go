@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package trainjob
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+func TestOlderTrainersReplaceResources(t *testing.T) {
+	gpus := &corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
+	replaced := corev1.ResourceRequirements{Limits: gpus.Limits}
+	shipped := corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": resource.MustParse("4")},
+		Limits:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1"), "memory": resource.MustParse("8Gi")},
+	}
+	merged := corev1.ResourceRequirements{
+		Requests: shipped.Requests,
+		Limits:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"), "memory": resource.MustParse("8Gi")},
+	}
+	cases := map[string]struct {
+		served  Generation
+		runtime string
+		trainer *trainer.Trainer
+		want    map[string]corev1.ResourceRequirements
+	}{
+		"2.1": {
+			served: Trainer21, runtime: torchRuntime, trainer: &trainer.Trainer{ResourcesPerNode: gpus},
+			want: map[string]corev1.ResourceRequirements{"node": replaced, "aside": {}},
+		},
+		"2.2": {
+			served: Trainer22, runtime: torchRuntime, trainer: &trainer.Trainer{ResourcesPerNode: gpus},
+			want: map[string]corev1.ResourceRequirements{"node": replaced, "aside": {}},
+		},
+		"2.2 of MPI: launcher and nodes": {
+			served: Trainer22, runtime: mpiRuntime, trainer: &trainer.Trainer{ResourcesPerNode: gpus},
+			want: map[string]corev1.ResourceRequirements{"node": replaced, "launcher": replaced},
+		},
+		"2.3 merges": {
+			served: Trainer23, runtime: torchRuntime, trainer: &trainer.Trainer{ResourcesPerNode: gpus},
+			want: map[string]corev1.ResourceRequirements{"node": merged},
+		},
+		"nothing is asked for": {
+			served: Trainer22, runtime: torchRuntime, trainer: &trainer.Trainer{},
+			want: map[string]corev1.ResourceRequirements{"node": shipped},
+		},
+		"empty resources are none": {
+			served: Trainer22, runtime: torchRuntime, trainer: &trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{}},
+			want: map[string]corev1.ResourceRequirements{"node": shipped},
+		},
+	}
+	renderer := testRenderer(t)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			stored := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}, Spec: *runtimeSpec(t, tc.runtime)}
+			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored).Build()
+			runtimes := NewRuntimes(c, c)
+			runtimes.Served = func(context.Context) (Generation, error) { return tc.served, nil }
+			job := jobWithTrainer(tc.trainer)
+			spec, err := runtimes.For(t.Context(), job)
+			if err != nil {
+				t.Fatalf("For: %v", err)
+			}
+			js, err := renderer.Render(t.Context(), job, spec, nil)
+			if err != nil {
+				t.Fatalf("Render: %v", err)
+			}
+			for name, want := range tc.want {
+				got := replicatedJob(t, js, name).Template.Spec.Template.Spec.Containers[0].Resources
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("Unexpected resources of %s (-want,+got):\n%s", name, diff)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package generations
+
+import (
+	"cmp"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
+	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
+)
+
+var (
+	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random manifests")
+	manifests = flag.Int("manifests", 10_000, "how many to convert in each direction")
+)
+
+// pods are what Trainer makes of a TrainJob, as far as a patch can tell.
+type pods struct {
+	Metadata struct {
+		Labels, Annotations map[string]string
+	}
+	Spec struct {
+		ReplicatedJobs []struct {
+			Name     string
+			Template struct {
+				Spec struct {
+					Template map[string]any
+				}
+			}
+		}
+	}
+}
+
+// podsOf reads a JobSet. Lists that Kubernetes reads by key come sorted, and containers
+// too when their order is not known.
+func podsOf(t *testing.T, a answer, anyOrder bool) pods {
+	t.Helper()
+	if a.Failure != "" {
+		t.Fatalf("Trainer failed: %s", a.Failure)
+	}
+	var p pods
+	if err := json.Unmarshal(a.JobSet, &p); err != nil {
+		t.Fatalf("Decoding a JobSet: %v", err)
+	}
+	for i := range p.Spec.ReplicatedJobs {
+		template := &p.Spec.ReplicatedJobs[i].Template.Spec.Template
+		*template = plain("", *template, anyOrder).(map[string]any)
+	}
+	return p
+}
+
+// plain leaves out nulls and the empty parts that API versions differ in.
+func plain(key string, value any, anyOrder bool) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for k, v := range value {
+			if value[k] = plain(k, v, anyOrder); value[k] == nil {
+				delete(value, k)
+			}
+		}
+	case []any:
+		for i := range value {
+			value[i] = plain("", value[i], anyOrder)
+		}
+		byKey := map[string]string{"env": "name", "volumes": "name", "volumeMounts": "mountPath", "schedulingGates": "name", "imagePullSecrets": "name"}
+		if anyOrder {
+			byKey["containers"], byKey["initContainers"] = "name", "name"
+		}
+		if mergeKey, ok := byKey[key]; ok {
+			slices.SortFunc(value, func(a, b any) int {
+				return cmp.Compare(fmt.Sprint(a.(map[string]any)[mergeKey]), fmt.Sprint(b.(map[string]any)[mergeKey]))
+			})
+		}
+	}
+	return value
+}
+
+// converted is a manifest before and after.
+type converted struct {
+	runtime, original, result json.RawMessage
+	anyOrder                  bool
+}
+
+func (c converted) String() string {
+	return fmt.Sprintf("runtime:   %s\noriginal:  %s\nconverted: %s", c.runtime, c.original, c.result)
+}
+
+type conversion func([]byte) ([]byte, []string, field.ErrorList)
+
+// batch bounds how many manifests are in memory at a time.
+const batch = 1000
+
+// direction is a conversion and the releases on its two sides.
+type direction struct {
+	newJob  func(random.Source) random.Object
+	convert conversion
+	from    string
+	to      string
+	count   int
+}
+
+// prove converts random manifests and compares the pods that the releases make of them.
+func (d direction) prove(t *testing.T) {
+	t.Helper()
+	s, exact := random.New(*seed), 0
+	for start := 0; start < d.count; start += batch {
+		all := d.convertAll(t, s, min(batch, d.count-start))
+		before := ask(t, d.from, questions(all, func(c converted) json.RawMessage { return c.original }))
+		after := ask(t, d.to, questions(all, func(c converted) json.RawMessage { return c.result }))
+		for i, c := range all {
+			if diff := gocmp.Diff(podsOf(t, before[i], c.anyOrder), podsOf(t, after[i], c.anyOrder)); diff != "" {
+				t.Fatalf("Manifest %d (-seed %d) gives other pods with %s than with %s (-%s,+%s):\n%s\n%s",
+					start+i, *seed, d.to, d.from, d.from, d.to, diff, c)
+			}
+			if !c.anyOrder {
+				exact++
+			}
+		}
+	}
+	t.Logf("%d manifests, in %d of them the order of containers compared too (-seed %d)", d.count, exact, *seed)
+}
+
+func (d direction) convertAll(t *testing.T, s random.Source, count int) []converted {
+	t.Helper()
+	all := make([]converted, 0, count)
+	for range count {
+		c := converted{runtime: encode(t, s.Runtime()), original: encode(t, d.newJob(s))}
+		result, warnings, errs := d.convert(c.original)
+		if len(errs) > 0 {
+			t.Fatalf("Converting %s (-seed %d): %v", c.original, *seed, errs.ToAggregate())
+		}
+		c.result = result
+		c.anyOrder = slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "order may differ") })
+		all = append(all, c)
+	}
+	return all
+}
+
+func questions(all []converted, job func(converted) json.RawMessage) []question {
+	asked := make([]question, 0, len(all))
+	for _, c := range all {
+		asked = append(asked, question{Runtime: c.runtime, Job: job(c)})
+	}
+	return asked
+}
+
+func encode(t *testing.T, value any) json.RawMessage {
+	t.Helper()
+	data, err := json.Marshal(value)
+	if err != nil {
+		t.Fatalf("Encoding: %v", err)
+	}
+	return data
+}
+
+const owner = "example.com/owner"
+
+func toRuntimePatches(data []byte) ([]byte, []string, field.ErrorList) {
+	return convert.ManifestToRuntimePatches(data, owner)
+}
+
+func overridesJob(s random.Source) random.Object {
+	fields := random.Object{"podTemplateOverrides": s.PodTemplateOverrides()}
+	maps.Copy(fields, s.Metadata())
+	return s.Job(fields)
+}
+
+func TestOverridesToPatches(t *testing.T) {
+	direction{newJob: overridesJob, convert: toRuntimePatches, from: "trainer21", to: "trainer23", count: *manifests}.prove(t)
+}
+
+// The merges of 2.2 and 2.3 differ in nothing that a patch can say.
+func TestOverridesToPatchesOf22(t *testing.T) {
+	direction{newJob: overridesJob, convert: toRuntimePatches, from: "trainer21", to: "trainer22", count: *manifests / 10}.prove(t)
+}
+
+// TestProposalToPatches converts what the overrides would be in the shapes of the
+// proposal, which no release serves.
+func TestProposalToPatches(t *testing.T) {
+	direction{
+		newJob: overridesJob,
+		convert: func(data []byte) ([]byte, []string, field.ErrorList) {
+			return toRuntimePatches(encode(t, proposed(t, data)))
+		},
+		from: "trainer21", to: "trainer23", count: *manifests,
+	}.prove(t)
+}
+
+// proposed hands the overrides of a TrainJob out to managers, one after the other, in a
+// shape that depends on how many overrides there are.
+func proposed(t *testing.T, data []byte) random.Object {
+	t.Helper()
+	var job random.Object
+	recode(t, json.RawMessage(data), &job)
+	spec := job["spec"].(random.Object)
+	overrides, _ := spec["podTemplateOverrides"].([]any)
+	entries := []any{}
+	for i, o := range overrides {
+		o := o.(random.Object)
+		o["time"] = fmt.Sprintf("2026-02-17T10:00:%02dZ", i)
+		manager := random.Managers[i*len(random.Managers)/len(overrides)]
+		if len(overrides)%2 == 1 {
+			o["manager"] = manager
+			entries = append(entries, o)
+			continue
+		}
+		if last, ok := lastOf(entries); !ok || last["manager"] != manager {
+			entries = append(entries, random.Object{"manager": manager, "pod": []any{}})
+		}
+		last, _ := lastOf(entries)
+		last["pod"] = append(last["pod"].([]any), o)
+	}
+	delete(spec, "podTemplateOverrides")
+	spec["templateOverrides"] = entries
+	if len(overrides) == 3 {
+		delete(spec, "templateOverrides")
+		spec["podTemplateOverrides"] = entries
+	}
+	return job
+}
+
+// lastOf gives the last of the entries.
+func lastOf(entries []any) (random.Object, bool) {
+	if len(entries) == 0 {
+		return nil, false
+	}
+	return entries[len(entries)-1].(random.Object), true
+}
+
+func TestPatchesToOverrides(t *testing.T) {
+	direction{
+		newJob: func(s random.Source) random.Object {
+			return s.Job(random.Object{"runtimePatches": s.RuntimePatches(false)})
+		},
+		convert: convert.ManifestToPodTemplateOverrides,
+		from:    "trainer23", to: "trainer21", count: *manifests,
+	}.prove(t)
+}

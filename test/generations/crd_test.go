@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package generations
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	apiservervalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+)
+
+// crd checks TrainJobs as an API server does that has one release's CRD.
+type crd struct {
+	structural *structuralschema.Structural
+	validator  apiservervalidation.SchemaValidator
+	cel        *cel.Validator
+}
+
+// newCRD reads the CRD that the module's release ships.
+func newCRD(t *testing.T, module string) *crd {
+	t.Helper()
+	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2")
+	list.Dir = module
+	dir, err := list.Output()
+	if err != nil {
+		t.Fatalf("Finding Trainer of %s: %v", module, err)
+	}
+	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml"))
+	if err != nil {
+		t.Fatalf("Reading the CRD: %v", err)
+	}
+	var v1 apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(data, &v1); err != nil {
+		t.Fatalf("Decoding the CRD: %v", err)
+	}
+	var schema apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v1.Spec.Versions[0].Schema.OpenAPIV3Schema, &schema, nil); err != nil {
+		t.Fatalf("Converting the schema: %v", err)
+	}
+	c := &crd{}
+	if c.structural, err = structuralschema.NewStructural(&schema); err != nil {
+		t.Fatalf("Reading the schema: %v", err)
+	}
+	if c.validator, _, err = apiservervalidation.NewSchemaValidator(&schema); err != nil {
+		t.Fatalf("Reading the schema: %v", err)
+	}
+	c.cel = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
+	return c
+}
+
+// check gives what a strict request is refused for, and the TrainJob as it would be stored.
+func (c *crd) check(t *testing.T, job, old any) (stored map[string]any, refusals []string) {
+	t.Helper()
+	stored, unknown := c.settle(t, job)
+	refusals = unknown
+	errs := apiservervalidation.ValidateCustomResource(nil, stored, c.validator)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, c.structural, stored)...)
+	if len(errs) == 0 {
+		var before any
+		if old != nil {
+			before, _ = c.settle(t, old)
+		}
+		var celErrs field.ErrorList
+		celErrs, _ = c.cel.Validate(context.Background(), nil, c.structural, stored, before, celconfig.RuntimeCELCostBudget)
+		errs = append(errs, celErrs...)
+	}
+	for _, err := range errs {
+		refusals = append(refusals, err.Error())
+	}
+	return stored, refusals
+}
+
+// settle prunes and defaults as the API server does when it decodes a request.
+func (c *crd) settle(t *testing.T, job any) (stored map[string]any, unknown []string) {
+	t.Helper()
+	data, err := json.Marshal(job)
+	if err != nil {
+		t.Fatalf("Encoding: %v", err)
+	}
+	if err := utiljson.Unmarshal(data, &stored); err != nil {
+		t.Fatalf("Decoding: %v", err)
+	}
+	unknown = pruning.PruneWithOptions(stored, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	defaulting.PruneNonNullableNullsWithoutDefaults(stored, c.structural)
+	defaulting.Default(stored, c.structural)
+	return stored, unknown
+}

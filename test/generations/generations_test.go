@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package generations asks releases of Trainer whether this repository is right about them.
+package generations
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// question and answer are those of package oracle, which is in a module of its own.
+type question struct {
+	Runtime  any      `json:"runtime"`
+	Job      any      `json:"job"`
+	Old      any      `json:"old,omitempty"`
+	Active   []string `json:"active,omitempty"`
+	Validate bool     `json:"validate,omitempty"`
+}
+
+type answer struct {
+	JobSet  json.RawMessage `json:"jobSet"`
+	Errors  []string        `json:"errors"`
+	Failure string          `json:"failure"`
+}
+
+var binaries string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "generations")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		binaries = dir
+		for _, module := range []string{"trainer21", "trainer22", "trainer23"} {
+			build := exec.Command("go", "build", "-C", module, "-o", filepath.Join(dir, module), ".")
+			if out, err := build.CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "Building %s: %v\n%s", module, err, out)
+				return 1
+			}
+		}
+		return m.Run()
+	}())
+}
+
+// ask gives the answers of one release, in the order of the questions.
+func ask(t *testing.T, module string, questions []question) []answer {
+	t.Helper()
+	answers := make([]answer, len(questions))
+	var group errgroup.Group
+	size := max(1, (len(questions)+runtime.NumCPU()-1)/runtime.NumCPU())
+	for start := 0; start < len(questions); start += size {
+		end := min(start+size, len(questions))
+		group.Go(func() error { return fill(answers[start:end], module, questions[start:end]) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatalf("Asking %s: %v", module, err)
+	}
+	return answers
+}
+
+func fill(answers []answer, module string, questions []question) error {
+	var in bytes.Buffer
+	encoder := json.NewEncoder(&in)
+	for _, q := range questions {
+		if err := encoder.Encode(q); err != nil {
+			return err
+		}
+	}
+	cmd := exec.Command(filepath.Join(binaries, module))
+	cmd.Stdin, cmd.Stderr = &in, os.Stderr
+	cmd.Env = append(os.Environ(), "GOGC=1000") // Most of an answer's time is garbage collection otherwise.
+	out, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	for i := range answers {
+		if err := decoder.Decode(&answers[i]); err != nil {
+			return fmt.Errorf("reading answer %d of %d: %w", i, len(answers), err)
+		}
+	}
+	return nil
+}

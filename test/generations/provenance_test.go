@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package generations
+
+import (
+	"testing"
+
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
+	"github.com/kueue-trainer/kueue-trainer/test/generations/removal"
+)
+
+// TestProvenance takes each source away in turn, as the test of package provenance does
+// with Trainer's library of our own go.mod.
+func TestProvenance(t *testing.T) {
+	for _, module := range []string{"trainer21", "trainer22", "trainer23"} {
+		t.Run(module, func(t *testing.T) {
+			s := random.New(*seed)
+			var removals [][]removal.Removal
+			var questions []question
+			for range *manifests / 100 {
+				in := newInput(t, s, module)
+				all := append([]removal.Removal{{Input: in}}, removal.All(in)...)
+				for _, r := range all {
+					questions = append(questions, asked(t, r.Input))
+				}
+				removals = append(removals, all)
+			}
+			answers := ask(t, module, questions)
+			checked := 0
+			for i, all := range removals {
+				fields := explain(t, all[0].Input, answers[0])
+				for j, r := range all[1:] {
+					n, err := removal.Check(fields, r.Source, explain(t, r.Input, answers[j+1]))
+					if checked += n; err != nil {
+						t.Fatalf("TrainJob %d: %v (-seed %d)", i, err, *seed)
+					}
+				}
+				answers = answers[len(all):]
+			}
+			t.Logf("%d fields of %d TrainJobs (-seed %d)", checked, len(removals), *seed)
+		})
+	}
+}
+
+func newInput(t *testing.T, s random.Source, module string) provenance.Input {
+	t.Helper()
+	var in provenance.Input
+	recode(t, s.Runtime(), &in.Runtime)
+	if module != "trainer21" {
+		recode(t, s.Job(random.Object{"runtimePatches": s.RuntimePatches(true)}), &in.Job)
+		return in
+	}
+	recode(t, s.Job(nil), &in.Job)
+	recode(t, s.PodTemplateOverrides(), &in.Overrides)
+	metadata := s.Metadata()
+	recode(t, metadata["labels"], &in.Labels)
+	recode(t, metadata["annotations"], &in.Annotations)
+	return in
+}
+
+// asked puts an input together again.
+func asked(t *testing.T, in provenance.Input) question {
+	t.Helper()
+	var job random.Object
+	recode(t, in.Job, &job)
+	spec := job["spec"].(random.Object)
+	if len(in.Overrides) > 0 {
+		spec["podTemplateOverrides"] = in.Overrides
+	}
+	spec["labels"], spec["annotations"] = in.Labels, in.Annotations
+	return question{Runtime: in.Runtime, Job: job}
+}
+
+func explain(t *testing.T, in provenance.Input, a answer) []provenance.Field {
+	t.Helper()
+	if a.Failure != "" {
+		t.Fatalf("Trainer failed: %s", a.Failure)
+	}
+	var js jobsetapi.JobSet
+	recode(t, a.JobSet, &js)
+	fields, err := provenance.Explain(in, &js)
+	if err != nil {
+		t.Fatalf("Explain: %v", err)
+	}
+	return fields
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package generations
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
+)
+
+// attempt is a request and what the rules say of it.
+type attempt struct {
+	question
+	verdict rules.Verdict
+}
+
+// TestRules compares the verdicts on TrainJobs that have something wrong with them
+// more often than not with those of the CRD and the webhook of each release.
+func TestRules(t *testing.T) {
+	for generation, module := range map[trainjob.Generation]string{
+		trainjob.Trainer21: "trainer21", trainjob.Trainer22: "trainer22", trainjob.Trainer23: "trainer23",
+	} {
+		t.Run(module, func(t *testing.T) {
+			schema, s := newCRD(t, module), random.New(*seed)
+			var attempts []attempt
+			var questions []question
+			for range *manifests / 4 {
+				a := newAttempt(t, s, generation)
+				attempts, questions = append(attempts, a), append(questions, a.question)
+			}
+			refused := 0
+			for i, webhook := range ask(t, module, questions) {
+				a := attempts[i]
+				_, refusals := schema.check(t, a.Job, a.Old)
+				refusals = append(refusals, webhook.Errors...)
+				if webhook.Failure != "" {
+					refusals = append(refusals, webhook.Failure)
+				}
+				if len(refusals) > 0 {
+					refused++
+				}
+				if (len(refusals) > 0) != (len(a.verdict.Errors) > 0) && !dependsOnMerge(a.verdict.Errors) {
+					job := encode(t, a.question)
+					t.Fatalf("Attempt %d (-seed %d): Trainer finds %q, the rules find %v, in %s", i, *seed, refusals, a.verdict.Errors.ToAggregate(), job)
+				}
+			}
+			t.Logf("%d attempts, %d of them refused (-seed %d)", len(attempts), refused, *seed)
+		})
+	}
+}
+
+// dependsOnMerge reports whether all that is wrong is a secret without a name, which
+// Trainer trips over only where there are other secrets.
+func dependsOnMerge(errs field.ErrorList) bool {
+	return len(errs) > 0 && !slices.ContainsFunc(errs, func(err *field.Error) bool {
+		return err.Type != field.ErrorTypeRequired || !strings.Contains(err.Field, "imagePullSecrets")
+	})
+}
+
+func newAttempt(t *testing.T, s random.Source, generation trainjob.Generation) attempt {
+	t.Helper()
+	name := "runtimePatches"
+	if generation == trainjob.Trainer21 {
+		name = "podTemplateOverrides"
+	}
+	patches := func() []any {
+		if generation == trainjob.Trainer21 {
+			return s.PodTemplateOverrides()
+		}
+		return s.RuntimePatches(true)
+	}
+	a := attempt{question: question{Runtime: s.Runtime(), Validate: true}}
+	var spec trainer.TrainingRuntimeSpec
+	recode(t, a.Runtime, &spec)
+	// Names and images of the TrainJob itself are not what the rules are about.
+	fields := random.Object{name: patches(), "suspend": s.IntN(2) == 0}
+	if s.IntN(2) == 0 {
+		s.Damage(fields[name])
+		a.Job = s.Bare(fields)
+		a.verdict = rules.Create(generation, &spec, ruled(t, fields))
+		return a
+	}
+	before := random.Object{name: fields[name], "suspend": s.IntN(2) == 0}
+	fields[name] = clone(t, before[name])
+	switch s.IntN(3) {
+	case 0:
+		fields[name] = patches()
+	case 1:
+		s.Change(fields[name])
+	}
+	if s.IntN(3) == 0 {
+		a.Active = []string{"node"}
+	}
+	// The other half of the webhook, which is not asked, puts times right first.
+	withoutTimes(before[name])
+	withoutTimes(fields[name])
+	a.Job, a.Old = s.Bare(fields), s.Bare(before)
+	a.verdict = rules.Update(generation, &spec, ruled(t, before), ruled(t, fields), slices.Clone(a.Active))
+	return a
+}
+
+func withoutTimes(entries any) {
+	for _, entry := range entries.([]any) {
+		delete(entry.(random.Object), "time")
+	}
+}
+
+// ruled is what the rules look at in a spec.
+func ruled(t *testing.T, spec random.Object) rules.TrainJob {
+	t.Helper()
+	job := rules.TrainJob{Suspended: spec["suspend"] == true}
+	recode(t, spec["podTemplateOverrides"], &job.Overrides)
+	recode(t, spec["runtimePatches"], &job.Patches)
+	return job
+}
+
+func clone(t *testing.T, value any) any {
+	t.Helper()
+	var copied any
+	recode(t, value, &copied)
+	return copied
+}
+
+func recode(t *testing.T, from, to any) {
+	t.Helper()
+	data, err := json.Marshal(from)
+	if err != nil {
+		t.Fatalf("Encoding: %v", err)
+	}
+	if err := json.Unmarshal(data, to); err != nil {
+		t.Fatalf("Decoding %s: %v", data, err)
+	}
+}

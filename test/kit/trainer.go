@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Generations of Trainer, as TRAINER of `make local-up` names them.
+const (
+	Trainer21 = "2.1"
+	Trainer22 = "2.2"
+	Trainer23 = "2.3"
+)
+
+// trainJobCRD holds what Trainer understands.
+const trainJobCRD = "trainjobs.trainer.kubeflow.org"
+
+// marks are fields of a TrainJob that a generation has and older ones have not, newest first.
+var marks = []struct{ trainer, field string }{
+	{Trainer23, "terminationGracePeriodSeconds"},
+	{Trainer22, "runtimePatches"},
+	{Trainer21, "podTemplateOverrides"},
+}
+
+// Trainer tells which generation of Trainer the cluster runs now. It asks the CRD, so
+// that it works on every cluster, and after an upgrade.
+func (c *Cluster) Trainer(ctx context.Context) (string, error) {
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: trainJobCRD}, &crd); err != nil {
+		return "", err
+	}
+	return generation(&crd)
+}
+
+func generation(crd *apiextensionsv1.CustomResourceDefinition) (string, error) {
+	versions, err := json.Marshal(crd.Spec.Versions)
+	if err != nil {
+		return "", err
+	}
+	for _, mark := range marks {
+		if bytes.Contains(versions, []byte(`"`+mark.field+`":`)) {
+			return mark.trainer, nil
+		}
+	}
+	return "", fmt.Errorf("CRD %s is of no generation of Trainer that the specs know", crd.Name)
+}
+
+// Upgrade brings a newer Trainer and its JobSet to a local control plane. Everything
+// else, jobs and manager included, runs on meanwhile.
+func (c *Cluster) Upgrade(ctx context.Context, trainer string, progress io.Writer) error {
+	return localcluster(ctx, c.localDir, progress, "up", "--trainer", trainer)
+}
+
+// up brings what the cluster lacks, and changes nothing but what args say: TRAINER of
+// the environment may be the generation that the cluster was upgraded from.
+func (c *Cluster) up(ctx context.Context, progress io.Writer, args ...string) error {
+	trainer, err := c.Trainer(ctx)
+	if err != nil {
+		return err
+	}
+	return localcluster(ctx, c.localDir, progress, append([]string{"up", "--trainer", trainer}, args...)...)
+}

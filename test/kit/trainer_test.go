@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kit
+
+import (
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+func TestGeneration(t *testing.T) {
+	// Each holds the fields of the TrainJob spec that matter, nested as they come.
+	cases := map[string][]string{
+		Trainer21: {"podTemplateOverrides", "nodeSelector"},
+		Trainer22: {"runtimePatches", "nodeSelector"},
+		Trainer23: {"runtimePatches", "terminationGracePeriodSeconds"},
+		"":        {"podSpecOverrides"},
+	}
+	for want, fields := range cases {
+		got, err := generation(crdWith(fields))
+		if got != want || (err != nil) != (want == "") {
+			t.Errorf("a CRD with %v is taken for %q, %v; want %q", fields, got, err, want)
+		}
+	}
+}
+
+// crdWith nests the fields into each other, the first outermost.
+func crdWith(fields []string) *apiextensionsv1.CustomResourceDefinition {
+	schema := apiextensionsv1.JSONSchemaProps{Description: "may speak of podTemplateOverrides"}
+	for i := len(fields) - 1; i >= 0; i-- {
+		schema = apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{fields[i]: schema}}
+	}
+	return &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{
+			{Name: "v1alpha1", Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &schema}},
+		},
+	}}
+}
