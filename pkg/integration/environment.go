@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
@@ -148,13 +149,15 @@ func (e *environment) workload(ctx context.Context, job *trainjob.TrainJob) (*ku
 
 // stillAdmitted asks the API server whether job may run, whatever the cache says.
 func (e *environment) stillAdmitted(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	var list kueue.WorkloadList
-	if err := e.live.List(ctx, &list, client.InNamespace(job.Namespace)); err != nil {
-		return false, fmt.Errorf("listing the Workloads of namespace %s: %w", job.Namespace, err)
+	var wl kueue.Workload
+	key := client.ObjectKey{Namespace: job.Namespace, Name: jobframework.GetWorkloadNameForOwnerWithGVK(job.Name, job.UID, trainjob.GVK)}
+	if err := e.live.Get(ctx, key, &wl); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("reading Workload %s: %w", key, err)
 	}
-	return slices.ContainsFunc(list.Items, func(wl kueue.Workload) bool {
-		return metav1.IsControlledBy(&wl, job) && wl.DeletionTimestamp.IsZero() && mayRun(&wl)
-	}), nil
+	return metav1.IsControlledBy(&wl, job) && wl.DeletionTimestamp.IsZero() && mayRun(&wl), nil
 }
 
 // confirm asks the API server whether the admission that the cache knows still stands.

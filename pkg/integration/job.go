@@ -133,9 +133,9 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 }
 
 // RunWithPodSetsInfo places the job by its admission, which the API server has to
-// confirm: pods must not be bound on the word of a cache that is behind. The child Jobs are brought to
-// the placement here; entry and suspend are set on the object, which jobframework
-// then writes in one request.
+// confirm: pods must not be bound on the word of a cache that is behind. The child Jobs
+// are brought to the placement here; entry and suspend are set on the object, which
+// jobframework then writes in one request.
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
 	wl, err := j.env.workload(ctx, &j.TrainJob)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -23,7 +24,7 @@ import (
 func ownedBy(uid types.UID, admitted bool) *kueue.Workload {
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: uid}}
 	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "team", Name: "wl",
+		Namespace: "team", Name: jobframework.GetWorkloadNameForOwnerWithGVK(job.Name, job.UID, trainjob.GVK),
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)},
 	}}
 	if admitted {
