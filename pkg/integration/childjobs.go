@@ -85,8 +85,8 @@ func overtaken(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.Duration {
 	if err != nil || entry.Time == nil {
 		return 0
 	}
-	// Trainer's webhook stamped the entry when the gate was written.
-	return max(0, time.Until(entry.Time.Add(inHand)))
+	// Trainer's webhook stamped the entry when the gate was written, by its own clock.
+	return min(inHand, max(0, time.Until(entry.Time.Add(inHand))))
 }
 
 // countPods adds up the pods of job that its child Jobs know of, terminating ones included.

@@ -58,14 +58,24 @@ func (c *specClient) Patch(ctx context.Context, obj client.Object, p client.Patc
 	}
 	known := job.Generation
 	if err := c.Client.Patch(ctx, obj, guarded, opts...); err != nil {
-		if !failedTest(err) {
-			return err
-		}
-		c.expectations.outdated(job, known)
-		return apierrors.NewConflict(schema.GroupResource{Group: trainjob.GVK.Group, Resource: "trainjobs"}, job.Name, err)
+		return c.refused(ctx, job, known, err)
 	}
 	c.expectations.wrote(job)
 	return nil
+}
+
+// refused tells a view that was overtaken, which is a conflict, from other refusals that
+// look like it: a webhook may answer 422 as well.
+func (c *specClient) refused(ctx context.Context, job *trainjob.TrainJob, known int64, refusal error) error {
+	if !failedTest(refusal) {
+		return refusal
+	}
+	live := &trainjob.TrainJob{}
+	if err := c.live.Get(ctx, client.ObjectKeyFromObject(job), live); err != nil || live.UID != job.UID || live.Generation <= known {
+		return refusal
+	}
+	c.expectations.wrote(live)
+	return apierrors.NewConflict(schema.GroupResource{Group: trainjob.GVK.Group, Resource: "trainjobs"}, job.Name, refusal)
 }
 
 // ownFields are the fields of a TrainJob's spec that the manager writes. None of them

@@ -24,22 +24,14 @@ type expectation struct {
 	generation int64
 }
 
-// wrote notes the generation that a write of ours returned.
-func (e *expectations) wrote(job *trainjob.TrainJob) { e.expect(job, job.Generation) }
-
-// outdated notes that the generation known of job is not the present one: writing by
-// that view again would be refused again.
-func (e *expectations) outdated(job *trainjob.TrainJob, known int64) {
-	e.expect(job, known+1)
-}
-
-func (e *expectations) expect(job *trainjob.TrainJob, generation int64) {
+// wrote notes the generation that a write of ours, or of whoever was faster, made.
+func (e *expectations) wrote(job *trainjob.TrainJob) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.wants == nil {
 		e.wants = map[types.NamespacedName]expectation{}
 	}
-	e.wants[client.ObjectKeyFromObject(job)] = expectation{job.UID, generation}
+	e.wants[client.ObjectKeyFromObject(job)] = expectation{job.UID, job.Generation}
 }
 
 // seen reports whether job is as new as our last write, and then forgets that.

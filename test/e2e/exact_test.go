@@ -57,6 +57,14 @@ var _ = Describe("A waiting TrainJob", func() {
 		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
 			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
 		})
+		w.touch(ctx, "frozen")
+		// Who comes after the edit is what it says.
+		w.make(ctx, w.job("later").Runtime(runtime.Name).GPUs("2").Obj())
+		Eventually(ctx, func(g Gomega) {
+			wl := w.workload(ctx, "later")
+			g.Expect(wl).NotTo(BeNil())
+			g.Expect(wl.Spec.PodSets[0].Count).To(Equal(int32(4)))
+		}).Should(Succeed())
 		Consistently(ctx, func() int32 { return w.workload(ctx, "frozen").Spec.PodSets[0].Count }).Should(Equal(int32(1)))
 	}, SpecTimeout(specTimeout))
 })
