@@ -43,7 +43,7 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 		return 0, err
 	}
 	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
-		return overtaken(&j.TrainJob, js), nil
+		return r.env.overtaken(&j.TrainJob, js), nil
 	}
 	managed, err := r.env.managed(ctx, &j.TrainJob)
 	if err != nil || !managed {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,13 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -55,25 +50,13 @@ func init() { metrics.Registry.MustRegister(inTreeGauge) }
 // run: the in-tree webhook, and nobody else, then adds an entry of Kueue's to it. That
 // needs no view of Kueue's configuration, and nothing that a user writes can feign it.
 type inTree struct {
+	told
 	client    client.Client
 	namespace string
+	all       *allTrainJobs
+	trainer   *servedTrainer
 
 	found atomic.Bool
-
-	mu sync.Mutex
-	// queue is the TrainJob controller's, where this replica leads.
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	told  map[types.UID]bool
-}
-
-// source lets the TrainJob controller look at every TrainJob when the answer changes.
-func (t *inTree) source() source.Source {
-	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.queue = queue
-		return nil
-	})
 }
 
 // Start implements manager.Runnable.
@@ -98,8 +81,14 @@ func (t *inTree) Start(ctx context.Context) error {
 func (t *inTree) NeedLeaderElection() bool { return false }
 
 // probe reports whether the in-tree webhook answers. Trainer refuses some runtimes for
-// a TrainJob as plain as this one, so the first that it takes decides.
+// a TrainJob as plain as this one, so the first that it takes decides. Trainer 2.1 has no
+// field that the in-tree webhook could add its entry to; there it suspends the TrainJob,
+// which our own webhook leaves alone.
 func (t *inTree) probe(ctx context.Context) (bool, error) {
+	served, err := t.trainer.served()
+	if err != nil {
+		return false, err
+	}
 	var runtimes trainer.ClusterTrainingRuntimeList
 	if err := t.client.List(ctx, &runtimes); err != nil {
 		return false, err
@@ -112,6 +101,9 @@ func (t *inTree) probe(ctx context.Context) (bool, error) {
 		}}
 		job.Spec.RuntimeRef.Name = runtimes.Items[i].Name
 		err := t.client.Create(ctx, job, client.DryRunAll)
+		if err == nil && served == trainjob.Trainer21 {
+			return job.Suspended(), nil
+		}
 		if err == nil {
 			return patch.Find(job.Spec.RuntimePatches) != nil, nil
 		}
@@ -134,22 +126,7 @@ func (t *inTree) set(ctx context.Context, found bool) error {
 		inTreeGauge.Set(0)
 		t.forget()
 	}
-	return t.requeueAll(ctx)
-}
-
-func (t *inTree) requeueAll(ctx context.Context) error {
-	var jobs trainjob.List
-	if err := t.client.List(ctx, &jobs); err != nil {
-		return fmt.Errorf("listing the TrainJobs that change hands: %w", err)
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for i := range jobs.Items {
-		if t.queue != nil {
-			t.queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
-		}
-	}
-	return nil
+	return t.all.requeue(ctx)
 }
 
 // active reports whether the manager has to stand aside.
@@ -163,29 +140,8 @@ func (t *inTree) check(*http.Request) error {
 	return nil
 }
 
-// first reports whether a TrainJob was not told of the conflict yet.
-func (t *inTree) first(uid types.UID) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.told[uid] {
-		return false
-	}
-	if t.told == nil {
-		t.told = map[types.UID]bool{}
-	}
-	t.told[uid] = true
-	return true
-}
-
-// forget makes the next conflict news to every TrainJob.
-func (t *inTree) forget() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.told = nil
-}
-
-// standAside tells a queued TrainJob, once, who else looks after it.
-func (r *reconciler) standAside(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+// standAside tells a queued TrainJob, once, why the manager does nothing for it.
+func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *told, reason, message string) (ctrl.Result, error) {
 	job := &trainjob.TrainJob{}
 	if err := r.env.client.Get(ctx, req.NamespacedName, job); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -194,8 +150,8 @@ func (r *reconciler) standAside(ctx context.Context, req ctrl.Request) (ctrl.Res
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
 	}
-	if managed && !job.Finished() && r.env.inTree.first(job.UID) {
-		r.env.recorder.Eventf(job, nil, corev1.EventTypeWarning, reasonNotAlone, actionDescribe, inTreeRemedy)
+	if managed && !job.Finished() && told.first(job.UID) {
+		r.env.recorder.Eventf(job, nil, corev1.EventTypeWarning, reason, actionDescribe, "%s", message)
 	}
 	return ctrl.Result{}, nil
 }

@@ -40,7 +40,7 @@ func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error) *inTree {
 				return answer(obj.(*trainjob.TrainJob))
 			},
 		}).Build()
-	return &inTree{client: c, namespace: "kueue-trainer-system"}
+	return &inTree{client: c, namespace: "kueue-trainer-system", all: &allTrainJobs{}}
 }
 
 func TestInTreeProbe(t *testing.T) {

@@ -45,7 +45,7 @@ type Runtimes struct {
 	// ConfigMap of the cluster: Trainer puts no label on its snapshots.
 	Live client.Reader
 	// Served tells which generation of Trainer renders. Nil: the newest.
-	Served func(context.Context) (Generation, error)
+	Served func() (Generation, error)
 
 	snapshots *lru.Cache
 }
@@ -68,7 +68,7 @@ func (r *Runtimes) For(ctx context.Context, job *TrainJob) (*trainer.TrainingRun
 	if err != nil || !asksForResources(job) || r.Served == nil {
 		return spec, err
 	}
-	served, err := r.Served(ctx)
+	served, err := r.Served()
 	if err != nil {
 		return nil, err
 	}
