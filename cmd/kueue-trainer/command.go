@@ -102,7 +102,7 @@ func start(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configurati
 		case <-ctx.Done():
 			return
 		}
-		if ready.check, err = integration.Setup(ctx, mgr, options); err != nil {
+		if ready.checks, err = integration.Setup(ctx, mgr, options); err != nil {
 			stop(err)
 			return
 		}

@@ -152,21 +152,22 @@ func manageCertificates(mgr ctrl.Manager, cfg *managerconfig.Configuration) (cha
 	return ready, nil
 }
 
-// readiness of the manager: check counts once setUp is closed.
+// readiness of the manager: checks count once setUp is closed.
 type readiness struct {
-	setUp chan struct{}
-	check healthz.Checker
+	setUp  chan struct{}
+	checks *integration.Checks
 }
 
 // addProbes makes ready mean: certificates and caches are there, webhooks are served,
-// and nobody else integrates TrainJobs. The server tells names of failed checks, no more.
+// nobody else integrates TrainJobs, and the Trainer that is installed is one we know. The server tells names of failed checks, no more.
 func addProbes(mgr ctrl.Manager, ready *readiness) error {
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)
 	}
 	checks := map[string]func() healthz.Checker{
-		"webhooks-served":         func() healthz.Checker { return mgr.GetWebhookServer().StartedChecker() },
-		"in-tree-integration-off": func() healthz.Checker { return ready.check },
+		"webhooks-served":          func() healthz.Checker { return mgr.GetWebhookServer().StartedChecker() },
+		"in-tree-integration-off":  func() healthz.Checker { return ready.checks.InTreeOff },
+		"trainer-generation-known": func() healthz.Checker { return ready.checks.TrainerKnown },
 	}
 	for name, check := range checks {
 		if err := mgr.AddReadyzCheck(name, ready.after(check)); err != nil {

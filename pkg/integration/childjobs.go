@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -64,7 +63,7 @@ func (e *environment) active(ctx context.Context, job *trainjob.TrainJob) (bool,
 	if err != nil || slices.ContainsFunc(jobs, hasPods) {
 		return err == nil, err
 	}
-	return !job.Finished() && (!ptr.Deref(js.Spec.Suspend, false) || overtaken(job, js) > 0), nil
+	return !job.Finished() && (!ptr.Deref(js.Spec.Suspend, false) || e.overtaken(job, js) > 0), nil
 }
 
 // inHand is how long Trainer may be busy with what it saw of a TrainJob before.
@@ -74,19 +73,18 @@ const inHand = 5 * time.Second
 // because it started to before: until the JobSet has the gate, which is only ever
 // written to a suspended job. Trainer before 2.3 cannot bring the gate there when the
 // runtime was edited, so the time is limited.
-func overtaken(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.Duration {
-	ours := patch.Find(job.Spec.RuntimePatches)
-	if ours == nil || !slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-		return patch.Gates(*ours, rj.Name) && !slices.ContainsFunc(rj.Template.Spec.Template.Spec.SchedulingGates, isAdmissionGate)
+func (e *environment) overtaken(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.Duration {
+	if !slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+		return e.field.Gates(&job.Spec, rj.Name) && !slices.ContainsFunc(rj.Template.Spec.Template.Spec.SchedulingGates, isAdmissionGate)
 	}) {
 		return 0
 	}
-	entry, err := ours.Decode()
-	if err != nil || entry.Time == nil {
-		return 0
+	written := e.field.Time(&job.Spec)
+	if written.IsZero() {
+		written = e.expectations.wroteBy(job)
 	}
 	// Trainer's webhook stamped the entry when the gate was written, by its own clock.
-	return min(inHand, max(0, time.Until(entry.Time.Add(inHand))))
+	return min(inHand, max(0, time.Until(written.Add(inHand))))
 }
 
 // countPods adds up the pods of job that its child Jobs know of, terminating ones included.

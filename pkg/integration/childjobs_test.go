@@ -99,7 +99,8 @@ func TestOvertaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
 			job := &trainjob.TrainJob{Spec: trainjob.Spec{RuntimePatches: tc.patches}}
-			if got := overtaken(job, js) > 0; got != tc.want {
+			env := &environment{field: patch.Of(trainjob.Trainer23), expectations: &expectations{}}
+			if got := env.overtaken(job, js) > 0; got != tc.want {
 				t.Errorf("overtaken = %t, want %t", got, tc.want)
 			}
 		})

@@ -31,6 +31,7 @@ type specClient struct {
 	client.Client
 	live         client.Reader
 	expectations *expectations
+	trainer      *servedTrainer
 }
 
 // Get implements client.Reader.
@@ -52,15 +53,49 @@ func (c *specClient) Patch(ctx context.Context, obj client.Object, p client.Patc
 	if err != nil {
 		return err
 	}
-	guarded, err := guardedPatch(data, job.Generation)
+	all, err := specChanges(data)
+	if err != nil {
+		return err
+	}
+	served, err := c.trainer.served()
+	if err != nil {
+		return err
+	}
+	for _, step := range steps(all, served) {
+		if err := c.write(ctx, job, step, opts...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// steps splits the start of a job where Trainer wants it in two requests: up to 2.2.0 it
+// lets a TrainJob change its patches only if it is suspended afterwards. Whoever dies
+// between the two leaves a placed job suspended, which the next reconcile resumes.
+func steps(all changes, served trainjob.Generation) []changes {
+	if served >= trainjob.Trainer23 || string(all["suspend"]) != "false" || len(all) == 1 {
+		return []changes{all}
+	}
+	placed := maps.Clone(all)
+	delete(placed, "suspend")
+	return []changes{placed, {"suspend": all["suspend"]}}
+}
+
+// write changes fields of the spec in one request.
+func (c *specClient) write(ctx context.Context, job *trainjob.TrainJob, step changes, opts ...client.PatchOption) error {
+	guarded, err := guardedPatch(step, job.Generation)
 	if err != nil {
 		return err
 	}
 	known := job.Generation
-	if err := c.Client.Patch(ctx, obj, guarded, opts...); err != nil {
+	if err := c.Client.Patch(ctx, job, guarded, opts...); err != nil {
 		return c.refused(ctx, job, known, err)
 	}
 	c.expectations.wrote(job)
+	if step["podTemplateOverrides"] != nil && job.Spec.PodTemplateOverrides == nil ||
+		step["runtimePatches"] != nil && job.Spec.RuntimePatches == nil {
+		return apierrors.NewConflict(trainJobs, job.Name, errDropped)
+	}
 	return nil
 }
 
@@ -74,35 +109,51 @@ func (c *specClient) refused(ctx context.Context, job *trainjob.TrainJob, known 
 	if err := c.live.Get(ctx, client.ObjectKeyFromObject(job), live); err != nil || live.UID != job.UID || live.Generation <= known {
 		return refusal
 	}
-	c.expectations.wrote(live)
-	return apierrors.NewConflict(schema.GroupResource{Group: trainjob.GVK.Group, Resource: "trainjobs"}, job.Name, refusal)
+	c.expectations.expect(live)
+	return apierrors.NewConflict(trainJobs, job.Name, refusal)
 }
+
+var trainJobs = schema.GroupResource{Group: trainjob.GVK.Group, Resource: "trainjobs"}
+
+// errDropped is what happens while Trainer is upgraded: our view of the CRD is older, or
+// newer, than what the API server goes by.
+var errDropped = errors.New("the API server does not have the field that the patches were written to")
+
+// changes are new values of fields of a TrainJob's spec, by the fields' names.
+type changes map[string]json.RawMessage
 
 // ownFields are the fields of a TrainJob's spec that the manager writes. None of them
 // holds an object, so a merge patch always gives them whole.
-var ownFields = []string{"managedBy", "runtimePatches", "suspend"}
+var ownFields = []string{"managedBy", "podTemplateOverrides", "runtimePatches", "suspend"}
 
-// guardedPatch turns a merge patch of spec fields into a JSON patch that tests the
-// generation first: the API server counts it up with every change of a spec.
-func guardedPatch(merge []byte, generation int64) (client.Patch, error) {
-	var changes struct {
-		Metadata map[string]any             `json:"metadata"`
-		Spec     map[string]json.RawMessage `json:"spec"`
+// specChanges gives the fields of the spec that a merge patch changes.
+func specChanges(merge []byte) (changes, error) {
+	var patch struct {
+		Metadata map[string]any `json:"metadata"`
+		Spec     changes        `json:"spec"`
 	}
-	if err := json.Unmarshal(merge, &changes); err != nil {
+	if err := json.Unmarshal(merge, &patch); err != nil {
 		return nil, err
 	}
-	delete(changes.Metadata, "resourceVersion")
-	if len(changes.Metadata) > 0 {
+	delete(patch.Metadata, "resourceVersion")
+	if len(patch.Metadata) > 0 {
 		return nil, fmt.Errorf("patch of a TrainJob changes more than its spec: %s", merge)
 	}
-	ops := []jsonpatch.JsonPatchOperation{jsonpatch.NewOperation("test", "/metadata/generation", generation)}
-	for _, field := range slices.Sorted(maps.Keys(changes.Spec)) {
+	for field := range patch.Spec {
 		if !slices.Contains(ownFields, field) {
 			return nil, fmt.Errorf("patch of a TrainJob changes spec.%s, which is not ours: %s", field, merge)
 		}
-		op := jsonpatch.NewOperation("add", "/spec/"+field, changes.Spec[field])
-		if string(changes.Spec[field]) == "null" {
+	}
+	return patch.Spec, nil
+}
+
+// guardedPatch makes a JSON patch that tests the generation first: the API server counts
+// it up with every change of a spec.
+func guardedPatch(step changes, generation int64) (client.Patch, error) {
+	ops := []jsonpatch.JsonPatchOperation{jsonpatch.NewOperation("test", "/metadata/generation", generation)}
+	for _, field := range slices.Sorted(maps.Keys(step)) {
+		op := jsonpatch.NewOperation("add", "/spec/"+field, step[field])
+		if string(step[field]) == "null" {
 			op = jsonpatch.NewOperation("remove", "/spec/"+field, nil)
 		}
 		ops = append(ops, op)

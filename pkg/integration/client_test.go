@@ -42,12 +42,16 @@ func TestGuardedPatch(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			patch, err := guardedPatch([]byte(tc.merge), 3)
+			changes, err := specChanges([]byte(tc.merge))
 			if (err != nil) != tc.wantErr {
-				t.Fatalf("guardedPatch: error %v, want one: %t", err, tc.wantErr)
+				t.Fatalf("specChanges: error %v, want one: %t", err, tc.wantErr)
 			}
 			if err != nil {
 				return
+			}
+			patch, err := guardedPatch(changes, 3)
+			if err != nil {
+				t.Fatal(err)
 			}
 			data, err := patch.Data(nil)
 			if err != nil {

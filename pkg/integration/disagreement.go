@@ -45,9 +45,9 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 		return 0, err
 	}
 	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
-		return overtaken(&j.TrainJob, js), nil
+		return r.env.overtaken(&j.TrainJob, js), nil
 	}
-	if served, err := r.env.runtimes.Generation(ctx); err != nil || served >= trainjob.Trainer23 {
+	if served, err := r.env.runtimes.Generation(); err != nil || served >= trainjob.Trainer23 {
 		// Trainer 2.3 tries again until it is heard.
 		return 0, err
 	}

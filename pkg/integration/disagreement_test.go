@@ -4,7 +4,6 @@ package integration
 
 import (
 	"cmp"
-	"context"
 	"testing"
 	"time"
 
@@ -81,7 +80,7 @@ func TestEnsureAgreed(t *testing.T) {
 				j.ResourceVersion = "1"
 			}
 			runtimes := trainjob.NewRuntimes(c, c)
-			runtimes.Served = func(context.Context) (trainjob.Generation, error) {
+			runtimes.Served = func() (trainjob.Generation, error) {
 				return cmp.Or(tc.served, trainjob.Trainer22), nil
 			}
 			r := &reconciler{env: &environment{client: c, live: c, runtimes: runtimes, recorder: events.NewFakeRecorder(1)}}

@@ -44,9 +44,27 @@ type environment struct {
 
 	expectations *expectations
 	inTree       *inTree
+	trainer      *servedTrainer
+	all          *allTrainJobs
+
+	// field is the field of the generation of Trainer that is served; see now.
+	field patch.Field
 
 	manageJobsWithoutQueueName   bool
 	managedJobsNamespaceSelector labels.Selector
+}
+
+// now gives the environment of the generation of Trainer that the cluster serves now, or
+// an error where that is unknown. One reconcile or request uses one environment, so that
+// it sees the same generation from its beginning to its end.
+func (e *environment) now() (*environment, error) {
+	served, err := e.trainer.served()
+	if err != nil {
+		return nil, err
+	}
+	env := *e
+	env.field = patch.Of(served)
+	return &env, nil
 }
 
 // managed reports whether job is Kueue's to start, by the rule that Kueue's own
@@ -56,9 +74,13 @@ func (e *environment) managed(ctx context.Context, job *trainjob.TrainJob) (bool
 		e.manageJobsWithoutQueueName, e.managedJobsNamespaceSelector, jobframework.WithDeletingObjectTolerance(true))
 }
 
-// render gives the JobSet of job under the given patch entries.
-func (e *environment) render(ctx context.Context, job *trainjob.TrainJob, patches []trainjob.RuntimePatch) (*jobsetapi.JobSet, error) {
+// render gives the JobSet that Trainer makes of job.
+func (e *environment) render(ctx context.Context, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
 	runtime, err := e.runtimes.For(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	patches, err := e.field.All(&job.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +93,11 @@ func (e *environment) describe(ctx context.Context, job *trainjob.TrainJob) ([]k
 	if err != nil {
 		return nil, err
 	}
-	js, err := e.renderer.Describe(ctx, job, runtime, patch.Others(job.Spec.RuntimePatches))
+	others, err := e.field.Others(&job.Spec)
+	if err != nil {
+		return nil, err
+	}
+	js, err := e.renderer.Describe(ctx, job, runtime, others)
 	if err != nil {
 		return nil, err
 	}
@@ -86,26 +112,29 @@ func (e *environment) describe(ctx context.Context, job *trainjob.TrainJob) ([]k
 	return defaults.Apply(podSets)
 }
 
-// gateEntry gives our entry as it stands while job waits for admission.
-func (e *environment) gateEntry(ctx context.Context, job *trainjob.TrainJob) (trainjob.RuntimePatch, error) {
+// gated gives the spec of job with our part as it is while job waits for admission, and
+// whether that is a change.
+func (e *environment) gated(ctx context.Context, job *trainjob.TrainJob) (spec trainjob.Spec, changed bool, err error) {
 	names, err := e.replicatedJobs(ctx, job)
 	if err != nil {
-		return trainjob.RuntimePatch{}, err
+		return spec, false, err
 	}
 	placements := make([]patch.Placement, 0, len(names))
 	for _, name := range names {
 		placements = append(placements, patch.Gated(name))
 	}
-	return patch.Entry(placements)
+	spec = job.DeepCopy().Spec
+	changed, err = e.field.Set(&spec, placements)
+	return spec, changed, err
 }
 
 // replicatedJobs names the replicated jobs of job's runtime. Where that is gone, the
-// ones that our entry already names serve as well.
+// ones that our part already names serve as well.
 func (e *environment) replicatedJobs(ctx context.Context, job *trainjob.TrainJob) ([]string, error) {
 	runtime, err := e.runtimes.For(ctx, job)
 	if errors.Is(err, trainjob.ErrRuntimeNotFound) {
-		if ours := patch.Find(job.Spec.RuntimePatches); ours != nil {
-			return patch.Jobs(*ours)
+		if e.field.Has(&job.Spec) {
+			return e.field.Jobs(&job.Spec)
 		}
 	}
 	if err != nil {

@@ -24,6 +24,7 @@ const (
 	reasonRefused        = "WriteRefused"
 	reasonStopping       = "StillStopping"
 	reasonNotAlone       = "InTreeActive"
+	reasonTrainerUnknown = "TrainerUnknown"
 
 	reasonJobSetSuspended = "JobSetSuspended"
 	reasonJobSetOutdated  = "JobSetOutdated"

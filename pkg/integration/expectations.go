@@ -4,6 +4,7 @@ package integration
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,9 +15,20 @@ import (
 // expectations remember which generation of a TrainJob our last write made, or was
 // refused for not knowing, so that a reconcile whose cache has not seen it waits for the
 // event instead of writing the same once more and being refused.
+//
+// They also remember when that write was; about those of a former process they only know
+// that they were before began.
 type expectations struct {
-	mu    sync.Mutex
-	wants map[types.NamespacedName]expectation
+	began time.Time
+
+	mu     sync.Mutex
+	wants  map[types.NamespacedName]expectation
+	writes map[types.NamespacedName]write
+}
+
+type write struct {
+	uid types.UID
+	at  time.Time
 }
 
 type expectation struct {
@@ -24,8 +36,29 @@ type expectation struct {
 	generation int64
 }
 
-// wrote notes the generation that a write of ours, or of whoever was faster, made.
+// wrote notes the generation that a write of ours returned.
 func (e *expectations) wrote(job *trainjob.TrainJob) {
+	e.expect(job)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.writes == nil {
+		e.writes = map[types.NamespacedName]write{}
+	}
+	e.writes[client.ObjectKeyFromObject(job)] = write{job.UID, time.Now()}
+}
+
+// wroteBy gives a time by which our last write of job was done.
+func (e *expectations) wroteBy(job *trainjob.TrainJob) time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if last, ok := e.writes[client.ObjectKeyFromObject(job)]; ok && last.uid == job.UID {
+		return last.at
+	}
+	return e.began
+}
+
+// expect notes a generation that is stored, by us or by whoever was faster.
+func (e *expectations) expect(job *trainjob.TrainJob) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.wants == nil {
@@ -51,4 +84,5 @@ func (e *expectations) forget(key types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.wants, key)
+	delete(e.writes, key)
 }

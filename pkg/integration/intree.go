@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,22 +14,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 const (
 	// inTreeEvery is how often the manager looks whether the in-tree integration is
-	// active, and inTreeRetry how soon again when it could not tell.
+	// active, and inTreeRetry how soon again when it is, or when there was no answer.
 	inTreeEvery = 30 * time.Second
 	inTreeRetry = 2 * time.Second
 
@@ -51,40 +45,30 @@ func init() { metrics.Registry.MustRegister(inTreeGauge) }
 // stands aside: it queues, starts and stops nothing, its webhooks let everything pass,
 // and only pods of admitted jobs are still freed of its gate.
 //
-// It asks the API server to make a TrainJob in the manager's own namespace, as a dry
-// run: the in-tree webhook, and nobody else, then adds an entry of Kueue's to it. That
-// needs no view of Kueue's configuration, and nothing that a user writes can feign it.
+// It asks the API server to make a queued TrainJob in the manager's own namespace, as a
+// dry run: the in-tree webhook suspends it, and nobody else does, since our own leaves
+// the manager's requests alone. That needs no view of Kueue's configuration, and nothing
+// that a user writes can feign it.
 type inTree struct {
+	told
 	client    client.Client
 	namespace string
+	all       *allTrainJobs
 
 	found atomic.Bool
-
-	mu sync.Mutex
-	// queue is the TrainJob controller's, where this replica leads.
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	told  map[types.UID]bool
-}
-
-// source lets the TrainJob controller look at every TrainJob when the answer changes.
-func (t *inTree) source() source.Source {
-	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.queue = queue
-		return nil
-	})
+	// unknown is set while the last look had no answer.
+	unknown atomic.Bool
 }
 
 // Start implements manager.Runnable.
 func (t *inTree) Start(ctx context.Context) error {
 	for {
 		wait := inTreeEvery
-		if found, err := t.probe(ctx); err != nil {
-			ctrl.LoggerFrom(ctx).V(2).Info("Cannot tell whether Kueue's in-tree TrainJob integration is active", "reason", err.Error())
-			wait = inTreeRetry
-		} else if err := t.set(ctx, found); err != nil {
+		if known, err := t.look(ctx); err != nil {
 			return err
+		} else if !known || t.active() {
+			// What the in-tree integration leaves is taken over soon.
+			wait = inTreeRetry
 		}
 		select {
 		case <-ctx.Done():
@@ -92,6 +76,19 @@ func (t *inTree) Start(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// look asks once, and reports whether there was an answer.
+func (t *inTree) look(ctx context.Context) (known bool, err error) {
+	found, err := t.probe(ctx)
+	if err != nil {
+		if !t.unknown.Swap(true) {
+			ctrl.LoggerFrom(ctx).Info("Cannot tell whether Kueue's in-tree TrainJob integration is active as well; asking on", "reason", err.Error())
+		}
+		return false, nil
+	}
+	t.unknown.Store(false)
+	return true, t.set(ctx, found)
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves webhooks.
@@ -113,7 +110,7 @@ func (t *inTree) probe(ctx context.Context) (bool, error) {
 		job.Spec.RuntimeRef.Name = runtimes.Items[i].Name
 		err := t.client.Create(ctx, job, client.DryRunAll)
 		if err == nil {
-			return patch.Find(job.Spec.RuntimePatches) != nil, nil
+			return job.Suspended(), nil
 		}
 		refusals = err
 	}
@@ -134,22 +131,7 @@ func (t *inTree) set(ctx context.Context, found bool) error {
 		inTreeGauge.Set(0)
 		t.forget()
 	}
-	return t.requeueAll(ctx)
-}
-
-func (t *inTree) requeueAll(ctx context.Context) error {
-	var jobs trainjob.List
-	if err := t.client.List(ctx, &jobs); err != nil {
-		return fmt.Errorf("listing the TrainJobs that change hands: %w", err)
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for i := range jobs.Items {
-		if t.queue != nil {
-			t.queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&jobs.Items[i])})
-		}
-	}
-	return nil
+	return t.all.requeue(ctx)
 }
 
 // active reports whether the manager has to stand aside.
@@ -163,29 +145,8 @@ func (t *inTree) check(*http.Request) error {
 	return nil
 }
 
-// first reports whether a TrainJob was not told of the conflict yet.
-func (t *inTree) first(uid types.UID) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.told[uid] {
-		return false
-	}
-	if t.told == nil {
-		t.told = map[types.UID]bool{}
-	}
-	t.told[uid] = true
-	return true
-}
-
-// forget makes the next conflict news to every TrainJob.
-func (t *inTree) forget() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.told = nil
-}
-
-// standAside tells a queued TrainJob, once, who else looks after it.
-func (r *reconciler) standAside(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+// standAside tells a queued TrainJob, once, why the manager does nothing for it.
+func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *told, reason, message string) (ctrl.Result, error) {
 	job := &trainjob.TrainJob{}
 	if err := r.env.client.Get(ctx, req.NamespacedName, job); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -194,8 +155,8 @@ func (r *reconciler) standAside(ctx context.Context, req ctrl.Request) (ctrl.Res
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
 	}
-	if managed && !job.Finished() && r.env.inTree.first(job.UID) {
-		r.env.recorder.Eventf(job, nil, corev1.EventTypeWarning, reasonNotAlone, actionDescribe, inTreeRemedy)
+	if managed && !job.Finished() && told.first(job.UID) {
+		r.env.recorder.Eventf(job, nil, corev1.EventTypeWarning, reason, actionDescribe, "%s", message)
 	}
 	return ctrl.Result{}, nil
 }

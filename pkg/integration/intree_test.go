@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -40,24 +40,20 @@ func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error) *inTree {
 				return answer(obj.(*trainjob.TrainJob))
 			},
 		}).Build()
-	return &inTree{client: c, namespace: "kueue-trainer-system"}
+	return &inTree{client: c, namespace: "kueue-trainer-system", all: &allTrainJobs{}}
 }
 
 func TestInTreeProbe(t *testing.T) {
-	entry, err := patch.Entry(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	refused := errors.New("refused")
 	cases := map[string]struct {
 		answer  func(*trainjob.TrainJob) error
 		want    bool
 		wantErr error
 	}{
-		"nobody adds an entry": {answer: func(*trainjob.TrainJob) error { return nil }},
-		"the in-tree webhook adds its entry": {
+		"nobody suspends it": {answer: func(*trainjob.TrainJob) error { return nil }},
+		"the in-tree webhook suspends it": {
 			answer: func(job *trainjob.TrainJob) error {
-				job.Spec.RuntimePatches = append(job.Spec.RuntimePatches, entry)
+				job.Spec.Suspend = ptr.To(true)
 				return nil
 			},
 			want: true,
@@ -67,7 +63,7 @@ func TestInTreeProbe(t *testing.T) {
 				if job.Spec.RuntimeRef.Name == "a" {
 					return refused
 				}
-				job.Spec.RuntimePatches = append(job.Spec.RuntimePatches, entry)
+				job.Spec.Suspend = ptr.To(true)
 				return nil
 			},
 			want: true,

@@ -21,7 +21,6 @@ import (
 	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -135,7 +134,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // RunWithPodSetsInfo places the job by its admission, which the API server has to
 // confirm: pods must not be bound on the word of a cache that is behind. The child Jobs
 // are brought to the placement here; entry and suspend are set on the object, which
-// jobframework then writes in one request.
+// jobframework then writes, in as many requests as Trainer wants (specClient).
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
 	wl, err := j.env.workload(ctx, &j.TrainJob)
 	if err != nil {
@@ -153,19 +152,18 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 		j.env.warn(&j.TrainJob, reasonPlacementError, actionStart, err)
 		return err
 	}
-	entry, err := patch.Entry(placements)
-	if err != nil {
+	start := j.DeepCopy()
+	if _, err := j.env.field.Set(&start.Spec, placements); err != nil {
 		return err
 	}
-	patches := patch.With(j.Spec.RuntimePatches, entry)
-	js, err := j.env.render(ctx, &j.TrainJob, patches)
+	js, err := j.env.render(ctx, start)
 	if err != nil {
 		return err
 	}
 	if err := j.env.placeChildJobs(ctx, &j.TrainJob, js); err != nil {
 		return err
 	}
-	j.Spec.RuntimePatches = patches
+	j.Spec = start.Spec
 	j.Spec.Suspend = ptr.To(false)
 	if wl != nil {
 		j.placed = placedMessage(wl)
@@ -229,18 +227,17 @@ func (j *job) suspendNow(ctx context.Context, c client.Client) error {
 
 // suspend writes suspend: true and, where asked for, the gate in the same request.
 func (j *job) suspend(ctx context.Context, c client.Client, gate bool) error {
-	patches := j.Spec.RuntimePatches
+	before := j.TrainJob.DeepCopy()
+	spec := j.TrainJob.DeepCopy().Spec
 	if gate {
-		entry, err := j.env.gateEntry(ctx, &j.TrainJob)
-		if err != nil {
+		var err error
+		if spec, _, err = j.env.gated(ctx, &j.TrainJob); err != nil {
 			return err
 		}
-		patches = patch.With(patches, entry)
 	}
-	before := j.TrainJob.DeepCopy()
+	spec.Suspend = ptr.To(true)
 	err := clientutil.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
-		j.Spec.Suspend = ptr.To(true)
-		j.Spec.RuntimePatches = patches
+		j.Spec = spec
 		return true, nil
 	})
 	if err != nil {
@@ -251,15 +248,12 @@ func (j *job) suspend(ctx context.Context, c client.Client, gate bool) error {
 
 // gate brings our entry back to the gate, unless it is there.
 func (j *job) gate(ctx context.Context, c client.Client) error {
-	entry, err := j.env.gateEntry(ctx, &j.TrainJob)
-	if err != nil {
+	spec, changed, err := j.env.gated(ctx, &j.TrainJob)
+	if err != nil || !changed {
 		return err
 	}
-	if ours := patch.Find(j.Spec.RuntimePatches); ours != nil && patch.Same(*ours, entry) && patch.Last(j.Spec.RuntimePatches) {
-		return nil
-	}
 	return clientutil.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
-		j.Spec.RuntimePatches = patch.With(j.Spec.RuntimePatches, entry)
+		j.Spec = spec
 		return true, nil
 	})
 }
@@ -288,7 +282,7 @@ func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
 // looks like is rendered.
 func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
 	if ptr.Deref(j.Spec.ManagedBy, trainjob.ControllerName) != trainjob.ControllerName {
-		return j.env.render(ctx, &j.TrainJob, j.Spec.RuntimePatches)
+		return j.env.render(ctx, &j.TrainJob)
 	}
 	return j.env.jobSet(ctx, &j.TrainJob)
 }

@@ -10,13 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 	"sigs.k8s.io/kueue/pkg/workload"
 	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -44,9 +45,14 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ctx = ctrl.LoggerInto(ctx, quiet(ctrl.LoggerFrom(ctx)))
 	if r.env.inTree.active() {
-		return r.standAside(ctx, req)
+		return r.standAside(ctx, req, &r.env.inTree.told, reasonNotAlone, inTreeRemedy)
 	}
-	j := &job{env: r.env}
+	env, err := r.env.now()
+	if err != nil {
+		return r.standAside(ctx, req, &r.env.trainer.told, reasonTrainerUnknown, err.Error())
+	}
+	r = &reconciler{env: env, framework: r.framework}
+	j := &job{env: env}
 	result, err := r.reconcile(ctx, req, j)
 	if apierrors.IsAlreadyExists(err) || errors.Is(err, errOutdated) || errors.Is(err, errStillActive) {
 		return ctrl.Result{RequeueAfter: retrySlowly}, nil
@@ -126,7 +132,11 @@ func (r *reconciler) ensurePlaced(ctx context.Context, j *job) error {
 		return nil
 	}
 	managed, err := r.env.managed(ctx, &j.TrainJob)
-	if err != nil || !managed || placed(&j.TrainJob) {
+	if err != nil || !managed {
+		return err
+	}
+	placed, err := r.env.placed(ctx, &j.TrainJob)
+	if err != nil || placed {
 		return err
 	}
 	wl, err := r.env.workload(ctx, &j.TrainJob)
@@ -136,10 +146,15 @@ func (r *reconciler) ensurePlaced(ctx context.Context, j *job) error {
 	return j.suspend(ctx, r.env.client, false)
 }
 
-// placed reports whether our entry is there and past the gate.
-func placed(job *trainjob.TrainJob) bool {
-	ours := patch.Find(job.Spec.RuntimePatches)
-	return ours != nil && !patch.HoldsGate(*ours)
+// placed reports whether our part is there and past the gate. Where it is not there at
+// all, the JobSet tells what runs: an upgrade of Trainer that brings another field takes
+// the old one from every TrainJob.
+func (e *environment) placed(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	if e.field.Has(&job.Spec) {
+		return !e.field.HoldsGate(&job.Spec), nil
+	}
+	js, err := e.jobSet(ctx, job)
+	return err == nil && js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js), err
 }
 
 // ensureGate gives the gate to a waiting TrainJob that lacks it, because it was made

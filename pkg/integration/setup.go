@@ -69,10 +69,10 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 // Setup adds controllers and webhooks to mgr, which has to be starting meanwhile. It
 // reads the identity of this process from the API server, so that the webhooks know our
-// own writes. It gives the integration's part of the manager's readiness.
+// own writes. It gives the integration's parts of the manager's readiness.
 //
 // Every call into jobframework's registration and set-up stands in this file.
-func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (healthz.Checker, error) {
+func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error) {
 	env, err := newEnvironment(ctx, mgr, opts)
 	if err != nil {
 		return nil, err
@@ -90,6 +90,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (healthz.Checker
 	if err := awaitWebhooks(ctx, mgr); err != nil {
 		return nil, err
 	}
+	// Where there is no answer yet, the first one comes soon.
+	if _, err := env.inTree.look(ctx); err != nil {
+		return nil, err
+	}
 	if err := setupReconciler(mgr, env, opts); err != nil {
 		return nil, fmt.Errorf("setting up the TrainJob controller: %w", err)
 	}
@@ -99,7 +103,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (healthz.Checker
 	if err := mgr.Add(env.inTree); err != nil {
 		return nil, fmt.Errorf("adding the look for Kueue's in-tree integration: %w", err)
 	}
-	return env.inTree.check, nil
+	return &Checks{InTreeOff: env.inTree.check, TrainerKnown: env.trainer.check}, nil
+}
+
+// Checks are the readiness checks of the integration.
+type Checks struct {
+	// InTreeOff fails while Kueue's in-tree integration is active as well.
+	InTreeOff healthz.Checker
+	// TrainerKnown fails while the served TrainJob CRD is of no generation that we know.
+	TrainerKnown healthz.Checker
 }
 
 // awaitWebhooks returns when the webhook server takes requests. That one cannot be
@@ -131,20 +143,21 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	if err != nil {
 		return nil, err
 	}
-	trainJobCRD, err := watchTrainJobCRD(ctx, mgr)
-	if err != nil {
+	all := &allTrainJobs{client: mgr.GetClient()}
+	trainer := &servedTrainer{all: all}
+	if err := watchTrainJobCRD(ctx, mgr, trainer); err != nil {
 		return nil, err
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
-	runtimes.Served = func(ctx context.Context) (trainjob.Generation, error) {
-		return trainjob.ServedGeneration(ctx, trainJobCRD)
-	}
-	expectations := &expectations{}
+	runtimes.Served = trainer.served
+	expectations := &expectations{began: time.Now()}
 	return &environment{
-		client:                       &specClient{Client: mgr.GetClient(), live: mgr.GetAPIReader(), expectations: expectations},
+		client:                       &specClient{Client: mgr.GetClient(), live: mgr.GetAPIReader(), expectations: expectations, trainer: trainer},
 		live:                         mgr.GetAPIReader(),
 		expectations:                 expectations,
-		inTree:                       &inTree{client: mgr.GetClient(), namespace: opts.Namespace},
+		inTree:                       &inTree{client: mgr.GetClient(), namespace: opts.Namespace, all: all},
+		trainer:                      trainer,
+		all:                          all,
 		runtimes:                     runtimes,
 		renderer:                     renderer,
 		defaults:                     &workloadDefaults{reader: mgr.GetClient()},
@@ -154,9 +167,9 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	}, nil
 }
 
-// watchTrainJobCRD caches the CRD of TrainJob. The manager's own cache holds Kueue's
-// Workload CRD alone; no selector names two, and all of them would be many.
-func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager) (client.Reader, error) {
+// watchTrainJobCRD lets trainer follow the CRD of TrainJob. The manager's own cache holds
+// Kueue's Workload CRD alone; no selector names two, and all of them would be many.
+func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager, trainer *servedTrainer) error {
 	crds, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
 		o.Scheme, o.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
 		o.Cache.ByObject = map[client.Object]cache.ByObject{
@@ -164,16 +177,12 @@ func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager) (client.Reader, err
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("setting up the cache of CRD %s: %w", trainjob.CRDName, err)
+		return fmt.Errorf("setting up the cache of CRD %s: %w", trainjob.CRDName, err)
 	}
 	if err := mgr.Add(crds); err != nil {
-		return nil, err
+		return err
 	}
-	// The webhooks read it: fill it before the first request has to wait for it.
-	if _, err := crds.GetCache().GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{}); err != nil {
-		return nil, fmt.Errorf("caching CRD %s: %w", trainjob.CRDName, err)
-	}
-	return crds.GetCache(), nil
+	return trainer.follow(ctx, crds.GetCache())
 }
 
 func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
@@ -193,7 +202,7 @@ func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
 		Owns(&kueue.Workload{}).
 		Owns(&jobsetapi.JobSet{}).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(env.trainJobOfChild)).
-		WatchesRawSource(env.inTree.source()).
+		WatchesRawSource(env.all.source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(opts.Concurrency, 1)}).
 		Complete(&reconciler{env: env, framework: framework})
 }

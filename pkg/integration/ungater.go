@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,8 +31,16 @@ type ungater struct {
 	env *environment
 }
 
+// retryUnknownAfter is how long a gated pod waits for a generation of Trainer that we know.
+const retryUnknownAfter = 5 * time.Second
+
 // Reconcile implements reconcile.Reconciler, for one gated pod.
 func (u *ungater) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	env, err := u.env.now()
+	if err != nil {
+		return ctrl.Result{RequeueAfter: retryUnknownAfter}, nil
+	}
+	u = &ungater{env: env}
 	var pod corev1.Pod
 	if err := u.env.client.Get(ctx, req.NamespacedName, &pod); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -88,10 +97,13 @@ func mayRun(wl *kueue.Workload) bool {
 	return workload.IsAdmitted(wl) && !workloadevict.IsEvicted(wl) && workload.IsActive(wl)
 }
 
-// template gives what pods of the pod's replicated job look like under our entry, or
-// nil while the entry is still at the gate in our view.
+// template gives what pods of the pod's replicated job look like under our part, or
+// nil while that is still at the gate in our view, or is not there.
 func (u *ungater) template(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
-	js, err := u.env.render(ctx, job, job.Spec.RuntimePatches)
+	if !u.env.field.Has(&job.Spec) {
+		return nil, nil
+	}
+	js, err := u.env.render(ctx, job)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,6 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -48,6 +47,11 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 	if d.env.inTree.active() {
 		return admission.Allowed("")
 	}
+	env, err := d.env.now()
+	if err != nil {
+		return d.env.takesNothingNew(ctx, job, old, err)
+	}
+	d = &defaulter{env: env, decoder: d.decoder, self: d.self}
 	if err := d.apply(ctx, req, job, old); err != nil {
 		return refused(err)
 	}
@@ -64,6 +68,19 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	return withOperations(response, restore)
+}
+
+// takesNothingNew answers while the generation of Trainer is unknown, for the reason
+// given: a queued TrainJob would get no gate. What is there already is left as it is.
+func (e *environment) takesNothingNew(ctx context.Context, job, old *trainjob.TrainJob, reason error) admission.Response {
+	managed, err := e.managed(ctx, job)
+	if err != nil {
+		return refused(err)
+	}
+	if managed && old == nil {
+		return refused(apierrors.NewServiceUnavailable("kueue-trainer takes no TrainJob into a queue: " + reason.Error()))
+	}
+	return admission.Allowed("")
 }
 
 // withOperations adds operations to a response that allows.
@@ -113,7 +130,7 @@ func (d *defaulter) apply(ctx context.Context, req admission.Request, job, old *
 		}
 		return d.onCreate(ctx, job)
 	}
-	restorePatches(job, old, own)
+	d.env.field.Restore(&job.Spec, &old.Spec, own)
 	if own || !job.DeletionTimestamp.IsZero() {
 		return nil
 	}
@@ -133,7 +150,7 @@ func (d *defaulter) onCreate(ctx context.Context, job *trainjob.TrainJob) error 
 	}
 	if !managed {
 		// An entry of ours in an exported manifest holds what a queue once gave.
-		job.Spec.RuntimePatches = withoutOurs(job.Spec.RuntimePatches)
+		d.env.field.Drop(&job.Spec)
 		return nil
 	}
 	if err := d.env.defaultManagedBy(ctx, job); err != nil {
@@ -145,14 +162,14 @@ func (d *defaulter) onCreate(ctx context.Context, job *trainjob.TrainJob) error 
 
 // gate puts our entry, at the gate, after all others.
 func (d *defaulter) gate(ctx context.Context, job *trainjob.TrainJob) error {
-	entry, err := d.env.gateEntry(ctx, job)
+	spec, _, err := d.env.gated(ctx, job)
 	if runtimeMissing(err) {
 		return invalid(job, field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, err.Error())})
 	}
 	if err != nil {
 		return err
 	}
-	job.Spec.RuntimePatches = patch.With(job.Spec.RuntimePatches, entry)
+	job.Spec = spec
 	return nil
 }
 
@@ -161,24 +178,18 @@ func (d *defaulter) onUpdate(ctx context.Context, job, old *trainjob.TrainJob) e
 	if err != nil || !managed {
 		return err
 	}
-	ours := patch.Find(old.Spec.RuntimePatches)
-	switch given := patch.Find(job.Spec.RuntimePatches); {
-	case given == nil && ours != nil:
-		// A client that applies its own list whole does not know of our entry.
-		job.Spec.RuntimePatches = patch.With(job.Spec.RuntimePatches, *ours)
-	case given == nil && job.Suspended():
+	field := d.env.field
+	switch given := field.Has(&job.Spec); {
+	case !given && field.Has(&old.Spec):
+		// A client that applies its own list whole does not know of our part.
+		field.Copy(&job.Spec, &old.Spec)
+	case !given && job.Suspended() && old.Suspended():
+		// A job that runs takes no change before it has stopped; the reconciler gates it then.
 		return d.gate(ctx, job)
-	case given != nil && job.Suspended() && !patch.Last(job.Spec.RuntimePatches):
-		job.Spec.RuntimePatches = patch.With(job.Spec.RuntimePatches, *given)
+	case given && job.Suspended() && !field.Last(&job.Spec):
+		field.Copy(&job.Spec, &job.Spec)
 	}
 	return nil
-}
-
-func withoutOurs(patches []trainjob.RuntimePatch) []trainjob.RuntimePatch {
-	if patch.Find(patches) == nil {
-		return patches
-	}
-	return patch.Others(patches)
 }
 
 // defaultLocalQueueExists tells jobframework whether a namespace has the LocalQueue

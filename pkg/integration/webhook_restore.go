@@ -8,7 +8,6 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -46,16 +45,4 @@ func specFields(object []byte) (map[string]json.RawMessage, error) {
 	}
 	err := json.Unmarshal(object, &fields)
 	return fields.Spec, err
-}
-
-// restorePatches does the same for the entries of others.
-func restorePatches(job, old *trainjob.TrainJob, own bool) {
-	for i, now := range job.Spec.RuntimePatches {
-		if now.Manager == patch.Manager {
-			continue
-		}
-		if before := patch.FindManager(old.Spec.RuntimePatches, now.Manager); before != nil && !now.Equal(*before) && (own || now.SameMeaning(*before)) {
-			job.Spec.RuntimePatches[i] = *before
-		}
-	}
 }

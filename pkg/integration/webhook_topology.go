@@ -3,6 +3,8 @@
 package integration
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -12,11 +14,14 @@ import (
 
 // topologyRemedy is added to Kueue's own messages, which cannot know where the
 // annotations of a TrainJob's pods come from.
-const topologyRemedy = "; change the pod annotations of this replicated job in spec.runtimePatches or in the runtime"
+func topologyRemedy(patches *field.Path) string {
+	return fmt.Sprintf("; change the pod annotations of this replicated job in %s or in the runtime", patches)
+}
 
 // validateTopology checks the topology annotations of every replicated job by Kueue's
-// rules. podSets may be shorter than jobs when they could not all be made.
-func validateTopology(jobs []jobsetapi.ReplicatedJob, podSets []kueue.PodSet) field.ErrorList {
+// rules. podSets may be shorter than jobs when they could not all be made. Users may have
+// put them into the field patches.
+func validateTopology(jobs []jobsetapi.ReplicatedJob, podSets []kueue.PodSet, patches *field.Path) field.ErrorList {
 	if !features.Enabled(features.TopologyAwareScheduling) {
 		return nil
 	}
@@ -35,7 +40,7 @@ func validateTopology(jobs []jobsetapi.ReplicatedJob, podSets []kueue.PodSet) fi
 		errs = jobframework.ValidatePodSetGroupingTopology(podSets, annotations)
 	}
 	for _, err := range errs {
-		err.Detail += topologyRemedy
+		err.Detail += topologyRemedy(patches)
 	}
 	return errs
 }

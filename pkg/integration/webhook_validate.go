@@ -59,6 +59,11 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if req.UserInfo.Username == v.self || !job.DeletionTimestamp.IsZero() || v.env.inTree.active() {
 		return admission.Allowed("")
 	}
+	env, err := v.env.now()
+	if err != nil {
+		return v.env.takesNothingNew(ctx, job, old, err)
+	}
+	v = &validator{env: env, decoder: v.decoder, self: v.self}
 	errs, err := v.validate(ctx, job, old)
 	if err != nil {
 		return refused(err)
@@ -85,8 +90,8 @@ func (v *validator) validate(ctx context.Context, t, old *trainjob.TrainJob) (fi
 		return nil, err
 	}
 	if old != nil {
-		errs = append(errs, leavesQueue(t, old, managed)...)
-		errs = append(errs, patch.Changed(old.Spec.RuntimePatches, t.Spec.RuntimePatches, v.newEntry(ctx, t, managed))...)
+		errs = append(errs, v.leavesQueue(t, old, managed)...)
+		errs = append(errs, patch.Changed(v.env.field, &old.Spec, &t.Spec, v.added(ctx, t, managed))...)
 	}
 	if !managed || !describes(t, old) {
 		return errs, nil
@@ -97,26 +102,26 @@ func (v *validator) validate(ctx context.Context, t, old *trainjob.TrainJob) (fi
 
 // leavesQueue refuses to let a TrainJob out of Kueue's hands: its child Jobs hold the
 // gate, which JobSet never takes away from a Job.
-func leavesQueue(t, old *trainjob.TrainJob, managed bool) field.ErrorList {
-	if managed || patch.Find(old.Spec.RuntimePatches) == nil || t.Finished() {
+func (v *validator) leavesQueue(t, old *trainjob.TrainJob, managed bool) field.ErrorList {
+	if managed || !v.env.field.Has(&old.Spec) || t.Finished() {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(queueNamePath,
 		"a TrainJob that was queued cannot leave its queue; name another queue, or create the TrainJob anew without one")}
 }
 
-// newEntry gives the entry that the defaulter adds to a TrainJob which comes into a
-// queue, or nil where it adds none.
-func (v *validator) newEntry(ctx context.Context, t *trainjob.TrainJob, managed bool) *trainjob.RuntimePatch {
+// added gives the spec with the part that the defaulter adds to a TrainJob which comes
+// into a queue, or nil where it adds none.
+func (v *validator) added(ctx context.Context, t *trainjob.TrainJob, managed bool) *trainjob.Spec {
 	if !managed || !t.Suspended() {
 		return nil
 	}
-	entry, err := v.env.gateEntry(ctx, t)
+	spec, _, err := v.env.gated(ctx, t)
 	if err != nil {
 		// A missing runtime is reported by its own check.
 		return nil
 	}
-	return &entry
+	return &spec
 }
 
 // withQueueRemedy says what to do where jobframework only says that the queue is immutable.
@@ -149,9 +154,12 @@ func (v *validator) validateDescription(ctx context.Context, t *trainjob.TrainJo
 	for i := range runtime.Template.Spec.ReplicatedJobs {
 		names = append(names, runtime.Template.Spec.ReplicatedJobs[i].Name)
 	}
-	others := patch.Others(t.Spec.RuntimePatches)
-	if errs := patch.UnknownJobs(others, names); len(errs) > 0 {
+	if errs := v.env.field.UnknownJobs(&t.Spec, names); len(errs) > 0 {
 		return errs, nil
+	}
+	others, err := v.env.field.Others(&t.Spec)
+	if err != nil {
+		return field.ErrorList{field.Invalid(v.env.field.Path(), field.OmitValueType{}, err.Error())}, nil
 	}
 	if len(names) > podset.Max {
 		return field.ErrorList{field.Invalid(runtimeRefPath, t.Spec.RuntimeRef.Name, fmt.Sprintf(
@@ -163,8 +171,8 @@ func (v *validator) validateDescription(ctx context.Context, t *trainjob.TrainJo
 	}
 	podSets, err := podset.FromJobSet(js)
 	// An annotation that cannot be read at all is named by its own check as well.
-	if errs := validateTopology(js.Spec.ReplicatedJobs, podSets); len(errs) > 0 || err == nil {
+	if errs := validateTopology(js.Spec.ReplicatedJobs, podSets, v.env.field.Path()); len(errs) > 0 || err == nil {
 		return errs, nil
 	}
-	return field.ErrorList{field.Invalid(patch.Path, "pod annotations", err.Error()+topologyRemedy)}, nil
+	return field.ErrorList{field.Invalid(v.env.field.Path(), "pod annotations", err.Error()+topologyRemedy(v.env.field.Path()))}, nil
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package patch owns the entries of spec.runtimePatches: which one is ours, what
-// stands in it, and how it takes its place among the others without changing them.
+// Package patch owns what TrainJobs patch their runtime with, spec.runtimePatches and, of
+// Trainer 2.1, spec.podTemplateOverrides: which part is ours, what stands in it, and how
+// it takes its place among the others without changing them.
 package patch
 
 import (

@@ -3,7 +3,6 @@
 package patch
 
 import (
-	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -12,7 +11,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// Path is where the entries stand in a TrainJob.
+// Path is where the entries stand in a TrainJob of Trainer 2.2 and later.
 var Path = field.NewPath("spec", "runtimePatches")
 
 // UnknownJobs gives an error for every patch of a replicated job that the runtime
@@ -29,25 +28,27 @@ func UnknownJobs(patches []trainjob.RuntimePatch, runtimeJobs []string) field.Er
 		path := Path.Key(p.Manager).Child("trainingRuntimeSpec", "template", "spec", "replicatedJobs")
 		for i, name := range jobs {
 			if !known.Has(name) {
-				errs = append(errs, field.Invalid(path.Index(i).Child("name"), name, fmt.Sprintf(
-					"the runtime has no replicated job of this name; it has: %s", strings.Join(runtimeJobs, ", "))))
+				errs = append(errs, field.Invalid(path.Index(i).Child("name"), name, noSuchJob(runtimeJobs)))
 			}
 		}
 	}
 	return errs
 }
 
-// Changed gives an error when our entry is not what it has to be after an update by
-// anyone but the manager itself: what it was before or, where there was none, allowed,
-// which is what the manager's webhook puts there.
-func Changed(before, after []trainjob.RuntimePatch, allowed *trainjob.RuntimePatch) field.ErrorList {
-	want, now := Find(before), Find(after)
-	if want == nil {
+func noSuchJob(runtimeJobs []string) string {
+	return "the runtime has no replicated job of this name; it has: " + strings.Join(runtimeJobs, ", ")
+}
+
+// Changed gives an error when our part is not what it has to be after an update by anyone
+// but the manager itself: what it was before or, where there was none, what it is in
+// allowed, which is what the manager's webhook puts there.
+func Changed(f Field, before, after, allowed *trainjob.Spec) field.ErrorList {
+	want := before
+	if !f.Has(before) {
 		want = allowed
 	}
-	if now == nil || (want != nil && Same(*want, *now)) {
+	if !f.Has(after) || (want != nil && f.Same(want, after)) {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(Path.Key(Manager),
-		"this entry belongs to the manager of queued TrainJobs; put your changes into an entry with another manager name")}
+	return field.ErrorList{f.Refusal()}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 func jobsPatched(manager string, jobs ...string) string {
@@ -96,7 +98,8 @@ func TestChanged(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			errs := Changed(entries(t, tc.before...), entries(t, tc.after...), Find(entries(t, tc.allowed...)))
+			spec := func(patches []string) *trainjob.Spec { return &trainjob.Spec{RuntimePatches: entries(t, patches...)} }
+			errs := Changed(Of(trainjob.Trainer23), spec(tc.before), spec(tc.after), spec(tc.allowed))
 			if diff := cmp.Diff(tc.want, fieldAndType(errs)); diff != "" {
 				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
 			}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 )
@@ -50,7 +51,7 @@ func placeMetadata(have, want map[string]string) map[string]string {
 
 func owned(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
-	return key == patch.GatedLabel || slices.ContainsFunc(ownedDomains, func(domain string) bool {
+	return key == patch.GatedLabel || key == patch.ManagerAnnotation || slices.ContainsFunc(ownedDomains, func(domain string) bool {
 		return prefix == domain || strings.HasSuffix(prefix, "."+domain)
 	})
 }
@@ -112,4 +113,14 @@ func PlacePod(pod *corev1.Pod, made, want *corev1.PodTemplateSpec) error {
 	pod.Spec.Tolerations = union(pod.Spec.Tolerations, want.Spec.Tolerations)
 	pod.Spec.SchedulingGates = placeGates(pod.Spec.SchedulingGates, want.Spec.SchedulingGates)
 	return nil
+}
+
+// Placed reports whether the pods that a JobSet makes belong to an admission: all carry
+// Kueue's label, none our gate.
+func Placed(js *jobsetapi.JobSet) bool {
+	return !slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+		template := &rj.Template.Spec.Template
+		_, labeled := template.Labels[kueueconstants.PodSetLabel]
+		return !labeled || slices.Contains(template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: patch.AdmissionGate})
+	})
 }

@@ -3,11 +3,9 @@
 package trainjob
 
 import (
-	"context"
 	"fmt"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // CRDName is the CRD of TrainJob, which tells one generation of Trainer from another:
@@ -27,6 +25,19 @@ const (
 	Trainer23
 )
 
+// String names the release.
+func (g Generation) String() string {
+	switch g {
+	case Trainer21:
+		return "2.1"
+	case Trainer22:
+		return "2.2"
+	case Trainer23:
+		return "2.3"
+	}
+	return "unknown"
+}
+
 var (
 	overridesField = []string{"spec", "podTemplateOverrides"}
 	patchesField   = []string{"spec", "runtimePatches"}
@@ -34,16 +45,6 @@ var (
 	gracePeriodField = append(patchesField, "trainingRuntimeSpec", "template", "spec", "replicatedJobs",
 		"template", "spec", "template", "spec", "terminationGracePeriodSeconds")
 )
-
-// ServedGeneration tells which generation of Trainer the cluster has now. The reader
-// should be a cache: it is asked again and again, since Trainer may be upgraded.
-func ServedGeneration(ctx context.Context, reader client.Reader) (Generation, error) {
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := reader.Get(ctx, client.ObjectKey{Name: CRDName}, &crd); err != nil {
-		return 0, fmt.Errorf("reading CRD %s, which Trainer installs: %w", CRDName, err)
-	}
-	return GenerationOf(&crd)
-}
 
 // GenerationOf tells the generation of Trainer that a CRD of TrainJob comes from. One
 // newer than we know counts as the newest that we know.

@@ -5,6 +5,7 @@ package trainjob
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -17,6 +18,30 @@ type PodTemplateOverride struct {
 	TargetJobs []string
 
 	raw json.RawMessage
+}
+
+// NewPodTemplateOverride encodes an entry of our own making.
+func NewPodTemplateOverride(entry any) (PodTemplateOverride, error) {
+	raw, err := json.Marshal(entry)
+	if err != nil {
+		return PodTemplateOverride{}, fmt.Errorf("encoding a pod template override: %w", err)
+	}
+	var override PodTemplateOverride
+	err = override.UnmarshalJSON(raw)
+	return override, err
+}
+
+// Decode reads the entry into a type with the fields that matter.
+func (o PodTemplateOverride) Decode(into any) error {
+	if err := utiljson.Unmarshal(o.raw, into); err != nil {
+		return fmt.Errorf("decoding a pod template override: %w", err)
+	}
+	return nil
+}
+
+// SameMeaning reports whether two entries differ at the most in how amounts are written.
+func (o PodTemplateOverride) SameMeaning(p PodTemplateOverride) bool {
+	return SameMeaning(o.raw, p.raw)
 }
 
 // Targets reports whether the entry is for a replicated job.

@@ -45,7 +45,7 @@ type Runtimes struct {
 	// ConfigMap of the cluster: Trainer puts no label on its snapshots.
 	Live client.Reader
 	// Served tells which generation of Trainer renders. Nil: the newest.
-	Served func(context.Context) (Generation, error)
+	Served func() (Generation, error)
 
 	snapshots *lru.Cache
 }
@@ -61,7 +61,7 @@ func NewRuntimes(cached, live client.Reader) *Runtimes {
 // the caller's to read only.
 // Errors wrap ErrRuntimeNotFound or ErrRuntimeUnsupported and name the remedy.
 func (r *Runtimes) For(ctx context.Context, job *TrainJob) (*trainer.TrainingRuntimeSpec, error) {
-	served, err := r.Generation(ctx)
+	served, err := r.Generation()
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +75,11 @@ func (r *Runtimes) For(ctx context.Context, job *TrainJob) (*trainer.TrainingRun
 }
 
 // Generation gives the generation of Trainer that renders.
-func (r *Runtimes) Generation(ctx context.Context) (Generation, error) {
+func (r *Runtimes) Generation() (Generation, error) {
 	if r.Served == nil {
 		return Trainer23, nil
 	}
-	return r.Served(ctx)
+	return r.Served()
 }
 
 // replaced gives the live runtime as Trainer before 2.3 uses it.

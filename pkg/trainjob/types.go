@@ -3,8 +3,8 @@
 // Package trainjob knows the TrainJob as the API server stores it, the runtime
 // it refers to, and how Trainer turns the two into a JobSet.
 //
-// The Go types here differ from Trainer's in one point that matters: every entry
-// of spec.runtimePatches is kept as the bytes it arrived in. Trainer's own types
+// The Go types here differ from Trainer's in one point that matters: every entry of
+// spec.runtimePatches and spec.podTemplateOverrides is kept as the bytes it arrived in. Trainer's own types
 // drop what they do not know and explicit zeros such as "readOnly: false"; a
 // writer that uses them changes, or is refused for changing, other managers' data.
 package trainjob
@@ -41,15 +41,50 @@ type TrainJob struct {
 	Status trainer.TrainJobStatus `json:"status,omitempty"`
 }
 
-// Spec is TrainJobSpec of Trainer 2.2 and 2.3.
+// Spec is TrainJobSpec of Trainer 2.2 and 2.3, and of 2.1 as far as pods depend on it.
 type Spec struct {
-	RuntimeRef            trainer.RuntimeRef   `json:"runtimeRef,omitzero"`
-	Initializer           *trainer.Initializer `json:"initializer,omitempty"`
-	Trainer               *trainer.Trainer     `json:"trainer,omitempty"`
-	RuntimePatches        []RuntimePatch       `json:"runtimePatches,omitempty"`
-	Suspend               *bool                `json:"suspend,omitempty"`
-	ActiveDeadlineSeconds int64                `json:"activeDeadlineSeconds,omitempty"`
-	ManagedBy             *string              `json:"managedBy,omitempty"`
+	RuntimeRef  trainer.RuntimeRef   `json:"runtimeRef,omitzero"`
+	Initializer *trainer.Initializer `json:"initializer,omitempty"`
+	Trainer     *trainer.Trainer     `json:"trainer,omitempty"`
+	// RuntimePatches are what a TrainJob patches its runtime with since Trainer 2.2.
+	RuntimePatches []RuntimePatch `json:"runtimePatches,omitempty"`
+	// PodTemplateOverrides are the same in Trainer 2.1. The API server keeps only that
+	// one of the two fields which the served CRD has.
+	PodTemplateOverrides  []PodTemplateOverride `json:"podTemplateOverrides,omitempty"`
+	Suspend               *bool                 `json:"suspend,omitempty"`
+	ActiveDeadlineSeconds int64                 `json:"activeDeadlineSeconds,omitempty"`
+	ManagedBy             *string               `json:"managedBy,omitempty"`
+}
+
+// UnmarshalJSON replaces the whole spec: what the API server does not send any more is
+// gone. It reads a TrainJob of Trainer 2.1, whose numProcPerNode may be a text (auto,
+// cpu, gpu), as one without it: that is auto, and no pod depends on it.
+func (s *Spec) UnmarshalJSON(data []byte) error {
+	type plain Spec
+	var decoded struct {
+		plain
+		Trainer json.RawMessage `json:"trainer"`
+	}
+	if err := utiljson.Unmarshal(data, &decoded); err != nil {
+		return err
+	}
+	*s = Spec(decoded.plain)
+	if len(decoded.Trainer) == 0 {
+		return nil
+	}
+	return utiljson.Unmarshal(withoutText(decoded.Trainer, "numProcPerNode"), &s.Trainer)
+}
+
+// withoutText leaves a field of an object out if it is a text.
+func withoutText(object json.RawMessage, name string) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(object, &fields); err != nil || !bytes.HasPrefix(fields[name], []byte(`"`)) {
+		return object
+	}
+	delete(fields, name)
+	// What was decoded from JSON can be encoded.
+	object, _ = json.Marshal(fields)
+	return object
 }
 
 // List is a list of TrainJobs. Its name in the API is TrainJobList.
@@ -171,6 +206,7 @@ func (t *TrainJob) DeepCopyInto(out *TrainJob) {
 			Initializer:           typed.Initializer,
 			Trainer:               typed.Trainer,
 			RuntimePatches:        slices.Clone(t.Spec.RuntimePatches),
+			PodTemplateOverrides:  slices.Clone(t.Spec.PodTemplateOverrides),
 			Suspend:               typed.Suspend,
 			ActiveDeadlineSeconds: t.Spec.ActiveDeadlineSeconds,
 			ManagedBy:             typed.ManagedBy,

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -11,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -25,6 +25,7 @@ var _ = Describe("Bad input", func() {
 			err := w.Create(ctx, job.Obj())
 			Expect(err).To(HaveOccurred())
 			for _, part := range want {
+				part = strings.ReplaceAll(part, "spec.runtimePatches", "spec."+fieldOf[trainerOf(ctx)])
 				Expect(err.Error()).To(ContainSubstring(part))
 			}
 		},
@@ -62,7 +63,7 @@ var _ = Describe("Bad input", func() {
 		Expect(w.tryUpdate(ctx, "mine", func(t *trainer.TrainJob) {
 			t.Spec.RuntimePatches[0].TrainingRuntimeSpec.Template.Spec.ReplicatedJobs = nil
 		})).To(MatchError(SatisfyAll(
-			ContainSubstring("spec.runtimePatches["+patch.Manager+"]"), ContainSubstring("another manager name"))))
+			ContainSubstring("spec."+fieldOf[trainerOf(ctx)]), ContainSubstring("put your changes into"))))
 	}, SpecTimeout(specTimeout))
 
 	It("is refused where a user changes the queue of a running job, naming the way out", func(ctx context.Context) {
@@ -78,7 +79,7 @@ var _ = Describe("Bad input", func() {
 })
 
 var _ = Describe("The manager's entry", func() {
-	It("is reset when an exported TrainJob is created again", Label("invariant", "ours-only"), func(ctx context.Context) {
+	It("is reset when an exported TrainJob is created again", core, Label("invariant", "ours-only"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "8")
 		w.make(ctx, w.job("copied").GPUs("8").Obj())
@@ -94,7 +95,7 @@ var _ = Describe("The manager's entry", func() {
 		w.eventuallyRuns(ctx, "again", 1, onA100)
 	}, SpecTimeout(specTimeout))
 
-	It("comes back when a client applies a list that does not have it, and stays last", Label("invariant", "exact"), func(ctx context.Context) {
+	It("comes back when a client applies a list that does not have it, and stays last", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
 		w.make(ctx, w.job("applied").GPUs("1").Obj())
@@ -110,7 +111,7 @@ var _ = Describe("The manager's entry", func() {
 		Expect(get(ctx, w, &trainer.TrainJob{}, "applied").Spec.RuntimePatches).To(HaveLen(3))
 	}, SpecTimeout(specTimeout))
 
-	It("comes with a queue, which a TrainJob cannot leave again", func(ctx context.Context) {
+	It("comes with a queue, which a TrainJob cannot leave again", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
 		job := kit.MakeTrainJob(w.namespace, "wanders").GPUs("1").Obj()

@@ -26,7 +26,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		}
 	})
 
-	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("running").GPUs("8").Obj(), w.job("waiting").GPUs("8").Tolerate(gpuToleration).Obj())
@@ -48,7 +48,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		w.eventuallyRuns(ctx, "waiting", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("running TrainJobs run on, and nothing is written when it is back", Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
+	It("running TrainJobs run on, and nothing is written when it is back", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("runs").GPUs("8").Obj())
@@ -64,7 +64,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		Expect(w.workload(ctx, "runs").ResourceVersion).To(Equal(wl.ResourceVersion))
 	}, SpecTimeout(specTimeout))
 
-	It("a TrainJob made while webhook and manager were away is suspended, gated and admitted when they are back", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+	It("a TrainJob made while webhook and manager were away is suspended, gated and admitted when they are back", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.stopManager(ctx)
@@ -89,7 +89,7 @@ var _ = Describe("On a local control plane", Label("control"), Serial, func() {
 		}
 	})
 
-	It("a preemption writes no error into the manager's log", Label("invariant", "quiet"), func(ctx context.Context) {
+	It("a preemption writes no error into the manager's log", core, Label("invariant", "quiet"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "8")
 		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("patient").GPUs("8").Obj())

@@ -26,7 +26,7 @@ func nodeSelectorPatch(selector map[string]string) []trainer.RuntimePatch {
 }
 
 var _ = Describe("A waiting TrainJob", func() {
-	It("is admitted for the nodes that its user asked for last", Label("invariant", "exact"), func(ctx context.Context) {
+	It("is admitted for the nodes that its user asked for last", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "8")
 		w.make(ctx, w.job("holds-h100").GPUs("8").Obj(), w.job("holds-a100").GPUs("8").Obj())
@@ -70,7 +70,7 @@ var _ = Describe("A waiting TrainJob", func() {
 })
 
 var _ = Describe("A running TrainJob", func() {
-	It("keeps its pods and its Workload when its runtime is edited, and when it is deleted", Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
+	It("keeps its pods and its Workload when its runtime is edited, and when it is deleted", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "16", "0")
 		runtime := w.copyRuntime(ctx, "torch-distributed")
@@ -91,7 +91,7 @@ var _ = Describe("A running TrainJob", func() {
 })
 
 var _ = Describe("An evicted TrainJob", func() {
-	It("stops, and runs again, although its runtime was edited while it ran", func(ctx context.Context) {
+	It("stops, and runs again, although its runtime was edited while it ran", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		runtime := w.copyRuntime(ctx, "torch-distributed")
@@ -106,7 +106,7 @@ var _ = Describe("An evicted TrainJob", func() {
 		w.eventuallyRuns(ctx, "edited", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("counts as active and keeps its quota until its last pod is gone, and says so", Label("invariant", "one-incarnation"), func(ctx context.Context) {
+	It("counts as active and keeps its quota until its last pod is gone, and says so", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "8")
 		w.make(ctx, w.job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "14s").Obj())
@@ -160,7 +160,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 		w.eventuallyRuns(ctx, "moves", 1, onA100)
 	}, SpecTimeout(specTimeout))
 
-	It("runs placed although its user resumes it in the moment of its admission", Label("invariant", "exact"), func(ctx context.Context) {
+	It("runs placed although its user resumes it in the moment of its admission", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
 		const jobs = 8
@@ -182,7 +182,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("keeps its quota while its deleted Workload's pods are there", Label("invariant", "one-incarnation"), func(ctx context.Context) {
+	It("keeps its quota while its deleted Workload's pods are there", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("held").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s").Obj())

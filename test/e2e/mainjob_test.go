@@ -26,7 +26,7 @@ var (
 var gpuToleration = corev1.Toleration{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
 
 var _ = Describe("A queued TrainJob", func() {
-	It("is admitted to each flavor in turn and bound to its nodes", func(ctx context.Context) {
+	It("is admitted to each flavor in turn and bound to its nodes", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "16", "16")
 		w.make(ctx, w.job("first").Nodes(2).GPUs("8").Obj())
@@ -51,7 +51,7 @@ var _ = Describe("A queued TrainJob", func() {
 			"Queue queue, ClusterQueue " + w.name("gpus") + ": node 1 pod on flavor " + w.name("h100") + " (4 nvidia.com/gpu)"))
 	}, SpecTimeout(specTimeout))
 
-	It("waits behind the gate while the quota is full, and runs when it frees", func(ctx context.Context) {
+	It("waits behind the gate while the quota is full, and runs when it frees", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("running").GPUs("8").Obj())
@@ -67,7 +67,7 @@ var _ = Describe("A queued TrainJob", func() {
 		w.eventuallyRuns(ctx, "waiting", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("is preempted and resumes on a flavor whose node labels have other keys, with exactly those", Label("invariant", "exact"), func(ctx context.Context) {
+	It("is preempted and resumes on a flavor whose node labels have other keys, with exactly those", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.make(ctx,
 			w.flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"},
@@ -92,7 +92,7 @@ var _ = Describe("A queued TrainJob", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("keeps the runtime's tolerations beside the flavor's, also in a replicated job that starts later", Label("invariant", "exact"), func(ctx context.Context) {
+	It("keeps the runtime's tolerations beside the flavor's, also in a replicated job that starts later", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		team := corev1.Toleration{Key: "team", Operator: corev1.TolerationOpEqual, Value: "research", Effect: corev1.TaintEffectNoSchedule}
 		spot := corev1.Toleration{Key: "spot", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
@@ -114,9 +114,10 @@ var _ = Describe("A queued TrainJob", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("downloads dataset and model first and then trains, all under one Workload", func(ctx context.Context) {
+	It("downloads dataset and model first and then trains, all under one Workload", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
+		w.makeNeeds(ctx, "torchtune-qwen2.5-1.5b")
 		w.make(ctx, w.job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
 		for _, pod := range w.eventuallyRuns(ctx, "tune", 2, nil) {
 			Expect(pod.Labels[jobsetapi.ReplicatedJobNameKey]).To(BeElementOf("dataset-initializer", "model-initializer"))
@@ -133,7 +134,7 @@ var _ = Describe("A queued TrainJob", func() {
 		w.eventuallyCondition(ctx, "tune", kueue.WorkloadFinished)
 	}, SpecTimeout(specTimeout))
 
-	It("finishes its Workload as failed when it fails, with its own message, and frees the quota", func(ctx context.Context) {
+	It("finishes its Workload as failed when it fails, with its own message, and frees the quota", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		runtime := w.copyRuntime(ctx, "torch-distributed")
@@ -151,7 +152,7 @@ var _ = Describe("A queued TrainJob", func() {
 		w.eventuallyRuns(ctx, "next", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("stops when its Workload is deactivated, and runs again when that is taken back", func(ctx context.Context) {
+	It("stops when its Workload is deactivated, and runs again when that is taken back", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("paused").GPUs("8").Obj())
@@ -166,7 +167,7 @@ var _ = Describe("A queued TrainJob", func() {
 		w.eventuallyRuns(ctx, "paused", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("moves to another queue while it waits", func(ctx context.Context) {
+	It("moves to another queue while it waits", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
 		w.make(ctx,
@@ -178,7 +179,7 @@ var _ = Describe("A queued TrainJob", func() {
 		w.eventuallyRuns(ctx, "moves", 1, onA100)
 	}, SpecTimeout(specTimeout))
 
-	It("leaves nothing behind when it is deleted", func(ctx context.Context) {
+	It("leaves nothing behind when it is deleted", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("gone").GPUs("8").Obj())
@@ -197,6 +198,7 @@ var _ = Describe("A queued TrainJob", func() {
 	It("gives back what its finished replicated jobs held, while it still runs", func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
+		w.makeNeeds(ctx, "torchtune-qwen2.5-1.5b")
 		w.make(ctx, w.job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
 		w.eventuallyRuns(ctx, "tune", 2, nil)
 		w.finish(ctx, "tune", "succeeded", "dataset-initializer")
@@ -204,7 +206,7 @@ var _ = Describe("A queued TrainJob", func() {
 			Should(ConsistOf(kueue.ReclaimablePod{Name: "dataset-initializer", Count: 1}))
 	}, SpecTimeout(specTimeout))
 
-	It("starts although its amounts are plain numbers, which Trainer's webhook writes anew", func(ctx context.Context) {
+	It("starts although its amounts are plain numbers, which Trainer's webhook writes anew", since(kit.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.makeYAML(ctx, `
@@ -246,7 +248,7 @@ spec:
 })
 
 var _ = Describe("A TrainJob without a queue", func() {
-	It("is left exactly as it is", Label("invariant", "ours-only"), func(ctx context.Context) {
+	It("is left exactly as it is", core, Label("invariant", "ours-only"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		job := kit.MakeTrainJob(w.namespace, "free").Obj()
 		w.make(ctx, job)
@@ -270,7 +272,7 @@ var _ = Describe("A TrainJob without a queue", func() {
 })
 
 var _ = Describe("The admission gate", func() {
-	It("holds the pods of a TrainJob that a user resumes without quota, which is suspended again", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+	It("holds the pods of a TrainJob that a user resumes without quota, which is suspended again", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
 		// Nothing but the gate is in the way of its pod.

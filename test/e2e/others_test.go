@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -15,12 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const trainJobCRD = "trainjobs.trainer.kubeflow.org"
 
 var _ = Describe("Entries of other managers", Serial, func() {
-	It("keep every byte and their order through admission, eviction and resumption", Label("invariant", "ours-only"), func(ctx context.Context) {
+	It("keep every byte and their order through admission, eviction and resumption", Label("invariant", "ours-only"), since(kit.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		extendCRD(ctx)
@@ -119,4 +121,62 @@ func extendCRD(ctx context.Context) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(entries).To(ContainElement(HaveKey("future")))
 	}).Should(Succeed())
+}
+
+var _ = Describe("Overrides of users", func() {
+	It("keep every byte and their order through admission, eviction and resumption", core, Label("invariant", "ours-only"), until(kit.Trainer21), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.makeYAML(ctx, `
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: shared
+  labels: {kueue.x-k8s.io/queue-name: queue}
+spec:
+  runtimeRef: {name: torch-distributed}
+  labels: {team: research}
+  trainer:
+    numProcPerNode: auto
+    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}
+  podTemplateOverrides:
+  - targetJobs: [{name: node}]
+    spec:
+      volumes:
+      - {name: scratch, emptyDir: {sizeLimit: 2048Mi}}
+      containers:
+      - name: node
+        volumeMounts:
+        - {name: scratch, mountPath: /scratch, readOnly: false}
+  - targetJobs: [{name: node}, {name: node}]
+    metadata: {annotations: {example.com/empty: ""}}
+`)
+		theirs := func() []any {
+			GinkgoHelper()
+			return slices.DeleteFunc(w.raw(ctx, "shared", "spec", "podTemplateOverrides"), func(o any) bool {
+				annotation, _, err := unstructured.NestedString(o.(map[string]any), "metadata", "annotations", patch.ManagerAnnotation)
+				Expect(err).NotTo(HaveOccurred())
+				return annotation == patch.Manager
+			})
+		}
+		before := theirs()
+		Expect(before).To(HaveLen(2))
+		w.exactlyPlaced(w.eventuallyRuns(ctx, "shared", 1, onH100))
+		Expect(theirs()).To(Equal(before), "after admission")
+		w.activate(ctx, "shared", false)
+		Eventually(ctx, func() any { return w.workload(ctx, "shared").Status.Admission }).Should(BeNil())
+		Expect(theirs()).To(Equal(before), "after eviction")
+		w.activate(ctx, "shared", true)
+		w.exactlyPlaced(w.eventuallyRuns(ctx, "shared", 1, onH100))
+		Expect(theirs()).To(Equal(before), "after resumption")
+		Expect(get(ctx, w, newTrainJob(), "shared").Object).To(HaveKeyWithValue("spec", SatisfyAll(
+			HaveKeyWithValue("labels", HaveKeyWithValue("team", "research")),
+			HaveKeyWithValue("trainer", HaveKeyWithValue("numProcPerNode", "auto")))))
+	}, SpecTimeout(specTimeout))
+})
+
+func newTrainJob() *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
+	return obj
 }

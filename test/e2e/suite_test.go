@@ -53,16 +53,29 @@ var _ = BeforeSuite(func(ctx context.Context) {
 // ones do not; there they are skipped.
 func since(trainer string) Labels { return Label(sinceLabel + trainer) }
 
-const sinceLabel = "since-trainer-"
+// core marks what every generation of Trainer has to get right; `make e2e-core-2.1` runs
+// these specs on the oldest.
+var core = Label("core")
+
+// until marks specs of what this generation of Trainer and older ones have, and newer
+// ones do not.
+func until(trainer string) Labels { return Label(untilLabel + trainer) }
+
+const (
+	sinceLabel = "since-trainer-"
+	untilLabel = "until-trainer-"
+)
 
 var _ = BeforeEach(func(ctx context.Context) {
+	served := trainerOf(ctx)
 	for _, label := range CurrentSpecReport().Labels() {
 		oldest, found := strings.CutPrefix(label, sinceLabel)
-		if !found {
-			continue
+		if found && served < oldest {
+			Skip("the cluster runs Trainer " + served)
 		}
-		if trainer := trainerOf(ctx); trainer < oldest {
-			Skip("the cluster runs Trainer " + trainer)
+		newest, found := strings.CutPrefix(label, untilLabel)
+		if found && served > newest {
+			Skip("the cluster runs Trainer " + served)
 		}
 	}
 })

@@ -29,7 +29,7 @@ var (
 )
 
 var _ = Describe("Any sequence of events", func() {
-	It("leaves running pods with base + current admission, no more and no less", Label("invariant", "exact"), func(ctx context.Context) {
+	It("leaves running pods with base + current admission, no more and no less", core, Label("invariant", "exact"), func(ctx context.Context) {
 		seed := *walkSeed
 		if seed == 0 {
 			seed = uint64(time.Now().UnixNano())

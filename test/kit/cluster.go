@@ -29,7 +29,7 @@ import (
 
 // Cluster is a control plane with Kueue, Trainer, JobSet and the manager.
 type Cluster struct {
-	// Client acts as the admin, with Trainer's own types.
+	// Client acts as the admin, with the types of the newest Trainer on every cluster.
 	Client client.WithWatch
 	// Config is the admin's.
 	Config *rest.Config
@@ -40,6 +40,7 @@ type Cluster struct {
 	// "in-tree".
 	Integration string
 
+	translator *translator
 	// localDir is the LOCAL_DIR of a local control plane; empty for other clusters.
 	localDir string
 	// started is set when Start brought the cluster up.
@@ -75,7 +76,13 @@ func Use(kubeconfig string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster of %s: %w", kubeconfig, err)
 	}
-	cluster := &Cluster{Client: c, Config: config, Kubeconfig: kubeconfig, Integration: External, localDir: localDir(kubeconfig)}
+	translator := &translator{WithWatch: c}
+	cluster := &Cluster{
+		Client: translator, translator: translator,
+		Config: config, Kubeconfig: kubeconfig, Integration: External, localDir: localDir(kubeconfig),
+	}
+	// A cluster may be without Trainer yet; whoever needs it asks again.
+	_, _ = cluster.Trainer(context.Background())
 	if !cluster.Local() {
 		return cluster, nil
 	}

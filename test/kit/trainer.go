@@ -30,14 +30,16 @@ var marks = []struct{ trainer, field string }{
 	{Trainer21, "podTemplateOverrides"},
 }
 
-// Trainer tells which generation of Trainer the cluster runs now. It asks the CRD, so
-// that it works on every cluster, and after an upgrade.
+// Trainer tells which generation of Trainer the cluster runs now, and has Client write
+// for it. It asks the CRD, so that it works on every cluster, and after an upgrade.
 func (c *Cluster) Trainer(ctx context.Context) (string, error) {
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: trainJobCRD}, &crd); err != nil {
 		return "", err
 	}
-	return generation(&crd)
+	served, err := generation(&crd)
+	c.translator.overrides.Store(served == Trainer21)
+	return served, err
 }
 
 func generation(crd *apiextensionsv1.CustomResourceDefinition) (string, error) {
@@ -56,7 +58,11 @@ func generation(crd *apiextensionsv1.CustomResourceDefinition) (string, error) {
 // Upgrade brings a newer Trainer and its JobSet to a local control plane. Everything
 // else, jobs and manager included, runs on meanwhile.
 func (c *Cluster) Upgrade(ctx context.Context, trainer string, progress io.Writer) error {
-	return localcluster(ctx, c.localDir, progress, "up", "--trainer", trainer)
+	if err := localcluster(ctx, c.localDir, progress, "up", "--trainer", trainer); err != nil {
+		return err
+	}
+	_, err := c.Trainer(ctx)
+	return err
 }
 
 // up brings what the cluster lacks, and changes nothing but what args say: TRAINER of

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+var trainerInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "kueue_trainer_trainer_info",
+	Help: "1 for the generation of Trainer that the served TrainJob CRD is of: 2.1, 2.2, 2.3 (and later) or unknown.",
+}, []string{"generation"})
+
+func init() { metrics.Registry.MustRegister(trainerInfo) }
+
+// servedTrainer follows the generation of Trainer while the manager runs. Trainer is
+// upgraded by its CRD, and from that moment on the API server keeps another field of
+// TrainJobs. While the CRD is of no generation that we know, the manager starts and stops
+// nothing, and its webhooks take no new TrainJob into a queue.
+type servedTrainer struct {
+	told
+	all *allTrainJobs
+
+	mu         sync.Mutex
+	generation trainjob.Generation
+	err        error
+}
+
+// errNoTrainer is why the generation is unknown where there is no CRD.
+var errNoTrainer = fmt.Errorf("there is no CRD %s: install Trainer 2.1 or later", trainjob.CRDName)
+
+// follow looks at the CRD now and at every change of it. It returns when crds is in step.
+func (t *servedTrainer) follow(ctx context.Context, crds cache.Cache) error {
+	informer, err := crds.GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{})
+	if err != nil {
+		return fmt.Errorf("caching CRD %s: %w", trainjob.CRDName, err)
+	}
+	t.set(ctx, 0, errNoTrainer)
+	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { t.look(ctx, obj) },
+		UpdateFunc: func(_, obj any) { t.look(ctx, obj) },
+		DeleteFunc: func(any) { t.set(ctx, 0, errNoTrainer) },
+	})
+	if err != nil {
+		return fmt.Errorf("following CRD %s: %w", trainjob.CRDName, err)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (t *servedTrainer) look(ctx context.Context, obj any) {
+	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+		generation, err := trainjob.GenerationOf(crd)
+		t.set(ctx, generation, err)
+	}
+}
+
+// set takes note of a generation, 0 with the reason when it is unknown. When it is
+// another one, every TrainJob is looked at again.
+func (t *servedTrainer) set(ctx context.Context, generation trainjob.Generation, reason error) {
+	t.mu.Lock()
+	before, first := t.generation, t.generation == 0 && t.err == nil
+	t.generation, t.err = generation, reason
+	t.mu.Unlock()
+	if generation == before && !first {
+		return
+	}
+	trainerInfo.Reset()
+	trainerInfo.WithLabelValues(generation.String()).Set(1)
+	log := ctrl.LoggerFrom(ctx).WithName("trainer")
+	if reason != nil {
+		log.Error(reason, "The generation of Trainer is unknown; no TrainJob is started or stopped", "before", before.String())
+	} else {
+		log.Info("The TrainJob CRD is of this generation of Trainer", "generation", generation.String(), "before", before.String())
+		t.forget()
+	}
+	if err := t.all.requeue(ctx); err != nil {
+		log.Error(err, "Looking at every TrainJob again")
+	}
+}
+
+// served gives the generation of Trainer, or why it is unknown.
+func (t *servedTrainer) served() (trainjob.Generation, error) {
+	if t == nil {
+		return trainjob.Trainer23, nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.generation, t.err
+}
+
+// check is the readiness check: not ready while the generation is unknown.
+func (t *servedTrainer) check(*http.Request) error {
+	_, err := t.served()
+	return err
+}

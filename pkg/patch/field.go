@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package patch
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// Field is the field of a TrainJob's spec by which a generation of Trainer lets it patch
+// its runtime, and our part in it: an entry of spec.runtimePatches, or several of
+// spec.podTemplateOverrides.
+type Field interface {
+	// Path is where the field stands.
+	Path() *field.Path
+
+	// Has reports whether our part is there.
+	Has(spec *trainjob.Spec) bool
+	// Last reports whether it is there once and after everybody else's: later ones win.
+	Last(spec *trainjob.Spec) bool
+	// Same reports whether our parts of two specs say the same.
+	Same(a, b *trainjob.Spec) bool
+	// Jobs names the replicated jobs that our part patches, in its order.
+	Jobs(spec *trainjob.Spec) ([]string, error)
+	// HoldsGate reports whether our part keeps any replicated job behind the admission gate.
+	HoldsGate(spec *trainjob.Spec) bool
+	// Gates reports whether our part keeps the named replicated job behind it.
+	Gates(spec *trainjob.Spec, replicatedJob string) bool
+
+	// Time is when Trainer stamped our part; zero where it stamps nothing.
+	Time(spec *trainjob.Spec) time.Time
+
+	// Set replaces our part by what the placements say, one per replicated job, and puts
+	// it last. Where it says so and is last already it stays as it is, unchanged.
+	Set(spec *trainjob.Spec, placements []Placement) (changed bool, err error)
+	// Copy puts our part of another spec last.
+	Copy(spec, from *trainjob.Spec)
+	// Drop takes our part away.
+	Drop(spec *trainjob.Spec)
+	// Restore gives everybody else's parts the bytes they have in old, where a writer
+	// only spelled them anew; with own, always.
+	Restore(spec, old *trainjob.Spec, own bool)
+
+	// All gives what spec says, our part included, in the patches of the newest Trainer,
+	// for its library to render.
+	All(spec *trainjob.Spec) ([]trainjob.RuntimePatch, error)
+	// Others gives the same without our part.
+	Others(spec *trainjob.Spec) ([]trainjob.RuntimePatch, error)
+
+	// UnknownJobs gives an error for every patch of others of a replicated job that the
+	// runtime does not have.
+	UnknownJobs(spec *trainjob.Spec, runtimeJobs []string) field.ErrorList
+	// Refusal says that our part is not for users to change.
+	Refusal() *field.Error
+}
+
+// Of gives the field of a generation.
+func Of(served trainjob.Generation) Field {
+	if served == trainjob.Trainer21 {
+		return podTemplateOverrides{}
+	}
+	return runtimePatches{}
+}

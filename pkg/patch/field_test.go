@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package patch
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// side is what others say in one generation, and how a placement reads there.
+type side struct {
+	served trainjob.Generation
+	spec   func(items ...string) string
+	// first and second are parts of others; each says something that no Go type holds.
+	first, second string
+	// placed is our part for placed below.
+	placed string
+}
+
+var sides = map[string]side{
+	"runtimePatches": {
+		served: trainjob.Trainer23,
+		spec:   func(items ...string) string { return `{"runtimePatches":[` + strings.Join(items, ",") + `]}` },
+		first:  `{"manager":"z.io/first","future":{"zero":0,"amount":"1024Mi"}}`,
+		second: `{"manager":"a.io/second","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node"}]}}}}`,
+		placed: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"}},"spec":{"nodeSelector":{"pool":"h100"},"tolerations":[{"key":"spot","operator":"Exists"}]}}}}}]}}}}`,
+	},
+	"podTemplateOverrides": {
+		served: trainjob.Trainer21,
+		spec:   func(items ...string) string { return `{"podTemplateOverrides":[` + strings.Join(items, ",") + `]}` },
+		first:  `{"targetJobs":[{"name":"node"}],"future":{"zero":0,"no":false}}`,
+		second: `{"targetJobs":[{"name":"node"},{"name":"launcher"}],"metadata":{"annotations":{"kueue-trainer.dev/manager":"someone"}}}`,
+		placed: `{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"},"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}},"spec":{"nodeSelector":{"pool":"h100"},"tolerations":[{"key":"spot","operator":"Exists"}]}}`,
+	},
+}
+
+var placed = []Placement{{
+	Name:         "node",
+	Labels:       map[string]string{"kueue.x-k8s.io/podset": "node"},
+	NodeSelector: map[string]string{"pool": "h100"},
+	Tolerations:  []corev1.Toleration{{Key: "spot", Operator: corev1.TolerationOpExists}},
+}}
+
+func specOf(t *testing.T, data string) *trainjob.Spec {
+	t.Helper()
+	spec := &trainjob.Spec{}
+	if err := json.Unmarshal([]byte(data), spec); err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+func jsonOf(t *testing.T, spec *trainjob.Spec) string {
+	t.Helper()
+	data, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// eachField runs a test on both fields.
+func eachField(t *testing.T, test func(t *testing.T, f Field, s side)) {
+	for name, s := range sides {
+		t.Run(name, func(t *testing.T) { test(t, Of(s.served), s) })
+	}
+}
+
+func TestFieldSetsOursLastAndTouchesNobodyElse(t *testing.T) {
+	eachField(t, func(t *testing.T, f Field, s side) {
+		spec := specOf(t, s.spec(s.first, s.second))
+		if f.Has(spec) || f.Last(spec) || f.HoldsGate(spec) {
+			t.Error("Nothing of it is ours")
+		}
+		if changed, err := f.Set(spec, []Placement{Gated("node"), Gated("launcher")}); err != nil || !changed {
+			t.Fatalf("Set: %t, %v", changed, err)
+		}
+		if !f.Has(spec) || !f.Last(spec) || !f.HoldsGate(spec) || !f.Gates(spec, "launcher") || f.Gates(spec, "other") {
+			t.Errorf("It must be at the gate: %s", jsonOf(t, spec))
+		}
+		if jobs, err := f.Jobs(spec); err != nil || !cmp.Equal(jobs, []string{"node", "launcher"}) {
+			t.Errorf("Jobs: %v, %v", jobs, err)
+		}
+		if _, err := f.Set(spec, placed); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(s.spec(s.first, s.second, s.placed), jsonOf(t, spec)); diff != "" {
+			t.Errorf("Placed after the gate (-want,+got):\n%s", diff)
+		}
+		f.Drop(spec)
+		if diff := cmp.Diff(s.spec(s.first, s.second), jsonOf(t, spec)); diff != "" {
+			t.Errorf("Without ours (-want,+got):\n%s", diff)
+		}
+	})
+}
+
+func TestFieldSetChangesNothingTwice(t *testing.T) {
+	eachField(t, func(t *testing.T, f Field, s side) {
+		spec := specOf(t, s.spec(s.first, s.placed))
+		if changed, err := f.Set(spec, placed); err != nil || changed {
+			t.Errorf("What is there already: changed %t, %v", changed, err)
+		}
+		spec = specOf(t, s.spec(s.placed, s.first))
+		if changed, err := f.Set(spec, placed); err != nil || !changed || jsonOf(t, spec) != s.spec(s.first, s.placed) {
+			t.Errorf("What is not last: changed %t, %v, %s", changed, err, jsonOf(t, spec))
+		}
+	})
+}
+
+func TestFieldCopy(t *testing.T) {
+	eachField(t, func(t *testing.T, f Field, s side) {
+		spec := specOf(t, s.spec(s.second))
+		f.Copy(spec, specOf(t, s.spec(s.placed, s.first)))
+		if diff := cmp.Diff(s.spec(s.second, s.placed), jsonOf(t, spec)); diff != "" {
+			t.Errorf("Ours from another spec (-want,+got):\n%s", diff)
+		}
+		spec = specOf(t, s.spec(s.placed, s.second))
+		f.Copy(spec, spec)
+		if diff := cmp.Diff(s.spec(s.second, s.placed), jsonOf(t, spec)); diff != "" {
+			t.Errorf("Ours put last (-want,+got):\n%s", diff)
+		}
+	})
+}
+
+func TestFieldSame(t *testing.T) {
+	eachField(t, func(t *testing.T, f Field, s side) {
+		spec := specOf(t, s.spec(s.first, s.placed))
+		if !f.Same(spec, specOf(t, s.spec(s.placed, s.second))) {
+			t.Error("Others do not count")
+		}
+		if f.Same(spec, specOf(t, s.spec(strings.ReplaceAll(s.placed, "h100", "a100")))) || f.Same(spec, specOf(t, s.spec(s.first))) {
+			t.Error("Another placement, and none, are not the same")
+		}
+		if f.Same(specOf(t, s.spec()), specOf(t, s.spec())) {
+			t.Error("Nothing is not the same as nothing")
+		}
+	})
+}
+
+func TestFieldRestoresOthersInOwnWrites(t *testing.T) {
+	eachField(t, func(t *testing.T, f Field, s side) {
+		old := specOf(t, s.spec(s.first, s.second))
+		spelled := strings.ReplaceAll(s.first, `"zero":0`, `"zero":1`)
+		spec := specOf(t, s.spec(spelled, s.second, s.placed))
+		f.Restore(spec, old, true)
+		if diff := cmp.Diff(s.spec(s.first, s.second, s.placed), jsonOf(t, spec)); diff != "" {
+			t.Errorf("A write of ours (-want,+got):\n%s", diff)
+		}
+		spec = specOf(t, s.spec(spelled, s.second))
+		f.Restore(spec, old, false)
+		if diff := cmp.Diff(s.spec(spelled, s.second), jsonOf(t, spec)); diff != "" {
+			t.Errorf("A user's change (-want,+got):\n%s", diff)
+		}
+	})
+}
+
+func TestFieldForRendering(t *testing.T) {
+	spec := specOf(t, sides["podTemplateOverrides"].spec(sides["podTemplateOverrides"].second, sides["podTemplateOverrides"].placed))
+	f := Of(trainjob.Trainer21)
+	others, err := f.Others(spec)
+	if err != nil || len(others) != 1 {
+		t.Fatalf("Others: %v, %v", others, err)
+	}
+	if jobs, err := Jobs(others[0]); err != nil || !cmp.Equal(jobs, []string{"node", "launcher"}) {
+		t.Errorf("Jobs of others: %v, %v", jobs, err)
+	}
+	all, err := f.All(spec)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("All: %v, %v", all, err)
+	}
+	if data, _ := all[0].MarshalJSON(); !strings.Contains(string(data), `"pool":"h100"`) {
+		t.Errorf("Ours is missing: %s", data)
+	}
+	if _, err := f.All(specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"metadata":{"name":"x"}}]}`)); err == nil {
+		t.Error("What cannot be rendered must be an error")
+	}
+}
+
+func TestUnknownTargets(t *testing.T) {
+	s := sides["podTemplateOverrides"]
+	errs := Of(s.served).UnknownJobs(specOf(t, s.spec(s.placed, s.second)), []string{"other"})
+	want := []string{
+		"spec.podTemplateOverrides[1].targetJobs[0].name: FieldValueInvalid",
+		"spec.podTemplateOverrides[1].targetJobs[1].name: FieldValueInvalid",
+	}
+	if diff := cmp.Diff(want, fieldAndType(errs)); diff != "" {
+		t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
+	}
+}

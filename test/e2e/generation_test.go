@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"flag"
+	"regexp"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+var upgradeTo = flag.String("upgrade.to", "", "generation of Trainer that one spec upgrades the cluster to, for good; without it that spec is skipped")
+
+// fieldOf names the field of TrainJobs that holds patches, by generation.
+var fieldOf = map[string]string{kit.Trainer21: "podTemplateOverrides", kit.Trainer22: "runtimePatches", kit.Trainer23: "runtimePatches"}
+
+var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
+	BeforeEach(func() {
+		if !cluster.Local() {
+			Skip("the specs of this group change the CRD of TrainJob; run them on a cluster of make local-up")
+		}
+	})
+
+	It("is exported, and the manager says so and does nothing while it is unknown", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("runs").GPUs("8").Obj(), w.job("waits").GPUs("8").Obj())
+		pods, wl := w.eventuallyRuns(ctx, "runs", 1, onH100), w.workload(ctx, "runs")
+		w.eventuallyAtTheGate(ctx, "waits")
+		served := trainerOf(ctx)
+		w.eventuallyExports(ctx, served)
+
+		w.hideField(ctx, fieldOf[served])
+		w.eventuallyExports(ctx, "unknown")
+		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]trainer-generation-known failed"))
+		for _, job := range []string{"runs", "waits"} {
+			Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", job, "TrainerUnknown") }).
+				Should(ConsistOf(ContainSubstring("install Trainer 2.1 or later")), job)
+		}
+		Expect(w.Create(ctx, w.job("new").GPUs("8").Obj())).To(MatchError(ContainSubstring("install Trainer 2.1 or later")))
+		w.touch(ctx, "runs")
+		w.consistentlyKeeps(ctx, "runs", pods, wl)
+
+		w.showField(ctx)
+		w.eventuallyExports(ctx, served)
+		w.touch(ctx, "runs")
+		w.consistentlyKeeps(ctx, "runs", pods, wl)
+		w.eventuallyAtTheGate(ctx, "waits")
+		w.finish(ctx, "runs", "succeeded")
+		w.eventuallyRuns(ctx, "waits", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("is followed through an upgrade: who runs runs on, who waits or is evicted runs later", Label("upgrade"), func(ctx context.Context) {
+		if *upgradeTo == "" {
+			Skip("give -upgrade.to, on a cluster with an older Trainer")
+		}
+		w := newWorld(ctx)
+		w.pools(ctx, "18", "0")
+		w.makeNeeds(ctx, "torchtune-qwen2.5-1.5b")
+		w.make(ctx,
+			w.job("evicted").GPUs("8").Obj(), w.job("ends").GPUs("8").Obj(),
+			w.job("stages").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
+		w.eventuallyRuns(ctx, "evicted", 1, onH100)
+		w.eventuallyRuns(ctx, "ends", 1, onH100)
+		w.eventuallyRuns(ctx, "stages", 2, nil)
+		w.make(ctx, w.job("waits").GPUs("8").Obj())
+		w.eventuallyAtTheGate(ctx, "waits")
+		w.eventuallyChildJobs(ctx, "waits", 1)
+		started := startOf(ctx)
+		running := map[string][]corev1.Pod{}
+		for _, job := range []string{"evicted", "ends", "stages"} {
+			running[job] = w.pods(ctx, job)
+		}
+
+		Expect(cluster.Upgrade(ctx, *upgradeTo, GinkgoWriter)).To(Succeed())
+		w.eventuallyExports(ctx, *upgradeTo)
+		w.eventuallyAtTheGate(ctx, "waits")
+		for job, pods := range running {
+			w.touch(ctx, job)
+			w.touchPods(ctx, job)
+			w.consistentlyKeeps(ctx, job, pods, w.workload(ctx, job))
+		}
+		Expect(startOf(ctx)).To(Equal(started), "the manager was not restarted")
+
+		By("starting the last stage of a job that was admitted before")
+		w.finish(ctx, "stages", "succeeded")
+		Eventually(ctx, func(g Gomega) {
+			node := ofReplicatedJob(w.pods(ctx, "stages"), "node")
+			g.Expect(node).To(HaveLen(1))
+			g.Expect(node[0].Status.Phase).To(Equal(corev1.PodRunning))
+			g.Expect(node[0].Spec.NodeSelector).To(Equal(onH100))
+			g.Expect(tolerations(&node[0])).To(ConsistOf(gpuToleration))
+		}).Should(Succeed())
+
+		By("starting a job that waited meanwhile")
+		w.finish(ctx, "ends", "succeeded")
+		w.exactlyPlaced(w.eventuallyRuns(ctx, "waits", 1, onH100))
+
+		By("evicting a job that ran meanwhile, and starting it again")
+		w.activate(ctx, "evicted", false)
+		w.eventuallyAtTheGate(ctx, "evicted")
+		Eventually(ctx, func() any { return w.workload(ctx, "evicted").Status.Admission }).Should(BeNil())
+		w.activate(ctx, "evicted", true)
+		w.exactlyPlaced(w.eventuallyRuns(ctx, "evicted", 1, onH100))
+	}, SpecTimeout(5*time.Minute))
+})
+
+// exactlyPlaced compares pods with what an admission to the first of the pools adds.
+func (w *world) exactlyPlaced(pods []corev1.Pod) {
+	GinkgoHelper()
+	for _, pod := range pods {
+		Expect(pod.Spec.NodeSelector).To(Equal(onH100))
+		Expect(tolerations(&pod)).To(ConsistOf(gpuToleration))
+		Expect(pod.Spec.SchedulingGates).To(BeEmpty())
+	}
+}
+
+// eventuallyExports waits until the manager's metric names a generation of Trainer.
+func (w *world) eventuallyExports(ctx context.Context, generation string) {
+	GinkgoHelper()
+	Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).
+		Should(ContainSubstring("\nkueue_trainer_trainer_info{generation=\"" + generation + "\"} 1\n"))
+}
+
+var processStart = regexp.MustCompile(`(?m)^process_start_time_seconds (.*)$`)
+
+// startOf tells when the manager was started.
+func startOf(ctx context.Context) string {
+	GinkgoHelper()
+	found := processStart.FindStringSubmatch(fetch(ctx, "metrics", "/metrics"))
+	Expect(found).To(HaveLen(2))
+	return found[1]
+}
+
+const hidden = "hiddenByTheSpec"
+
+// hideField takes a field from the CRD of TrainJob, as a CRD of another generation would
+// have none of that name. It is back after the spec.
+func (w *world) hideField(ctx context.Context, name string) {
+	GinkgoHelper()
+	DeferCleanup(w.showField)
+	updateCRD(ctx, func(crd *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.JSONSchemaProps) {
+		crd.Annotations[hidden] = name
+		spec.Properties[hidden] = spec.Properties[name]
+		delete(spec.Properties, name)
+	})
+}
+
+// showField undoes hideField.
+func (w *world) showField(ctx context.Context) {
+	GinkgoHelper()
+	updateCRD(ctx, func(crd *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.JSONSchemaProps) {
+		if name := crd.Annotations[hidden]; name != "" {
+			spec.Properties[name] = spec.Properties[hidden]
+			delete(spec.Properties, hidden)
+			delete(crd.Annotations, hidden)
+		}
+	})
+}
+
+func updateCRD(ctx context.Context, change func(*apiextensionsv1.CustomResourceDefinition, *apiextensionsv1.JSONSchemaProps)) {
+	GinkgoHelper()
+	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: trainJobCRD}, crd); err != nil {
+			return err
+		}
+		for i := range crd.Spec.Versions {
+			spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
+			change(crd, &spec)
+			crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"] = spec
+		}
+		return cluster.Client.Update(ctx, crd)
+	})).To(Succeed())
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+)
+
+// translator lets specs speak of runtimePatches whatever Trainer the cluster runs: on one
+// with Trainer 2.1, TrainJobs that are created and updated have podTemplateOverrides,
+// and those that are read have their overrides as patches, the manager's as the entry of
+// the manager.
+type translator struct {
+	client.WithWatch
+	overrides atomic.Bool
+}
+
+// userAnnotation holds the manager of a patch that became an override, which has none.
+const userAnnotation = "example.com/patch-manager"
+
+// override is an entry of spec.podTemplateOverrides.
+type override struct {
+	TargetJobs []targetJob           `json:"targetJobs"`
+	Metadata   *metav1.ObjectMeta    `json:"metadata,omitempty"`
+	Spec       *trainer.PodSpecPatch `json:"spec,omitempty"`
+}
+
+type targetJob struct {
+	Name string `json:"name"`
+}
+
+// Create implements client.Writer.
+func (t *translator) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	return t.write(obj, func(obj client.Object) error { return t.WithWatch.Create(ctx, obj, opts...) })
+}
+
+// Update implements client.Writer.
+func (t *translator) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	return t.write(obj, func(obj client.Object) error { return t.WithWatch.Update(ctx, obj, opts...) })
+}
+
+// Get implements client.Reader.
+func (t *translator) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	job, ok := obj.(*trainer.TrainJob)
+	if !ok || !t.overrides.Load() {
+		return t.WithWatch.Get(ctx, key, obj, opts...)
+	}
+	older := newOlder("TrainJob")
+	if err := t.WithWatch.Get(ctx, key, older, opts...); err != nil {
+		return err
+	}
+	return fromOlder(older, job)
+}
+
+// List implements client.Reader.
+func (t *translator) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	jobs, ok := list.(*trainer.TrainJobList)
+	if !ok || !t.overrides.Load() {
+		return t.WithWatch.List(ctx, list, opts...)
+	}
+	older := &unstructured.UnstructuredList{}
+	older.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJobList"))
+	if err := t.WithWatch.List(ctx, older, opts...); err != nil {
+		return err
+	}
+	jobs.Items = make([]trainer.TrainJob, len(older.Items))
+	for i := range older.Items {
+		if err := fromOlder(&older.Items[i], &jobs.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *translator) write(obj client.Object, write func(client.Object) error) error {
+	job, ok := obj.(*trainer.TrainJob)
+	if !ok || !t.overrides.Load() {
+		return write(obj)
+	}
+	older, err := toOlder(job)
+	if err != nil {
+		return err
+	}
+	if err := write(older); err != nil {
+		return err
+	}
+	return fromOlder(older, job)
+}
+
+func newOlder(kind string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(trainer.GroupVersion.WithKind(kind))
+	return obj
+}
+
+// toOlder gives a TrainJob with overrides in place of its patches.
+func toOlder(job *trainer.TrainJob) (*unstructured.Unstructured, error) {
+	var overrides []override
+	for _, entry := range job.Spec.RuntimePatches {
+		for _, rj := range entry.TrainingRuntimeSpec.Template.Spec.ReplicatedJobs {
+			overrides = append(overrides, toOverride(entry.Manager, rj))
+		}
+	}
+	job = job.DeepCopy()
+	job.Spec.RuntimePatches = nil
+	older := newOlder("TrainJob")
+	if err := recode(job, &older.Object); err != nil {
+		return nil, err
+	}
+	older.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
+	if len(overrides) == 0 {
+		return older, nil
+	}
+	var list []any
+	if err := recode(overrides, &list); err != nil {
+		return nil, err
+	}
+	return older, unstructured.SetNestedSlice(older.Object, list, "spec", "podTemplateOverrides")
+}
+
+func toOverride(manager string, rj trainer.ReplicatedJobPatch) override {
+	pod := rj.Template.Spec.Template.DeepCopy()
+	if pod.Metadata == nil {
+		pod.Metadata = &metav1.ObjectMeta{}
+	}
+	if manager != patch.Manager {
+		metav1.SetMetaDataAnnotation(pod.Metadata, userAnnotation, manager)
+	}
+	return override{TargetJobs: []targetJob{{rj.Name}}, Metadata: pod.Metadata, Spec: pod.Spec}
+}
+
+// fromOlder reads a TrainJob with patches in place of its overrides.
+func fromOlder(older *unstructured.Unstructured, job *trainer.TrainJob) error {
+	*job = trainer.TrainJob{}
+	if err := recode(older.Object, job); err != nil {
+		return err
+	}
+	list, _, err := unstructured.NestedSlice(older.Object, "spec", "podTemplateOverrides")
+	if err != nil {
+		return err
+	}
+	var overrides []override
+	if err := recode(list, &overrides); err != nil {
+		return err
+	}
+	var patches TrainJob
+	for _, o := range overrides {
+		for _, target := range o.TargetJobs {
+			patches.addOverride(target.Name, o)
+		}
+	}
+	job.Spec.RuntimePatches = patches.Spec.RuntimePatches
+	return nil
+}
+
+// addOverride adds an override as a patch: to the last entry where that is of the same manager.
+func (t *TrainJob) addOverride(replicatedJob string, o override) {
+	manager := patch.Manager
+	if o.Metadata == nil || o.Metadata.Annotations[patch.ManagerAnnotation] != patch.Manager {
+		manager = "example.com/unknown"
+		if o.Metadata != nil && o.Metadata.Annotations[userAnnotation] != "" {
+			manager = o.Metadata.Annotations[userAnnotation]
+		}
+	}
+	t.PodPatch(manager, replicatedJob, trainer.PodTemplatePatch{Metadata: o.Metadata, Spec: o.Spec})
+	entries := t.Spec.RuntimePatches
+	if n := len(entries); n > 1 && entries[n-2].Manager == manager {
+		before, last := entries[n-2].TrainingRuntimeSpec.Template.Spec, entries[n-1].TrainingRuntimeSpec.Template.Spec
+		before.ReplicatedJobs = append(before.ReplicatedJobs, last.ReplicatedJobs...)
+		t.Spec.RuntimePatches = entries[:n-1]
+	}
+}
+
+// recode turns one Go type into another by way of JSON.
+func recode(from, to any) error {
+	data, err := json.Marshal(from)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, to); err != nil {
+		return fmt.Errorf("translating a TrainJob: %w", err)
+	}
+	return nil
+}
