@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,18 +27,15 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// webhookConfiguration is the manager's mutating one, as config/webhook names it. Where
-// it stands, the manager is installed.
-const webhookConfiguration = "kueue-trainer-mutating-webhook-configuration"
-
 // jobSetWithin is how long Trainer may take to bring a JobSet in line with its TrainJob.
 const jobSetWithin = 30 * time.Second
 
 const handBackLong = `Take the admission gate of kueue-trainer off TrainJobs that wait in a queue.
 
 Kueue's in-tree integration frees no pod of that gate: a TrainJob that waited under
-kueue-trainer would be admitted by it and never get a running pod. Run this after
-kueue-trainer is uninstalled and before Kueue is restarted with the in-tree integration.
+kueue-trainer would be admitted by it and never get a running pod. Run this when the
+in-tree integration is switched on and before kueue-trainer is uninstalled; meanwhile
+kueue-trainer stands aside and still frees pods that were faster.
 Running TrainJobs are left alone, and running it again changes nothing.`
 
 const handBackExample = `  # Every namespace
@@ -82,7 +78,7 @@ type handBack struct {
 
 // run frees what it can and reports everything that it could not.
 func (h *handBack) run(ctx context.Context, namespace string) error {
-	if err := h.managerGone(ctx); err != nil {
+	if err := h.managerIdle(ctx); err != nil {
 		return err
 	}
 	var jobs trainjob.List
@@ -103,14 +99,18 @@ func (h *handBack) run(ctx context.Context, namespace string) error {
 	return failures
 }
 
-// managerGone refuses to work against a manager that would put the gate back.
-func (h *handBack) managerGone(ctx context.Context) error {
-	err := h.client.Get(ctx, client.ObjectKey{Name: webhookConfiguration}, &admissionregistrationv1.MutatingWebhookConfiguration{})
-	if err == nil {
-		return fmt.Errorf("kueue-trainer is still installed (MutatingWebhookConfiguration %s) and would put the gate back: "+
-			"uninstall it first, kubectl delete -k config/default", webhookConfiguration)
+// managerIdle refuses to work against a manager that would put the gate back: it must be
+// uninstalled, or stand aside for the in-tree integration.
+func (h *handBack) managerIdle(ctx context.Context) error {
+	job, err := trainjob.DryRun(ctx, h.client, metav1.NamespaceDefault)
+	if err != nil {
+		return fmt.Errorf("asking the API server what becomes of a queued TrainJob: %w", err)
 	}
-	return client.IgnoreNotFound(err)
+	if ours := patch.Find(job.Spec.RuntimePatches); ours != nil && patch.HoldsGate(*ours) {
+		return errors.New("kueue-trainer is active and would put the gate back: switch Kueue's in-tree integration on first, " +
+			"see docs/changing-hands.md, or uninstall kueue-trainer")
+	}
+	return nil
 }
 
 // free takes the gate off one TrainJob: its entry first, then, once Trainer's JobSet

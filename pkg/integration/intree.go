@@ -10,14 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -94,27 +91,10 @@ func (t *inTree) look(ctx context.Context) (known bool, err error) {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves webhooks.
 func (t *inTree) NeedLeaderElection() bool { return false }
 
-// probe reports whether the in-tree webhook answers. Trainer refuses some runtimes for
-// a TrainJob as plain as this one, so the first that it takes decides.
+// probe reports whether the in-tree webhook answers.
 func (t *inTree) probe(ctx context.Context) (bool, error) {
-	var runtimes trainer.ClusterTrainingRuntimeList
-	if err := t.client.List(ctx, &runtimes); err != nil {
-		return false, err
-	}
-	refusals := errors.New("no ClusterTrainingRuntime that a plain TrainJob can use")
-	for i := range runtimes.Items {
-		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
-			Namespace: t.namespace, Name: "in-tree-probe",
-			Labels: map[string]string{kueueconstants.QueueLabel: "in-tree-probe"},
-		}}
-		job.Spec.RuntimeRef.Name = runtimes.Items[i].Name
-		err := t.client.Create(ctx, job, client.DryRunAll)
-		if err == nil {
-			return job.Suspended(), nil
-		}
-		refusals = err
-	}
-	return false, refusals
+	job, err := trainjob.DryRun(ctx, t.client, t.namespace)
+	return err == nil && job.Suspended(), err
 }
 
 // set takes note of an answer. When it is another one, every TrainJob is looked at again.

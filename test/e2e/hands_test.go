@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
+	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -59,9 +61,13 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 				Expect(w.workload(ctx, job)).To(HaveField("Name", name), job)
 			}
 		}
-		for _, integration := range []string{kit.InTree, kit.External, kit.InTree} {
-			handOver(integration)
-		}
+		Expect(handBack(ctx)).To(ContainSubstring("kueue-trainer is active"))
+		handOver(kit.InTree)
+		handOver(kit.External)
+		// As the documentation has it: at no time does nobody look after TrainJobs.
+		handOver(kit.Both)
+		Eventually(ctx, func() string { return handBack(ctx) }).Should(ContainSubstring("waits: gate removed"))
+		handOver(kit.InTree)
 		// The in-tree integration starts what waited under this one ...
 		w.make(ctx, w.job("later").GPUs("8").Obj())
 		w.finish(ctx, "torch", "succeeded")
@@ -90,7 +96,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		w.eventuallyAtTheGate(ctx, "waits")
 		w.eventuallyChildJobs(ctx, "waits", 1)
 
-		Expect(cluster.HandOver(ctx, "both", GinkgoWriter)).To(Succeed())
+		Expect(cluster.HandOver(ctx, kit.Both, GinkgoWriter)).To(Succeed())
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-off failed"))
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_active 1\n"))
 		for _, job := range []string{"runs", "waits"} {
@@ -112,6 +118,16 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		w.eventuallyRuns(ctx, second, 1, onH100)
 	}, SpecTimeout(specTimeout))
 })
+
+// handBack runs the plugin's command as an admin does and gives what it says.
+func handBack(ctx context.Context) string {
+	GinkgoHelper()
+	root, err := kit.Root()
+	Expect(err).NotTo(HaveOccurred())
+	out, _ := exec.CommandContext(ctx, filepath.Join(root, "bin", "kubectl-trainjob"),
+		"hand-back", "--all-namespaces", "--kubeconfig", cluster.Kubeconfig).CombinedOutput()
+	return string(out)
+}
 
 // eventuallyOneRuns waits until one of two TrainJobs runs its only pod, and names it.
 func (w *world) eventuallyOneRuns(ctx context.Context, jobs ...string) string {

@@ -91,10 +91,11 @@ func Use(kubeconfig string) (*Cluster, error) {
 	return cluster, err
 }
 
-// The integrations: this project's, and Kueue's own.
+// The integrations: this project's, Kueue's own, and the two at once.
 const (
 	External = "external"
 	InTree   = "in-tree"
+	Both     = "both"
 )
 
 // state is what localcluster writes down of a cluster.
