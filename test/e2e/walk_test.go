@@ -53,8 +53,7 @@ type walk struct {
 	random  *rand.Rand
 	runtime string
 	// frozen is whether Trainer renders a job from the runtime as it was when the job was
-	// made. Where it does not, JobSet refuses what Trainer makes of an edited runtime, and
-	// the job neither stops nor starts until the edit is undone: no walk for those.
+	// made. Only then is there one expectation for jobs whose runtime is edited meanwhile.
 	frozen bool
 	// lives counts how often each job was deleted; it is part of the next one's name,
 	// because Trainer takes the JobSet that a former TrainJob of the same name left to
