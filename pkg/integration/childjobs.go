@@ -83,7 +83,8 @@ func (e *environment) overtaken(job *trainjob.TrainJob, js *jobsetapi.JobSet) ti
 	if written.IsZero() {
 		written = e.expectations.wroteBy(job)
 	}
-	return max(0, time.Until(written.Add(inHand)))
+	// By the clock of Trainer's webhook perhaps.
+	return min(inHand, max(0, time.Until(written.Add(inHand))))
 }
 
 // countPods adds up the pods of job that its child Jobs know of, terminating ones included.

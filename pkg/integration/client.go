@@ -89,11 +89,7 @@ func (c *specClient) write(ctx context.Context, job *trainjob.TrainJob, step cha
 	}
 	known := job.Generation
 	if err := c.Client.Patch(ctx, job, guarded, opts...); err != nil {
-		if !failedTest(err) {
-			return err
-		}
-		c.expectations.outdated(job, known)
-		return apierrors.NewConflict(trainJobs, job.Name, err)
+		return c.refused(ctx, job, known, err)
 	}
 	c.expectations.wrote(job)
 	if step["podTemplateOverrides"] != nil && job.Spec.PodTemplateOverrides == nil ||
@@ -108,6 +104,20 @@ var trainJobs = schema.GroupResource{Group: trainjob.GVK.Group, Resource: "train
 // errDropped is what happens while Trainer is upgraded: our view of the CRD is older, or
 // newer, than what the API server goes by.
 var errDropped = errors.New("the API server does not have the field that the patches were written to")
+
+// refused tells a view that was overtaken, which is a conflict, from other refusals that
+// look like it: a webhook may answer 422 as well.
+func (c *specClient) refused(ctx context.Context, job *trainjob.TrainJob, known int64, refusal error) error {
+	if !failedTest(refusal) {
+		return refusal
+	}
+	live := &trainjob.TrainJob{}
+	if err := c.live.Get(ctx, client.ObjectKeyFromObject(job), live); err != nil || live.UID != job.UID || live.Generation <= known {
+		return refusal
+	}
+	c.expectations.wrote(live)
+	return apierrors.NewConflict(trainJobs, job.Name, refusal)
+}
 
 // changes are new values of fields of a TrainJob's spec, by the fields' names.
 type changes map[string]json.RawMessage

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,10 +103,6 @@ func TestExpectations(t *testing.T) {
 	if !e.seen(job(3)) || len(e.wants) != 0 {
 		t.Errorf("Our write must be seen and forgotten, remembered: %v", e.wants)
 	}
-	e.outdated(job(3), 3)
-	if e.seen(job(3)) || !e.seen(job(4)) {
-		t.Error("A view that a write was refused for must not count, the next one must")
-	}
 	e.wrote(job(5))
 	another := job(1)
 	another.UID = "another"
@@ -116,5 +113,33 @@ func TestExpectations(t *testing.T) {
 	e.forget(client.ObjectKeyFromObject(job(5)))
 	if len(e.wants) != 0 {
 		t.Errorf("A job that is gone must be forgotten, remembered: %v", e.wants)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	overtaken := apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "testing value failed", 0, false)
+	at := func(generation int64) *trainjob.TrainJob {
+		return &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Generation: generation}}
+	}
+	cases := map[string]struct {
+		live         *trainjob.TrainJob
+		err          error
+		wantConflict bool
+	}{
+		"somebody was faster":              {live: at(4), err: overtaken, wantConflict: true},
+		"a webhook's refusal looks alike":  {live: at(3), err: overtaken},
+		"another job has the name by now":  {live: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "new", Generation: 9}}, err: overtaken},
+		"anything else stays what it was ": {live: at(4), err: errors.New("network")},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := &specClient{live: clientOf(t, tc.live), expectations: &expectations{}}
+			if got := apierrors.IsConflict(c.refused(t.Context(), at(3), 3, tc.err)); got != tc.wantConflict {
+				t.Errorf("a conflict: %t, want %t", got, tc.wantConflict)
+			}
+			if c.expectations.seen(at(3)) == tc.wantConflict {
+				t.Error("A view must be waited for if, and only if, there is a newer one")
+			}
+		})
 	}
 }

@@ -5,9 +5,11 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +47,10 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
 		return r.env.overtaken(&j.TrainJob, js), nil
 	}
+	if served, err := r.env.runtimes.Generation(); err != nil || served >= trainjob.Trainer23 {
+		// Trainer 2.3 tries again until it is heard.
+		return 0, err
+	}
 	managed, err := r.env.managed(ctx, &j.TrainJob)
 	if err != nil || !managed {
 		return 0, err
@@ -58,7 +64,24 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 	if j.IsSuspended() {
 		return 0, r.suspendJobSet(ctx, j, js)
 	}
+	if renewable, err := r.env.renewable(ctx, js, said); err != nil || !renewable {
+		return 0, err
+	}
 	return 0, r.renewJobSet(ctx, j, js)
+}
+
+// renewable reports whether nothing is lost with a JobSet that Trainer could not start:
+// it was suspended since before Trainer said that it resumed it, and none of its Jobs has
+// done anything.
+func (e *environment) renewable(ctx context.Context, js *jobsetapi.JobSet, resumed *metav1.Condition) (bool, error) {
+	suspended := apimeta.FindStatusCondition(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
+	if suspended == nil || suspended.Status != metav1.ConditionTrue || suspended.LastTransitionTime.After(resumed.LastTransitionTime.Time) {
+		return false, nil
+	}
+	jobs, err := e.jobsOf(ctx, js)
+	return err == nil && !slices.ContainsFunc(jobs, func(child batchv1.Job) bool {
+		return hasPods(child) || child.Status.Succeeded > 0 || jobFinished(&child)
+	}), err
 }
 
 // areCurrent reports whether our views are what the API server has.

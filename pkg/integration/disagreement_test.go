@@ -3,10 +3,12 @@
 package integration
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -33,22 +36,31 @@ func TestEnsureAgreed(t *testing.T) {
 		change            func(*trainjob.TrainJob, *jobsetapi.JobSet)
 		// stale makes our view of the TrainJob an old one.
 		stale bool
+		// served is Trainer 2.2 where it is not said.
+		served trainjob.Generation
+		// done adds a child Job that has succeeded.
+		done bool
 
 		wantWait   bool
 		wantJobSet string
 	}{
-		"all agree":                         {job: true, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
-		"Trainer has not seen the stop":     {job: true, said: false, jobSet: false, since: long, wantJobSet: "runs"},
-		"a stop that may be on its way":     {job: true, said: true, jobSet: false, since: now, wantWait: true, wantJobSet: "runs"},
-		"a stop that Trainer could not do":  {job: true, said: true, jobSet: false, since: long, wantJobSet: "suspended"},
-		"the same in an old view":           {job: true, said: true, jobSet: false, since: long, stale: true, wantWait: true, wantJobSet: "runs"},
-		"Trainer has not seen the start":    {job: false, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
-		"a start that may be on its way":    {job: false, said: false, jobSet: true, since: now, wantWait: true, wantJobSet: "suspended"},
-		"a start that Trainer could not do": {job: false, said: false, jobSet: true, since: long, wantJobSet: "gone"},
-		"one that would delete volumes":     {job: false, said: false, jobSet: true, since: long, change: volumes(nil), wantJobSet: "suspended"},
-		"one that keeps its volumes":        {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: ptr.To(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "gone"},
-		"a job that is not Kueue's":         {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) { t.Labels = nil }, wantJobSet: "runs"},
-		"the JobSet of a former TrainJob":   {job: true, said: true, jobSet: false, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
+		"all agree":                                    {job: true, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
+		"Trainer has not seen the stop":                {job: true, said: false, jobSet: false, since: long, wantJobSet: "runs"},
+		"a stop that may be on its way":                {job: true, said: true, jobSet: false, since: now, wantWait: true, wantJobSet: "runs"},
+		"a stop that Trainer could not do":             {job: true, said: true, jobSet: false, since: long, wantJobSet: "suspended"},
+		"the same in an old view":                      {job: true, said: true, jobSet: false, since: long, stale: true, wantWait: true, wantJobSet: "runs"},
+		"Trainer has not seen the start":               {job: false, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
+		"a start that may be on its way":               {job: false, said: false, jobSet: true, since: now, wantWait: true, wantJobSet: "suspended"},
+		"a start that Trainer could not do":            {job: false, said: false, jobSet: true, since: long, wantJobSet: "gone"},
+		"the same with Trainer 2.3, which tries again": {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, wantJobSet: "suspended"},
+		"one whose downloads are done":                 {job: false, said: false, jobSet: true, since: long, done: true, wantJobSet: "suspended"},
+		"one that somebody suspended later": {job: false, said: false, jobSet: true, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) {
+			js.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
+		}, wantJobSet: "suspended"},
+		"one that would delete volumes":   {job: false, said: false, jobSet: true, since: long, change: volumes(nil), wantJobSet: "suspended"},
+		"one that keeps its volumes":      {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: ptr.To(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "gone"},
+		"a job that is not Kueue's":       {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) { t.Labels = nil }, wantJobSet: "runs"},
+		"the JobSet of a former TrainJob": {job: true, said: true, jobSet: false, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
 		"a finished job is beyond stop or start": {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) {
 			t.Status.Conditions = append(t.Status.Conditions, metav1.Condition{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue})
 		}, wantJobSet: "runs"},
@@ -60,7 +72,7 @@ func TestEnsureAgreed(t *testing.T) {
 				tc.change(stored, js)
 			}
 			c := fake.NewClientBuilder().WithScheme(testScheme(t)).
-				WithObjects(stored, js, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}).Build()
+				WithObjects(append(children(js, tc.done), stored, js, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})...).Build()
 			j := &job{}
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(stored), &j.TrainJob); err != nil {
 				t.Fatal(err)
@@ -68,7 +80,11 @@ func TestEnsureAgreed(t *testing.T) {
 			if tc.stale {
 				j.ResourceVersion = "1"
 			}
-			r := &reconciler{env: &environment{client: c, live: c, recorder: events.NewFakeRecorder(1)}}
+			runtimes := trainjob.NewRuntimes(c, c)
+			runtimes.Served = func() (trainjob.Generation, error) {
+				return cmp.Or(tc.served, trainjob.Trainer22), nil
+			}
+			r := &reconciler{env: &environment{client: c, live: c, runtimes: runtimes, recorder: events.NewFakeRecorder(1), field: patch.Of(trainjob.Trainer22)}}
 			wait, err := r.ensureAgreed(t.Context(), j)
 			if err != nil || (wait > 0) != tc.wantWait {
 				t.Errorf("ensureAgreed gives %s, %v; want to wait: %t", wait, err, tc.wantWait)
@@ -78,6 +94,13 @@ func TestEnsureAgreed(t *testing.T) {
 			}
 		})
 	}
+}
+
+func children(js *jobsetapi.JobSet, done bool) []client.Object {
+	if !done {
+		return nil
+	}
+	return []client.Object{doneJob(js)}
 }
 
 func disagreeing(job, said, jobSet bool, since time.Time) (*trainjob.TrainJob, *jobsetapi.JobSet) {
@@ -94,6 +117,18 @@ func disagreeing(job, said, jobSet bool, since time.Time) (*trainjob.TrainJob, *
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job",
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(t, trainjob.GVK)}},
 		Spec: jobsetapi.JobSetSpec{Suspend: &jobSet},
+		Status: jobsetapi.JobSetStatus{Conditions: []metav1.Condition{{
+			Type: string(jobsetapi.JobSetSuspended), Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(since.Add(-time.Minute)),
+		}}},
+	}
+}
+
+// doneJob gives a child Job of the JobSet that has succeeded.
+func doneJob(js *jobsetapi.JobSet) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: "job-download-0", Labels: map[string]string{jobsetapi.JobSetNameKey: js.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}},
+		Status: batchv1.JobStatus{Succeeded: 1},
 	}
 }
 

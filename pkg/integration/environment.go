@@ -179,14 +179,23 @@ func (e *environment) workload(ctx context.Context, job *trainjob.TrainJob) (*ku
 // stillAdmitted asks the API server whether job may run, whatever the cache says.
 func (e *environment) stillAdmitted(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	var wl kueue.Workload
-	key := client.ObjectKey{Namespace: job.Namespace, Name: jobframework.GetWorkloadNameForOwnerWithGVK(job.Name, job.UID, trainjob.GVK)}
-	if err := e.live.Get(ctx, key, &wl); err != nil {
+	if err := e.live.Get(ctx, workloadKey(job), &wl); err != nil {
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}
-		return false, fmt.Errorf("reading Workload %s: %w", key, err)
+		return false, fmt.Errorf("reading Workload %s: %w", workloadKey(job), err)
 	}
 	return metav1.IsControlledBy(&wl, job) && wl.DeletionTimestamp.IsZero() && mayRun(&wl), nil
+}
+
+// workloadKey names the Workload of job: the one that MultiKueue made for it, or the one
+// that jobframework makes.
+func workloadKey(job *trainjob.TrainJob) client.ObjectKey {
+	name := jobframework.PrebuiltWorkloadNameFor(job)
+	if name == "" {
+		name = jobframework.GetWorkloadNameForOwnerWithGVK(job.Name, job.UID, trainjob.GVK)
+	}
+	return client.ObjectKey{Namespace: job.Namespace, Name: name}
 }
 
 // confirm asks the API server whether the admission that the cache knows still stands.

@@ -36,18 +36,7 @@ type expectation struct {
 	generation int64
 }
 
-// wrote notes the generation that a write of ours returned.
-func (e *expectations) wrote(job *trainjob.TrainJob) {
-	e.expect(job, job.Generation)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.writes == nil {
-		e.writes = map[types.NamespacedName]write{}
-	}
-	e.writes[client.ObjectKeyFromObject(job)] = write{job.UID, time.Now()}
-}
-
-// wroteBy gives a time by which our last write of job was done.
+// wroteBy gives a time by which the last write of job that we noted was done.
 func (e *expectations) wroteBy(job *trainjob.TrainJob) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -57,19 +46,18 @@ func (e *expectations) wroteBy(job *trainjob.TrainJob) time.Time {
 	return e.began
 }
 
-// outdated notes that the generation known of job is not the present one: writing by
-// that view again would be refused again.
-func (e *expectations) outdated(job *trainjob.TrainJob, known int64) {
-	e.expect(job, known+1)
-}
-
-func (e *expectations) expect(job *trainjob.TrainJob, generation int64) {
+// wrote notes the generation that a write of ours, or of whoever was faster, made.
+func (e *expectations) wrote(job *trainjob.TrainJob) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.wants == nil {
 		e.wants = map[types.NamespacedName]expectation{}
 	}
-	e.wants[client.ObjectKeyFromObject(job)] = expectation{job.UID, generation}
+	if e.writes == nil {
+		e.writes = map[types.NamespacedName]write{}
+	}
+	key := client.ObjectKeyFromObject(job)
+	e.wants[key], e.writes[key] = expectation{job.UID, job.Generation}, write{job.UID, time.Now()}
 }
 
 // seen reports whether job is as new as our last write, and then forgets that.

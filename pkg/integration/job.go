@@ -274,8 +274,17 @@ func (j *job) Finished(context.Context) (message string, success, finished bool)
 // a long download before them is not a start that fails. What runs is in the JobSet,
 // whatever became of the runtime since.
 func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
-	js, err := j.env.jobSet(ctx, &j.TrainJob)
+	js, err := j.runs(ctx)
 	return err == nil && js != nil && podset.Ready(js, j.Status.JobsStatus)
+}
+
+// runs gives the JobSet that runs, or nil. Another cluster's JobSet is not here; what it
+// looks like is rendered.
+func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
+	if ptr.Deref(j.Spec.ManagedBy, trainjob.ControllerName) != trainjob.ControllerName {
+		return j.env.render(ctx, &j.TrainJob)
+	}
+	return j.env.jobSet(ctx, &j.TrainJob)
 }
 
 // ReclaimablePods gives the pods whose work is done while the job still runs. Kueue
@@ -292,7 +301,7 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 	if !podset.AnySucceeded(j.Status.JobsStatus) {
 		return given, nil
 	}
-	js, err := j.env.jobSet(ctx, &j.TrainJob)
+	js, err := j.runs(ctx)
 	if err != nil || js == nil {
 		return given, err
 	}

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,9 +26,9 @@ const (
 	// mostly the event of that write is faster.
 	retryAfter = 100 * time.Millisecond
 
-	// retryCreateAfter is how long a reconcile waits that made its Workload already but
-	// has not heard of it. The event ends the wait; asking more often brings nothing.
-	retryCreateAfter = time.Second
+	// retrySlowly is how long a reconcile waits for an event that has to come: of its own
+	// Workload, of an admission, of the last pod. Asking more often brings nothing.
+	retrySlowly = 2 * time.Second
 
 	// longStop is how long an evicted job may keep pods before people are told.
 	longStop = 10 * time.Second
@@ -53,8 +54,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r = &reconciler{env: env, framework: r.framework}
 	j := &job{env: env}
 	result, err := r.reconcile(ctx, req, j)
-	if apierrors.IsAlreadyExists(err) {
-		return ctrl.Result{RequeueAfter: retryCreateAfter}, nil
+	if apierrors.IsAlreadyExists(err) || errors.Is(err, errOutdated) || errors.Is(err, errStillActive) {
+		return ctrl.Result{RequeueAfter: retrySlowly}, nil
 	}
 	if expectedRetry(err) {
 		return ctrl.Result{RequeueAfter: retryAfter}, nil

@@ -197,7 +197,7 @@ func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
 		For(&trainjob.TrainJob{}).
 		Owns(&kueue.Workload{}).
 		Owns(&jobsetapi.JobSet{}).
-		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(trainJobOfChild)).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(env.trainJobOfChild)).
 		WatchesRawSource(env.all.source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(opts.Concurrency, 1)}).
 		Complete(&reconciler{env: env, framework: framework})
@@ -214,13 +214,19 @@ func setupUngater(mgr ctrl.Manager, env *environment) error {
 		Complete(u)
 }
 
-// trainJobOfChild maps a child Job to its TrainJob: Trainer names the JobSet as the TrainJob.
-func trainJobOfChild(_ context.Context, obj client.Object) []reconcile.Request {
-	name, ok := obj.GetLabels()[jobsetapi.JobSetNameKey]
-	if !ok {
+// trainJobOfChild maps a child Job to the TrainJob of its JobSet. Most JobSets of a
+// cluster may be nobody's, or somebody else's.
+func (e *environment) trainJobOfChild(ctx context.Context, obj client.Object) []reconcile.Request {
+	key := client.ObjectKey{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[jobsetapi.JobSetNameKey]}
+	var js jobsetapi.JobSet
+	if key.Name == "" || e.client.Get(ctx, key, &js) != nil {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}}}
+	owner := controllerOfKind(&js, trainjob.GVK.Kind)
+	if owner == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: owner.Name}}}
 }
 
 func controllerOfKind(obj client.Object, kind string) *metav1.OwnerReference {

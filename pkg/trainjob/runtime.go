@@ -61,21 +61,34 @@ func NewRuntimes(cached, live client.Reader) *Runtimes {
 // the caller's to read only.
 // Errors wrap ErrRuntimeNotFound or ErrRuntimeUnsupported and name the remedy.
 func (r *Runtimes) For(ctx context.Context, job *TrainJob) (*trainer.TrainingRuntimeSpec, error) {
-	if spec, err := r.snapshot(ctx, job); err != nil || spec != nil {
-		return spec, err
-	}
-	spec, err := r.live(ctx, job)
-	if err != nil || !asksForResources(job) || r.Served == nil {
-		return spec, err
-	}
-	served, err := r.Served()
+	served, err := r.Generation()
 	if err != nil {
 		return nil, err
 	}
 	if served < Trainer23 {
-		spec = replaceResources(spec, job)
+		return r.replaced(ctx, job)
 	}
-	return spec, nil
+	if spec, err := r.snapshot(ctx, job); err != nil || spec != nil {
+		return spec, err
+	}
+	return r.live(ctx, job)
+}
+
+// Generation gives the generation of Trainer that renders.
+func (r *Runtimes) Generation() (Generation, error) {
+	if r.Served == nil {
+		return Trainer23, nil
+	}
+	return r.Served()
+}
+
+// replaced gives the live runtime as Trainer before 2.3 uses it.
+func (r *Runtimes) replaced(ctx context.Context, job *TrainJob) (*trainer.TrainingRuntimeSpec, error) {
+	spec, err := r.live(ctx, job)
+	if err != nil || !asksForResources(job) {
+		return spec, err
+	}
+	return replaceResources(spec, job), nil
 }
 
 // live reads the runtime itself.

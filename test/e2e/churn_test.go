@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -42,12 +43,13 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 
 		var pods podCounter
+		busy := 0
 		var group sync.WaitGroup
 		stop := make(chan struct{})
 		group.Go(func() { pods.watch(ctx, w, stop) })
 		group.Go(func() {
 			defer GinkgoRecover()
-			churn(ctx)
+			busy = w.churn(ctx)
 		})
 		for i := range *churnJobs {
 			w.eventuallyCreate(ctx, w.churnJob(i))
@@ -57,6 +59,7 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 		}
 		close(stop)
 		group.Wait()
+		Expect(busy).To(BeNumerically(">=", *churnKills/3), "kills while jobs ran and others waited")
 
 		for i := range *churnJobs {
 			name := fmt.Sprintf("job-%d", i)
@@ -74,10 +77,14 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 })
 
 // churn kills the manager again and again, and now and then restarts what it works with.
-func churn(ctx context.Context) {
+// It gives how many kills came while jobs ran and others waited.
+func (w *world) churn(ctx context.Context) (busy int) {
 	others := []string{"kueue", "trainer", "jobset", "kube-apiserver"}
 	for i := range *churnKills {
 		Expect(cluster.Control(ctx, "kill", cluster.Manager(), GinkgoWriter)).To(Succeed())
+		if w.busy(ctx) {
+			busy++
+		}
 		if i%3 == 2 {
 			Expect(cluster.Control(ctx, "restart", others[(i/3)%len(others)], GinkgoWriter)).To(Succeed())
 		}
@@ -86,9 +93,24 @@ func churn(ctx context.Context) {
 		// How long it lives is what is random here; nothing waits for a condition.
 		case <-time.After(rand.N(4 * time.Second)):
 		case <-ctx.Done():
-			return
+			return busy
 		}
 	}
+	return busy
+}
+
+// busy reports whether TrainJobs of the spec run and others wait.
+func (w *world) busy(ctx context.Context) bool {
+	GinkgoHelper()
+	var jobs trainer.TrainJobList
+	Eventually(ctx, func() error { return w.List(ctx, &jobs, client.InNamespace(w.namespace)) }).Should(Succeed())
+	running, waiting := false, false
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		running = running || (!finished(job) && !ptr.Deref(job.Spec.Suspend, false))
+		waiting = waiting || (!finished(job) && ptr.Deref(job.Spec.Suspend, false))
+	}
+	return running && waiting
 }
 
 func (w *world) churnJob(i int) *trainer.TrainJob {

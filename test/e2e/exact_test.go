@@ -5,10 +5,13 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -54,6 +57,14 @@ var _ = Describe("A waiting TrainJob", func() {
 		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
 			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
 		})
+		w.touch(ctx, "frozen")
+		// Who comes after the edit is what it says.
+		w.make(ctx, w.job("later").Runtime(runtime.Name).GPUs("2").Obj())
+		Eventually(ctx, func(g Gomega) {
+			wl := w.workload(ctx, "later")
+			g.Expect(wl).NotTo(BeNil())
+			g.Expect(wl.Spec.PodSets[0].Count).To(Equal(int32(4)))
+		}).Should(Succeed())
 		Consistently(ctx, func() int32 { return w.workload(ctx, "frozen").Spec.PodSets[0].Count }).Should(Equal(int32(1)))
 	}, SpecTimeout(specTimeout))
 })
@@ -104,7 +115,7 @@ var _ = Describe("An evicted TrainJob", func() {
 		w.eventuallyCondition(ctx, "slow", kueue.WorkloadEvicted)
 		w.activate(ctx, "slow", true)
 
-		told := false
+		told, gone := false, time.Time{}
 		Eventually(ctx, func(g Gomega) {
 			told = told || len(w.eventNotes(ctx, "TrainJob", "slow", "StillStopping")) > 0
 			// The Workload first: a pod that is there afterwards was there then.
@@ -115,9 +126,15 @@ var _ = Describe("An evicted TrainJob", func() {
 				Expect(pods).To(HaveLen(1))
 				Expect(wl.Status.Admission).NotTo(BeNil())
 			}
+			if gone.IsZero() && !slices.Contains(uids(pods), first.UID) {
+				gone = time.Now()
+			}
 			g.Expect(pods).To(HaveLen(1))
 			g.Expect(pods[0].UID).NotTo(Equal(first.UID))
 		}).Should(Succeed())
+		admitted := apimeta.FindStatusCondition(w.workload(ctx, "slow").Status.Conditions, kueue.WorkloadAdmitted)
+		// Conditions have whole seconds, and the pod went some time before it was missed.
+		Expect(admitted.LastTransitionTime.Time).To(BeTemporally(">", gone.Add(-2*time.Second)), "admitted again, after its last pod was gone")
 		Expect(told).To(BeTrue())
 	}, SpecTimeout(specTimeout))
 })

@@ -92,7 +92,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 
 		Expect(cluster.HandOver(ctx, "both", GinkgoWriter)).To(Succeed())
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-off failed"))
-		Expect(fetch(ctx, "metrics", "/metrics")).To(ContainSubstring("\nkueue_trainer_in_tree_active 1\n"))
+		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_active 1\n"))
 		for _, job := range []string{"runs", "waits"} {
 			Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", job, "InTreeActive") }).
 				Should(ConsistOf(ContainSubstring("take trainer.kubeflow.org/trainjob out of integrations.frameworks")), job)
@@ -129,7 +129,7 @@ func (w *world) eventuallyOneRuns(ctx context.Context, jobs ...string) string {
 	return running
 }
 
-// fetch gives what the manager serves; an error that it answers with is an answer too.
+// fetch gives what the manager serves; an error is an answer too.
 func fetch(ctx context.Context, purpose, path string) string {
 	GinkgoHelper()
 	address, err := cluster.Address("kueue-trainer", purpose)
@@ -137,9 +137,13 @@ func fetch(ctx context.Context, purpose, path string) string {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s%s", address, path), nil)
 	Expect(err).NotTo(HaveOccurred())
 	response, err := http.DefaultClient.Do(request)
-	Expect(err).NotTo(HaveOccurred())
+	if err != nil {
+		return err.Error()
+	}
 	defer response.Body.Close() //nolint:errcheck // only read
 	body, err := io.ReadAll(response.Body)
-	Expect(err).NotTo(HaveOccurred())
+	if err != nil {
+		return err.Error()
+	}
 	return string(body)
 }

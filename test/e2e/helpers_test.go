@@ -166,13 +166,24 @@ func (w *world) touchPods(ctx context.Context, job string) {
 	}
 }
 
-// consistentlyKeeps watches that the pods and the Workload of a TrainJob stay the same.
+// consistentlyKeeps watches that the pods and the Workload of a TrainJob stay the same,
+// from when the manager has come to what happened after the spec's last change.
 func (w *world) consistentlyKeeps(ctx context.Context, job string, pods []corev1.Pod, wl *kueue.Workload) {
 	GinkgoHelper()
+	w.eventuallyCaughtUp(ctx)
 	Consistently(ctx, func(g Gomega) {
 		g.Expect(w.workload(ctx, job)).To(HaveField("UID", wl.UID), "the Workload of %s", job)
 		g.Expect(uids(w.pods(ctx, job))).To(ConsistOf(uids(pods)))
 	}).Should(Succeed())
+}
+
+// eventuallyCaughtUp waits until a TrainJob that is made now, and waits for ever, has its
+// Workload: events before it are dealt with, or about to be.
+func (w *world) eventuallyCaughtUp(ctx context.Context) {
+	GinkgoHelper()
+	name := "sentinel-" + rand.String(5)
+	w.make(ctx, w.job(name).Queue("nowhere").Obj())
+	Eventually(ctx, func() *kueue.Workload { return w.workload(ctx, name) }).ShouldNot(BeNil())
 }
 
 func uids(pods []corev1.Pod) []types.UID {

@@ -27,8 +27,8 @@ const (
 	// quiet is how long nothing must have been written before a state counts as steady.
 	quiet = 300 * time.Millisecond
 	// steadyFor is how long nothing may be written after a touch that changes nothing;
-	// a reconcile takes milliseconds, and the shortest retry 100 ms.
-	steadyFor = time.Second
+	// longer than every retry of the manager, of which the longest takes 2 s.
+	steadyFor = 3 * time.Second
 	// eventSlack is how many events more than the clean run's are not yet noise.
 	eventSlack = 12
 )
