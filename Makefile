@@ -36,7 +36,7 @@ demo: $(BIN)/localcluster ## Play the main job on a local control plane of its o
 	go run ./test/demo
 
 .PHONY: test
-test: unit generations e2e faults-sample ## Run all tests: unit tests, what Trainer's releases say, e2e specs and a sample of the faults.
+test: unit generations e2e e2e-core-2.1 faults-sample ## Run all tests: unit tests, what Trainer's releases say, e2e specs and a sample of the faults.
 
 ##@ Local control plane
 
@@ -81,6 +81,17 @@ generations: ## Ask Trainer 2.1, 2.2 and 2.3 whether conversion, rules and prove
 .PHONY: e2e
 e2e: $(BIN)/localcluster ## Run the e2e specs, on the cluster of KUBECONFIG or on a local one.
 	go test ./test/e2e/... -count=1 -timeout 40m -v -ginkgo.v $(E2E_FLAGS)
+
+# Where the cluster with the oldest Trainer lives while its specs run.
+E2E_21_DIR := $(CURDIR)/.local-e2e-2.1
+
+.PHONY: e2e-core-2.1
+e2e-core-2.1: $(BIN)/localcluster ## Run the core e2e specs with Trainer 2.1 on a local control plane of its own, and upgrade it to 2.3.
+	trap 'LOCAL_DIR=$(E2E_21_DIR) $(BIN)/localcluster down' EXIT; \
+	LOCAL_DIR=$(E2E_21_DIR) TRAINER=2.1 $(BIN)/localcluster up; \
+	export KUBECONFIG=$(E2E_21_DIR)/kubeconfig; \
+	go test ./test/e2e/... -count=1 -timeout 20m -v -ginkgo.v -ginkgo.label-filter=core -walk.steps=15 -churn.kills=3 -churn.jobs=6 $(E2E_FLAGS); \
+	go test ./test/e2e/... -count=1 -timeout 10m -v -ginkgo.v -ginkgo.label-filter=upgrade -upgrade.to=2.3 $(E2E_FLAGS)
 
 .PHONY: faults
 faults: $(BIN)/localcluster ## Crash and fault injection: all plans, against the manager or, with INTEGRATION=in-tree, Kueue.

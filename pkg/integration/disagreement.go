@@ -47,8 +47,8 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
 		return r.env.overtaken(&j.TrainJob, js), nil
 	}
-	if served, err := r.env.runtimes.Generation(); err != nil || served >= trainjob.Trainer23 {
-		// Trainer 2.3 tries again until it is heard.
+	if frozen, err := r.env.frozen(ctx, &j.TrainJob, js); err != nil || frozen {
+		// Trainer tries again until it is heard.
 		return 0, err
 	}
 	managed, err := r.env.managed(ctx, &j.TrainJob)
@@ -68,6 +68,18 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 		return 0, err
 	}
 	return 0, r.renewJobSet(ctx, j, js)
+}
+
+// frozen reports whether Trainer renders the JobSet from the runtime that it was made of.
+// Trainer 2.3 does, unless an older one made the JobSet: then the snapshot is of the
+// runtime as it was found after the upgrade, which often brings another image.
+func (e *environment) frozen(ctx context.Context, job *trainjob.TrainJob, js *jobsetapi.JobSet) (bool, error) {
+	served, err := e.runtimes.Generation()
+	if err != nil || served < trainjob.Trainer23 {
+		return false, err
+	}
+	taken, err := e.runtimes.SnapshotTaken(ctx, job)
+	return !taken.After(js.CreationTimestamp.Time), err
 }
 
 // renewable reports whether nothing is lost with a JobSet that Trainer could not start:

@@ -47,7 +47,6 @@ func (t *servedTrainer) follow(ctx context.Context, crds cache.Cache) error {
 	if err != nil {
 		return fmt.Errorf("caching CRD %s: %w", trainjob.CRDName, err)
 	}
-	t.set(ctx, 0, errNoTrainer)
 	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { t.look(ctx, obj) },
 		UpdateFunc: func(_, obj any) { t.look(ctx, obj) },
@@ -58,6 +57,9 @@ func (t *servedTrainer) follow(ctx context.Context, crds cache.Cache) error {
 	}
 	if !toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
 		return ctx.Err()
+	}
+	if generation, reason := t.served(); generation == 0 && reason == nil {
+		t.set(ctx, 0, errNoTrainer)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -151,21 +152,40 @@ func (r *Runtimes) snapshot(ctx context.Context, job *TrainJob) (*trainer.Traini
 	if spec, ok := r.snapshots.Get(job.UID); ok {
 		return spec.(*trainer.TrainingRuntimeSpec), nil
 	}
+	cm, err := r.snapshotOf(ctx, job)
+	if err != nil || cm == nil {
+		return nil, err
+	}
+	spec, err := decodeSnapshot(cm.Data[snapshotKey])
+	if err != nil {
+		return nil, fmt.Errorf("ConfigMap %s, key %q, is not the runtime snapshot Trainer writes: %w; delete it and Trainer makes it anew",
+			client.ObjectKeyFromObject(cm), snapshotKey, err)
+	}
+	r.snapshots.Add(job.UID, spec)
+	return spec, nil
+}
+
+// snapshotOf gives the ConfigMap with the snapshot of this very TrainJob, or nil: a former
+// one of the same name may have left one behind for the garbage collector.
+func (r *Runtimes) snapshotOf(ctx context.Context, job *TrainJob) (*corev1.ConfigMap, error) {
 	var cm corev1.ConfigMap
 	key := types.NamespacedName{Namespace: job.Namespace, Name: job.Name + snapshotSuffix}
 	if err := r.Live.Get(ctx, key, &cm); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	// A former TrainJob of the same name may have left one behind for the garbage collector.
 	if owner := metav1.GetControllerOf(&cm); owner == nil || owner.UID != job.UID {
 		return nil, nil
 	}
-	spec, err := decodeSnapshot(cm.Data[snapshotKey])
-	if err != nil {
-		return nil, fmt.Errorf("ConfigMap %s, key %q, is not the runtime snapshot Trainer writes: %w; delete it and Trainer makes it anew", key, snapshotKey, err)
+	return &cm, nil
+}
+
+// SnapshotTaken tells when Trainer froze the runtime of job; zero when it did not.
+func (r *Runtimes) SnapshotTaken(ctx context.Context, job *TrainJob) (time.Time, error) {
+	cm, err := r.snapshotOf(ctx, job)
+	if err != nil || cm == nil {
+		return time.Time{}, err
 	}
-	r.snapshots.Add(job.UID, spec)
-	return spec, nil
+	return cm.CreationTimestamp.Time, nil
 }
 
 // decodeSnapshot takes no text for an error, as Trainer does, and not for a runtime
