@@ -49,7 +49,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		}
 		Expect(w.Create(ctx, w.job("new").GPUs("8").Obj())).To(MatchError(ContainSubstring("install Trainer 2.1 or later")))
 		w.touch(ctx, "runs")
-		w.consistentlyKeeps(ctx, "runs", pods, wl)
+		Consistently(ctx, func() any { return uids(w.pods(ctx, "runs")) }).Should(ConsistOf(uids(pods)))
 
 		w.showField(ctx)
 		w.eventuallyExports(ctx, served)
