@@ -33,8 +33,9 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 	It("is exported, and the manager says so and does nothing while it is unknown", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("runs").GPUs("8").Obj(), w.job("waits").GPUs("8").Obj())
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
 		pods, wl := w.eventuallyRuns(ctx, "runs", 1, onH100), w.workload(ctx, "runs")
+		w.make(ctx, w.job("waits").GPUs("8").Obj())
 		w.eventuallyAtTheGate(ctx, "waits")
 		served := trainerOf(ctx)
 		w.eventuallyExports(ctx, served)
@@ -48,7 +49,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		}
 		Expect(w.Create(ctx, w.job("new").GPUs("8").Obj())).To(MatchError(ContainSubstring("install Trainer 2.1 or later")))
 		w.touch(ctx, "runs")
-		w.consistentlyKeeps(ctx, "runs", pods, wl)
+		Consistently(ctx, func() any { return uids(w.pods(ctx, "runs")) }).Should(ConsistOf(uids(pods)))
 
 		w.showField(ctx)
 		w.eventuallyExports(ctx, served)
@@ -105,12 +106,19 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		w.finish(ctx, "ends", "succeeded")
 		w.exactlyPlaced(w.eventuallyRuns(ctx, "waits", 1, onH100))
 
-		By("evicting a job that ran meanwhile, and starting it again")
-		w.activate(ctx, "evicted", false)
-		w.eventuallyAtTheGate(ctx, "evicted")
-		Eventually(ctx, func() any { return w.workload(ctx, "evicted").Status.Admission }).Should(BeNil())
-		w.activate(ctx, "evicted", true)
-		w.exactlyPlaced(w.eventuallyRuns(ctx, "evicted", 1, onH100))
+		By("preempting them, and starting them again")
+		// The new Trainer brings new runtimes: a Workload that was made of the old one is
+		// replaced when its job has stopped, so only quota keeps them waiting.
+		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("urgent").Priority(w.name("urgent")).Nodes(2).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "urgent", 2, onH100)
+		for _, job := range []string{"evicted", "waits"} {
+			w.eventuallyAtTheGate(ctx, job)
+			Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, job) }).Should(BeEmpty())
+		}
+		w.finish(ctx, "urgent", "succeeded")
+		for _, job := range []string{"evicted", "waits"} {
+			w.exactlyPlaced(w.eventuallyRuns(ctx, job, 1, onH100))
+		}
 	}, SpecTimeout(5*time.Minute))
 })
 
