@@ -3,8 +3,10 @@
 package integration
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -141,5 +143,47 @@ func TestRefused(t *testing.T) {
 				t.Error("A view must be waited for if, and only if, there is a newer one")
 			}
 		})
+	}
+}
+
+func TestSteps(t *testing.T) {
+	start := changes{"suspend": json.RawMessage("false"), "runtimePatches": json.RawMessage("[]")}
+	stop := changes{"suspend": json.RawMessage("true"), "runtimePatches": json.RawMessage("[]")}
+	resume := changes{"suspend": json.RawMessage("false")}
+	cases := map[string]struct {
+		all    changes
+		served trainjob.Generation
+		want   []changes
+	}{
+		"a start in one request": {all: start, served: trainjob.Trainer23, want: []changes{start}},
+		"a start in two, placed while suspended": {all: start, served: trainjob.Trainer22,
+			want: []changes{{"runtimePatches": json.RawMessage("[]")}, resume}},
+		"a job that is placed already": {all: resume, served: trainjob.Trainer21, want: []changes{resume}},
+		"a stop":                       {all: stop, served: trainjob.Trainer21, want: []changes{stop}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, steps(tc.all, tc.served)); diff != "" {
+				t.Errorf("Unexpected requests (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWroteBy(t *testing.T) {
+	began := time.Unix(1, 0)
+	e := &expectations{began: began}
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"}}
+	if got := e.wroteBy(job); !got.Equal(began) {
+		t.Errorf("A write before this process: %s, want its start", got)
+	}
+	e.wrote(job)
+	if got := e.wroteBy(job); !got.After(began) {
+		t.Errorf("Our own write: %s, want its time", got)
+	}
+	namesake := job.DeepCopy()
+	namesake.UID = "other"
+	if got := e.wroteBy(namesake); !got.Equal(began) {
+		t.Errorf("A write of a job of the same name: %s, want the process's start", got)
 	}
 }
