@@ -27,7 +27,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 	})
 
-	It("change hands there and back: no pod restarts, who waited or was preempted runs later", func(ctx context.Context) {
+	It("change hands there and back: no pod restarts, who waited or was preempted runs later", since(kit.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
 		// The in-tree integration leaves it to flavors to tolerate GPU nodes.
 		w.pools(ctx, "16", "8", gpuToleration)
@@ -88,7 +88,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		w.eventuallyRuns(ctx, "later", 1, nil)
 	}, SpecTimeout(specTimeout))
 
-	It("are left to it, and told so, while both are active; nothing stops and all of them run", func(ctx context.Context) {
+	It("are left to it, and told so, while both are active; nothing stops and all of them run", since(kit.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0", gpuToleration)
 		w.make(ctx, w.job("runs").GPUs("8").Obj(), w.job("waits").GPUs("8").Obj())
