@@ -4,9 +4,11 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -27,7 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// jobSetWithin is how long Trainer may take to bring a JobSet in line with its TrainJob.
+// jobSetWithin is how long a JobSet may take to lose its gate for good.
 const jobSetWithin = 30 * time.Second
 
 const handBackLong = `Take the admission gate of kueue-trainer off TrainJobs that wait in a queue.
@@ -113,8 +116,8 @@ func (h *handBack) managerIdle(ctx context.Context) error {
 	return nil
 }
 
-// free takes the gate off one TrainJob: its entry first, then, once Trainer's JobSet
-// has none either, the child Jobs, which JobSet never takes anything from.
+// free takes the gate off one TrainJob: its entry first, then its JobSet, then the child
+// Jobs, which JobSet never takes anything from.
 func (h *handBack) free(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	if !job.DeletionTimestamp.IsZero() || job.Finished() {
 		return false, nil
@@ -187,8 +190,11 @@ func (h *handBack) freeChildJobs(ctx context.Context, job *trainjob.TrainJob) (b
 	return changed, nil
 }
 
-// freeJobSet waits until Trainer has taken the gate from the JobSet; nil means there is
-// none, or none of this TrainJob.
+// freeJobSet takes the gate off the JobSet, also where Trainer cannot: the in-tree
+// integration may have emptied our entry, of which Trainer's server-side apply makes
+// "metadata: null". The label stays, with another value, for the same reason. Trainer may
+// be applying an older entry, so we look again until the gate stays away. Nil means that
+// there is no JobSet, or none of this TrainJob.
 func (h *handBack) freeJobSet(ctx context.Context, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
 	js := &jobsetapi.JobSet{}
 	key := client.ObjectKeyFromObject(job)
@@ -196,17 +202,61 @@ func (h *handBack) freeJobSet(ctx context.Context, job *trainjob.TrainJob) (*job
 		if err := h.client.Get(ctx, key, js); err != nil {
 			return true, err
 		}
-		return !metav1.IsControlledBy(js, job) || !slices.ContainsFunc(js.Spec.ReplicatedJobs, gatedReplicatedJob), nil
+		if !metav1.IsControlledBy(js, job) || !slices.ContainsFunc(js.Spec.ReplicatedJobs, gatedReplicatedJob) {
+			return true, nil
+		}
+		ungate, err := ungateJobSet(js)
+		if err != nil {
+			return false, err
+		}
+		err = h.client.Patch(ctx, js, ungate)
+		// 422 is what a patch gets whose test of the resourceVersion fails.
+		if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+			return false, nil
+		}
+		return false, err
 	})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("waiting for Trainer to take the gate from JobSet %s: %w; see whether Trainer runs, and run this again", key, err)
+		return nil, fmt.Errorf("taking the gate from JobSet %s: %w; run this again", key, err)
 	case !metav1.IsControlledBy(js, job):
 		return nil, nil
 	}
 	return js, nil
+}
+
+// ungateJobSet is a patch of nothing but the gate and its label: our types may not know
+// every field of a JobSet.
+func ungateJobSet(js *jobsetapi.JobSet) (client.Patch, error) {
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value,omitempty"`
+	}
+	operations := []operation{{Op: "test", Path: "/metadata/resourceVersion", Value: js.ResourceVersion}}
+	for i, rj := range js.Spec.ReplicatedJobs {
+		if !gatedReplicatedJob(rj) {
+			continue
+		}
+		template := fmt.Sprintf("/spec/replicatedJobs/%d/template/spec/template", i)
+		gates := slices.DeleteFunc(slices.Clone(rj.Template.Spec.Template.Spec.SchedulingGates), func(gate corev1.PodSchedulingGate) bool {
+			return gate.Name == patch.AdmissionGate
+		})
+		operations = append(operations, operation{Op: "add", Path: template + "/spec/schedulingGates", Value: &gates})
+		labels := maps.Clone(rj.Template.Spec.Template.Labels)
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		maps.Copy(labels, patch.Freed(rj.Name).Labels)
+		if rj.Template.Spec.Template.Annotations == nil && rj.Template.Spec.Template.Labels == nil {
+			operations = append(operations, operation{Op: "add", Path: template + "/metadata", Value: map[string]any{}})
+		}
+		operations = append(operations, operation{Op: "add", Path: template + "/metadata/labels", Value: labels})
+	}
+	data, err := json.Marshal(operations)
+	return client.RawPatch(types.JSONPatchType, data), err
 }
 
 func (h *handBack) freeChildJob(ctx context.Context, child *batchv1.Job, js *jobsetapi.JobSet) error {
