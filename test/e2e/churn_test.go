@@ -59,7 +59,7 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 		}
 		close(stop)
 		group.Wait()
-		Expect(busy).To(BeNumerically(">=", *churnKills/3), "kills while jobs ran and others waited")
+		Expect(busy).To(BeNumerically(">=", max(1, *churnKills/6)), "kills while jobs ran and others waited")
 
 		for i := range *churnJobs {
 			name := fmt.Sprintf("job-%d", i)
