@@ -47,11 +47,14 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 		var group sync.WaitGroup
 		stop := make(chan struct{})
 		group.Go(func() { pods.watch(ctx, w, stop) })
-		group.Go(func() {
-			defer GinkgoRecover()
-			busy = w.churn(ctx)
-		})
 		for i := range *churnJobs {
+			if i == *churnJobs/2 {
+				// By now jobs run and others wait; the rest comes in between the kills.
+				group.Go(func() {
+					defer GinkgoRecover()
+					busy = w.churn(ctx)
+				})
+			}
 			w.eventuallyCreate(ctx, w.churnJob(i))
 		}
 		for i := range *churnJobs {
