@@ -4,6 +4,7 @@ package integration
 
 import (
 	"errors"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,24 @@ var errOutdated = errors.New("the admission of the job is another one than the c
 func expectedRetry(err error) bool {
 	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
 		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
+}
+
+const (
+	// retrySoon is how long a reconcile waits that was overtaken by another writer;
+	// mostly the event of that write is faster.
+	retrySoon = 100 * time.Millisecond
+
+	// retrySlowly is how long a reconcile waits for an event that has to come: of its own
+	// Workload, of an admission, of the last pod. Asking more often brings nothing.
+	retrySlowly = 2 * time.Second
+)
+
+// retryIn gives when to try again after an expected retry.
+func retryIn(err error) time.Duration {
+	if apierrors.IsAlreadyExists(err) || errors.Is(err, errOutdated) || errors.Is(err, errStillActive) {
+		return retrySlowly
+	}
+	return retrySoon
 }
 
 // quietSink makes jobframework's error lines about expected retries verbose ones.

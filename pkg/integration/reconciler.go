@@ -4,7 +4,6 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,18 +20,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-const (
-	// retryAfter is how long a reconcile waits that was overtaken by another writer;
-	// mostly the event of that write is faster.
-	retryAfter = 100 * time.Millisecond
-
-	// retrySlowly is how long a reconcile waits for an event that has to come: of its own
-	// Workload, of an admission, of the last pod. Asking more often brings nothing.
-	retrySlowly = 2 * time.Second
-
-	// longStop is how long an evicted job may keep pods before people are told.
-	longStop = 10 * time.Second
-)
+// longStop is how long an evicted job may keep pods before people are told.
+const longStop = 10 * time.Second
 
 // reconciler runs Kueue's jobframework on TrainJobs and adds what that cannot know:
 // that a suspended TrainJob which is not admitted always holds the gate.
@@ -54,11 +43,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r = &reconciler{env: env, framework: r.framework}
 	j := &job{env: env}
 	result, err := r.reconcile(ctx, req, j)
-	if apierrors.IsAlreadyExists(err) || errors.Is(err, errOutdated) || errors.Is(err, errStillActive) {
-		return ctrl.Result{RequeueAfter: retrySlowly}, nil
-	}
 	if expectedRetry(err) {
-		return ctrl.Result{RequeueAfter: retryAfter}, nil
+		return ctrl.Result{RequeueAfter: retryIn(err)}, nil
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 		r.env.warn(&j.TrainJob, reasonRefused, actionWrite, err)
