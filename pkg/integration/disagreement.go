@@ -47,16 +47,17 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
 		return r.env.overtaken(&j.TrainJob, js), nil
 	}
-	if frozen, err := r.env.frozen(ctx, &j.TrainJob, js); err != nil || frozen {
-		// Trainer tries again until it is heard.
-		return 0, err
-	}
 	managed, err := r.env.managed(ctx, &j.TrainJob)
 	if err != nil || !managed {
 		return 0, err
 	}
+	// Every start and stop comes by here; only what lasts is worth asking the API server.
 	if wait := time.Until(said.LastTransitionTime.Add(disagreement)); wait > 0 {
 		return wait, nil
+	}
+	if frozen, err := r.env.frozen(ctx, &j.TrainJob, js); err != nil || frozen {
+		// Trainer tries again until it is heard.
+		return 0, err
 	}
 	if current, err := r.env.areCurrent(ctx, &j.TrainJob, js); err != nil || !current {
 		return disagreement, err
@@ -64,8 +65,9 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 	if j.IsSuspended() {
 		return 0, r.suspendJobSet(ctx, j, js)
 	}
-	if renewable, err := r.env.renewable(ctx, js, said); err != nil || !renewable {
-		return 0, err
+	if suspendedSince(js, said) {
+		// By somebody else, and for them to resume.
+		return 0, nil
 	}
 	return 0, r.renewJobSet(ctx, j, js)
 }
@@ -82,18 +84,11 @@ func (e *environment) frozen(ctx context.Context, job *trainjob.TrainJob, js *jo
 	return !taken.After(js.CreationTimestamp.Time), err
 }
 
-// renewable reports whether nothing is lost with a JobSet that Trainer could not start:
-// it was suspended since before Trainer said that it resumed it, and none of its Jobs has
-// done anything.
-func (e *environment) renewable(ctx context.Context, js *jobsetapi.JobSet, resumed *metav1.Condition) (bool, error) {
+// suspendedSince reports whether a JobSet was suspended after Trainer said that it
+// resumed it, or is not known to be.
+func suspendedSince(js *jobsetapi.JobSet, resumed *metav1.Condition) bool {
 	suspended := apimeta.FindStatusCondition(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
-	if suspended == nil || suspended.Status != metav1.ConditionTrue || suspended.LastTransitionTime.After(resumed.LastTransitionTime.Time) {
-		return false, nil
-	}
-	jobs, err := e.jobsOf(ctx, js)
-	return err == nil && !slices.ContainsFunc(jobs, func(child batchv1.Job) bool {
-		return hasPods(child) || child.Status.Succeeded > 0 || jobFinished(&child)
-	}), err
+	return suspended == nil || suspended.Status != metav1.ConditionTrue || suspended.LastTransitionTime.After(resumed.LastTransitionTime.Time)
 }
 
 // areCurrent reports whether our views are what the API server has.
@@ -121,14 +116,19 @@ func (r *reconciler) suspendJobSet(ctx context.Context, j *job, js *jobsetapi.Jo
 	return nil
 }
 
-// renewJobSet lets Trainer make the JobSet anew, where that costs nothing: it has no pods.
+// renewJobSet lets Trainer make the JobSet anew where nothing is lost with it, and says
+// what there is to do where something is.
 func (r *reconciler) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
-	if deletesVolumes(js) {
+	lost, err := r.env.lostWith(ctx, js)
+	if err != nil {
+		return err
+	}
+	if lost != "" {
 		r.env.warn(&j.TrainJob, reasonJobSetOutdated, actionStart, fmt.Errorf(
-			"Trainer cannot start JobSet %s, whose runtime was edited since it was made: undo the edit, or delete the JobSet, with its volume claims, and Trainer makes it anew", js.Name))
+			"Trainer cannot start JobSet %s, whose runtime was edited since it was made: undo the edit, or delete the JobSet, with %s, and Trainer makes it anew", js.Name, lost))
 		return nil
 	}
-	err := r.env.client.Delete(ctx, js, client.Preconditions{UID: &js.UID, ResourceVersion: &js.ResourceVersion},
+	err = r.env.client.Delete(ctx, js, client.Preconditions{UID: &js.UID, ResourceVersion: &js.ResourceVersion},
 		// Gone only with its Jobs, so that the next ones of their names are not taken for them.
 		client.PropagationPolicy(metav1.DeletePropagationForeground))
 	if err != nil {
@@ -137,6 +137,20 @@ func (r *reconciler) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobS
 	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonJobSetOutdated, actionStart,
 		"Trainer could not start JobSet %s, whose runtime was edited since it was made: it is made anew", js.Name)
 	return nil
+}
+
+// lostWith names what people would lose with the JobSet; empty: nothing.
+func (e *environment) lostWith(ctx context.Context, js *jobsetapi.JobSet) (string, error) {
+	if deletesVolumes(js) {
+		return "its volume claims", nil
+	}
+	jobs, err := e.jobsOf(ctx, js)
+	if slices.ContainsFunc(jobs, func(child batchv1.Job) bool {
+		return hasPods(child) || child.Status.Succeeded > 0 || jobFinished(&child)
+	}) {
+		return "what its Jobs have done", err
+	}
+	return "", err
 }
 
 // deletesVolumes reports whether people would lose data with the JobSet.
