@@ -40,12 +40,12 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
+	if d.env.inTree.active() {
+		return admission.Allowed("")
+	}
 	before, err := json.Marshal(job)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	if d.env.inTree.active() {
-		return admission.Allowed("")
 	}
 	env, err := d.env.now()
 	if err != nil {
