@@ -102,7 +102,7 @@ faults: $(BIN)/localcluster ## Crash and fault injection: all plans, against the
 	go test ./test/faults -count=1 -parallel 4 -timeout 120m -v -faults.all $(FAULTS_FLAGS)
 
 .PHONY: faults-sample
-faults-sample: $(BIN)/localcluster ## Crash and fault injection: some plans that a seed chooses, in two minutes.
+faults-sample: $(BIN)/localcluster ## Crash and fault injection: some plans that a seed chooses, in a few minutes.
 	go test ./test/faults -count=1 -parallel 4 -timeout 20m -v $(FAULTS_FLAGS)
 
 .PHONY: fmt

@@ -251,6 +251,7 @@ func secondManager(firstDelay, secondDelay time.Duration) hook {
 	}
 }
 
+// delayed passes every write on late; the delay is the fault.
 func delayed(by time.Duration) apiproxy.Interceptor {
 	return func(e *apiproxy.Exchange) bool {
 		time.Sleep(by)
