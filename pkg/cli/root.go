@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli holds the commands of the kubectl plugin.
+// Package cli puts the commands of the kubectl plugin together.
 package cli
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
-	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
 )
 
 // NewCommand gives the plugin's root command, with kubectl's usual flags.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	flags := genericclioptions.NewConfigFlags(true)
+	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
 	root := &cobra.Command{
 		Use:           "kubectl-trainjob",
 		Short:         "TrainJobs under Kueue's quotas",
@@ -32,23 +27,10 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	flags.AddFlags(root.PersistentFlags())
-	root.AddCommand(newHandBack(flags, streams))
-	return root
-}
-
-// newClient connects to the cluster that the flags name.
-func newClient(flags *genericclioptions.ConfigFlags) (client.Client, error) {
-	config, err := flags.ToRESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		batchv1.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme,
+	for _, command := range []func(cluster.Flags, genericiooptions.IOStreams) *cobra.Command{
+		handback.NewCommand,
 	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("building the scheme: %w", err)
-		}
+		root.AddCommand(command(flags, streams))
 	}
-	return client.New(config, client.Options{Scheme: scheme})
+	return root
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+// Package handback is the command that hands waiting TrainJobs to Kueue's in-tree
+// integration.
+package handback
 
 import (
 	"context"
@@ -19,12 +21,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -47,7 +49,8 @@ const handBackExample = `  # Every namespace
   # One team
   kubectl trainjob hand-back -n team-a`
 
-func newHandBack(flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) *cobra.Command {
+// NewCommand gives the command.
+func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	allNamespaces := false
 	cmd := &cobra.Command{
 		Use:     "hand-back",
@@ -56,14 +59,11 @@ func newHandBack(flags *genericclioptions.ConfigFlags, streams genericiooptions.
 		Example: handBackExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
+			namespace, err := flags.InNamespace(allNamespaces)
 			if err != nil {
 				return err
 			}
-			if allNamespaces {
-				namespace = metav1.NamespaceAll
-			}
-			c, err := newClient(flags)
+			c, err := flags.Client()
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package exit holds the exit codes of the plugin, which scripts rely on.
+package exit
+
+import "errors"
+
+// The exit codes of every command; 0 is for everything in order.
+const (
+	// Failed is for a command that could not do what it was asked: a wrong flag, no such
+	// TrainJob, no answer from the cluster.
+	Failed = 1
+	// Findings is for a command that did its work and found something that is wrong.
+	Findings = 2
+	// Warnings is for one that found nothing worse than something to look at.
+	Warnings = 3
+)
+
+// Error is an error with an exit code of its own.
+type Error struct {
+	Code int
+	Err  error
+}
+
+// Error is the message.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// With gives err the exit code; nil stays nil.
+func With(code int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Code: code, Err: err}
+}
+
+// Code is the exit code for what a command returned.
+func Code(err error) int {
+	var coded *Error
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &coded):
+		return coded.Code
+	default:
+		return Failed
+	}
+}

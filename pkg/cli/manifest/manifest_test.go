@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	cases := map[string]struct {
+		data string
+		want []string
+	}{
+		"nothing":                            {data: "", want: nil},
+		"comments alone":                     {data: "# a\n---\n# b\n", want: nil},
+		"one document":                       {data: "a: 1\n", want: []string{"1 a: 1\n"}},
+		"a separator before and after":       {data: "---\na: 1\n---\n", want: []string{"2 a: 1\n"}},
+		"comments belong to their document":  {data: "a: 1\n--- # first\n# second\nb: 2\n", want: []string{"1 a: 1\n", "2  # first\n# second\nb: 2\n"}},
+		"an end marker":                      {data: "a: 1\n...\n---\nb: 2\n", want: []string{"1 a: 1\n", "4 b: 2\n"}},
+		"dashes within a text are no marker": {data: "a: |\n  ---\n  x\n", want: []string{"1 a: |\n  ---\n  x\n"}},
+		"JSON":                               {data: `{"a": 1}`, want: []string{`1 {"a": 1}`}},
+		"Windows' line ends":                 {data: "a: 1\r\n---\r\nb: 2\r\n", want: []string{"1 a: 1\r\n", "3 b: 2\r\n"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			file, err := Parse("f.yaml", []byte(tc.data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, doc := range file.Documents {
+				got = append(got, strings.Join([]string{string(rune('0' + doc.Line)), string(doc.Text())}, " "))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected documents (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseNamesTheDocumentThatIsNotYAML(t *testing.T) {
+	_, err := Parse("f.yaml", []byte("a: 1\n---\n\tb: 2\n"))
+	if err == nil || !strings.Contains(err.Error(), "f.yaml: the document that begins in line 3") {
+		t.Errorf("Unexpected error: %v", err)
+	}
+}
+
+func TestLineOf(t *testing.T) {
+	file, err := Parse("f.yaml", []byte("first: true\n---\nspec:\n  list:\n  - name: a\n  - name: b\n    deep: {}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := &file.Documents[1]
+	got := map[string]int{}
+	for _, path := range []string{"spec", "spec.list[1].name", "spec.list[1].deep.gone", "spec.list[7]", "other", ""} {
+		got[path] = doc.LineOf(path)
+	}
+	want := map[string]int{"spec": 3, "spec.list[1].name": 6, "spec.list[1].deep.gone": 7, "spec.list[7]": 4, "other": 3, "": 3}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Unexpected lines (-want,+got):\n%s", diff)
+	}
+}
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"b.yaml": "b: 1", "a.json": "{}", "notes.txt": "no", "below/c.yml": "c: 1",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cases := map[string]struct {
+		paths     []string
+		recursive bool
+		want      []string
+	}{
+		"a directory":              {paths: []string{dir}, want: []string{"a.json", "b.yaml"}},
+		"and what is below it":     {paths: []string{dir}, recursive: true, want: []string{"a.json", "b.yaml", "below/c.yml"}},
+		"a file of any name":       {paths: []string{filepath.Join(dir, "notes.txt")}, want: []string{"notes.txt"}},
+		"standard input":           {paths: []string{Stdin}, want: []string{Stdin}},
+		"several, in their order":  {paths: []string{Stdin, filepath.Join(dir, "b.yaml")}, want: []string{Stdin, "b.yaml"}},
+		"nothing when none is set": {},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			files, err := Read(tc.paths, tc.recursive, strings.NewReader("in: 1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, file := range files {
+				got = append(got, strings.TrimPrefix(file.Path, dir+"/"))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected files (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package show
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTable(t *testing.T) {
+	on := Paint{on: true}
+	cases := map[string]struct {
+		rows  [][]any
+		paint Paint
+		want  string
+	}{
+		"a heading alone": {want: "NAME   GPUS\n"},
+		"columns are as wide as their widest cell": {
+			rows: [][]any{{"h100", 32}, {"a-long-name", 8}},
+			want: "NAME          GPUS\nh100          32\na-long-name   8\n",
+		},
+		"colours and letters beyond ASCII have their own width": {
+			rows:  [][]any{{on.Red("h100"), 1}, {"größe", 2}},
+			paint: on,
+			want:  "\x1b[1mNAME\x1b[0m    \x1b[1mGPUS\x1b[0m\n\x1b[31mh100\x1b[0m    1\ngröße   2\n",
+		},
+		"no spaces at the end of a line": {rows: [][]any{{"h100", ""}}, want: "NAME   GPUS\nh100\n"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			table := NewTable("NAME", "GPUS")
+			for _, row := range tc.rows {
+				table.Row(row...)
+			}
+			var out strings.Builder
+			if err := table.Print(&out, tc.paint, ""); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
+				t.Errorf("Unexpected table (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUnits(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	got := []string{
+		Age(now, now.Add(-90*time.Second)), Age(now, time.Time{}),
+		Count(1, "GPU"), Count(0, "GPU"), Count(16, "node"),
+	}
+	if diff := cmp.Diff([]string{"90s", "<unknown>", "1 GPU", "0 GPUs", "16 nodes"}, got); diff != "" {
+		t.Errorf("Unexpected units (-want,+got):\n%s", diff)
+	}
+}
+
+func TestOnlyTerminalsArePainted(t *testing.T) {
+	if got := Painter(&strings.Builder{}).Red("text"); got != "text" {
+		t.Errorf("Painted %q", got)
+	}
+}

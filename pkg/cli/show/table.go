@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package show
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// gap is what kubectl leaves between columns.
+const gap = 3
+
+// Table is rows of cells under a heading, aligned as kubectl does it. Cells may be painted.
+type Table struct {
+	rows [][]string
+}
+
+// NewTable gives a table with a heading, in capitals by convention.
+func NewTable(heading ...string) *Table { return &Table{rows: [][]string{heading}} }
+
+// Row adds a row; cells are printed with fmt. An empty text stands for a cell without
+// content.
+func (t *Table) Row(cells ...any) {
+	row := make([]string, 0, len(cells))
+	for _, cell := range cells {
+		row = append(row, fmt.Sprint(cell))
+	}
+	t.rows = append(t.rows, row)
+}
+
+// Empty reports whether there is nothing but the heading.
+func (t *Table) Empty() bool { return len(t.rows) == 1 }
+
+// Print writes the table, every line after indent.
+func (t *Table) Print(out io.Writer, paint Paint, indent string) error {
+	widths := t.widths()
+	for i, row := range t.rows {
+		line := indent
+		for column, cell := range row {
+			if i == 0 {
+				cell = paint.Bold(cell)
+			}
+			if column < len(row)-1 {
+				cell += strings.Repeat(" ", widths[column]-width(cell)+gap)
+			}
+			line += cell
+		}
+		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Table) widths() []int {
+	var widths []int
+	for _, row := range t.rows {
+		for column, cell := range row {
+			if column == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[column] = max(widths[column], width(cell))
+		}
+	}
+	return widths
+}
+
+var codes = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+// width is what a terminal shows of a text.
+func width(text string) int { return utf8.RuneCountInString(codes.ReplaceAllString(text, "")) }
