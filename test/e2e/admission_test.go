@@ -61,7 +61,7 @@ var _ = Describe("Bad input", func() {
 		w.make(ctx, w.job("mine").GPUs("1").Obj())
 		w.eventuallyAtTheGate(ctx, "mine")
 		Expect(w.tryUpdate(ctx, "mine", func(t *trainer.TrainJob) {
-			t.Spec.RuntimePatches[0].TrainingRuntimeSpec.Template.Spec.ReplicatedJobs = nil
+			t.Spec.RuntimePatches[0].TrainingRuntimeSpec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = nil
 		})).To(MatchError(SatisfyAll(
 			ContainSubstring("spec."+fieldOf[trainerOf(ctx)]), ContainSubstring("put your changes into"))))
 	}, SpecTimeout(specTimeout))
