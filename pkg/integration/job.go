@@ -22,6 +22,7 @@ import (
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
 	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -124,7 +125,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
 	podSets, err := j.describe(ctx)
-	if runtimeMissing(err) {
+	if runtimeMissing(err) || errors.Is(err, patch.ErrNotPatches) {
 		// The user has to act; trying again before something changes is of no use.
 		j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
 		return nil, jobframework.UnretryableError(err.Error())

@@ -3,6 +3,7 @@
 package patch
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -172,7 +173,10 @@ func (f podTemplateOverrides) Others(spec *trainjob.Spec) ([]trainjob.RuntimePat
 // they are rendered.
 func (podTemplateOverrides) convert(overrides []trainjob.PodTemplateOverride) ([]trainjob.RuntimePatch, error) {
 	patches, _, errs := convert.ToRuntimePatches(overrides, convert.DefaultOwner)
-	return patches, errs.ToAggregate()
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("%w: %w", ErrNotPatches, errs.ToAggregate())
+	}
+	return patches, nil
 }
 
 func (f podTemplateOverrides) UnknownJobs(spec *trainjob.Spec, runtimeJobs []string) field.ErrorList {

@@ -32,7 +32,7 @@ func (r *reader) object(path *field.Path, value any, known ...string) object {
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		if fields[key] != nil && !slices.Contains(known, key) {
 			r.errs = append(r.errs, field.Forbidden(path.Child(key), fmt.Sprintf(
-				"it cannot be expressed; only %s can: remove it", strings.Join(known, ", "))))
+				"a patch has only %s here: remove it", strings.Join(known, ", "))))
 		}
 	}
 	return fields
