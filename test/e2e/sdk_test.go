@@ -24,7 +24,7 @@ import (
 // The file is what kubeflow.trainer's TrainerClient sends for a CustomTrainerContainer
 // with options Name, Labels, Annotations, TrainerCommand, TrainerArgs and RuntimePatch.
 var _ = Describe("A TrainJob of the Python SDK", since(kit.Trainer22), func() {
-	It("is admitted, evicted, resumed and finished, and keeps every byte that the SDK wrote", Label("invariant", "ours-only"), func(ctx context.Context) {
+	It("is admitted, evicted, resumed and finished, and keeps every byte that the SDK wrote", func(ctx context.Context) {
 		manifest, err := os.ReadFile(filepath.Join("testdata", "sdk-trainjob.json"))
 		Expect(err).NotTo(HaveOccurred())
 		w := newWorld(ctx)
