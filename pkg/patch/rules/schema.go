@@ -128,7 +128,7 @@ func (v *Verdict) overrides(overrides []trainjob.PodTemplateOverride, known temp
 		}
 		// Trainer merges an override into a job once, however often it names the job.
 		for name := range sets.New(o.TargetJobs...) {
-			known.add(path.Child("spec", "imagePullSecrets"), child(raw, "spec")["imagePullSecrets"], name)
+			known.addSecrets(path.Child("spec", "imagePullSecrets"), child(raw, "spec")["imagePullSecrets"], name)
 		}
 		if len(typed.TargetJobs) == 0 {
 			v.podSpec(trainjob.Trainer21, path.Child("spec"), child(raw, "spec"), "", known)
@@ -188,7 +188,7 @@ func (v *Verdict) jobs(generation trainjob.Generation, path *field.Path, spec ob
 		at, pod := at.Child("spec", "template"), child(job, "template", "spec", "template")
 		v.metadata(at.Child("metadata"), child(pod, "metadata"))
 		v.podSpec(generation, at.Child("spec"), child(pod, "spec"), name, known)
-		known.add(at.Child("spec", "imagePullSecrets"), child(pod, "spec")["imagePullSecrets"], name)
+		known.addSecrets(at.Child("spec", "imagePullSecrets"), child(pod, "spec")["imagePullSecrets"], name)
 	}
 }
 
