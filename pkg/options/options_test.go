@@ -230,6 +230,14 @@ func TestRefusals(t *testing.T) {
 			options: []Option{TrainerArgs{"x"}}, trainer: BuiltinTrainer,
 			message: "TrainerArgs does not go with BuiltinTrainer, which has a command and arguments of its own: use CustomTrainerContainer, or remove the option",
 		},
+		"a command of nothing": {
+			options: []Option{TrainerCommand{}}, trainer: CustomTrainerContainer,
+			message: "TrainerCommand is an empty list, which does not get into a TrainJob, so the runtime's would run: leave the option out if that is meant, or say what to run",
+		},
+		"arguments of nothing": {
+			options: []Option{TrainerArgs(nil)},
+			message: "TrainerArgs is an empty list, which does not get into a TrainJob, so the runtime's would run: leave the option out if that is meant, or say what to run",
+		},
 		"two patches": {
 			options: []Option{RuntimePatch{}, RuntimePatch{}},
 			message: `there is an entry of manager "trainer.kubeflow.org/kubeflow-sdk" in spec.runtimePatches: put both patches into one RuntimePatch`,
