@@ -41,7 +41,8 @@ type Verdict struct {
 func (v *Verdict) refuse(errs ...*field.Error) { v.Errors = append(v.Errors, errs...) }
 func (v *Verdict) warn(errs ...*field.Error)   { v.Warnings = append(v.Warnings, errs...) }
 
-// Create gives the verdict of a generation on a new TrainJob that uses the runtime.
+// Create gives the verdict of a generation on a new TrainJob that uses the runtime. With
+// no runtime, nil, whatever depends on one is left out.
 func Create(generation trainjob.Generation, runtime *trainer.TrainingRuntimeSpec, job TrainJob) Verdict {
 	v := &Verdict{}
 	known := templatesOf(runtime)
@@ -74,7 +75,8 @@ var (
 	patchesPath   = field.NewPath("spec", "runtimePatches")
 )
 
-// templates is what counts of the pod templates that patches are merged into.
+// templates is what counts of the pod templates that patches are merged into; zero when
+// they are not known.
 type templates struct {
 	// containers of each replicated job, init containers included.
 	containers map[string]sets.Set[string]
@@ -83,6 +85,9 @@ type templates struct {
 }
 
 func templatesOf(runtime *trainer.TrainingRuntimeSpec) templates {
+	if runtime == nil {
+		return templates{}
+	}
 	known := templates{containers: map[string]sets.Set[string]{}, secrets: map[string]*pullSecrets{}}
 	for _, job := range runtime.Template.Spec.ReplicatedJobs {
 		pod, names := job.Template.Spec.Template.Spec, sets.New[string]()
@@ -117,7 +122,7 @@ func mayChange(generation trainjob.Generation, path *field.Path, before, now boo
 // knownJob: webhook, Validate. Trainer 2.3 looks for the job after the merge of the
 // patches, which adds it with nothing in it; the guides forbid that all the same.
 func (v *Verdict) knownJob(generation trainjob.Generation, path *field.Path, name string, known templates) {
-	if _, ok := known.containers[name]; ok || name == "" {
+	if _, ok := known.containers[name]; ok || name == "" || known.containers == nil {
 		return
 	}
 	err := field.Invalid(path, name, "the runtime has no replicated job of this name; it has: "+strings.Join(sets.List(sets.KeySet(known.containers)), ", "))

@@ -233,6 +233,19 @@ func duplicates(count int) []string {
 	return all
 }
 
+func TestWithoutRuntime(t *testing.T) {
+	for _, generation := range generations {
+		fine := patching(t, generation, `{containers: [{name: anything}], imagePullSecrets: [{name: s}]}`)
+		if verdict := Update(generation, nil, fine, fine, nil); len(verdict.Errors)+len(verdict.Warnings) > 0 {
+			t.Errorf("Generation %d says what only a runtime can tell: %v", generation, verdict)
+		}
+		verdict := Create(generation, nil, patching(t, generation, `{tolerations: {}, containers: [{name: node, env: [{name: A}]}]}`))
+		if len(verdict.Errors) == 0 {
+			t.Errorf("Generation %d refuses nothing", generation)
+		}
+	}
+}
+
 func TestUpdates(t *testing.T) {
 	const sa, sb, pool = `{serviceAccountName: a}`, `{serviceAccountName: b}`, `{nodeSelector: {pool: a}}`
 	cases := map[string]struct {
