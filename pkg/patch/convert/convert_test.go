@@ -4,6 +4,7 @@ package convert
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -380,6 +381,37 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("Unexpected errors (-want,+got):\n%s\n%v", diff, errs.ToAggregate())
 			}
 		})
+	}
+}
+
+// Managers that patch many jobs in one order are ordered along one way of very many.
+func TestManyManagersOfManyJobs(t *testing.T) {
+	const managers, jobs = 16, 40
+	var overrides, want []string
+	for j := range jobs {
+		for m := range managers {
+			overrides = append(overrides, fmt.Sprintf("{manager: a.io/m%d, targetJobs: [{name: j%d}]}", m, j))
+		}
+	}
+	for m := range managers {
+		want = append(want, fmt.Sprintf("a.io/m%d", m))
+	}
+	data, _, errs := toPatches(trainJob(t, "trainer.kubeflow.org/v1alpha1", "{podTemplateOverrides: ["+strings.Join(overrides, ",")+"]}"))
+	if len(errs) > 0 {
+		t.Fatalf("Converting: %v", errs.ToAggregate())
+	}
+	var job struct {
+		Spec struct{ RuntimePatches []struct{ Manager string } }
+	}
+	if err := json.Unmarshal(data, &job); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, entry := range job.Spec.RuntimePatches {
+		got = append(got, entry.Manager)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Unexpected order (-want,+got):\n%s", diff)
 	}
 }
 
