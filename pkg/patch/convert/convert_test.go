@@ -195,6 +195,24 @@ func TestManifests(t *testing.T) {
 			spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}, podTemplateOverrides: []}`, want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
 			warnings: []string{"spec.trainer.resourcesPerNode"},
 		},
+		"resources mean something else, without overrides too": {
+			way:  toPatches,
+			spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`, want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
+			warnings: []string{"spec.trainer.resourcesPerNode"},
+		},
+		"resources of a newer TrainJob mean what they do": {
+			way:  toPatches,
+			spec: `{trainer: {resourcesPerNode: {}}, runtimePatches: []}`, want: `{trainer: {resourcesPerNode: {}}, runtimePatches: []}`,
+		},
+		"resources mean something else the other way, without patches too": {
+			way:  ManifestToPodTemplateOverrides,
+			spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`, want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
+			warnings: []string{"spec.trainer.resourcesPerNode"},
+		},
+		"resources of an older TrainJob mean what they do": {
+			way:  ManifestToPodTemplateOverrides,
+			spec: `{trainer: {resourcesPerNode: {}}, podTemplateOverrides: []}`, want: `{trainer: {resourcesPerNode: {}}, podTemplateOverrides: []}`,
+		},
 		"templateOverrides with lists for jobs and pods": {
 			way: toPatches,
 			spec: `
@@ -336,6 +354,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"a spec that Trainer cannot read":     {way: toPatches, manifest: `{podTemplateOverrides: [{targetJobs: [{name: a}], spec: {tolerations: x}}]}`, want: []string{"spec.podTemplateOverrides[0].spec"}},
 		"processes by name":                   {way: toPatches, manifest: `{podTemplateOverrides: [], trainer: {numProcPerNode: gpu}}`, want: []string{"spec.trainer.numProcPerNode"}},
+		"processes by name without overrides": {way: toPatches, manifest: `{trainer: {numProcPerNode: auto}}`, want: []string{"spec.trainer.numProcPerNode"}},
 		"a time that is none":                 {way: toPatches, manifest: `{podTemplateOverrides: [{manager: a.io/x, time: now, targetJobs: [{name: a}]}]}`, want: []string{"spec.podTemplateOverrides[0].time"}},
 		"an entry of nobody":                  {way: toPatches, manifest: `{templateOverrides: [{pod: []}]}`, want: []string{"spec.templateOverrides[0].manager"}},
 		"a Job's spec":                        {way: toPatches, manifest: `{templateOverrides: [{manager: a.io/x, job: [{spec: {}}]}]}`, want: []string{"spec.templateOverrides[0].job[0].spec"}},

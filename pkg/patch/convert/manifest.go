@@ -31,20 +31,23 @@ var (
 
 // ManifestToRuntimePatches converts a TrainJob in JSON for Trainer 2.2 and later.
 // Overrides without an owner become those of owner. A TrainJob that has nothing to
-// convert comes back as it is, except for an apiVersion that no release serves.
+// convert comes back as it is, except for an apiVersion that no release serves; what else
+// releases differ in is told all the same.
 func ManifestToRuntimePatches(data []byte, owner string) (converted []byte, warnings []string, errs field.ErrorList) {
 	m, warnings, errs := readManifest(data)
 	if len(errs) > 0 {
 		return nil, nil, errs
 	}
-	if !m.has(olderFields...) {
-		return m.encode(warnings)
-	}
 	r := &reader{}
+	if !m.has("runtimePatches") { // What has them was written for a newer Trainer.
+		warnings = append(warnings, m.trainerToNewer(r)...)
+	}
+	if !m.has(olderFields...) {
+		return m.encode(warnings, r.errs)
+	}
 	if m.has("runtimePatches") {
 		r.errs = append(r.errs, bothGenerations())
 	}
-	warnings = append(warnings, m.trainerToNewer(r)...)
 	entries, warned, errs := entriesOf(m.layers(r, owner))
 	if errs = append(r.errs, errs...); len(errs) > 0 {
 		return nil, nil, errs
@@ -53,7 +56,7 @@ func ManifestToRuntimePatches(data []byte, owner string) (converted []byte, warn
 	if len(entries) > 0 {
 		m.set("runtimePatches", entries)
 	}
-	return m.encode(append(warnings, warned...))
+	return m.encode(append(warnings, warned...), nil)
 }
 
 func bothGenerations() *field.Error {
@@ -111,10 +114,14 @@ func ManifestToPodTemplateOverrides(data []byte) (converted []byte, warnings []s
 	if len(errs) > 0 {
 		return nil, nil, errs
 	}
-	if !m.has("runtimePatches", "activeDeadlineSeconds") {
-		return m.encode(warnings)
-	}
 	r := &reader{}
+	if !m.has(olderFields...) { // What has them was written for Trainer 2.1.
+		path := specPath.Child("trainer")
+		warnings = append(warnings, resourcesWarning(path, r.anything(path, r.decode(path, m.spec["trainer"])))...)
+	}
+	if !m.has("runtimePatches", "activeDeadlineSeconds") {
+		return m.encode(warnings, r.errs)
+	}
 	if m.has("activeDeadlineSeconds") {
 		r.errs = append(r.errs, field.Forbidden(specPath.Child("activeDeadlineSeconds"), "Trainer has it since 2.2: remove it"))
 	}
@@ -125,8 +132,6 @@ func ManifestToPodTemplateOverrides(data []byte) (converted []byte, warnings []s
 	if err := json.Unmarshal(orNull(m.spec["runtimePatches"]), &patches); err != nil {
 		r.errs = append(r.errs, field.TypeInvalid(specPath.Child("runtimePatches"), field.OmitValueType{}, "it must be a list"))
 	}
-	path := specPath.Child("trainer")
-	warnings = append(warnings, resourcesWarning(path, r.anything(path, r.decode(path, m.spec["trainer"])))...)
 	overrides, metadata, warned, errs := ToPodTemplateOverrides(patches)
 	if errs = append(r.errs, errs...); len(errs) > 0 {
 		return nil, nil, errs
@@ -135,7 +140,7 @@ func ManifestToPodTemplateOverrides(data []byte) (converted []byte, warnings []s
 	m.setUnlessEmpty("podTemplateOverrides", overrides, len(overrides))
 	m.setUnlessEmpty("labels", metadata.Labels, len(metadata.Labels))
 	m.setUnlessEmpty("annotations", metadata.Annotations, len(metadata.Annotations))
-	return m.encode(append(warnings, warned...))
+	return m.encode(append(warnings, warned...), nil)
 }
 
 // readManifest reads a TrainJob of a version whose fields are known.
@@ -189,8 +194,11 @@ func (m *manifest) setUnlessEmpty(name string, value any, length int) {
 	}
 }
 
-// encode gives the manifest with sorted fields.
-func (m *manifest) encode(warnings []string) ([]byte, []string, field.ErrorList) {
+// encode gives the manifest with sorted fields, unless there are errors.
+func (m *manifest) encode(warnings []string, errs field.ErrorList) ([]byte, []string, field.ErrorList) {
+	if len(errs) > 0 {
+		return nil, nil, errs
+	}
 	if m.spec != nil {
 		m.fields["spec"], _ = json.Marshal(m.spec)
 	}
