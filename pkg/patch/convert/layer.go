@@ -20,6 +20,9 @@ type layer struct {
 	// job is the replicated job; empty for the JobSet itself, of which only metadata can be patched.
 	job string
 
+	// ours is for an override that carries our mark.
+	ours bool
+
 	// ofJob is for the Job itself and not for its pods.
 	ofJob bool
 
