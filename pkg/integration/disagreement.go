@@ -76,9 +76,8 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 // Trainer 2.3 does, unless an older one made the JobSet: then the snapshot is of the
 // runtime as it was found after the upgrade, which often brings another image.
 func (e *environment) frozen(ctx context.Context, job *trainjob.TrainJob, js *jobsetapi.JobSet) (bool, error) {
-	served, err := e.runtimes.Generation()
-	if err != nil || served < trainjob.Trainer23 {
-		return false, err
+	if e.runtimes.Served < trainjob.Trainer23 {
+		return false, nil
 	}
 	taken, err := e.runtimes.SnapshotTaken(ctx, job)
 	return !taken.After(js.CreationTimestamp.Time), err
