@@ -186,7 +186,7 @@ func (d *defaulter) onUpdate(ctx context.Context, job, old *trainjob.TrainJob) e
 	case !given && job.Suspended() && old.Suspended():
 		// A job that runs takes no change before it has stopped; the reconciler gates it then.
 		return d.gate(ctx, job)
-	case given && job.Suspended() && !field.Last(&job.Spec):
+	case given && (job.Suspended() || old.Suspended()) && !field.Last(&job.Spec):
 		field.Copy(&job.Spec, &job.Spec)
 	}
 	return nil
