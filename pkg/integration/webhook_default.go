@@ -52,6 +52,7 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 		return d.env.takesNothingNew(ctx, job, old, err)
 	}
 	d = &defaulter{env: env, decoder: d.decoder, self: d.self}
+	lost := env.field.Surplus(&job.Spec)
 	if err := d.apply(ctx, req, job, old); err != nil {
 		return refused(err)
 	}
@@ -61,7 +62,7 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 	}
 	response := admission.PatchResponseFromRaw(before, after)
 	if old == nil {
-		return response
+		return response.WithWarnings(lost...)
 	}
 	restore, err := restoreFields(req.Object.Raw, req.OldObject.Raw, req.UserInfo.Username == d.self)
 	if err != nil {

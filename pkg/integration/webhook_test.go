@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -158,6 +159,25 @@ func TestDefaulter(t *testing.T) {
 			}
 			if diff := cmp.Diff(decoded(t, manifest(tc.queue, tc.want)), decoded(t, patched(t, object, response))); diff != "" {
 				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDefaulterWarnsOfWhatItDrops(t *testing.T) {
+	const marked = `{"runtimeRef":{"name":"torch"},"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],
+		"metadata":{"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}},"spec":{"serviceAccountName":"mine","nodeSelector":{"a":"b"}}}]}`
+	for name, queue := range map[string]string{"a job in a queue": queued, "a job without one": ""} {
+		t.Run(name, func(t *testing.T) {
+			d, _ := newHandlers(t)
+			d.env.trainer = &servedTrainer{all: &allTrainJobs{}}
+			d.env.trainer.set(t.Context(), trainjob.Trainer21, nil)
+			response := d.Handle(t.Context(), request("user", manifest(queue, marked), ""))
+			if len(response.Warnings) != 1 || !strings.HasPrefix(response.Warnings[0], "spec.podTemplateOverrides[0].spec.serviceAccountName is dropped") {
+				t.Errorf("Warnings: %q", response.Warnings)
+			}
+			if strings.Contains(patched(t, manifest(queue, marked), response), "mine") {
+				t.Error("It is not dropped")
 			}
 		})
 	}
