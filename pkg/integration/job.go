@@ -123,9 +123,11 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 		}
 	}
 	podSets, err := j.describe(ctx)
+	if err != nil {
+		j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
+	}
 	if runtimeMissing(err) {
 		// The user has to act; trying again before something changes is of no use.
-		j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
 		return nil, jobframework.UnretryableError(err.Error())
 	}
 	return podSets, err

@@ -171,6 +171,10 @@ func (f podTemplateOverrides) Others(spec *trainjob.Spec) ([]trainjob.RuntimePat
 // convert makes one entry of overrides, all of them: who owns what does not count when
 // they are rendered.
 func (podTemplateOverrides) convert(overrides []trainjob.PodTemplateOverride) ([]trainjob.RuntimePatch, error) {
+	overrides, err := effective(overrides)
+	if err != nil {
+		return nil, err
+	}
 	patches, _, errs := convert.ToRuntimePatches(overrides, convert.DefaultOwner)
 	return patches, errs.ToAggregate()
 }
