@@ -63,7 +63,7 @@ func (e *environment) now() (*environment, error) {
 		return nil, err
 	}
 	env := *e
-	env.field = patch.Of(served)
+	env.field, env.runtimes = patch.Of(served), e.runtimes.As(served)
 	return &env, nil
 }
 
@@ -93,15 +93,7 @@ func (e *environment) describe(ctx context.Context, job *trainjob.TrainJob) ([]k
 	if err != nil {
 		return nil, err
 	}
-	others, err := e.field.Others(&job.Spec)
-	if err != nil {
-		return nil, err
-	}
-	js, err := e.renderer.Describe(ctx, job, runtime, others)
-	if err != nil {
-		return nil, err
-	}
-	podSets, err := podset.FromJobSet(js)
+	podSets, err := podset.Describe(ctx, e.renderer, job, runtime, e.field)
 	if err != nil {
 		return nil, err
 	}
