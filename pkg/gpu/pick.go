@@ -120,27 +120,18 @@ func matching(nodes []*corev1.Node, picked map[string]string) []*corev1.Node {
 	return match
 }
 
-// name gives every pool a name of its own: product and layout, then whatever else picks
-// it, then a number.
+// name gives every pool a name of its own. It follows from the pool's labels, product and
+// layout first, so that a pool that other labels pick is another pool: Kueue allows no
+// change of a flavor's labels below a topology.
 func name(pools []Pool) {
-	taken := map[string]int{}
-	for i := range pools {
-		pools[i].Name = baseName(&pools[i])
-		taken[pools[i].Name]++
-	}
-	for i := range pools {
-		if taken[pools[i].Name] > 1 {
-			pools[i].Name = dnsLabel(pools[i].Name + "-" + strings.Join(extraValues(&pools[i]), "-"))
-		}
-	}
 	used := map[string]bool{}
 	for i := range pools {
-		unique := pools[i].Name
-		for n := 2; used[unique]; n++ {
-			unique = dnsLabel(fmt.Sprintf("%s-%d", pools[i].Name, n))
+		base := dnsLabel(strings.Join(append([]string{baseName(&pools[i])}, extraValues(&pools[i])...), "-"))
+		pools[i].Name = base
+		for n := 2; used[pools[i].Name]; n++ {
+			pools[i].Name = dnsLabel(fmt.Sprintf("%s-%d", base, n))
 		}
-		used[unique] = true
-		pools[i].Name = unique
+		used[pools[i].Name] = true
 	}
 }
 
@@ -168,10 +159,11 @@ func baseName(pool *Pool) string {
 
 // extraValues are the values of the labels that do not say what the GPUs are.
 func extraValues(pool *Pool) []string {
+	known := identity(pool.Nodes)
 	var values []string
 	for _, label := range slices.Sorted(maps.Keys(pool.NodeLabels)) {
-		if !slices.Contains(productLabels[:len(productLabels)-1], label) && !slices.Contains(layoutLabels, label) {
-			values = append(values, pool.NodeLabels[label])
+		if value := pool.NodeLabels[label]; known[label] == "" && value != "cpu" {
+			values = append(values, value)
 		}
 	}
 	return values

@@ -44,7 +44,7 @@ func newPrinter(format string) (printer, error) {
 }
 
 func printTable(out io.Writer, view *View, paint show.Paint, wide bool) error {
-	heading := []string{"POOL", "RESOURCE", "NODES", "THERE", "QUOTA", "RESERVED", "RUNNING", "PENDING", "FREE", "CLUSTERQUEUES"}
+	heading := []string{"POOL", "RESOURCE", "NODES", "ALLOCATABLE", "QUOTA", "RESERVED", "RUNNING", "PENDING", "FREE", "CLUSTERQUEUES"}
 	if wide {
 		heading = append(heading[:9:9], "PRODUCT", "MEMORY")
 	}
