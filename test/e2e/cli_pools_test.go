@@ -91,6 +91,24 @@ var _ = Describe("kubectl trainjob pools", func() {
 		Eventually(ctx, watching.Interrupt()).Should(gexec.Exit(0))
 	}, SpecTimeout(specTimeout))
 
+	It("does what its page in the docs says", func(ctx context.Context) {
+		DeferCleanup(eventuallyNothingGenerated)
+		blocks := docsCommands("docs/pools.md")
+		last := len(blocks) - 1
+		DeferCleanup(func(ctx context.Context) {
+			_, _, code := runShell(ctx, blocks[last])
+			Expect(code).To(BeZero())
+		})
+		for _, block := range blocks[:last] {
+			_, stderr, code := runShell(ctx, block)
+			Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+		}
+		Eventually(ctx, func() string {
+			table, _, _ := plugin(ctx, "pools")
+			return table
+		}).Should(MatchRegexp(`a100-sxm4-80gb +nvidia.com/gpu +4/4 +32 +32 +24 +24 +16 +8 +language, vision`))
+	}, SpecTimeout(specTimeout))
+
 	It("shows nodes of no flavor, and tells a user what may not be seen", func(ctx context.Context) {
 		table, _, code := plugin(ctx, "pools")
 		Expect(code).To(BeZero())
