@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -47,7 +48,8 @@ func pickable(group, all []*corev1.Node) [][]*corev1.Node {
 // first and is always there; the rest only where it is needed to keep others out.
 func pick(nodes, all []*corev1.Node) map[string]string {
 	picked := identity(nodes)
-	others := slices.DeleteFunc(slices.Clone(all), func(node *corev1.Node) bool { return slices.Contains(nodes, node) })
+	own := sets.New(nodes...)
+	others := slices.DeleteFunc(slices.Clone(all), own.Has)
 	for _, label := range tellingLabels(nodes[0]) {
 		left := matching(others, picked)
 		if len(left) == 0 && len(picked) > 0 {
@@ -91,18 +93,17 @@ func identity(nodes []*corev1.Node) map[string]string {
 
 // tellingLabels are those that may tell nodes with the same GPUs, or without any, apart.
 func tellingLabels(node *corev1.Node) []string {
+	machines := append(slices.Clone(nodePoolLabels), corev1.LabelInstanceTypeStable)
+	if !hasGPUs(node) {
+		return machines
+	}
 	telling := []string{CountLabel}
 	for _, label := range slices.Sorted(maps.Keys(node.Labels)) {
 		if strings.HasPrefix(label, migPrefix) && strings.HasSuffix(label, ".count") {
 			telling = append(telling, label)
 		}
 	}
-	if !hasGPUs(node) {
-		telling = nil
-	}
-	telling = append(telling, capacityLabels...)
-	telling = append(telling, nodePoolLabels...)
-	return append(telling, corev1.LabelInstanceTypeStable)
+	return slices.Concat(telling, capacityLabels, machines)
 }
 
 func agree(nodes []*corev1.Node, label string) bool {

@@ -145,12 +145,12 @@ unseen:
 			if err != nil {
 				t.Fatal(err)
 			}
-			print, err := newPrinter(tc.format)
+			write, err := newPrinter(tc.format)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var out strings.Builder
-			if err := print(&out, view, show.Paint{}); err != nil {
+			if err := write(&out, view, show.Paint{}); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), out.String()); diff != "" {
@@ -161,12 +161,12 @@ unseen:
 }
 
 func TestScreenShowsOnlyChanges(t *testing.T) {
-	print, err := newPrinter("")
+	write, err := newPrinter("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	s := &screen{out: &out, print: print}
+	s := &screen{out: &out, write: write}
 	changed := someCluster()
 	changed.Pods = nil
 	for _, i := range []*inventory.Inventory{someCluster(), someCluster(), changed} {
