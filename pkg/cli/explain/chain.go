@@ -3,7 +3,6 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,7 +70,7 @@ func workloadLink(f *Facts) Link {
 	case workload.StatusQuotaReserved:
 		l.State, l.WaitsFor = "QuotaReserved", openChecks(f.Workload)
 	default:
-		l.State, l.WaitsFor = "Pending", cmp.Or(f.kueueMessage(), "Kueue to look at it")
+		l.State, l.WaitsFor = "Pending", f.waitsFor()
 	}
 	switch evicted := f.condition(kueue.WorkloadEvicted); {
 	case !workload.IsActive(f.Workload):
@@ -80,6 +79,14 @@ func workloadLink(f *Facts) Link {
 		l.State, l.WaitsFor = "Evicted", "the pods of its former run to go"
 	}
 	return l
+}
+
+// waitsFor is what a Workload without quota waits for, in short.
+func (f *Facts) waitsFor() string {
+	if away := queueAway(f); away != nil {
+		return "its queue: " + away.Reason
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(f.why().Message, "and "), "which ")
 }
 
 func openChecks(wl *kueue.Workload) string {
@@ -167,7 +174,8 @@ func podLink(g *PodGroup) Link {
 	if g.blocked() {
 		l.WaitsFor = g.Reason
 		if g.Message != "" {
-			l.WaitsFor += ": " + g.Message
+			first, _, _ := strings.Cut(g.Message, ". ")
+			l.WaitsFor += ": " + first
 		}
 	}
 	return l

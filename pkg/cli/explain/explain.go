@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/resources"
+	"sigs.k8s.io/kueue/pkg/workload"
 )
 
 // Explanation is all that there is to say of a TrainJob. Its JSON is for scripts: names
@@ -61,7 +62,7 @@ func Explain(f *Facts) Explanation {
 		e.PodSets = append(e.PodSets, podSetOf(&f.PodSets[i]))
 	}
 	if !f.Job.Finished() {
-		e.Flavors = Flavors(f)
+		e.Flavors = worthTelling(f, Flavors(f))
 	}
 	if f.Undescribed != nil {
 		e.Undescribed = f.Undescribed.Error()
@@ -73,6 +74,15 @@ func Explain(f *Facts) Explanation {
 		e.Unseen = append(e.Unseen, "workloads of namespace "+f.Job.Namespace)
 	}
 	return e
+}
+
+// worthTelling leaves out, of a job that has quota, the flavors that it does not have.
+func worthTelling(f *Facts, verdicts []Verdict) []Verdict {
+	if f.Workload == nil || !workload.HasQuotaReservation(f.Workload) {
+		return verdicts
+	}
+	assigned, _ := split(verdicts, func(v Verdict) bool { return v.Assigned })
+	return assigned
 }
 
 func queueOf(f *Facts) *Queue {

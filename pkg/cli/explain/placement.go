@@ -95,6 +95,10 @@ func valueText(part string, value json.RawMessage) string {
 	if json.Unmarshal(value, &text) == nil {
 		return text
 	}
+	var named struct{ Name string }
+	if strings.HasPrefix(part, "schedulingGates[") && json.Unmarshal(value, &named) == nil {
+		return named.Name
+	}
 	var tolerations []corev1.Toleration
 	if part == "tolerations" && json.Unmarshal(value, &tolerations) == nil {
 		texts := make([]string, 0, len(tolerations))

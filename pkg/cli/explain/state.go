@@ -102,7 +102,12 @@ func notCreated(f *Facts) *State {
 	}
 	verdicts := Flavors(f)
 	if assignment, ok := assignable(f.PodSets, verdicts); ok {
-		return &State{Phase: NotCreated, Reason: "Fits", Message: fmt.Sprintf("asks for %s and could have them now in %s: %s", needs(f.PodSets), f.queueText(), assignment)}
+		s := &State{Phase: NotCreated, Reason: "Fits", Message: fmt.Sprintf("asks for %s and could have them now in %s: %s", needs(f.PodSets), f.queueText(), assignment)}
+		if r := warnedOf(f.PodSets, verdicts); r != nil {
+			s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
+			s.Message += ", but " + r.Message
+		}
+		return s
 	}
 	s := lacking(f.PodSets, verdicts)
 	s.Phase, s.Message = NotCreated, fmt.Sprintf("would wait in %s: asks for %s, %s", f.queueText(), needs(f.PodSets), s.Message)
