@@ -83,7 +83,7 @@ func taintOfFlavor(flavor string, ps *kueue.PodSet, taint corev1.Taint) Reason {
 
 func taintOfNodes(flavor string, ps *kueue.PodSet, taint corev1.Taint) Reason {
 	return Reason{Code: Taint, Lasting: true, Warning: true,
-		Message: fmt.Sprintf("taint %s of the flavor's nodes is not tolerated; Kueue does not look at it, so the pods would stay Pending", taint.ToString()),
+		Message: fmt.Sprintf("taint %s of the flavor's nodes is not tolerated; Kueue does not look at it, so pods stay Pending", taint.ToString()),
 		Remedy: fmt.Sprintf("add the taint to spec.nodeTaints and a toleration of %s to spec.tolerations of ResourceFlavor %s, or the toleration to replicated job %s",
 			taint.Key, flavor, ps.Name),
 	}

@@ -26,7 +26,7 @@ func reserving(f *Facts) *State {
 	if workload.IsAdmitted(f.Workload) {
 		return nil
 	}
-	s := &State{Phase: Reserved, Reason: "AdmissionCheckPending", Message: fmt.Sprintf("has quota in %s (%s) and waits to be admitted", f.queueText(), f.assignment())}
+	s := &State{Phase: Reserved, Reason: "AdmissionCheckPending", Message: fmt.Sprintf("has quota in %s, %s, and waits to be admitted", f.queueText(), f.assignment())}
 	if c := f.condition(kueue.WorkloadQuotaReserved); c != nil {
 		s.Since = since(c.LastTransitionTime)
 	}
