@@ -56,8 +56,9 @@ func (p Placement) podTemplateOverride() (trainjob.PodTemplateOverride, error) {
 	})
 }
 
-// isOurs reports whether an override carries our mark. One that cannot be read does not.
-func isOurs(o trainjob.PodTemplateOverride) bool {
+// IsOurs reports whether an override of Trainer 2.1 carries our mark. One that cannot be
+// read does not.
+func IsOurs(o trainjob.PodTemplateOverride) bool {
 	var marked struct {
 		Metadata overrideMetadata `json:"metadata"`
 	}
@@ -67,7 +68,7 @@ func isOurs(o trainjob.PodTemplateOverride) bool {
 // split gives our overrides and everybody else's, each in their order.
 func split(overrides []trainjob.PodTemplateOverride) (ours, others []trainjob.PodTemplateOverride) {
 	for _, o := range overrides {
-		if isOurs(o) {
+		if IsOurs(o) {
 			ours = append(ours, o)
 		} else {
 			others = append(others, o)
@@ -79,12 +80,12 @@ func split(overrides []trainjob.PodTemplateOverride) (ours, others []trainjob.Po
 func (podTemplateOverrides) Path() *field.Path { return field.NewPath("spec", "podTemplateOverrides") }
 
 func (podTemplateOverrides) Has(spec *trainjob.Spec) bool {
-	return slices.ContainsFunc(spec.PodTemplateOverrides, isOurs)
+	return slices.ContainsFunc(spec.PodTemplateOverrides, IsOurs)
 }
 
 func (podTemplateOverrides) Last(spec *trainjob.Spec) bool {
 	ours, others := split(spec.PodTemplateOverrides)
-	return len(ours) > 0 && !slices.ContainsFunc(spec.PodTemplateOverrides[len(others):], func(o trainjob.PodTemplateOverride) bool { return !isOurs(o) })
+	return len(ours) > 0 && !slices.ContainsFunc(spec.PodTemplateOverrides[len(others):], func(o trainjob.PodTemplateOverride) bool { return !IsOurs(o) })
 }
 
 func (podTemplateOverrides) Same(a, b *trainjob.Spec) bool {
@@ -115,7 +116,7 @@ func (podTemplateOverrides) Gates(spec *trainjob.Spec, replicatedJob string) boo
 // holdsGate reports whether an override is ours and has the admission gate.
 func holdsGate(o trainjob.PodTemplateOverride) bool {
 	var read override
-	return isOurs(o) && o.Decode(&read) == nil &&
+	return IsOurs(o) && o.Decode(&read) == nil &&
 		slices.Contains(read.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: AdmissionGate})
 }
 
@@ -178,7 +179,7 @@ func (podTemplateOverrides) convert(overrides []trainjob.PodTemplateOverride) ([
 func (f podTemplateOverrides) UnknownJobs(spec *trainjob.Spec, runtimeJobs []string) field.ErrorList {
 	var errs field.ErrorList
 	for i, o := range spec.PodTemplateOverrides {
-		if isOurs(o) {
+		if IsOurs(o) {
 			continue
 		}
 		for j, name := range o.TargetJobs {
