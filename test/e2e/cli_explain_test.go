@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -228,6 +229,31 @@ var _ = Describe("kubectl trainjob explain", func() {
 			g.Expect(e.State.Message).To(ContainSubstring("Kueue says: couldn't assign flavors"))
 			g.Expect(e.Unseen).To(ContainElements("nodes", "clusterqueues.kueue.x-k8s.io", "workloads.kueue.x-k8s.io"))
 		}).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+
+	It("does what its page in the docs says", func(ctx context.Context) {
+		blocks := docsCommands("docs/explain.md")
+		last := len(blocks) - 1
+		DeferCleanup(func(ctx context.Context) {
+			_, stderr, code := runShell(ctx, blocks[last])
+			Expect(code).To(BeZero(), stderr)
+		})
+		sentences := map[string]string{
+			"explain -f llm.yaml\n":   "TrainJob team-a/llm would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100 has 8 of 32 GPUs free",
+			"explain llm -n team-a\n": "TrainJob team-a/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free",
+			"explain vit -n team-a\n": "TrainJob team-a/vit runs with 3 pods in queue gpus (ClusterQueue gpus): 24 GPUs, node on flavor h100",
+		}
+		for _, block := range blocks[:last] {
+			Eventually(ctx, func(g Gomega) {
+				stdout, stderr, code := runShell(ctx, block)
+				g.Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+				for command, sentence := range sentences {
+					if strings.Contains(block, command) {
+						g.Expect(stdout).To(ContainSubstring(sentence))
+					}
+				}
+			}).Should(Succeed())
+		}
 	}, SpecTimeout(specTimeout))
 
 	It("refuses what it cannot explain, with the remedy", func(ctx context.Context) {

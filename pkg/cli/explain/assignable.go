@@ -110,9 +110,9 @@ func brief(v Verdict, r Reason) string {
 	case r.Code == InUse && a != nil:
 		return fmt.Sprintf("%s has %s of %s free", flavor, number(a.Resource, ptr.Deref(a.Free, 0)), quantity(a.Resource, a.Max))
 	case r.Code == TooMuch && a != nil && a.Max == 0:
-		return flavor + " has no quota for this ClusterQueue"
+		return flavor + " has no quota for it"
 	case r.Code == TooMuch && a != nil:
-		return fmt.Sprintf("%s never has more than %s for this ClusterQueue", flavor, quantity(a.Resource, a.Max))
+		return fmt.Sprintf("%s has %s at the most for it", flavor, quantity(a.Resource, a.Max))
 	case r.Code == Borrowing && a != nil:
 		return fmt.Sprintf("%s stops at the borrowing limit (%s at most)", flavor, quantity(a.Resource, a.Max))
 	}

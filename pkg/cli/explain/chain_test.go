@@ -44,7 +44,7 @@ func TestChain(t *testing.T) {
 				s.Job.Spec.Suspend, s.JobSet.Spec.Suspend, s.Jobs[0].Spec.Suspend = ptr.To(true), ptr.To(true), ptr.To(true)
 			}},
 			want: []Link{
-				suspended, workload("Pending", "flavor h100 has 8 of 32 GPUs free"),
+				suspended, workload("Pending", "quota: QuotaInUse"),
 				{Depth: 1, Kind: "JobSet", Name: "llm", State: "Suspended", WaitsFor: "its TrainJob to be resumed"},
 				{Depth: 2, Kind: "Job", Name: "llm-node-0", State: "Suspended", WaitsFor: "its JobSet to be resumed"},
 			},

@@ -29,7 +29,7 @@ type told struct {
 
 func TestFlavors(t *testing.T) {
 	maintenance := corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule}
-	h100, a100 := told{Flavor: "h100", Fits: true}, told{Flavor: "a100", Messages: []string{"32 GPUs are asked for, and ClusterQueue gpus can never have more than 16 GPUs"}}
+	h100, a100 := told{Flavor: "h100", Fits: true}, told{Flavor: "a100", Messages: []string{"ClusterQueue gpus has 16 GPUs at the most"}}
 	skipped := func(message string) told { return told{Flavor: "h100", Messages: []string{message}} }
 	warned := func(message string) told { return told{Flavor: "h100", Fits: true, Messages: []string{message}} }
 	pod := func(change func(*corev1.PodSpec)) func(*scene) {
@@ -52,7 +52,7 @@ func TestFlavors(t *testing.T) {
 		"room in the first, the second is too small": {want: []told{h100, a100}},
 		"quota in use": {
 			scene: []func(*scene){taken("h100", 3)},
-			want:  []told{skipped("32 GPUs are asked for, 8 of 32 GPUs are free"), a100},
+			want:  []told{skipped("8 of 32 GPUs are free"), a100},
 		},
 		"a smaller job that fits in both": {
 			scene: []func(*scene){func(s *scene) { s.Workload.Spec.PodSets[0].Count = 2 }},
@@ -63,8 +63,8 @@ func TestFlavors(t *testing.T) {
 				s.Workload.Spec.PodSets = []kueue.PodSet{podSet("node", 3), podSet("launcher", 2)}
 			}},
 			want: []told{
-				h100, {Flavor: "a100", Messages: []string{"24 GPUs are asked for, and ClusterQueue gpus can never have more than 16 GPUs"}},
-				skipped("16 GPUs are asked for, 8 of 32 GPUs are free"), {Flavor: "a100", Fits: true},
+				h100, {Flavor: "a100", Messages: []string{"ClusterQueue gpus has 16 GPUs at the most"}},
+				skipped("8 of 32 GPUs are free"), {Flavor: "a100", Fits: true},
 			},
 		},
 		"the borrowing limit, for ever": {
@@ -74,7 +74,7 @@ func TestFlavors(t *testing.T) {
 				}
 				s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = resource.NewQuantity(8, resource.DecimalSI)
 			}},
-			want: []told{skipped("32 GPUs are asked for; ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 8 GPUs, though cohort all has more")},
+			want: []told{skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 8 GPUs, though cohort all has more")},
 		},
 		"the borrowing limit, for now": {
 			scene: []func(*scene){taken("h100", 2), func(s *scene) {
@@ -83,7 +83,7 @@ func TestFlavors(t *testing.T) {
 				}
 				s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = resource.NewQuantity(16, resource.DecimalSI)
 			}},
-			want: []told{skipped("32 GPUs are asked for; ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 16 GPUs, though cohort all has more")},
+			want: []told{skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 16 GPUs, though cohort all has more")},
 		},
 		"borrowed from the cohort": {
 			scene: []func(*scene){func(s *scene) {
@@ -100,7 +100,7 @@ func TestFlavors(t *testing.T) {
 				}
 				s.inventory.ClusterQueues[1].Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = resource.NewQuantity(8, resource.DecimalSI)
 			}},
-			want: []told{skipped("32 GPUs are asked for, and ClusterQueue gpus can never have more than 8 GPUs")},
+			want: []told{skipped("ClusterQueue gpus has 8 GPUs at the most")},
 		},
 		"a taint of the flavor": {
 			scene: []func(*scene){func(s *scene) { s.inventory.Flavors[0].Spec.NodeTaints = []corev1.Taint{maintenance} }},

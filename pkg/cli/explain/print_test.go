@@ -22,20 +22,20 @@ func TestPrint(t *testing.T) {
 			Overrode: []provenance.Setting{{Source: provenance.Source{Kind: provenance.Patch, Manager: "example.com/me"}, Value: json.RawMessage(`"b"`)}}}}
 		s.inventory.Unseen = []inventory.Unseen{{Kind: nodes}}
 	})
-	want := `TrainJob team/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free; flavor a100 never has more than 16 GPUs for this ClusterQueue, 2nd of 2 pending.
+	want := `TrainJob team/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 2nd of 2 pending.
 What helps: wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts
 
 OBJECT                    STATE       WAITS FOR
 TrainJob llm              Suspended   the admission of its Workload
-  Workload trainjob-llm   Pending     flavor h100 has 8 of 32 GPUs free; flavor a100 never has more than 16 GPUs for this ClusterQueue
+  Workload trainjob-llm   Pending     quota: QuotaInUse
   JobSet llm              Missing     Trainer to make it
 
 Queue: LocalQueue gpus, ClusterQueue gpus, BestEffortFIFO, priority 0
-Position: 2nd of 2 pending, behind team/urgent (computed from priorities and times)
+Position: 2nd of 2 pending, behind team/urgent (computed)
 
 REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
-node             h100     32 GPUs   8      32      32    not now: 32 GPUs are asked for, 8 of 32 GPUs are free
-node             a100     32 GPUs   16     16      16    never: 32 GPUs are asked for, and ClusterQueue gpus can never have more than 16 GPUs
+node             h100     32 GPUs   8      32      32    not now: 8 of 32 GPUs are free
+node             a100     32 GPUs   16     16      16    never: ClusterQueue gpus has 16 GPUs at the most
 What helps with a flavor:
   a100: ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
 

@@ -124,7 +124,7 @@ func TestStateOf(t *testing.T) {
 					"Preempted to accommodate a workload (UID: other-h100-workload, JobUID: other-h100-uid) due to prioritization in the ClusterQueue", minutesAgo(3))
 			}},
 			want: State{Phase: Waiting, Reason: "QuotaInUse", Remedy: waitOrRise,
-				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 0 of 32 GPUs free; flavor a100 never has more than 16 GPUs for this ClusterQueue, 1st of 1 pending; it was preempted by team/other-h100 3m ago"},
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; it was preempted by team/other-h100 3m ago"},
 		},
 		"its LocalQueue is missing": {
 			scene: []func(*scene){func(s *scene) { s.inventory.LocalQueues[0].Name = "other" }},
@@ -184,12 +184,12 @@ func TestStateOf(t *testing.T) {
 		"quota in use": {
 			scene: []func(*scene){taken("h100", 3), pending("urgent", 100, minutesAgo(1)), pending("earlier", 0, minutesAgo(9)), pending("later", 0, minutesAgo(1))},
 			want: State{Phase: Waiting, Reason: "QuotaInUse", Remedy: waitOrRise,
-				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free; flavor a100 never has more than 16 GPUs for this ClusterQueue, 3rd of 4 pending"},
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 3rd of 4 pending"},
 		},
 		"more than there ever is": {
 			scene: []func(*scene){func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }},
 			want: State{Phase: Waiting, Reason: "ExceedsQuota", Stuck: true, Remedy: raiseOrCut + "8 GPUs",
-				Message: "waits in queue gpus (ClusterQueue gpus): needs 40 GPUs, flavor h100 never has more than 32 GPUs for this ClusterQueue; flavor a100 never has more than 16 GPUs for this ClusterQueue, 1st of 1 pending"},
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 40 GPUs, flavor h100 has 32 GPUs at the most for it; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending"},
 		},
 		"Kueue stops others for it": {
 			scene: []func(*scene){taken("h100", 4), func(s *scene) {
@@ -316,7 +316,7 @@ func TestStateOf(t *testing.T) {
 		"a manifest that would wait": {
 			scene: []func(*scene){taken("h100", 1), func(s *scene) { s.Job.UID, s.Workload = "", nil }},
 			want: State{Phase: NotCreated, Reason: "QuotaInUse", Remedy: waitOrRise,
-				Message: "would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100 has 24 of 32 GPUs free; flavor a100 never has more than 16 GPUs for this ClusterQueue"},
+				Message: "would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100 has 24 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it"},
 		},
 		"a manifest whose pods no node would take": {
 			scene: []func(*scene){func(s *scene) {
