@@ -231,7 +231,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 		}).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
-	It("does what its page in the docs says", func(ctx context.Context) {
+	It("does what its page in the docs says", since("2.2"), func(ctx context.Context) {
 		blocks := docsCommands("docs/explain.md")
 		last := len(blocks) - 1
 		DeferCleanup(func(ctx context.Context) {
