@@ -9,6 +9,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
 )
@@ -29,6 +30,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetErr(streams.ErrOut)
 	flags.AddFlags(root.PersistentFlags())
 	for _, command := range []func(cluster.Flags, genericiooptions.IOStreams) *cobra.Command{
+		explain.NewCommand,
 		handback.NewCommand,
 		pools.NewCommand,
 	} {

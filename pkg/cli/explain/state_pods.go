@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/workload"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+)
+
+// reserving is for a job that has quota and is not admitted.
+func reserving(f *Facts) *State {
+	if workload.IsAdmitted(f.Workload) {
+		return nil
+	}
+	s := &State{Phase: Reserved, Reason: "AdmissionCheckPending", Message: fmt.Sprintf("has quota in %s, %s, and waits to be admitted", f.queueText(), f.assignment())}
+	if c := f.condition(kueue.WorkloadQuotaReserved); c != nil {
+		s.Since = since(c.LastTransitionTime)
+	}
+	var waits []string
+	for _, check := range f.Workload.Status.AdmissionChecks {
+		if check.State == kueue.CheckStateReady {
+			continue
+		}
+		text := fmt.Sprintf("admission check %s is %s", check.Name, check.State)
+		if check.Message != "" {
+			text += " (" + check.Message + ")"
+		}
+		if why := inactive(f.Cluster.check(check.Name)); why != "" && f.Cluster.Saw(checks) {
+			r := checkInactive(string(check.Name), why)
+			s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
+			text += ": " + r.Message
+		}
+		waits = append(waits, text)
+	}
+	if len(waits) > 0 {
+		s.Message += ": " + strings.Join(waits, "; ")
+	}
+	return s
+}
+
+// assignment names what was given to each PodSet: "node on flavor h100".
+func (f *Facts) assignment() string {
+	if f.Workload.Status.Admission == nil {
+		return "nothing assigned"
+	}
+	var parts []string
+	for _, psa := range f.Workload.Status.Admission.PodSetAssignments {
+		var names []string
+		for _, resource := range sortedResources(psa.Flavors) {
+			if flavor := string(psa.Flavors[resource]); !slices.Contains(names, flavor) {
+				names = append(names, flavor)
+			}
+		}
+		if len(names) > 0 {
+			parts = append(parts, fmt.Sprintf("%s on flavor %s", psa.Name, strings.Join(names, " and ")))
+		}
+	}
+	return cmp.Or(strings.Join(parts, ", "), "it needs no flavor")
+}
+
+// unplaced is for an admitted job that was not started yet.
+func unplaced(f *Facts) *State {
+	if !f.Job.Suspended() && (f.JobSet == nil || !ptr.Deref(f.JobSet.Spec.Suspend, false)) {
+		return nil
+	}
+	admitted := f.condition(kueue.WorkloadAdmitted)
+	s := &State{Phase: Starting, Reason: "Placing", Since: since(admitted.LastTransitionTime),
+		Message: fmt.Sprintf("is admitted (%s) and about to be started", f.assignment())}
+	told := f.warning("PlacementRefused", "JobSetOutdated", "WriteRefused", "InTreeActive", "TrainerUnknown")
+	switch {
+	case told != nil && !told.LastTimestamp.Time.Before(admitted.LastTransitionTime.Time):
+		s.Reason, s.Stuck = told.Reason, true
+		s.Message = fmt.Sprintf("is admitted (%s), holds its quota and cannot be started: %s", f.assignment(), told.Message)
+	case f.overdue(admitted.LastTransitionTime):
+		s.Reason, s.Stuck, s.Remedy = "NotStarted", true, "see that kueue-trainer and Trainer run: kubectl trainjob doctor"
+		s.Message = fmt.Sprintf("was admitted (%s) %s ago, holds its quota and was not started", f.assignment(), show.Age(f.Now, admitted.LastTransitionTime.Time))
+	}
+	return s
+}
+
+// starting is for a job that was started, and whose pods do not all run.
+func starting(f *Facts) *State {
+	s := &State{Phase: Starting}
+	if c := f.condition(kueue.WorkloadAdmitted); c != nil {
+		s.Since = since(c.LastTransitionTime)
+	}
+	groups := podGroups(f.Pods)
+	var missing []string
+	for _, g := range groups {
+		if g.blocked() {
+			missing = append(missing, g.text())
+			if s.Reason == "" {
+				s.Reason, s.Remedy, s.Stuck = g.Reason, g.remedy(f), f.overdue(g.since)
+				if r := f.misplaced(); r != nil && g.Reason == corev1.PodReasonUnschedulable {
+					s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
+					missing = append(missing, r.Message)
+				}
+			}
+		}
+	}
+	if made, wanted := f.podsMade(); made < wanted {
+		missing = append(missing, fmt.Sprintf("%s not made yet", show.Count(int64(wanted-made), "pod")))
+		s.Reason = cmp.Or(s.Reason, "PodsMissing")
+		if s.Since != nil && f.overdue(*s.Since) && made == 0 {
+			s.Stuck, s.Remedy = true, fmt.Sprintf("see what its Jobs say: kubectl -n %s describe jobs -l %s=%s", f.Job.Namespace, jobsetapi.JobSetNameKey, f.Job.Name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	s.Message = fmt.Sprintf("was started (%s), and %s", f.where(), strings.Join(missing, "; "))
+	return s
+}
+
+// misplaced tells what is wrong with the flavors that the job has, or nil.
+func (f *Facts) misplaced() *Reason {
+	assigned, _ := split(Flavors(f), func(v Verdict) bool { return v.Assigned })
+	return warnedOf(f.PodSets, assigned)
+}
+
+func (f *Facts) where() string {
+	if f.Workload == nil {
+		return "no flavor"
+	}
+	return f.assignment()
+}
+
+// podsMade counts the pods that are there, and those that the child Jobs want at a time.
+// Jobs that are done count for neither, nor do Jobs behind a dependsOn, which come later.
+func (f *Facts) podsMade() (made, wanted int32) {
+	if len(f.Jobs) == 0 && f.JobSet != nil {
+		return 0, firstPods(f.JobSet)
+	}
+	for i := range f.Jobs {
+		job := &f.Jobs[i]
+		if over(job) {
+			continue
+		}
+		parallelism := ptr.Deref(job.Spec.Parallelism, 1)
+		wanted += min(parallelism, ptr.Deref(job.Spec.Completions, parallelism))
+		for j := range f.Pods {
+			if f.Pods[j].Labels[batchv1.JobNameLabel] == job.Name {
+				made++
+			}
+		}
+	}
+	return made, wanted
+}
+
+// firstPods counts the pods that a JobSet makes first.
+func firstPods(js *jobsetapi.JobSet) int32 {
+	var sum int32
+	for i := range js.Spec.ReplicatedJobs {
+		if rj := &js.Spec.ReplicatedJobs[i]; len(rj.DependsOn) == 0 {
+			sum += rj.Replicas * podset.PodsPerReplica(rj)
+		}
+	}
+	return sum
+}
+
+func over(job *batchv1.Job) bool {
+	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed)
+	})
+}
+
+func running(f *Facts) State {
+	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(int64(len(f.livePods())), "pod"))}
+	if f.Workload != nil {
+		s.Message += fmt.Sprintf(" in %s: %s, %s", f.queueText(), needs(f.PodSets), f.assignment())
+	}
+	if c := f.condition(kueue.WorkloadAdmitted); c != nil {
+		s.Since = since(c.LastTransitionTime)
+	}
+	return s
+}
