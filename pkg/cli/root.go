@@ -10,6 +10,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/migrate"
 )
 
 // NewCommand gives the plugin's root command, with kubectl's usual flags.
@@ -29,6 +30,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.AddFlags(root.PersistentFlags())
 	for _, command := range []func(cluster.Flags, genericiooptions.IOStreams) *cobra.Command{
 		handback.NewCommand,
+		migrate.NewCommand,
 	} {
 		root.AddCommand(command(flags, streams))
 	}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// object is a TrainJob in a document: all of it, or an item of a list.
+type object struct {
+	// steps lead from the document to the object: none, or items and a number.
+	steps []string
+	node  *yaml.Node
+	// limit is the first line after the object, as the nodes count.
+	limit int
+	json  json.RawMessage
+}
+
+// trainJobsIn finds the TrainJobs of a document, also in what "kubectl get -o yaml" prints
+// of several.
+func trainJobsIn(doc *manifest.Document) ([]object, error) {
+	isList := kindOf(doc.Node) == "List" || kindOf(doc.Node) == "TrainJobList"
+	if !isList && !doc.Of(trainer.GroupVersion.Group, trainer.TrainJobKind) {
+		return nil, nil
+	}
+	data, err := doc.JSON()
+	if err != nil {
+		return nil, err
+	}
+	limit := 1 + len(lines(doc.Text()))
+	if !isList {
+		return []object{{node: doc.Node, limit: limit, json: data}}, nil
+	}
+	var list struct{ Items []json.RawMessage }
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("%s:%d: items: %w", doc.Path, doc.Line, err)
+	}
+	_, items := pair(doc.Node, "items")
+	var found []object
+	for i, item := range list.Items {
+		node := resolve(items.Content[i])
+		if group, _, _ := strings.Cut(text(node, "apiVersion"), "/"); kindOf(node) == trainer.TrainJobKind && group == trainer.GroupVersion.Group {
+			found = append(found, object{
+				steps: []string{"items", fmt.Sprint(i)}, node: node, json: item,
+				limit: after(items, i, after(doc.Node, indexOf(doc.Node, "items")+1, limit)),
+			})
+		}
+	}
+	return found, nil
+}
+
+// path is a field of the object as one of the document.
+func (o *object) path(inObject string) string {
+	if len(o.steps) == 0 {
+		return inObject
+	}
+	return fmt.Sprintf("%s[%s].%s", o.steps[0], o.steps[1], inObject)
+}
+
+// name is namespace and name, as far as the manifest tells.
+func (o *object) name() string {
+	_, metadata := pair(o.node, "metadata")
+	name := text(metadata, "name")
+	if name == "" {
+		name = text(metadata, "generateName")
+	}
+	if namespace := text(metadata, "namespace"); namespace != "" {
+		return namespace + "/" + name
+	}
+	return name
+}
+
+// conversion is a TrainJob before and after.
+type conversion struct {
+	before, after trainJob
+	// json is all of the TrainJob after it.
+	json json.RawMessage
+	// leftOut is how many overrides were those of kueue-trainer.
+	leftOut  int
+	warnings []string
+}
+
+// trainJob is what a conversion changes of one.
+type trainJob struct {
+	APIVersion string                     `json:"apiVersion"`
+	Spec       map[string]json.RawMessage `json:"spec"`
+}
+
+// convert makes a TrainJob of the newest Trainer of the object. What is left as it is has
+// its bytes.
+func (o *object) convert(owner string) (*conversion, field.ErrorList) {
+	data, leftOut, err := withoutOurs(o.json)
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, err.Error())}
+	}
+	c := &conversion{leftOut: leftOut}
+	converted, warnings, errs := convert.ManifestToRuntimePatches(data, owner)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	c.json, c.warnings = converted, warnings
+	if err := errors.Join(json.Unmarshal(o.json, &c.before), json.Unmarshal(converted, &c.after)); err != nil {
+		return nil, field.ErrorList{field.InternalError(nil, err)}
+	}
+	return c, nil
+}
+
+// withoutOurs leaves the overrides out that kueue-trainer put into a TrainJob of Trainer
+// 2.1: they hold what a queue gave to it, and a gate that nobody else takes away.
+func withoutOurs(data json.RawMessage) (json.RawMessage, int, error) {
+	var all, fields map[string]json.RawMessage
+	var spec trainjob.Spec
+	if json.Unmarshal(data, &all) != nil || json.Unmarshal(all["spec"], &fields) != nil ||
+		json.Unmarshal(fields["podTemplateOverrides"], &spec.PodTemplateOverrides) != nil {
+		// There are none, or the conversion names what is wrong.
+		return data, 0, nil
+	}
+	before := len(spec.PodTemplateOverrides)
+	patch.Of(trainjob.Trainer21).Drop(&spec)
+	leftOut := before - len(spec.PodTemplateOverrides)
+	if leftOut == 0 {
+		return data, 0, nil
+	}
+	var err error
+	if fields["podTemplateOverrides"], err = json.Marshal(spec.PodTemplateOverrides); err != nil {
+		return nil, 0, err
+	}
+	if len(spec.PodTemplateOverrides) == 0 {
+		delete(fields, "podTemplateOverrides")
+	}
+	if all["spec"], err = json.Marshal(fields); err != nil {
+		return nil, 0, err
+	}
+	without, err := json.Marshal(all)
+	return without, leftOut, err
+}
+
+// gone names the fields of the spec that the conversion takes away.
+func (c *conversion) gone() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(c.before.Spec)), func(name string) bool {
+		_, stays := c.after.Spec[name]
+		return stays
+	})
+}
+
+// patches is spec.runtimePatches if the conversion made it.
+func (c *conversion) patches() json.RawMessage {
+	if len(c.gone()) == 0 {
+		return nil
+	}
+	return c.after.Spec["runtimePatches"]
+}
+
+func (c *conversion) changes() bool {
+	return len(c.gone()) > 0 || c.before.APIVersion != c.after.APIVersion
+}
+
+// String tells what the conversion changes.
+func (c *conversion) String() string {
+	var parts []string
+	if gone := c.gone(); len(gone) > 0 {
+		parts = append(parts, fmt.Sprintf("%s → %s", strings.Join(gone, ", "), c.made()))
+	}
+	if c.leftOut > 0 {
+		parts = append(parts, fmt.Sprintf("left out what kueue-trainer had added (%d of the overrides)", c.leftOut))
+	}
+	if c.before.APIVersion != c.after.APIVersion {
+		parts = append(parts, fmt.Sprintf("apiVersion %s → %s", c.before.APIVersion, c.after.APIVersion))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (c *conversion) made() string {
+	var entries []struct{ Manager string }
+	if err := json.Unmarshal(c.patches(), &entries); err != nil || len(entries) == 0 {
+		return "nothing, they were empty"
+	}
+	var managers []string
+	for _, entry := range entries {
+		managers = append(managers, entry.Manager)
+	}
+	return "runtimePatches of " + strings.Join(managers, ", ")
+}
+
+// sameJSON compares values, whatever their spelling.
+func sameJSON(a, b []byte) bool {
+	one, err := decode(a)
+	if err != nil {
+		return false
+	}
+	other, err := decode(b)
+	return err == nil && equal(one, other)
+}
+
+func decode(data []byte) (value any, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	err = decoder.Decode(&value)
+	return value, err
+}
