@@ -61,12 +61,12 @@ func (b *block) edits(o *object, c *conversion, owner string) (edits []edit, los
 	if len(gone) == 0 {
 		return edits, nil, nil
 	}
-	at := indexOf(o.node, "spec")
-	spec := o.node.Content[at+1]
-	if spec.Kind != yaml.MappingNode || spec.Style&yaml.FlowStyle != 0 || o.node.Style&yaml.FlowStyle != 0 {
+	at := indexOf(o.Node, "spec")
+	spec := o.Node.Content[at+1]
+	if spec.Kind != yaml.MappingNode || spec.Style&yaml.FlowStyle != 0 || o.Node.Style&yaml.FlowStyle != 0 {
 		return nil, nil, errors.New("spec is written in braces or by an alias: write it field by field, each on a line of its own")
 	}
-	limit := after(o.node, at+1, o.limit)
+	limit := after(o.Node, at+1, o.limit)
 	var removed []edit
 	for _, name := range gone {
 		e, err := b.field(spec, indexOf(spec, name), limit)
@@ -90,7 +90,7 @@ func (b *block) edits(o *object, c *conversion, owner string) (edits []edit, los
 
 // version replaces the value of apiVersion.
 func (b *block) version(o *object, c *conversion) (edit, error) {
-	value := o.node.Content[indexOf(o.node, "apiVersion")+1]
+	value := o.Node.Content[indexOf(o.Node, "apiVersion")+1]
 	line := b.lines[value.Line-1]
 	at := len(string([]rune(line)[:value.Column-1]))
 	if value.Kind != yaml.ScalarNode || !strings.Contains(line[at:], c.before.APIVersion) {
@@ -134,7 +134,7 @@ func anchorsStay(o *object, removed []edit) (err error) {
 	within := func(n *yaml.Node) bool {
 		return slices.ContainsFunc(removed, func(e edit) bool { return n.Line >= e.first && n.Line < e.last })
 	}
-	walk(o.node, func(n *yaml.Node) {
+	walk(o.Node, func(n *yaml.Node) {
 		if n.Kind == yaml.AliasNode && within(n.Alias) && !within(n) {
 			err = fmt.Errorf("anchor &%s stands in what is converted and is used outside of it: write it out there", n.Value)
 		}
@@ -193,9 +193,9 @@ func (b *block) made(o *object, c *conversion, fields *yaml.Node, owner string) 
 	}
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
-	specKey, spec := pair(o.node, "spec")
+	specKey, spec := pair(o.Node, "spec")
 	encoder.SetIndent(max(2, spec.Content[0].Column-specKey.Column))
-	if compact(o.node) {
+	if compact(o.Node) {
 		encoder.CompactSeqIndent()
 	}
 	if err := encoder.Encode(&yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{key, list}}); err != nil {

@@ -4,7 +4,6 @@ package migrate
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,7 +70,7 @@ func (r *result) document(doc *manifest.Document, owner string) []byte {
 	objects, err := trainJobsIn(doc)
 	if err != nil {
 		r.found, r.failed = r.found+1, r.failed+1
-		r.say(doc, "", failure, cmp.Or(errors.Unwrap(err), err).Error())
+		r.messages = append(r.messages, unreadable(doc, err))
 		return doc.Text()
 	}
 	conversions, ok := r.convert(doc, objects, owner)
@@ -81,22 +80,30 @@ func (r *result) document(doc *manifest.Document, owner string) []byte {
 	text, lost, err := rewrite(doc, objects, conversions, owner)
 	if err != nil {
 		r.failed++
-		r.say(doc, objects[0].path("spec"), failure, err.Error())
+		r.say(doc, objects[0].Field("spec"), failure, err.Error())
 		return doc.Text()
 	}
 	for i, c := range conversions {
 		if c.changes() {
 			r.changed++
-			r.say(doc, objects[i].path(""), changed, fmt.Sprintf("trainjob %s: %s", objects[i].name(), c))
+			r.say(doc, objects[i].Field(""), changed, fmt.Sprintf("trainjob %s: %s", objects[i].Name(), c))
 		}
 		for _, text := range c.warnings {
-			r.say(doc, objects[i].path("spec"), warning, text)
+			r.say(doc, objects[i].Field("spec"), warning, text)
 		}
 	}
 	for _, comment := range lost {
-		r.say(doc, objects[0].path("spec"), warning, "this comment has no place any more: "+comment)
+		r.say(doc, objects[0].Field("spec"), warning, "this comment has no place any more: "+comment)
 	}
 	return text
+}
+
+// unreadable is about a document that cannot be read as objects.
+func unreadable(doc *manifest.Document, err error) message {
+	if at := new(manifest.Error); errors.As(err, &at) {
+		return message{at.Path, at.Line, failure, at.Text}
+	}
+	return message{doc.Path, doc.Line, failure, err.Error()}
 }
 
 func (r *result) say(doc *manifest.Document, path, level, text string) {
@@ -113,7 +120,7 @@ func (r *result) convert(doc *manifest.Document, objects []object, owner string)
 			r.failed, ok = r.failed+1, false
 		}
 		for _, err := range errs {
-			err.Field = o.path(err.Field)
+			err.Field = o.Field(err.Field)
 			r.say(doc, err.Field, failure, err.Error())
 		}
 		conversions = append(conversions, c)
@@ -160,11 +167,11 @@ func agree(doc *manifest.Document, text []byte, objects []object, conversions []
 		return err
 	}
 	for i, o := range objects {
-		if len(o.steps) == 0 {
+		if len(o.Steps) == 0 {
 			want = conversions[i].json
 			continue
 		}
-		all, at, err := membersAt(want, o.steps[:1], o.steps[1])
+		all, at, err := membersAt(want, o.Steps[:1], o.Steps[1])
 		if err != nil {
 			return err
 		}

@@ -459,8 +459,8 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 			},
 		},
 		"a key twice": {
-			text:     head + "  suspend: true\n  suspend: false\n",
-			messages: []string{`f.yaml:1: error: yaml: unmarshal errors:` + "\n" + `  line 8: key "suspend" already set in map`},
+			text:     foreign + "---\n" + head + "  suspend: true\n  suspend: false\n",
+			messages: []string{`f.yaml:10: error: key "suspend" already set in map`},
 		},
 		"a spec in braces": {
 			text:     "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nspec: {podTemplateOverrides: []}\n",

@@ -51,13 +51,13 @@ func members(data []byte, at int) ([]member, error) {
 func editJSON(text []byte, o *object, c *conversion) ([]byte, error) {
 	if c.before.APIVersion != c.after.APIVersion {
 		value, _ := json.Marshal(c.after.APIVersion)
-		edited, err := replaceMember(text, o.steps, "apiVersion", "apiVersion", value)
+		edited, err := replaceMember(text, o.Steps, "apiVersion", "apiVersion", value)
 		if err != nil {
 			return nil, err
 		}
 		text = edited
 	}
-	patches, spec := c.patches(), append(slices.Clone(o.steps), "spec")
+	patches, spec := c.patches(), append(slices.Clone(o.Steps), "spec")
 	for _, name := range c.gone() {
 		var err error
 		if patches == nil {

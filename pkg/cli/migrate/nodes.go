@@ -47,8 +47,6 @@ func text(node *yaml.Node, key string) string {
 	return ""
 }
 
-func kindOf(node *yaml.Node) string { return text(node, "kind") }
-
 // items are the values of a list, aliases resolved.
 func items(list *yaml.Node) []*yaml.Node {
 	if list == nil || list.Kind != yaml.SequenceNode {

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
@@ -21,68 +20,27 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// object is a TrainJob in a document: all of it, or an item of a list.
+// object is a TrainJob in a document.
 type object struct {
-	// steps lead from the document to the object: none, or items and a number.
-	steps []string
-	node  *yaml.Node
+	manifest.Object
 	// limit is the first line after the object, as the nodes count.
 	limit int
-	json  json.RawMessage
 }
 
-// trainJobsIn finds the TrainJobs of a document, also in what "kubectl get -o yaml" prints
-// of several.
+// trainJobsIn finds the TrainJobs of a document.
 func trainJobsIn(doc *manifest.Document) ([]object, error) {
-	isList := kindOf(doc.Node) == "List" || kindOf(doc.Node) == "TrainJobList"
-	if !isList && !doc.Of(trainer.GroupVersion.Group, trainer.TrainJobKind) {
-		return nil, nil
-	}
-	data, err := doc.JSON()
-	if err != nil {
-		return nil, err
-	}
-	limit := 1 + len(lines(doc.Text()))
-	if !isList {
-		return []object{{node: doc.Node, limit: limit, json: data}}, nil
-	}
-	var list struct{ Items []json.RawMessage }
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("%s:%d: items: %w", doc.Path, doc.Line, err)
-	}
-	_, items := pair(doc.Node, "items")
-	var found []object
-	for i, item := range list.Items {
-		node := resolve(items.Content[i])
-		if group, _, _ := strings.Cut(text(node, "apiVersion"), "/"); kindOf(node) == trainer.TrainJobKind && group == trainer.GroupVersion.Group {
-			found = append(found, object{
-				steps: []string{"items", fmt.Sprint(i)}, node: node, json: item,
-				limit: after(items, i, after(doc.Node, indexOf(doc.Node, "items")+1, limit)),
-			})
+	found, err := doc.Objects(trainer.GroupVersion.Group, trainer.TrainJobKind)
+	objects := make([]object, 0, len(found))
+	for _, f := range found {
+		o := object{Object: f, limit: 1 + len(lines(doc.Text()))}
+		if len(f.Steps) > 0 {
+			at := indexOf(doc.Node, "items")
+			_, items := pair(doc.Node, "items")
+			o.limit = after(items, slices.Index(items.Content, f.Node), after(doc.Node, at+1, o.limit))
 		}
+		objects = append(objects, o)
 	}
-	return found, nil
-}
-
-// path is a field of the object as one of the document.
-func (o *object) path(inObject string) string {
-	if len(o.steps) == 0 {
-		return inObject
-	}
-	return fmt.Sprintf("%s[%s].%s", o.steps[0], o.steps[1], inObject)
-}
-
-// name is namespace and name, as far as the manifest tells.
-func (o *object) name() string {
-	_, metadata := pair(o.node, "metadata")
-	name := text(metadata, "name")
-	if name == "" {
-		name = text(metadata, "generateName")
-	}
-	if namespace := text(metadata, "namespace"); namespace != "" {
-		return namespace + "/" + name
-	}
-	return name
+	return objects, err
 }
 
 // conversion is a TrainJob before and after.
@@ -104,7 +62,7 @@ type trainJob struct {
 // convert makes a TrainJob of the newest Trainer of the object. What is left as it is has
 // its bytes.
 func (o *object) convert(owner string) (*conversion, field.ErrorList) {
-	data, leftOut, err := withoutOurs(o.json)
+	data, leftOut, err := withoutOurs(o.JSON)
 	if err != nil {
 		return nil, field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, err.Error())}
 	}
@@ -114,7 +72,7 @@ func (o *object) convert(owner string) (*conversion, field.ErrorList) {
 		return nil, errs
 	}
 	c.json, c.warnings = converted, warnings
-	if err := errors.Join(json.Unmarshal(o.json, &c.before), json.Unmarshal(converted, &c.after)); err != nil {
+	if err := errors.Join(json.Unmarshal(o.JSON, &c.before), json.Unmarshal(converted, &c.after)); err != nil {
 		return nil, field.ErrorList{field.InternalError(nil, err)}
 	}
 	return c, nil

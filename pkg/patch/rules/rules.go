@@ -40,7 +40,8 @@ type Verdict struct {
 func (v *Verdict) refuse(errs ...*field.Error) { v.Errors = append(v.Errors, errs...) }
 func (v *Verdict) warn(errs ...*field.Error)   { v.Warnings = append(v.Warnings, errs...) }
 
-// Create gives the verdict of a generation on a new TrainJob that uses the runtime.
+// Create gives the verdict of a generation on a new TrainJob that uses the runtime. Nil
+// is for a runtime that is not known: names are not looked for in it.
 func Create(generation trainjob.Generation, runtime *trainer.TrainingRuntimeSpec, job TrainJob) Verdict {
 	v := &Verdict{}
 	known := containersOf(runtime)
@@ -74,6 +75,9 @@ var (
 
 // containersOf names the containers of each replicated job, init containers included.
 func containersOf(runtime *trainer.TrainingRuntimeSpec) map[string]sets.Set[string] {
+	if runtime == nil {
+		return nil
+	}
 	known := map[string]sets.Set[string]{}
 	for _, job := range runtime.Template.Spec.ReplicatedJobs {
 		names := sets.New[string]()
@@ -110,7 +114,7 @@ func mayChange(generation trainjob.Generation, path *field.Path, before, now boo
 // knownJob: webhook, Validate. Trainer 2.3 looks for the job after the merge of the
 // patches, which adds it with nothing in it; the guides forbid that all the same.
 func (v *Verdict) knownJob(generation trainjob.Generation, path *field.Path, name string, known map[string]sets.Set[string]) {
-	if _, ok := known[name]; ok || name == "" {
+	if _, ok := known[name]; ok || name == "" || known == nil {
 		return
 	}
 	err := field.Invalid(path, name, "the runtime has no replicated job of this name; it has: "+strings.Join(sets.List(sets.KeySet(known)), ", "))
