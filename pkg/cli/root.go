@@ -11,6 +11,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/migrate"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/submit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/validate"
 )
 
@@ -32,6 +33,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	for _, command := range []func(cluster.Flags, genericiooptions.IOStreams) *cobra.Command{
 		handback.NewCommand,
 		migrate.NewCommand,
+		submit.NewCommand,
 		validate.NewCommand,
 	} {
 		root.AddCommand(command(flags, streams))
