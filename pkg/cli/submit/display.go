@@ -82,7 +82,7 @@ func (d *display) redraw(p progress, reached int) {
 			detail = ""
 		}
 		// A line that wraps could not be written over.
-		line := []rune(fmt.Sprintf("%s %-14s  %7s  %s", mark, s.name, passed, strings.ReplaceAll(detail, "\n", " ")))
+		line := []rune(fmt.Sprintf("%s %-14s  %7s  %s", mark, s.name, passed, flat(detail)))
 		if len(line) >= d.width {
 			line = append(line[:max(d.width-2, 0)], '…')
 		}
@@ -95,12 +95,15 @@ func (d *display) redraw(p progress, reached int) {
 // append writes the steps that are reached now, and that some are lost again.
 func (d *display) append(p progress, reached int, since time.Duration) {
 	if reached < d.reached {
-		fmt.Fprintf(d.out, "%7s  back to %s: %s\n", seconds(since), p.steps[reached-1].name, p.steps[reached].detail)
+		fmt.Fprintf(d.out, "%7s  back to %s: %s\n", seconds(since), p.steps[reached-1].name, flat(p.steps[reached].detail))
 		return
 	}
 	for _, s := range p.steps[d.reached:reached] {
-		fmt.Fprintln(d.out, strings.TrimRight(fmt.Sprintf("%7s  %-14s  %s", seconds(since), s.name, s.detail), " "))
+		fmt.Fprintln(d.out, strings.TrimRight(fmt.Sprintf("%7s  %-14s  %s", seconds(since), s.name, flat(s.detail)), " "))
 	}
 }
+
+// flat keeps a message to its line.
+func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }
