@@ -74,11 +74,13 @@ var _ = Describe("kubectl trainjob submit", func() {
 		Expect(stderr).To(ContainSubstring("TrainerCommand does not go with BuiltinTrainer"))
 	})
 
-	It("ends with code 2 when Trainer refuses the TrainJob", core, func(ctx context.Context) {
+	It("ends with code 2 when the TrainJob is refused", core, func(ctx context.Context) {
 		w := newWorld(ctx)
-		_, stderr, code := plugin(ctx, "submit", "job", "-n", w.namespace, "--runtime", "torch-distributed", "--env", "PET_NNODES=3", "--dry-run=server")
+		w.pools(ctx, "8", "0")
+		_, stderr, code := plugin(ctx, "submit", "job", "-n", w.namespace, "--runtime", "torch-distributed", "--queue", "queue",
+			"--runtime-patch", `{trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: extra}]}}}}`)
 		Expect(code).To(Equal(2))
-		Expect(stderr).To(ContainSubstring("PET_NNODES"))
+		Expect(stderr).To(ContainSubstring("the runtime has no replicated job of this name"))
 	})
 
 	It("ends with code 2 when the TrainJob is deactivated while it is watched", core, func(ctx context.Context) {

@@ -9,6 +9,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var _ = Describe("kubectl trainjob validate", func() {
@@ -26,7 +28,7 @@ var _ = Describe("kubectl trainjob validate", func() {
 		Entry("a name that is none", `"name":"1job"`, torch, false),
 		Entry("a runtime that is missing", queued, `"runtimeRef":{"name":"no-such-runtime"}`, false),
 		Entry("a field that is none", queued, torch+`,"replicas":3`, false),
-		Entry("a variable that Trainer sets", queued, torch+`,"trainer":{"env":[{"name":"PET_NNODES","value":"3"}]}`, false),
+		Entry("a variable that Trainer sets", since(kit.Trainer22), queued, torch+`,"trainer":{"env":[{"name":"PET_NNODES","value":"3"}]}`, false),
 		Entry("an initializer that the runtime does not have", queued, torch+`,"initializer":{"dataset":{"storageUri":"hf://a/b"}}`, false),
 	)
 

@@ -4,6 +4,7 @@ package submit
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -12,11 +13,14 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -44,17 +48,41 @@ func (p *preflight) generation(ctx context.Context) (trainjob.Generation, error)
 	return generation, err
 }
 
-// runtime reports whether the runtime is there, and whether it brings its trainer.
-func (p *preflight) runtime(ctx context.Context, ref trainer.RuntimeRef, namespace string) (builtin bool, err error) {
-	var found client.Object = &trainer.ClusterTrainingRuntime{}
-	var list client.ObjectList = &trainer.ClusterTrainingRuntimeList{}
+// runtime finds the runtime, and reports whether it brings its trainer. The spec is nil
+// if the user may not see it.
+func (p *preflight) runtime(ctx context.Context, ref trainer.RuntimeRef, namespace string) (spec *trainer.TrainingRuntimeSpec, builtin bool, err error) {
 	if *ref.Kind == trainer.TrainingRuntimeKind {
-		found, list = &trainer.TrainingRuntime{}, &trainer.TrainingRuntimeList{}
-	} else {
-		namespace = ""
+		var rt trainer.TrainingRuntime
+		err = p.find(ctx, *ref.Kind, client.ObjectKey{Namespace: namespace, Name: ref.Name}, &rt, &trainer.TrainingRuntimeList{})
+		return seen(&rt, &rt.Spec), rt.Labels[frameworkLabel] == torchtune, err
 	}
-	err = p.find(ctx, *ref.Kind, client.ObjectKey{Namespace: namespace, Name: ref.Name}, found, list)
-	return found.GetLabels()[frameworkLabel] == torchtune, err
+	var rt trainer.ClusterTrainingRuntime
+	err = p.find(ctx, *ref.Kind, client.ObjectKey{Name: ref.Name}, &rt, &trainer.ClusterTrainingRuntimeList{})
+	return seen(&rt, &rt.Spec), rt.Labels[frameworkLabel] == torchtune, err
+}
+
+func seen(rt client.Object, spec *trainer.TrainingRuntimeSpec) *trainer.TrainingRuntimeSpec {
+	if rt.GetUID() == "" {
+		return nil
+	}
+	return spec
+}
+
+// patches checks those of the TrainJob by the rules of the generation.
+func (p *preflight) patches(u *unstructured.Unstructured, generation trainjob.Generation, spec *trainer.TrainingRuntimeSpec) error {
+	data, err := u.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	var job trainjob.TrainJob
+	if err := json.Unmarshal(data, &job); err != nil {
+		return err
+	}
+	verdict := rules.Create(generation, spec, rules.TrainJob{Overrides: job.Spec.PodTemplateOverrides, Patches: job.Spec.RuntimePatches})
+	for _, doubt := range verdict.Warnings {
+		fmt.Fprintln(p.notes, "warning:", doubt)
+	}
+	return exit.With(exit.Findings, verdict.Errors.ToAggregate())
 }
 
 // queue looks for the LocalQueue and the priority class, where they are asked for.

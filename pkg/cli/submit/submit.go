@@ -154,7 +154,23 @@ func (c *command) run(ctx context.Context) error {
 
 // create looks at what the TrainJob refers to, creates it, and prints it.
 func (c *command) create(ctx context.Context, api client.Client) (*unstructured.Unstructured, error) {
-	before := &preflight{client: api, notes: c.streams.ErrOut}
+	u, err := c.prepare(ctx, &preflight{client: api, notes: c.streams.ErrOut})
+	if err != nil {
+		return nil, err
+	}
+	// Strict: a field that is dropped without a word would make another job.
+	create, suffix := []client.CreateOption{client.FieldValidation(metav1.FieldValidationStrict)}, ""
+	if c.dryRun == "server" {
+		create, suffix = append(create, client.DryRunAll), " (server dry run)"
+	}
+	if err := api.Create(ctx, u, create...); err != nil {
+		return nil, refusal(err)
+	}
+	return u, c.print(u, suffix)
+}
+
+// prepare makes the TrainJob for the cluster.
+func (c *command) prepare(ctx context.Context, before *preflight) (*unstructured.Unstructured, error) {
 	generation, err := before.generation(ctx)
 	if err != nil {
 		return nil, err
@@ -163,7 +179,7 @@ func (c *command) create(ctx context.Context, api client.Client) (*unstructured.
 	if err != nil {
 		return nil, err
 	}
-	builtin, err := before.runtime(ctx, ref, c.namespace)
+	spec, builtin, err := before.runtime(ctx, ref, c.namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -178,15 +194,7 @@ func (c *command) create(ctx context.Context, api client.Client) (*unstructured.
 	if err != nil {
 		return nil, err
 	}
-	// Strict: a field that is dropped without a word would make another job.
-	create, suffix := []client.CreateOption{client.FieldValidation(metav1.FieldValidationStrict)}, ""
-	if c.dryRun == "server" {
-		create, suffix = append(create, client.DryRunAll), " (server dry run)"
-	}
-	if err := api.Create(ctx, u, create...); err != nil {
-		return nil, refusal(err)
-	}
-	return u, c.print(u, suffix)
+	return u, before.patches(u, generation, spec)
 }
 
 // refusal gives what the API server, or a webhook, finds wrong with the TrainJob an exit

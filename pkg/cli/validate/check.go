@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -135,7 +134,8 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, whole boo
 	case len(verdict.Errors) > 0 || !whole:
 		return errs, doubts, nil
 	}
-	return append(errs, c.rendered(ctx, job, runtime)...), doubts, nil
+	moreErrs, moreDoubts := c.rendered(ctx, job, runtime)
+	return append(errs, moreErrs...), append(doubts, moreDoubts...), nil
 }
 
 // runtime finds the TrainJob's, or tells that it is missing.
@@ -166,32 +166,18 @@ func queueLabels(job *trainjob.TrainJob) field.ErrorList {
 	return append(jobframework.ValidateQueueName(job), jobframework.ValidatePrebuiltWorkloadName(job)...)
 }
 
-// remedies are for what Trainer's library only says is wrong.
-var remedies = map[string]string{
-	"spec.runtimeRef":  ": use a runtime that has it, or remove what asks for it",
-	"spec.trainer.env": ": remove them, Trainer sets them",
-}
-
-// rendered asks Trainer's library and, for a TrainJob with a queue, makes its PodSets.
-func (c *checker) rendered(ctx context.Context, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec) field.ErrorList {
+// rendered asks Trainer's plugins and, for a TrainJob with a queue, makes its PodSets.
+func (c *checker) rendered(ctx context.Context, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec) (errs, doubts field.ErrorList) {
 	f := patch.Of(c.generation)
 	patches, err := f.All(&job.Spec)
 	if err != nil {
-		return field.ErrorList{field.Invalid(f.Path(), field.OmitValueType{}, err.Error())}
+		return field.ErrorList{field.Invalid(f.Path(), field.OmitValueType{}, err.Error())}, nil
 	}
-	// The rules have said what there is to say of the patches, and where exactly.
-	errs := slices.DeleteFunc(c.validator.Create(ctx, job, runtime, patches), func(err *field.Error) bool {
-		return strings.HasPrefix(err.Field, patch.Path.String())
-	})
-	for _, err := range errs {
-		// Whole objects in Go's notation help nobody.
-		err.BadValue = field.OmitValueType{}
-		err.Detail += remedies[err.Field]
-	}
+	errs, doubts = c.plugins(ctx, job, runtime, patches)
 	if job.Labels[kueueconstants.QueueLabel] == "" || len(errs) > 0 {
-		return errs
+		return errs, doubts
 	}
-	return byIndex(podset.Validate(ctx, c.renderer, job, runtime, f), job)
+	return byIndex(podset.Validate(ctx, c.renderer, job, runtime, f), job), doubts
 }
 
 // byIndex turns the managers in paths into the places of their entries, for lines to be found.

@@ -110,6 +110,14 @@ func TestCommand(t *testing.T) {
 `,
 			code: exit.Findings,
 		},
+		"what an older release may let pass is a warning there": {
+			args:  []string{"--trainer", "2.1"},
+			stdin: job("  trainer:\n    env: [{name: PET_NNODES, value: '3'}]\n") + "---\n" + runtime,
+			want: `-:11: warning: spec.trainer.env: Invalid value: must not have reserved envs, invalid envs configured: [PET_NNODES]: remove them, Trainer sets them; Trainer 2.3 refuses it
+1 TrainJob for Trainer 2.1: 0 errors, 1 warning
+`,
+			code: exit.Warnings,
+		},
 		"older fields": {
 			stdin: job("  podTemplateOverrides: []\n") + "---\n" + runtime,
 			want: `-:10: error: spec.podTemplateOverrides: Forbidden: it is of Trainer 2.1: kubectl trainjob migrate makes runtimePatches of it
