@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	sigsyaml "sigs.k8s.io/yaml"
 
@@ -89,7 +90,9 @@ func (r *result) document(doc *manifest.Document, owner string) []byte {
 			r.say(doc, objects[i].Field(""), changed, fmt.Sprintf("trainjob %s: %s", objects[i].Name(), c))
 		}
 		for _, text := range c.warnings {
-			r.say(doc, objects[i].Field("spec"), warning, text)
+			// They begin with the field.
+			path, _, _ := strings.Cut(text, ": ")
+			r.say(doc, objects[i].Field(path), warning, text)
 		}
 	}
 	for _, comment := range lost {

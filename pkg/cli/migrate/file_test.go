@@ -158,7 +158,7 @@ spec:
 `,
 			messages: []string{
 				"f.yaml:5: trainjob a: apiVersion trainer.kubeflow.org/v2alpha1 → trainer.kubeflow.org/v1alpha1",
-				"f.yaml:9: warning: apiVersion: no release of Trainer serves trainer.kubeflow.org/v2alpha1; it is written as trainer.kubeflow.org/v1alpha1",
+				"f.yaml:5: warning: apiVersion: no release of Trainer serves trainer.kubeflow.org/v2alpha1; it is written as trainer.kubeflow.org/v1alpha1",
 				"f.yaml:12: trainjob b-: labels, podTemplateOverrides → runtimePatches of example.com/team",
 			},
 		},
@@ -264,7 +264,7 @@ spec:
 			before: `{"apiVersion":"trainer.kubeflow.org/v2alpha1","kind":"TrainJob","spec":{"podTemplateOverrides":[],"runtimeRef":{}}}`,
 			after:  `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","spec":{"runtimeRef":{}}}`,
 			messages: []string{
-				"f.yaml:1: trainjob : podTemplateOverrides → nothing, they were empty; apiVersion trainer.kubeflow.org/v2alpha1 → trainer.kubeflow.org/v1alpha1",
+				"f.yaml:1: trainjob : podTemplateOverrides → nothing; apiVersion trainer.kubeflow.org/v2alpha1 → trainer.kubeflow.org/v1alpha1",
 				"f.yaml:1: warning: apiVersion: no release of Trainer serves trainer.kubeflow.org/v2alpha1; it is written as trainer.kubeflow.org/v1alpha1",
 			},
 		},
@@ -387,13 +387,16 @@ spec:
     metadata: {annotations: {kueue-trainer.dev/manager: kueue.x-k8s.io/manager}}
     spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}
 `,
-			after:    head,
-			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → nothing, they were empty; left out what kueue-trainer had added (1 of the overrides)"},
+			after: head,
+			messages: []string{
+				"f.yaml:1: trainjob job: podTemplateOverrides → nothing",
+				"f.yaml:8: warning: spec.podTemplateOverrides[0]: it is left out, as kueue-trainer wrote it for a queue and for one cluster; the webhook adds what the TrainJob needs where it is created",
+			},
 		},
 		"comments without a place are named": {
 			before:   head + "  podTemplateOverrides: [] # none yet\n",
 			after:    head,
-			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → nothing, they were empty", "f.yaml:5: warning: this comment has no place any more: # none yet"},
+			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → nothing", "f.yaml:5: warning: this comment has no place any more: # none yet"},
 		},
 		"a TrainJob of today stays as it is": {
 			before: head + "  runtimePatches: [{manager: a.example.com/b}] # mine\n",
@@ -454,7 +457,7 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 			messages: []string{
 				`f.yaml:17: error: spec.trainer.numProcPerNode: Invalid value: "auto": Trainer takes a number only since 2.2: set one, or remove the field, which means auto`,
 				`f.yaml:19: error: spec.podTemplateOverrides[0].targetJobs: Required value: it is for no job and so has no effect: name one, or remove the override`,
-				`f.yaml:21: error: spec.podTemplateOverrides[0].metadata.finalizers: Forbidden: it cannot be expressed; only labels, annotations can: remove it`,
+				`f.yaml:21: error: spec.podTemplateOverrides[0].metadata.finalizers: Forbidden: a patch has only labels, annotations here: remove it`,
 				`f.yaml:20: error: spec.podTemplateOverrides[0].metadata.labels[a]: Invalid value: it must be a string`,
 			},
 		},

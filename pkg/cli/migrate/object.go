@@ -15,9 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // object is a TrainJob in a document.
@@ -47,9 +45,7 @@ func trainJobsIn(doc *manifest.Document) ([]object, error) {
 type conversion struct {
 	before, after trainJob
 	// json is all of the TrainJob after it.
-	json json.RawMessage
-	// leftOut is how many overrides were those of kueue-trainer.
-	leftOut  int
+	json     json.RawMessage
 	warnings []string
 }
 
@@ -62,50 +58,15 @@ type trainJob struct {
 // convert makes a TrainJob of the newest Trainer of the object. What is left as it is has
 // its bytes.
 func (o *object) convert(owner string) (*conversion, field.ErrorList) {
-	data, leftOut, err := withoutOurs(o.JSON)
-	if err != nil {
-		return nil, field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, err.Error())}
-	}
-	c := &conversion{leftOut: leftOut}
-	converted, warnings, errs := convert.ManifestToRuntimePatches(data, owner)
+	converted, warnings, errs := convert.ManifestToRuntimePatches(o.JSON, owner)
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	c.json, c.warnings = converted, warnings
+	c := &conversion{json: converted, warnings: warnings}
 	if err := errors.Join(json.Unmarshal(o.JSON, &c.before), json.Unmarshal(converted, &c.after)); err != nil {
 		return nil, field.ErrorList{field.InternalError(nil, err)}
 	}
 	return c, nil
-}
-
-// withoutOurs leaves the overrides out that kueue-trainer put into a TrainJob of Trainer
-// 2.1: they hold what a queue gave to it, and a gate that nobody else takes away.
-func withoutOurs(data json.RawMessage) (json.RawMessage, int, error) {
-	var all, fields map[string]json.RawMessage
-	var spec trainjob.Spec
-	if json.Unmarshal(data, &all) != nil || json.Unmarshal(all["spec"], &fields) != nil ||
-		json.Unmarshal(fields["podTemplateOverrides"], &spec.PodTemplateOverrides) != nil {
-		// There are none, or the conversion names what is wrong.
-		return data, 0, nil
-	}
-	before := len(spec.PodTemplateOverrides)
-	patch.Of(trainjob.Trainer21).Drop(&spec)
-	leftOut := before - len(spec.PodTemplateOverrides)
-	if leftOut == 0 {
-		return data, 0, nil
-	}
-	var err error
-	if fields["podTemplateOverrides"], err = json.Marshal(spec.PodTemplateOverrides); err != nil {
-		return nil, 0, err
-	}
-	if len(spec.PodTemplateOverrides) == 0 {
-		delete(fields, "podTemplateOverrides")
-	}
-	if all["spec"], err = json.Marshal(fields); err != nil {
-		return nil, 0, err
-	}
-	without, err := json.Marshal(all)
-	return without, leftOut, err
 }
 
 // gone names the fields of the spec that the conversion takes away.
@@ -134,9 +95,6 @@ func (c *conversion) String() string {
 	if gone := c.gone(); len(gone) > 0 {
 		parts = append(parts, fmt.Sprintf("%s → %s", strings.Join(gone, ", "), c.made()))
 	}
-	if c.leftOut > 0 {
-		parts = append(parts, fmt.Sprintf("left out what kueue-trainer had added (%d of the overrides)", c.leftOut))
-	}
 	if c.before.APIVersion != c.after.APIVersion {
 		parts = append(parts, fmt.Sprintf("apiVersion %s → %s", c.before.APIVersion, c.after.APIVersion))
 	}
@@ -146,7 +104,7 @@ func (c *conversion) String() string {
 func (c *conversion) made() string {
 	var entries []struct{ Manager string }
 	if err := json.Unmarshal(c.patches(), &entries); err != nil || len(entries) == 0 {
-		return "nothing, they were empty"
+		return "nothing"
 	}
 	var managers []string
 	for _, entry := range entries {

@@ -138,7 +138,7 @@ func converted(t *testing.T, text string) any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, _, errs := convert.ManifestToRuntimePatches(withoutOursIn(t, data), owner)
+	data, _, errs := convert.ManifestToRuntimePatches(data, owner)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
@@ -147,13 +147,4 @@ func converted(t *testing.T, text string) any {
 		t.Fatal(err)
 	}
 	return value
-}
-
-func withoutOursIn(t *testing.T, data []byte) []byte {
-	t.Helper()
-	data, _, err := withoutOurs(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
 }
