@@ -45,7 +45,7 @@ var _ = Describe("kubectl trainjob migrate", func() {
 		Eventually(ctx, func(g Gomega) {
 			stdout, report, code := plugin(ctx, "migrate", "-n", w.namespace)
 			g.Expect(code).To(BeZero())
-			g.Expect(report).To(ContainSubstring("1 finished TrainJobs left out"))
+			g.Expect(report).To(ContainSubstring("1 finished TrainJob left out"))
 			g.Expect(stdout).To(And(
 				ContainSubstring("runtimePatches:"), ContainSubstring("example.com/mine: \"yes\""),
 				Not(ContainSubstring("podTemplateOverrides")), Not(ContainSubstring("kueue.x-k8s.io/manager")),

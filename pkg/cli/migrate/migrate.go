@@ -125,7 +125,7 @@ func (o *options) read(cmd *cobra.Command) ([]manifest.File, error) {
 	}
 	files, finished, err := export(cmd.Context(), c, namespace)
 	if finished > 0 {
-		fmt.Fprintf(o.streams.ErrOut, "%d finished TrainJobs left out\n", finished)
+		fmt.Fprintln(o.streams.ErrOut, show.Count(int64(finished), "finished TrainJob"), "left out")
 	}
 	return files, err
 }
