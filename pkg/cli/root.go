@@ -11,7 +11,10 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/migrate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/submit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/validate"
 )
 
 // NewCommand gives the plugin's root command, with kubectl's usual flags.
@@ -33,6 +36,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		explain.NewCommand,
 		handback.NewCommand,
 		pools.NewCommand,
+		migrate.NewCommand,
+		submit.NewCommand,
+		validate.NewCommand,
 	} {
 		root.AddCommand(command(flags, streams))
 	}
