@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Load reads the cluster. What the user may not list is recorded in Unseen; every other
+// error ends it.
+func Load(ctx context.Context, c client.Reader) (*Inventory, error) {
+	i := &Inventory{}
+	l := &loader{client: c, inventory: i}
+	i.Nodes = list(ctx, l, "nodes", &corev1.NodeList{}, func(l *corev1.NodeList) []corev1.Node { return l.Items })
+	i.Pods = list(ctx, l, "pods", &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items })
+	i.Flavors = list(ctx, l, "resourceflavors.kueue.x-k8s.io", &kueue.ResourceFlavorList{}, func(l *kueue.ResourceFlavorList) []kueue.ResourceFlavor { return l.Items })
+	i.Topologies = list(ctx, l, "topologies.kueue.x-k8s.io", &kueue.TopologyList{}, func(l *kueue.TopologyList) []kueue.Topology { return l.Items })
+	i.ClusterQueues = list(ctx, l, "clusterqueues.kueue.x-k8s.io", &kueue.ClusterQueueList{}, func(l *kueue.ClusterQueueList) []kueue.ClusterQueue { return l.Items })
+	i.Cohorts = list(ctx, l, "cohorts.kueue.x-k8s.io", &kueue.CohortList{}, func(l *kueue.CohortList) []kueue.Cohort { return l.Items })
+	i.LocalQueues = list(ctx, l, "localqueues.kueue.x-k8s.io", &kueue.LocalQueueList{}, func(l *kueue.LocalQueueList) []kueue.LocalQueue { return l.Items })
+	i.AdmissionChecks = list(ctx, l, "admissionchecks.kueue.x-k8s.io", &kueue.AdmissionCheckList{}, func(l *kueue.AdmissionCheckList) []kueue.AdmissionCheck { return l.Items })
+	i.Workloads = list(ctx, l, "workloads.kueue.x-k8s.io", &kueue.WorkloadList{}, func(l *kueue.WorkloadList) []kueue.Workload { return l.Items })
+	return i, l.err
+}
+
+// loader stops at the first error that is not about permissions.
+type loader struct {
+	client    client.Reader
+	inventory *Inventory
+	err       error
+}
+
+// list gives the items of a kind, sorted.
+func list[L client.ObjectList, T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, l *loader, kind string, into L, items func(L) []T) []T {
+	if l.err != nil {
+		return nil
+	}
+	switch err := l.client.List(ctx, into); {
+	case apierrors.IsForbidden(err):
+		l.inventory.Unseen = append(l.inventory.Unseen, Unseen{Kind: kind, Err: err})
+		return nil
+	case err != nil:
+		l.err = fmt.Errorf("listing %s: %w", kind, err)
+		return nil
+	}
+	sorted := items(into)
+	slices.SortFunc(sorted, func(a, b T) int {
+		x, y := P(&a), P(&b)
+		return cmp.Or(cmp.Compare(x.GetNamespace(), y.GetNamespace()), cmp.Compare(x.GetName(), y.GetName()))
+	})
+	return sorted
+}

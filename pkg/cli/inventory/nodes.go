@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+	resourcehelpers "k8s.io/component-helpers/resource"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// NodesOf gives the nodes that a flavor's nodeLabels pick. A flavor without nodeLabels
+// picks every one.
+func (i *Inventory) NodesOf(flavor *kueue.ResourceFlavor) []*corev1.Node {
+	return i.nodes(func(node *corev1.Node) bool { return Picks(flavor, node) })
+}
+
+// NodesOfNoFlavor gives the nodes that no flavor picks.
+func (i *Inventory) NodesOfNoFlavor() []*corev1.Node {
+	return i.nodes(func(node *corev1.Node) bool {
+		for n := range i.Flavors {
+			if Picks(&i.Flavors[n], node) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (i *Inventory) nodes(want func(*corev1.Node) bool) []*corev1.Node {
+	var nodes []*corev1.Node
+	for n := range i.Nodes {
+		if want(&i.Nodes[n]) {
+			nodes = append(nodes, &i.Nodes[n])
+		}
+	}
+	return nodes
+}
+
+// Picks reports whether a flavor's nodeLabels pick a node.
+func Picks(flavor *kueue.ResourceFlavor, node *corev1.Node) bool {
+	return labels.SelectorFromSet(flavor.Spec.NodeLabels).Matches(labels.Set(node.Labels))
+}
+
+// Ready reports whether pods can come to a node: it is ready and not cordoned.
+func Ready(node *corev1.Node) bool {
+	if node.Spec.Unschedulable {
+		return false
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// Allocatable sums what nodes have of a resource.
+func Allocatable(nodes []*corev1.Node, name corev1.ResourceName) resource.Quantity {
+	var sum resource.Quantity
+	for _, node := range nodes {
+		sum.Add(node.Status.Allocatable[name])
+	}
+	return sum
+}
+
+// UsedOn sums what the pods on some nodes hold of a resource: those that are bound and
+// have not ended, whoever they belong to.
+func (i *Inventory) UsedOn(nodes []*corev1.Node, name corev1.ResourceName) resource.Quantity {
+	on := make(map[string]bool, len(nodes))
+	for _, node := range nodes {
+		on[node.Name] = true
+	}
+	var sum resource.Quantity
+	for n := range i.Pods {
+		if pod := &i.Pods[n]; on[pod.Spec.NodeName] && !ended(pod) {
+			sum.Add(resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})[name])
+		}
+	}
+	return sum
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}

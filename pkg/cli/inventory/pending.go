@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/resources"
+	"sigs.k8s.io/kueue/pkg/util/taints"
+	"sigs.k8s.io/kueue/pkg/workload"
+)
+
+// Pending is a Workload that waits for quota.
+type Pending struct {
+	Workload *kueue.Workload
+	// ClusterQueue is empty when the Workload's LocalQueue does not exist or could not
+	// be listed.
+	ClusterQueue kueue.ClusterQueueReference
+}
+
+// Pending gives the Workloads that wait for quota: those that are active, not finished
+// and hold none.
+func (i *Inventory) Pending() []Pending {
+	var pending []Pending
+	for n := range i.Workloads {
+		wl := &i.Workloads[n]
+		if !workload.IsAdmissible(wl) {
+			continue
+		}
+		p := Pending{Workload: wl}
+		if queue := i.LocalQueue(wl.Namespace, wl.Spec.QueueName); queue != nil {
+			p.ClusterQueue = queue.Spec.ClusterQueue
+		}
+		pending = append(pending, p)
+	}
+	return pending
+}
+
+// Demand sums what pending Workloads ask of a resource that they could get in a flavor:
+// their ClusterQueue has quota for it there and no node selector, affinity or taint stands
+// against. One that could run in several flavors counts in each.
+func (i *Inventory) Demand(flavor *kueue.ResourceFlavor, name corev1.ResourceName) resource.Quantity {
+	var sum int64
+	for _, p := range i.Pending() {
+		if cq := i.ClusterQueue(p.ClusterQueue); cq == nil || !Covers(cq, kueue.ResourceFlavorReference(flavor.Name), name) {
+			continue
+		}
+		for n, requests := range workload.NewInfo(p.Workload).TotalRequests {
+			if Refuses(flavor, &p.Workload.Spec.PodSets[n].Template.Spec) == "" {
+				sum += requests.Requests.GetValue(name)
+			}
+		}
+	}
+	return resources.NewResourceFormatter().ResourceQuantity(name, sum)
+}
+
+// Covers reports whether a ClusterQueue has a quota, be it zero, for a resource in a flavor.
+func Covers(cq *kueue.ClusterQueue, flavor kueue.ResourceFlavorReference, name corev1.ResourceName) bool {
+	return slices.ContainsFunc(cq.Spec.ResourceGroups, func(group kueue.ResourceGroup) bool {
+		return slices.Contains(group.CoveredResources, name) && slices.ContainsFunc(group.Flavors, func(f kueue.FlavorQuotas) bool { return f.Name == flavor })
+	})
+}
+
+// Refuses tells why Kueue would not put pods into a flavor whatever quota is left, or is
+// empty: a taint in its nodeTaints that neither they nor it tolerate, or a node selector or
+// affinity against its nodeLabels. Keys that the flavor has no label for do not count, as
+// in Kueue.
+func Refuses(flavor *kueue.ResourceFlavor, pod *corev1.PodSpec) string {
+	tolerations := append(slices.Clone(pod.Tolerations), flavor.Spec.Tolerations...)
+	taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), flavor.Spec.NodeTaints, tolerations, taints.IsSchedulingTaint, true)
+	if found {
+		return fmt.Sprintf("taint %s is not tolerated", taint.ToString())
+	}
+	known := &corev1.Pod{Spec: corev1.PodSpec{
+		NodeSelector: onlyKeys(pod.NodeSelector, flavor.Spec.NodeLabels),
+		Affinity:     &corev1.Affinity{NodeAffinity: requiredWithKeys(pod.Affinity, flavor.Spec.NodeLabels)},
+	}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: flavor.Spec.NodeLabels}}
+	if match, err := nodeaffinity.GetRequiredNodeAffinity(known).Match(node); err != nil {
+		return fmt.Sprintf("its node affinity cannot be read: %v", err)
+	} else if !match {
+		return "its node selector or affinity asks for other nodes"
+	}
+	return ""
+}
+
+func onlyKeys(selector, labels map[string]string) map[string]string {
+	known := map[string]string{}
+	for key, value := range selector {
+		if _, ok := labels[key]; ok {
+			known[key] = value
+		}
+	}
+	return known
+}
+
+// requiredWithKeys keeps the expressions about known labels. Terms are alternatives: when
+// nothing is left of one, no other decides anything.
+func requiredWithKeys(affinity *corev1.Affinity, labels map[string]string) *corev1.NodeAffinity {
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	required := &corev1.NodeSelector{}
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		var known []corev1.NodeSelectorRequirement
+		for _, expression := range term.MatchExpressions {
+			if _, ok := labels[expression.Key]; ok {
+				known = append(known, expression)
+			}
+		}
+		if len(known) == 0 {
+			return nil
+		}
+		required.NodeSelectorTerms = append(required.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: known})
+	}
+	return &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	scheduler "sigs.k8s.io/kueue/pkg/cache/scheduler"
+	"sigs.k8s.io/kueue/pkg/resources"
+)
+
+// Quota is what one ClusterQueue has of one resource in one flavor.
+type Quota struct {
+	ClusterQueue kueue.ClusterQueueReference
+	// Cohort is the ClusterQueue's, empty without one.
+	Cohort   kueue.CohortReference
+	Flavor   kueue.ResourceFlavorReference
+	Resource corev1.ResourceName
+
+	Nominal resource.Quantity
+	// BorrowingLimit and LendingLimit; nil is without a limit.
+	BorrowingLimit, LendingLimit *resource.Quantity
+
+	// Reserved is held by Workloads with quota, Used by those of them that are admitted;
+	// Borrowed is the part of Reserved above Nominal. All as the ClusterQueue's status
+	// has them.
+	Reserved, Used, Borrowed resource.Quantity
+	// Lent is what others in the cohort hold of Nominal now, and thus missing for this one.
+	Lent resource.Quantity
+	// Free is what Kueue would still admit, borrowing included: for one ClusterQueue at a
+	// time, since those of a cohort share what can be borrowed. Zero where Active is false.
+	Free resource.Quantity
+	// Active is false when the ClusterQueue admits nothing; Stopped says why.
+	Active bool
+}
+
+// Quotas gives the quotas of every ClusterQueue, in the order of ClusterQueues and of
+// flavors and resources in their specs.
+func (i *Inventory) Quotas(ctx context.Context) ([]Quota, error) {
+	snapshot, err := i.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var quotas []Quota
+	for n := range i.ClusterQueues {
+		cq := &i.ClusterQueues[n]
+		for _, group := range cq.Spec.ResourceGroups {
+			for _, flavor := range group.Flavors {
+				for _, q := range flavor.Resources {
+					quotas = append(quotas, quotaOf(cq, flavor.Name, q, snapshot))
+				}
+			}
+		}
+	}
+	return quotas, nil
+}
+
+func quotaOf(cq *kueue.ClusterQueue, flavor kueue.ResourceFlavorReference, spec kueue.ResourceQuota, snapshot *scheduler.Snapshot) Quota {
+	reserved := usage(cq.Status.FlavorsReservation, flavor, spec.Name)
+	quota := Quota{
+		ClusterQueue: kueue.ClusterQueueReference(cq.Name), Cohort: cq.Spec.CohortName, Flavor: flavor, Resource: spec.Name,
+		Nominal: spec.NominalQuota, BorrowingLimit: spec.BorrowingLimit, LendingLimit: spec.LendingLimit,
+		Reserved: reserved.Total, Borrowed: reserved.Borrowed,
+		Used: usage(cq.Status.FlavorsUsage, flavor, spec.Name).Total,
+	}
+	seen := snapshot.ClusterQueue(quota.ClusterQueue)
+	if seen == nil {
+		return quota
+	}
+	quota.Active = true
+	available := seen.Available(resources.FlavorResource{Flavor: flavor, Resource: spec.Name})
+	quota.Free = amount(spec.Name, available)
+	quota.Lent = lent(quota)
+	return quota
+}
+
+// lent is the part of the nominal quota that is neither reserved nor free.
+func lent(quota Quota) resource.Quantity {
+	rest := quota.Nominal.DeepCopy()
+	rest.Sub(quota.Reserved)
+	rest.Sub(quota.Free)
+	return atLeastZero(rest)
+}
+
+func atLeastZero(q resource.Quantity) resource.Quantity {
+	if q.Sign() < 0 {
+		return resource.Quantity{Format: q.Format}
+	}
+	return q
+}
+
+// amount puts an amount of Kueue's, which may be below zero after quota was taken away,
+// into units.
+func amount(name corev1.ResourceName, a resources.Amount) resource.Quantity {
+	return resources.NewResourceFormatter().ResourceQuantity(name, max(0, a.Int64()))
+}
+
+func usage(of []kueue.FlavorUsage, flavor kueue.ResourceFlavorReference, name corev1.ResourceName) kueue.ResourceUsage {
+	for _, f := range of {
+		for _, r := range f.Resources {
+			if f.Name == flavor && r.Name == name {
+				return r
+			}
+		}
+	}
+	return kueue.ResourceUsage{}
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	scheduler "sigs.k8s.io/kueue/pkg/cache/scheduler"
+	"sigs.k8s.io/kueue/pkg/util/tas"
+)
+
+// Snapshot gives what Kueue's scheduler would see, made by Kueue's own cache: quota that
+// is left along the cohort tree, topology domains and their free capacity. A ClusterQueue
+// that is stopped, or misses a flavor, topology or admission check, is in its
+// InactiveClusterQueueSets and nowhere else.
+// It fails when cohorts form a cycle; the error names one of them.
+func (i *Inventory) Snapshot(ctx context.Context) (*scheduler.Snapshot, error) {
+	ctx = logr.NewContext(ctx, logr.Discard())
+	cache := scheduler.New(nothingCached{})
+	for n := range i.Topologies {
+		cache.AddOrUpdateTopology(logr.Discard(), &i.Topologies[n])
+	}
+	for n := range i.Flavors {
+		cache.AddOrUpdateResourceFlavor(logr.Discard(), &i.Flavors[n])
+	}
+	for n := range i.AdmissionChecks {
+		cache.AddOrUpdateAdmissionCheck(logr.Discard(), &i.AdmissionChecks[n])
+	}
+	for n := range i.Cohorts {
+		if err := cache.AddOrUpdateCohort(&i.Cohorts[n]); err != nil {
+			return nil, fmt.Errorf("Cohort %s: %w", i.Cohorts[n].Name, err)
+		}
+	}
+	for n := range i.ClusterQueues {
+		if err := cache.AddClusterQueue(ctx, &i.ClusterQueues[n]); err != nil {
+			return nil, fmt.Errorf("ClusterQueue %s: %w", i.ClusterQueues[n].Name, err)
+		}
+	}
+	for n := range i.Workloads {
+		cache.AddOrUpdateWorkload(logr.Discard(), &i.Workloads[n])
+	}
+	i.addUsedNodes(cache)
+	return cache.Snapshot(ctx)
+}
+
+// addUsedNodes tells the cache what is there below a topology, and what pods that Kueue
+// has not placed take of it.
+func (i *Inventory) addUsedNodes(cache *scheduler.Cache) {
+	for n := range i.Nodes {
+		cache.TASCache().SyncNode(&i.Nodes[n])
+	}
+	for n := range i.Pods {
+		if pod := &i.Pods[n]; pod.Spec.NodeName != "" && !ended(pod) && !tas.IsTAS(pod) {
+			cache.TASCache().Update(pod, logr.Discard())
+		}
+	}
+}
+
+// nothingCached is the client of Kueue's cache, which asks it for the LocalQueues and
+// Workloads that were there before a ClusterQueue: we add Workloads afterwards.
+type nothingCached struct{ client.Client }
+
+func (nothingCached) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+func (nothingCached) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("the inventory reads nothing but what it was given")
+}
+
+// Stopped tells why a ClusterQueue admits nothing now, in Kueue's own words, or is empty.
+func Stopped(cq *kueue.ClusterQueue) string {
+	if policy := ptr.Deref(cq.Spec.StopPolicy, kueue.None); policy != kueue.None {
+		return fmt.Sprintf("stopPolicy is %s", policy)
+	}
+	for _, condition := range cq.Status.Conditions {
+		if condition.Type == kueue.ClusterQueueActive && condition.Status != "True" {
+			return condition.Message
+		}
+	}
+	return ""
+}

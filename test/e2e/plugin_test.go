@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// plugin runs bin/kubectl-trainjob against the specs' cluster and gives what it printed
+// and its exit code.
+func plugin(ctx context.Context, args ...string) (stdout, stderr string, code int) {
+	GinkgoHelper()
+	return pluginReading(ctx, "", args...)
+}
+
+// pluginReading is plugin with a standard input.
+func pluginReading(ctx context.Context, stdin string, args ...string) (stdout, stderr string, code int) {
+	GinkgoHelper()
+	return runBinary(ctx, stdin, "kubectl-trainjob", args...)
+}
+
+// kubectl runs bin/kubectl and expects it to succeed; it gives what it printed.
+func kubectl(ctx context.Context, stdin string, args ...string) string {
+	GinkgoHelper()
+	stdout, stderr, code := runBinary(ctx, stdin, "kubectl", args...)
+	Expect(code).To(BeZero(), "kubectl %s: %s", strings.Join(args, " "), stderr)
+	return stdout
+}
+
+// runShell runs a block of shell commands as a reader of the docs would, in the
+// repository's root with kubectl and the plugin on the PATH. It ends at the first command
+// that fails.
+func runShell(ctx context.Context, block string) (stdout, stderr string, code int) {
+	GinkgoHelper()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", block)
+	return run(cmd, "")
+}
+
+func runBinary(ctx context.Context, stdin, name string, args ...string) (stdout, stderr string, code int) {
+	GinkgoHelper()
+	return run(exec.CommandContext(ctx, filepath.Join(root(), "bin", name), args...), stdin)
+}
+
+func run(cmd *exec.Cmd, stdin string) (stdout, stderr string, code int) {
+	GinkgoHelper()
+	var out, errOut bytes.Buffer
+	cmd.Dir = root()
+	cmd.Env = append(os.Environ(),
+		"KUBECONFIG="+absolute(cluster.Kubeconfig),
+		"PATH="+filepath.Join(root(), "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errOut
+	err := cmd.Run()
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+		Expect(err).NotTo(HaveOccurred(), "`make build` and `make local-up` build what is in bin/")
+	}
+	GinkgoWriter.Printf("$ %s\n%s%s", strings.Join(cmd.Args, " "), out.String(), errOut.String())
+	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
+}
+
+// docsCommands gives the sh blocks of a page below the repository's root, in their order.
+func docsCommands(page string) []string {
+	GinkgoHelper()
+	content, err := os.ReadFile(filepath.Join(root(), page))
+	Expect(err).NotTo(HaveOccurred())
+	var blocks []string
+	var block strings.Builder
+	inside := false
+	for line := range strings.Lines(string(content)) {
+		switch {
+		case !inside && strings.TrimSpace(line) == "```sh":
+			inside = true
+		case inside && strings.TrimSpace(line) == "```":
+			inside = false
+			blocks = append(blocks, block.String())
+			block.Reset()
+		case inside:
+			block.WriteString(line)
+		}
+	}
+	Expect(blocks).NotTo(BeEmpty(), "%s has no sh block", page)
+	return blocks
+}
+
+func root() string {
+	GinkgoHelper()
+	dir, err := kit.Root()
+	Expect(err).NotTo(HaveOccurred())
+	return dir
+}
+
+// absolute makes paths independent of where go test runs.
+func absolute(path string) string {
+	GinkgoHelper()
+	path, err := filepath.Abs(path)
+	Expect(err).NotTo(HaveOccurred())
+	return path
+}
