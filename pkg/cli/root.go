@@ -9,6 +9,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/doctor"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
 )
 
@@ -28,6 +29,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetErr(streams.ErrOut)
 	flags.AddFlags(root.PersistentFlags())
 	for _, command := range []func(cluster.Flags, genericiooptions.IOStreams) *cobra.Command{
+		doctor.NewCommand,
 		handback.NewCommand,
 	} {
 		root.AddCommand(command(flags, streams))
