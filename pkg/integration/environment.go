@@ -93,15 +93,7 @@ func (e *environment) describe(ctx context.Context, job *trainjob.TrainJob) ([]k
 	if err != nil {
 		return nil, err
 	}
-	others, err := e.field.Others(&job.Spec)
-	if err != nil {
-		return nil, err
-	}
-	js, err := e.renderer.Describe(ctx, job, runtime, others)
-	if err != nil {
-		return nil, err
-	}
-	podSets, err := podset.FromJobSet(js)
+	podSets, err := podset.Describe(ctx, e.renderer, job, runtime, e.field)
 	if err != nil {
 		return nil, err
 	}

@@ -74,22 +74,35 @@ func Covers(cq *kueue.ClusterQueue, flavor kueue.ResourceFlavorReference, name c
 // affinity against its nodeLabels. Keys that the flavor has no label for do not count, as
 // in Kueue.
 func Refuses(flavor *kueue.ResourceFlavor, pod *corev1.PodSpec) string {
-	tolerations := append(slices.Clone(pod.Tolerations), flavor.Spec.Tolerations...)
-	taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), flavor.Spec.NodeTaints, tolerations, taints.IsSchedulingTaint, true)
-	if found {
+	if taint := Untolerated(flavor.Spec.NodeTaints, slices.Concat(pod.Tolerations, flavor.Spec.Tolerations)); taint != nil {
 		return fmt.Sprintf("taint %s is not tolerated", taint.ToString())
 	}
-	known := &corev1.Pod{Spec: corev1.PodSpec{
-		NodeSelector: onlyKeys(pod.NodeSelector, flavor.Spec.NodeLabels),
-		Affinity:     &corev1.Affinity{NodeAffinity: requiredWithKeys(pod.Affinity, flavor.Spec.NodeLabels)},
-	}}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: flavor.Spec.NodeLabels}}
-	if match, err := nodeaffinity.GetRequiredNodeAffinity(known).Match(node); err != nil {
+	if match, err := Selects(pod, flavor); err != nil {
 		return fmt.Sprintf("its node affinity cannot be read: %v", err)
 	} else if !match {
 		return "its node selector or affinity asks for other nodes"
 	}
 	return ""
+}
+
+// Untolerated gives the first taint that keeps pods with these tolerations from being
+// scheduled, or nil.
+func Untolerated(all []corev1.Taint, tolerations []corev1.Toleration) *corev1.Taint {
+	if taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), all, tolerations, taints.IsSchedulingTaint, true); found {
+		return &taint
+	}
+	return nil
+}
+
+// Selects reports whether the node selector and affinity of pods go with a flavor, as
+// Kueue looks at them: keys that the flavor has no label for do not count.
+func Selects(pod *corev1.PodSpec, flavor *kueue.ResourceFlavor) (bool, error) {
+	known := &corev1.Pod{Spec: corev1.PodSpec{
+		NodeSelector: onlyKeys(pod.NodeSelector, flavor.Spec.NodeLabels),
+		Affinity:     &corev1.Affinity{NodeAffinity: requiredWithKeys(pod.Affinity, flavor.Spec.NodeLabels)},
+	}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: flavor.Spec.NodeLabels}}
+	return nodeaffinity.GetRequiredNodeAffinity(known).Match(node)
 }
 
 func onlyKeys(selector, labels map[string]string) map[string]string {

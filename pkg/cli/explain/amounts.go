@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/resources"
+	"sigs.k8s.io/kueue/pkg/workload"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+)
+
+// requestsOf gives what all pods of a PodSet ask for, in Kueue's units (CPU in
+// thousandths). Limits count where there is no request.
+func requestsOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
+	pod := ps.Template.Spec.DeepCopy()
+	workload.UseLimitsAsMissingRequestsInPod(pod)
+	requests := map[corev1.ResourceName]int64{}
+	for name, amount := range resources.ToMap(resources.NewRequestsFromPodSpec(pod)) {
+		if amount > 0 {
+			requests[name] = amount * int64(ps.Count)
+		}
+	}
+	return requests
+}
+
+// number is an amount as kubectl prints it: 16, 500m, 64Gi.
+func number(name corev1.ResourceName, amount int64) string {
+	q := resources.NewResourceFormatter().ResourceQuantity(name, amount)
+	return q.String()
+}
+
+// quantity is number with what it is of: 8 GPUs, 64Gi memory.
+func quantity(name corev1.ResourceName, amount int64) string {
+	switch {
+	case name == gpu.Whole:
+		return show.Count(amount, "GPU")
+	case name == corev1.ResourceCPU && amount%1000 == 0:
+		return show.Count(amount/1000, "CPU")
+	case name == corev1.ResourcePods:
+		return show.Count(amount, "pod")
+	case gpu.IsResource(name):
+		return fmt.Sprintf("%d %s", amount, strings.TrimPrefix(string(name), "nvidia.com/"))
+	}
+	return number(name, amount) + " " + string(name)
+}
+
+// needs sums up what PodSets ask for, in words: the GPUs or, where there are none,
+// everything.
+func needs(podSets []kueue.PodSet) string {
+	sum := map[corev1.ResourceName]int64{}
+	for i := range podSets {
+		for name, amount := range requestsOf(&podSets[i]) {
+			sum[name] += amount
+		}
+	}
+	var all, gpus []string
+	for _, name := range sortedResources(sum) {
+		all = append(all, quantity(name, sum[name]))
+		if gpu.IsResource(name) {
+			gpus = append(gpus, quantity(name, sum[name]))
+		}
+	}
+	switch {
+	case len(gpus) > 0:
+		return strings.Join(gpus, " and ")
+	case len(all) > 0:
+		return strings.Join(all, " and ")
+	}
+	return "nothing that has a quota"
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	scheduler "sigs.k8s.io/kueue/pkg/cache/scheduler"
+	"sigs.k8s.io/kueue/pkg/resources"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+)
+
+// Cluster is what TrainJobs compete for, as Kueue's scheduler sees it.
+type Cluster struct {
+	*inventory.Inventory
+
+	// now is what there is, stopped queues taken as running: that they are stopped is told
+	// on its own. unlimited is now without the borrowing limits of ClusterQueues.
+	now, unlimited *scheduler.Snapshot
+}
+
+// NewCluster makes the scheduler's view of an inventory. The error is of one that Kueue
+// could not work with either: cohorts in a circle.
+func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
+	c := &Cluster{Inventory: i}
+	var err error
+	if c.now, err = changed(i, func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = nil }).Snapshot(ctx); err != nil {
+		return nil, err
+	}
+	c.unlimited, err = changed(i, func(spec *kueue.ClusterQueueSpec) {
+		spec.StopPolicy = nil
+		liftLimits(spec.ResourceGroups)
+	}).Snapshot(ctx)
+	return c, err
+}
+
+// changed gives an inventory whose ClusterQueues say something else.
+func changed(i *inventory.Inventory, change func(*kueue.ClusterQueueSpec)) *inventory.Inventory {
+	other := *i
+	other.ClusterQueues = make([]kueue.ClusterQueue, len(i.ClusterQueues))
+	for n := range i.ClusterQueues {
+		i.ClusterQueues[n].DeepCopyInto(&other.ClusterQueues[n])
+		change(&other.ClusterQueues[n].Spec)
+	}
+	return &other
+}
+
+func liftLimits(groups []kueue.ResourceGroup) {
+	for _, group := range groups {
+		for _, flavor := range group.Flavors {
+			for n := range flavor.Resources {
+				flavor.Resources[n].BorrowingLimit = nil
+			}
+		}
+	}
+}
+
+// The kinds of an inventory, as it names those that the user may not list.
+const (
+	clusterQueues = "clusterqueues.kueue.x-k8s.io"
+	localQueues   = "localqueues.kueue.x-k8s.io"
+	flavors       = "resourceflavors.kueue.x-k8s.io"
+	checks        = "admissionchecks.kueue.x-k8s.io"
+	workloads     = "workloads.kueue.x-k8s.io"
+	nodes         = "nodes"
+	pods          = "pods"
+)
+
+// free and most give what a ClusterQueue can have of a resource in a flavor now, and if
+// nobody else had anything; zero where Kueue would not use the ClusterQueue at all.
+func free(s *scheduler.Snapshot, cq string, at resources.FlavorResource) resources.Amount {
+	if queue := s.ClusterQueue(kueue.ClusterQueueReference(cq)); queue != nil {
+		return queue.Available(at)
+	}
+	return resources.NewAmount(0)
+}
+
+func most(s *scheduler.Snapshot, cq string, at resources.FlavorResource) resources.Amount {
+	if queue := s.ClusterQueue(kueue.ClusterQueueReference(cq)); queue != nil {
+		return queue.PotentialAvailable(at)
+	}
+	return resources.NewAmount(0)
+}
+
+// quotaFor gives what the ClusterQueue's spec says of a resource in a flavor, or nil.
+func quotaFor(cq *kueue.ClusterQueue, at resources.FlavorResource) *kueue.ResourceQuota {
+	for _, group := range cq.Spec.ResourceGroups {
+		for _, flavor := range group.Flavors {
+			if flavor.Name != at.Flavor {
+				continue
+			}
+			if q := find(flavor.Resources, func(q *kueue.ResourceQuota) bool { return q.Name == at.Resource }); q != nil {
+				return q
+			}
+		}
+	}
+	return nil
+}
+
+// onlyTopologies reports whether all flavors of a ClusterQueue have a topology: then all
+// of its PodSets are placed by topology.
+func (c *Cluster) onlyTopologies(cq *kueue.ClusterQueue) bool {
+	return !slices.ContainsFunc(cq.Spec.ResourceGroups, func(group kueue.ResourceGroup) bool {
+		return slices.ContainsFunc(group.Flavors, func(quotas kueue.FlavorQuotas) bool {
+			flavor := c.Flavor(quotas.Name)
+			return flavor == nil || flavor.Spec.TopologyName == nil
+		})
+	})
+}
+
+func (c *Cluster) check(name kueue.AdmissionCheckReference) *kueue.AdmissionCheck {
+	return find(c.AdmissionChecks, func(a *kueue.AdmissionCheck) bool { return a.Name == string(name) })
+}
+
+// jobOf gives the job, "namespace/name", that a Workload belongs to: the one with this
+// UID or whose job has it. Empty where there is none, or none that the user may see.
+func (c *Cluster) jobOf(uid string) string {
+	wl := find(c.Workloads, func(wl *kueue.Workload) bool {
+		return uid != "" && (string(wl.UID) == uid || len(wl.OwnerReferences) > 0 && string(wl.OwnerReferences[0].UID) == uid)
+	})
+	switch {
+	case wl == nil:
+		return ""
+	case len(wl.OwnerReferences) > 0:
+		return wl.Namespace + "/" + wl.OwnerReferences[0].Name
+	}
+	return wl.Namespace + "/" + wl.Name
+}
+
+// find gives the first item that is wanted, or nil.
+func find[T any](items []T, wanted func(*T) bool) *T {
+	for i := range items {
+		if wanted(&items[i]) {
+			return &items[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package explain tells why a TrainJob waits, where it will land and who set what.
+//
+// Facts are what was read of a TrainJob and of the cluster around it; everything else is
+// pure: StateOf gives the state in one sentence, Flavors what every flavor can do for it,
+// and Explain all that there is to say.
+package explain
+
+import (
+	"slices"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// patience is how long a controller may take to do its next step before people are told
+// that it does not.
+const patience = 15 * time.Second
+
+// Facts is what was read of one TrainJob. A field that is empty says that there is no such
+// thing, unless Cluster names its kind as unseen.
+type Facts struct {
+	// Now is the time that ages are counted to.
+	Now time.Time
+	// Field is that of the served generation of Trainer.
+	Field patch.Field
+
+	Job *trainjob.TrainJob
+	// Workload is Kueue's record of the job; nil while it has none.
+	Workload *kueue.Workload
+	// JobSet is what Trainer made of the job, Jobs are what JobSet made of that.
+	JobSet *jobsetapi.JobSet
+	Jobs   []batchv1.Job
+	// Pods are those of the Jobs, the ones on their way out included.
+	Pods []corev1.Pod
+	// Warnings are warning events about the job, the latest first.
+	Warnings []corev1.Event
+
+	// Runtime is what Trainer renders the job from.
+	Runtime *trainer.TrainingRuntimeSpec
+	// PodSets are those of the Workload or, without one, those that Kueue would see.
+	PodSets []kueue.PodSet
+	// Undescribed is why there are no PodSets: a runtime that is missing, for one.
+	Undescribed error
+
+	// Namespace is the job's; nil where the user may not see it.
+	Namespace *corev1.Namespace
+	// Visible is the position as Kueue gives it; nil where it does not.
+	Visible *Position
+
+	// Cluster is what the job competes for, never nil.
+	Cluster *Cluster
+}
+
+// queueName is the LocalQueue that the job asks for; empty for none.
+func (f *Facts) queueName() string {
+	if f.Workload != nil && f.Workload.Spec.QueueName != "" {
+		return string(f.Workload.Spec.QueueName)
+	}
+	return f.Job.Labels[kueueconstants.QueueLabel]
+}
+
+func (f *Facts) localQueue() *kueue.LocalQueue {
+	return f.Cluster.LocalQueue(f.Job.Namespace, kueue.LocalQueueName(f.queueName()))
+}
+
+// clusterQueue is the one that holds the job's quota or, before that, its LocalQueue's.
+func (f *Facts) clusterQueue() *kueue.ClusterQueue {
+	return f.Cluster.ClusterQueue(f.clusterQueueName())
+}
+
+func (f *Facts) clusterQueueName() kueue.ClusterQueueReference {
+	if f.Workload != nil && f.Workload.Status.Admission != nil {
+		return f.Workload.Status.Admission.ClusterQueue
+	}
+	if queue := f.localQueue(); queue != nil {
+		return queue.Spec.ClusterQueue
+	}
+	return ""
+}
+
+// condition gives a condition of the Workload that is true, or nil.
+func (f *Facts) condition(name string) *metav1.Condition {
+	if f.Workload == nil {
+		return nil
+	}
+	if c := apimeta.FindStatusCondition(f.Workload.Status.Conditions, name); c != nil && c.Status == metav1.ConditionTrue {
+		return c
+	}
+	return nil
+}
+
+// kueueMessage is what Kueue says of the Workload's quota, word by word.
+func (f *Facts) kueueMessage() string {
+	if f.Workload == nil {
+		return ""
+	}
+	if c := apimeta.FindStatusCondition(f.Workload.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+// warning gives the latest warning event with one of the reasons, or nil.
+func (f *Facts) warning(reasons ...string) *corev1.Event {
+	return find(f.Warnings, func(e *corev1.Event) bool { return slices.Contains(reasons, e.Reason) })
+}
+
+// livePods are the pods that have not ended.
+func (f *Facts) livePods() []corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(f.Pods), func(p corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	})
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/go-logr/logr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/util/priority"
+	"sigs.k8s.io/kueue/pkg/workload"
+)
+
+// Position is a Workload's place among those that wait in the same ClusterQueue.
+type Position struct {
+	// Place counts from 1.
+	Place int `json:"place"`
+	// Pending is how many wait.
+	Pending int `json:"pending"`
+	// Ahead is who waits in front, "namespace/name" of the jobs, the next one first.
+	Ahead []string `json:"ahead,omitempty"`
+	// Source tells where that comes from: Computed or Visibility.
+	Source Source `json:"source"`
+}
+
+// Source is where a position comes from.
+type Source string
+
+const (
+	// Computed is from Workloads, ordered by priority, then by the time that Kueue queues by.
+	Computed Source = "computed"
+	// Visibility is Kueue's own answer.
+	Visibility Source = "visibility API"
+)
+
+// PositionOf computes a Workload's place among all that wait for the same ClusterQueue, or
+// nil when it does not wait there. Fair sharing between LocalQueues is not counted.
+func PositionOf(c *Cluster, wl *kueue.Workload, cq kueue.ClusterQueueReference) *Position {
+	var queue []*kueue.Workload
+	for _, p := range c.Pending() {
+		if p.ClusterQueue == cq {
+			queue = append(queue, p.Workload)
+		}
+	}
+	slices.SortFunc(queue, compareInQueue)
+	place := slices.IndexFunc(queue, func(o *kueue.Workload) bool { return o.UID == wl.UID })
+	if place < 0 {
+		return nil
+	}
+	position := &Position{Place: place + 1, Pending: len(queue), Source: Computed}
+	for _, other := range slices.Backward(queue[:place]) {
+		position.Ahead = append(position.Ahead, c.jobOf(string(other.UID)))
+	}
+	return position
+}
+
+// compareInQueue is Kueue's order (pkg/cache/queue/cluster_queue.go there).
+func compareInQueue(a, b *kueue.Workload) int {
+	order := workload.Ordering{PodsReadyRequeuingTimestamp: configapi.EvictionTimestamp}
+	return cmp.Or(
+		cmp.Compare(priority.EffectivePriority(logr.Discard(), b), priority.EffectivePriority(logr.Discard(), a)),
+		order.GetQueueOrderTimestamp(a).Compare(order.GetQueueOrderTimestamp(b).Time),
+		cmp.Compare(a.UID, b.UID),
+	)
+}
+
+// ordinal is a place in words: 1st, 2nd, 11th.
+func ordinal(n int) string {
+	suffix := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return fmt.Sprintf("%d%s", n, suffix)
+}

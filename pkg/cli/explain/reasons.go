@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/resources"
+)
+
+// Code says why a flavor is skipped.
+type Code string
+
+// The codes of reasons. Scripts rely on them.
+const (
+	// NotInQueue: the ClusterQueue has no quota for a resource in any flavor.
+	NotInQueue Code = "ResourceNotInQueue"
+	// FlavorMissing: the ClusterQueue names a flavor that does not exist.
+	FlavorMissing Code = "FlavorMissing"
+	// Taint: the pods do not tolerate a taint of the flavor, or of its nodes.
+	Taint Code = "TaintNotTolerated"
+	// Selector: node selector or affinity name other nodes than the flavor's.
+	Selector Code = "SelectorMismatch"
+	// NoNode: the flavor picks no node.
+	NoNode Code = "NoNode"
+	// TooMuch: the request is above all that the ClusterQueue can ever have.
+	TooMuch Code = "ExceedsQuota"
+	// Borrowing: the borrowing limit is in the way.
+	Borrowing Code = "BorrowingLimit"
+	// InUse: others hold the quota that is missing.
+	InUse Code = "QuotaInUse"
+	// Topology: the topology request does not fit, or the flavor has no such topology.
+	Topology Code = "TopologyDoesNotFit"
+	// Check: an admission check of the flavor is not active.
+	Check Code = "AdmissionCheckInactive"
+)
+
+// Reason is why a flavor is skipped, or what is wrong with it.
+type Reason struct {
+	Code Code `json:"code"`
+	// Message says it in plain words.
+	Message string `json:"message"`
+	// Remedy is what to do about it.
+	Remedy string `json:"remedy,omitempty"`
+	// Lasting is set where waiting does not help.
+	Lasting bool `json:"lasting"`
+	// Warning is set where Kueue does not look, so that the PodSet would get quota, and
+	// pods that stay Pending.
+	Warning bool `json:"warning,omitempty"`
+}
+
+// reason makes a Reason that may be missing.
+func reason(r Reason) *Reason { return &r }
+
+func notInQueue(cq string, name corev1.ResourceName) Reason {
+	return Reason{Code: NotInQueue, Lasting: true,
+		Message: fmt.Sprintf("ClusterQueue %s has no quota for %s", cq, name),
+		Remedy:  fmt.Sprintf("add %s to a resource group of ClusterQueue %s, or take the request out of the runtime", name, cq),
+	}
+}
+
+func flavorMissing(cq, flavor string) Reason {
+	return Reason{Code: FlavorMissing, Lasting: true,
+		Message: fmt.Sprintf("ResourceFlavor %s does not exist", flavor),
+		Remedy:  fmt.Sprintf("create ResourceFlavor %s, or take it out of ClusterQueue %s, which admits nothing until then", flavor, cq),
+	}
+}
+
+func taintOfFlavor(flavor string, ps *kueue.PodSet, taint corev1.Taint) Reason {
+	return Reason{Code: Taint, Lasting: true,
+		Message: fmt.Sprintf("taint %s of the flavor is not tolerated", taint.ToString()),
+		Remedy: fmt.Sprintf("add a toleration of %s to spec.tolerations of ResourceFlavor %s, or to replicated job %s by the runtime or a patch",
+			taint.Key, flavor, ps.Name),
+	}
+}
+
+func taintOfNodes(flavor string, ps *kueue.PodSet, taint corev1.Taint) Reason {
+	return Reason{Code: Taint, Lasting: true, Warning: true,
+		Message: fmt.Sprintf("taint %s of the flavor's nodes is not tolerated; Kueue does not look at it, so the pods would stay Pending", taint.ToString()),
+		Remedy: fmt.Sprintf("add the taint to spec.nodeTaints and a toleration of %s to spec.tolerations of ResourceFlavor %s, or the toleration to replicated job %s",
+			taint.Key, flavor, ps.Name),
+	}
+}
+
+func selectorMismatch(flavor *kueue.ResourceFlavor, ps *kueue.PodSet) Reason {
+	return Reason{Code: Selector, Lasting: true,
+		Message: fmt.Sprintf("%s does not match the flavor's node labels %s", selection(ps), labelText(flavor.Spec.NodeLabels)),
+		Remedy:  fmt.Sprintf("take it out of replicated job %s, or name labels of this flavor", ps.Name),
+	}
+}
+
+func selectorWithoutNode(flavor string, ps *kueue.PodSet) Reason {
+	return Reason{Code: Selector, Lasting: true, Warning: true,
+		Message: fmt.Sprintf("%s matches no node of the flavor; Kueue looks only at labels that the flavor has, so the pods would stay Pending", selection(ps)),
+		Remedy:  fmt.Sprintf("take it out of replicated job %s, label nodes so, or make it a node label of a flavor of its own instead of %s", ps.Name, flavor),
+	}
+}
+
+// selection is what the pods say of nodes.
+func selection(ps *kueue.PodSet) string {
+	pod := &ps.Template.Spec
+	var parts []string
+	if len(pod.NodeSelector) > 0 {
+		parts = append(parts, "node selector "+labelText(pod.NodeSelector))
+	}
+	if len(requiredTerms(pod)) > 0 {
+		parts = append(parts, "node affinity")
+	}
+	if len(parts) == 0 {
+		return "it"
+	}
+	return strings.Join(parts, " with ")
+}
+
+func labelText(labels map[string]string) string {
+	pairs := make([]string, 0, len(labels))
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, key+"="+labels[key])
+	}
+	return strings.Join(pairs, ",")
+}
+
+func noNodes(flavor *kueue.ResourceFlavor) Reason {
+	return Reason{Code: NoNode, Lasting: true, Warning: true,
+		Message: fmt.Sprintf("no node has the flavor's labels %s: Kueue would admit the job, and its pods stay Pending", labelText(flavor.Spec.NodeLabels)),
+		Remedy:  fmt.Sprintf("label nodes so, or mend spec.nodeLabels of ResourceFlavor %s; with an autoscaler, nothing", flavor.Name),
+	}
+}
+
+func topologyOnly(flavor string, ps *kueue.PodSet) Reason {
+	return Reason{Code: Topology, Lasting: true,
+		Message: "the flavor is for topology-aware scheduling only, which the PodSet does not ask for",
+		Remedy: fmt.Sprintf("annotate the pods of replicated job %s with kueue.x-k8s.io/podset-unconstrained-topology: \"true\", "+
+			"or take spec.topologyName out of ResourceFlavor %s", ps.Name, flavor),
+	}
+}
+
+func noTopology(flavor string, ps *kueue.PodSet) Reason {
+	return Reason{Code: Topology, Lasting: true,
+		Message: "the PodSet asks for a topology, and the flavor has none",
+		Remedy:  fmt.Sprintf("set spec.topologyName of ResourceFlavor %s, or take the topology annotation from the pods of replicated job %s", flavor, ps.Name),
+	}
+}
+
+func noLevel(flavor string, ps *kueue.PodSet, topology *kueue.Topology, level string) Reason {
+	levels := make([]string, 0, len(topology.Spec.Levels))
+	for _, l := range topology.Spec.Levels {
+		levels = append(levels, l.NodeLabel)
+	}
+	return Reason{Code: Topology, Lasting: true,
+		Message: fmt.Sprintf("topology %s of the flavor has no level %s, which the PodSet asks for", topology.Name, level),
+		Remedy:  fmt.Sprintf("name one of %s in the annotation of replicated job %s; flavor %s has no other", strings.Join(levels, ", "), ps.Name, flavor),
+	}
+}
+
+// noRoom has Kueue's own words, which count the nodes and why they do not do.
+func noRoom(flavor string, ps *kueue.PodSet, why string, never bool) Reason {
+	r := Reason{Code: Topology, Lasting: never, Message: why, Remedy: "wait until pods nearby have ended"}
+	if never {
+		r.Remedy = fmt.Sprintf("ask for a wider level, or prefer it instead of requiring it, in the annotation of replicated job %s; "+
+			"or for fewer pods: nodes of flavor %s have no such room even when they are empty", ps.Name, flavor)
+	}
+	return r
+}
+
+func tooMuch(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amount) Reason {
+	return Reason{Code: TooMuch, Lasting: true,
+		Message: fmt.Sprintf("%s are asked for, and ClusterQueue %s can never have more than %s", quantity(at.Resource, a.Requested), cq.Name, quantity(at.Resource, a.Max)),
+		Remedy: fmt.Sprintf("ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor %s in ClusterQueue %s by %s",
+			at.Flavor, cq.Name, quantity(at.Resource, a.Requested-a.Max)),
+	}
+}
+
+func borrowingLimit(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amount, spec *kueue.ResourceQuota, lasting bool) Reason {
+	limit := resources.ResourceValue(at.Resource, ptr.Deref(spec.BorrowingLimit, spec.NominalQuota))
+	r := Reason{Code: Borrowing, Lasting: lasting,
+		Message: fmt.Sprintf("%s are asked for; ClusterQueue %s has %s of its own and may borrow no more than %s, though cohort %s has more",
+			quantity(at.Resource, a.Requested), cq.Name, quantity(at.Resource, a.Quota), quantity(at.Resource, limit), cq.Spec.CohortName),
+		Remedy: fmt.Sprintf("raise the borrowingLimit of flavor %s in ClusterQueue %s, or ask for less", at.Flavor, cq.Name),
+	}
+	if !lasting {
+		r.Remedy = fmt.Sprintf("wait, or raise the borrowingLimit of flavor %s in ClusterQueue %s", at.Flavor, cq.Name)
+	}
+	return r
+}
+
+func quotaInUse(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amount) Reason {
+	return Reason{Code: InUse,
+		Message: fmt.Sprintf("%s are asked for, %s of %s are free", quantity(at.Resource, a.Requested), number(at.Resource, ptr.Deref(a.Free, 0)), quantity(at.Resource, a.Max)),
+		Remedy: fmt.Sprintf("wait until others in ClusterQueue %s%s have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts",
+			cq.Name, inCohort(cq)),
+	}
+}
+
+func inCohort(cq *kueue.ClusterQueue) string {
+	if cq.Spec.CohortName == "" {
+		return ""
+	}
+	return fmt.Sprintf(" and cohort %s", cq.Spec.CohortName)
+}
+
+func checkInactive(check, why string) Reason {
+	return Reason{Code: Check, Lasting: true,
+		Message: fmt.Sprintf("admission check %s is not active: %s", check, why),
+		Remedy:  fmt.Sprintf("see that the controller of AdmissionCheck %s runs: kubectl describe admissioncheck %s", check, check),
+	}
+}
+
+// inactive tells why nobody looks after an admission check; empty when somebody does.
+func inactive(check *kueue.AdmissionCheck) string {
+	if check == nil {
+		return "it does not exist"
+	}
+	active := apimeta.FindStatusCondition(check.Status.Conditions, kueue.AdmissionCheckActive)
+	switch {
+	case active == nil:
+		return fmt.Sprintf("its controller %s has not answered", check.Spec.ControllerName)
+	case active.Status != "True":
+		return active.Message
+	}
+	return ""
+}

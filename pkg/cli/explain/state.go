@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/workload"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// Phase is how far a TrainJob has come.
+type Phase string
+
+// The phases. Scripts rely on them.
+const (
+	// NotCreated is for a manifest.
+	NotCreated Phase = "NotCreated"
+	// NotManaged: Kueue has nothing to do with it.
+	NotManaged Phase = "NotManaged"
+	// Unqueued: it asks for a queue and has no Workload.
+	Unqueued Phase = "Unqueued"
+	// Waiting: it waits for quota.
+	Waiting Phase = "Waiting"
+	// Reserved: it has quota and waits for admission checks.
+	Reserved Phase = "Reserved"
+	// Starting: it is admitted, and not all of its pods run.
+	Starting Phase = "Starting"
+	// Running: all pods that can run do.
+	Running Phase = "Running"
+	// Stopping: it was evicted, and pods of its former run are left.
+	Stopping Phase = "Stopping"
+	// Deactivated: somebody, or Kueue, took it out of the queue.
+	Deactivated Phase = "Deactivated"
+	// Succeeded and Failed: it is over.
+	Succeeded Phase = "Succeeded"
+	Failed    Phase = "Failed"
+)
+
+// State is where a TrainJob stands and why.
+type State struct {
+	Phase Phase `json:"phase"`
+	// Reason is one word for scripts, stable like the phases.
+	Reason string `json:"reason"`
+	// Message goes on from the job's name: "waits in queue gpus …".
+	Message string `json:"message"`
+	// Remedy is what would help; empty where nothing has to be done.
+	Remedy string `json:"remedy,omitempty"`
+	// Stuck is set where the job gets nowhere until somebody acts.
+	Stuck bool `json:"stuck"`
+	// Since is when the state began, as far as that is known.
+	Since *metav1.Time `json:"since,omitempty"`
+}
+
+// StateOf tells the state of a TrainJob. The first that applies is it.
+func StateOf(f *Facts) State {
+	for _, look := range []func(*Facts) *State{
+		notCreated, finished, deleting, elsewhere, notManaged, unqueued, deactivated, stopping,
+		queueAway, waiting, reserving, unplaced, starting,
+	} {
+		if s := look(f); s != nil {
+			return *s
+		}
+	}
+	return running(f)
+}
+
+// since gives when something began, if that is known.
+func since(t metav1.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// overdue reports whether something that takes a moment has taken too long.
+func (f *Facts) overdue(begun metav1.Time) bool {
+	return f.Now.Sub(begun.Time) > patience
+}
+
+func notCreated(f *Facts) *State {
+	if f.Job.UID != "" {
+		return nil
+	}
+	if f.Undescribed != nil {
+		return &State{Phase: NotCreated, Reason: "RuntimeMissing", Stuck: true, Message: "cannot be described: " + f.Undescribed.Error()}
+	}
+	if f.queueName() == "" {
+		return &State{Phase: NotCreated, Reason: "NoQueue", Message: "names no queue, so it would start at once, outside of all quotas", Remedy: labelRemedy}
+	}
+	if s := queueAway(f); s != nil {
+		s.Phase, s.Message = NotCreated, "would wait: "+s.Message
+		return s
+	}
+	verdicts := Flavors(f)
+	if assignment, ok := assignable(f.PodSets, verdicts); ok {
+		return &State{Phase: NotCreated, Reason: "Fits", Message: fmt.Sprintf("asks for %s and could have them now in %s: %s", needs(f.PodSets), f.queueText(), assignment)}
+	}
+	s := lacking(f.PodSets, verdicts)
+	s.Phase, s.Message = NotCreated, fmt.Sprintf("would wait in %s: asks for %s, %s", f.queueText(), needs(f.PodSets), s.Message)
+	return &s
+}
+
+const labelRemedy = "name a LocalQueue of its namespace in label kueue.x-k8s.io/queue-name"
+
+func finished(f *Facts) *State {
+	for _, end := range []struct {
+		condition string
+		phase     Phase
+		verb      string
+	}{{trainer.TrainJobComplete, Succeeded, "is complete"}, {trainer.TrainJobFailed, Failed, "has failed"}} {
+		if c := apimeta.FindStatusCondition(f.Job.Status.Conditions, end.condition); c != nil && c.Status == metav1.ConditionTrue {
+			return &State{Phase: end.phase, Reason: c.Reason, Message: end.verb + ": " + c.Message, Since: since(c.LastTransitionTime)}
+		}
+	}
+	return nil
+}
+
+func deleting(f *Facts) *State {
+	if f.Job.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	return &State{Phase: Stopping, Reason: "Deleted", Message: "is being deleted" + podsLeft(f), Since: f.Job.DeletionTimestamp}
+}
+
+// elsewhere is for a job that another controller runs, such as MultiKueue's on another
+// cluster.
+func elsewhere(f *Facts) *State {
+	by := ptr.Deref(f.Job.Spec.ManagedBy, trainjob.ControllerName)
+	if by == trainjob.ControllerName {
+		return nil
+	}
+	return &State{Phase: NotManaged, Reason: "ManagedElsewhere",
+		Message: fmt.Sprintf("belongs to %s (spec.managedBy), which may run it on another cluster", by)}
+}
+
+func notManaged(f *Facts) *State {
+	if f.queueName() != "" || f.Workload != nil || f.Field.HoldsGate(&f.Job.Spec) {
+		return nil
+	}
+	s := &State{Phase: NotManaged, Reason: "NoQueue", Message: "names no queue: it runs outside of all quotas", Remedy: labelRemedy}
+	if f.Job.Suspended() {
+		s.Reason, s.Message = "Suspended", "names no queue and is suspended by its user"
+		s.Remedy = fmt.Sprintf("resume it (spec.suspend: false), or %s", labelRemedy)
+	}
+	return s
+}
+
+// unqueued is for a job without a Workload: just made, or nobody reacts to it.
+func unqueued(f *Facts) *State {
+	if f.Workload != nil {
+		return nil
+	}
+	s := &State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet", Since: since(f.Job.CreationTimestamp)}
+	told := f.warning("InTreeActive", "TrainerUnknown", "PodSetsUnknown", "WriteRefused")
+	switch {
+	case !f.Cluster.Saw(workloads):
+		s.Reason, s.Message = "Unseen", "is in a queue; you may not see its Workload"
+	case f.queueName() == "":
+		s.Reason, s.Message, s.Remedy, s.Stuck = "NoQueue", "is held at the admission gate and names no queue", labelRemedy, true
+	case f.Undescribed != nil:
+		s.Reason, s.Message, s.Stuck = "RuntimeMissing", "is not queued, because its pods cannot be told: "+f.Undescribed.Error(), true
+	case told != nil:
+		s.Reason, s.Message, s.Stuck = told.Reason, "is not queued: "+told.Message, true
+	case f.overdue(f.Job.CreationTimestamp):
+		s.Reason, s.Stuck = "NobodyReacts", true
+		s.Message = fmt.Sprintf("asks for queue %s and has no Workload after %s: nobody queues it", f.queueName(), show.Age(f.Now, f.Job.CreationTimestamp.Time))
+		s.Remedy = "see that kueue-trainer runs: kubectl trainjob doctor"
+	}
+	return s
+}
+
+func deactivated(f *Facts) *State {
+	if workload.IsActive(f.Workload) {
+		return nil
+	}
+	s := &State{Phase: Deactivated, Reason: "Deactivated", Stuck: true,
+		Message: "was taken out of its queue: spec.active of its Workload is false" + podsLeft(f),
+		Remedy: fmt.Sprintf(`kubectl -n %s patch workload %s --type=merge -p '{"spec":{"active":true}}'`,
+			f.Workload.Namespace, f.Workload.Name)}
+	if evicted := f.condition(kueue.WorkloadEvicted); evicted != nil {
+		s.Since = since(evicted.LastTransitionTime)
+		if evicted.Reason != kueue.WorkloadDeactivated {
+			s.Reason, s.Message = evicted.Reason, s.Message+" ("+evicted.Message+")"
+		}
+	}
+	return s
+}
+
+// stopping is for an evicted job: it keeps its quota until the last pod is gone.
+func stopping(f *Facts) *State {
+	evicted := f.condition(kueue.WorkloadEvicted)
+	if evicted == nil || !workload.HasQuotaReservation(f.Workload) {
+		return nil
+	}
+	return &State{Phase: Stopping, Reason: evicted.Reason, Message: eviction(f, evicted) + podsLeft(f), Since: since(evicted.LastTransitionTime)}
+}
+
+func podsLeft(f *Facts) string {
+	if n := len(f.livePods()); n > 0 {
+		return fmt.Sprintf("; %s still there, it keeps the quota until they are gone", show.Count(int64(n), "pod"))
+	}
+	return ""
+}

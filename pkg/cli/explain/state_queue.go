@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/workload"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+)
+
+func (f *Facts) queueText() string {
+	text := "queue " + f.queueName()
+	if name := f.clusterQueueName(); name != "" {
+		text += fmt.Sprintf(" (ClusterQueue %s)", name)
+	}
+	return text
+}
+
+// queueAway is for a job whose queue admits nobody. One that has quota has it no matter
+// what became of the queue.
+func queueAway(f *Facts) *State {
+	if f.Workload != nil && workload.HasQuotaReservation(f.Workload) {
+		return nil
+	}
+	s := localQueueAway(f)
+	if s == nil {
+		s = clusterQueueAway(f)
+	}
+	if s == nil {
+		return nil
+	}
+	s.Phase, s.Stuck = Waiting, true
+	if f.Workload != nil {
+		s.Since = since(f.Workload.CreationTimestamp)
+	}
+	return s
+}
+
+func localQueueAway(f *Facts) *State {
+	queue, name := f.localQueue(), f.queueName()
+	switch {
+	case queue == nil && f.Cluster.Saw(localQueues):
+		return &State{Reason: "LocalQueueMissing",
+			Message: fmt.Sprintf("names LocalQueue %s, which does not exist in namespace %s", name, f.Job.Namespace),
+			Remedy:  fmt.Sprintf("create it, or label the job with one that exists: %s", f.otherQueues())}
+	case queue != nil && ptr.Deref(queue.Spec.StopPolicy, kueue.None) != kueue.None:
+		return &State{Reason: "LocalQueueStopped",
+			Message: fmt.Sprintf("waits in LocalQueue %s, which an admin has stopped (stopPolicy %s)", name, *queue.Spec.StopPolicy),
+			Remedy:  fmt.Sprintf(`kubectl -n %s patch localqueue %s --type=merge -p '{"spec":{"stopPolicy":"None"}}'`, queue.Namespace, name)}
+	}
+	return nil
+}
+
+// otherQueues names the LocalQueues of the job's namespace.
+func (f *Facts) otherQueues() string {
+	var names []string
+	for i := range f.Cluster.LocalQueues {
+		if q := &f.Cluster.LocalQueues[i]; q.Namespace == f.Job.Namespace {
+			names = append(names, q.Name)
+		}
+	}
+	if len(names) == 0 {
+		return "namespace " + f.Job.Namespace + " has none"
+	}
+	return strings.Join(names, ", ")
+}
+
+func clusterQueueAway(f *Facts) *State {
+	cq, name := f.clusterQueue(), f.clusterQueueName()
+	switch {
+	case cq == nil && (name == "" || !f.Cluster.Saw(clusterQueues)):
+		return clusterQueueUnseen(f)
+	case cq == nil:
+		return &State{Reason: "ClusterQueueMissing",
+			Message: fmt.Sprintf("waits in LocalQueue %s, whose ClusterQueue %s does not exist", f.queueName(), name),
+			Remedy:  fmt.Sprintf("create ClusterQueue %s, or name another LocalQueue: %s", name, f.otherQueues())}
+	case ptr.Deref(cq.Spec.StopPolicy, kueue.None) != kueue.None:
+		return &State{Reason: "ClusterQueueStopped",
+			Message: fmt.Sprintf("waits in %s, and the ClusterQueue is stopped by an admin (stopPolicy %s)", f.queueText(), *cq.Spec.StopPolicy),
+			Remedy:  fmt.Sprintf(`kubectl patch clusterqueue %s --type=merge -p '{"spec":{"stopPolicy":"None"}}'`, cq.Name)}
+	case inventory.Stopped(cq) != "":
+		return &State{Reason: "ClusterQueueInactive",
+			Message: fmt.Sprintf("waits in %s, and the ClusterQueue is not active: %s", f.queueText(), inventory.Stopped(cq)),
+			Remedy:  "mend what the ClusterQueue names: kubectl describe clusterqueue " + cq.Name}
+	case !f.namespaceAllowed(cq):
+		return &State{Reason: "NamespaceNotAllowed",
+			Message: fmt.Sprintf("waits in %s, whose namespaceSelector does not take namespace %s", f.queueText(), f.Job.Namespace),
+			Remedy:  fmt.Sprintf("label the namespace as spec.namespaceSelector of ClusterQueue %s wants it, or widen the selector", cq.Name)}
+	}
+	return nil
+}
+
+// clusterQueueUnseen goes by what the LocalQueue says of its ClusterQueue, which users may
+// not see.
+func clusterQueueUnseen(f *Facts) *State {
+	queue := f.localQueue()
+	if queue == nil {
+		return nil
+	}
+	active := apimeta.FindStatusCondition(queue.Status.Conditions, kueue.LocalQueueActive)
+	if active == nil || active.Status == metav1.ConditionTrue {
+		return nil
+	}
+	return &State{Reason: "LocalQueueInactive",
+		Message: fmt.Sprintf("waits in %s, and the LocalQueue is not active: %s", f.queueText(), active.Message),
+		Remedy:  "ask an admin to look at the ClusterQueue: kubectl describe clusterqueue " + string(queue.Spec.ClusterQueue)}
+}
+
+// namespaceAllowed goes by Kueue's rule: no selector takes no namespace.
+func (f *Facts) namespaceAllowed(cq *kueue.ClusterQueue) bool {
+	selector, err := metav1.LabelSelectorAsSelector(cq.Spec.NamespaceSelector)
+	return f.Namespace == nil || err != nil || selector.Matches(labels.Set(f.Namespace.Labels))
+}
+
+// waiting is for a job without quota in a queue that works.
+func waiting(f *Facts) *State {
+	if workload.HasQuotaReservation(f.Workload) {
+		return nil
+	}
+	s := f.why()
+	s.Phase, s.Since = Waiting, since(f.Workload.CreationTimestamp)
+	s.Message = fmt.Sprintf("waits in %s: needs %s, %s", f.queueText(), needs(f.PodSets), s.Message)
+	if p := f.position(); p != nil {
+		s.Message += fmt.Sprintf(", %s of %d pending", ordinal(p.Place), p.Pending)
+	}
+	if evicted := f.condition(kueue.WorkloadEvicted); evicted != nil {
+		s.Message += "; it " + eviction(f, evicted) + " " + show.Age(f.Now, evicted.LastTransitionTime.Time) + " ago"
+		s.Since = since(evicted.LastTransitionTime)
+	}
+	return &s
+}
+
+// position is Kueue's own answer where there is one.
+func (f *Facts) position() *Position {
+	if f.Visible != nil || f.Workload == nil {
+		return f.Visible
+	}
+	if !f.Cluster.Saw(workloads) || !f.Cluster.Saw(localQueues) {
+		return nil
+	}
+	return PositionOf(f.Cluster, f.Workload, f.clusterQueueName())
+}
+
+// why tells why a Workload has no quota: something about itself, or about the flavors.
+func (f *Facts) why() State {
+	wl := f.Workload
+	retry := wl.Status.RequeueState
+	switch {
+	case workload.HasRejectedChecks(wl) || workload.HasRetryChecks(wl):
+		return f.failedCheck()
+	case workload.HasAdmissionGate(wl):
+		return State{Reason: "AdmissionGated", Message: "and is held back by annotation kueue.x-k8s.io/admission-gated-by",
+			Remedy: "whoever set the annotation has to take it off", Stuck: true}
+	case retry != nil && retry.RequeueAt != nil && retry.RequeueAt.After(f.Now):
+		return State{Reason: "Backoff", Message: fmt.Sprintf("and is tried again in %s", show.Age(retry.RequeueAt.Time, f.Now))}
+	case strings.Contains(f.kueueMessage(), "Pending the preemption"):
+		return State{Reason: "Preempting", Message: "and Kueue is stopping others for it"}
+	case f.clusterQueue() == nil:
+		return State{Reason: "Unseen", Message: "and Kueue says: " + f.kueueMessage(), Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
+	}
+	verdicts := Flavors(f)
+	if assignment, ok := assignable(f.PodSets, verdicts); ok {
+		return f.notYet(assignment)
+	}
+	return lacking(f.PodSets, verdicts)
+}
+
+func (f *Facts) failedCheck() State {
+	for _, check := range f.Workload.Status.AdmissionChecks {
+		if check.State == kueue.CheckStateRejected || check.State == kueue.CheckStateRetry {
+			return State{Reason: "AdmissionCheck" + string(check.State), Stuck: check.State == kueue.CheckStateRejected,
+				Message: fmt.Sprintf("and admission check %s says %s: %s", check.Name, check.State, check.Message)}
+		}
+	}
+	return State{Reason: "AdmissionCheckFailed", Message: "and an admission check failed"}
+}
+
+// notYet is for a job that fits: Kueue has not looked, or looks at others first.
+func (f *Facts) notYet(assignment string) State {
+	cq, p := f.clusterQueue(), f.position()
+	quotaReserved := apimeta.FindStatusCondition(f.Workload.Status.Conditions, kueue.WorkloadQuotaReserved)
+	switch {
+	case quotaReserved == nil && f.overdue(f.Workload.CreationTimestamp):
+		return State{Reason: "KueueSilent", Stuck: true,
+			Message: fmt.Sprintf("which would fit (%s), and Kueue has not looked at it for %s", assignment, show.Age(f.Now, f.Workload.CreationTimestamp.Time)),
+			Remedy:  "see that Kueue runs: kubectl trainjob doctor"}
+	case cq.Spec.QueueingStrategy == kueue.StrictFIFO && p != nil && p.Place > 1:
+		return State{Reason: "BehindOthers",
+			Message: fmt.Sprintf("which would fit (%s), but ClusterQueue %s is strictly first in, first out and %s is before it", assignment, cq.Name, p.Ahead[0]),
+			Remedy:  fmt.Sprintf("wait, or set queueingStrategy of ClusterQueue %s to BestEffortFIFO", cq.Name)}
+	}
+	return State{Reason: "Evaluating", Message: fmt.Sprintf("which fits now (%s): Kueue looks at it soon", assignment)}
+}
+
+var preemptor = regexp.MustCompile(`UID: ([^,)]+), JobUID: ([^,)]+)`)
+
+// eviction tells of an eviction in words, by whom included where that can be seen.
+func eviction(f *Facts, evicted *metav1.Condition) string {
+	switch evicted.Reason {
+	case kueue.WorkloadEvictedByPreemption:
+		text := "was preempted"
+		if ids := preemptor.FindStringSubmatch(evicted.Message); ids != nil {
+			if by := f.Cluster.jobOf(ids[2]); by != "" {
+				text += " by " + by
+			} else if by := f.Cluster.jobOf(ids[1]); by != "" {
+				text += " by " + by
+			}
+		}
+		if c := f.condition(kueue.WorkloadPreempted); c != nil {
+			text += " (" + preempted[c.Reason] + ")"
+		}
+		return text
+	case kueue.WorkloadEvictedByPodsReadyTimeout:
+		return "was stopped because its pods did not get ready in time"
+	case kueue.WorkloadEvictedByAdmissionCheck:
+		return "was stopped by an admission check: " + evicted.Message
+	case kueue.WorkloadEvictedByClusterQueueStopped, kueue.WorkloadEvictedByLocalQueueStopped:
+		return "was stopped with its queue"
+	case kueue.WorkloadEvictedDueToNodeFailures:
+		return "was stopped because a node failed"
+	}
+	return "was stopped: " + evicted.Message
+}
+
+// preempted says in words what the reasons of condition Preempted mean.
+var preempted = map[string]string{
+	kueue.InClusterQueueReason:                "for its higher priority in the ClusterQueue",
+	kueue.InCohortReclamationReason:           "its ClusterQueue reclaimed lent quota",
+	kueue.InCohortFairSharingReason:           "fair sharing in the cohort",
+	kueue.InCohortReclaimWhileBorrowingReason: "for its higher priority in the cohort",
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"slices"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	scheduler "sigs.k8s.io/kueue/pkg/cache/scheduler"
+	"sigs.k8s.io/kueue/pkg/resources"
+	"sigs.k8s.io/kueue/pkg/workload"
+)
+
+// topologyKind compares what a PodSet says of topology with what the flavor has.
+func (a *assigner) topologyKind(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reason {
+	asks, has := workload.IsExplicitlyRequestingTAS(*ps), flavor.Spec.TopologyName != nil
+	switch {
+	case !asks && has && !a.Cluster.onlyTopologies(a.cq):
+		return reason(topologyOnly(flavor.Name, ps))
+	case asks && !has:
+		return reason(noTopology(flavor.Name, ps))
+	case asks && has:
+		topology := find(a.Cluster.Topologies, func(t *kueue.Topology) bool { return t.Name == string(*flavor.Spec.TopologyName) })
+		if level := levelOf(ps.TopologyRequest); topology != nil && level != "" && !hasLevel(topology, level) {
+			return reason(noLevel(flavor.Name, ps, topology, level))
+		}
+	}
+	return nil
+}
+
+// levelOf is the node label that a request names; empty where any node will do.
+func levelOf(request *kueue.PodSetTopologyRequest) string {
+	if request == nil {
+		return ""
+	}
+	return ptr.Deref(request.Required, ptr.Deref(request.Preferred, ""))
+}
+
+func hasLevel(topology *kueue.Topology, level string) bool {
+	return slices.ContainsFunc(topology.Spec.Levels, func(l kueue.TopologyLevel) bool { return l.NodeLabel == level })
+}
+
+// topologyFit asks Kueue's own placement, first with the nodes as they are and then with
+// empty ones: what does not fit there never will.
+func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reason {
+	queue := a.Cluster.now.ClusterQueue(kueue.ClusterQueueReference(a.cq.Name))
+	name := kueue.ResourceFlavorReference(flavor.Name)
+	if flavor.Spec.TopologyName == nil || queue == nil || queue.TASFlavors[name] == nil || !a.Cluster.Saw(pods) || !a.Cluster.Saw(workloads) {
+		return nil
+	}
+	spec := ps.Template.Spec.DeepCopy()
+	workload.UseLimitsAsMissingRequestsInPod(spec)
+	request := scheduler.WorkloadTASRequests{name: {{
+		PodSet: ps, Count: ps.Count, Flavor: name, Implied: !workload.IsExplicitlyRequestingTAS(*ps),
+		SinglePodRequests: resources.NewRequestsFromPodSpec(spec),
+	}}}
+	ctx := logr.NewContext(context.Background(), logr.Discard())
+	failure := queue.FindTopologyAssignmentsForWorkload(ctx, request).Failure()
+	if failure == nil {
+		return nil
+	}
+	never := queue.FindTopologyAssignmentsForWorkload(ctx, request, scheduler.WithSimulateEmpty(true)).Failure() != nil
+	return reason(noRoom(flavor.Name, ps, failure.Reason, never))
+}
