@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpu holds what is particular to NVIDIA GPUs in Kubernetes: how the
-// device plugin names its resources and which taints GPU nodes carry.
+// Package gpu holds what is particular to NVIDIA GPUs in Kubernetes: how the device
+// plugin names its resources, which taints GPU nodes carry, and what their labels tell
+// of the pool that they are in.
 package gpu
 
 import (
@@ -63,6 +64,10 @@ func Tolerations(pod *corev1.PodSpec) []corev1.Toleration {
 	if len(names) == 0 {
 		return nil
 	}
+	return tolerationsFor(names)
+}
+
+func tolerationsFor(names []corev1.ResourceName) []corev1.Toleration {
 	if !slices.Contains(names, Whole) {
 		names = append([]corev1.ResourceName{Whole}, names...)
 	}

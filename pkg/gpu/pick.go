@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// capacityLabels tell spot machines from others.
+var capacityLabels = []string{
+	"karpenter.sh/capacity-type",
+	"eks.amazonaws.com/capacityType",
+	"cloud.google.com/gke-provisioning",
+	"cloud.google.com/gke-spot",
+	"kubernetes.azure.com/scalesetpriority",
+}
+
+// pickable splits a group until labels can pick each part: not at all, or along the
+// provider's node pools.
+func pickable(group, all []*corev1.Node) [][]*corev1.Node {
+	if pick(group, all) != nil {
+		return [][]*corev1.Node{group}
+	}
+	for _, label := range nodePoolLabels {
+		parts := partition(group, func(node *corev1.Node) string { return node.Labels[label] })
+		if len(parts) == 1 {
+			continue
+		}
+		var split [][]*corev1.Node
+		for _, part := range parts {
+			split = append(split, pickable(part, all)...)
+		}
+		return split
+	}
+	return [][]*corev1.Node{group}
+}
+
+// pick gives labels that pick exactly these of all nodes, or nil. What the nodes are comes
+// first and is always there; the rest only where it is needed to keep others out.
+func pick(nodes, all []*corev1.Node) map[string]string {
+	picked := identity(nodes)
+	others := slices.DeleteFunc(slices.Clone(all), func(node *corev1.Node) bool { return slices.Contains(nodes, node) })
+	for _, label := range tellingLabels(nodes[0]) {
+		left := matching(others, picked)
+		if len(left) == 0 && len(picked) > 0 {
+			break
+		}
+		value := nodes[0].Labels[label]
+		if value == "" || !agree(nodes, label) {
+			continue
+		}
+		with := maps.Clone(picked)
+		with[label] = value
+		if len(matching(left, with)) < len(left) || len(left) == 0 {
+			picked = with
+		}
+	}
+	if len(picked) == 0 || len(matching(others, picked)) > 0 {
+		return nil
+	}
+	return picked
+}
+
+// identity gives the labels that say which GPUs the nodes have and how they are divided.
+func identity(nodes []*corev1.Node) map[string]string {
+	picked := map[string]string{}
+	if !hasGPUs(nodes[0]) {
+		return picked
+	}
+	for _, label := range productLabels {
+		if nodes[0].Labels[label] != "" && agree(nodes, label) {
+			picked[label] = nodes[0].Labels[label]
+			break
+		}
+	}
+	for _, label := range layoutLabels {
+		if nodes[0].Labels[label] != "" && agree(nodes, label) {
+			picked[label] = nodes[0].Labels[label]
+		}
+	}
+	return picked
+}
+
+// tellingLabels are those that may tell nodes with the same GPUs, or without any, apart.
+func tellingLabels(node *corev1.Node) []string {
+	telling := []string{CountLabel}
+	for _, label := range slices.Sorted(maps.Keys(node.Labels)) {
+		if strings.HasPrefix(label, migPrefix) && strings.HasSuffix(label, ".count") {
+			telling = append(telling, label)
+		}
+	}
+	if !hasGPUs(node) {
+		telling = nil
+	}
+	telling = append(telling, capacityLabels...)
+	telling = append(telling, nodePoolLabels...)
+	return append(telling, corev1.LabelInstanceTypeStable)
+}
+
+func agree(nodes []*corev1.Node, label string) bool {
+	return !slices.ContainsFunc(nodes, func(node *corev1.Node) bool { return node.Labels[label] != nodes[0].Labels[label] })
+}
+
+func matching(nodes []*corev1.Node, picked map[string]string) []*corev1.Node {
+	selector := labels.SelectorFromSet(picked)
+	var match []*corev1.Node
+	for _, node := range nodes {
+		if selector.Matches(labels.Set(node.Labels)) {
+			match = append(match, node)
+		}
+	}
+	return match
+}
+
+// name gives every pool a name of its own: product and layout, then whatever else picks
+// it, then a number.
+func name(pools []Pool) {
+	taken := map[string]int{}
+	for i := range pools {
+		pools[i].Name = baseName(&pools[i])
+		taken[pools[i].Name]++
+	}
+	for i := range pools {
+		if taken[pools[i].Name] > 1 {
+			pools[i].Name = dnsLabel(pools[i].Name + "-" + strings.Join(extraValues(&pools[i]), "-"))
+		}
+	}
+	used := map[string]bool{}
+	for i := range pools {
+		unique := pools[i].Name
+		for n := 2; used[unique]; n++ {
+			unique = dnsLabel(fmt.Sprintf("%s-%d", pools[i].Name, n))
+		}
+		used[unique] = true
+		pools[i].Name = unique
+	}
+}
+
+func baseName(pool *Pool) string {
+	if len(pool.Resources) == 0 {
+		return "cpu"
+	}
+	product := regexp.MustCompile("(?i)^nvidia-").ReplaceAllString(Product(pool.Nodes[0]), "")
+	if product == "" {
+		product = "gpu"
+	}
+	config := pool.NodeLabels[MIGConfigLabel]
+	switch {
+	case pool.Slicing == WholeGPUs && (config == "" || config == "all-disabled") && len(pool.Resources) == 1:
+		return dnsLabel(product)
+	case config != "" && !strings.Contains(product, "-MIG-"):
+		return dnsLabel(product + "-" + config)
+	case slices.ContainsFunc(pool.Resources, func(name corev1.ResourceName) bool { return strings.HasPrefix(string(name), migPrefix) }):
+		return dnsLabel(product + "-mig")
+	case pool.Slicing == Shared && !strings.HasSuffix(product, "-SHARED"):
+		return dnsLabel(product + "-shared")
+	}
+	return dnsLabel(product)
+}
+
+// extraValues are the values of the labels that do not say what the GPUs are.
+func extraValues(pool *Pool) []string {
+	var values []string
+	for _, label := range slices.Sorted(maps.Keys(pool.NodeLabels)) {
+		if !slices.Contains(productLabels[:len(productLabels)-1], label) && !slices.Contains(layoutLabels, label) {
+			values = append(values, pool.NodeLabels[label])
+		}
+	}
+	return values
+}
+
+var notDNS = regexp.MustCompile("[^a-z0-9]+")
+
+func dnsLabel(text string) string {
+	text = notDNS.ReplaceAllString(strings.ToLower(text), "-")
+	text = text[:min(len(text), validation.DNS1123LabelMaxLength)]
+	return strings.Trim(text, "-")
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+type labelSet = map[string]string
+
+func node(name string, allocatable corev1.ResourceList, labels labelSet, taints ...corev1.Taint) corev1.Node {
+	return corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec:       corev1.NodeSpec{Taints: taints},
+		Status:     corev1.NodeStatus{Allocatable: allocatable},
+	}
+}
+
+var (
+	eightGPUs  = amounts("nvidia.com/gpu", "8")
+	noGPUs     = amounts("cpu", "64")
+	gkeTaint   = corev1.Taint{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}
+	azureTaint = corev1.Taint{Key: "sku", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}
+	spotTaint  = corev1.Taint{Key: "cloud.google.com/gke-spot", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+)
+
+func TestPools(t *testing.T) {
+	h100 := func(more ...string) labelSet {
+		l := labelSet{ProductLabel: "NVIDIA-H100-80GB-HBM3"}
+		for i := 0; i < len(more); i += 2 {
+			l[more[i]] = more[i+1]
+		}
+		return l
+	}
+	// name, labels and nodes of a pool
+	type pool struct {
+		Name      string
+		Labels    labelSet
+		Nodes     []string
+		Resources []corev1.ResourceName
+		Slicing   Slicing
+		Taints    []corev1.Taint
+	}
+	whole := []corev1.ResourceName{Whole}
+	cases := map[string]struct {
+		nodes []corev1.Node
+		want  []pool
+	}{
+		"no nodes": {},
+		"nodes with the same product are one pool, sorted": {
+			nodes: []corev1.Node{node("b", eightGPUs, h100(), gkeTaint), node("a", eightGPUs, h100(), gkeTaint)},
+			want: []pool{{
+				Name: "h100-80gb-hbm3", Labels: h100(), Nodes: []string{"a", "b"},
+				Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{gkeTaint},
+			}},
+		},
+		"two products are two pools, and nodes that labels pick without GPUs are one before them": {
+			nodes: []corev1.Node{
+				node("h", eightGPUs, h100()),
+				node("a", eightGPUs, labelSet{ProductLabel: "NVIDIA-A100-SXM4-80GB"}),
+				node("c", noGPUs, labelSet{"eks.amazonaws.com/nodegroup": "workers"}),
+			},
+			want: []pool{
+				{Name: "cpu", Labels: labelSet{"eks.amazonaws.com/nodegroup": "workers"}, Nodes: []string{"c"}},
+				{Name: "a100-sxm4-80gb", Labels: labelSet{ProductLabel: "NVIDIA-A100-SXM4-80GB"}, Nodes: []string{"a"}, Resources: whole, Slicing: WholeGPUs},
+				{Name: "h100-80gb-hbm3", Labels: h100(), Nodes: []string{"h"}, Resources: whole, Slicing: WholeGPUs},
+			},
+		},
+		"nodes that no label picks have a pool without labels": {
+			nodes: []corev1.Node{node("c", noGPUs, nil), node("h", eightGPUs, h100())},
+			want: []pool{
+				{Name: "cpu", Nodes: []string{"c"}},
+				{Name: "h100-80gb-hbm3", Labels: h100(), Nodes: []string{"h"}, Resources: whole, Slicing: WholeGPUs},
+			},
+		},
+		"control planes and tainted nodes without GPUs are no pool": {
+			nodes: []corev1.Node{
+				node("a", noGPUs, labelSet{"node-role.kubernetes.io/control-plane": "", PoolLabel: "x"}),
+				node("b", noGPUs, labelSet{PoolLabel: "y"}, corev1.Taint{Key: "CriticalAddonsOnly", Effect: corev1.TaintEffectNoSchedule}),
+			},
+		},
+		"spot machines are a pool of their own, by the provider's node pool": {
+			nodes: []corev1.Node{
+				node("a", eightGPUs, h100("cloud.google.com/gke-nodepool", "reserved"), gkeTaint),
+				node("b", eightGPUs, h100("cloud.google.com/gke-nodepool", "spot"), gkeTaint, spotTaint),
+			},
+			want: []pool{
+				{
+					Name: "h100-80gb-hbm3-reserved", Labels: h100("cloud.google.com/gke-nodepool", "reserved"), Nodes: []string{"a"},
+					Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{gkeTaint},
+				},
+				{
+					Name: "h100-80gb-hbm3-spot", Labels: h100("cloud.google.com/gke-nodepool", "spot"), Nodes: []string{"b"},
+					Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{spotTaint, gkeTaint},
+				},
+			},
+		},
+		"one node under maintenance, or without its device plugin, stays in its pool": {
+			nodes: []corev1.Node{
+				node("a", eightGPUs, h100(), gkeTaint),
+				node("b", eightGPUs, h100(), gkeTaint, corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}),
+				node("c", noGPUs, h100(), gkeTaint),
+				node("d", eightGPUs, h100(), gkeTaint, corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule}),
+			},
+			want: []pool{{
+				Name: "h100-80gb-hbm3", Labels: h100(), Nodes: []string{"a", "b", "c", "d"},
+				Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{gkeTaint},
+			}},
+		},
+		"MIG under the single strategy has a product of its own": {
+			nodes: []corev1.Node{
+				node("a", eightGPUs, labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB"}),
+				node("b", amounts("nvidia.com/gpu", "56"), labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", MIGConfigLabel: "all-1g.5gb"}),
+			},
+			want: []pool{
+				{Name: "a100-sxm4-40gb", Labels: labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB"}, Nodes: []string{"a"}, Resources: whole, Slicing: WholeGPUs},
+				{
+					Name: "a100-sxm4-40gb-mig-1g-5gb", Nodes: []string{"b"}, Resources: whole, Slicing: MIG,
+					Labels: labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", MIGConfigLabel: "all-1g.5gb"},
+				},
+			},
+		},
+		"MIG under the mixed strategy is told apart by MIG manager's label or by counts of slices": {
+			nodes: []corev1.Node{
+				node("a", amounts("nvidia.com/mig-1g.10gb", "7"), h100(MIGConfigLabel, "all-1g.10gb")),
+				node("b", amounts("nvidia.com/gpu", "4", "nvidia.com/mig-3g.40gb", "8"), h100("nvidia.com/mig-3g.40gb.count", "8")),
+				node("c", eightGPUs, h100("nvidia.com/gpu.count", "8")),
+			},
+			want: []pool{
+				{Name: "h100-80gb-hbm3", Labels: h100("nvidia.com/gpu.count", "8"), Nodes: []string{"c"}, Resources: whole, Slicing: WholeGPUs},
+				{
+					Name: "h100-80gb-hbm3-mig", Labels: h100("nvidia.com/mig-3g.40gb.count", "8"), Nodes: []string{"b"},
+					Resources: []corev1.ResourceName{Whole, "nvidia.com/mig-3g.40gb"}, Slicing: WholeGPUs,
+				},
+				{
+					Name: "h100-80gb-hbm3-all-1g-10gb", Labels: h100(MIGConfigLabel, "all-1g.10gb"), Nodes: []string{"a"},
+					Resources: []corev1.ResourceName{"nvidia.com/mig-1g.10gb"}, Slicing: MIG,
+				},
+			},
+		},
+		"shared GPUs, renamed or not": {
+			nodes: []corev1.Node{
+				node("a", amounts("nvidia.com/gpu", "40"), labelSet{ProductLabel: "NVIDIA-L4-SHARED", SharingLabel: "time-slicing", ReplicasLabel: "10"}),
+				node("b", amounts("nvidia.com/gpu.shared", "20"), labelSet{ProductLabel: "NVIDIA-L40S", SharingLabel: "mps", ReplicasLabel: "5"}),
+			},
+			want: []pool{
+				{
+					Name: "l4-shared", Nodes: []string{"a"}, Resources: whole, Slicing: Shared,
+					Labels: labelSet{ProductLabel: "NVIDIA-L4-SHARED", SharingLabel: "time-slicing", ReplicasLabel: "10"},
+				},
+				{
+					Name: "l40s-shared", Nodes: []string{"b"}, Resources: []corev1.ResourceName{"nvidia.com/gpu.shared"}, Slicing: Shared,
+					Labels: labelSet{ProductLabel: "NVIDIA-L40S", SharingLabel: "mps", ReplicasLabel: "5"},
+				},
+			},
+		},
+		"without GPU Feature Discovery, the provider's labels do": {
+			nodes: []corev1.Node{
+				node("a", eightGPUs, labelSet{"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}, gkeTaint),
+				node("b", eightGPUs, labelSet{"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5", "kubernetes.azure.com/agentpool": "gpu"}, azureTaint),
+				node("c", noGPUs, labelSet{"node.kubernetes.io/instance-type": "Standard_D8s_v5", "kubernetes.azure.com/agentpool": "nodepool1"}),
+			},
+			want: []pool{
+				{Name: "cpu", Labels: labelSet{"kubernetes.azure.com/agentpool": "nodepool1"}, Nodes: []string{"c"}},
+				{
+					Name: "h100-80gb", Labels: labelSet{"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}, Nodes: []string{"a"},
+					Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{gkeTaint},
+				},
+				{
+					Name: "standard-nd96isr-h100-v5", Labels: labelSet{"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5"}, Nodes: []string{"b"},
+					Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{azureTaint},
+				},
+			},
+		},
+		"names that would be the same are numbered": {
+			nodes: []corev1.Node{
+				node("a", eightGPUs, labelSet{ProductLabel: "NVIDIA-L4"}),
+				node("b", eightGPUs, labelSet{ProductLabel: "L4"}),
+			},
+			want: []pool{
+				{Name: "l4", Labels: labelSet{ProductLabel: "L4"}, Nodes: []string{"b"}, Resources: whole, Slicing: WholeGPUs},
+				{Name: "l4-2", Labels: labelSet{ProductLabel: "NVIDIA-L4"}, Nodes: []string{"a"}, Resources: whole, Slicing: WholeGPUs},
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, order := range []string{"as given", "the other way"} {
+				var got []pool
+				for _, p := range Pools(tc.nodes) {
+					var names []string
+					for _, n := range p.Nodes {
+						names = append(names, n.Name)
+					}
+					got = append(got, pool{p.Name, p.NodeLabels, names, p.Resources, p.Slicing, p.Taints})
+				}
+				if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("Nodes %s: unexpected pools (-want,+got):\n%s", order, diff)
+				}
+				slices.Reverse(tc.nodes)
+			}
+		})
+	}
+}
+
+func TestTolerated(t *testing.T) {
+	taint := func(key, value string, effect corev1.TaintEffect) corev1.Taint {
+		return corev1.Taint{Key: key, Value: value, Effect: effect}
+	}
+	cases := map[string]struct {
+		taint corev1.Taint
+		name  corev1.ResourceName
+		want  bool
+	}{
+		"GKE's, for whole GPUs":                  {taint: gkeTaint, name: Whole, want: true},
+		"the same on EKS, with another value":    {taint: taint("nvidia.com/gpu", "true", "NoSchedule"), name: Whole, want: true},
+		"without a value, as OpenShift's docs":   {taint: taint("nvidia.com/gpu", "", "NoSchedule"), name: "nvidia.com/gpu.shared", want: true},
+		"GKE's, for slices":                      {taint: gkeTaint, name: "nvidia.com/mig-1g.10gb", want: true},
+		"the slice's own name":                   {taint: taint("nvidia.com/mig-1g.10gb", "", "NoSchedule"), name: "nvidia.com/mig-1g.10gb", want: true},
+		"another slice's name":                   {taint: taint("nvidia.com/mig-1g.10gb", "", "NoSchedule"), name: Whole},
+		"one that also drives running pods away": {taint: taint("nvidia.com/gpu", "true", "NoExecute"), name: Whole},
+		"Azure's":                                {taint: azureTaint, name: Whole},
+		"a spot pool's":                          {taint: spotTaint, name: Whole},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Tolerated(tc.taint, tc.name); got != tc.want {
+				t.Errorf("Tolerated(%v, %s) = %v, want %v", tc.taint, tc.name, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestLevels(t *testing.T) {
+	host := "kubernetes.io/hostname"
+	cases := map[string]struct {
+		nodes []labelSet
+		want  []string
+	}{
+		"no nodes":               {},
+		"the node itself":        {nodes: []labelSet{{host: "a"}, {host: "b"}}, want: []string{host}},
+		"a clique within a zone": {nodes: []labelSet{{host: "a", CliqueLabel: "x.1", "topology.kubernetes.io/zone": "z"}}, want: []string{"topology.kubernetes.io/zone", CliqueLabel, host}},
+		"a label that one node lacks is no level": {nodes: []labelSet{{host: "a", CliqueLabel: "x.1"}, {host: "b"}}, want: []string{host}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var nodes []*corev1.Node
+			for _, l := range tc.nodes {
+				n := node("", nil, l)
+				nodes = append(nodes, &n)
+			}
+			if diff := cmp.Diff(tc.want, Levels(nodes)); diff != "" {
+				t.Errorf("Unexpected levels (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
