@@ -80,7 +80,7 @@ func gatesFinding(namespace string, held map[string]int64) Finding {
 	}
 	return Finding{
 		Severity: Error, Reason: "GatesLeft", Object: object("Namespace", "", namespace),
-		Problem:  fmt.Sprintf("%s keep the admission gate of kueue-trainer, which is not installed.", strings.Join(counts, ", ")),
+		Problem:  fmt.Sprintf("kueue-trainer is not installed, and its admission gate is still on %s.", strings.Join(counts, ", ")),
 		Effect:   "Their pods are never scheduled, also when they are admitted.",
 		Commands: []string{"kubectl trainjob hand-back -n " + namespace},
 	}

@@ -57,7 +57,7 @@ func (f *Facts) grants() []grant {
 	return all
 }
 
-// granted gives the quotas above zero of a flavor.
+// grantsOf gives the quotas above zero of a flavor.
 func (f *Facts) grantsOf(flavor string) []grant {
 	return slices.DeleteFunc(f.grants(), func(g grant) bool { return string(g.flavor) != flavor || g.nominal.Sign() <= 0 })
 }
@@ -125,7 +125,7 @@ func nodesWithoutFlavor(f *Facts) []Finding {
 	for i := range f.Nodes {
 		node := &f.Nodes[i]
 		if names := gpus(node); len(names) > 0 && !f.reached(node, names) {
-			group := cmp.Or(node.Labels[productLabel], string(names[0]))
+			group := cmp.Or(node.Labels[gpu.ProductLabel], string(names[0]))
 			groups[group] = append(groups[group], node.Name)
 		}
 	}
@@ -142,9 +142,6 @@ func nodesWithoutFlavor(f *Facts) []Finding {
 	}
 	return findings
 }
-
-// productLabel is what GPU Feature Discovery calls the model of a node's GPUs.
-const productLabel = "nvidia.com/gpu.product"
 
 // reached reports whether a quota for any of the resources is in a flavor of the node.
 func (f *Facts) reached(node *corev1.Node, names []corev1.ResourceName) bool {

@@ -28,8 +28,8 @@ func featureGates(f *Facts) []Finding {
 	var differ []string
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		there, known := gate(kueues, name)
-		here, _ := gate(own, name)
-		if known && there != here {
+		here, knownHere := gate(own, name)
+		if known && knownHere && there != here {
 			differ = append(differ, fmt.Sprintf("%s is %t in Kueue and %t in kueue-trainer", name, there, here))
 		}
 	}

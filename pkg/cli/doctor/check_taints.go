@@ -5,16 +5,12 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueuetaints "sigs.k8s.io/kueue/pkg/util/taints"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 )
 
@@ -45,13 +41,8 @@ func (f *Facts) untolerated(flavor *kueue.ResourceFlavor) ([]corev1.Taint, map[c
 		if len(names) == 0 {
 			continue
 		}
-		tolerations := slices.Clone(flavor.Spec.Tolerations)
-		if f.integrates() != inTree {
-			tolerations = append(tolerations, gpu.Tolerations(asking(names))...)
-		}
-		for _, taint := range node.Spec.Taints {
-			taint.TimeAdded = nil
-			if transient(taint) || declared(flavor, taint) || corev1helpers.TolerationsTolerateTaint(klog.Background(), tolerations, &taint, true) {
+		for _, taint := range gpu.Lasting(node) {
+			if declared(flavor, taint) || f.tolerated(flavor, taint, names) {
 				continue
 			}
 			if nodes[taint]++; nodes[taint] == 1 {
@@ -62,19 +53,14 @@ func (f *Facts) untolerated(flavor *kueue.ResourceFlavor) ([]corev1.Taint, map[c
 	return found, nodes
 }
 
-// asking is a pod that asks for GPUs.
-func asking(names []corev1.ResourceName) *corev1.PodSpec {
-	requests := corev1.ResourceList{}
-	for _, name := range names {
-		requests[name] = *resource.NewQuantity(1, resource.DecimalSI)
+// tolerated reports whether pods that ask for all of the GPU resources tolerate a taint
+// once they are admitted to the flavor. The in-tree integration alone adds no toleration.
+func (f *Facts) tolerated(flavor *kueue.ResourceFlavor, taint corev1.Taint, names []corev1.ResourceName) bool {
+	if corev1helpers.TolerationsTolerateTaint(klog.Background(), flavor.Spec.Tolerations, &taint, true) {
+		return true
 	}
-	return &corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}}
-}
-
-// transient reports whether a taint tells the state of a node, or keeps no pod out.
-func transient(taint corev1.Taint) bool {
-	return !kueuetaints.IsSchedulingTaint(&taint) ||
-		strings.HasPrefix(taint.Key, "node.kubernetes.io/") || strings.HasPrefix(taint.Key, "node.cloudprovider.kubernetes.io/")
+	adds := f.managerInstalled() || f.integrates() != inTree
+	return adds && !slices.ContainsFunc(names, func(name corev1.ResourceName) bool { return !gpu.Tolerated(taint, name) })
 }
 
 // declared reports whether Kueue knows of a taint: it then admits only who tolerates it.
@@ -85,8 +71,8 @@ func declared(flavor *kueue.ResourceFlavor, taint corev1.Taint) bool {
 func taintFinding(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes int64) Finding {
 	finding := Finding{
 		Severity: Error, Reason: "TaintNotTolerated", Object: object("ResourceFlavor", "", flavor.Name),
-		Problem: fmt.Sprintf("%s of the flavor have taint %s, which neither the flavor tolerates nor Kueue knows of.",
-			show.Count(nodes, "GPU node"), taint.ToString()),
+		Problem: fmt.Sprintf("%s taint %s, which neither the flavor tolerates nor Kueue knows of.",
+			haveTaint(nodes), taint.ToString()),
 		Effect: "TrainJobs that are admitted to it hold quota, and their pods stay Pending.",
 		Advice: "To let only those TrainJobs in that tolerate the taint themselves, put it into the flavor's nodeTaints instead.",
 	}
@@ -100,4 +86,11 @@ func taintFinding(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes int64)
 	finding.Commands = []string{patchCommand("resourceflavor", flavor.Name, "add", "/spec/tolerations",
 		append(slices.Clone(flavor.Spec.Tolerations), toleration))}
 	return finding
+}
+
+func haveTaint(nodes int64) string {
+	if nodes == 1 {
+		return "1 GPU node of the flavor has"
+	}
+	return fmt.Sprintf("%d GPU nodes of the flavor have", nodes)
 }

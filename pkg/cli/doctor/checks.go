@@ -41,6 +41,7 @@ var checks = []check{
 	{"every LocalQueue leads to a ClusterQueue", []Kind{localQueues, clusterQueues}, localQueuesToNowhere},
 	{"ClusterQueues are active", []Kind{clusterQueues}, inactiveClusterQueues},
 	{"LocalQueues are not stopped", []Kind{localQueues}, stoppedLocalQueues},
+	{"no TrainJob is stuck", []Kind{trainJobs, workloads, jobSets, jobs, pods, localQueues, clusterQueues, flavors, nodes, schedulerView, crds}, stuckTrainJobs},
 	{"nothing holds an admission gate that nobody takes away", []Kind{trainJobs, jobSets, jobs, pods, mutating, validating, deployments, trainJobProbe}, leftGates},
 	{"every Workload of a TrainJob has its TrainJob", []Kind{trainJobs, workloads}, orphans},
 	{"no JobSet of a TrainJob is queued a second time", []Kind{jobSets, workloads}, countedTwice},

@@ -4,9 +4,10 @@ package doctor
 
 import (
 	"bytes"
-	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -49,13 +50,13 @@ func newConfigMapCommand(flags cluster.Flags, streams genericiooptions.IOStreams
 			if err := l.facts.Unread[configMaps]; err != nil {
 				return err
 			}
-			return printConfigMap(cmd.Context(), streams.Out, l.facts, args[0] == names[0])
+			return printConfigMap(streams.Out, l.facts, args[0] == names[0])
 		},
 	}
 }
 
 // printConfigMap prints the mended ConfigMap of Kueue or of kueue-trainer.
-func printConfigMap(_ context.Context, out io.Writer, f *Facts, ofKueue bool) error {
+func printConfigMap(out io.Writer, f *Facts, ofKueue bool) error {
 	p, mend := managerPart, func(config *yaml.Node) error { return f.likeKueue(config) }
 	if ofKueue {
 		p, mend = kueuePart, trainJobExternal
@@ -93,14 +94,16 @@ func edited(document string, change func(*yaml.Node) error) (string, error) {
 		return "", err
 	}
 	if len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode {
-		return "", fmt.Errorf("it is no YAML mapping")
+		return "", errors.New("it is no YAML mapping")
 	}
 	if err := change(root.Content[0]); err != nil {
 		return "", err
 	}
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
+	// As Kueue's own file has it.
 	encoder.SetIndent(2)
+	encoder.CompactSeqIndent()
 	if err := encoder.Encode(&root); err != nil {
 		return "", err
 	}
@@ -131,6 +134,11 @@ func (f *Facts) likeKueue(config *yaml.Node) error {
 	if cfg == nil {
 		return fmt.Errorf("there is no ConfigMap %s/%s to compare with", kueuePart.namespace, kueuePart.configMap)
 	}
+	gates := f.kueueGates(cfg)
+	maps.DeleteFunc(gates, func(name string, _ bool) bool {
+		_, known := gate(nil, name)
+		return !known // the manager would refuse it
+	})
 	integrations := child(config, "integrations", yaml.MappingNode)
 	for _, setting := range []struct {
 		in    *yaml.Node
@@ -138,7 +146,7 @@ func (f *Facts) likeKueue(config *yaml.Node) error {
 		value any
 		empty bool
 	}{
-		{config, "featureGates", f.kueueGates(cfg), len(f.kueueGates(cfg)) == 0},
+		{config, "featureGates", gates, len(gates) == 0},
 		{config, "manageJobsWithoutQueueName", cfg.ManageJobsWithoutQueueName, !cfg.ManageJobsWithoutQueueName},
 		{config, "managedJobsNamespaceSelector", cfg.ManagedJobsNamespaceSelector, cfg.ManagedJobsNamespaceSelector == nil},
 		{config, "waitForPodsReady", cfg.WaitForPodsReady, cfg.WaitForPodsReady == nil},

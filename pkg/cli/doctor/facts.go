@@ -16,6 +16,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -27,6 +28,12 @@ type Facts struct {
 	// Inventory has nodes, flavors, queues and Workloads.
 	*inventory.Inventory
 
+	// Cluster is the scheduler's view of the Inventory; nil where there is none.
+	Cluster *explain.Cluster
+
+	Namespaces []corev1.Namespace
+	// Events are warnings about TrainJobs.
+	Events    []corev1.Event
 	TrainJobs []trainjob.TrainJob
 	JobSets   []jobsetapi.JobSet
 	// Jobs of JobSets.

@@ -20,6 +20,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -34,19 +35,24 @@ const (
 	localQueues     Kind = "localqueues.kueue.x-k8s.io"
 	admissionChecks Kind = "admissionchecks.kueue.x-k8s.io"
 	workloads       Kind = "workloads.kueue.x-k8s.io"
-	trainJobs       Kind = "trainjobs.trainer.kubeflow.org"
-	jobSets         Kind = "jobsets.jobset.x-k8s.io"
-	jobs            Kind = "jobs.batch"
-	crds            Kind = "customresourcedefinitions.apiextensions.k8s.io"
-	mutating        Kind = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
-	validating      Kind = "validatingwebhookconfigurations.admissionregistration.k8s.io"
-	services        Kind = "services"
-	endpointSlices  Kind = "endpointslices.discovery.k8s.io"
-	deployments     Kind = "deployments.apps"
-	configMaps      Kind = "configmaps"
-	leases          Kind = "leases.coordination.k8s.io"
-	clusterRoles    Kind = "clusterroles.rbac.authorization.k8s.io"
-	roleBindings    Kind = "rolebindings.rbac.authorization.k8s.io"
+	// schedulerView is what Kueue's scheduler makes of the inventory.
+	schedulerView Kind = "Kueue's view of queues and quotas"
+
+	namespaceKind  Kind = "namespaces"
+	events         Kind = "events"
+	trainJobs      Kind = "trainjobs.trainer.kubeflow.org"
+	jobSets        Kind = "jobsets.jobset.x-k8s.io"
+	jobs           Kind = "jobs.batch"
+	crds           Kind = "customresourcedefinitions.apiextensions.k8s.io"
+	mutating       Kind = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+	validating     Kind = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+	services       Kind = "services"
+	endpointSlices Kind = "endpointslices.discovery.k8s.io"
+	deployments    Kind = "deployments.apps"
+	configMaps     Kind = "configmaps"
+	leases         Kind = "leases.coordination.k8s.io"
+	clusterRoles   Kind = "clusterroles.rbac.authorization.k8s.io"
+	roleBindings   Kind = "rolebindings.rbac.authorization.k8s.io"
 
 	trainJobProbe Kind = "a TrainJob made as a dry run"
 	jobSetProbe   Kind = "a JobSet made as a dry run"
@@ -103,15 +109,21 @@ func (l *loader) inventory(ctx context.Context) {
 		l.facts.Unread[Kind(unseen.Kind)] = unseen.Err
 	}
 	if err == nil {
+		if l.facts.Cluster, err = explain.NewCluster(ctx, l.facts.Inventory); err != nil {
+			l.facts.Unread[schedulerView] = err
+		}
 		return
 	}
-	for _, kind := range []Kind{nodes, pods, flavors, clusterQueues, cohorts, localQueues, admissionChecks, workloads} {
+	for _, kind := range []Kind{nodes, pods, flavors, clusterQueues, cohorts, localQueues, admissionChecks, workloads, schedulerView} {
 		l.facts.Unread[kind] = err
 	}
 }
 
 func (l *loader) trainJobs(ctx context.Context) {
 	f := l.facts
+	list(ctx, l, namespaceKind, &corev1.NamespaceList{}, func(list *corev1.NamespaceList) { f.Namespaces = list.Items })
+	list(ctx, l, events, &corev1.EventList{}, func(list *corev1.EventList) { f.Events = list.Items },
+		client.MatchingFields{"involvedObject.kind": trainjob.GVK.Kind, "type": corev1.EventTypeWarning})
 	list(ctx, l, trainJobs, &trainjob.List{}, func(list *trainjob.List) { f.TrainJobs = list.Items })
 	list(ctx, l, jobSets, &jobsetapi.JobSetList{}, func(list *jobsetapi.JobSetList) { f.JobSets = list.Items })
 	list(ctx, l, jobs, &batchv1.JobList{}, func(list *batchv1.JobList) { f.Jobs = list.Items }, client.HasLabels{jobsetapi.JobSetNameKey})
