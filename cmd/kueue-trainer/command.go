@@ -17,6 +17,7 @@ import (
 
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // newCommand gives the command. Its flags say where things are; what the manager
@@ -122,12 +123,17 @@ func integrationOptions(cfg *managerconfig.Configuration) (integration.Options, 
 	if err != nil {
 		return integration.Options{}, fmt.Errorf("managedJobsNamespaceSelector: %w", err)
 	}
+	rules := make([]podset.TolerationRule, 0, len(cfg.TolerationRules))
+	for _, rule := range cfg.TolerationRules {
+		rules = append(rules, podset.TolerationRule(rule))
+	}
 	return integration.Options{
 		ManageJobsWithoutQueueName:   cfg.ManageJobsWithoutQueueName,
 		ManagedJobsNamespaceSelector: selector,
 		WaitForPodsReady:             cfg.WaitForPodsReady,
 		LabelKeysToCopy:              cfg.Integrations.LabelKeysToCopy,
 		ObjectRetentionPolicies:      cfg.ObjectRetentionPolicies,
+		TolerationRules:              rules,
 		Namespace:                    cfg.Namespace,
 		Concurrency:                  cfg.Controller.GroupKindConcurrency[managerconfig.TrainJobKind],
 	}, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/doctor"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
 )
 
 // NewCommand gives the plugin's root command, with kubectl's usual flags.
@@ -31,6 +32,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	for _, command := range []func(cluster.Flags, genericiooptions.IOStreams) *cobra.Command{
 		doctor.NewCommand,
 		handback.NewCommand,
+		pools.NewCommand,
 	} {
 		root.AddCommand(command(flags, streams))
 	}

@@ -76,6 +76,10 @@ type Configuration struct {
 	// FeatureGates of Kueue. They decide what stands in Workloads and on pods, so
 	// they must be Kueue's own. Default: Kueue's defaults.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+
+	// TolerationRules are for accelerators of other vendors than NVIDIA, whose tolerations
+	// are built in. Default: none.
+	TolerationRules []TolerationRule `json:"tolerationRules,omitempty"`
 }
 
 // Metrics is where and how metrics are served.

@@ -32,6 +32,7 @@ func Validate(cfg *Configuration) field.ErrorList {
 	errs = append(errs, validateConcurrency(cfg.Controller.GroupKindConcurrency)...)
 	errs = append(errs, validateSelector(cfg)...)
 	errs = append(errs, validateGates(cfg.FeatureGates)...)
+	errs = append(errs, validateTolerationRules(cfg.TolerationRules)...)
 	if w := cfg.WaitForPodsReady; w != nil && w.Timeout.Duration < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("waitForPodsReady", "timeout"), w.Timeout.String(), "must not be negative"))
 	}

@@ -44,7 +44,9 @@ func Pools(nodes []corev1.Node) []Pool {
 	var pools []Pool
 	for _, group := range partition(slices.DeleteFunc(slices.Clone(all), leftOut), likeness) {
 		for _, part := range refined(group, all) {
-			pools = append(pools, newPool(part, all))
+			if slices.ContainsFunc(part, func(node *corev1.Node) bool { return !Broken(node) }) {
+				pools = append(pools, newPool(part, all))
+			}
 		}
 	}
 	name(pools)

@@ -50,6 +50,7 @@ type environment struct {
 	// field is the field of the generation of Trainer that is served; see now.
 	field patch.Field
 
+	tolerationRules              []podset.TolerationRule
 	manageJobsWithoutQueueName   bool
 	managedJobsNamespaceSelector labels.Selector
 }
@@ -97,6 +98,7 @@ func (e *environment) describe(ctx context.Context, job *trainjob.TrainJob) ([]k
 	if err != nil {
 		return nil, err
 	}
+	podset.AddTolerations(podSets, e.tolerationRules)
 	defaults, err := e.defaults.get(ctx)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,7 @@ import (
 	schdcache "sigs.k8s.io/kueue/pkg/cache/scheduler"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -40,7 +41,7 @@ import (
 const controllerName = "kueue-trainer"
 
 // Options are the settings of the integration; they mean what the fields of the same
-// names in Kueue's Configuration mean.
+// names in Kueue's Configuration mean, where it has them.
 type Options struct {
 	// Namespace is the manager's own.
 	Namespace string
@@ -55,6 +56,8 @@ type Options struct {
 	LabelKeysToCopy []string
 	// ObjectRetentionPolicies delete TrainJobs that Kueue deactivated. Nil: never.
 	ObjectRetentionPolicies *configapi.ObjectRetentionPolicies
+	// TolerationRules are applied to pods beside what pkg/gpu knows of NVIDIA's. Nil: none.
+	TolerationRules []podset.TolerationRule
 	// Concurrency is the number of TrainJobs reconciled at a time. 0 means 1.
 	Concurrency int
 }
@@ -162,6 +165,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		renderer:                     renderer,
 		defaults:                     &workloadDefaults{reader: mgr.GetClient()},
 		recorder:                     mgr.GetEventRecorder(controllerName),
+		tolerationRules:              opts.TolerationRules,
 		manageJobsWithoutQueueName:   opts.ManageJobsWithoutQueueName,
 		managedJobsNamespaceSelector: opts.ManagedJobsNamespaceSelector,
 	}, nil

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
@@ -17,7 +18,12 @@ import (
 // Load reads the cluster. What the user may not list is recorded in Unseen; every other
 // error ends it.
 func Load(ctx context.Context, c client.Reader) (*Inventory, error) {
-	i := &Inventory{}
+	return load(ctx, c, nil)
+}
+
+// load leaves out what is known to be forbidden.
+func load(ctx context.Context, c client.Reader, unseen []Unseen) (*Inventory, error) {
+	i := &Inventory{Unseen: slices.Clone(unseen)}
 	l := &loader{client: c, inventory: i}
 	i.Nodes = list(ctx, l, "nodes", &corev1.NodeList{}, func(l *corev1.NodeList) []corev1.Node { return l.Items })
 	i.Pods = list(ctx, l, "pods", &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items })
@@ -43,12 +49,15 @@ func list[L client.ObjectList, T any, P interface {
 	*T
 	client.Object
 }](ctx context.Context, l *loader, kind string, into L, items func(L) []T) []T {
-	if l.err != nil {
+	if l.err != nil || !l.inventory.Saw(kind) {
 		return nil
 	}
 	switch err := l.client.List(ctx, into); {
 	case apierrors.IsForbidden(err):
 		l.inventory.Unseen = append(l.inventory.Unseen, Unseen{Kind: kind, Err: err})
+		return nil
+	case meta.IsNoMatchError(err):
+		l.err = fmt.Errorf("the cluster has no %s: install Kueue 0.19 or later (%w)", kind, err)
 		return nil
 	case err != nil:
 		l.err = fmt.Errorf("listing %s: %w", kind, err)

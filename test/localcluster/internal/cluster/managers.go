@@ -154,6 +154,11 @@ func kueueTrainerConfig(_ context.Context, c *Cluster) ([]byte, error) {
 	for field, value := range map[string]any{"leaderElect": true, "leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"} {
 		config.set(value, "leaderElection", field)
 	}
+	// A rule for specs, of an accelerator that nobody makes.
+	config.set([]any{map[string]any{
+		"resources":   []any{"example.com/*"},
+		"tolerations": []any{map[string]any{"key": "example.com/npu", "operator": "Exists", "effect": "NoSchedule"}},
+	}}, "tolerationRules")
 	return yaml.Marshal(config)
 }
 

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pools
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+)
+
+const generateLong = `Write Kueue's objects for the GPU pools of this cluster, read from its nodes.
+
+Nodes with the same GPUs, divided the same way, behind the same taints make a pool, and a
+pool makes a ResourceFlavor whose labels pick exactly these nodes. Every team gets a
+ClusterQueue with its share of all that the nodes have to give, in one cohort, so that what
+one does not use is lent to the others and comes back when its owner needs it; and a
+LocalQueue in its namespace. A Topology makes Kueue look for nodes, not for numbers only.
+
+The YAML goes to standard output, remarks go to standard error. The same nodes give the
+same YAML: applied a second time it changes nothing, after a change of nodes it brings the
+quotas up to date.`
+
+const generateExample = `  # Two teams share all GPUs 60 to 40
+  kubectl trainjob pools generate --team vision=60 --team language=40 | kubectl apply -f -
+
+  # All for the namespace of the current context; see what a new run would change
+  kubectl trainjob pools generate | kubectl diff -f -`
+
+func newGenerate(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
+	g := &generate{flags: flags, streams: streams}
+	cmd := &cobra.Command{
+		Use:     "generate",
+		Short:   "Write flavors, a topology, quotas and queues for the GPU pools of this cluster",
+		Long:    generateLong,
+		Example: generateExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return g.run(cmd.Context()) },
+	}
+	cmd.Flags().StringSliceVar(&g.teams, "team", nil, "a team's NAMESPACE=SHARE, several times; shares are weights, 0 only borrows (default: all for the current namespace)")
+	cmd.Flags().StringVar(&g.queue, "queue", "gpus", "the name of the teams' LocalQueues")
+	return cmd
+}
+
+type generate struct {
+	flags   cluster.Flags
+	streams genericiooptions.IOStreams
+	teams   []string
+	queue   string
+}
+
+func (g *generate) run(ctx context.Context) error {
+	if errs := validation.IsDNS1123Label(g.queue); len(errs) > 0 {
+		return fmt.Errorf("--queue %q: %s", g.queue, strings.Join(errs, ", "))
+	}
+	teams, err := g.parseTeams()
+	if err != nil {
+		return err
+	}
+	c, err := g.flags.Client()
+	if err != nil {
+		return err
+	}
+	i, err := inventory.Load(ctx, c)
+	if err != nil {
+		return err
+	}
+	if !i.Saw("nodes") {
+		return fmt.Errorf("nodes could not be listed, and pools are read from nodes: run this as somebody who may list them")
+	}
+	plan, err := newPlan(i, teams, g.queue)
+	if err != nil {
+		return err
+	}
+	missing, err := missingNamespaces(ctx, c, teams)
+	if err != nil {
+		return err
+	}
+	for _, remark := range append(plan.remarks, missing...) {
+		fmt.Fprintln(g.streams.ErrOut, "note:", remark)
+	}
+	return plan.write(g.streams.Out)
+}
+
+// team is a namespace and its weight.
+type team struct {
+	namespace string
+	share     int64
+}
+
+// parseTeams reads --team; the teams come sorted.
+func (g *generate) parseTeams() ([]team, error) {
+	if len(g.teams) == 0 {
+		namespace, err := g.flags.InNamespace(false)
+		return []team{{namespace: namespace, share: 1}}, err
+	}
+	var teams []team
+	var sum int64
+	for _, arg := range g.teams {
+		namespace, weight, _ := strings.Cut(arg, "=")
+		share, err := strconv.ParseInt(weight, 10, 32)
+		if err != nil || share < 0 {
+			return nil, fmt.Errorf("--team %s: must be NAMESPACE=SHARE, with a whole number that is not negative, such as vision=60", arg)
+		}
+		if errs := validation.IsDNS1123Label(namespace); len(errs) > 0 {
+			return nil, fmt.Errorf("--team %s: %q is no namespace: %s", arg, namespace, strings.Join(errs, ", "))
+		}
+		if slices.ContainsFunc(teams, func(t team) bool { return t.namespace == namespace }) {
+			return nil, fmt.Errorf("--team %s: namespace %s is given twice", arg, namespace)
+		}
+		teams = append(teams, team{namespace, share})
+		sum += share
+	}
+	if sum == 0 {
+		return nil, fmt.Errorf("--team: all shares are 0; give one team something")
+	}
+	slices.SortFunc(teams, func(a, b team) int { return strings.Compare(a.namespace, b.namespace) })
+	return teams, nil
+}
+
+// missingNamespaces remarks on teams without a namespace. They are not made here: a
+// misspelled one should not come to be.
+func missingNamespaces(ctx context.Context, c client.Reader, teams []team) ([]string, error) {
+	var remarks []string
+	for _, t := range teams {
+		err := c.Get(ctx, client.ObjectKey{Name: t.namespace}, &corev1.Namespace{})
+		switch {
+		case apierrors.IsNotFound(err):
+			remarks = append(remarks, fmt.Sprintf("namespace %s does not exist, its LocalQueue needs it: kubectl create namespace %s", t.namespace, t.namespace))
+		case err != nil && !apierrors.IsForbidden(err):
+			return nil, fmt.Errorf("reading namespace %s: %w", t.namespace, err)
+		}
+	}
+	return remarks, nil
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pools
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+)
+
+const (
+	// cohort joins the teams' ClusterQueues.
+	cohort = "gpu-pools"
+	// managedBy marks what generate made.
+	managedByLabel, managedBy = "app.kubernetes.io/managed-by", "kubectl-trainjob"
+)
+
+// plan is what generate makes of a cluster.
+type plan struct {
+	documents []document
+	// remarks are for people: what was left out and why, and what stands in the way.
+	remarks []string
+}
+
+// document is an object with a comment above it, which may be empty.
+type document struct {
+	comment string
+	object  client.Object
+}
+
+// newPlan makes the objects for the nodes of an inventory. It fails when there is no GPU
+// pool that a flavor could pick.
+func newPlan(i *inventory.Inventory, teams []team, queue string) (*plan, error) {
+	all := gpu.Pools(i.Nodes)
+	pools := slices.DeleteFunc(slices.Clone(all), func(pool gpu.Pool) bool { return pool.NodeLabels == nil })
+	if !slices.ContainsFunc(pools, hasGPUs) {
+		return nil, errors.New(strings.Join(append([]string{"no node has NVIDIA GPUs to give and a label that tells it from others: " +
+			"is the GPU operator, or the device plugin with GPU Feature Discovery, running?"}, aboutPools(all, i.Nodes)...), "; "))
+	}
+	p := &plan{remarks: aboutPools(all, i.Nodes)}
+	topologies := topologiesOf(pools)
+	p.addTopologies(topologies)
+	for n := range pools {
+		p.add(describe(&pools[n]), flavorOf(&pools[n], topologies))
+	}
+	quotas := newQuotas(i, pools)
+	for n, t := range teams {
+		p.add(fmt.Sprintf("%s has %d of %d shares.", t.namespace, t.share, sum(teams)), clusterQueueOf(t, quotas.of(n, teams)))
+	}
+	for _, t := range teams {
+		p.add("", localQueueOf(t, queue))
+	}
+	p.remarks = append(p.remarks, p.aboutCluster(i)...)
+	return p, nil
+}
+
+func (p *plan) add(comment string, object client.Object) {
+	object.SetLabels(map[string]string{managedByLabel: managedBy})
+	p.documents = append(p.documents, document{comment, object})
+}
+
+func hasGPUs(pool gpu.Pool) bool { return len(pool.Resources) > 0 }
+
+func sum(teams []team) int64 {
+	var sum int64
+	for _, t := range teams {
+		sum += t.share
+	}
+	return sum
+}
+
+// topologiesOf gives the levels of each pool, by the pool's name. A ClusterQueue whose
+// flavors do not all have a topology admits jobs that ask for none to those without one
+// only, so it is all pools or nothing.
+func topologiesOf(pools []gpu.Pool) map[string][]string {
+	levels := map[string][]string{}
+	for _, pool := range pools {
+		l := gpu.Levels(pool.Nodes)
+		if !slices.Contains(l, corev1.LabelHostname) {
+			return nil
+		}
+		levels[pool.Name] = l
+	}
+	return levels
+}
+
+func (p *plan) addTopologies(levels map[string][]string) {
+	byName := map[string][]string{}
+	for _, l := range levels {
+		byName[topologyName(l)] = l
+	}
+	for _, name := range sortedKeys(byName) {
+		topology := &kueue.Topology{TypeMeta: typeMeta("Topology"), ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, level := range byName[name] {
+			topology.Spec.Levels = append(topology.Spec.Levels, kueue.TopologyLevel{NodeLabel: level})
+		}
+		p.add("", topology)
+	}
+}
+
+// topologyName follows from the levels, which cannot be changed: zone-clique-hostname.
+func topologyName(levels []string) string {
+	var names []string
+	for _, level := range levels {
+		_, name, _ := strings.Cut(level, "/")
+		for _, prefix := range []string{"gce-topology-", "network-", "rdma.", "gpu."} {
+			name = strings.TrimPrefix(name, prefix)
+		}
+		names = append(names, strings.ReplaceAll(name, "_", "-"))
+	}
+	return strings.Join(names, "-")
+}
+
+// flavorOf makes a pool's flavor. Taints that the pods tolerate by themselves go into
+// nodeTaints: there they keep pods without GPUs away, which would not get onto the nodes.
+// All others the flavor has to tolerate.
+func flavorOf(pool *gpu.Pool, topologies map[string][]string) *kueue.ResourceFlavor {
+	flavor := &kueue.ResourceFlavor{
+		TypeMeta:   typeMeta("ResourceFlavor"),
+		ObjectMeta: metav1.ObjectMeta{Name: pool.Name},
+		Spec:       kueue.ResourceFlavorSpec{NodeLabels: pool.NodeLabels},
+	}
+	for _, taint := range pool.Taints {
+		if slices.ContainsFunc(pool.Resources, func(name corev1.ResourceName) bool { return !gpu.Tolerated(taint, name) }) {
+			flavor.Spec.Tolerations = append(flavor.Spec.Tolerations, tolerationOf(taint))
+		} else {
+			flavor.Spec.NodeTaints = append(flavor.Spec.NodeTaints, taint)
+		}
+	}
+	if levels, ok := topologies[pool.Name]; ok {
+		flavor.Spec.TopologyName = ptr.To(kueue.TopologyReference(topologyName(levels)))
+	}
+	return flavor
+}
+
+func tolerationOf(taint corev1.Taint) corev1.Toleration {
+	if taint.Value == "" {
+		return corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect}
+	}
+	return corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect}
+}
+
+// clusterQueueOf makes a team's ClusterQueue. What it lends it gets back, if need be by
+// preemption; among a team's own jobs priority counts.
+func clusterQueueOf(t team, group kueue.ResourceGroup) *kueue.ClusterQueue {
+	return &kueue.ClusterQueue{
+		TypeMeta:   typeMeta("ClusterQueue"),
+		ObjectMeta: metav1.ObjectMeta{Name: t.namespace},
+		Spec: kueue.ClusterQueueSpec{
+			CohortName:        cohort,
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: t.namespace}},
+			Preemption: &kueue.ClusterQueuePreemption{
+				ReclaimWithinCohort: kueue.PreemptionPolicyAny,
+				WithinClusterQueue:  kueue.PreemptionPolicyLowerPriority,
+			},
+			ResourceGroups: []kueue.ResourceGroup{group},
+		},
+	}
+}
+
+func localQueueOf(t team, name string) *kueue.LocalQueue {
+	return &kueue.LocalQueue{
+		TypeMeta:   typeMeta("LocalQueue"),
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: name},
+		Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(t.namespace)},
+	}
+}
+
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: kind}
+}

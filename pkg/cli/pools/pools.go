@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pools is the command that shows GPU pools, and the one that makes them from
+// nodes.
+package pools
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+)
+
+const poolsLong = `Show GPU pools: what each ResourceFlavor has, and who holds it.
+
+There is a line for every GPU resource of a flavor: the ready nodes of all that it picks,
+what these have, the quota that ClusterQueues have of it, what Workloads reserved, what
+pods hold, what waiting Workloads ask for, and what could still be given out. Nodes that
+no flavor picks come last.`
+
+const poolsExample = `  # All pools
+  kubectl trainjob pools
+
+  # With products, and with what every ClusterQueue holds, borrowed and lent
+  kubectl trainjob pools -o wide
+
+  # Follow them
+  kubectl trainjob pools --watch`
+
+// NewCommand gives the command, with generate below it.
+func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
+	p := &pools{flags: flags, streams: streams}
+	cmd := &cobra.Command{
+		Use:     "pools",
+		Short:   "Show GPU pools: nodes, quota, who holds it and who waits",
+		Long:    poolsLong,
+		Example: poolsExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
+	}
+	cmd.Flags().StringVarP(&p.format, "output", "o", "", "wide, json or yaml")
+	cmd.Flags().BoolVarP(&p.watch, "watch", "w", false, "show them anew whenever something changes")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.AddCommand(newGenerate(flags, streams))
+	return cmd
+}
+
+type pools struct {
+	flags   cluster.Flags
+	streams genericiooptions.IOStreams
+	format  string
+	watch   bool
+}
+
+func (p *pools) run(ctx context.Context) error {
+	print, err := newPrinter(p.format)
+	if err != nil {
+		return err
+	}
+	c, err := p.flags.Client()
+	if err != nil {
+		return err
+	}
+	i, err := inventory.Load(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, unseen := range i.Unseen {
+		fmt.Fprintln(p.streams.ErrOut, "note:", unseen)
+	}
+	screen := &screen{out: p.streams.Out, print: print}
+	if err := screen.show(ctx, i); err != nil || !p.watch {
+		return err
+	}
+	config, err := p.flags.ToRESTConfig()
+	if err != nil {
+		return err
+	}
+	return inventory.Follow(ctx, config, i, screen.show)
+}
+
+// screen shows one table after the other: on a terminal in its place, elsewhere below it.
+type screen struct {
+	out   io.Writer
+	print printer
+	last  []byte
+}
+
+// show prints an inventory unless it looks like the last one.
+func (s *screen) show(ctx context.Context, i *inventory.Inventory) error {
+	view, err := newView(ctx, i)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := s.print(&text, view, show.Painter(s.out)); err != nil {
+		return err
+	}
+	first := s.last == nil
+	if bytes.Equal(text.Bytes(), s.last) {
+		return nil
+	}
+	s.last = text.Bytes()
+	switch {
+	case first:
+	case show.Terminal(s.out):
+		// To the upper left, and away with what was there.
+		fmt.Fprint(s.out, "\x1b[H\x1b[2J")
+	default:
+		fmt.Fprintln(s.out)
+	}
+	_, err = s.out.Write(s.last)
+	return err
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pools
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+)
+
+// printer writes a view in one of the formats.
+type printer func(io.Writer, *View, show.Paint) error
+
+// newPrinter gives the printer of -o; the error names the formats that there are.
+func newPrinter(format string) (printer, error) {
+	switch format {
+	case "":
+		return func(out io.Writer, view *View, paint show.Paint) error { return printTable(out, view, paint, false) }, nil
+	case "wide":
+		return func(out io.Writer, view *View, paint show.Paint) error { return printTable(out, view, paint, true) }, nil
+	case "json":
+		return func(out io.Writer, view *View, _ show.Paint) error {
+			encoder := json.NewEncoder(out)
+			encoder.SetIndent("", "    ")
+			return encoder.Encode(view)
+		}, nil
+	case "yaml":
+		return func(out io.Writer, view *View, _ show.Paint) error {
+			data, err := yaml.Marshal(view)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(out, "---\n%s", data)
+			return err
+		}, nil
+	}
+	return nil, fmt.Errorf("--output %q: must be wide, json or yaml", format)
+}
+
+func printTable(out io.Writer, view *View, paint show.Paint, wide bool) error {
+	heading := []string{"POOL", "RESOURCE", "NODES", "THERE", "QUOTA", "RESERVED", "RUNNING", "PENDING", "FREE", "CLUSTERQUEUES"}
+	if wide {
+		heading = append(heading[:9:9], "PRODUCT", "MEMORY")
+	}
+	table := show.NewTable(heading...)
+	for i := range view.Pools {
+		table.Row(row(&view.Pools[i], paint, wide)...)
+	}
+	if table.Empty() {
+		_, err := fmt.Fprintln(out, "No pools: no ResourceFlavor and no node. \"kubectl trainjob pools generate\" makes flavors from nodes.")
+		return err
+	}
+	if err := table.Print(out, paint, ""); err != nil || !wide {
+		return err
+	}
+	return printQueues(out, view, paint)
+}
+
+func row(pool *Pool, paint show.Paint, wide bool) []any {
+	name, nodes := pool.Flavor, "?"
+	if name == "" {
+		name = paint.Yellow("<no flavor>")
+	}
+	if n := pool.Nodes; n != nil {
+		nodes = fmt.Sprintf("%d/%d", n.Ready, n.Total)
+		if n.Ready < n.Total {
+			nodes = paint.Red(nodes)
+		}
+	}
+	cells := []any{name, pool.Resource, nodes, amount(pool.Allocatable)}
+	if pool.Flavor == "" {
+		cells = append(cells, "-", "-", amount(pool.Running), "-", "-")
+	} else {
+		cells = append(cells, amount(pool.Quota), amount(pool.Reserved), amount(pool.Running), painted(pool.Pending, paint.Yellow), painted(pool.Free, paint.Green))
+	}
+	if wide {
+		return append(cells, orNone(pool.Product), orNone(pool.Memory))
+	}
+	return append(cells, queueNames(pool, paint))
+}
+
+func queueNames(pool *Pool, paint show.Paint) string {
+	var names []string
+	for _, queue := range pool.ClusterQueues {
+		if queue.Stopped != "" {
+			names = append(names, paint.Red(queue.Name+" (stopped)"))
+			continue
+		}
+		names = append(names, queue.Name)
+	}
+	return orNone(strings.Join(names, ", "))
+}
+
+// printQueues tells who may use each pool, and who holds whose quota.
+func printQueues(out io.Writer, view *View, paint show.Paint) error {
+	table := show.NewTable("CLUSTERQUEUE", "COHORT", "POOL", "RESOURCE", "NOMINAL", "RESERVED", "ADMITTED", "BORROWED", "LENT", "FREE", "STOPPED")
+	for _, pool := range view.Pools {
+		for _, q := range pool.ClusterQueues {
+			table.Row(q.Name, orNone(q.Cohort), pool.Flavor, pool.Resource, amount(&q.Nominal), amount(&q.Reserved), amount(&q.Admitted),
+				painted(&q.Borrowed, paint.Yellow), painted(&q.Lent, paint.Yellow), painted(&q.Free, paint.Green), paint.Red(q.Stopped))
+		}
+	}
+	if table.Empty() {
+		return nil
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	return table.Print(out, paint, "")
+}
+
+// amount is a quantity, "?" where it could not be seen.
+func amount(q *resource.Quantity) string {
+	if q == nil {
+		return "?"
+	}
+	return q.String()
+}
+
+// painted leaves zeros plain.
+func painted(q *resource.Quantity, paint func(string) string) string {
+	if q == nil || q.IsZero() {
+		return amount(q)
+	}
+	return paint(amount(q))
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "<none>"
+	}
+	return text
+}

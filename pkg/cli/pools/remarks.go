@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pools
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+)
+
+// aboutPools tells which nodes are in no flavor, and how to get them into one.
+func aboutPools(pools []gpu.Pool, nodes []corev1.Node) []string {
+	var remarks []string
+	for _, pool := range pools {
+		if pool.NodeLabels == nil {
+			names := nodeNames(pool.Nodes)
+			remarks = append(remarks, fmt.Sprintf("left out %s %s: no label tells them from other nodes; give them one and run this again: kubectl label node %s %s=%s",
+				plural(len(names), "node"), strings.Join(names, ", "), strings.Join(names, " "), gpu.PoolLabel, pool.Name))
+		}
+	}
+	for n := range nodes {
+		if node := &nodes[n]; gpu.Broken(node) {
+			remarks = append(remarks, fmt.Sprintf("node %s is a %s by its labels but has no GPUs to give, so quotas are without them: look at its device plugin", node.Name, gpu.Product(node)))
+		}
+	}
+	picked := slices.DeleteFunc(slices.Clone(pools), func(pool gpu.Pool) bool { return pool.NodeLabels == nil })
+	if !slices.ContainsFunc(picked, func(pool gpu.Pool) bool { return !hasGPUs(pool) || len(pool.Taints) == 0 }) {
+		remarks = append(remarks, "no pool takes pods without GPUs: a replicated job that asks for cpu or memory alone, as some launchers and initializers do, is not admitted")
+	}
+	return remarks
+}
+
+// aboutCluster tells what is there already and does not go with the plan.
+func (p *plan) aboutCluster(i *inventory.Inventory) []string {
+	planned := map[string]client.Object{}
+	for _, document := range p.documents {
+		planned[key(document.object)] = document.object
+	}
+	var remarks []string
+	for _, obj := range present(i) {
+		made := obj.GetLabels()[managedByLabel] == managedBy
+		same, again := planned[key(obj)]
+		switch {
+		case again && !made:
+			remarks = append(remarks, fmt.Sprintf("%s was not made by this command: applying this changes it%s", key(obj), immutable(obj, same)))
+		case !again && made:
+			remarks = append(remarks, fmt.Sprintf("%s was made by an earlier run and is not needed any more: delete it once nothing uses it", key(obj)))
+		}
+	}
+	return append(remarks, p.overlaps(i)...)
+}
+
+// immutable warns of what the API server would refuse.
+func immutable(have, want client.Object) string {
+	queue, ok := have.(*kueue.LocalQueue)
+	if ok && queue.Spec.ClusterQueue != want.(*kueue.LocalQueue).Spec.ClusterQueue {
+		return fmt.Sprintf(", which is refused: it belongs to ClusterQueue %s for good; give --queue another name", queue.Spec.ClusterQueue)
+	}
+	return ""
+}
+
+// overlaps tells of flavors of others for the same nodes.
+func (p *plan) overlaps(i *inventory.Inventory) []string {
+	var remarks []string
+	for _, document := range p.documents {
+		flavor, ok := document.object.(*kueue.ResourceFlavor)
+		if !ok {
+			continue
+		}
+		for n := range i.Flavors {
+			other := &i.Flavors[n]
+			if other.Name == flavor.Name || other.Labels[managedByLabel] == managedBy || !share(i.NodesOf(other), i.NodesOf(flavor)) {
+				continue
+			}
+			remarks = append(remarks, fmt.Sprintf("ResourceFlavor %s picks nodes of %s, too: as long as a ClusterQueue has quota for it, these count twice", other.Name, flavor.Name))
+		}
+	}
+	return remarks
+}
+
+func share(a, b []*corev1.Node) bool {
+	return slices.ContainsFunc(a, func(node *corev1.Node) bool { return slices.Contains(b, node) })
+}
+
+// present gives the objects of the kinds that we plan.
+func present(i *inventory.Inventory) []client.Object {
+	var objects []client.Object
+	for n := range i.Topologies {
+		objects = append(objects, &i.Topologies[n])
+	}
+	for n := range i.Flavors {
+		objects = append(objects, &i.Flavors[n])
+	}
+	for n := range i.ClusterQueues {
+		objects = append(objects, &i.ClusterQueues[n])
+	}
+	for n := range i.LocalQueues {
+		objects = append(objects, &i.LocalQueues[n])
+	}
+	return objects
+}
+
+// key names an object as people do: "LocalQueue vision/gpus".
+func key(obj client.Object) string {
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", obj), "*v1beta2.")
+	return kind + " " + strings.TrimPrefix(client.ObjectKeyFromObject(obj).String(), "/")
+}
+
+// describe tells what a pool has: "4 nodes with 32 nvidia.com/gpu".
+func describe(pool *gpu.Pool) string {
+	text := plural(len(pool.Nodes), "node")
+	var amounts []string
+	for _, name := range pool.Resources {
+		total := inventory.Allocatable(pool.Nodes, name)
+		amounts = append(amounts, fmt.Sprintf("%s %s", total.String(), name))
+	}
+	if len(amounts) == 0 {
+		return text + " without GPUs."
+	}
+	text += " with " + strings.Join(amounts, ", ")
+	switch pool.Slicing {
+	case gpu.MIG:
+		return text + ", slices of GPUs."
+	case gpu.Shared:
+		return text + ", shared GPUs."
+	}
+	return text + "."
+}
+
+func plural(n int, thing string) string { return show.Count(int64(n), thing) }
+
+func nodeNames(nodes []*corev1.Node) []string {
+	names := make([]string, 0, len(nodes))
+	for _, node := range nodes {
+		names = append(names, node.Name)
+	}
+	return names
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pools
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+)
+
+// View is what the command shows, and its form in JSON and YAML. Amounts are Kubernetes
+// quantities; one that is not there could not be seen.
+type View struct {
+	// Pools, one per ResourceFlavor and resource, sorted; the nodes of no flavor come last.
+	Pools []Pool `json:"pools"`
+	// Unseen are the kinds that the user may not list.
+	Unseen []string `json:"unseen,omitempty"`
+}
+
+// Pool is one resource on the nodes of one ResourceFlavor.
+type Pool struct {
+	// Flavor is empty for nodes in no flavor.
+	Flavor   string `json:"flavor,omitempty"`
+	Resource string `json:"resource"`
+	// Product and Memory of a GPU, as the nodes' labels have them; empty where they differ.
+	Product string `json:"product,omitempty"`
+	Memory  string `json:"memory,omitempty"`
+
+	Nodes *Nodes `json:"nodes,omitempty"`
+	// Allocatable is what ready nodes have.
+	Allocatable *resource.Quantity `json:"allocatable,omitempty"`
+	// Quota is the sum of all ClusterQueues' and Cohorts' nominal quotas, Reserved what
+	// Workloads hold of it, Borrowed the part of Reserved above nominal quotas.
+	Quota    *resource.Quantity `json:"quota,omitempty"`
+	Reserved *resource.Quantity `json:"reserved,omitempty"`
+	Borrowed *resource.Quantity `json:"borrowed,omitempty"`
+	// Running is what pods hold on the nodes, whoever they belong to.
+	Running *resource.Quantity `json:"running,omitempty"`
+	// Pending is what Workloads wait for that could get it here; one that could go to
+	// several pools counts in each.
+	Pending *resource.Quantity `json:"pending,omitempty"`
+	// Free could still be given out: quota that nobody reserved, as far as ready nodes have
+	// the resource.
+	Free *resource.Quantity `json:"free,omitempty"`
+
+	ClusterQueues []ClusterQueue `json:"clusterQueues,omitempty"`
+}
+
+// Nodes counts nodes.
+type Nodes struct {
+	Ready int      `json:"ready"`
+	Total int      `json:"total"`
+	Names []string `json:"names"`
+}
+
+// ClusterQueue is what one ClusterQueue has of a pool.
+type ClusterQueue struct {
+	Name           string             `json:"name"`
+	Cohort         string             `json:"cohort,omitempty"`
+	Nominal        resource.Quantity  `json:"nominal"`
+	BorrowingLimit *resource.Quantity `json:"borrowingLimit,omitempty"`
+	LendingLimit   *resource.Quantity `json:"lendingLimit,omitempty"`
+	Reserved       resource.Quantity  `json:"reserved"`
+	Admitted       resource.Quantity  `json:"admitted"`
+	Borrowed       resource.Quantity  `json:"borrowed"`
+	Lent           resource.Quantity  `json:"lent"`
+	// Free is what Kueue would still admit for this ClusterQueue alone, borrowing included.
+	Free resource.Quantity `json:"free"`
+	// Stopped is why it admits nothing, empty when it does.
+	Stopped string `json:"stopped,omitempty"`
+}
+
+// newView makes the view of an inventory.
+func newView(ctx context.Context, i *inventory.Inventory) (*View, error) {
+	quotas, err := i.Quotas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := &viewer{Inventory: i, quotas: quotas}
+	view := &View{Pools: []Pool{}}
+	for n := range i.Flavors {
+		flavor := &i.Flavors[n]
+		nodes := i.NodesOf(flavor)
+		for _, name := range v.resources(flavor, nodes) {
+			view.Pools = append(view.Pools, v.pool(flavor, nodes, name))
+		}
+	}
+	if i.Saw("resourceflavors.kueue.x-k8s.io") {
+		view.Pools = append(view.Pools, v.unflavored()...)
+	}
+	for _, unseen := range i.Unseen {
+		view.Unseen = append(view.Unseen, unseen.Kind)
+	}
+	return view, nil
+}
+
+type viewer struct {
+	*inventory.Inventory
+	quotas []inventory.Quota
+}
+
+// resources gives what a flavor is about: GPUs; where there are none, other devices that
+// have a quota; where there are none either, CPUs.
+func (v *viewer) resources(flavor *kueue.ResourceFlavor, nodes []*corev1.Node) []corev1.ResourceName {
+	gpus, devices := sets.New(gpusOn(nodes)...), sets.New[corev1.ResourceName]()
+	for _, quota := range v.quotas {
+		if string(quota.Flavor) != flavor.Name || quota.Nominal.IsZero() && quota.Reserved.IsZero() {
+			continue
+		}
+		if gpu.IsResource(quota.Resource) {
+			gpus.Insert(quota.Resource)
+		} else if strings.Contains(string(quota.Resource), "/") {
+			devices.Insert(quota.Resource)
+		}
+	}
+	switch {
+	case len(gpus) > 0:
+		return sets.List(gpus)
+	case len(devices) > 0:
+		return sets.List(devices)
+	}
+	return []corev1.ResourceName{corev1.ResourceCPU}
+}
+
+func gpusOn(nodes []*corev1.Node) []corev1.ResourceName {
+	var names []corev1.ResourceName
+	for _, node := range nodes {
+		for name, amount := range node.Status.Allocatable {
+			if gpu.IsResource(name) && !amount.IsZero() {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+func (v *viewer) pool(flavor *kueue.ResourceFlavor, nodes []*corev1.Node, name corev1.ResourceName) Pool {
+	pool := v.onNodes(nodes, name)
+	pool.Flavor = flavor.Name
+	if v.Saw("clusterqueues.kueue.x-k8s.io") {
+		v.addQuota(&pool)
+	}
+	if v.Saw("workloads.kueue.x-k8s.io") && v.Saw("clusterqueues.kueue.x-k8s.io") {
+		pool.Pending = new(v.Demand(flavor, name))
+	}
+	pool.Free = free(&pool)
+	return pool
+}
+
+func (v *viewer) onNodes(nodes []*corev1.Node, name corev1.ResourceName) Pool {
+	pool := Pool{Resource: string(name)}
+	if !v.Saw("nodes") {
+		return pool
+	}
+	ready := slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return !inventory.Ready(node) })
+	pool.Nodes = &Nodes{Ready: len(ready), Total: len(nodes), Names: []string{}}
+	for _, node := range nodes {
+		pool.Nodes.Names = append(pool.Nodes.Names, node.Name)
+	}
+	pool.Allocatable = new(inventory.Allocatable(ready, name))
+	if v.Saw("pods") {
+		pool.Running = new(v.UsedOn(nodes, name))
+	}
+	if gpu.IsResource(name) {
+		pool.Product, pool.Memory = common(nodes, gpu.Product), common(nodes, memoryOf)
+	}
+	return pool
+}
+
+func (v *viewer) addQuota(pool *Pool) {
+	pool.Quota, pool.Reserved, pool.Borrowed = new(v.cohortQuota(pool)), &resource.Quantity{}, &resource.Quantity{}
+	for _, quota := range v.quotas {
+		if string(quota.Flavor) != pool.Flavor || string(quota.Resource) != pool.Resource {
+			continue
+		}
+		pool.Quota.Add(quota.Nominal)
+		pool.Reserved.Add(quota.Reserved)
+		pool.Borrowed.Add(quota.Borrowed)
+		pool.ClusterQueues = append(pool.ClusterQueues, ClusterQueue{
+			Name: string(quota.ClusterQueue), Cohort: string(quota.Cohort),
+			Nominal: quota.Nominal, BorrowingLimit: quota.BorrowingLimit, LendingLimit: quota.LendingLimit,
+			Reserved: quota.Reserved, Admitted: quota.Used, Borrowed: quota.Borrowed, Lent: quota.Lent, Free: quota.Free,
+			Stopped: v.stopped(quota),
+		})
+	}
+}
+
+func (v *viewer) stopped(quota inventory.Quota) string {
+	if quota.Active {
+		return ""
+	}
+	if why := inventory.Stopped(v.ClusterQueue(quota.ClusterQueue)); why != "" {
+		return why
+	}
+	return "it refers to something that does not exist"
+}
+
+// cohortQuota is what Cohorts have of a pool beside their ClusterQueues.
+func (v *viewer) cohortQuota(pool *Pool) resource.Quantity {
+	var sum resource.Quantity
+	for n := range v.Cohorts {
+		for _, group := range v.Cohorts[n].Spec.ResourceGroups {
+			for _, flavor := range group.Flavors {
+				for _, quota := range flavor.Resources {
+					if string(flavor.Name) == pool.Flavor && string(quota.Name) == pool.Resource {
+						sum.Add(quota.NominalQuota)
+					}
+				}
+			}
+		}
+	}
+	return sum
+}
+
+// free is the lesser of what quota and what nodes have left; a reservation whose pods do
+// not run yet takes from both.
+func free(pool *Pool) *resource.Quantity {
+	if pool.Quota == nil || pool.Allocatable == nil || pool.Running == nil {
+		return nil
+	}
+	quota := pool.Quota.DeepCopy()
+	quota.Sub(*pool.Reserved)
+	there := pool.Allocatable.DeepCopy()
+	if pool.Running.Cmp(*pool.Reserved) > 0 {
+		there.Sub(*pool.Running)
+	} else {
+		there.Sub(*pool.Reserved)
+	}
+	if there.Cmp(quota) < 0 {
+		quota = there
+	}
+	if quota.Sign() < 0 {
+		quota = resource.Quantity{}
+	}
+	return &quota
+}
+
+// unflavored gives the nodes that no flavor picks, those with GPUs by resource.
+func (v *viewer) unflavored() []Pool {
+	var pools []Pool
+	nodes := v.NodesOfNoFlavor()
+	gpus := sets.New(gpusOn(nodes)...)
+	for _, name := range sets.List(gpus) {
+		pools = append(pools, v.onNodes(slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool {
+			return !slices.Contains(gpusOn([]*corev1.Node{node}), name)
+		}), name))
+	}
+	nodes = slices.DeleteFunc(nodes, func(node *corev1.Node) bool { return len(gpusOn([]*corev1.Node{node})) > 0 })
+	if len(nodes) > 0 {
+		pools = append(pools, v.onNodes(nodes, corev1.ResourceCPU))
+	}
+	return pools
+}
+
+// common is what all nodes say, or empty.
+func common(nodes []*corev1.Node, of func(*corev1.Node) string) string {
+	if len(nodes) == 0 {
+		return ""
+	}
+	first := of(nodes[0])
+	for _, node := range nodes {
+		if of(node) != first {
+			return ""
+		}
+	}
+	return first
+}
+
+// memoryOf is the memory of a GPU of a node, or of a slice of one.
+func memoryOf(node *corev1.Node) string {
+	mib, err := resource.ParseQuantity(node.Labels[gpu.MemoryLabel] + "Mi")
+	if err != nil {
+		return ""
+	}
+	return mib.String()
+}
