@@ -10,6 +10,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/doctor"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
 )
@@ -31,6 +32,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.AddFlags(root.PersistentFlags())
 	for _, command := range []func(cluster.Flags, genericiooptions.IOStreams) *cobra.Command{
 		doctor.NewCommand,
+		explain.NewCommand,
 		handback.NewCommand,
 		pools.NewCommand,
 	} {

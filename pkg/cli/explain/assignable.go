@@ -118,3 +118,17 @@ func brief(v Verdict, r Reason) string {
 	}
 	return flavor + ": " + r.Message
 }
+
+// warnedOf gives what the pods would run into on the flavors that Kueue would take, or nil.
+func warnedOf(podSets []kueue.PodSet, verdicts []Verdict) *Reason {
+	for i := range podSets {
+		name := string(podSets[i].Name)
+		for _, flavor := range flavorsOf(verdicts, name) {
+			v := find(verdicts, func(v *Verdict) bool { return v.PodSet == name && v.Flavor == flavor })
+			if len(v.Reasons) > 0 {
+				return &v.Reasons[0]
+			}
+		}
+	}
+	return nil
+}

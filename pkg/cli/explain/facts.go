@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -21,6 +20,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -39,6 +39,8 @@ type Facts struct {
 	Job *trainjob.TrainJob
 	// Workload is Kueue's record of the job; nil while it has none.
 	Workload *kueue.Workload
+	// WorkloadUnseen is set where the user may not list the Workloads of the namespace.
+	WorkloadUnseen bool
 	// JobSet is what Trainer made of the job, Jobs are what JobSet made of that.
 	JobSet *jobsetapi.JobSet
 	Jobs   []batchv1.Job
@@ -47,8 +49,8 @@ type Facts struct {
 	// Warnings are warning events about the job, the latest first.
 	Warnings []corev1.Event
 
-	// Runtime is what Trainer renders the job from.
-	Runtime *trainer.TrainingRuntimeSpec
+	// Fields are the values of the rendered JobSet with their owners.
+	Fields []provenance.Field
 	// PodSets are those of the Workload or, without one, those that Kueue would see.
 	PodSets []kueue.PodSet
 	// Undescribed is why there are no PodSets: a runtime that is missing, for one.

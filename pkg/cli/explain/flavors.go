@@ -183,19 +183,16 @@ func (a *assigner) quota(at resources.FlavorResource, requested int64) (Amount, 
 		return amount, nil // Inactive: StateOf says why.
 	}
 	amount.Max = most(a.Cluster.now, name, at).Int64()
-	if requested > amount.Max {
-		if most(a.Cluster.unlimited, name, at).CmpInt64(requested) >= 0 {
-			return amount, reason(borrowingLimit(a.cq, at, amount, spec, true))
-		}
-		return amount, reason(tooMuch(a.cq, at, amount))
-	}
-	if !a.Cluster.Saw(workloads) {
-		return amount, nil
-	}
 	left := max(0, free(a.Cluster.now, name, at).Sub(a.taken[at]).Int64())
-	amount.Free = &left
+	if a.Cluster.Saw(workloads) {
+		amount.Free = &left
+	}
 	switch {
-	case requested <= left:
+	case requested > amount.Max && most(a.Cluster.unlimited, name, at).CmpInt64(requested) >= 0:
+		return amount, reason(borrowingLimit(a.cq, at, amount, spec, true))
+	case requested > amount.Max:
+		return amount, reason(tooMuch(a.cq, at, amount))
+	case requested <= left || amount.Free == nil:
 		return amount, nil
 	case free(a.Cluster.unlimited, name, at).Sub(a.taken[at]).CmpInt64(requested) >= 0:
 		return amount, reason(borrowingLimit(a.cq, at, amount, spec, false))
@@ -215,7 +212,7 @@ func (a *assigner) nodes(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) []Reaso
 		return []Reason{taintOfFlavor(flavor.Name, ps, *taint)}
 	}
 	if selects, err := inventory.Selects(pod, flavor); !selects || err != nil {
-		return []Reason{selectorMismatch(flavor, ps)}
+		return []Reason{a.selectorMismatch(flavor, ps)}
 	}
 	if !a.Cluster.Saw(nodes) {
 		return nil
@@ -248,7 +245,7 @@ func (a *assigner) nodeFor(ps *kueue.PodSet, flavor *kueue.ResourceFlavor, toler
 	if taint != nil {
 		return reason(taintOfNodes(flavor.Name, ps, *taint))
 	}
-	return reason(selectorWithoutNode(flavor.Name, ps))
+	return reason(a.selectorWithoutNode(flavor.Name, found, ps))
 }
 
 // matches reports whether a pod's node selector and required affinity take a node with

@@ -89,36 +89,6 @@ func taintOfNodes(flavor string, ps *kueue.PodSet, taint corev1.Taint) Reason {
 	}
 }
 
-func selectorMismatch(flavor *kueue.ResourceFlavor, ps *kueue.PodSet) Reason {
-	return Reason{Code: Selector, Lasting: true,
-		Message: fmt.Sprintf("%s does not match the flavor's node labels %s", selection(ps), labelText(flavor.Spec.NodeLabels)),
-		Remedy:  fmt.Sprintf("take it out of replicated job %s, or name labels of this flavor", ps.Name),
-	}
-}
-
-func selectorWithoutNode(flavor string, ps *kueue.PodSet) Reason {
-	return Reason{Code: Selector, Lasting: true, Warning: true,
-		Message: fmt.Sprintf("%s matches no node of the flavor; Kueue looks only at labels that the flavor has, so the pods would stay Pending", selection(ps)),
-		Remedy:  fmt.Sprintf("take it out of replicated job %s, label nodes so, or make it a node label of a flavor of its own instead of %s", ps.Name, flavor),
-	}
-}
-
-// selection is what the pods say of nodes.
-func selection(ps *kueue.PodSet) string {
-	pod := &ps.Template.Spec
-	var parts []string
-	if len(pod.NodeSelector) > 0 {
-		parts = append(parts, "node selector "+labelText(pod.NodeSelector))
-	}
-	if len(requiredTerms(pod)) > 0 {
-		parts = append(parts, "node affinity")
-	}
-	if len(parts) == 0 {
-		return "it"
-	}
-	return strings.Join(parts, " with ")
-}
-
 func labelText(labels map[string]string) string {
 	pairs := make([]string, 0, len(labels))
 	for _, key := range slices.Sorted(maps.Keys(labels)) {

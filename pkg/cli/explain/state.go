@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"errors"
 	"fmt"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -101,7 +102,12 @@ func notCreated(f *Facts) *State {
 	}
 	verdicts := Flavors(f)
 	if assignment, ok := assignable(f.PodSets, verdicts); ok {
-		return &State{Phase: NotCreated, Reason: "Fits", Message: fmt.Sprintf("asks for %s and could have them now in %s: %s", needs(f.PodSets), f.queueText(), assignment)}
+		s := &State{Phase: NotCreated, Reason: "Fits", Message: fmt.Sprintf("asks for %s and could have them now in %s: %s", needs(f.PodSets), f.queueText(), assignment)}
+		if r := warnedOf(f.PodSets, verdicts); r != nil {
+			s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
+			s.Message += ", but " + r.Message
+		}
+		return s
 	}
 	s := lacking(f.PodSets, verdicts)
 	s.Phase, s.Message = NotCreated, fmt.Sprintf("would wait in %s: asks for %s, %s", f.queueText(), needs(f.PodSets), s.Message)
@@ -161,11 +167,11 @@ func unqueued(f *Facts) *State {
 	s := &State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet", Since: since(f.Job.CreationTimestamp)}
 	told := f.warning("InTreeActive", "TrainerUnknown", "PodSetsUnknown", "WriteRefused")
 	switch {
-	case !f.Cluster.Saw(workloads):
+	case f.WorkloadUnseen:
 		s.Reason, s.Message = "Unseen", "is in a queue; you may not see its Workload"
 	case f.queueName() == "":
 		s.Reason, s.Message, s.Remedy, s.Stuck = "NoQueue", "is held at the admission gate and names no queue", labelRemedy, true
-	case f.Undescribed != nil:
+	case runtimeMissing(f.Undescribed):
 		s.Reason, s.Message, s.Stuck = "RuntimeMissing", "is not queued, because its pods cannot be told: "+f.Undescribed.Error(), true
 	case told != nil:
 		s.Reason, s.Message, s.Stuck = told.Reason, "is not queued: "+told.Message, true
@@ -175,6 +181,12 @@ func unqueued(f *Facts) *State {
 		s.Remedy = "see that kueue-trainer runs: kubectl trainjob doctor"
 	}
 	return s
+}
+
+// runtimeMissing tells what only a runtime, or another name, mends from what the user may
+// not see.
+func runtimeMissing(err error) bool {
+	return errors.Is(err, trainjob.ErrRuntimeNotFound) || errors.Is(err, trainjob.ErrRuntimeUnsupported)
 }
 
 func deactivated(f *Facts) *State {

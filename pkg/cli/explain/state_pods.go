@@ -105,6 +105,10 @@ func starting(f *Facts) *State {
 			missing = append(missing, g.text())
 			if s.Reason == "" {
 				s.Reason, s.Remedy, s.Stuck = g.Reason, g.remedy(f), f.overdue(g.since)
+				if r := f.misplaced(); r != nil && g.Reason == corev1.PodReasonUnschedulable {
+					s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
+					missing = append(missing, r.Message)
+				}
 			}
 		}
 	}
@@ -118,8 +122,14 @@ func starting(f *Facts) *State {
 	if len(missing) == 0 {
 		return nil
 	}
-	s.Message = fmt.Sprintf("was started on %s, and %s", f.where(), strings.Join(missing, "; "))
+	s.Message = fmt.Sprintf("was started (%s), and %s", f.where(), strings.Join(missing, "; "))
 	return s
+}
+
+// misplaced tells what is wrong with the flavors that the job has, or nil.
+func (f *Facts) misplaced() *Reason {
+	assigned, _ := split(Flavors(f), func(v Verdict) bool { return v.Assigned })
+	return warnedOf(f.PodSets, assigned)
 }
 
 func (f *Facts) where() string {
@@ -234,7 +244,7 @@ func podState(pod *corev1.Pod) (state, reason, message string) {
 	if c := find(pod.Status.Conditions, func(c *corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
 	}); c != nil {
-		return "Pending", cmp.Or(c.Reason, "Unschedulable"), c.Message
+		return "Pending", cmp.Or(c.Reason, corev1.PodReasonUnschedulable), c.Message
 	}
 	if reason, message := waitingContainer(pod); reason != "" {
 		return "Pending", reason, message
@@ -270,7 +280,8 @@ func (g PodGroup) blocked() bool {
 func (g PodGroup) text() string {
 	text := fmt.Sprintf("%s of Job %s: %s", show.Count(int64(len(g.Pods)), "pod"), g.Job, g.Reason)
 	if g.Message != "" {
-		text += " (" + g.Message + ")"
+		first, _, _ := strings.Cut(g.Message, ". ")
+		text += " (" + first + ")"
 	}
 	return text
 }
@@ -283,7 +294,7 @@ func (g PodGroup) remedy(f *Facts) string {
 		return "Kueue frees them: see that it runs with kubectl trainjob doctor"
 	case "SchedulingGate":
 		return "whoever set the gate has to take it off"
-	case "Unschedulable":
+	case corev1.PodReasonUnschedulable:
 		return "the quota is more than the nodes have room for: kubectl trainjob pools shows both"
 	case "Pending":
 		return ""

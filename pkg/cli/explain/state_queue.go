@@ -156,6 +156,8 @@ func (f *Facts) why() State {
 	wl := f.Workload
 	retry := wl.Status.RequeueState
 	switch {
+	case runtimeMissing(f.Undescribed):
+		return State{Reason: "RuntimeMissing", Stuck: true, Message: "and its pods cannot be told any more: " + f.Undescribed.Error()}
 	case workload.HasRejectedChecks(wl) || workload.HasRetryChecks(wl):
 		return f.failedCheck()
 	case workload.HasAdmissionGate(wl):

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/workload"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+)
+
+// Link is an object on the way from a TrainJob to its pods.
+type Link struct {
+	// Depth is 0 for the TrainJob; what follows deeper belongs to the link above.
+	Depth int    `json:"depth"`
+	Kind  string `json:"kind"`
+	Name  string `json:"name"`
+	State string `json:"state"`
+	// WaitsFor is empty where the object waits for nothing.
+	WaitsFor string `json:"waitsFor,omitempty"`
+	// Pods is set for pods, of which those of one Job and state are one link.
+	Pods *PodGroup `json:"pods,omitempty"`
+}
+
+// Chain gives the way of a TrainJob of the cluster, in its order.
+func Chain(f *Facts) []Link {
+	if f.Job.UID == "" {
+		return nil
+	}
+	return slices.Concat([]Link{trainJobLink(f), workloadLink(f)}, jobSetLinks(f))
+}
+
+func trainJobLink(f *Facts) Link {
+	l := Link{Kind: "TrainJob", Name: f.Job.Name, State: "Resumed"}
+	switch {
+	case f.Job.Finished():
+		l.State = string(finished(f).Phase)
+	case f.Job.Suspended() && f.Workload == nil:
+		l.State, l.WaitsFor = "Suspended", "a Workload"
+	case f.Job.Suspended() && !workload.IsAdmitted(f.Workload):
+		l.State, l.WaitsFor = "Suspended", "the admission of its Workload"
+	case f.Job.Suspended():
+		l.State, l.WaitsFor = "Suspended", "kueue-trainer to start it"
+	}
+	return l
+}
+
+func workloadLink(f *Facts) Link {
+	l := Link{Depth: 1, Kind: "Workload"}
+	if f.Workload == nil {
+		l.Name, l.State = "-", "Missing"
+		if f.queueName() != "" && !f.Job.Finished() {
+			l.WaitsFor = "kueue-trainer to make it"
+		}
+		return l
+	}
+	l.Name = f.Workload.Name
+	switch status := workload.Status(f.Workload); status {
+	case workload.StatusFinished:
+		l.State = "Finished"
+	case workload.StatusAdmitted:
+		l.State = "Admitted"
+	case workload.StatusQuotaReserved:
+		l.State, l.WaitsFor = "QuotaReserved", openChecks(f.Workload)
+	default:
+		l.State, l.WaitsFor = "Pending", f.waitsFor()
+	}
+	switch evicted := f.condition(kueue.WorkloadEvicted); {
+	case !workload.IsActive(f.Workload):
+		l.State, l.WaitsFor = "Inactive", "spec.active: true"
+	case evicted != nil && workload.HasQuotaReservation(f.Workload):
+		l.State, l.WaitsFor = "Evicted", "the pods of its former run to go"
+	}
+	return l
+}
+
+// waitsFor is what a Workload without quota waits for, in short.
+func (f *Facts) waitsFor() string {
+	if away := queueAway(f); away != nil {
+		return "its queue: " + away.Reason
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(f.why().Message, "and "), "which ")
+}
+
+func openChecks(wl *kueue.Workload) string {
+	var open []string
+	for _, check := range wl.Status.AdmissionChecks {
+		if check.State != kueue.CheckStateReady {
+			open = append(open, fmt.Sprintf("admission check %s (%s)", check.Name, check.State))
+		}
+	}
+	return strings.Join(open, ", ")
+}
+
+func jobSetLinks(f *Facts) []Link {
+	if f.JobSet == nil {
+		l := Link{Depth: 1, Kind: "JobSet", Name: f.Job.Name, State: "Missing"}
+		if !f.Job.Finished() {
+			l.WaitsFor = "Trainer to make it"
+		}
+		return []Link{l}
+	}
+	l := Link{Depth: 1, Kind: "JobSet", Name: f.JobSet.Name, State: "Resumed"}
+	switch suspended := ptr.Deref(f.JobSet.Spec.Suspend, false); {
+	case f.JobSet.Status.TerminalState != "":
+		l.State = f.JobSet.Status.TerminalState
+	case suspended && f.Job.Suspended():
+		l.State, l.WaitsFor = "Suspended", "its TrainJob to be resumed"
+	case suspended:
+		l.State, l.WaitsFor = "Suspended", "Trainer to resume it"
+	}
+	links := []Link{l}
+	for i := range f.JobSet.Spec.ReplicatedJobs {
+		links = append(links, replicatedJobLinks(f, &f.JobSet.Spec.ReplicatedJobs[i])...)
+	}
+	return links
+}
+
+// replicatedJobLinks gives the Jobs of a replicated job, or says why there are none.
+func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob) []Link {
+	groups := podGroups(f.Pods)
+	var links []Link
+	for i := range f.Jobs {
+		job := &f.Jobs[i]
+		if job.Labels[jobsetapi.ReplicatedJobNameKey] != rj.Name {
+			continue
+		}
+		links = append(links, jobLink(f, job))
+		for n := range groups {
+			if groups[n].Job == job.Name {
+				links = append(links, podLink(&groups[n]))
+			}
+		}
+	}
+	if len(links) > 0 {
+		return links
+	}
+	l := Link{Depth: 2, Kind: "Job", Name: f.JobSet.Name + "-" + rj.Name, State: "Missing", WaitsFor: "JobSet to make it"}
+	if len(rj.DependsOn) > 0 {
+		l.WaitsFor = fmt.Sprintf("%s to be %s", rj.DependsOn[0].Name, rj.DependsOn[0].Status)
+	}
+	if f.JobSet.Status.TerminalState != "" {
+		l.WaitsFor = ""
+	}
+	return []Link{l}
+}
+
+func jobLink(f *Facts, job *batchv1.Job) Link {
+	l := Link{Depth: 2, Kind: "Job", Name: job.Name, State: "Active"}
+	switch {
+	case over(job):
+		for _, c := range job.Status.Conditions {
+			if c.Status == "True" && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+				l.State = string(c.Type)
+			}
+		}
+	case ptr.Deref(job.Spec.Suspend, false):
+		l.State, l.WaitsFor = "Suspended", "its JobSet to be resumed"
+	case !slices.ContainsFunc(podGroups(f.Pods), func(g PodGroup) bool { return g.Job == job.Name }):
+		l.WaitsFor = "its pods to be made"
+	}
+	return l
+}
+
+func podLink(g *PodGroup) Link {
+	l := Link{Depth: 3, Kind: "Pods", Name: show.Count(int64(len(g.Pods)), "pod"), State: g.State, Pods: g}
+	if g.blocked() {
+		l.WaitsFor = g.Reason
+		if g.Message != "" {
+			first, _, _ := strings.Cut(g.Message, ". ")
+			l.WaitsFor += ": " + first
+		}
+	}
+	return l
+}

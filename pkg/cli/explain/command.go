@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const long = `Tell why a TrainJob waits, where it will land and who set what.
+
+The first line is its state in one sentence. Then come the objects on its way to running
+pods with what each waits for, its queue and position, what every flavor of the queue can
+do for it and why Kueue skips it, and the effective placement with the owner of every part.
+
+With -f the TrainJob need not exist: runtimes are taken from the same files, then from the
+cluster.`
+
+const example = `  # Why does it not start?
+  kubectl trainjob explain llm -n team-a
+
+  # Which flavors could take it now, before it exists?
+  kubectl trainjob explain -f job.yaml
+
+  # For scripts
+  kubectl trainjob explain llm -n team-a -o json`
+
+type options struct {
+	flags   cluster.Flags
+	streams genericiooptions.IOStreams
+
+	files     []string
+	recursive bool
+	output    string
+}
+
+// NewCommand gives the command.
+func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{flags: flags, streams: streams}
+	cmd := &cobra.Command{
+		Use:     "explain (NAME | -f FILE)",
+		Short:   "Tell why a TrainJob waits, where it will land and who set what",
+		Long:    long,
+		Example: example,
+		Args:    o.args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), args)
+		},
+		ValidArgsFunction: o.complete,
+	}
+	cmd.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "files or directories with TrainJobs that need not exist, - for standard input")
+	cmd.Flags().BoolVarP(&o.recursive, "recursive", "R", false, "with -f: directories below, too")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, json or yaml")
+	return cmd
+}
+
+func (o *options) args(_ *cobra.Command, args []string) error {
+	switch {
+	case len(args) > 1 || len(args) == 1 && len(o.files) > 0 || len(args) == 0 && len(o.files) == 0:
+		return errors.New("give the name of one TrainJob, or -f")
+	case o.output != "" && o.output != "wide" && o.output != "json" && o.output != "yaml":
+		return fmt.Errorf("there is no output %q: use wide, json or yaml", o.output)
+	}
+	return nil
+}
+
+func (o *options) run(ctx context.Context, args []string) error {
+	namespace, err := o.flags.InNamespace(false)
+	if err != nil {
+		return err
+	}
+	c, err := o.flags.Client()
+	if err != nil {
+		return err
+	}
+	renderer, err := trainjob.NewRenderer(ctx, c.Scheme())
+	if err != nil {
+		return err
+	}
+	if len(o.files) > 0 {
+		return o.explainFiles(ctx, c, renderer, namespace)
+	}
+	var job trainjob.TrainJob
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: args[0]}, &job); err != nil {
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("there is no TrainJob %s in namespace %s: name another, or its namespace with -n", args[0], namespace)
+		}
+		return err
+	}
+	reader, err := NewReader(ctx, c, renderer)
+	if err != nil {
+		return err
+	}
+	facts, err := reader.Facts(ctx, &job)
+	if err != nil {
+		return err
+	}
+	return o.print([]Explanation{Explain(facts)})
+}
+
+func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *trainjob.Renderer, namespace string) error {
+	documents, err := manifest.Read(o.files, o.recursive, o.streams.In)
+	if err != nil {
+		return err
+	}
+	in, err := readFiles(documents, namespace)
+	if err != nil {
+		return err
+	}
+	reader, err := NewReader(ctx, c, renderer)
+	if err != nil {
+		return err
+	}
+	var all []Explanation
+	for i := range in.jobs {
+		facts, err := reader.preview(ctx, &in.jobs[i], in)
+		if err != nil {
+			return err
+		}
+		all = append(all, Explain(facts))
+	}
+	return o.print(all)
+}
+
+// print writes what was asked for: one TrainJob by its name as an object, those of files as a
+// list.
+func (o *options) print(all []Explanation) error {
+	switch o.output {
+	case "json", "yaml":
+		return o.encode(o.streams.Out, all)
+	}
+	p := &printer{out: o.streams.Out, paint: show.Painter(o.streams.Out), wide: o.output == "wide"}
+	for i := range all {
+		if i > 0 {
+			fmt.Fprint(o.streams.Out, "\n\n")
+		}
+		if err := p.print(&all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *options) encode(out io.Writer, all []Explanation) error {
+	var what any = all
+	if len(o.files) == 0 {
+		what = all[0]
+	}
+	data, err := json.MarshalIndent(what, "", "  ")
+	if err == nil && o.output == "yaml" {
+		data, err = yaml.JSONToYAML(data)
+	}
+	if err != nil {
+		return fmt.Errorf("encoding the explanation: %w", err)
+	}
+	if o.output == "json" {
+		data = append(data, '\n')
+	}
+	_, err = out.Write(data)
+	return err
+}
+
+// complete offers the names of TrainJobs to the shell.
+func (o *options) complete(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	namespace, err := o.flags.InNamespace(false)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	c, err := o.flags.Client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var list trainjob.List
+	if err := c.List(cmd.Context(), &list, client.InNamespace(namespace)); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	names := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/resources"
+	"sigs.k8s.io/kueue/pkg/workload"
+)
+
+// Explanation is all that there is to say of a TrainJob. Its JSON is for scripts: names
+// stay, new ones may come.
+type Explanation struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	State     State  `json:"state"`
+	// Chain is empty for a manifest.
+	Chain []Link `json:"chain,omitempty"`
+	// Queue is nil where the TrainJob names none.
+	Queue   *Queue   `json:"queue,omitempty"`
+	PodSets []PodSet `json:"podSets,omitempty"`
+	// Flavors has a verdict for each PodSet and flavor.
+	Flavors   []Verdict `json:"flavors,omitempty"`
+	Placement []Part    `json:"placement,omitempty"`
+	// Undescribed is why there is no placement.
+	Undescribed string `json:"undescribed,omitempty"`
+	// Unseen says what the user may not see.
+	Unseen []string `json:"unseen,omitempty"`
+}
+
+// Queue is where a TrainJob waits, or has its quota from.
+type Queue struct {
+	LocalQueue   string `json:"localQueue"`
+	ClusterQueue string `json:"clusterQueue,omitempty"`
+	Cohort       string `json:"cohort,omitempty"`
+	Strategy     string `json:"strategy,omitempty"`
+	Priority     int32  `json:"priority"`
+	// PriorityClass is empty where the job has none.
+	PriorityClass string `json:"priorityClass,omitempty"`
+	// Position is nil unless the TrainJob waits.
+	Position *Position `json:"position,omitempty"`
+	// KueueSays is the message of condition QuotaReserved, as Kueue wrote it.
+	KueueSays string `json:"kueueSays,omitempty"`
+}
+
+// PodSet is what Kueue sees of a replicated job.
+type PodSet struct {
+	Name string `json:"name"`
+	Pods int32  `json:"pods"`
+	// PerPod are the requests of one pod.
+	PerPod corev1.ResourceList `json:"perPod"`
+}
+
+// Explain says it all.
+func Explain(f *Facts) Explanation {
+	e := Explanation{
+		Namespace: f.Job.Namespace, Name: f.Job.Name,
+		State: StateOf(f), Chain: Chain(f), Queue: queueOf(f), Placement: Placement(f),
+	}
+	for i := range f.PodSets {
+		e.PodSets = append(e.PodSets, podSetOf(&f.PodSets[i]))
+	}
+	if !f.Job.Finished() {
+		e.Flavors = worthTelling(f, Flavors(f))
+	}
+	if f.Undescribed != nil {
+		e.Undescribed = f.Undescribed.Error()
+	}
+	for _, unseen := range f.Cluster.Unseen {
+		e.Unseen = append(e.Unseen, unseen.Kind)
+	}
+	if f.WorkloadUnseen {
+		e.Unseen = append(e.Unseen, "workloads of namespace "+f.Job.Namespace)
+	}
+	return e
+}
+
+// worthTelling leaves out, of a job that has quota, the flavors that it does not have.
+func worthTelling(f *Facts, verdicts []Verdict) []Verdict {
+	if f.Workload == nil || !workload.HasQuotaReservation(f.Workload) {
+		return verdicts
+	}
+	assigned, _ := split(verdicts, func(v Verdict) bool { return v.Assigned })
+	return assigned
+}
+
+func queueOf(f *Facts) *Queue {
+	if f.queueName() == "" {
+		return nil
+	}
+	q := &Queue{LocalQueue: f.queueName(), ClusterQueue: string(f.clusterQueueName())}
+	if cq := f.clusterQueue(); cq != nil {
+		q.Cohort, q.Strategy = string(cq.Spec.CohortName), string(cq.Spec.QueueingStrategy)
+	}
+	if f.Workload == nil {
+		return q
+	}
+	if f.Workload.Spec.Priority != nil {
+		q.Priority = *f.Workload.Spec.Priority
+	}
+	if ref := f.Workload.Spec.PriorityClassRef; ref != nil {
+		q.PriorityClass = ref.Name
+	}
+	if s := StateOf(f); s.Phase == Waiting {
+		q.Position, q.KueueSays = f.position(), f.kueueMessage()
+	}
+	return q
+}
+
+func podSetOf(ps *kueue.PodSet) PodSet {
+	out := PodSet{Name: string(ps.Name), Pods: ps.Count, PerPod: corev1.ResourceList{}}
+	format := resources.NewResourceFormatter()
+	for name, amount := range requestsOf(ps) {
+		out.PerPod[name] = format.ResourceQuantity(name, amount/int64(max(1, ps.Count)))
+	}
+	return out
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+)
+
+// Part is a value of the effective placement with its owner.
+type Part struct {
+	// ReplicatedJob is empty for what is said of the TrainJob itself.
+	ReplicatedJob string `json:"replicatedJob,omitempty"`
+	// Field is a path from the pod template: nodeSelector[pool], labels[team].
+	Field string          `json:"field"`
+	Value json.RawMessage `json:"value"`
+	SetBy string          `json:"setBy"`
+	// Overrode are the values that it took the place of, the strongest first.
+	Overrode []Overridden `json:"overrode,omitempty"`
+}
+
+// Overridden is a value that did not come into effect.
+type Overridden struct {
+	Value json.RawMessage `json:"value"`
+	SetBy string          `json:"setBy"`
+}
+
+// jobLabels are the labels of a TrainJob that Kueue goes by.
+var jobLabels = []string{kueueconstants.QueueLabel, kueueconstants.WorkloadPriorityClassLabel}
+
+// Placement gives what decides where the pods go, and everything that a patch set.
+func Placement(f *Facts) []Part {
+	var parts []Part
+	for _, label := range jobLabels {
+		if value, ok := f.Job.Labels[label]; ok {
+			data, _ := json.Marshal(value) // A text can be encoded.
+			parts = append(parts, Part{Field: "metadata.labels[" + label + "]", Value: data, SetBy: string(provenance.TrainJob)})
+		}
+	}
+	for _, field := range f.Fields {
+		if path, ok := placementPath(field); ok {
+			parts = append(parts, part(f, field, path))
+		}
+	}
+	return parts
+}
+
+// selecting are the fields of a pod that decide on its node.
+var selecting = []string{"nodeSelector[", "tolerations", "schedulingGates[", "affinity", "topologySpreadConstraints",
+	"priorityClassName", "runtimeClassName", "schedulerName", "nodeName"}
+
+// placementPath gives the short path of a field of the placement.
+func placementPath(field provenance.Field) (string, bool) {
+	metadata, isMetadata := strings.CutPrefix(field.Path, "spec.template.metadata.")
+	spec, isSpec := strings.CutPrefix(field.Path, "spec.template.spec.")
+	patched := field.Kind == provenance.Patch
+	switch {
+	case isMetadata:
+		return metadata, patched || strings.Contains(metadata, "kueue.x-k8s.io/")
+	case isSpec:
+		return spec, patched || slices.ContainsFunc(selecting, func(prefix string) bool { return strings.HasPrefix(spec, prefix) })
+	}
+	return field.Path, patched
+}
+
+func part(f *Facts, field provenance.Field, path string) Part {
+	p := Part{ReplicatedJob: field.Job, Field: path, Value: field.Value, SetBy: owner(f, field.Source)}
+	for _, o := range field.Overrode {
+		p.Overrode = append(p.Overrode, Overridden{Value: o.Value, SetBy: owner(f, o.Source)})
+	}
+	return p
+}
+
+// owner names a source; a runtime by its name.
+func owner(f *Facts, source provenance.Source) string {
+	switch source.Kind {
+	case provenance.Runtime:
+		return "runtime " + f.Job.Spec.RuntimeRef.Name
+	case provenance.TrainJob:
+		return "TrainJob spec.trainer"
+	}
+	return source.String()
+}
+
+// valueText is a value for eyes: texts without quotes, tolerations as kubectl writes
+// taints, other things as JSON.
+func valueText(part string, value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	var named struct{ Name string }
+	if strings.HasPrefix(part, "schedulingGates[") && json.Unmarshal(value, &named) == nil {
+		return named.Name
+	}
+	var tolerations []corev1.Toleration
+	if part == "tolerations" && json.Unmarshal(value, &tolerations) == nil {
+		texts := make([]string, 0, len(tolerations))
+		for i := range tolerations {
+			texts = append(texts, tolerationText(&tolerations[i]))
+		}
+		return strings.Join(texts, ", ")
+	}
+	return string(value)
+}
+
+func tolerationText(t *corev1.Toleration) string {
+	text := t.Key
+	if text == "" {
+		text = "*"
+	}
+	if t.Operator != corev1.TolerationOpExists && t.Value != "" {
+		text += "=" + t.Value
+	}
+	if t.Effect != "" {
+		text += ":" + string(t.Effect)
+	}
+	return text
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+)
+
+// printer writes explanations for eyes.
+type printer struct {
+	out   io.Writer
+	paint show.Paint
+	// wide adds the nodes of pods, every flavor's numbers for every resource, and long values.
+	wide bool
+}
+
+func (p *printer) print(e *Explanation) error {
+	p.state(e)
+	for _, section := range []func(*Explanation) error{p.chain, p.queue, p.flavors, p.placement} {
+		if err := section(e); err != nil {
+			return err
+		}
+	}
+	p.unseen(e)
+	return nil
+}
+
+func (p *printer) state(e *Explanation) {
+	fmt.Fprintf(p.out, "TrainJob %s %s.\n", p.paint.Bold(e.Namespace+"/"+e.Name), p.colour(e.State)(strings.TrimSuffix(e.State.Message, ".")))
+	if e.State.Remedy != "" {
+		fmt.Fprintf(p.out, "%s %s\n", p.paint.Bold("What helps:"), e.State.Remedy)
+	}
+}
+
+func (p *printer) colour(s State) func(string) string {
+	switch {
+	case s.Stuck || s.Phase == Failed:
+		return p.paint.Red
+	case s.Phase == Running || s.Phase == Succeeded || s.Reason == "Fits":
+		return p.paint.Green
+	}
+	return p.paint.Yellow
+}
+
+func (p *printer) chain(e *Explanation) error {
+	if len(e.Chain) == 0 {
+		return nil
+	}
+	heading := []string{"OBJECT", "STATE", "WAITS FOR"}
+	if p.wide {
+		heading = []string{"OBJECT", "STATE", "NODES", "WAITS FOR"}
+	}
+	table := show.NewTable(heading...)
+	for _, link := range e.Chain {
+		name := strings.Repeat("  ", link.Depth) + link.Kind + " " + link.Name
+		if link.Pods != nil {
+			name = strings.Repeat("  ", link.Depth) + link.Name
+		}
+		row := []any{name, link.State, p.paint.Yellow(link.WaitsFor)}
+		if p.wide {
+			row = slices.Insert(row, 2, any(nodesText(link.Pods)))
+		}
+		table.Row(row...)
+	}
+	fmt.Fprintln(p.out)
+	return table.Print(p.out, p.paint, "")
+}
+
+func nodesText(g *PodGroup) string {
+	if g == nil {
+		return ""
+	}
+	return strings.Join(g.Nodes, ",")
+}
+
+func (p *printer) queue(e *Explanation) error {
+	q := e.Queue
+	if q == nil {
+		return nil
+	}
+	fmt.Fprintf(p.out, "\n%s LocalQueue %s", p.paint.Bold("Queue:"), q.LocalQueue)
+	for _, part := range []struct{ name, value string }{
+		{"ClusterQueue", q.ClusterQueue}, {"cohort", q.Cohort}, {"", q.Strategy},
+	} {
+		if part.value != "" {
+			fmt.Fprintf(p.out, ", %s", strings.TrimSpace(part.name+" "+part.value))
+		}
+	}
+	if len(e.Chain) > 0 {
+		fmt.Fprintf(p.out, ", priority %d", q.Priority)
+		if q.PriorityClass != "" {
+			fmt.Fprintf(p.out, " (%s)", q.PriorityClass)
+		}
+	}
+	fmt.Fprintln(p.out)
+	if q.Position != nil {
+		fmt.Fprintf(p.out, "%s %s\n", p.paint.Bold("Position:"), positionText(q.Position))
+	}
+	if q.KueueSays != "" {
+		fmt.Fprintf(p.out, "%s %s\n", p.paint.Bold("Kueue says:"), q.KueueSays)
+	}
+	return nil
+}
+
+// aheadShown is how many of those in front are named.
+const aheadShown = 3
+
+func positionText(position *Position) string {
+	text := ordinal(position.Place)
+	if position.Pending > 0 {
+		text += fmt.Sprintf(" of %d pending", position.Pending)
+	}
+	if n := len(position.Ahead); n > 0 {
+		text += ", behind " + strings.Join(position.Ahead[:min(n, aheadShown)], ", ")
+		if n > aheadShown {
+			text += fmt.Sprintf(" and %d more", n-aheadShown)
+		}
+	}
+	if position.Source == Computed {
+		return text + " (computed from priorities and times)"
+	}
+	return text + " (says Kueue)"
+}
+
+func (p *printer) flavors(e *Explanation) error {
+	if len(e.PodSets) == 0 {
+		return nil
+	}
+	fmt.Fprintln(p.out)
+	if len(e.Flavors) == 0 {
+		return p.podSets(e)
+	}
+	table := show.NewTable("REPLICATED JOB", "FLAVOR", "NEEDS", "FREE", "QUOTA", "MAX", "VERDICT")
+	for _, v := range e.Flavors {
+		for i, a := range p.amounts(v) {
+			verdict := ""
+			if i == 0 {
+				verdict = p.verdict(v)
+			}
+			if v.Flavor == "" {
+				table.Row(v.PodSet, "-", quantity(a.Resource, a.Requested), "-", "-", "-", verdict)
+				continue
+			}
+			table.Row(v.PodSet, v.Flavor, quantity(a.Resource, a.Requested), freeText(a), number(a.Resource, a.Quota), number(a.Resource, a.Max), verdict)
+		}
+	}
+	if err := table.Print(p.out, p.paint, ""); err != nil {
+		return err
+	}
+	p.remedies(e)
+	return nil
+}
+
+// amounts are the ones worth a line: the first, which is the GPUs where there are any, and
+// what is missing.
+func (p *printer) amounts(v Verdict) []Amount {
+	if p.wide || len(v.Amounts) == 0 {
+		return v.Amounts
+	}
+	shown := []Amount{v.Amounts[0]}
+	for _, a := range v.Amounts[1:] {
+		if !v.Assigned && a.Requested > ptr.Deref(a.Free, a.Max) {
+			shown = append(shown, a)
+		}
+	}
+	return shown
+}
+
+func freeText(a Amount) string {
+	if a.Free == nil {
+		return "?"
+	}
+	return number(a.Resource, *a.Free)
+}
+
+func (p *printer) verdict(v Verdict) string {
+	var texts []string
+	for _, r := range v.Reasons {
+		texts = append(texts, r.Message)
+	}
+	text := strings.Join(texts, "; ")
+	switch {
+	case v.Assigned && text == "":
+		return p.paint.Green("assigned")
+	case v.Assigned:
+		return p.paint.Red("assigned, but " + text)
+	case v.Fits && text == "":
+		return p.paint.Green("fits now")
+	case v.Fits:
+		return p.paint.Red("quota fits, but " + text)
+	case v.refusal().Lasting:
+		return p.paint.Red("never: " + text)
+	}
+	return p.paint.Yellow("not now: " + text)
+}
+
+func (p *printer) podSets(e *Explanation) error {
+	table := show.NewTable("REPLICATED JOB", "PODS", "EACH")
+	for _, ps := range e.PodSets {
+		var each []string
+		for _, name := range sortedResources(ps.PerPod) {
+			amount := ps.PerPod[name]
+			each = append(each, fmt.Sprintf("%s %s", amount.String(), name))
+		}
+		table.Row(ps.Name, ps.Pods, strings.Join(each, ", "))
+	}
+	return table.Print(p.out, p.paint, "")
+}
+
+// remedies says what helps with each flavor, unless the state has said it.
+func (p *printer) remedies(e *Explanation) {
+	var told []string
+	for _, v := range e.Flavors {
+		for _, r := range v.Reasons {
+			line := fmt.Sprintf("  %s: %s", v.Flavor, r.Remedy)
+			if r.Remedy == "" || r.Remedy == e.State.Remedy || slices.Contains(told, line) {
+				continue
+			}
+			if len(told) == 0 {
+				fmt.Fprintln(p.out, p.paint.Bold("What helps with a flavor:"))
+			}
+			told = append(told, line)
+			fmt.Fprintln(p.out, line)
+		}
+	}
+}
+
+// valueShown is how much of a value is shown unless -o wide.
+const valueShown = 60
+
+func (p *printer) placement(e *Explanation) error {
+	if e.Undescribed != "" && e.State.Reason != "RuntimeMissing" {
+		fmt.Fprintf(p.out, "\n%s %s\n", p.paint.Bold("Placement unknown:"), e.Undescribed)
+	}
+	if len(e.Placement) == 0 {
+		return nil
+	}
+	table := show.NewTable("REPLICATED JOB", "PLACEMENT", "VALUE", "SET BY", "INSTEAD OF")
+	for _, part := range e.Placement {
+		var instead []string
+		for _, o := range part.Overrode {
+			instead = append(instead, fmt.Sprintf("%s (%s)", p.value(part.Field, o.Value), o.SetBy))
+		}
+		job := part.ReplicatedJob
+		if job == "" {
+			job = "-"
+		}
+		table.Row(job, part.Field, p.value(part.Field, part.Value), p.paint.Cyan(part.SetBy), strings.Join(instead, ", "))
+	}
+	fmt.Fprintln(p.out)
+	return table.Print(p.out, p.paint, "")
+}
+
+func (p *printer) value(field string, value []byte) string {
+	text := valueText(field, value)
+	if runes := []rune(text); !p.wide && len(runes) > valueShown {
+		return string(runes[:valueShown]) + "…"
+	}
+	return text
+}
+
+func (p *printer) unseen(e *Explanation) {
+	if len(e.Unseen) > 0 {
+		fmt.Fprintf(p.out, "\n%s you may not list %s, so this is not the whole story; an admin sees more.\n",
+			p.paint.Bold("Not seen:"), strings.Join(e.Unseen, ", "))
+	}
+}
