@@ -7,11 +7,13 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // taints finds taints on the GPU nodes of a flavor that nothing tolerates for a TrainJob
@@ -41,8 +43,9 @@ func (f *Facts) untolerated(flavor *kueue.ResourceFlavor) ([]corev1.Taint, map[c
 		if len(names) == 0 {
 			continue
 		}
+		tolerations := slices.Concat(flavor.Spec.Tolerations, f.added(names))
 		for _, taint := range gpu.Lasting(node) {
-			if declared(flavor, taint) || f.tolerated(flavor, taint, names) {
+			if declared(flavor, taint) || corev1helpers.TolerationsTolerateTaint(klog.Background(), tolerations, &taint, true) {
 				continue
 			}
 			if nodes[taint]++; nodes[taint] == 1 {
@@ -53,14 +56,25 @@ func (f *Facts) untolerated(flavor *kueue.ResourceFlavor) ([]corev1.Taint, map[c
 	return found, nodes
 }
 
-// tolerated reports whether pods that ask for all of the GPU resources tolerate a taint
-// once they are admitted to the flavor. The in-tree integration alone adds no toleration.
-func (f *Facts) tolerated(flavor *kueue.ResourceFlavor, taint corev1.Taint, names []corev1.ResourceName) bool {
-	if corev1helpers.TolerationsTolerateTaint(klog.Background(), flavor.Spec.Tolerations, &taint, true) {
-		return true
+// added gives the tolerations that kueue-trainer adds to pods that ask for the resources.
+// The in-tree integration adds none.
+func (f *Facts) added(names []corev1.ResourceName) []corev1.Toleration {
+	if !f.managerInstalled() && f.integrates() == inTree {
+		return nil
 	}
-	adds := f.managerInstalled() || f.integrates() != inTree
-	return adds && !slices.ContainsFunc(names, func(name corev1.ResourceName) bool { return !gpu.Tolerated(taint, name) })
+	requests := corev1.ResourceList{}
+	for _, name := range names {
+		requests[name] = *resource.NewQuantity(1, resource.DecimalSI)
+	}
+	pod := corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}}
+	pod.Tolerations = gpu.Tolerations(&pod)
+	podSets := []kueue.PodSet{{Template: corev1.PodTemplateSpec{Spec: pod}}}
+	var rules []podset.TolerationRule
+	for _, rule := range f.managerConfiguration().TolerationRules {
+		rules = append(rules, podset.TolerationRule(rule))
+	}
+	podset.AddTolerations(podSets, rules)
+	return podSets[0].Template.Spec.Tolerations
 }
 
 // declared reports whether Kueue knows of a taint: it then admits only who tolerates it.

@@ -3,8 +3,10 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -149,14 +151,28 @@ func silentWebhooks(probe int) func(*Facts) []Finding {
 }
 
 // silent gives the webhook that an error tells of, and why it was not asked, or nil.
+// Webhooks of two parts may have the same name; then the address tells.
 func (f *Facts) silent(err error) (*webhook, string) {
 	name, reason := failedWebhook(err)
+	var found *webhook
 	for _, w := range f.webhooks() {
-		if name != "" && w.name == name {
+		if name == "" || w.name != name {
+			continue
+		}
+		if strings.Contains(reason, w.address()) {
 			return &w, reason
 		}
+		found = cmp.Or(found, &w)
 	}
-	return nil, ""
+	return found, reason
+}
+
+// address is what the API server calls.
+func (w webhook) address() string {
+	if w.client.Service != nil {
+		return fmt.Sprintf("https://%s.%s.svc:", w.client.Service.Name, w.client.Service.Namespace)
+	}
+	return ptr.Deref(w.client.URL, "")
 }
 
 // webhookPolicies finds our webhooks changed so that they miss TrainJobs or changes of

@@ -215,6 +215,14 @@ func TestWebhooks(t *testing.T) {
 			want: []Finding{{Severity: Error, Reason: "WebhookSilent", Object: "MutatingWebhookConfiguration kueue-mutating-webhook-configuration",
 				Commands: []string{kueuePart.logs(), restartKueue}}},
 		},
+		"JobSet does not answer, and Kueue has a webhook of the same name": {
+			change: func(f *Facts) {
+				f.Mutating[0].Webhooks[0].Name, f.Mutating[1].Webhooks[0].Name = "mjobset.kb.io", "mjobset.kb.io"
+				f.Probes.JobSet = errors.New(`failed calling webhook "mjobset.kb.io": failed to call webhook: Post "https://webhook.jobset-system.svc:443/mutate?timeout=10s": no route`)
+			},
+			want: []Finding{{Severity: Error, Reason: "WebhookSilent", Object: "MutatingWebhookConfiguration jobset-mutating-webhook-configuration",
+				Commands: []string{jobSetPart.logs(), jobSetPart.restart()}}},
+		},
 		"kueue-trainer does not answer": {
 			change: func(f *Facts) { f.Probes = Probes{TrainJob: callFailed("m.kueue-trainer")} },
 			want:   []Finding{{Severity: Error, Reason: "WebhookSilent", Object: ourMutating, Commands: []string{managerPart.logs(), restartManager}}},

@@ -123,6 +123,12 @@ func TestPools(t *testing.T) {
 				f.Flavors[0].Spec.Tolerations = []corev1.Toleration{{Key: "team", Operator: corev1.TolerationOpExists}}
 			},
 		},
+		"a taint that a rule of the manager's configuration is for": {
+			change: func(f *Facts) {
+				f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint)
+				f.managerConfig("tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]")
+			},
+		},
 		"a taint that the flavor declares": {
 			change: func(f *Facts) {
 				f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint)
