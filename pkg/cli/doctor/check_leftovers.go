@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/workload"
 
@@ -25,49 +26,60 @@ import (
 // settle is how long the garbage collector and Kueue may take for what they do anyway.
 const settle = 10 * time.Second
 
+// gates counts by namespace and kind what holds our gate.
+type gates map[string]map[string]int64
+
+func (g gates) hold(namespace, kind string) {
+	if g[namespace] == nil {
+		g[namespace] = map[string]int64{}
+	}
+	g[namespace][kind]++
+}
+
 // leftGates finds what kueue-trainer gated and, being uninstalled, does not free.
 func leftGates(f *Facts) []Finding {
 	if f.managerInstalled() || f.integrates() == external {
 		return nil
 	}
-	held := map[string]map[string]int64{}
-	hold := func(namespace, kind string) {
-		if held[namespace] == nil {
-			held[namespace] = map[string]int64{}
-		}
-		held[namespace][kind]++
-	}
-	for i := range f.TrainJobs {
-		if job := &f.TrainJobs[i]; !job.Finished() && holdsGate(job) {
-			hold(job.Namespace, "TrainJob")
-		}
-	}
-	for i := range f.JobSets {
-		for _, rj := range f.JobSets[i].Spec.ReplicatedJobs {
-			if gatedTemplate(&rj.Template.Spec.Template.Spec) {
-				hold(f.JobSets[i].Namespace, "JobSet")
-				break
-			}
-		}
-	}
-	for i := range f.Jobs {
-		if gatedTemplate(&f.Jobs[i].Spec.Template.Spec) && f.Jobs[i].Status.CompletionTime == nil {
-			hold(f.Jobs[i].Namespace, "Job")
-		}
-	}
-	for i := range f.Pods {
-		if gatedTemplate(&f.Pods[i].Spec) {
-			hold(f.Pods[i].Namespace, "Pod")
-		}
-	}
+	held := f.gates()
 	var findings []Finding
 	for _, namespace := range slices.Sorted(maps.Keys(held)) {
-		findings = append(findings, gatesFinding(namespace, held[namespace]))
+		finding := gatesFinding(namespace, held[namespace])
+		if f.generation() == trainjob.Trainer21 {
+			finding.Advice = "hand-back is for a change to the in-tree integration, which Trainer 2.1 has none of; kueue-trainer frees them:"
+			finding.Commands = []string{managerPart.install}
+		}
+		findings = append(findings, finding)
 	}
 	return findings
 }
 
-func gatedTemplate(pod *corev1.PodSpec) bool {
+func (f *Facts) gates() gates {
+	held := gates{}
+	for i := range f.TrainJobs {
+		if job := &f.TrainJobs[i]; !job.Finished() && holdsGate(job) {
+			held.hold(job.Namespace, "TrainJob")
+		}
+	}
+	for i := range f.JobSets {
+		if slices.ContainsFunc(f.JobSets[i].Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return gated(&rj.Template.Spec.Template.Spec) }) {
+			held.hold(f.JobSets[i].Namespace, "JobSet")
+		}
+	}
+	for i := range f.Jobs {
+		if job := &f.Jobs[i]; gated(&job.Spec.Template.Spec) && job.Status.CompletionTime == nil {
+			held.hold(job.Namespace, "Job")
+		}
+	}
+	for i := range f.Pods {
+		if pod := &f.Pods[i]; gated(&pod.Spec) {
+			held.hold(pod.Namespace, "Pod")
+		}
+	}
+	return held
+}
+
+func gated(pod *corev1.PodSpec) bool {
 	return slices.Contains(pod.SchedulingGates, corev1.PodSchedulingGate{Name: patch.AdmissionGate})
 }
 

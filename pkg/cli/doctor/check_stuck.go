@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -29,12 +28,8 @@ var blamed = []string{"NobodyReacts", "KueueSilent", "NotStarted", "PodsMissing"
 // stuckTrainJobs finds TrainJobs that get nowhere until somebody acts, one finding for
 // those of a namespace that are stuck for the same reason.
 func stuckTrainJobs(f *Facts) []Finding {
-	crd := f.crd(trainjob.CRDName)
-	if crd == nil || f.Cluster == nil {
-		return nil
-	}
-	generation, err := trainjob.GenerationOf(crd)
-	if err != nil {
+	generation := f.generation()
+	if generation == 0 || f.Cluster == nil {
 		return nil // a finding of its own
 	}
 	read := f.byOwner(patch.Of(generation))
@@ -95,40 +90,18 @@ func areStuck(n int) string {
 
 // byOwner sorts what was read by the TrainJob that it belongs to.
 func (f *Facts) byOwner(field patch.Field) func(*trainjob.TrainJob) *explain.Facts {
-	workloads := map[types.UID]*kueue.Workload{}
-	for i := range f.Workloads {
-		if owner := metav1.GetControllerOfNoCopy(&f.Workloads[i]); owner != nil {
-			workloads[owner.UID] = &f.Workloads[i]
-		}
-	}
-	jobSets := map[types.UID]*jobsetapi.JobSet{}
-	for i := range f.JobSets {
-		if owner := metav1.GetControllerOfNoCopy(&f.JobSets[i]); owner != nil {
-			jobSets[owner.UID] = &f.JobSets[i]
-		}
-	}
-	namespaces := map[string]*corev1.Namespace{}
-	for i := range f.Namespaces {
-		namespaces[f.Namespaces[i].Name] = &f.Namespaces[i]
-	}
-	jobs, pods := map[types.NamespacedName][]batchv1.Job{}, map[types.NamespacedName][]corev1.Pod{}
-	for i := range f.Jobs {
-		key := jobSetOf(&f.Jobs[i])
-		jobs[key] = append(jobs[key], f.Jobs[i])
-	}
-	for i := range f.Pods {
-		key := jobSetOf(&f.Pods[i])
-		pods[key] = append(pods[key], f.Pods[i])
-	}
-	warnings := map[types.UID][]corev1.Event{}
-	for i := range f.Events {
-		uid := f.Events[i].InvolvedObject.UID
-		warnings[uid] = append(warnings[uid], f.Events[i])
-	}
+	workloads, jobSets := controlled(f.Workloads), controlled(f.JobSets)
+	jobs := grouped(f.Jobs, func(job *batchv1.Job) types.NamespacedName { return jobSetOf(job) })
+	pods := grouped(f.Pods, func(pod *corev1.Pod) types.NamespacedName { return jobSetOf(pod) })
+	warnings := grouped(f.Events, func(event *corev1.Event) types.UID { return event.InvolvedObject.UID })
+	namespaces := grouped(f.Namespaces, func(namespace *corev1.Namespace) string { return namespace.Name })
 	return func(job *trainjob.TrainJob) *explain.Facts {
 		facts := &explain.Facts{
-			Now: f.Now, Field: field, Cluster: f.Cluster, Job: job, Namespace: namespaces[job.Namespace],
+			Now: f.Now, Field: field, Cluster: f.Cluster, Job: job,
 			Workload: workloads[job.UID], JobSet: jobSets[job.UID], Warnings: latestFirst(warnings[job.UID]),
+		}
+		if found := namespaces[job.Namespace]; len(found) > 0 {
+			facts.Namespace = &found[0]
 		}
 		if facts.Workload != nil {
 			facts.PodSets = facts.Workload.Spec.PodSets
@@ -139,6 +112,30 @@ func (f *Facts) byOwner(field patch.Field) func(*trainjob.TrainJob) *explain.Fac
 		}
 		return facts
 	}
+}
+
+// controlled gives objects by the UID of their controller.
+func controlled[T any, P interface {
+	*T
+	metav1.Object
+}](items []T) map[types.UID]*T {
+	found := map[types.UID]*T{}
+	for i := range items {
+		if owner := metav1.GetControllerOfNoCopy(P(&items[i])); owner != nil {
+			found[owner.UID] = &items[i]
+		}
+	}
+	return found
+}
+
+// grouped gives objects by a key.
+func grouped[T any, K comparable](items []T, key func(*T) K) map[K][]T {
+	groups := map[K][]T{}
+	for i := range items {
+		k := key(&items[i])
+		groups[k] = append(groups[k], items[i])
+	}
+	return groups
 }
 
 // jobSetOf names the JobSet that a Job or pod was made for.

@@ -52,12 +52,8 @@ func expectsWebhook(f *Facts, configuration string) bool {
 	case jobSetPart:
 		return f.crd(jobSetCRD) != nil
 	case trainerPart:
-		crd := f.crd(trainjob.CRDName)
-		if crd == nil {
-			return false
-		}
-		generation, err := trainjob.GenerationOf(crd)
-		return err == nil && (configuration == p.validating || generation >= trainjob.Trainer22)
+		generation := f.generation()
+		return generation >= trainjob.Trainer22 || generation == trainjob.Trainer21 && configuration == p.validating
 	default:
 		return true
 	}

@@ -496,6 +496,17 @@ func TestLeftovers(t *testing.T) {
 			},
 			want: gates,
 		},
+		"a gate of Trainer 2.1, which has no in-tree integration": {
+			change: func(t *testing.T, f *Facts) {
+				uninstalled(f)
+				f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
+				f.TrainJobs = []trainjob.TrainJob{*gatedJob(t, "jobs", "waits")}
+			},
+			want: []Finding{
+				{Severity: Error, Reason: "NoIntegration", Object: ourDeployment, Commands: []string{managerPart.install}},
+				{Severity: Error, Reason: "GatesLeft", Object: "Namespace jobs", Commands: []string{managerPart.install}},
+			},
+		},
 		"gates while kueue-trainer is there": {
 			change: func(_ *testing.T, f *Facts) {
 				f.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: gatedPod.Spec}}

@@ -47,7 +47,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		Example: doctorExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			printer, err := printerFor(format)
+			write, err := printerFor(format)
 			if err != nil {
 				return err
 			}
@@ -66,7 +66,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			if _, err := discovery.ServerVersion(); err != nil {
 				return fmt.Errorf("asking the cluster for its version: %w", err)
 			}
-			return report(streams.Out, printer, newReport(Load(cmd.Context(), c, namespace)))
+			return report(streams.Out, write, newReport(Load(cmd.Context(), c, namespace)))
 		},
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", "", "output format: wide, json or yaml")
@@ -75,8 +75,8 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 }
 
 // report prints and gives the exit code as an error.
-func report(out io.Writer, print printer, r Report) error {
-	if err := print(out, show.Painter(out), r); err != nil {
+func report(out io.Writer, write printer, r Report) error {
+	if err := write(out, show.Painter(out), r); err != nil {
 		return err
 	}
 	switch {

@@ -87,6 +87,19 @@ func (f *Facts) crd(name string) *apiextensionsv1.CustomResourceDefinition {
 	return nil
 }
 
+// generation is that of the served Trainer; 0 where it is unknown.
+func (f *Facts) generation() trainjob.Generation {
+	crd := f.crd(trainjob.CRDName)
+	if crd == nil {
+		return 0
+	}
+	generation, err := trainjob.GenerationOf(crd)
+	if err != nil {
+		return 0
+	}
+	return generation
+}
+
 // deployment gives the Deployment of a part, or nil.
 func (f *Facts) deployment(p *part) *appsv1.Deployment {
 	for i := range f.Deployments {
