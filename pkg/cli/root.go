@@ -9,6 +9,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/doctor"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/migrate"
@@ -33,6 +34,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetErr(streams.ErrOut)
 	flags.AddFlags(root.PersistentFlags())
 	for _, command := range []func(cluster.Flags, genericiooptions.IOStreams) *cobra.Command{
+		doctor.NewCommand,
 		explain.NewCommand,
 		handback.NewCommand,
 		pools.NewCommand,
