@@ -16,6 +16,9 @@ export TRAINER
 # Flags of the generations tests: the seed and the count of random manifests.
 GENERATIONS_FLAGS ?=
 
+# What make bench measures, e.g. BENCH_FLAGS='-jobs 50 -parts requests,burst -out /tmp/bench'.
+BENCH_FLAGS ?=
+
 # Ginkgo flags for e2e, e.g. E2E_FLAGS='-ginkgo.focus=preempted'.
 E2E_FLAGS ?=
 
@@ -70,7 +73,7 @@ build: ## Build the manager and the kubectl plugin.
 
 .PHONY: unit
 unit: ## Run the unit tests.
-	go test ./pkg/... ./cmd/... ./test/kit/...
+	go test ./pkg/... ./cmd/... ./test/kit/... ./test/bench/...
 	go test -skip TestFaults ./test/faults/...
 	go test -C test/localcluster ./...
 
@@ -104,6 +107,10 @@ faults: $(BIN)/localcluster ## Crash and fault injection: all plans, against the
 .PHONY: faults-sample
 faults-sample: $(BIN)/localcluster ## Crash and fault injection: some plans that a seed chooses, in a few minutes.
 	go test ./test/faults -count=1 -parallel 4 -timeout 20m -v $(FAULTS_FLAGS)
+
+.PHONY: bench
+bench: $(BIN)/localcluster ## Measure requests, speed, CPU and memory beside Kueue's in-tree integration, into docs/. About 45 minutes.
+	trap 'LOCAL_DIR=$(CURDIR)/.local-bench $(BIN)/localcluster down' EXIT; go run ./test/bench $(BENCH_FLAGS)
 
 .PHONY: fmt
 fmt: ## Format all Go code.

@@ -85,15 +85,18 @@ func managerOptions(cfg *managerconfig.Configuration) (ctrl.Options, error) {
 }
 
 // cachedObjects limits the caches to what the manager looks at: Jobs of JobSets, pods
-// with the gate, the one CRD whose defaults PodSets get.
+// with the gate, the one CRD whose defaults PodSets get; of Workloads and JobSets, which
+// no selector tells apart, the bare names of those that are not TrainJobs'.
 func cachedObjects() (map[client.Object]cache.ByObject, error) {
 	ofJobSets, err := labels.NewRequirement(jobsetapi.JobSetNameKey, selection.Exists, nil)
 	if err != nil {
 		return nil, err
 	}
 	return map[client.Object]cache.ByObject{
-		&batchv1.Job{}: {Label: labels.NewSelector().Add(*ofJobSets)},
-		&corev1.Pod{}:  {Label: labels.SelectorFromSet(labels.Set{patch.GatedLabel: "true"})},
+		&batchv1.Job{}:      {Label: labels.NewSelector().Add(*ofJobSets), Transform: integration.TrimJob},
+		&jobsetapi.JobSet{}: {Transform: integration.TrimJobSet},
+		&kueue.Workload{}:   {Transform: integration.TrimWorkload},
+		&corev1.Pod{}:       {Label: labels.SelectorFromSet(labels.Set{patch.GatedLabel: "true"})},
 		&apiextensionsv1.CustomResourceDefinition{}: {
 			Field: fields.OneTermEqualSelector("metadata.name", integration.WorkloadCRD),
 		},

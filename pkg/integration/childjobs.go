@@ -63,7 +63,13 @@ func (e *environment) active(ctx context.Context, job *trainjob.TrainJob) (bool,
 	if err != nil || slices.ContainsFunc(jobs, hasPods) {
 		return err == nil, err
 	}
-	return !job.Finished() && (!ptr.Deref(js.Spec.Suspend, false) || e.overtaken(job, js) > 0), nil
+	return !job.Finished() && (!ptr.Deref(js.Spec.Suspend, false) || saysActive(js) || e.overtaken(job, js) > 0), nil
+}
+
+// saysActive reports whether JobSet still counts Jobs with pods. It hears of the last pod
+// after us, and until then Trainer's webhook refuses a change of the patches.
+func saysActive(js *jobsetapi.JobSet) bool {
+	return slices.ContainsFunc(js.Status.ReplicatedJobsStatus, func(rj jobsetapi.ReplicatedJobStatus) bool { return rj.Active > 0 })
 }
 
 // inHand is how long Trainer may be busy with what it saw of a TrainJob before.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -102,6 +103,38 @@ func TestOvertaken(t *testing.T) {
 			env := &environment{field: patch.Of(trainjob.Trainer23), expectations: &expectations{}}
 			if got := env.overtaken(job, js) > 0; got != tc.want {
 				t.Errorf("overtaken = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestActive(t *testing.T) {
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
+	jobSet := func(suspend bool, active int32) *jobsetapi.JobSet {
+		return &jobsetapi.JobSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "js", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
+			Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(suspend)},
+			Status:     jobsetapi.JobSetStatus{ReplicatedJobsStatus: []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: active}}},
+		}
+	}
+	tests := map[string]struct {
+		jobSet *jobsetapi.JobSet
+		want   bool
+	}{
+		"there is no JobSet":                     {},
+		"a JobSet is suspended and without pods": {jobSet: jobSet(true, 0)},
+		"a JobSet is not suspended yet":          {jobSet: jobSet(false, 0), want: true},
+		"a JobSet has not heard of the last pod": {jobSet: jobSet(true, 1), want: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			builder := fake.NewClientBuilder().WithScheme(testScheme(t))
+			if tc.jobSet != nil {
+				builder = builder.WithObjects(tc.jobSet)
+			}
+			env := &environment{client: builder.Build(), field: patch.Of(trainjob.Trainer23), expectations: &expectations{}}
+			if got, err := env.active(t.Context(), job); err != nil || got != tc.want {
+				t.Errorf("active() = %t, %v; want %t", got, err, tc.want)
 			}
 		})
 	}

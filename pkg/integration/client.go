@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -41,6 +42,19 @@ func (c *specClient) Get(ctx context.Context, key client.ObjectKey, obj client.O
 		return c.live.Get(ctx, key, obj, opts...)
 	}
 	return err
+}
+
+// Create implements client.Writer, and remembers which TrainJobs have a Workload.
+func (c *specClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	if err := c.Client.Create(ctx, obj, opts...); err != nil {
+		return err
+	}
+	if _, ok := obj.(*kueue.Workload); ok {
+		if owner := controllerOfKind(obj, trainjob.GVK.Kind); owner != nil {
+			c.expectations.queuedNow(client.ObjectKey{Namespace: obj.GetNamespace(), Name: owner.Name}, owner.UID)
+		}
+	}
+	return nil
 }
 
 // Patch implements client.Writer.

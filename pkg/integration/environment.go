@@ -9,10 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,9 +27,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// WorkloadCRD is the CRD whose schema gives PodSets their defaults.
-const WorkloadCRD = "workloads.kueue.x-k8s.io"
-
 // environment is what adapter, webhooks and ungater share.
 type environment struct {
 	client client.Client
@@ -40,7 +35,9 @@ type environment struct {
 	runtimes *trainjob.Runtimes
 	renderer *trainjob.Renderer
 	defaults *workloadDefaults
-	recorder events.EventRecorder
+	// described remembers PodSets.
+	described *rememberedPodSets
+	recorder  events.EventRecorder
 
 	expectations *expectations
 	inTree       *inTree
@@ -86,24 +83,6 @@ func (e *environment) render(ctx context.Context, job *trainjob.TrainJob) (*jobs
 		return nil, err
 	}
 	return e.renderer.Render(ctx, job, runtime, patches)
-}
-
-// describe gives the PodSets of the effective TrainJob, as the API server stores them.
-func (e *environment) describe(ctx context.Context, job *trainjob.TrainJob) ([]kueue.PodSet, error) {
-	runtime, err := e.runtimes.For(ctx, job)
-	if err != nil {
-		return nil, err
-	}
-	podSets, err := podset.Describe(ctx, e.renderer, job, runtime, e.field)
-	if err != nil {
-		return nil, err
-	}
-	podset.AddTolerations(podSets, e.tolerationRules)
-	defaults, err := e.defaults.get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return defaults.Apply(podSets)
 }
 
 // gated gives the spec of job with our part as it is while job waits for admission, and
@@ -206,34 +185,6 @@ func (e *environment) confirm(ctx context.Context, cached *kueue.Workload) error
 		return errOutdated
 	}
 	return nil
-}
-
-// workloadDefaults follows the served Workload CRD and keeps what was made of it.
-type workloadDefaults struct {
-	reader client.Reader
-
-	mu         sync.Mutex
-	generation int64
-	defaults   *podset.Defaults
-}
-
-// get gives the defaults of the CRD as it is now; the reader is a cache.
-func (w *workloadDefaults) get(ctx context.Context) (*podset.Defaults, error) {
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := w.reader.Get(ctx, client.ObjectKey{Name: WorkloadCRD}, &crd); err != nil {
-		return nil, fmt.Errorf("reading CRD %s, which Kueue installs: %w", WorkloadCRD, err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.defaults != nil && w.generation == crd.Generation {
-		return w.defaults, nil
-	}
-	defaults, err := podset.NewDefaults(&crd, kueue.SchemeGroupVersion.Version)
-	if err != nil {
-		return nil, err
-	}
-	w.defaults, w.generation = defaults, crd.Generation
-	return defaults, nil
 }
 
 // warn tells the people who look at the TrainJob what is wrong and what to do.

@@ -24,6 +24,7 @@ type expectations struct {
 	mu     sync.Mutex
 	wants  map[types.NamespacedName]expectation
 	writes map[types.NamespacedName]write
+	queued map[types.NamespacedName]write
 }
 
 type write struct {
@@ -57,6 +58,32 @@ func (e *expectations) wroteBy(job *trainjob.TrainJob) time.Time {
 	return e.began
 }
 
+// queuedNow notes that a Workload was made for a TrainJob.
+func (e *expectations) queuedNow(job types.NamespacedName, uid types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.queued == nil {
+		e.queued = map[types.NamespacedName]write{}
+	}
+	e.queued[job] = write{uid, time.Now()}
+}
+
+// queuedSince gives how long ago a Workload was made for job; false when none was, or it
+// was seen since.
+func (e *expectations) queuedSince(job *trainjob.TrainJob) (time.Duration, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	made, ok := e.queued[client.ObjectKeyFromObject(job)]
+	return time.Since(made.at), ok && made.uid == job.UID
+}
+
+// sawWorkload notes that the cache has the Workload of a TrainJob.
+func (e *expectations) sawWorkload(job types.NamespacedName) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.queued, job)
+}
+
 // expect notes a generation that is stored, by us or by whoever was faster.
 func (e *expectations) expect(job *trainjob.TrainJob) {
 	e.mu.Lock()
@@ -85,4 +112,5 @@ func (e *expectations) forget(key types.NamespacedName) {
 	defer e.mu.Unlock()
 	delete(e.wants, key)
 	delete(e.writes, key)
+	delete(e.queued, key)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,6 +44,8 @@ type job struct {
 	unread bool
 	// prepareErr is why, if it was for an error.
 	prepareErr error
+	// again is when to look again at a job that was skipped; 0 is never.
+	again time.Duration
 	// described remembers the PodSets within this reconcile.
 	described []kueue.PodSet
 }
@@ -76,10 +79,12 @@ func (j *job) Skip(ctx context.Context) bool {
 	}
 	if !j.env.expectations.seen(&j.TrainJob) {
 		j.skipped = true
-	} else if j.IsSuspended() && !j.TrainJob.Finished() {
+	} else if j.TrainJob.Finished() {
+		j.skipped, j.prepareErr = j.over(ctx)
+	} else if j.IsSuspended() {
 		j.skipped, j.prepareErr = j.follow(ctx)
-		j.skipped = j.skipped || j.prepareErr != nil
 	}
+	j.skipped = j.skipped || j.prepareErr != nil
 	return j.skipped
 }
 

@@ -67,7 +67,7 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 	// Whatever else there is to wait for: it may wait for this.
 	waitAgreed, errAgreed := r.ensureAgreed(ctx, j)
 	if j.skipped || err != nil {
-		return sooner(result, waitAgreed), firstError(j.prepareErr, err, errAgreed)
+		return sooner(sooner(result, waitAgreed), j.again), firstError(j.prepareErr, err, errAgreed)
 	}
 	if j.placed != "" && !j.IsSuspended() {
 		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonPlaced, actionStart, "%s", j.placed)

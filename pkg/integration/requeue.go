@@ -23,7 +23,11 @@ import (
 // that goes, brings the job here again.
 func (j *job) follow(ctx context.Context) (bool, error) {
 	wl, err := j.unfinishedWorkload(ctx)
-	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() {
+	if err == nil && wl == nil {
+		return j.notYet(ctx)
+	}
+	j.env.expectations.sawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
+	if err != nil || !wl.DeletionTimestamp.IsZero() {
 		return false, err
 	}
 	if workload.HasQuotaReservation(wl) && !workload.IsActive(wl) {

@@ -130,7 +130,7 @@ func awaitWebhooks(ctx context.Context, mgr ctrl.Manager) error {
 // wait for them. It returns when all are in step, so mgr has to be starting meanwhile.
 func warmCaches(ctx context.Context, mgr ctrl.Manager) error {
 	for _, obj := range []client.Object{
-		&corev1.Namespace{}, &schedulingv1.PriorityClass{}, &apiextensionsv1.CustomResourceDefinition{},
+		&corev1.Namespace{}, &schedulingv1.PriorityClass{},
 		&trainer.ClusterTrainingRuntime{}, &trainer.TrainingRuntime{},
 		&kueue.LocalQueue{}, &kueue.ClusterQueue{}, &kueue.AdmissionCheck{}, &kueue.ResourceFlavor{}, &kueue.WorkloadPriorityClass{},
 	} {
@@ -151,6 +151,10 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	if err := watchTrainJobCRD(ctx, mgr, trainer); err != nil {
 		return nil, err
 	}
+	defaults := &workloadDefaults{}
+	if err := defaults.follow(ctx, mgr.GetCache()); err != nil {
+		return nil, err
+	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
 	expectations := &expectations{began: time.Now()}
 	return &environment{
@@ -162,9 +166,10 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		all:                          all,
 		runtimes:                     runtimes,
 		renderer:                     renderer,
-		defaults:                     &workloadDefaults{reader: mgr.GetClient()},
-		recorder:                     mgr.GetEventRecorder(controllerName),
 		tolerationRules:              opts.TolerationRules,
+		defaults:                     defaults,
+		described:                    newRememberedPodSets(),
+		recorder:                     newOnceRecorder(mgr.GetEventRecorder(controllerName)),
 		manageJobsWithoutQueueName:   opts.ManageJobsWithoutQueueName,
 		managedJobsNamespaceSelector: opts.ManagedJobsNamespaceSelector,
 	}, nil

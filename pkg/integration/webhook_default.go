@@ -102,6 +102,8 @@ func decode(decoder admission.Decoder, req admission.Request) (job, old *trainjo
 	// The namespace of an object may be given by the request alone.
 	job.Namespace = req.Namespace
 	if req.Operation != admissionv1.Update {
+		// It is given already, but nothing can belong to it yet: no snapshot is looked for.
+		job.UID = ""
 		return job, nil, nil
 	}
 	old = &trainjob.TrainJob{}

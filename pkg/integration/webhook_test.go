@@ -25,6 +25,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -44,7 +45,8 @@ func newHandlers(tb testing.TB) (*defaulter, *validator) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	env := &environment{client: c, runtimes: trainjob.NewRuntimes(c, c), renderer: renderer, expectations: &expectations{}}
+	env := &environment{client: c, runtimes: trainjob.NewRuntimes(c, c), renderer: renderer, expectations: &expectations{},
+		defaults: &workloadDefaults{defaults: &podset.Defaults{}}}
 	decoder := admission.NewDecoder(scheme)
 	return &defaulter{env: env, decoder: decoder, self: self}, &validator{env: env, decoder: decoder, self: self}
 }

@@ -25,9 +25,12 @@ const (
 	snapshotKey    = "runtime"
 )
 
-// snapshotsRemembered bounds how many decoded snapshots are held, so that a long
-// life costs no more memory than a busy hour.
-const snapshotsRemembered = 1024
+// What is remembered is bounded, so that a long life costs no more memory than a busy hour.
+// Snapshots of the same runtime have the same text, so few of them differ.
+const (
+	snapshotsRemembered = 16384
+	textsRemembered     = 64
+)
 
 // ErrRuntimeNotFound is the cause when neither a snapshot nor the runtime exists.
 var ErrRuntimeNotFound = errors.New("runtime not found")
@@ -48,12 +51,24 @@ type Runtimes struct {
 	// Served is the generation of Trainer that renders; As gives another.
 	Served Generation
 
-	snapshots *lru.Cache
+	// snapshots are runtime specs by the UID of the TrainJob, texts the same by their text.
+	snapshots, texts *lru.Cache
+}
+
+// RuntimeVersion tells one state of a runtime from others, for one TrainJob.
+type RuntimeVersion string
+
+// Runtime is what Trainer renders a TrainJob from.
+type Runtime struct {
+	// Spec is the caller's to read only.
+	Spec    *trainer.TrainingRuntimeSpec
+	Version RuntimeVersion
 }
 
 // NewRuntimes makes a finder for the newest Trainer that reads from the two given readers.
 func NewRuntimes(cached, live client.Reader) *Runtimes {
-	return &Runtimes{Cached: cached, Live: live, Served: Trainer23, snapshots: lru.New(snapshotsRemembered)}
+	return &Runtimes{Cached: cached, Live: live, Served: Trainer23,
+		snapshots: lru.New(snapshotsRemembered), texts: lru.New(textsRemembered)}
 }
 
 // As gives the same finder for another generation of Trainer.
@@ -63,50 +78,62 @@ func (r *Runtimes) As(served Generation) *Runtimes {
 	return &other
 }
 
-// For gives the runtime spec that Trainer renders job from: its snapshot when there
-// is one, the live object before. What an older Trainer makes of it otherwise than the
-// Renderer, which has the newest one's library, is brought in line here. The result is
-// the caller's to read only.
-// Errors wrap ErrRuntimeNotFound or ErrRuntimeUnsupported and name the remedy.
+// For gives the runtime spec of Of.
 func (r *Runtimes) For(ctx context.Context, job *TrainJob) (*trainer.TrainingRuntimeSpec, error) {
+	runtime, err := r.Of(ctx, job)
+	return runtime.Spec, err
+}
+
+// Of gives the runtime that Trainer renders job from: its snapshot when there is one, the
+// live object before. What an older Trainer makes of it otherwise than the Renderer, which
+// has the newest one's library, is brought in line here.
+// Errors wrap ErrRuntimeNotFound or ErrRuntimeUnsupported and name the remedy.
+func (r *Runtimes) Of(ctx context.Context, job *TrainJob) (Runtime, error) {
 	if r.Served < Trainer23 {
 		return r.replaced(ctx, job)
 	}
 	if spec, err := r.snapshot(ctx, job); err != nil || spec != nil {
-		return spec, err
+		return Runtime{Spec: spec, Version: frozen}, err
 	}
 	return r.live(ctx, job)
 }
 
+// frozen is the version of a snapshot, which never changes.
+const frozen RuntimeVersion = "snapshot"
+
 // replaced gives the live runtime as Trainer before 2.3 uses it.
-func (r *Runtimes) replaced(ctx context.Context, job *TrainJob) (*trainer.TrainingRuntimeSpec, error) {
-	spec, err := r.live(ctx, job)
+func (r *Runtimes) replaced(ctx context.Context, job *TrainJob) (Runtime, error) {
+	runtime, err := r.live(ctx, job)
 	if err != nil || !asksForResources(job) {
-		return spec, err
+		return runtime, err
 	}
-	return replaceResources(spec, job), nil
+	return Runtime{Spec: replaceResources(runtime.Spec, job), Version: "replaced/" + runtime.Version}, nil
 }
 
 // live reads the runtime itself.
-func (r *Runtimes) live(ctx context.Context, job *TrainJob) (*trainer.TrainingRuntimeSpec, error) {
+func (r *Runtimes) live(ctx context.Context, job *TrainJob) (Runtime, error) {
 	ref := job.Spec.RuntimeRef
 	kind := runtimeKind(ref)
 	switch kind {
 	case trainer.ClusterTrainingRuntimeKind:
 		var rt trainer.ClusterTrainingRuntime
 		if err := r.get(ctx, client.ObjectKey{Name: ref.Name}, &rt); err != nil {
-			return nil, missing(err, kind, ref.Name, "")
+			return Runtime{}, missing(err, kind, ref.Name, "")
 		}
-		return &rt.Spec, nil
+		return Runtime{&rt.Spec, versionOf(&rt)}, nil
 	case trainer.TrainingRuntimeKind:
 		var rt trainer.TrainingRuntime
 		if err := r.get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: ref.Name}, &rt); err != nil {
-			return nil, missing(err, kind, ref.Name, job.Namespace)
+			return Runtime{}, missing(err, kind, ref.Name, job.Namespace)
 		}
-		return &rt.Spec, nil
+		return Runtime{&rt.Spec, versionOf(&rt)}, nil
 	}
-	return nil, fmt.Errorf("%w: spec.runtimeRef.kind is %q; set it to %s or %s",
+	return Runtime{}, fmt.Errorf("%w: spec.runtimeRef.kind is %q; set it to %s or %s",
 		ErrRuntimeUnsupported, kind, trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind)
+}
+
+func versionOf(rt client.Object) RuntimeVersion {
+	return RuntimeVersion(fmt.Sprintf("%s/%s", rt.GetUID(), rt.GetResourceVersion()))
 }
 
 // get asks the API server itself before it calls a runtime missing: people create
@@ -151,7 +178,7 @@ func (r *Runtimes) snapshot(ctx context.Context, job *TrainJob) (*trainer.Traini
 	if err != nil || cm == nil {
 		return nil, err
 	}
-	spec, err := decodeSnapshot(cm.Data[snapshotKey])
+	spec, err := r.decode(cm.Data[snapshotKey])
 	if err != nil {
 		return nil, fmt.Errorf("ConfigMap %s, key %q, is not the runtime snapshot Trainer writes: %w; delete it and Trainer makes it anew",
 			client.ObjectKeyFromObject(cm), snapshotKey, err)
@@ -181,6 +208,18 @@ func (r *Runtimes) SnapshotTaken(ctx context.Context, job *TrainJob) (time.Time,
 		return time.Time{}, err
 	}
 	return cm.CreationTimestamp.Time, nil
+}
+
+// decode gives the same spec for the same text.
+func (r *Runtimes) decode(text string) (*trainer.TrainingRuntimeSpec, error) {
+	if spec, ok := r.texts.Get(text); ok {
+		return spec.(*trainer.TrainingRuntimeSpec), nil
+	}
+	spec, err := decodeSnapshot(text)
+	if err == nil {
+		r.texts.Add(text, spec)
+	}
+	return spec, err
 }
 
 // decodeSnapshot takes no text for an error, as Trainer does, and not for a runtime

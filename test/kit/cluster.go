@@ -103,7 +103,10 @@ type state struct {
 	Settings struct {
 		Integration string `json:"integration"`
 	} `json:"settings"`
-	Ports map[string]int `json:"ports"`
+	Ports     map[string]int `json:"ports"`
+	Processes map[string]struct {
+		PID int `json:"pid"`
+	} `json:"processes"`
 }
 
 func (c *Cluster) state() (state, error) {
@@ -129,6 +132,16 @@ func (c *Cluster) Address(component, purpose string) (string, error) {
 	return fmt.Sprintf("127.0.0.1:%d", port), nil
 }
 
+// PIDs gives the process of each component of a local control plane, by its name.
+func (c *Cluster) PIDs() (map[string]int, error) {
+	s, err := c.state()
+	pids := map[string]int{}
+	for name, p := range s.Processes {
+		pids[name] = p.PID
+	}
+	return pids, err
+}
+
 // localDir gives the directory of a kubeconfig that localcluster wrote: its state lies
 // beside it.
 func localDir(kubeconfig string) string {
@@ -151,9 +164,9 @@ func (c *Cluster) As(contextName string) (client.Client, error) {
 }
 
 // Start brings a local control plane up in dir, which progress is told of, and
-// connects to it. Stop takes it down again.
-func Start(ctx context.Context, dir string, progress io.Writer) (*Cluster, error) {
-	if err := localcluster(ctx, dir, progress, "up"); err != nil {
+// connects to it. The flags are those of `localcluster up`. Stop takes it down again.
+func Start(ctx context.Context, dir string, progress io.Writer, flags ...string) (*Cluster, error) {
+	if err := localcluster(ctx, dir, progress, append([]string{"up"}, flags...)...); err != nil {
 		return nil, err
 	}
 	cluster, err := Use(filepath.Join(dir, "kubeconfig"))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,8 @@ type options struct {
 	nodes       int
 	integration string
 	trainer     string
+	workers     int
+	lease       time.Duration
 }
 
 func newCommand() *cobra.Command {
@@ -51,16 +54,22 @@ func newCommand() *cobra.Command {
 // withSettings is a command that takes the cluster's settings.
 func (o *options) withSettings(use, short string, run func(*cluster.Cluster, context.Context, cluster.Settings) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs}
-	nodes, envErr := strconv.Atoi(fromEnv("NODES", "8"))
+	nodes, errNodes := number("NODES", "8")
+	workers, errWorkers := number("IN_TREE_WORKERS", "0")
 	cmd.Flags().IntVar(&o.nodes, "nodes", nodes, "number of GPU nodes, half H100 and half A100; two CPU nodes come on top [$NODES]")
 	cmd.Flags().StringVar(&o.integration, "integration", fromEnv("INTEGRATION", string(cluster.External)),
 		"who integrates TrainJobs with Kueue: external (kueue-trainer), in-tree (Kueue itself) or both at once, which shows what happens then [$INTEGRATION]")
 	cmd.Flags().StringVar(&o.trainer, "trainer", os.Getenv("TRAINER"), fmt.Sprintf(
 		"generation of Trainer, with its JobSet: %s; a new cluster gets the last of these, a running one keeps its own [$TRAINER]",
 		strings.Join(build.TrainerNames(), ", ")))
+	cmd.Flags().IntVar(&o.workers, "in-tree-workers", workers,
+		"TrainJobs that Kueue's own integration reconciles at a time; 0: as Kueue is shipped, one [$IN_TREE_WORKERS]")
+	cmd.Flags().DurationVar(&o.lease, "lease", 0, "leader lease of kueue-trainer; 0: 3s, which is short for tests that kill it. A busy machine wants a longer one")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if envErr != nil && !cmd.Flags().Changed("nodes") {
-			return fmt.Errorf("NODES must be a number: %w", envErr)
+		for flag, err := range map[string]error{"nodes": errNodes, "in-tree-workers": errWorkers} {
+			if err != nil && !cmd.Flags().Changed(flag) {
+				return err
+			}
 		}
 		settings, err := o.settings()
 		if err != nil {
@@ -76,7 +85,7 @@ func (o *options) withSettings(use, short string, run func(*cluster.Cluster, con
 }
 
 func (o *options) settings() (cluster.Settings, error) {
-	settings := cluster.Settings{Nodes: o.nodes, Integration: cluster.Integration(o.integration)}
+	settings := cluster.Settings{Nodes: o.nodes, Integration: cluster.Integration(o.integration), InTreeWorkers: o.workers, Lease: o.lease}
 	if o.trainer != "" {
 		var err error
 		if settings.Trainer, err = build.FindTrainer(o.trainer); err != nil {
@@ -114,6 +123,15 @@ func (o *options) cluster(cmd *cobra.Command) (*cluster.Cluster, error) {
 		return nil, err
 	}
 	return cluster.New(repo, o.localDir, cmd.OutOrStdout())
+}
+
+// number is what an environment variable says.
+func number(name, fallback string) (int, error) {
+	n, err := strconv.Atoi(fromEnv(name, fallback))
+	if err != nil {
+		err = fmt.Errorf("%s must be a number: %w", name, err)
+	}
+	return n, err
 }
 
 func fromEnv(name, fallback string) string {

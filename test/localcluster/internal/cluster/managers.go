@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ import (
 const (
 	inTreeFramework   = "trainer.kubeflow.org/trainjob"
 	externalFramework = "TrainJob.v1alpha1.trainer.kubeflow.org"
+	inTreeKind        = "TrainJob.trainer.kubeflow.org"
 )
 
 // trainerCertDir is where Trainer looks for its certificate below $TMPDIR, since its
@@ -116,6 +118,9 @@ func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 		}
 		config.set(toAny(frameworks), "integrations", "frameworks")
 		config.set(featureGates(), "featureGates")
+		if workers := c.state.Settings.InTreeWorkers; workers > 0 {
+			config.set(int64(workers), "controller", "groupKindConcurrency", inTreeKind)
+		}
 		config.set(true, "internalCertManagement", "enable")
 		config.set(c.certDir("kueue"), "webhook", "certDir")
 		config.listen(c, "kueue")
@@ -151,7 +156,10 @@ func kueueTrainerConfig(_ context.Context, c *Cluster) ([]byte, error) {
 	config.listen(c, build.KueueTrainer)
 	// On, so that the permissions for it are proven, and short: the next leader after a
 	// kill waits for the lease to run out.
-	for field, value := range map[string]any{"leaderElect": true, "leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"} {
+	lease := cmp.Or(c.state.Settings.Lease, shortLease)
+	for field, value := range map[string]any{
+		"leaderElect": true, "leaseDuration": lease.String(), "renewDeadline": (lease * 2 / 3).String(), "retryPeriod": (lease / 6).String(),
+	} {
 		config.set(value, "leaderElection", field)
 	}
 	// A rule for specs, of an accelerator that nobody makes.

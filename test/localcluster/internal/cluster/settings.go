@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 )
@@ -41,7 +42,16 @@ type Settings struct {
 	// Trainer and the JobSet that goes with it. Unset means the one that runs already, and
 	// the newest where none does.
 	Trainer build.Trainer `json:"trainer"`
+	// InTreeWorkers is how many TrainJobs Kueue's own integration reconciles at a time. 0 is
+	// as Kueue is shipped, which is one.
+	InTreeWorkers int `json:"inTreeWorkers,omitempty"`
+	// Lease is how long kueue-trainer's leader lease lasts. 0 is shortLease.
+	Lease time.Duration `json:"lease,omitempty"`
 }
+
+// shortLease is about the time until the next leader after a kill. A manager that cannot
+// renew it on a machine that is too busy ends.
+const shortLease = 3 * time.Second
 
 // Validate says which setting is wrong and what it may be.
 func (s Settings) Validate() error {
@@ -51,11 +61,17 @@ func (s Settings) Validate() error {
 	if !slices.Contains([]Integration{External, InTree, Both}, s.Integration) {
 		return fmt.Errorf("INTEGRATION=%s: must be %s, %s or %s", s.Integration, External, InTree, Both)
 	}
+	if s.Lease != 0 && s.Lease < time.Second {
+		return fmt.Errorf("LEASE=%s: must be 1s or more", s.Lease)
+	}
+	if s.InTreeWorkers < 0 {
+		return fmt.Errorf("IN_TREE_WORKERS=%d: must be 0, for Kueue's default, or more", s.InTreeWorkers)
+	}
 	return nil
 }
 
 func (s Settings) String() string {
-	return fmt.Sprintf("NODES=%d INTEGRATION=%s TRAINER=%s", s.Nodes, s.Integration, s.Trainer.Name)
+	return fmt.Sprintf("NODES=%d INTEGRATION=%s TRAINER=%s IN_TREE_WORKERS=%d", s.Nodes, s.Integration, s.Trainer.Name, s.InTreeWorkers)
 }
 
 // Cluster is a local cluster, running or not.

@@ -70,13 +70,14 @@ func (c *Cluster) withDefaults(settings Settings) Settings {
 	return settings
 }
 
-// refuseOtherSettings says that a cluster cannot change its nodes while it exists, nor go
+// refuseOtherSettings says that a cluster cannot change its nodes or workers while it exists, nor go
 // back to an older Trainer: that one would drop what it does not know from every object.
 func (c *Cluster) refuseOtherSettings(settings Settings) error {
 	if !c.state.exists() {
 		return nil
 	}
-	if c.state.Settings.Nodes != settings.Nodes || settings.Trainer.Compare(c.state.Settings.Trainer) < 0 {
+	if c.state.Settings.Nodes != settings.Nodes || c.state.Settings.InTreeWorkers != settings.InTreeWorkers ||
+		settings.Trainer.Compare(c.state.Settings.Trainer) < 0 {
 		return fmt.Errorf("%s holds a cluster with %s, which cannot change to %s: run `localcluster down` first, or use another LOCAL_DIR",
 			c.Dir, c.state.Settings, settings)
 	}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+)
+
+// WorkloadCRD is the CRD whose schema gives PodSets their defaults.
+const WorkloadCRD = "workloads.kueue.x-k8s.io"
+
+// workloadDefaults follows the served Workload CRD and keeps what was made of it: the CRD
+// is so big that copying it out of a cache would cost more than all else about a PodSet.
+type workloadDefaults struct {
+	mu       sync.Mutex
+	defaults *podset.Defaults
+	err      error
+}
+
+// errNoWorkloadCRD is why there are no defaults where there is no CRD.
+var errNoWorkloadCRD = fmt.Errorf("there is no CRD %s: install Kueue", WorkloadCRD)
+
+// follow looks at the CRD now and at every change of it. It returns when crds is in step.
+func (w *workloadDefaults) follow(ctx context.Context, crds cache.Cache) error {
+	w.set(nil, errNoWorkloadCRD)
+	informer, err := crds.GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{})
+	if err != nil {
+		return fmt.Errorf("caching CRD %s: %w", WorkloadCRD, err)
+	}
+	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    w.look,
+		UpdateFunc: func(_, obj any) { w.look(obj) },
+		DeleteFunc: func(any) { w.set(nil, errNoWorkloadCRD) },
+	})
+	if err != nil {
+		return fmt.Errorf("following CRD %s: %w", WorkloadCRD, err)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (w *workloadDefaults) look(obj any) {
+	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+		w.set(podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version))
+	}
+}
+
+func (w *workloadDefaults) set(defaults *podset.Defaults, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.defaults, w.err = defaults, err
+}
+
+// get gives the defaults of the CRD as it is now. They are the same ones until it changes.
+func (w *workloadDefaults) get() (*podset.Defaults, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.defaults, w.err
+}

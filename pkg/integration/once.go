@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
+)
+
+const (
+	// saidAgainAfter is when an event that still holds is told again.
+	saidAgainAfter = 10 * time.Minute
+	// saidRemembered bounds of how many objects the last event is remembered.
+	saidRemembered = 4096
+)
+
+// onceRecorder drops an event that says what the last one about the same object said.
+// jobframework tells the end of a Workload, and a start that is refused, at every look.
+type onceRecorder struct {
+	events.EventRecorder
+	last *lru.Cache
+}
+
+type said struct {
+	text string
+	at   time.Time
+}
+
+func newOnceRecorder(recorder events.EventRecorder) *onceRecorder {
+	return &onceRecorder{EventRecorder: recorder, last: lru.New(saidRemembered)}
+}
+
+// Eventf implements events.EventRecorder.
+func (r *onceRecorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
+	text := reason + ": " + fmt.Sprintf(note, args...)
+	if obj, err := meta.Accessor(regarding); err == nil && r.repeated(obj.GetUID(), text) {
+		return
+	}
+	r.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, args...)
+}
+
+func (r *onceRecorder) repeated(uid types.UID, text string) bool {
+	if last, ok := r.last.Get(uid); ok && last.(said).text == text && time.Since(last.(said).at) < saidAgainAfter {
+		return true
+	}
+	r.last.Add(uid, said{text, time.Now()})
+	return false
+}

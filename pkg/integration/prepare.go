@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// trainerPatience is how long a new TrainJob waits for Trainer and JobSet before it queues
+// without its child Jobs.
+const trainerPatience = 30 * time.Second
+
+// notYet reports whether a waiting TrainJob without a Workload is too early to queue.
+func (j *job) notYet(ctx context.Context) (bool, error) {
+	if since, queued := j.env.expectations.queuedSince(&j.TrainJob); queued && since < retrySlowly {
+		// The cache has not heard of the Workload that we made; its event comes.
+		j.again = retrySlowly - since
+		return true, nil
+	}
+	return j.awaitChildJobs(ctx)
+}
+
+// awaitChildJobs reports whether a TrainJob without a Workload is too early to queue:
+// Trainer freezes the runtime and JobSet makes the child Jobs at once, and no pod can come
+// before them. A job that is admitted earlier starts on a runtime that is not frozen yet,
+// and with child Jobs made from the view of a moment before, whose pods all have to be
+// freed of the gate. The event of the last child Job brings the job here again.
+func (j *job) awaitChildJobs(ctx context.Context) (bool, error) {
+	if ptr.Deref(j.Spec.ManagedBy, trainjob.ControllerName) != trainjob.ControllerName {
+		// The JobSet is in another cluster.
+		return false, nil
+	}
+	wait := time.Until(j.CreationTimestamp.Add(trainerPatience))
+	if wait <= 0 {
+		return false, nil
+	}
+	made, err := j.env.childJobsMade(ctx, &j.TrainJob)
+	if err != nil || made {
+		return false, err
+	}
+	j.again = wait
+	return true, nil
+}
+
+// childJobsMade reports whether JobSet has made the child Jobs that it makes of a
+// suspended job.
+func (e *environment) childJobsMade(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	js, err := e.jobSet(ctx, job)
+	if err != nil || js == nil {
+		return false, err
+	}
+	jobs, err := e.jobsOf(ctx, js)
+	if err != nil {
+		return false, err
+	}
+	made := map[string]int32{}
+	for i := range jobs {
+		made[jobs[i].Labels[jobsetapi.ReplicatedJobNameKey]]++
+	}
+	return !slices.ContainsFunc(firstJobs(js), func(rj jobsetapi.ReplicatedJob) bool { return made[rj.Name] < rj.Replicas }), nil
+}
+
+// firstJobs gives the replicated jobs whose child Jobs wait for no other.
+func firstJobs(js *jobsetapi.JobSet) []jobsetapi.ReplicatedJob {
+	all := js.Spec.ReplicatedJobs
+	if policy := js.Spec.StartupPolicy; policy != nil && policy.StartupPolicyOrder == jobsetapi.InOrder {
+		return all[:min(1, len(all))]
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(rj jobsetapi.ReplicatedJob) bool { return len(rj.DependsOn) > 0 })
+}
+
+// over reports whether all is done for a finished job. jobframework would tell so again
+// at every look, by an event.
+func (j *job) over(ctx context.Context) (bool, error) {
+	workloads, err := j.env.workloads(ctx, &j.TrainJob)
+	if err != nil || len(workloads) == 0 {
+		return false, err
+	}
+	return !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
+		return !workloadfinish.IsFinished(&wl) || controllerutil.ContainsFinalizer(&wl, kueue.ResourceInUseFinalizerName)
+	}), nil
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// The Trim functions are transforms for caches: they drop what the manager does not look
+// at before it is stored. What the manager writes of these objects is always a difference,
+// in which a part that is missing on both sides is left alone.
+
+var stripManagedFields = cache.TransformStripManagedFields()
+
+// TrimWorkload empties the Workloads that belong to other kinds of jobs. One without an
+// owner stays whole: it may be a TrainJob's soon.
+func TrimWorkload(in any) (any, error) {
+	if wl, ok := in.(*kueue.Workload); ok && ofAnother(wl) {
+		wl.Spec, wl.Status = kueue.WorkloadSpec{}, kueue.WorkloadStatus{}
+	}
+	return stripManagedFields(in)
+}
+
+// TrimJobSet empties the JobSets that do not belong to a TrainJob, and drops what their
+// pods run.
+func TrimJobSet(in any) (any, error) {
+	js, ok := in.(*jobsetapi.JobSet)
+	if !ok {
+		return stripManagedFields(in)
+	}
+	if ofAnother(js) {
+		js.Spec, js.Status = jobsetapi.JobSetSpec{}, jobsetapi.JobSetStatus{}
+	}
+	for i := range js.Spec.ReplicatedJobs {
+		trimTemplate(&js.Spec.ReplicatedJobs[i].Template.Spec.Template)
+	}
+	return stripManagedFields(in)
+}
+
+// TrimJob drops what the pods of a Job run.
+func TrimJob(in any) (any, error) {
+	if job, ok := in.(*batchv1.Job); ok {
+		trimTemplate(&job.Spec.Template)
+	}
+	return stripManagedFields(in)
+}
+
+func ofAnother(obj client.Object) bool {
+	owner := metav1.GetControllerOfNoCopy(obj)
+	return owner != nil && owner.Kind != trainjob.GVK.Kind
+}
+
+// trimTemplate keeps what PlaceTemplate of pkg/podset brings to an admission.
+func trimTemplate(template *corev1.PodTemplateSpec) {
+	template.Spec = corev1.PodSpec{
+		NodeSelector:    template.Spec.NodeSelector,
+		Tolerations:     template.Spec.Tolerations,
+		SchedulingGates: template.Spec.SchedulingGates,
+	}
+}

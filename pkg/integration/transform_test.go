@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+func TestTrim(t *testing.T) {
+	owned := func(kind string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: "x", OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: "o", Controller: ptr.To(true)}}}
+	}
+	managed := owned("TrainJob")
+	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+	spec := kueue.WorkloadSpec{QueueName: "q"}
+	gates := []corev1.PodSchedulingGate{{Name: "g"}}
+	full := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "node"}}, NodeSelector: map[string]string{"a": "b"}, SchedulingGates: gates,
+	}}
+	lean := corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}, SchedulingGates: gates}}
+	jobSet := func(template corev1.PodTemplateSpec) jobsetapi.JobSetSpec {
+		return jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{
+			Name: "node", Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}},
+		}}}
+	}
+	tests := map[string]struct {
+		trim     func(any) (any, error)
+		in, want any
+	}{
+		"a TrainJob's Workload loses its managed fields": {
+			trim: TrimWorkload,
+			in:   &kueue.Workload{ObjectMeta: managed, Spec: spec}, want: &kueue.Workload{ObjectMeta: owned("TrainJob"), Spec: spec},
+		},
+		"another kind's Workload keeps its name": {
+			trim: TrimWorkload,
+			in:   &kueue.Workload{ObjectMeta: owned("Job"), Spec: spec}, want: &kueue.Workload{ObjectMeta: owned("Job")},
+		},
+		"a Workload without an owner stays": {
+			trim: TrimWorkload,
+			in:   &kueue.Workload{Spec: spec}, want: &kueue.Workload{Spec: spec},
+		},
+		"a TrainJob's JobSet keeps where its pods go": {
+			trim: TrimJobSet,
+			in:   &jobsetapi.JobSet{ObjectMeta: owned("TrainJob"), Spec: jobSet(full)}, want: &jobsetapi.JobSet{ObjectMeta: owned("TrainJob"), Spec: jobSet(lean)},
+		},
+		"another kind's JobSet keeps its name": {
+			trim: TrimJobSet,
+			in:   &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper"), Spec: jobSet(full)}, want: &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper")},
+		},
+		"a Job keeps where its pods go": {
+			trim: TrimJob,
+			in:   &batchv1.Job{Spec: batchv1.JobSpec{Template: full}}, want: &batchv1.Job{Spec: batchv1.JobSpec{Template: lean}},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := tc.trim(tc.in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

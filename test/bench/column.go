@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// workers is how many TrainJobs kueue-trainer reconciles at a time by default.
+const workers = 5
+
+// column is one way to have TrainJobs under Kueue's quotas.
+type column struct {
+	// name is also that of the flag's value and in the raw numbers.
+	name string
+	// title is for people.
+	title       string
+	integration string
+	// inTreeWorkers as `localcluster up` takes it.
+	inTreeWorkers int
+}
+
+// allColumns are those of the report: the one to compare with comes first, ours last.
+var allColumns = []column{
+	{name: "in-tree", title: "in-tree as shipped", integration: kit.InTree},
+	{name: "in-tree-5", title: fmt.Sprintf("in-tree, %d workers", workers), integration: kit.InTree, inTreeWorkers: workers},
+	{name: "external", title: "kueue-trainer", integration: kit.External},
+}
+
+// flags are those of `localcluster up`.
+func (c column) flags() []string {
+	return []string{
+		"--nodes", strconv.Itoa(nodes), "--integration", c.integration, "--in-tree-workers", strconv.Itoa(c.inTreeWorkers),
+		// The machine is as busy as it can be for a while.
+		"--lease", "60s",
+	}
+}
+
+// integrators are the components that integrate TrainJobs with Kueue.
+func (c column) integrators() []string {
+	if c.integration == kit.InTree {
+		return []string{"kueue"}
+	}
+	return []string{"kueue", "kueue-trainer"}
+}
+
+func names(columns []column) string {
+	var all []string
+	for _, c := range columns {
+		all = append(all, c.name)
+	}
+	return strings.Join(all, ",")
+}
+
+// columnsOf gives the columns of a comma-separated list, in our order.
+func columnsOf(list string) ([]column, error) {
+	wanted := strings.Split(list, ",")
+	var found []column
+	for _, c := range allColumns {
+		if slices.Contains(wanted, c.name) {
+			found = append(found, c)
+		}
+	}
+	if len(found) != len(wanted) {
+		return nil, fmt.Errorf("columns are %s", names(allColumns))
+	}
+	return found, nil
+}
+
+// titleOf gives a column's title by its name.
+func titleOf(name string) string {
+	for _, c := range allColumns {
+		if c.name == name {
+			return c.title
+		}
+	}
+	return name
+}

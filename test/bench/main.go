@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench does the same work under Kueue's in-tree TrainJob integration, as shipped
+// and with more workers, and under kueue-trainer, each time on a fresh local control
+// plane, and writes down what it took: API requests, time, CPU, memory. docs/performance.md
+// tells how to read it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+func main() {
+	ctrl.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+// run measures what the arguments ask for and writes the report; what was measured before
+// an error is written, too.
+func run(ctx context.Context, args []string) error {
+	p, err := parsePlan(args)
+	if err != nil {
+		return err
+	}
+	root, err := kit.Root()
+	if err != nil {
+		return err
+	}
+	results, err := newResults(root)
+	if err != nil {
+		return err
+	}
+	b := &bench{plan: p, dir: filepath.Join(root, localDir), progress: os.Stdout, results: results}
+	err = b.run(ctx)
+	if errVersions := results.Machine.readVersions(root); errVersions != nil {
+		return errors.Join(err, errVersions)
+	}
+	tables, errReport := writeReport(filepath.Join(root, p.out), results)
+	fmt.Println(tables)
+	return errors.Join(err, errReport)
+}
+
+// plan is what is measured.
+type plan struct {
+	// jobs are the sizes of streams and bursts; growth adds bursts, of the first and the
+	// last column.
+	jobs, growth []int
+	columns      []column
+	parts        []string
+	// idle is how long a cluster is left alone to count what it does by itself.
+	idle time.Duration
+	// out is where the report goes, seen from the repository's root.
+	out string
+}
+
+// The parts of the report.
+const (
+	partRequests  = "requests"
+	partStream    = "stream"
+	partBurst     = "burst"
+	partGrowth    = "growth"
+	partFunctions = "functions"
+)
+
+func parsePlan(args []string) (*plan, error) {
+	p := &plan{jobs: []int{200, 1000}, growth: []int{250, 500, 1000, 2000}, columns: allColumns,
+		parts: []string{partRequests, partStream, partBurst, partGrowth, partFunctions}}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.Func("jobs", "numbers of TrainJobs in a stream and in a burst (default 200,1000)", numbers(&p.jobs))
+	flags.Func("growth", "numbers of TrainJobs of the growth series (default 250,500,1000,2000)", numbers(&p.growth))
+	flags.Func("columns", "columns to measure (default "+names(allColumns)+")", func(value string) (err error) {
+		p.columns, err = columnsOf(value)
+		return err
+	})
+	flags.Func("parts", "what to measure (default "+strings.Join(p.parts, ",")+")", func(value string) error {
+		p.parts = strings.Split(value, ",")
+		return nil
+	})
+	flags.DurationVar(&p.idle, "idle", time.Minute, "how long a cluster is left alone to see what it does by itself")
+	flags.StringVar(&p.out, "out", "docs", "directory for performance.md and performance/, seen from the repository's root")
+	return p, flags.Parse(args)
+}
+
+func numbers(into *[]int) func(string) error {
+	return func(value string) error {
+		*into = nil
+		for word := range strings.SplitSeq(value, ",") {
+			n, err := strconv.Atoi(word)
+			if err != nil || n < 1 {
+				return fmt.Errorf("%q is not a number of TrainJobs", word)
+			}
+			*into = append(*into, n)
+		}
+		return nil
+	}
+}

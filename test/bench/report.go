@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The generated part of performance.md stands between these.
+const (
+	beginMark = "<!-- make bench writes from here -->\n"
+	endMark   = "<!-- to here -->\n"
+)
+
+// writeReport writes the raw numbers and the plots to performance/ below dir, and the
+// tables into performance.md there; they are given, too.
+func writeReport(dir string, results *Results) (string, error) {
+	details := filepath.Join(dir, "performance")
+	if err := os.MkdirAll(details, 0o755); err != nil {
+		return "", err
+	}
+	raw, err := json.MarshalIndent(results, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	files := plots(results)
+	files["results.json"] = append(raw, '\n')
+	for name, content := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(details, name), content, 0o644))
+	}
+	tables := tables(results)
+	return tables, errors.Join(err, replaceGenerated(filepath.Join(dir, "performance.md"), tables+pictures(files)))
+}
+
+// pictures shows the plots that there are.
+func pictures(files map[string][]byte) string {
+	var out strings.Builder
+	for _, name := range []string{"starts.svg", "cpu.svg", "growth.svg"} {
+		if _, ok := files[name]; ok {
+			fmt.Fprintf(&out, "\n![%s](performance/%s)\n", strings.TrimSuffix(name, ".svg"), name)
+		}
+	}
+	return out.String()
+}
+
+// replaceGenerated leaves what people wrote around the marks as it is. Where there is no
+// file yet, it gets the generated part alone.
+func replaceGenerated(path, generated string) error {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	before, rest, marked := strings.Cut(string(text), beginMark)
+	_, after, ended := strings.Cut(rest, endMark)
+	if len(text) > 0 && (!marked || !ended) {
+		return fmt.Errorf("%s has no lines %q and %q for the tables to stand between", path, beginMark, endMark)
+	}
+
+	return os.WriteFile(path, []byte(before+beginMark+generated+endMark+after), 0o644)
+}

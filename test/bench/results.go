@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/audit"
+	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/usage"
+)
+
+// Results are the raw numbers of one run of the command.
+type Results struct {
+	Machine   Machine     `json:"machine"`
+	Requests  []*Requests `json:"requests,omitempty"`
+	Evictions []*Eviction `json:"evictions,omitempty"`
+	Runs      []*Run      `json:"runs,omitempty"`
+	Functions []*Function `json:"functions,omitempty"`
+}
+
+// Requests are those of one step in the lives of TrainJobs.
+type Requests struct {
+	Column string `json:"column"`
+	// Step is start, idle, touch, restart, eviction, re-admission or finish.
+	Step     string  `json:"step"`
+	Jobs     int     `json:"jobs"`
+	Seconds  float64 `json:"seconds"`
+	Requests []Count `json:"requests"`
+	Used     Used    `json:"used"`
+}
+
+// Count is a kind of request and how many there were, of all jobs together.
+type Count struct {
+	audit.Request
+	Count int `json:"count"`
+}
+
+// Eviction is how long evicted TrainJobs kept their pods.
+type Eviction struct {
+	Column string `json:"column"`
+	Jobs   int    `json:"jobs"`
+	// Gone is from the eviction to the end of the last pod of a job.
+	Gone Percentiles `json:"gone"`
+}
+
+// Run is a stream or a burst. Times are in seconds, to the last of all jobs: in a stream
+// from the first create, in a burst from the release of the queue.
+type Run struct {
+	Column string `json:"column"`
+	Shape  shape  `json:"shape"`
+	Jobs   int    `json:"jobs"`
+	// CreatedS counts from the first create, in a burst too.
+	CreatedS  float64 `json:"createdSeconds"`
+	AdmittedS float64 `json:"admittedSeconds"`
+	StartedS  float64 `json:"startedSeconds"`
+	BoundS    float64 `json:"boundSeconds"`
+	// FinishedS counts from when the pods were told to end; streams only.
+	FinishedS float64 `json:"finishedSeconds,omitempty"`
+	// Lag is from a Workload's admission to its TrainJob's start.
+	Lag Percentiles `json:"lag"`
+	// Admissions and Starts are the seconds after which each tenth of the jobs was there.
+	Admissions []float64 `json:"admissions"`
+	Starts     []float64 `json:"starts"`
+	// Used and Requests are from the beginning to when all is quiet again after the last
+	// pod was bound; ToCreate is the part of a burst before its release, ToFinish the end
+	// of a stream.
+	Used             Used    `json:"used"`
+	UsedToCreate     Used    `json:"usedToCreate,omitempty"`
+	UsedToFinish     Used    `json:"usedToFinish,omitempty"`
+	Requests         []Count `json:"requests"`
+	RequestsToCreate []Count `json:"requestsToCreate,omitempty"`
+	RequestsToFinish []Count `json:"requestsToFinish,omitempty"`
+}
+
+// Used is what each component used.
+type Used map[string]usage.Usage
+
+// cpu adds up the CPU seconds of components.
+func (u Used) cpu(components ...string) float64 {
+	sum := 0.0
+	for _, name := range components {
+		sum += u[name].CPUSeconds
+	}
+	return sum
+}
+
+// Function is a Go benchmark.
+type Function struct {
+	Name        string  `json:"name"`
+	NsPerOp     float64 `json:"nsPerOp"`
+	BytesPerOp  float64 `json:"bytesPerOp"`
+	AllocsPerOp float64 `json:"allocsPerOp"`
+}
+
+// run gives a stream or burst, or nil.
+func (r *Results) run(column string, how shape, jobs int) *Run {
+	for _, run := range r.Runs {
+		if run.Column == column && run.Shape == how && run.Jobs == jobs {
+			return run
+		}
+	}
+	return nil
+}
+
+// step gives the requests of one step, or nil.
+func (r *Results) step(column, step string) *Requests {
+	for _, requests := range r.Requests {
+		if requests.Column == column && requests.Step == step {
+			return requests
+		}
+	}
+	return nil
+}
+
+// sorted lists counts, the most frequent first.
+func sorted(counts audit.Counts) []Count {
+	all := make([]Count, 0, len(counts))
+	for request, n := range maps.All(counts) {
+		all = append(all, Count{Request: request, Count: n})
+	}
+	slices.SortFunc(all, func(a, b Count) int {
+		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Verb, b.Verb),
+			cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Outcome, b.Outcome))
+	})
+	return all
+}
+
+// stored are the writes that are meant to last, events aside.
+func stored(c Count) bool { return c.Write() && !c.DryRun && c.Resource != "events" }
+
+func dryRuns(c Count) bool { return c.DryRun }
+
+// perJob counts the requests of components that are of a kind, per TrainJob.
+func perJob(requests []Count, jobs int, components []string, is func(Count) bool) float64 {
+	n := 0
+	for _, c := range requests {
+		if slices.Contains(components, c.User) && is(c) {
+			n += c.Count
+		}
+	}
+	return float64(n) / float64(jobs)
+}
+
+// Percentiles of times, in milliseconds.
+type Percentiles struct {
+	P50Ms float64 `json:"p50Ms"`
+	P99Ms float64 `json:"p99Ms"`
+	MaxMs float64 `json:"maxMs"`
+}
+
+// percentiles gives the smallest times that half, and 99 of 100, do not exceed.
+func percentiles(times []time.Duration) Percentiles {
+	if len(times) == 0 {
+		return Percentiles{}
+	}
+	slices.Sort(times)
+	at := func(percent int) float64 {
+		rank := (len(times)*percent + 99) / 100
+		return float64(times[max(rank, 1)-1]) / float64(time.Millisecond)
+	}
+	return Percentiles{P50Ms: at(50), P99Ms: at(99), MaxMs: at(100)}
+}
+
+// curve gives the seconds after from at which each tenth of the times was reached.
+func curve(times []time.Time, from time.Time) []float64 {
+	slices.SortFunc(times, time.Time.Compare)
+	var tenths []float64
+	for i := 1; i <= 10 && len(times) > 0; i++ {
+		tenths = append(tenths, times[(len(times)*i+9)/10-1].Sub(from).Seconds())
+	}
+	return tenths
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// moment is something that happens to a TrainJob.
+type moment string
+
+// Moments of a TrainJob. The API's timestamps count seconds, so they are taken when a
+// watch brings the news.
+const (
+	// made: JobSet has made its child Job.
+	made moment = "with a child Job"
+	// queued: it has a Workload.
+	queued   moment = "queued"
+	admitted moment = "admitted"
+	// started: it is not suspended any more.
+	started moment = "started"
+	// bound: a pod of it is bound to a node.
+	bound   moment = "bound"
+	evicted moment = "evicted"
+	// gone: its last pod is deleted.
+	gone moment = "without pods"
+	// finished: its Workload is.
+	finished moment = "finished"
+)
+
+// sightings are the moments of all TrainJobs of a namespace.
+type sightings struct {
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	moments map[string]map[moment]time.Time
+	pods    map[string]map[types.UID]bool
+	latest  time.Time
+	failure error
+}
+
+// follow watches a namespace from now on.
+func follow(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, namespace string) (*sightings, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &sightings{stop: cancel, moments: map[string]map[moment]time.Time{}, pods: map[string]map[types.UID]bool{}, latest: time.Now()}
+	objects, err := cache.New(config, cache.Options{
+		Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}, DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	go func() {
+		if err := objects.Start(ctx); err != nil {
+			s.fail(fmt.Errorf("watching namespace %s: %w", namespace, err))
+		}
+	}()
+	for _, obj := range []client.Object{&trainer.TrainJob{}, &kueue.Workload{}, &batchv1.Job{}, &corev1.Pod{}} {
+		informer, err := objects.GetInformer(ctx, obj)
+		if err == nil {
+			_, err = informer.AddEventHandler(s.handler())
+		}
+		if err != nil {
+			cancel()
+			return nil, fmt.Errorf("watching %T: %w", obj, err)
+		}
+	}
+	return s, nil
+}
+
+// handler notes what comes when it comes. Informers begin again where a watch breaks off.
+func (s *sightings) handler() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { s.note(obj, false, time.Now()) },
+		UpdateFunc: func(_, obj any) { s.note(obj, false, time.Now()) },
+		DeleteFunc: func(obj any) {
+			if unseen, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = unseen.Obj
+			}
+			s.note(obj, true, time.Now())
+		},
+	}
+}
+
+func (s *sightings) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failure = errors.Join(s.failure, err)
+}
+
+func (s *sightings) note(object any, deleted bool, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.latest = at
+	switch obj := object.(type) {
+	case *trainer.TrainJob:
+		s.mark(obj.Name, started, at, !ptr.Deref(obj.Spec.Suspend, false))
+	case *batchv1.Job:
+		s.mark(obj.Labels[jobsetapi.JobSetNameKey], made, at, true)
+	case *kueue.Workload:
+		s.noteWorkload(obj, at)
+	case *corev1.Pod:
+		s.notePod(obj, deleted, at)
+	}
+}
+
+func (s *sightings) noteWorkload(wl *kueue.Workload, at time.Time) {
+	owner := metav1.GetControllerOfNoCopy(wl)
+	if owner == nil {
+		return
+	}
+	s.mark(owner.Name, queued, at, true)
+	for condition, m := range map[string]moment{
+		kueue.WorkloadAdmitted: admitted, kueue.WorkloadEvicted: evicted, kueue.WorkloadFinished: finished,
+	} {
+		s.mark(owner.Name, m, at, apimeta.IsStatusConditionTrue(wl.Status.Conditions, condition))
+	}
+}
+
+func (s *sightings) notePod(pod *corev1.Pod, deleted bool, at time.Time) {
+	job := pod.Labels[jobsetapi.JobSetNameKey]
+	if s.pods[job] == nil {
+		s.pods[job] = map[types.UID]bool{}
+	}
+	if !deleted {
+		s.pods[job][pod.UID] = true
+		s.mark(job, bound, at, pod.Spec.NodeName != "")
+		return
+	}
+	delete(s.pods[job], pod.UID)
+	s.mark(job, gone, at, len(s.pods[job]) == 0)
+}
+
+// mark notes the first time that something is so.
+func (s *sightings) mark(job string, m moment, at time.Time, is bool) {
+	if s.moments[job] == nil {
+		s.moments[job] = map[moment]time.Time{}
+	}
+	if _, known := s.moments[job][m]; is && !known {
+		s.moments[job][m] = at
+	}
+}
+
+// forget begins anew, for another round of the same jobs.
+func (s *sightings) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.moments)
+}
+
+func (s *sightings) err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failure
+}
+
+// last gives when the latest news came.
+func (s *sightings) last() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.latest
+}
+
+func (s *sightings) count(m moment) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, moments := range s.moments {
+		if _, known := moments[m]; known {
+			n++
+		}
+	}
+	return n
+}
+
+// latestOf gives when the last job had its moment.
+func (s *sightings) latestOf(m moment) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var last time.Time
+	for _, moments := range s.moments {
+		if at := moments[m]; at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+// between gives the time from one moment to another, of every job that had both. The two
+// come from two watches, so it may be a little less than 0.
+func (s *sightings) between(from, to moment) []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []time.Duration
+	for _, moments := range s.moments {
+		begin, began := moments[from]
+		end, ended := moments[to]
+		if began && ended {
+			all = append(all, end.Sub(begin))
+		}
+	}
+	return all
+}
+
+// times gives when the jobs had a moment.
+func (s *sightings) times(m moment) []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []time.Time
+	for _, moments := range s.moments {
+		if at, known := moments[m]; known {
+			all = append(all, at)
+		}
+	}
+	return all
+}
