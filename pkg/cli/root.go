@@ -12,7 +12,10 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/doctor"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/migrate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/submit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/validate"
 )
 
 // NewCommand gives the plugin's root command, with kubectl's usual flags.
@@ -35,6 +38,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		explain.NewCommand,
 		handback.NewCommand,
 		pools.NewCommand,
+		migrate.NewCommand,
+		submit.NewCommand,
+		validate.NewCommand,
 	} {
 		root.AddCommand(command(flags, streams))
 	}

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -47,7 +48,8 @@ func pickable(group, all []*corev1.Node) [][]*corev1.Node {
 // first and is always there; the rest only where it is needed to keep others out.
 func pick(nodes, all []*corev1.Node) map[string]string {
 	picked := identity(nodes)
-	others := slices.DeleteFunc(slices.Clone(all), func(node *corev1.Node) bool { return slices.Contains(nodes, node) })
+	own := sets.New(nodes...)
+	others := slices.DeleteFunc(slices.Clone(all), own.Has)
 	for _, label := range tellingLabels(nodes[0]) {
 		left := matching(others, picked)
 		if len(left) == 0 && len(picked) > 0 {
@@ -91,18 +93,17 @@ func identity(nodes []*corev1.Node) map[string]string {
 
 // tellingLabels are those that may tell nodes with the same GPUs, or without any, apart.
 func tellingLabels(node *corev1.Node) []string {
+	machines := append(slices.Clone(nodePoolLabels), corev1.LabelInstanceTypeStable)
+	if !hasGPUs(node) {
+		return machines
+	}
 	telling := []string{CountLabel}
 	for _, label := range slices.Sorted(maps.Keys(node.Labels)) {
 		if strings.HasPrefix(label, migPrefix) && strings.HasSuffix(label, ".count") {
 			telling = append(telling, label)
 		}
 	}
-	if !hasGPUs(node) {
-		telling = nil
-	}
-	telling = append(telling, capacityLabels...)
-	telling = append(telling, nodePoolLabels...)
-	return append(telling, corev1.LabelInstanceTypeStable)
+	return slices.Concat(telling, capacityLabels, machines)
 }
 
 func agree(nodes []*corev1.Node, label string) bool {
@@ -120,27 +121,18 @@ func matching(nodes []*corev1.Node, picked map[string]string) []*corev1.Node {
 	return match
 }
 
-// name gives every pool a name of its own: product and layout, then whatever else picks
-// it, then a number.
+// name gives every pool a name of its own. It follows from the pool's labels, product and
+// layout first, so that a pool that other labels pick is another pool: Kueue allows no
+// change of a flavor's labels below a topology.
 func name(pools []Pool) {
-	taken := map[string]int{}
-	for i := range pools {
-		pools[i].Name = baseName(&pools[i])
-		taken[pools[i].Name]++
-	}
-	for i := range pools {
-		if taken[pools[i].Name] > 1 {
-			pools[i].Name = dnsLabel(pools[i].Name + "-" + strings.Join(extraValues(&pools[i]), "-"))
-		}
-	}
 	used := map[string]bool{}
 	for i := range pools {
-		unique := pools[i].Name
-		for n := 2; used[unique]; n++ {
-			unique = dnsLabel(fmt.Sprintf("%s-%d", pools[i].Name, n))
+		base := dnsLabel(strings.Join(append([]string{baseName(&pools[i])}, extraValues(&pools[i])...), "-"))
+		pools[i].Name = base
+		for n := 2; used[pools[i].Name]; n++ {
+			pools[i].Name = dnsLabel(fmt.Sprintf("%s-%d", base, n))
 		}
-		used[unique] = true
-		pools[i].Name = unique
+		used[pools[i].Name] = true
 	}
 }
 
@@ -168,10 +160,11 @@ func baseName(pool *Pool) string {
 
 // extraValues are the values of the labels that do not say what the GPUs are.
 func extraValues(pool *Pool) []string {
+	known := identity(pool.Nodes)
 	var values []string
 	for _, label := range slices.Sorted(maps.Keys(pool.NodeLabels)) {
-		if !slices.Contains(productLabels[:len(productLabels)-1], label) && !slices.Contains(layoutLabels, label) {
-			values = append(values, pool.NodeLabels[label])
+		if value := pool.NodeLabels[label]; known[label] == "" && value != "cpu" {
+			values = append(values, value)
 		}
 	}
 	return values

@@ -137,7 +137,8 @@ func refined(group, all []*corev1.Node) [][]*corev1.Node {
 func partition(nodes []*corev1.Node, key func(*corev1.Node) string) [][]*corev1.Node {
 	parts := map[string][]*corev1.Node{}
 	for _, node := range nodes {
-		parts[key(node)] = append(parts[key(node)], node)
+		k := key(node)
+		parts[k] = append(parts[k], node)
 	}
 	var ordered [][]*corev1.Node
 	for _, k := range slices.Sorted(maps.Keys(parts)) {

@@ -67,7 +67,7 @@ func TestPools(t *testing.T) {
 				node("c", noGPUs, labelSet{"eks.amazonaws.com/nodegroup": "workers"}),
 			},
 			want: []pool{
-				{Name: "cpu", Labels: labelSet{"eks.amazonaws.com/nodegroup": "workers"}, Nodes: []string{"c"}},
+				{Name: "cpu-workers", Labels: labelSet{"eks.amazonaws.com/nodegroup": "workers"}, Nodes: []string{"c"}},
 				{Name: "a100-sxm4-80gb", Labels: labelSet{ProductLabel: "NVIDIA-A100-SXM4-80GB"}, Nodes: []string{"a"}, Resources: whole, Slicing: WholeGPUs},
 				{Name: "h100-80gb-hbm3", Labels: h100(), Nodes: []string{"h"}, Resources: whole, Slicing: WholeGPUs},
 			},
@@ -133,9 +133,9 @@ func TestPools(t *testing.T) {
 				node("c", eightGPUs, h100("nvidia.com/gpu.count", "8")),
 			},
 			want: []pool{
-				{Name: "h100-80gb-hbm3", Labels: h100("nvidia.com/gpu.count", "8"), Nodes: []string{"c"}, Resources: whole, Slicing: WholeGPUs},
+				{Name: "h100-80gb-hbm3-8", Labels: h100("nvidia.com/gpu.count", "8"), Nodes: []string{"c"}, Resources: whole, Slicing: WholeGPUs},
 				{
-					Name: "h100-80gb-hbm3-mig", Labels: h100("nvidia.com/mig-3g.40gb.count", "8"), Nodes: []string{"b"},
+					Name: "h100-80gb-hbm3-mig-8", Labels: h100("nvidia.com/mig-3g.40gb.count", "8"), Nodes: []string{"b"},
 					Resources: []corev1.ResourceName{Whole, "nvidia.com/mig-3g.40gb"}, Slicing: WholeGPUs,
 				},
 				{
@@ -167,7 +167,7 @@ func TestPools(t *testing.T) {
 				node("c", noGPUs, labelSet{"node.kubernetes.io/instance-type": "Standard_D8s_v5", "kubernetes.azure.com/agentpool": "nodepool1"}),
 			},
 			want: []pool{
-				{Name: "cpu", Labels: labelSet{"kubernetes.azure.com/agentpool": "nodepool1"}, Nodes: []string{"c"}},
+				{Name: "cpu-nodepool1", Labels: labelSet{"kubernetes.azure.com/agentpool": "nodepool1"}, Nodes: []string{"c"}},
 				{
 					Name: "h100-80gb", Labels: labelSet{"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}, Nodes: []string{"a"},
 					Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{gkeTaint},

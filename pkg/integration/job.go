@@ -20,7 +20,9 @@ import (
 	"sigs.k8s.io/kueue/pkg/features"
 	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
+	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -36,6 +38,9 @@ type job struct {
 	stopping bool
 	// skipped is set when this reconcile was over before jobframework saw the job.
 	skipped bool
+	// unread is set when this reconcile did not start the job because Trainer may not read
+	// where to.
+	unread bool
 	// prepareErr is why, if it was for an error.
 	prepareErr error
 	// described remembers the PodSets within this reconcile.
@@ -111,21 +116,23 @@ func (j *job) IsActive() bool {
 
 // PodSets describes the pods that Trainer creates for the job. A job that runs is
 // described by its Workload: what it runs was decided at its start, and neither an
-// edited runtime nor a newer rendering library may make it look like another job.
+// edited runtime nor a newer rendering library may make it look like another job. So is
+// one that was evicted, until its quota is free: then jobframework brings the Workload up
+// to date, where before it would delete it, and a deactivation would be forgotten.
 func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, error) {
-	if !j.IsSuspended() || j.IsActive() {
-		wl, err := j.env.workload(ctx, &j.TrainJob)
-		if err != nil {
-			return nil, err
-		}
-		if wl != nil {
-			return wl.DeepCopy().Spec.PodSets, nil
-		}
+	wl, err := j.env.workload(ctx, &j.TrainJob)
+	if err != nil {
+		return nil, err
+	}
+	if wl != nil && (!j.IsSuspended() || workloadevict.IsEvicted(wl) || j.IsActive()) {
+		return wl.DeepCopy().Spec.PodSets, nil
 	}
 	podSets, err := j.describe(ctx)
-	if runtimeMissing(err) {
-		// The user has to act; trying again before something changes is of no use.
+	if err != nil {
 		j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
+	}
+	if runtimeMissing(err) || errors.Is(err, patch.ErrNotPatches) {
+		// The user has to act; trying again before something changes is of no use.
 		return nil, jobframework.UnretryableError(err.Error())
 	}
 	return podSets, err
@@ -136,6 +143,10 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // are brought to the placement here; entry and suspend are set on the object, which
 // jobframework then writes, in as many requests as Trainer wants (specClient).
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
+	if err := j.env.read(ctx, &j.TrainJob); err != nil {
+		j.unread = errors.Is(err, errUnread)
+		return err
+	}
 	wl, err := j.env.workload(ctx, &j.TrainJob)
 	if err != nil {
 		return err

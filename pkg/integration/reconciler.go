@@ -49,13 +49,20 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 		r.env.warn(&j.TrainJob, reasonRefused, actionWrite, err)
 	}
-	return result, err
+	if err != nil {
+		// With an error, the result has no say.
+		return ctrl.Result{}, err
+	}
+	return result, nil
 }
 
 func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl.Result, error) {
 	result, err := r.framework.ReconcileGenericJob(ctx, req, j)
 	if j.UID == "" {
 		r.env.expectations.forget(req.NamespacedName)
+	}
+	if j.unread {
+		err = firstError(r.awaitReading(ctx, j), err)
 	}
 	// Whatever else there is to wait for: it may wait for this.
 	waitAgreed, errAgreed := r.ensureAgreed(ctx, j)

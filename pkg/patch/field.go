@@ -3,12 +3,17 @@
 package patch
 
 import (
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
+
+// ErrNotPatches is of patches that Trainer takes but that patch nothing, or what no later
+// release of Trainer patches. Only their user can mend them.
+var ErrNotPatches = errors.New("the patches cannot be described")
 
 // Field is the field of a TrainJob's spec by which a generation of Trainer lets it patch
 // its runtime, and our part in it: an entry of spec.runtimePatches, or several of
@@ -30,6 +35,10 @@ type Field interface {
 	// Gates reports whether our part keeps the named replicated job behind it.
 	Gates(spec *trainjob.Spec, replicatedJob string) bool
 
+	// Surplus warns of what our part says and no placement can: somebody else wrote it, and it
+	// is lost with the next Set or Drop. Where parts have owners there is none.
+	Surplus(spec *trainjob.Spec) (warnings []string)
+
 	// Time is when Trainer stamped our part; zero where it stamps nothing.
 	Time(spec *trainjob.Spec) time.Time
 
@@ -45,7 +54,7 @@ type Field interface {
 	Restore(spec, old *trainjob.Spec, own bool)
 
 	// All gives what spec says, our part included, in the patches of the newest Trainer,
-	// for its library to render.
+	// for its library to render, or ErrNotPatches.
 	All(spec *trainjob.Spec) ([]trainjob.RuntimePatch, error)
 	// Others gives the same without our part.
 	Others(spec *trainjob.Spec) ([]trainjob.RuntimePatch, error)

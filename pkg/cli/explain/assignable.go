@@ -102,8 +102,6 @@ func brief(v Verdict, r Reason) string {
 	switch r.Code {
 	case NotInQueue, FlavorMissing:
 		return r.Message
-	case Taint:
-		return flavor + " has a taint that it does not tolerate"
 	case Selector:
 		return flavor + " is not what its node selector asks for"
 	}
@@ -111,8 +109,10 @@ func brief(v Verdict, r Reason) string {
 	switch {
 	case r.Code == InUse && a != nil:
 		return fmt.Sprintf("%s has %s of %s free", flavor, number(a.Resource, ptr.Deref(a.Free, 0)), quantity(a.Resource, a.Max))
+	case r.Code == TooMuch && a != nil && a.Max == 0:
+		return flavor + " has no quota for it"
 	case r.Code == TooMuch && a != nil:
-		return fmt.Sprintf("%s never has more than %s for this ClusterQueue", flavor, quantity(a.Resource, a.Max))
+		return fmt.Sprintf("%s has %s at the most for it", flavor, quantity(a.Resource, a.Max))
 	case r.Code == Borrowing && a != nil:
 		return fmt.Sprintf("%s stops at the borrowing limit (%s at most)", flavor, quantity(a.Resource, a.Max))
 	}

@@ -86,7 +86,11 @@ func (f *Facts) waitsFor() string {
 	if away := queueAway(f); away != nil {
 		return "its queue: " + away.Reason
 	}
-	return strings.TrimPrefix(strings.TrimPrefix(f.why().Message, "and "), "which ")
+	s := f.why()
+	if _, refused := refusals(f.PodSets, Flavors(f)); refused {
+		return "quota: " + s.Reason
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(s.Message, "and "), "which ")
 }
 
 func openChecks(wl *kueue.Workload) string {

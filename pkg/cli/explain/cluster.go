@@ -18,22 +18,26 @@ type Cluster struct {
 	*inventory.Inventory
 
 	// now is what there is, stopped queues taken as running: that they are stopped is told
-	// on its own. unlimited is now without the borrowing limits of ClusterQueues.
-	now, unlimited *scheduler.Snapshot
+	// on its own. unlimited is now without the borrowing limits of ClusterQueues, empty is
+	// now without anybody's pods.
+	now, unlimited, empty *scheduler.Snapshot
 }
 
 // NewCluster makes the scheduler's view of an inventory. The error is of one that Kueue
 // could not work with either: cohorts in a circle.
 func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
 	c := &Cluster{Inventory: i}
+	active := changed(i, func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = nil })
 	var err error
-	if c.now, err = changed(i, func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = nil }).Snapshot(ctx); err != nil {
+	if c.now, err = active.Snapshot(ctx); err != nil {
 		return nil, err
 	}
-	c.unlimited, err = changed(i, func(spec *kueue.ClusterQueueSpec) {
-		spec.StopPolicy = nil
-		liftLimits(spec.ResourceGroups)
-	}).Snapshot(ctx)
+	idle := *active
+	idle.Pods, idle.Workloads = nil, nil
+	if c.empty, err = idle.Snapshot(ctx); err != nil {
+		return nil, err
+	}
+	c.unlimited, err = changed(active, func(spec *kueue.ClusterQueueSpec) { liftLimits(spec.ResourceGroups) }).Snapshot(ctx)
 	return c, err
 }
 

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 )
 
@@ -77,13 +79,17 @@ func part(f *Facts, field provenance.Field, path string) Part {
 	return p
 }
 
-// owner names a source; a runtime by its name.
+// owner names a source: a runtime by its name, our overrides of Trainer 2.1 like our entry.
 func owner(f *Facts, source provenance.Source) string {
 	switch source.Kind {
 	case provenance.Runtime:
 		return "runtime " + f.Job.Spec.RuntimeRef.Name
 	case provenance.TrainJob:
 		return "TrainJob spec.trainer"
+	}
+	if overrides := f.Job.Spec.PodTemplateOverrides; source.Manager == "" && source.Kind == provenance.Patch &&
+		source.Index < len(overrides) && mark.Override(overrides[source.Index]) {
+		return patch.Manager
 	}
 	return source.String()
 }

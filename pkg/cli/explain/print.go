@@ -124,7 +124,7 @@ func positionText(position *Position) string {
 		}
 	}
 	if position.Source == Computed {
-		return text + " (computed from priorities and times)"
+		return text + " (computed)"
 	}
 	return text + " (says Kueue)"
 }

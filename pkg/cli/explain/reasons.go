@@ -83,7 +83,7 @@ func taintOfFlavor(flavor string, ps *kueue.PodSet, taint corev1.Taint) Reason {
 
 func taintOfNodes(flavor string, ps *kueue.PodSet, taint corev1.Taint) Reason {
 	return Reason{Code: Taint, Lasting: true, Warning: true,
-		Message: fmt.Sprintf("taint %s of the flavor's nodes is not tolerated; Kueue does not look at it, so the pods would stay Pending", taint.ToString()),
+		Message: fmt.Sprintf("taint %s of the flavor's nodes is not tolerated; Kueue does not look at it, so pods stay Pending", taint.ToString()),
 		Remedy: fmt.Sprintf("add the taint to spec.nodeTaints and a toleration of %s to spec.tolerations of ResourceFlavor %s, or the toleration to replicated job %s",
 			taint.Key, flavor, ps.Name),
 	}
@@ -142,7 +142,7 @@ func noRoom(flavor string, ps *kueue.PodSet, why string, never bool) Reason {
 
 func tooMuch(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amount) Reason {
 	return Reason{Code: TooMuch, Lasting: true,
-		Message: fmt.Sprintf("%s are asked for, and ClusterQueue %s can never have more than %s", quantity(at.Resource, a.Requested), cq.Name, quantity(at.Resource, a.Max)),
+		Message: fmt.Sprintf("ClusterQueue %s has %s at the most", cq.Name, quantity(at.Resource, a.Max)),
 		Remedy: fmt.Sprintf("ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor %s in ClusterQueue %s by %s",
 			at.Flavor, cq.Name, quantity(at.Resource, a.Requested-a.Max)),
 	}
@@ -151,8 +151,8 @@ func tooMuch(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amount) Reas
 func borrowingLimit(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amount, spec *kueue.ResourceQuota, lasting bool) Reason {
 	limit := resources.ResourceValue(at.Resource, ptr.Deref(spec.BorrowingLimit, spec.NominalQuota))
 	r := Reason{Code: Borrowing, Lasting: lasting,
-		Message: fmt.Sprintf("%s are asked for; ClusterQueue %s has %s of its own and may borrow no more than %s, though cohort %s has more",
-			quantity(at.Resource, a.Requested), cq.Name, quantity(at.Resource, a.Quota), quantity(at.Resource, limit), cq.Spec.CohortName),
+		Message: fmt.Sprintf("ClusterQueue %s has %s of its own and may borrow no more than %s, though cohort %s has more",
+			cq.Name, quantity(at.Resource, a.Quota), quantity(at.Resource, limit), cq.Spec.CohortName),
 		Remedy: fmt.Sprintf("raise the borrowingLimit of flavor %s in ClusterQueue %s, or ask for less", at.Flavor, cq.Name),
 	}
 	if !lasting {
@@ -163,7 +163,7 @@ func borrowingLimit(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amoun
 
 func quotaInUse(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amount) Reason {
 	return Reason{Code: InUse,
-		Message: fmt.Sprintf("%s are asked for, %s of %s are free", quantity(at.Resource, a.Requested), number(at.Resource, ptr.Deref(a.Free, 0)), quantity(at.Resource, a.Max)),
+		Message: fmt.Sprintf("%s of %s are free", number(at.Resource, ptr.Deref(a.Free, 0)), quantity(at.Resource, a.Max)),
 		Remedy: fmt.Sprintf("wait until others in ClusterQueue %s%s have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts",
 			cq.Name, inCohort(cq)),
 	}

@@ -32,7 +32,7 @@ func (f *Facts) selectorWithoutNode(flavor string, on []*corev1.Node, ps *kueue.
 	})
 	what := f.selection(ps, nowhere)
 	return Reason{Code: Selector, Lasting: true, Warning: true,
-		Message: fmt.Sprintf("%s matches no node of the flavor: Kueue looks only at labels that the flavor has, so the pods would stay Pending", what),
+		Message: fmt.Sprintf("%s matches no node of the flavor: Kueue looks only at labels that the flavor has, so pods stay Pending", what),
 		Remedy:  fmt.Sprintf("take %s out of replicated job %s, or label nodes of flavor %s so", what, ps.Name, flavor),
 	}
 }

@@ -97,7 +97,7 @@ func notCreated(f *Facts) *State {
 		return &State{Phase: NotCreated, Reason: "NoQueue", Message: "names no queue, so it would start at once, outside of all quotas", Remedy: labelRemedy}
 	}
 	if s := queueAway(f); s != nil {
-		s.Phase, s.Message = NotCreated, "would wait: "+s.Message
+		s.Phase, s.Message = NotCreated, "would not start: it "+s.Message
 		return s
 	}
 	verdicts := Flavors(f)
@@ -194,7 +194,7 @@ func deactivated(f *Facts) *State {
 		return nil
 	}
 	s := &State{Phase: Deactivated, Reason: "Deactivated", Stuck: true,
-		Message: "was taken out of its queue: spec.active of its Workload is false" + podsLeft(f),
+		Message: "was taken out of its queue: spec.active of its Workload is false",
 		Remedy: fmt.Sprintf(`kubectl -n %s patch workload %s --type=merge -p '{"spec":{"active":true}}'`,
 			f.Workload.Namespace, f.Workload.Name)}
 	if evicted := f.condition(kueue.WorkloadEvicted); evicted != nil {
@@ -203,6 +203,7 @@ func deactivated(f *Facts) *State {
 			s.Reason, s.Message = evicted.Reason, s.Message+" ("+evicted.Message+")"
 		}
 	}
+	s.Message += podsLeft(f)
 	return s
 }
 

@@ -177,14 +177,13 @@ func (f *Facts) why() State {
 	return lacking(f.PodSets, verdicts)
 }
 
+// failedCheck tells of the first admission check that failed; there is one.
 func (f *Facts) failedCheck() State {
-	for _, check := range f.Workload.Status.AdmissionChecks {
-		if check.State == kueue.CheckStateRejected || check.State == kueue.CheckStateRetry {
-			return State{Reason: "AdmissionCheck" + string(check.State), Stuck: check.State == kueue.CheckStateRejected,
-				Message: fmt.Sprintf("and admission check %s says %s: %s", check.Name, check.State, check.Message)}
-		}
-	}
-	return State{Reason: "AdmissionCheckFailed", Message: "and an admission check failed"}
+	check := find(f.Workload.Status.AdmissionChecks, func(c *kueue.AdmissionCheckState) bool {
+		return c.State == kueue.CheckStateRejected || c.State == kueue.CheckStateRetry
+	})
+	return State{Reason: "AdmissionCheck" + string(check.State), Stuck: check.State == kueue.CheckStateRejected,
+		Message: fmt.Sprintf("and admission check %s says %s: %s", check.Name, check.State, check.Message)}
 }
 
 // notYet is for a job that fits: Kueue has not looked, or looks at others first.

@@ -46,22 +46,32 @@ func hasLevel(topology *kueue.Topology, level string) bool {
 // topologyFit asks Kueue's own placement, first with the nodes as they are and then with
 // empty ones: what does not fit there never will.
 func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reason {
-	queue := a.Cluster.now.ClusterQueue(kueue.ClusterQueueReference(a.cq.Name))
-	name := kueue.ResourceFlavorReference(flavor.Name)
-	if flavor.Spec.TopologyName == nil || queue == nil || queue.TASFlavors[name] == nil || !a.Cluster.Saw(pods) || !a.Cluster.Saw(workloads) {
+	if flavor.Spec.TopologyName == nil || !a.Cluster.Saw(pods) || !a.Cluster.Saw(workloads) {
 		return nil
+	}
+	why := a.noPlacement(a.Cluster.now, ps, flavor)
+	if why == "" {
+		return nil
+	}
+	return reason(noRoom(flavor.Name, ps, why, a.noPlacement(a.Cluster.empty, ps, flavor) != ""))
+}
+
+// noPlacement gives Kueue's words for why a PodSet does not fit below a flavor's topology;
+// empty where it does, or where Kueue would not come to look.
+func (a *assigner) noPlacement(s *scheduler.Snapshot, ps *kueue.PodSet, flavor *kueue.ResourceFlavor) string {
+	name := kueue.ResourceFlavorReference(flavor.Name)
+	queue := s.ClusterQueue(kueue.ClusterQueueReference(a.cq.Name))
+	if queue == nil || queue.TASFlavors[name] == nil {
+		return ""
 	}
 	spec := ps.Template.Spec.DeepCopy()
 	workload.UseLimitsAsMissingRequestsInPod(spec)
-	request := scheduler.WorkloadTASRequests{name: {{
+	failure := queue.FindTopologyAssignmentsForWorkload(logr.NewContext(context.Background(), logr.Discard()), scheduler.WorkloadTASRequests{name: {{
 		PodSet: ps, Count: ps.Count, Flavor: name, Implied: !workload.IsExplicitlyRequestingTAS(*ps),
 		SinglePodRequests: resources.NewRequestsFromPodSpec(spec),
-	}}}
-	ctx := logr.NewContext(context.Background(), logr.Discard())
-	failure := queue.FindTopologyAssignmentsForWorkload(ctx, request).Failure()
+	}}}).Failure()
 	if failure == nil {
-		return nil
+		return ""
 	}
-	never := queue.FindTopologyAssignmentsForWorkload(ctx, request, scheduler.WithSimulateEmpty(true)).Failure() != nil
-	return reason(noRoom(flavor.Name, ps, failure.Reason, never))
+	return failure.Reason
 }

@@ -215,6 +215,9 @@ func TestDemand(t *testing.T) {
 	elsewhere := waiting("q", "8", 1)
 	elsewhere.Name = "elsewhere"
 	elsewhere.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{"pool": "a100"}
+	limitOnly := waiting("q", "1", 1)
+	container := &limitOnly.Spec.PodSets[0].Template.Spec.Containers[0].Resources
+	container.Requests, container.Limits = nil, container.Requests
 	inactive := waiting("q", "16", 1)
 	inactive.Spec.Active = new(bool)
 	i := &Inventory{
@@ -222,7 +225,7 @@ func TestDemand(t *testing.T) {
 		ClusterQueues: []kueue.ClusterQueue{clusterQueue("a", "", "16", "0", "0")},
 		LocalQueues:   []kueue.LocalQueue{localQueue("q", "a"), localQueue("to-nowhere", "b")},
 		Workloads: []kueue.Workload{
-			waiting("q", "2", 3), waiting("q", "1", 1), elsewhere, inactive,
+			waiting("q", "2", 3), limitOnly, elsewhere, inactive,
 			waiting("to-nowhere", "4", 1), waiting("no-queue", "5", 1), holding(waiting("q", "8", 1), "a", "8"),
 		},
 	}

@@ -53,13 +53,23 @@ func (i *Inventory) Demand(flavor *kueue.ResourceFlavor, name corev1.ResourceNam
 		if cq := i.ClusterQueue(p.ClusterQueue); cq == nil || !Covers(cq, kueue.ResourceFlavorReference(flavor.Name), name) {
 			continue
 		}
-		for n, requests := range workload.NewInfo(p.Workload).TotalRequests {
+		for n, requests := range requestsOf(p.Workload) {
 			if Refuses(flavor, &p.Workload.Spec.PodSets[n].Template.Spec) == "" {
 				sum += requests.Requests.GetValue(name)
 			}
 		}
 	}
 	return resources.NewResourceFormatter().ResourceQuantity(name, sum)
+}
+
+// requestsOf gives what each PodSet asks for. As in Kueue, a limit without a request is one:
+// Workloads of TrainJobs, unlike pods, are stored as the user wrote them.
+func requestsOf(wl *kueue.Workload) []workload.PodSetResources {
+	wl = wl.DeepCopy()
+	for n := range wl.Spec.PodSets {
+		workload.UseLimitsAsMissingRequestsInPod(&wl.Spec.PodSets[n].Template.Spec)
+	}
+	return workload.NewInfo(wl).TotalRequests
 }
 
 // Covers reports whether a ClusterQueue has a quota, be it zero, for a resource in a flavor.

@@ -60,7 +60,7 @@ type pools struct {
 }
 
 func (p *pools) run(ctx context.Context) error {
-	print, err := newPrinter(p.format)
+	write, err := newPrinter(p.format)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (p *pools) run(ctx context.Context) error {
 	for _, unseen := range i.Unseen {
 		fmt.Fprintln(p.streams.ErrOut, "note:", unseen)
 	}
-	screen := &screen{out: p.streams.Out, print: print}
+	screen := &screen{out: p.streams.Out, write: write}
 	if err := screen.show(ctx, i); err != nil || !p.watch {
 		return err
 	}
@@ -89,7 +89,7 @@ func (p *pools) run(ctx context.Context) error {
 // screen shows one table after the other: on a terminal in its place, elsewhere below it.
 type screen struct {
 	out   io.Writer
-	print printer
+	write printer
 	last  []byte
 }
 
@@ -100,7 +100,7 @@ func (s *screen) show(ctx context.Context, i *inventory.Inventory) error {
 		return err
 	}
 	var text bytes.Buffer
-	if err := s.print(&text, view, show.Painter(s.out)); err != nil {
+	if err := s.write(&text, view, show.Painter(s.out)); err != nil {
 		return err
 	}
 	first := s.last == nil

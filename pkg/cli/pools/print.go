@@ -44,7 +44,7 @@ func newPrinter(format string) (printer, error) {
 }
 
 func printTable(out io.Writer, view *View, paint show.Paint, wide bool) error {
-	heading := []string{"POOL", "RESOURCE", "NODES", "THERE", "QUOTA", "RESERVED", "RUNNING", "PENDING", "FREE", "CLUSTERQUEUES"}
+	heading := []string{"POOL", "RESOURCE", "NODES", "ALLOCATABLE", "QUOTA", "RESERVED", "RUNNING", "PENDING", "FREE", "CLUSTERQUEUES"}
 	if wide {
 		heading = append(heading[:9:9], "PRODUCT", "MEMORY")
 	}
@@ -80,7 +80,7 @@ func row(pool *Pool, paint show.Paint, wide bool) []any {
 		cells = append(cells, amount(pool.Quota), amount(pool.Reserved), amount(pool.Running), painted(pool.Pending, paint.Yellow), painted(pool.Free, paint.Green))
 	}
 	if wide {
-		return append(cells, orNone(pool.Product), orNone(pool.Memory))
+		return append(cells, orNone(pool.Product), orNone(wholeGi(pool.Memory)))
 	}
 	return append(cells, queueNames(pool, paint))
 }
@@ -129,6 +129,15 @@ func painted(q *resource.Quantity, paint func(string) string) string {
 		return amount(q)
 	}
 	return paint(amount(q))
+}
+
+// wholeGi rounds the memory of a GPU, of which drivers keep a little, to what it is sold as.
+func wholeGi(memory string) string {
+	q, err := resource.ParseQuantity(memory)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%.0fGi", q.AsApproximateFloat64()/(1<<30))
 }
 
 func orNone(text string) string {

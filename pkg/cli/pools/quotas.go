@@ -104,26 +104,25 @@ func (q *quotas) of(index int, teams []team) kueue.ResourceGroup {
 // portion is a team's part of an amount. Parts are round figures and add up to all of the
 // amount that they are made of.
 func portion(name corev1.ResourceName, total resource.Quantity, index int, teams []team) resource.Quantity {
-	scale, format := unit(name, total)
-	if scale == 0 {
-		return *resource.NewMilliQuantity(split(total.MilliValue(), teams)[index], format)
-	}
-	return *resource.NewQuantity(split(total.Value()/scale, teams)[index]*scale, format)
-}
-
-// unit is what an amount is counted in: single devices, whole CPUs and GiB, or thousandths
-// of CPUs (0) and MiB where there is little.
-func unit(name corev1.ResourceName, total resource.Quantity) (scale int64, format resource.Format) {
 	const mib, gib = 1 << 20, 1 << 30
+	parts := func(units int64) int64 { return split(units, teams)[index] }
 	switch {
 	case name == corev1.ResourceCPU && total.Value() < 10:
-		return 0, resource.DecimalSI
-	case name != corev1.ResourceMemory && name != corev1.ResourceEphemeralStorage && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
-		return 1, resource.DecimalSI
+		return *resource.NewMilliQuantity(parts(total.MilliValue()), resource.DecimalSI)
+	case name == corev1.ResourceCPU:
+		// Value would round up.
+		return *resource.NewQuantity(parts(total.MilliValue()/1000), resource.DecimalSI)
+	case !inBytes(name):
+		return *resource.NewQuantity(parts(total.Value()), resource.DecimalSI)
 	case total.Value() < 10*gib:
-		return mib, resource.BinarySI
+		return *resource.NewQuantity(parts(total.Value()/mib)*mib, resource.BinarySI)
 	}
-	return gib, resource.BinarySI
+	return *resource.NewQuantity(parts(total.Value()/gib)*gib, resource.BinarySI)
+}
+
+func inBytes(name corev1.ResourceName) bool {
+	return name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage ||
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
 // split divides a number of units by the teams' shares; what is left over goes to those

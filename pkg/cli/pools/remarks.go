@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -49,9 +51,15 @@ func (p *plan) aboutCluster(i *inventory.Inventory) []string {
 	for _, obj := range present(i) {
 		made := obj.GetLabels()[managedByLabel] == managedBy
 		same, again := planned[key(obj)]
+		refused := ""
+		if again {
+			refused = immutable(obj, same)
+		}
 		switch {
+		case refused != "":
+			remarks = append(remarks, fmt.Sprintf("%s is there and applying this to it is refused: %s", key(obj), refused))
 		case again && !made:
-			remarks = append(remarks, fmt.Sprintf("%s was not made by this command: applying this changes it%s", key(obj), immutable(obj, same)))
+			remarks = append(remarks, fmt.Sprintf("%s was not made by this command: applying this changes it", key(obj)))
 		case !again && made:
 			remarks = append(remarks, fmt.Sprintf("%s was made by an earlier run and is not needed any more: delete it once nothing uses it", key(obj)))
 		}
@@ -61,9 +69,22 @@ func (p *plan) aboutCluster(i *inventory.Inventory) []string {
 
 // immutable warns of what the API server would refuse.
 func immutable(have, want client.Object) string {
-	queue, ok := have.(*kueue.LocalQueue)
-	if ok && queue.Spec.ClusterQueue != want.(*kueue.LocalQueue).Spec.ClusterQueue {
-		return fmt.Sprintf(", which is refused: it belongs to ClusterQueue %s for good; give --queue another name", queue.Spec.ClusterQueue)
+	switch have := have.(type) {
+	case *kueue.LocalQueue:
+		if have.Spec.ClusterQueue != want.(*kueue.LocalQueue).Spec.ClusterQueue {
+			return fmt.Sprintf("it belongs to ClusterQueue %s for good; give --queue another name", have.Spec.ClusterQueue)
+		}
+	case *kueue.ResourceFlavor:
+		want := want.(*kueue.ResourceFlavor)
+		same := maps.Equal(have.Spec.NodeLabels, want.Spec.NodeLabels) && ptr.Equal(have.Spec.TopologyName, want.Spec.TopologyName) &&
+			equality.Semantic.DeepEqual(have.Spec.Tolerations, want.Spec.Tolerations)
+		if have.Spec.TopologyName != nil && !same {
+			return "a flavor with a topology keeps its labels and tolerations; delete it first, when no job runs on it"
+		}
+	case *kueue.Topology:
+		if !equality.Semantic.DeepEqual(have.Spec, want.(*kueue.Topology).Spec) {
+			return "a topology keeps its levels; delete it first"
+		}
 	}
 	return ""
 }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+)
+
+func TestChain(t *testing.T) {
+	workload := func(state, waitsFor string) Link {
+		return Link{Depth: 1, Kind: "Workload", Name: "trainjob-llm", State: state, WaitsFor: waitsFor}
+	}
+	noJobSet := Link{Depth: 1, Kind: "JobSet", Name: "llm", State: "Missing", WaitsFor: "Trainer to make it"}
+	jobSet := Link{Depth: 1, Kind: "JobSet", Name: "llm", State: "Resumed"}
+	job := Link{Depth: 2, Kind: "Job", Name: "llm-node-0", State: "Active"}
+	resumed := Link{Kind: "TrainJob", Name: "llm", State: "Resumed"}
+	suspended := Link{Kind: "TrainJob", Name: "llm", State: "Suspended", WaitsFor: "the admission of its Workload"}
+	cases := map[string]struct {
+		scene []func(*scene)
+		want  []Link
+	}{
+		"just made": {
+			scene: []func(*scene){func(s *scene) { s.Workload = nil }},
+			want: []Link{
+				{Kind: "TrainJob", Name: "llm", State: "Suspended", WaitsFor: "a Workload"},
+				{Depth: 1, Kind: "Workload", Name: "-", State: "Missing", WaitsFor: "kueue-trainer to make it"}, noJobSet,
+			},
+		},
+		"waiting for quota": {
+			scene: []func(*scene){taken("h100", 3), func(s *scene) {
+				s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors = s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors[:1]
+				admitted(s)
+				s.Workload.Status = kueue.WorkloadStatus{}
+				s.Job.Spec.Suspend, s.JobSet.Spec.Suspend, s.Jobs[0].Spec.Suspend = ptr.To(true), ptr.To(true), ptr.To(true)
+			}},
+			want: []Link{
+				suspended, workload("Pending", "quota: QuotaInUse"),
+				{Depth: 1, Kind: "JobSet", Name: "llm", State: "Suspended", WaitsFor: "its TrainJob to be resumed"},
+				{Depth: 2, Kind: "Job", Name: "llm-node-0", State: "Suspended", WaitsFor: "its JobSet to be resumed"},
+			},
+		},
+		"in a stopped queue": {
+			scene: []func(*scene){func(s *scene) { s.inventory.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }},
+			want:  []Link{suspended, workload("Pending", "its queue: LocalQueueStopped"), noJobSet},
+		},
+		"waiting for an admission check": {
+			scene: []func(*scene){func(s *scene) {
+				admit(s.Workload, "gpus", "h100")
+				s.Workload.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "budget", State: kueue.CheckStatePending}}
+			}},
+			want: []Link{suspended, workload("QuotaReserved", "admission check budget (Pending)"), noJobSet},
+		},
+		"pods of one Job in two states": {
+			scene: []func(*scene){admitted, withPods(3, runningPod), func(s *scene) {
+				withPods(1, func(p *corev1.Pod) {
+					p.Name, p.Spec.SchedulingGates = "llm-node-0-3", []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+				})(s)
+			}},
+			want: []Link{
+				resumed, workload("Admitted", ""), jobSet, job,
+				{Depth: 3, Kind: "Pods", Name: "3 pods", State: "Running"},
+				{Depth: 3, Kind: "Pods", Name: "1 pod", State: "Gated", WaitsFor: "AdmissionGate: scheduling gate kueue-trainer.dev/admission"},
+			},
+		},
+		"a replicated job that depends on another": {
+			scene: []func(*scene){admitted, func(s *scene) {
+				s.JobSet.Spec.ReplicatedJobs = append(s.JobSet.Spec.ReplicatedJobs, jobsetapi.ReplicatedJob{
+					Name: "launcher", DependsOn: []jobsetapi.DependsOn{{Name: "node", Status: jobsetapi.DependencyReady}},
+				})
+				s.Jobs[0].Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+			}},
+			want: []Link{
+				resumed, workload("Admitted", ""), jobSet, {Depth: 2, Kind: "Job", Name: "llm-node-0", State: "Complete"},
+				{Depth: 2, Kind: "Job", Name: "llm-launcher", State: "Missing", WaitsFor: "node to be Ready"},
+			},
+		},
+		"evicted": {
+			scene: []func(*scene){admitted, withPods(4, runningPod), func(s *scene) {
+				setCondition(s.Workload, kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption, "", minutesAgo(1))
+			}},
+			want: []Link{
+				resumed, workload("Evicted", "the pods of its former run to go"), jobSet, job,
+				{Depth: 3, Kind: "Pods", Name: "4 pods", State: "Running"},
+			},
+		},
+		"a manifest has none": {scene: []func(*scene){func(s *scene) { s.Job.UID = "" }}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := Chain(newScene(tc.scene...).facts(t))
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Link{}, "Pods")); diff != "" {
+				t.Errorf("Unexpected chain (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}

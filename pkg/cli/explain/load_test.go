@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const runtimeYAML = `
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: %KIND
+metadata: {name: torch}
+spec:
+  mlPolicy: {numNodes: %NODES, torch: {}}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec: {template: {spec: {containers: [{name: node, image: torch, resources: {requests: {nvidia.com/gpu: 8}}}]}}}
+`
+
+const jobYAML = `
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: new, namespace: %NS}
+spec: {runtimeRef: {name: torch, kind: %KIND}}
+`
+
+// harness is a Reader of a cluster that a scene describes.
+type harness struct {
+	*testing.T
+	objects []client.Object
+	// forbidden are kinds that may be listed in a namespace only.
+	forbidden []string
+	// visible answers the visibility API; nil: it is not served.
+	visible []visibility.PendingWorkload
+}
+
+func (h *harness) reader() *Reader {
+	h.Helper()
+	scheme, err := cluster.Scheme()
+	if err != nil {
+		h.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(h.objects...).
+		WithIndex(&corev1.Event{}, "involvedObject.uid", func(o client.Object) []string { return []string{string(o.(*corev1.Event).InvolvedObject.UID)} }).
+		WithIndex(&corev1.Event{}, "type", func(o client.Object) []string { return []string{o.(*corev1.Event).Type} }).
+		WithInterceptorFuncs(interceptor.Funcs{List: h.list, Get: h.get, SubResourceGet: h.subResource}).Build()
+	renderer, err := trainjob.NewRenderer(h.Context(), scheme)
+	if err != nil {
+		h.Fatal(err)
+	}
+	r, err := NewReader(h.Context(), c, renderer)
+	if err != nil {
+		h.Fatal(err)
+	}
+	return r
+}
+
+func (h *harness) list(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	of := (&client.ListOptions{}).ApplyOptions(opts)
+	kinds, _, err := c.Scheme().ObjectKinds(list)
+	if err != nil {
+		return err
+	}
+	for _, kind := range h.forbidden {
+		if of.Namespace == "" && kinds[0].Kind == kind+"List" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", nil)
+		}
+	}
+	return c.List(ctx, list, opts...)
+}
+
+// get hides the CRD, which users may not read, so that the newest Trainer is assumed.
+func (h *harness) get(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if key.Name == trainjob.CRDName {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, key.Name, nil)
+	}
+	return c.Get(ctx, key, obj, opts...)
+}
+
+func (h *harness) subResource(_ context.Context, _ client.Client, name string, _, into client.Object, _ ...client.SubResourceGetOption) error {
+	if name != "pendingworkloads" || h.visible == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: name}, "")
+	}
+	into.(*visibility.PendingWorkloadsSummary).Items = h.visible
+	return nil
+}
+
+// queued is the objects of newScene's queue, job and Workload.
+func queued() []client.Object {
+	s := newScene()
+	s.Job.Spec.RuntimeRef.Name = "torch"
+	return []client.Object{s.Job, s.Workload, &s.inventory.LocalQueues[0], &s.inventory.ClusterQueues[0], &s.inventory.Flavors[0], &s.inventory.Flavors[1]}
+}
+
+func TestFacts(t *testing.T) {
+	note := func(name string, minutes int, kind string) client.Object {
+		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "team"}, Type: kind, Reason: name,
+			InvolvedObject: corev1.ObjectReference{UID: "llm-uid"}, LastTimestamp: minutesAgo(minutes)}
+	}
+	h := &harness{T: t, objects: append(queued(),
+		note("Old", 9, corev1.EventTypeWarning), note("New", 1, corev1.EventTypeWarning), note("Fine", 0, corev1.EventTypeNormal),
+		waitingWorkload("somebody", "gpus", 1, minutesAgo(1)))}
+	f, err := h.reader().Facts(t.Context(), newScene().Job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var warnings []string
+	for _, w := range f.Warnings {
+		warnings = append(warnings, w.Reason)
+	}
+	got := []any{f.Workload.Name, len(f.PodSets), warnings, f.Undescribed != nil, f.Visible}
+	if diff := cmp.Diff([]any{"trainjob-llm", 1, []string{"New", "Old"}, true, (*Position)(nil)}, got); diff != "" {
+		t.Errorf("Unexpected facts (-want,+got):\n%s", diff)
+	}
+}
+
+func TestWhatUsersSeeOfTheirNamespace(t *testing.T) {
+	h := &harness{T: t, objects: queued(), forbidden: []string{"LocalQueue", "ClusterQueue", "Workload", "Node"},
+		visible: []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-llm"}, PositionInClusterQueue: 4}}}
+	f, err := h.reader().Facts(t.Context(), newScene().Job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&Position{Place: 5, Source: Visibility}, f.Visible); diff != "" {
+		t.Errorf("Unexpected position (-want,+got):\n%s", diff)
+	}
+	if f.localQueue() == nil || f.Workload == nil {
+		t.Error("LocalQueue or Workload of the namespace was not read")
+	}
+	want := []string{"nodes", clusterQueues, workloads, "customresourcedefinitions.apiextensions.k8s.io"}
+	if diff := cmp.Diff(want, Explain(f).Unseen); diff != "" {
+		t.Errorf("Unexpected unseen kinds (-want,+got):\n%s", diff)
+	}
+}
+
+func TestPreview(t *testing.T) {
+	fill := func(text, kind, nodes string) string {
+		return strings.NewReplacer("%KIND", kind, "%NODES", nodes, "%NS", "team").Replace(text)
+	}
+	inCluster := &trainer.ClusterTrainingRuntime{}
+	decode(t, fill(runtimeYAML, "ClusterTrainingRuntime", "2"), inCluster)
+	cases := map[string]struct {
+		files string
+		queue string
+		// want is pods of the first PodSet, the queue and the phase's reason.
+		want []any
+	}{
+		"the runtime of the cluster": {
+			files: fill(jobYAML, "ClusterTrainingRuntime", ""), want: []any{int32(2), "", "NoQueue"},
+		},
+		"a runtime of the same files wins": {
+			files: fill(jobYAML, "ClusterTrainingRuntime", "") + "---" + fill(runtimeYAML, "ClusterTrainingRuntime", "3"), want: []any{int32(3), "", "NoQueue"},
+		},
+		"a namespaced runtime, in the namespace of the command": {
+			files: fill(runtimeYAML, "TrainingRuntime", "4") + "---" + fill(jobYAML, "TrainingRuntime", ""), want: []any{int32(4), "", "NoQueue"},
+		},
+		"no such runtime": {
+			files: fill(jobYAML, "TrainingRuntime", ""), want: []any{int32(0), "", "RuntimeMissing"},
+		},
+		"a namespace with a default queue": {
+			files: fill(jobYAML, "ClusterTrainingRuntime", ""), queue: "default", want: []any{int32(2), "default", "Fits"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := &harness{T: t, objects: append(queued(), inCluster.DeepCopy())}
+			if tc.queue != "" {
+				queue := localQueue(tc.queue, "gpus")
+				h.objects = append(h.objects, &queue)
+			}
+			for _, n := range newScene().inventory.Nodes {
+				h.objects = append(h.objects, n.DeepCopy())
+			}
+			file, err := manifest.Parse("job.yaml", []byte(tc.files))
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, err := readFiles([]manifest.File{*file}, "team")
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := h.reader().preview(t.Context(), &in.jobs[0], in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pods := int32(0)
+			if len(f.PodSets) > 0 {
+				pods = f.PodSets[0].Count
+			}
+			if diff := cmp.Diff(tc.want, []any{pods, f.queueName(), StateOf(f).Reason}); diff != "" {
+				t.Errorf("Unexpected preview (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFilesWithoutTrainJob(t *testing.T) {
+	file, err := manifest.Parse("job.yaml", []byte("kind: ConfigMap\napiVersion: v1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readFiles([]manifest.File{*file}, "team"); err == nil {
+		t.Error("Files without a TrainJob were taken")
+	}
+}
+
+func decode(t *testing.T, text string, into client.Object) {
+	t.Helper()
+	file, err := manifest.Parse("-", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &files{}
+	if err := in.add(&file.Documents[0], ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := (filesFirst{objects: in.runtimes}).Get(t.Context(), client.ObjectKeyFromObject(in.runtimes[0]), into); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+)
+
+func TestPrint(t *testing.T) {
+	waits := newScene(taken("h100", 3), pending("urgent", 10, minutesAgo(1)), func(s *scene) {
+		s.Fields = []provenance.Field{{Job: "node", Path: "spec.template.spec.nodeSelector[disk]",
+			Setting:  provenance.Setting{Source: provenance.Source{Kind: provenance.Runtime}, Value: json.RawMessage(`"` + strings.Repeat("long ", 20) + `"`)},
+			Overrode: []provenance.Setting{{Source: provenance.Source{Kind: provenance.Patch, Manager: "example.com/me"}, Value: json.RawMessage(`"b"`)}}}}
+		s.inventory.Unseen = []inventory.Unseen{{Kind: nodes}}
+	})
+	want := `TrainJob team/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 2nd of 2 pending.
+What helps: wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts
+
+OBJECT                    STATE       WAITS FOR
+TrainJob llm              Suspended   the admission of its Workload
+  Workload trainjob-llm   Pending     quota: QuotaInUse
+  JobSet llm              Missing     Trainer to make it
+
+Queue: LocalQueue gpus, ClusterQueue gpus, BestEffortFIFO, priority 0
+Position: 2nd of 2 pending, behind team/urgent (computed)
+
+REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
+node             h100     32 GPUs   8      32      32    not now: 8 of 32 GPUs are free
+node             a100     32 GPUs   16     16      16    never: ClusterQueue gpus has 16 GPUs at the most
+What helps with a flavor:
+  a100: ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
+
+REPLICATED JOB   PLACEMENT                                    VALUE                                                           SET BY          INSTEAD OF
+-                metadata.labels[kueue.x-k8s.io/queue-name]   gpus                                                            TrainJob
+node             nodeSelector[disk]                           long long long long long long long long long long long long …   runtime torch   b (example.com/me)
+
+Not seen: you may not list nodes, so this is not the whole story; an admin sees more.
+`
+	e := Explain(waits.facts(t))
+	var out strings.Builder
+	if err := (&printer{out: &out}).print(&e); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("Unexpected output (-want,+got):\n%s", diff)
+	}
+}
+
+func TestNamesInJSON(t *testing.T) {
+	data, err := json.Marshal(Explain(newScene(taken("h100", 3), withPods(1, runningPod)).facts(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]json.RawMessage
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string][]string{"": slices.Sorted(maps.Keys(got))}
+	for _, part := range []string{"state", "queue", "chain", "flavors", "podSets", "placement"} {
+		names[part] = namesOf(t, got[part])
+	}
+	want := map[string][]string{
+		"":          {"chain", "flavors", "name", "namespace", "placement", "podSets", "queue", "state"},
+		"state":     {"message", "phase", "reason", "remedy", "since", "stuck"},
+		"queue":     {"clusterQueue", "localQueue", "position", "priority", "strategy"},
+		"chain":     {"depth", "kind", "name", "state", "waitsFor"},
+		"flavors":   {"assigned", "fits", "flavor", "podSet", "reasons", "resources"},
+		"podSets":   {"name", "perPod", "pods"},
+		"placement": {"field", "setBy", "value"},
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("Names that scripts rely on (-want,+got):\n%s", diff)
+	}
+}
+
+// namesOf gives the names in an object, or in the first one of a list.
+func namesOf(t *testing.T, data json.RawMessage) []string {
+	t.Helper()
+	var list []map[string]any
+	if json.Unmarshal(data, &list) == nil {
+		return slices.Sorted(maps.Keys(list[0]))
+	}
+	var object map[string]any
+	if err := json.Unmarshal(data, &object); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(maps.Keys(object))
+}

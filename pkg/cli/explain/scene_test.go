@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// minutesAgo is a time before now.
+func minutesAgo(n int) metav1.Time { return metav1.NewTime(now.Add(-time.Duration(n) * time.Minute)) }
+
+// scene is a cluster with the pools h100 (4 nodes of 8 GPUs in two racks) and a100 (2 nodes),
+// whose quota is that of ClusterQueue gpus, and TrainJob team/llm in LocalQueue gpus.
+type scene struct {
+	*Facts
+	inventory *inventory.Inventory
+}
+
+// newScene begins with a job of 4 nodes x 8 GPUs that was queued 5 minutes ago.
+func newScene(changes ...func(*scene)) *scene {
+	s := &scene{Facts: &Facts{Now: now, Field: patch.Of(trainjob.Trainer23)}, inventory: &inventory.Inventory{
+		Flavors:       []kueue.ResourceFlavor{flavor("h100"), flavor("a100")},
+		ClusterQueues: []kueue.ClusterQueue{clusterQueue("gpus", "", quota("h100", "32"), quota("a100", "16"))},
+		LocalQueues:   []kueue.LocalQueue{localQueue("gpus", "gpus")},
+	}}
+	for i := range 4 {
+		s.inventory.Nodes = append(s.inventory.Nodes, node("h100", i))
+	}
+	for i := range 2 {
+		s.inventory.Nodes = append(s.inventory.Nodes, node("a100", i))
+	}
+	s.Job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
+		Name: "llm", Namespace: "team", UID: "llm-uid", CreationTimestamp: minutesAgo(5),
+		Labels: map[string]string{kueueconstants.QueueLabel: "gpus"},
+	}}
+	s.Job.Spec.RuntimeRef.Name = "torch"
+	s.Job.Spec.Suspend = ptr.To(true)
+	s.Workload = waitingWorkload("llm", "gpus", 4, minutesAgo(5))
+	s.PodSets = s.Workload.Spec.PodSets
+	for _, change := range changes {
+		change(s)
+	}
+	return s
+}
+
+// facts puts the parts together.
+func (s *scene) facts(t *testing.T) *Facts {
+	t.Helper()
+	if s.Workload != nil {
+		s.inventory.Workloads = append(s.inventory.Workloads, *s.Workload)
+		s.PodSets = s.Workload.Spec.PodSets
+	}
+	var err error
+	if s.Cluster, err = NewCluster(t.Context(), s.inventory); err != nil {
+		t.Fatal(err)
+	}
+	return s.Facts
+}
+
+func node(pool string, i int) corev1.Node {
+	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", pool, i), Labels: map[string]string{
+		"pool": pool, "rack": fmt.Sprintf("%s-rack-%d", pool, i/2), corev1.LabelHostname: fmt.Sprintf("%s-%d", pool, i),
+	}}}
+	n.Status.Allocatable = corev1.ResourceList{gpu.Whole: resource.MustParse("8"), corev1.ResourcePods: resource.MustParse("110")}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	return n
+}
+
+func flavor(name string) kueue.ResourceFlavor {
+	return kueue.ResourceFlavor{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": name}},
+	}
+}
+
+func quota(flavor, gpus string) kueue.FlavorQuotas {
+	return kueue.FlavorQuotas{Name: kueue.ResourceFlavorReference(flavor), Resources: []kueue.ResourceQuota{
+		{Name: gpu.Whole, NominalQuota: resource.MustParse(gpus)},
+	}}
+}
+
+func clusterQueue(name, cohort string, quotas ...kueue.FlavorQuotas) kueue.ClusterQueue {
+	return kueue.ClusterQueue{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: kueue.ClusterQueueSpec{
+			CohortName: kueue.CohortReference(cohort), NamespaceSelector: &metav1.LabelSelector{}, QueueingStrategy: kueue.BestEffortFIFO,
+			ResourceGroups: []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpu.Whole}, Flavors: quotas}},
+		},
+	}
+}
+
+func localQueue(name, cq string) kueue.LocalQueue {
+	return kueue.LocalQueue{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "team"},
+		Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(cq)},
+	}
+}
+
+func podSet(name string, count int32) kueue.PodSet {
+	return kueue.PodSet{Name: kueue.PodSetReference(name), Count: count, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "node", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{gpu.Whole: resource.MustParse("8")},
+		}}},
+	}}}
+}
+
+// waitingWorkload is the Workload of a TrainJob with pods of 8 GPUs.
+func waitingWorkload(job, queue string, count int32, created metav1.Time) *kueue.Workload {
+	return &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "trainjob-" + job, Namespace: "team", UID: types.UID(job + "-workload"), CreationTimestamp: created,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob", Name: job, UID: types.UID(job + "-uid"), Controller: ptr.To(true)}},
+		},
+		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: ptr.To[int32](0), PodSets: []kueue.PodSet{podSet("node", count)}},
+	}
+}
+
+// admit gives a Workload quota of a flavor and what else there is to an admission.
+func admit(wl *kueue.Workload, cq, flavor string, conditions ...string) {
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(cq)}
+	for _, ps := range wl.Spec.PodSets {
+		total := resource.NewQuantity(int64(ps.Count)*8, resource.DecimalSI)
+		wl.Status.Admission.PodSetAssignments = append(wl.Status.Admission.PodSetAssignments, kueue.PodSetAssignment{
+			Name: ps.Name, Count: ptr.To(ps.Count),
+			Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: kueue.ResourceFlavorReference(flavor)},
+			ResourceUsage: corev1.ResourceList{gpu.Whole: *total},
+		})
+	}
+	for _, condition := range append([]string{kueue.WorkloadQuotaReserved}, conditions...) {
+		setCondition(wl, condition, "", "", minutesAgo(2))
+	}
+}
+
+func setCondition(wl *kueue.Workload, name, reason, message string, at metav1.Time) {
+	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{
+		Type: name, Status: metav1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: at,
+	})
+}
+
+// taken lets another job hold GPUs of a flavor.
+func taken(flavor string, nodes int32) func(*scene) {
+	return func(s *scene) {
+		other := waitingWorkload("other-"+flavor, "gpus", nodes, minutesAgo(60))
+		admit(other, "gpus", flavor, kueue.WorkloadAdmitted)
+		s.inventory.Workloads = append(s.inventory.Workloads, *other)
+	}
+}
+
+// pending lets another job wait in the same queue.
+func pending(name string, priority int32, since metav1.Time) func(*scene) {
+	return func(s *scene) {
+		other := waitingWorkload(name, "gpus", 4, since)
+		other.Spec.Priority = ptr.To(priority)
+		s.inventory.Workloads = append(s.inventory.Workloads, *other)
+	}
+}
+
+// admitted is the job with quota of h100, resumed, with its JobSet and Job.
+func admitted(s *scene) {
+	admit(s.Workload, "gpus", "h100", kueue.WorkloadAdmitted)
+	s.Job.Spec.Suspend = ptr.To(false)
+	s.JobSet = &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "llm", Namespace: "team"}}
+	s.JobSet.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
+	job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "llm-node-0", Namespace: "team", Labels: map[string]string{jobsetapi.ReplicatedJobNameKey: "node"}}}
+	job.Spec.Parallelism = ptr.To[int32](4)
+	s.Jobs = []batchv1.Job{job}
+}
+
+// withPods gives the job's Job pods.
+func withPods(n int, change func(*corev1.Pod)) func(*scene) {
+	return func(s *scene) {
+		for i := range n {
+			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("llm-node-0-%d", i), Labels: map[string]string{batchv1.JobNameLabel: "llm-node-0"}, CreationTimestamp: minutesAgo(1),
+			}}
+			pod.Status.Phase = corev1.PodPending
+			change(&pod)
+			s.Pods = append(s.Pods, pod)
+		}
+	}
+}
+
+func runningPod(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning }
+
+// warned is a warning event about the job.
+func warned(reason, message string) func(*scene) {
+	return func(s *scene) {
+		s.Warnings = append(s.Warnings, corev1.Event{Reason: reason, Message: message, LastTimestamp: minutesAgo(1)})
+	}
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const (
+	doctor     = "kubectl trainjob doctor"
+	raiseOrCut = "ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor h100 in ClusterQueue gpus by "
+	waitOrRise = "wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts"
+)
+
+func TestStateOf(t *testing.T) {
+	missing := fmt.Errorf("%w: there is no ClusterTrainingRuntime \"torch\"", trainjob.ErrRuntimeNotFound)
+	gate := func(name string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: name}} }
+	}
+	cases := map[string]struct {
+		scene []func(*scene)
+		want  State
+	}{
+		"complete": {
+			scene: []func(*scene){func(s *scene) {
+				s.Job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: "True", Reason: "JobsCompleted", Message: "all jobs done"}}
+			}},
+			want: State{Phase: Succeeded, Reason: "JobsCompleted", Message: "is complete: all jobs done"},
+		},
+		"failed, with Trainer's message": {
+			scene: []func(*scene){func(s *scene) {
+				s.Job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobFailed, Status: "True", Reason: "FailedJobs", Message: "jobset failed"}}
+			}},
+			want: State{Phase: Failed, Reason: "FailedJobs", Message: "has failed: jobset failed"},
+		},
+		"on another cluster": {
+			scene: []func(*scene){func(s *scene) { s.Job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }},
+			want:  State{Phase: NotManaged, Reason: "ManagedElsewhere", Message: "belongs to kueue.x-k8s.io/multikueue (spec.managedBy), which may run it on another cluster"},
+		},
+		"without a queue": {
+			scene: []func(*scene){func(s *scene) { s.Workload, s.Job.Labels, s.Job.Spec.Suspend = nil, nil, nil }},
+			want:  State{Phase: NotManaged, Reason: "NoQueue", Message: "names no queue: it runs outside of all quotas", Remedy: labelRemedy},
+		},
+		"without a queue and suspended": {
+			scene: []func(*scene){func(s *scene) { s.Workload, s.Job.Labels = nil, nil }},
+			want:  State{Phase: NotManaged, Reason: "Suspended", Message: "names no queue and is suspended by its user", Remedy: "resume it (spec.suspend: false), or " + labelRemedy},
+		},
+		"without a queue where all TrainJobs need one": {
+			scene: []func(*scene){func(s *scene) {
+				s.Workload, s.Job.Labels = nil, nil
+				if _, err := s.Field.Set(&s.Job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
+					panic(err)
+				}
+			}},
+			want: State{Phase: Unqueued, Reason: "NoQueue", Stuck: true, Message: "is held at the admission gate and names no queue", Remedy: labelRemedy},
+		},
+		"just made": {
+			scene: []func(*scene){func(s *scene) { s.Workload, s.Job.CreationTimestamp = nil, metav1.NewTime(now) }},
+			want:  State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet"},
+		},
+		"nobody makes a Workload": {
+			scene: []func(*scene){func(s *scene) { s.Workload = nil }},
+			want: State{Phase: Unqueued, Reason: "NobodyReacts", Stuck: true,
+				Message: "asks for queue gpus and has no Workload after 5m: nobody queues it", Remedy: "see that kueue-trainer runs: " + doctor},
+		},
+		"the manager said why it makes none": {
+			scene: []func(*scene){func(s *scene) { s.Workload = nil }, warned("InTreeActive", "two integrations")},
+			want:  State{Phase: Unqueued, Reason: "InTreeActive", Stuck: true, Message: "is not queued: two integrations"},
+		},
+		"its runtime is missing": {
+			scene: []func(*scene){func(s *scene) { s.Workload, s.Undescribed = nil, missing }},
+			want: State{Phase: Unqueued, Reason: "RuntimeMissing", Stuck: true,
+				Message: "is not queued, because its pods cannot be told: runtime not found: there is no ClusterTrainingRuntime \"torch\""},
+		},
+		"its runtime went while it waits": {
+			scene: []func(*scene){taken("h100", 3), func(s *scene) { s.Undescribed = missing }},
+			want: State{Phase: Waiting, Reason: "RuntimeMissing", Stuck: true,
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, and its pods cannot be told any more: runtime not found: there is no ClusterTrainingRuntime \"torch\", 1st of 1 pending"},
+		},
+		"a user who may not see Workloads": {
+			scene: []func(*scene){func(s *scene) { s.Workload, s.WorkloadUnseen = nil, true }},
+			want:  State{Phase: Unqueued, Reason: "Unseen", Message: "is in a queue; you may not see its Workload"},
+		},
+		"deactivated by somebody": {
+			scene: []func(*scene){func(s *scene) { s.Workload.Spec.Active = ptr.To(false) }},
+			want: State{Phase: Deactivated, Reason: "Deactivated", Stuck: true, Message: "was taken out of its queue: spec.active of its Workload is false",
+				Remedy: `kubectl -n team patch workload trainjob-llm --type=merge -p '{"spec":{"active":true}}'`},
+		},
+		"deactivated by Kueue, with pods left": {
+			scene: []func(*scene){admitted, withPods(2, runningPod), func(s *scene) {
+				s.Workload.Spec.Active = ptr.To(false)
+				setCondition(s.Workload, kueue.WorkloadEvicted, "DeactivatedDueToRequeuingLimitExceeded", "too many tries", minutesAgo(1))
+			}},
+			want: State{Phase: Deactivated, Reason: "DeactivatedDueToRequeuingLimitExceeded", Stuck: true,
+				Message: "was taken out of its queue: spec.active of its Workload is false (too many tries); 2 pods still there, it keeps the quota until they are gone",
+				Remedy:  `kubectl -n team patch workload trainjob-llm --type=merge -p '{"spec":{"active":true}}'`},
+		},
+		"preempted, and its pods are going": {
+			scene: []func(*scene){admitted, withPods(4, runningPod), pending("urgent", 100, minutesAgo(1)), func(s *scene) {
+				setCondition(s.Workload, kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption,
+					"Preempted to accommodate a workload (UID: urgent-workload, JobUID: urgent-uid) due to prioritization in the ClusterQueue", minutesAgo(1))
+				setCondition(s.Workload, kueue.WorkloadPreempted, kueue.InClusterQueueReason, "", minutesAgo(1))
+			}},
+			want: State{Phase: Stopping, Reason: "Preempted",
+				Message: "was preempted by team/urgent (for its higher priority in the ClusterQueue); 4 pods still there, it keeps the quota until they are gone"},
+		},
+		"preempted, and waiting again": {
+			scene: []func(*scene){taken("h100", 4), taken("a100", 2), func(s *scene) {
+				setCondition(s.Workload, kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption,
+					"Preempted to accommodate a workload (UID: other-h100-workload, JobUID: other-h100-uid) due to prioritization in the ClusterQueue", minutesAgo(3))
+			}},
+			want: State{Phase: Waiting, Reason: "QuotaInUse", Remedy: waitOrRise,
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; it was preempted by team/other-h100 3m ago"},
+		},
+		"its LocalQueue is missing": {
+			scene: []func(*scene){func(s *scene) { s.inventory.LocalQueues[0].Name = "other" }},
+			want: State{Phase: Waiting, Reason: "LocalQueueMissing", Stuck: true, Message: "names LocalQueue gpus, which does not exist in namespace team",
+				Remedy: "create it, or label the job with one that exists: other"},
+		},
+		"its LocalQueue is stopped": {
+			scene: []func(*scene){func(s *scene) { s.inventory.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }},
+			want: State{Phase: Waiting, Reason: "LocalQueueStopped", Stuck: true, Message: "waits in LocalQueue gpus, which an admin has stopped (stopPolicy Hold)",
+				Remedy: `kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`},
+		},
+		"its ClusterQueue is missing": {
+			scene: []func(*scene){func(s *scene) { s.inventory.ClusterQueues = nil }},
+			want: State{Phase: Waiting, Reason: "ClusterQueueMissing", Stuck: true, Message: "waits in LocalQueue gpus, whose ClusterQueue gpus does not exist",
+				Remedy: "create ClusterQueue gpus, or name another LocalQueue: gpus"},
+		},
+		"its ClusterQueue is stopped": {
+			scene: []func(*scene){func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.HoldAndDrain) }},
+			want: State{Phase: Waiting, Reason: "ClusterQueueStopped", Stuck: true,
+				Message: "waits in queue gpus (ClusterQueue gpus), and the ClusterQueue is stopped by an admin (stopPolicy HoldAndDrain)",
+				Remedy:  `kubectl patch clusterqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`},
+		},
+		"its ClusterQueue is inactive": {
+			scene: []func(*scene){func(s *scene) {
+				s.inventory.ClusterQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: "False", Message: "Can't admit new workloads: references missing ResourceFlavor(s): l40."}}
+			}},
+			want: State{Phase: Waiting, Reason: "ClusterQueueInactive", Stuck: true,
+				Message: "waits in queue gpus (ClusterQueue gpus), and the ClusterQueue is not active: Can't admit new workloads: references missing ResourceFlavor(s): l40.",
+				Remedy:  "mend what the ClusterQueue names: kubectl describe clusterqueue gpus"},
+		},
+		"its ClusterQueue takes other namespaces": {
+			scene: []func(*scene){func(s *scene) {
+				s.inventory.ClusterQueues[0].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}
+				s.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+			}},
+			want: State{Phase: Waiting, Reason: "NamespaceNotAllowed", Stuck: true,
+				Message: "waits in queue gpus (ClusterQueue gpus), whose namespaceSelector does not take namespace team",
+				Remedy:  "label the namespace as spec.namespaceSelector of ClusterQueue gpus wants it, or widen the selector"},
+		},
+		"a user who may not see ClusterQueues, one that is inactive": {
+			scene: []func(*scene){func(s *scene) {
+				s.inventory.ClusterQueues, s.inventory.Unseen = nil, []inventory.Unseen{{Kind: clusterQueues, Err: errors.New("forbidden")}}
+				s.inventory.LocalQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.LocalQueueActive, Status: "False", Message: "Can't submit new workloads to clusterQueue"}}
+			}},
+			want: State{Phase: Waiting, Reason: "LocalQueueInactive", Stuck: true,
+				Message: "waits in queue gpus (ClusterQueue gpus), and the LocalQueue is not active: Can't submit new workloads to clusterQueue",
+				Remedy:  "ask an admin to look at the ClusterQueue: kubectl describe clusterqueue gpus"},
+		},
+		"a user who may not see ClusterQueues": {
+			scene: []func(*scene){func(s *scene) {
+				s.inventory.ClusterQueues, s.inventory.Unseen = nil, []inventory.Unseen{{Kind: clusterQueues}, {Kind: workloads}}
+				s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: "False", Message: "couldn't assign flavors"}}
+			}},
+			want: State{Phase: Waiting, Reason: "Unseen", Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, and Kueue says: couldn't assign flavors",
+				Remedy: "ask an admin to run this command: you may not see the ClusterQueue"},
+		},
+		"quota in use": {
+			scene: []func(*scene){taken("h100", 3), pending("urgent", 100, minutesAgo(1)), pending("earlier", 0, minutesAgo(9)), pending("later", 0, minutesAgo(1))},
+			want: State{Phase: Waiting, Reason: "QuotaInUse", Remedy: waitOrRise,
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 3rd of 4 pending"},
+		},
+		"more than there ever is": {
+			scene: []func(*scene){func(s *scene) { s.Workload.Spec.PodSets[0].Count = 5 }},
+			want: State{Phase: Waiting, Reason: "ExceedsQuota", Stuck: true, Remedy: raiseOrCut + "8 GPUs",
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 40 GPUs, flavor h100 has 32 GPUs at the most for it; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending"},
+		},
+		"Kueue stops others for it": {
+			scene: []func(*scene){taken("h100", 4), func(s *scene) {
+				s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: "False", Message: "couldn't assign flavors. Pending the preemption of 1 workload(s)"}}
+			}},
+			want: State{Phase: Waiting, Reason: "Preempting", Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, and Kueue is stopping others for it, 1st of 1 pending"},
+		},
+		"it is tried again later": {
+			scene: []func(*scene){func(s *scene) {
+				s.Workload.Status.RequeueState = &kueue.RequeueState{RequeueAt: ptr.To(minutesAgo(-1))}
+			}},
+			want: State{Phase: Waiting, Reason: "Backoff", Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, and is tried again in 60s, 1st of 1 pending"},
+		},
+		"an admission check has rejected it": {
+			scene: []func(*scene){func(s *scene) {
+				s.Workload.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "budget", State: kueue.CheckStateRejected, Message: "over budget"}}
+			}},
+			want: State{Phase: Waiting, Reason: "AdmissionCheckRejected", Stuck: true,
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, and admission check budget says Rejected: over budget, 1st of 1 pending"},
+		},
+		"Kueue does not look": {
+			want: State{Phase: Waiting, Reason: "KueueSilent", Stuck: true, Remedy: "see that Kueue runs: " + doctor,
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, which would fit (node on flavor h100), and Kueue has not looked at it for 5m, 1st of 1 pending"},
+		},
+		"Kueue is about to look": {
+			scene: []func(*scene){func(s *scene) { s.Workload.CreationTimestamp = metav1.NewTime(now) }},
+			want: State{Phase: Waiting, Reason: "Evaluating",
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, which fits now (node on flavor h100): Kueue looks at it soon, 1st of 1 pending"},
+		},
+		"behind others in a strict queue": {
+			scene: []func(*scene){pending("big", 0, minutesAgo(9)), func(s *scene) {
+				s.inventory.ClusterQueues[0].Spec.QueueingStrategy = kueue.StrictFIFO
+				s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: "False"}}
+			}},
+			want: State{Phase: Waiting, Reason: "BehindOthers", Remedy: "wait, or set queueingStrategy of ClusterQueue gpus to BestEffortFIFO",
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, which would fit (node on flavor h100), but ClusterQueue gpus is strictly first in, first out and team/big is before it, 2nd of 2 pending"},
+		},
+		"quota reserved, a check is open": {
+			scene: []func(*scene){func(s *scene) {
+				admit(s.Workload, "gpus", "h100")
+				s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("budget")}
+				s.Workload.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "budget", State: kueue.CheckStatePending, Message: "asking"}}
+			}},
+			want: State{Phase: Reserved, Reason: "AdmissionCheckPending",
+				Message: "has quota in queue gpus (ClusterQueue gpus), node on flavor h100, and waits to be admitted: admission check budget is Pending (asking)"},
+		},
+		"quota reserved, nobody looks after the check": {
+			scene: []func(*scene){func(s *scene) {
+				admit(s.Workload, "gpus", "h100")
+				s.Workload.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "budget", State: kueue.CheckStatePending}}
+			}},
+			want: State{Phase: Reserved, Reason: "AdmissionCheckInactive", Stuck: true,
+				Remedy:  "see that the controller of AdmissionCheck budget runs: kubectl describe admissioncheck budget",
+				Message: "has quota in queue gpus (ClusterQueue gpus), node on flavor h100, and waits to be admitted: admission check budget is Pending: admission check budget is not active: it does not exist"},
+		},
+		"admitted and about to be started": {
+			scene: []func(*scene){func(s *scene) {
+				admit(s.Workload, "gpus", "h100", kueue.WorkloadAdmitted)
+				s.Now = minutesAgo(2).Time
+			}},
+			want: State{Phase: Starting, Reason: "Placing", Message: "is admitted (node on flavor h100) and about to be started"},
+		},
+		"admitted and not started": {
+			scene: []func(*scene){func(s *scene) { admit(s.Workload, "gpus", "h100", kueue.WorkloadAdmitted) }},
+			want: State{Phase: Starting, Reason: "NotStarted", Stuck: true, Remedy: "see that kueue-trainer and Trainer run: " + doctor,
+				Message: "was admitted (node on flavor h100) 2m ago, holds its quota and was not started"},
+		},
+		"admitted to what contradicts it": {
+			scene: []func(*scene){func(s *scene) { admit(s.Workload, "gpus", "h100", kueue.WorkloadAdmitted) }, warned("PlacementRefused", "pool is a, the admission wants h100")},
+			want: State{Phase: Starting, Reason: "PlacementRefused", Stuck: true,
+				Message: "is admitted (node on flavor h100), holds its quota and cannot be started: pool is a, the admission wants h100"},
+		},
+		"resumed, and Trainer does not resume the JobSet": {
+			scene: []func(*scene){admitted, func(s *scene) { s.JobSet.Spec.Suspend = ptr.To(true) }, warned("JobSetOutdated", "undo the edit")},
+			want: State{Phase: Starting, Reason: "JobSetOutdated", Stuck: true,
+				Message: "is admitted (node on flavor h100), holds its quota and cannot be started: undo the edit"},
+		},
+		"started, no pods yet": {
+			scene: []func(*scene){admitted, func(s *scene) { s.Now = minutesAgo(2).Time }},
+			want:  State{Phase: Starting, Reason: "PodsMissing", Message: "was started (node on flavor h100), and 4 pods not made yet"},
+		},
+		"started, and no pods come": {
+			scene: []func(*scene){admitted},
+			want: State{Phase: Starting, Reason: "PodsMissing", Stuck: true, Message: "was started (node on flavor h100), and 4 pods not made yet",
+				Remedy: "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm"},
+		},
+		"pods behind our gate": {
+			scene: []func(*scene){admitted, withPods(4, gate(patch.AdmissionGate))},
+			want: State{Phase: Starting, Reason: "AdmissionGate", Stuck: true,
+				Message: "was started (node on flavor h100), and 4 pods of Job llm-node-0: AdmissionGate (scheduling gate kueue-trainer.dev/admission)",
+				Remedy:  "kueue-trainer frees them when their Workload is admitted: kubectl trainjob doctor tells whether it runs"},
+		},
+		"pods behind somebody's gate": {
+			scene: []func(*scene){admitted, withPods(4, gate("example.com/wait"))},
+			want: State{Phase: Starting, Reason: "SchedulingGate", Stuck: true, Remedy: "whoever set the gate has to take it off",
+				Message: "was started (node on flavor h100), and 4 pods of Job llm-node-0: SchedulingGate (scheduling gate example.com/wait)"},
+		},
+		"pods that no node has room for": {
+			scene: []func(*scene){admitted, withPods(3, runningPod), func(s *scene) {
+				withPods(1, func(p *corev1.Pod) {
+					p.Name = "llm-node-0-3"
+					p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/6 nodes are available: 6 Insufficient nvidia.com/gpu. preemption: none"}}
+				})(s)
+			}},
+			want: State{Phase: Starting, Reason: "Unschedulable", Stuck: true,
+				Message: "was started (node on flavor h100), and 1 pod of Job llm-node-0: Unschedulable (0/6 nodes are available: 6 Insufficient nvidia.com/gpu)",
+				Remedy:  "the quota is more than the nodes have room for: kubectl trainjob pools shows both"},
+		},
+		"pods whose image cannot be had": {
+			scene: []func(*scene){admitted, withPods(4, func(p *corev1.Pod) {
+				p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "node", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}
+			})},
+			want: State{Phase: Starting, Reason: "ImagePullBackOff", Stuck: true, Remedy: "kubectl -n team describe pod llm-node-0-0",
+				Message: "was started (node on flavor h100), and 4 pods of Job llm-node-0: ImagePullBackOff (no such image)"},
+		},
+		"running": {
+			scene: []func(*scene){admitted, withPods(4, runningPod)},
+			want:  State{Phase: Running, Reason: "Running", Message: "runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100"},
+		},
+		"a manifest that fits": {
+			scene: []func(*scene){func(s *scene) { s.Job.UID, s.Workload = "", nil }},
+			want:  State{Phase: NotCreated, Reason: "Fits", Message: "asks for 32 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100"},
+		},
+		"a manifest that would wait": {
+			scene: []func(*scene){taken("h100", 1), func(s *scene) { s.Job.UID, s.Workload = "", nil }},
+			want: State{Phase: NotCreated, Reason: "QuotaInUse", Remedy: waitOrRise,
+				Message: "would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100 has 24 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it"},
+		},
+		"a manifest whose pods no node would take": {
+			scene: []func(*scene){func(s *scene) {
+				s.Job.UID, s.Workload = "", nil
+				s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"}
+			}},
+			want: State{Phase: NotCreated, Reason: "SelectorMismatch", Stuck: true, Remedy: "take node selector disk=fast out of replicated job node, or label nodes of flavor h100 so",
+				Message: "asks for 32 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100, but node selector disk=fast matches no node of the flavor: Kueue looks only at labels that the flavor has, so pods stay Pending"},
+		},
+		"a manifest without a queue": {
+			scene: []func(*scene){func(s *scene) { s.Job.UID, s.Workload, s.Job.Labels = "", nil, nil }},
+			want:  State{Phase: NotCreated, Reason: "NoQueue", Message: "names no queue, so it would start at once, outside of all quotas", Remedy: labelRemedy},
+		},
+		"a manifest for a stopped queue": {
+			scene: []func(*scene){func(s *scene) {
+				s.Job.UID, s.Workload = "", nil
+				s.inventory.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold)
+			}},
+			want: State{Phase: NotCreated, Reason: "LocalQueueStopped", Stuck: true, Message: "would not start: it waits in LocalQueue gpus, which an admin has stopped (stopPolicy Hold)",
+				Remedy: `kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := StateOf(newScene(tc.scene...).facts(t))
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(State{}, "Since")); diff != "" {
+				t.Errorf("Unexpected state (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func activeCheck(name string) kueue.AdmissionCheck {
+	check := kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	check.Status.Conditions = []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: "True"}}
+	return check
+}

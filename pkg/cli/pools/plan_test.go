@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pools
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+)
+
+func amountsOf(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
+func gpuNode(name, product string, taints ...corev1.Taint) corev1.Node {
+	n := corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{gpu.ProductLabel: product, corev1.LabelHostname: name}},
+		Spec:       corev1.NodeSpec{Taints: taints},
+	}
+	n.Status.Allocatable = amountsOf("cpu", "96", "memory", "1Ti", "pods", "110", "hugepages-2Mi", "0", "nvidia.com/gpu", "8")
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	return n
+}
+
+func taint(key, value string) corev1.Taint {
+	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoSchedule}
+}
+
+const planned = `---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Topology
+metadata:
+  labels:
+    app.kubernetes.io/managed-by: kubectl-trainjob
+  name: zone-clique-hostname
+spec:
+  levels:
+  - nodeLabel: topology.kubernetes.io/zone
+  - nodeLabel: nvidia.com/gpu.clique
+  - nodeLabel: kubernetes.io/hostname
+---
+# 1 node with 8 nvidia.com/gpu.
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata:
+  labels:
+    app.kubernetes.io/managed-by: kubectl-trainjob
+  name: gb200
+spec:
+  nodeLabels:
+    nvidia.com/gpu.product: NVIDIA-GB200
+  nodeTaints:
+  - effect: NoSchedule
+    key: nvidia.com/gpu
+    value: present
+  tolerations:
+  - effect: NoSchedule
+    key: sku
+    operator: Equal
+    value: gpu
+  topologyName: zone-clique-hostname
+---
+# vision has 1 of 1 shares.
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata:
+  labels:
+    app.kubernetes.io/managed-by: kubectl-trainjob
+  name: vision
+spec:
+  cohortName: gpu-pools
+  namespaceSelector:
+    matchLabels:
+      kubernetes.io/metadata.name: vision
+  preemption:
+    reclaimWithinCohort: Any
+    withinClusterQueue: LowerPriority
+  resourceGroups:
+  - coveredResources:
+    - cpu
+    - memory
+    - nvidia.com/gpu
+    flavors:
+    - name: gb200
+      resources:
+      - name: cpu
+        nominalQuota: "94"
+      - name: memory
+        nominalQuota: 1023Gi
+      - name: nvidia.com/gpu
+        nominalQuota: "8"
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata:
+  labels:
+    app.kubernetes.io/managed-by: kubectl-trainjob
+  name: gpus
+  namespace: vision
+spec:
+  clusterQueue: vision
+`
+
+func TestPlan(t *testing.T) {
+	node := gpuNode("a", "NVIDIA-GB200", taint("sku", "gpu"), taint("nvidia.com/gpu", "present"))
+	node.Labels[corev1.LabelTopologyZone], node.Labels[gpu.CliqueLabel] = "z", "u.1"
+	// DaemonSets' pods keep what they have, other pods come and go.
+	pod := func(name, owner, cpu, memory string) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{Kind: owner, Controller: ptr.To(true)}}},
+			Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{
+				Resources: corev1.ResourceRequirements{Requests: amountsOf("cpu", cpu, "memory", memory)},
+			}}},
+		}
+	}
+	i := &inventory.Inventory{Nodes: []corev1.Node{node}, Pods: []corev1.Pod{pod("daemon", "DaemonSet", "1500m", "200Mi"), pod("job", "Job", "8", "64Gi")}}
+	plan, err := newPlan(i, []team{{"vision", 1}}, "gpus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := plan.write(&out); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(planned, out.String()); diff != "" {
+		t.Errorf("Unexpected manifest (-want,+got):\n%s", diff)
+	}
+}
+
+func TestPlanRemarks(t *testing.T) {
+	cpuNode := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c", Labels: map[string]string{corev1.LabelHostname: "c"}}}
+	broken := gpuNode("b", "NVIDIA-H100")
+	broken.Status.Allocatable = amountsOf("cpu", "96")
+	ours := map[string]string{managedByLabel: managedBy}
+	flavor := func(name, product string, labels map[string]string, topology *kueue.TopologyReference) kueue.ResourceFlavor {
+		return kueue.ResourceFlavor{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+			Spec:       kueue.ResourceFlavorSpec{NodeLabels: map[string]string{gpu.ProductLabel: product}, TopologyName: topology},
+		}
+	}
+	queue := func(name, clusterQueue string, labels map[string]string) kueue.LocalQueue {
+		return kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "vision", Name: name, Labels: labels},
+			Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(clusterQueue)},
+		}
+	}
+	h100 := gpuNode("a", "NVIDIA-H100")
+	tainted := gpuNode("a", "NVIDIA-H100", taint("nvidia.com/gpu", "present"))
+	cases := map[string]struct {
+		inventory inventory.Inventory
+		// want are beginnings of the remarks.
+		want []string
+	}{
+		"nothing to say": {inventory: inventory.Inventory{Nodes: []corev1.Node{h100}}},
+		"nodes that no label tells apart": {
+			inventory: inventory.Inventory{Nodes: []corev1.Node{h100, cpuNode}},
+			want:      []string{"left out 1 node c: no label tells them from other nodes; give them one and run this again: kubectl label node c kueue-trainer.dev/pool=cpu"},
+		},
+		"a node without its device plugin": {
+			inventory: inventory.Inventory{Nodes: []corev1.Node{h100, broken}},
+			want:      []string{"node b is a NVIDIA-H100 by its labels but has no GPUs to give"},
+		},
+		"GPU nodes that keep other pods away, and no others": {
+			inventory: inventory.Inventory{Nodes: []corev1.Node{tainted}},
+			want:      []string{"no pool takes pods without GPUs"},
+		},
+		"what an earlier run made": {
+			inventory: inventory.Inventory{
+				Nodes:       []corev1.Node{h100},
+				Flavors:     []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", ours, ptr.To[kueue.TopologyReference]("hostname"))},
+				LocalQueues: []kueue.LocalQueue{queue("gpus", "vision", ours)},
+			},
+		},
+		"what is not needed any more": {
+			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, Flavors: []kueue.ResourceFlavor{flavor("a100", "NVIDIA-A100", ours, nil)}},
+			want:      []string{"ResourceFlavor a100 was made by an earlier run and is not needed any more"},
+		},
+		"what somebody else made": {
+			inventory: inventory.Inventory{Nodes: []corev1.Node{h100}, Flavors: []kueue.ResourceFlavor{flavor("h100", "NVIDIA-H100", nil, nil), flavor("mine", "NVIDIA-H100", nil, nil)}},
+			want: []string{
+				"ResourceFlavor h100 was not made by this command: applying this changes it",
+				"ResourceFlavor mine picks nodes of h100, too",
+			},
+		},
+		"what cannot be changed": {
+			inventory: inventory.Inventory{
+				Nodes:       []corev1.Node{h100},
+				Topologies:  []kueue.Topology{{ObjectMeta: metav1.ObjectMeta{Name: "hostname", Labels: ours}}},
+				Flavors:     []kueue.ResourceFlavor{flavor("h100", "NVIDIA-A100", ours, ptr.To[kueue.TopologyReference]("hostname"))},
+				LocalQueues: []kueue.LocalQueue{queue("gpus", "language", nil)},
+			},
+			want: []string{
+				"Topology hostname is there and applying this to it is refused",
+				"ResourceFlavor h100 is there and applying this to it is refused",
+				"LocalQueue vision/gpus is there and applying this to it is refused: it belongs to ClusterQueue language for good",
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			plan, err := newPlan(&tc.inventory, []team{{"vision", 1}}, "gpus")
+			if err != nil {
+				t.Fatal(err)
+			}
+			startsWith := cmp.Comparer(func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) })
+			if diff := cmp.Diff(tc.want, plan.remarks, startsWith, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("Unexpected remarks (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNoPlanWithoutGPUs(t *testing.T) {
+	_, err := newPlan(&inventory.Inventory{Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []team{{"vision", 1}}, "gpus")
+	if err == nil || !strings.Contains(err.Error(), "no node has NVIDIA GPUs") {
+		t.Errorf("Unexpected error: %v", err)
+	}
+}
+
+func TestPortion(t *testing.T) {
+	cases := map[string]struct {
+		name  corev1.ResourceName
+		total string
+		teams []int64
+		want  []string
+	}{
+		"all for one":                            {name: gpu.Whole, total: "64", teams: []int64{1}, want: []string{"64"}},
+		"parts that come out even":               {name: gpu.Whole, total: "40", teams: []int64{60, 40}, want: []string{"24", "16"}},
+		"the largest remainder gets the rest":    {name: gpu.Whole, total: "32", teams: []int64{60, 40}, want: []string{"19", "13"}},
+		"of equal ones the first gets more":      {name: gpu.Whole, total: "8", teams: []int64{1, 1, 1}, want: []string{"3", "3", "2"}},
+		"no share, no quota":                     {name: gpu.Whole, total: "8", teams: []int64{0, 1}, want: []string{"0", "8"}},
+		"fewer than teams":                       {name: gpu.Whole, total: "1", teams: []int64{1, 1}, want: []string{"1", "0"}},
+		"whole CPUs":                             {name: "cpu", total: "94500m", teams: []int64{1, 1}, want: []string{"47", "47"}},
+		"thousandths where there are few":        {name: "cpu", total: "1930m", teams: []int64{1, 1}, want: []string{"965m", "965m"}},
+		"memory in GiB":                          {name: "memory", total: "1056768Mi", teams: []int64{1, 1}, want: []string{"516Gi", "516Gi"}},
+		"memory in MiB where there is little":    {name: "memory", total: "3000Mi", teams: []int64{1, 1}, want: []string{"1500Mi", "1500Mi"}},
+		"nothing, where DaemonSets took it all":  {name: "memory", total: "-1Gi", teams: []int64{1, 1}, want: []string{"0", "0"}},
+		"amounts that would overflow multiplied": {name: gpu.Whole, total: "9000000000000000000", teams: []int64{1 << 30, 1 << 30}, want: []string{"4500P", "4500P"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var teams []team
+			for _, share := range tc.teams {
+				teams = append(teams, team{"t", share})
+			}
+			var got []string
+			for n := range teams {
+				q := portion(tc.name, resource.MustParse(tc.total), n, teams)
+				got = append(got, q.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected parts (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseTeams(t *testing.T) {
+	cases := map[string]struct {
+		args []string
+		want []team
+		err  string
+	}{
+		"sorted, whatever the order": {args: []string{"vision=60", "language=40"}, want: []team{{"language", 40}, {"vision", 60}}},
+		"no share given":             {args: []string{"vision"}, err: "must be NAMESPACE=SHARE"},
+		"a share below zero":         {args: []string{"vision=-1"}, err: "must be NAMESPACE=SHARE"},
+		"no namespace":               {args: []string{"=1"}, err: "is no namespace"},
+		"a team twice":               {args: []string{"vision=1", "vision=2"}, err: "given twice"},
+		"nothing for anybody":        {args: []string{"vision=0"}, err: "all shares are 0"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := (&generate{teams: tc.args}).parseTeams()
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("Error %v, want one with %q", err, tc.err)
+				}
+				return
+			}
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(team{})); diff != "" || err != nil {
+				t.Errorf("Unexpected teams, error %v (-want,+got):\n%s", err, diff)
+			}
+		})
+	}
+}

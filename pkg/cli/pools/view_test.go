@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pools
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+)
+
+// someCluster has two H100 nodes of which one is cordoned, a flavor for them, a team with
+// quota for it that holds 8 GPUs of which 6 run, and nodes of no flavor.
+func someCluster() *inventory.Inventory {
+	cordoned := gpuNode("h1", "NVIDIA-H100")
+	cordoned.Spec.Unschedulable = true
+	other := gpuNode("l0", "NVIDIA-L4")
+	cpu := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c0"}}
+	cpu.Status = corev1.NodeStatus{Allocatable: amountsOf("cpu", "32"), Conditions: other.Status.Conditions}
+	h0 := gpuNode("h0", "NVIDIA-H100")
+	for _, node := range []*corev1.Node{&h0, &cordoned} {
+		node.Labels[gpu.MemoryLabel] = "81559"
+	}
+	usage := func(total string) []kueue.FlavorUsage {
+		return []kueue.FlavorUsage{{Name: "h100", Resources: []kueue.ResourceUsage{{Name: gpu.Whole, Total: resource.MustParse(total)}}}}
+	}
+	return &inventory.Inventory{
+		Nodes: []corev1.Node{cpu, h0, cordoned, other},
+		Pods: []corev1.Pod{{Spec: corev1.PodSpec{NodeName: "h0", Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Requests: amountsOf("nvidia.com/gpu", "6")},
+		}}}}},
+		Flavors: []kueue.ResourceFlavor{{
+			ObjectMeta: metav1.ObjectMeta{Name: "h100"},
+			Spec:       kueue.ResourceFlavorSpec{NodeLabels: map[string]string{gpu.ProductLabel: "NVIDIA-H100"}},
+		}},
+		ClusterQueues: []kueue.ClusterQueue{{
+			ObjectMeta: metav1.ObjectMeta{Name: "vision"},
+			Spec: kueue.ClusterQueueSpec{ResourceGroups: []kueue.ResourceGroup{{
+				CoveredResources: []corev1.ResourceName{gpu.Whole, "nvidia.com/gpu.shared"},
+				Flavors: []kueue.FlavorQuotas{{Name: "h100", Resources: []kueue.ResourceQuota{
+					{Name: gpu.Whole, NominalQuota: resource.MustParse("16")}, {Name: "nvidia.com/gpu.shared"},
+				}}},
+			}}},
+			Status: kueue.ClusterQueueStatus{FlavorsReservation: usage("8"), FlavorsUsage: usage("6")},
+		}},
+	}
+}
+
+func unseen(kinds ...string) func(*inventory.Inventory) {
+	return func(i *inventory.Inventory) {
+		for _, kind := range kinds {
+			i.Unseen = append(i.Unseen, inventory.Unseen{Kind: kind, Err: errors.New("forbidden")})
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	cases := map[string]struct {
+		change func(*inventory.Inventory)
+		format string
+		want   string
+	}{
+		"every figure": {want: `
+POOL          RESOURCE         NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   CLUSTERQUEUES
+h100          nvidia.com/gpu   1/2     8             16      8          6         0         0      vision
+<no flavor>   nvidia.com/gpu   1/1     8             -       -          0         -         -      <none>
+<no flavor>   cpu              1/1     32            -       -          0         -         -      <none>
+`},
+		"a stopped ClusterQueue": {
+			change: func(i *inventory.Inventory) {
+				hold := kueue.HoldAndDrain
+				i.ClusterQueues[0].Spec.StopPolicy, i.Nodes = &hold, nil
+			},
+			format: "wide",
+			want: `
+POOL   RESOURCE         NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   PRODUCT   MEMORY
+h100   nvidia.com/gpu   0/0     0             16      8          0         0         0      <none>    <none>
+
+CLUSTERQUEUE   COHORT   POOL   RESOURCE         NOMINAL   RESERVED   ADMITTED   BORROWED   LENT   FREE   STOPPED
+vision         <none>   h100   nvidia.com/gpu   16        8          6          0          0      0      stopPolicy is HoldAndDrain
+`,
+		},
+		"a user who may not list nodes and pods": {
+			change: func(i *inventory.Inventory) {
+				i.Nodes, i.Pods = nil, nil
+				unseen("nodes", "pods")(i)
+			},
+			want: `
+POOL   RESOURCE         NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   CLUSTERQUEUES
+h100   nvidia.com/gpu   ?       ?             16      8          ?         0         ?      vision
+`,
+		},
+		"nothing at all": {
+			change: func(i *inventory.Inventory) { *i = inventory.Inventory{} },
+			want: `
+No pools: no ResourceFlavor and no node. "kubectl trainjob pools generate" makes flavors from nodes.
+`,
+		},
+		"for machines": {
+			change: func(i *inventory.Inventory) {
+				i.Nodes, i.ClusterQueues = i.Nodes[1:2], nil
+				unseen("workloads.kueue.x-k8s.io")(i)
+			},
+			format: "yaml",
+			want: `
+---
+pools:
+- allocatable: "8"
+  borrowed: "0"
+  flavor: h100
+  free: "0"
+  memory: 81559Mi
+  nodes:
+    names:
+    - h0
+    ready: 1
+    total: 1
+  product: NVIDIA-H100
+  quota: "0"
+  reserved: "0"
+  resource: nvidia.com/gpu
+  running: "6"
+unseen:
+- workloads.kueue.x-k8s.io
+`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			i := someCluster()
+			if tc.change != nil {
+				tc.change(i)
+			}
+			view, err := newView(context.Background(), i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write, err := newPrinter(tc.format)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			if err := write(&out, view, show.Paint{}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), out.String()); diff != "" {
+				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestScreenShowsOnlyChanges(t *testing.T) {
+	write, err := newPrinter("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	s := &screen{out: &out, write: write}
+	changed := someCluster()
+	changed.Pods = nil
+	for _, i := range []*inventory.Inventory{someCluster(), someCluster(), changed} {
+		if err := s.show(context.Background(), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Count(out.String(), "POOL"); got != 2 {
+		t.Errorf("Printed %d tables, want 2:\n%s", got, out.String())
+	}
+}
+
+func TestUnknownFormat(t *testing.T) {
+	if _, err := newPrinter("xml"); err == nil || !strings.Contains(err.Error(), "wide, json or yaml") {
+		t.Errorf("Unexpected error: %v", err)
+	}
+}

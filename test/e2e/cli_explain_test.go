@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// explained runs "explain NAME -o json" and gives what it says.
+func (w *world) explained(ctx context.Context, g Gomega, job string, flags ...string) explain.Explanation {
+	GinkgoHelper()
+	stdout, stderr, code := plugin(ctx, append([]string{"explain", job, "-n", w.namespace, "-o", "json"}, flags...)...)
+	g.Expect(code).To(BeZero(), stderr)
+	var e explain.Explanation
+	g.Expect(json.Unmarshal([]byte(stdout), &e)).To(Succeed())
+	return e
+}
+
+// eventuallyExplained waits until a TrainJob is in a state, and gives all that is said.
+func (w *world) eventuallyExplained(ctx context.Context, job string, phase explain.Phase, reason string) explain.Explanation {
+	GinkgoHelper()
+	var e explain.Explanation
+	Eventually(ctx, func(g Gomega) {
+		e = w.explained(ctx, g, job)
+		g.Expect(e.State.Phase).To(Equal(phase), e.State.Message)
+		g.Expect(e.State.Reason).To(Equal(reason), e.State.Message)
+	}).Should(Succeed())
+	return e
+}
+
+// eventuallyKueueSays waits for a word in what Kueue writes on a Workload that waits: our
+// reason has to be Kueue's.
+func (w *world) eventuallyKueueSays(ctx context.Context, job, text string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(w.explained(ctx, g, job).Queue.KueueSays).To(ContainSubstring(text))
+	}).Should(Succeed())
+}
+
+// reasonOf gives the first reason of a verdict on a flavor.
+func reasonOf(e explain.Explanation, flavor string) explain.Reason {
+	GinkgoHelper()
+	for _, v := range e.Flavors {
+		if v.Flavor == flavor {
+			Expect(v.Reasons).NotTo(BeEmpty(), "the verdict on %s", flavor)
+			return v.Reasons[0]
+		}
+	}
+	Fail("there is no verdict on flavor " + flavor)
+	return explain.Reason{}
+}
+
+var _ = Describe("kubectl trainjob explain", func() {
+	It("tells what quota is missing, the position, and Kueue's own words", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "16", "8")
+		w.make(ctx, w.job("holds").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "holds", 1, onH100)
+		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("ahead").Priority(w.name("urgent")).Nodes(3).GPUs("8").Obj())
+		w.eventuallyPending(ctx, "ahead")
+		w.make(ctx, w.job("waits").Nodes(2).GPUs("8").Obj())
+
+		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.InUse))
+		Expect(e.State.Message).To(ContainSubstring("needs 16 GPUs, flavor %s has 8 of 16 GPUs free", w.name("h100")))
+		Expect(e.State.Stuck).To(BeFalse())
+		Expect(e.Queue.Position).To(HaveValue(Equal(explain.Position{
+			Place: 2, Pending: 2, Ahead: []string{w.namespace + "/ahead"}, Source: explain.Computed,
+		})))
+		Expect(reasonOf(e, w.name("a100")).Code).To(Equal(explain.TooMuch))
+		w.eventuallyKueueSays(ctx, "waits", "insufficient unused quota")
+		Expect(w.eventuallyExplained(ctx, "ahead", explain.Waiting, string(explain.TooMuch)).State.Stuck).To(BeTrue())
+	}, SpecTimeout(specTimeout))
+
+	It("tells of a borrowing limit", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.make(ctx, w.flavor("h100", onH100))
+		borrower := kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "8"})
+		borrower.Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = quantity("4")
+		lender := kit.MakeClusterQueue(w.name("lender"), kit.Quota{Flavor: w.name("h100"), GPUs: "24"})
+		for _, cq := range []*kueue.ClusterQueue{borrower, lender} {
+			cq.Spec.CohortName = kueue.CohortReference(w.name("cohort"))
+		}
+		w.make(ctx, borrower, lender, kit.MakeLocalQueue(w.namespace, "queue", borrower.Name), w.job("big").Nodes(2).GPUs("8").Obj())
+		e := w.eventuallyExplained(ctx, "big", explain.Waiting, string(explain.Borrowing))
+		Expect(e.State.Stuck).To(BeTrue())
+		Expect(reasonOf(e, w.name("h100")).Remedy).To(ContainSubstring("raise the borrowingLimit of flavor %s in ClusterQueue %s", w.name("h100"), borrower.Name))
+		w.eventuallyKueueSays(ctx, "big", "maximum capacity (12)")
+	}, SpecTimeout(specTimeout))
+
+	It("tells of a taint that nobody tolerates", func(ctx context.Context) {
+		w := newWorld(ctx)
+		tainted := w.flavor("h100", onH100)
+		tainted.Spec.NodeTaints = append(tainted.Spec.NodeTaints, corev1.Taint{Key: "example.com/maintenance", Effect: corev1.TaintEffectNoSchedule})
+		w.make(ctx, tainted, kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: tainted.Name, GPUs: "8"}),
+			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")), w.job("waits").GPUs("8").Obj())
+		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Taint))
+		Expect(reasonOf(e, tainted.Name).Message).To(ContainSubstring("taint example.com/maintenance:NoSchedule"))
+		w.eventuallyKueueSays(ctx, "waits", "untolerated taint")
+	}, SpecTimeout(specTimeout))
+
+	It("tells of a node selector that matches no flavor, and who set it", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "8")
+		w.make(ctx, w.job("waits").GPUs("8").
+			PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{
+				NodeSelector: map[string]string{kit.ProductLabel: "NVIDIA-B200"},
+			}}).Obj())
+		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Selector))
+		Expect(reasonOf(e, w.name("h100")).Message).To(ContainSubstring("node selector %s=NVIDIA-B200 of %s", kit.ProductLabel, userPatch(ctx)))
+		w.eventuallyKueueSays(ctx, "waits", "doesn't match node affinity")
+	}, SpecTimeout(specTimeout))
+
+	It("tells of a topology that does not fit", func(ctx context.Context) {
+		w := newWorld(ctx)
+		hosts := w.flavor("h100", onH100)
+		hosts.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.name("hosts")))
+		topology := &kueue.Topology{
+			ObjectMeta: metav1.ObjectMeta{Name: w.name("hosts")},
+			Spec:       kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}},
+		}
+		w.make(ctx, topology, hosts, kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: hosts.Name, GPUs: "16"}),
+			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")),
+			w.job("waits").Nodes(2).GPUs("8").PodAnnotation("example.com/user", "node", kueue.PodSetRequiredTopologyAnnotation, corev1.LabelHostname).Obj())
+		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Topology))
+		Expect(e.State.Stuck).To(BeTrue(), "two pods of 8 GPUs never fit on one node")
+		w.eventuallyKueueSays(ctx, "waits", reasonOf(e, hosts.Name).Message)
+	}, SpecTimeout(specTimeout))
+
+	It("tells of stopped queues and of deactivation, with the command that mends it", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		queue := get(ctx, w, &kueue.LocalQueue{}, "queue")
+		before := queue.DeepCopy()
+		queue.Spec.StopPolicy = ptr.To(kueue.Hold)
+		Expect(w.Patch(ctx, queue, client.MergeFrom(before))).To(Succeed())
+		w.make(ctx, w.job("waits").GPUs("8").Obj())
+		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, "LocalQueueStopped")
+		w.mends(ctx, e.State.Remedy)
+
+		w.eventuallyRuns(ctx, "waits", 1, onH100)
+		w.activate(ctx, "waits", false)
+		e = w.eventuallyExplained(ctx, "waits", explain.Deactivated, "Deactivated")
+		Expect(e.State.Stuck).To(BeTrue())
+		w.mends(ctx, e.State.Remedy)
+		w.eventuallyExplained(ctx, "waits", explain.Running, "Running")
+	}, SpecTimeout(specTimeout))
+
+	It("tells which admission check is open", func(ctx context.Context) {
+		w := newWorld(ctx)
+		check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: w.name("budget")}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/budget"}}
+		queue := kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "8"})
+		queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
+			AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check.Name)}},
+		}
+		w.make(ctx, check, w.flavor("h100", onH100), queue, kit.MakeLocalQueue(w.namespace, "queue", queue.Name), w.job("waits").GPUs("8").Obj())
+		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, "ClusterQueueInactive")
+		Expect(reasonOf(e, w.name("h100")).Code).To(Equal(explain.Check))
+
+		before := check.DeepCopy()
+		check.Status.Conditions = []metav1.Condition{{
+			Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", LastTransitionTime: metav1.Now(),
+		}}
+		Expect(w.Status().Patch(ctx, check, client.MergeFrom(before))).To(Succeed())
+		e = w.eventuallyExplained(ctx, "waits", explain.Reserved, "AdmissionCheckPending")
+		Expect(e.State.Message).To(ContainSubstring("admission check %s is Pending", check.Name))
+	}, SpecTimeout(specTimeout))
+
+	It("tells who preempted a job, and who set what of a running one", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		tolerates := corev1.Toleration{Key: "example.com/spot", Operator: corev1.TolerationOpExists}
+		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("patient").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "patient", 1, onH100)
+		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8").Tolerate(tolerates).Obj())
+		w.eventuallyRuns(ctx, "urgent", 1, onH100)
+		e := w.eventuallyExplained(ctx, "patient", explain.Waiting, string(explain.InUse))
+		Expect(e.State.Message).To(ContainSubstring("it was preempted by %s/urgent", w.namespace))
+
+		e = w.eventuallyExplained(ctx, "urgent", explain.Running, "Running")
+		Expect(e.Placement).To(ContainElements(
+			And(HaveField("Field", "nodeSelector["+kit.ProductLabel+"]"), HaveField("SetBy", "kueue.x-k8s.io/manager"), HaveField("Value", BeEquivalentTo(`"`+kit.H100+`"`))),
+			And(HaveField("Field", "tolerations"), HaveField("SetBy", "kueue.x-k8s.io/manager"), HaveField("Overrode", ContainElement(HaveField("SetBy", userPatch(ctx))))),
+		))
+		stdout, _, code := plugin(ctx, "explain", "urgent", "-n", w.namespace)
+		Expect(code).To(BeZero())
+		Expect(stdout).To(ContainSubstring("TrainJob %s/urgent runs with 1 pod in queue queue", w.namespace))
+	}, SpecTimeout(specTimeout))
+
+	It("tells which flavors could take a manifest, whose runtime stands in the same file", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		file := fmt.Sprintf(manifestWithRuntime, kit.QueueLabel)
+		stdout, stderr, code := pluginReading(ctx, file, "explain", "-f", "-", "-n", w.namespace)
+		Expect(code).To(BeZero(), stderr)
+		Expect(stdout).To(ContainSubstring("TrainJob %s/new asks for 8 GPUs and could have them now in queue queue (ClusterQueue %s): node on flavor %s", w.namespace, w.name("gpus"), w.name("h100")))
+
+		w.make(ctx, w.job("holds").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "holds", 1, onH100)
+		Eventually(ctx, func(g Gomega) {
+			stdout, _, _ := pluginReading(ctx, file, "explain", "-f", "-", "-n", w.namespace)
+			g.Expect(stdout).To(ContainSubstring("would wait in queue queue (ClusterQueue %s): asks for 8 GPUs, flavor %s has 0 of 8 GPUs free", w.name("gpus"), w.name("h100")))
+		}).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+
+	It("tells a user who sees only a namespace what was not to be seen", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("too-big").Nodes(2).GPUs("8").Obj())
+		w.eventuallyPending(ctx, "too-big")
+		w.letSee(ctx, "alice")
+		Eventually(ctx, func(g Gomega) {
+			e := w.explained(ctx, g, "too-big", "--as", "alice")
+			g.Expect(e.State.Message).To(ContainSubstring("Kueue says: couldn't assign flavors"))
+			g.Expect(e.Unseen).To(ContainElements("nodes", "clusterqueues.kueue.x-k8s.io", "workloads.kueue.x-k8s.io"))
+		}).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+
+	It("does what its page in the docs says", since("2.2"), func(ctx context.Context) {
+		blocks := docsCommands("docs/explain.md")
+		last := len(blocks) - 1
+		DeferCleanup(func(ctx context.Context) {
+			_, stderr, code := runShell(ctx, blocks[last])
+			Expect(code).To(BeZero(), stderr)
+		})
+		sentences := map[string]string{
+			"explain -f llm.yaml\n":   "TrainJob team-a/llm would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100 has 8 of 32 GPUs free",
+			"explain llm -n team-a\n": "TrainJob team-a/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free",
+			"explain vit -n team-a\n": "TrainJob team-a/vit runs with 3 pods in queue gpus (ClusterQueue gpus): 24 GPUs, node on flavor h100",
+		}
+		for _, block := range blocks[:last] {
+			Eventually(ctx, func(g Gomega) {
+				stdout, stderr, code := runShell(ctx, block)
+				g.Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+				for command, sentence := range sentences {
+					if strings.Contains(block, command) {
+						g.Expect(stdout).To(ContainSubstring(sentence))
+					}
+				}
+			}).Should(Succeed())
+		}
+	}, SpecTimeout(specTimeout))
+
+	It("refuses what it cannot explain, with the remedy", func(ctx context.Context) {
+		w := newWorld(ctx)
+		_, stderr, code := plugin(ctx, "explain", "nobody", "-n", w.namespace)
+		Expect(code).To(Equal(1))
+		Expect(stderr).To(ContainSubstring("there is no TrainJob nobody in namespace %s", w.namespace))
+	}, SpecTimeout(specTimeout))
+})
+
+// userPatch is what the only patch of a user is called: entries of Trainer 2.1 have no owner.
+func userPatch(ctx context.Context) string {
+	GinkgoHelper()
+	if trainerOf(ctx) == "2.1" {
+		return "podTemplateOverrides[0]"
+	}
+	return "example.com/user"
+}
+
+const manifestWithRuntime = `
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: new, labels: {%s: queue}}
+spec:
+  runtimeRef: {name: mine, kind: TrainingRuntime}
+  trainer: {resourcesPerNode: {limits: {nvidia.com/gpu: 8}}}
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+metadata: {name: mine}
+spec:
+  mlPolicy: {numNodes: 1, torch: {}}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec:
+            template:
+              spec:
+                containers: [{name: node, image: torch}]
+`
+
+// mends runs a command that a remedy names.
+func (w *world) mends(ctx context.Context, command string) {
+	GinkgoHelper()
+	_, stderr, code := runShell(ctx, command)
+	Expect(code).To(BeZero(), "%s: %s", command, stderr)
+}
+
+// letSee lets a user look at a namespace, and at nothing of the cluster around it.
+func (w *world) letSee(ctx context.Context, user string) {
+	GinkgoHelper()
+	w.make(ctx,
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: user}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"trainer.kubeflow.org", "kueue.x-k8s.io", "jobset.x-k8s.io", "batch", ""}, Resources: []string{
+				"trainjobs", "trainingruntimes", "localqueues", "workloads", "jobsets", "jobs", "pods", "events", "configmaps",
+			}, Verbs: []string{"get", "list", "watch"}},
+		}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: user},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}},
+	)
+}

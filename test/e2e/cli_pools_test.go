@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+var _ = Describe("kubectl trainjob pools", func() {
+	It("generates a pool of every sort of GPU node, admits a TrainJob on each, and changes nothing when run again", func(ctx context.Context) {
+		DeferCleanup(eventuallyNothingGenerated)
+		w := newWorld(ctx)
+		w.makeNodes(ctx)
+		generate := []string{"pools", "generate", "--team", w.namespace + "=2", "--team", "no-such-team=1"}
+		manifest, remarks, code := plugin(ctx, generate...)
+		Expect(code).To(BeZero())
+		Expect(remarks).To(ContainSubstring("kubectl create namespace no-such-team"))
+		Expect(remarks).To(ContainSubstring("left out 2 nodes cpu-0, cpu-1"))
+
+		manifest, _, code = plugin(ctx, "pools", "generate", "--team", w.namespace+"=1")
+		Expect(code).To(BeZero())
+		generated := w.apply(ctx, manifest)
+		flavors := flavorsOf(generated)
+		Expect(flavors).To(HaveLen(9))
+
+		for _, flavor := range flavors {
+			By("admitting a TrainJob to " + flavor.Name)
+			job := "on-" + flavor.Name
+			w.make(ctx, w.jobFor(ctx, job, &flavor).Obj())
+			for _, pod := range w.eventuallyRuns(ctx, job, 1, flavor.Spec.NodeLabels) {
+				for _, assignment := range w.workload(ctx, job).Status.Admission.PodSetAssignments {
+					Expect(assignment.Flavors).To(HaveEach(kueue.ResourceFlavorReference(flavor.Name)), pod.Name)
+				}
+			}
+		}
+
+		again, _, _ := plugin(ctx, "pools", "generate", "--team", w.namespace+"=1")
+		Expect(again).To(Equal(manifest))
+		versions := w.versions(ctx, generated)
+		kubectl(ctx, again, "apply", "-f", "-")
+		Expect(w.versions(ctx, generated)).To(Equal(versions))
+	}, SpecTimeout(specTimeout))
+
+	It("counts what is reserved, runs, waits, is borrowed and is free, and follows changes", func(ctx context.Context) {
+		w := newWorld(ctx)
+		lender, borrower := kit.MakeClusterQueue(w.name("lender"), kit.Quota{Flavor: w.name("h100"), GPUs: "16"}), kit.MakeClusterQueue(w.name("borrower"), kit.Quota{Flavor: w.name("h100"), GPUs: "8"})
+		for _, queue := range []*kueue.ClusterQueue{lender, borrower} {
+			queue.Spec.CohortName = kueue.CohortReference(w.name("cohort"))
+		}
+		w.make(ctx, w.flavor("h100", onH100), lender, borrower, kit.MakeLocalQueue(w.namespace, "queue", borrower.Name))
+		w.make(ctx, w.job("borrows").Nodes(2).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "borrows", 2, onH100)
+		w.make(ctx, w.job("waits").Nodes(2).GPUs("8").Obj())
+		w.eventuallyPending(ctx, "waits")
+
+		Eventually(ctx, func(g Gomega) {
+			pool := w.pool(ctx, g, "h100")
+			g.Expect(amounts(pool.Quota, pool.Reserved, pool.Running, pool.Pending, pool.Borrowed, pool.Free)).
+				To(Equal([]string{"24", "16", "16", "16", "8", "8"}))
+			g.Expect(pool.Nodes.Ready).To(Equal(pool.Nodes.Total))
+			g.Expect(pool.ClusterQueues).To(HaveLen(2))
+			g.Expect(amounts(&pool.ClusterQueues[0].Borrowed, &pool.ClusterQueues[1].Lent, &pool.ClusterQueues[1].Free)).
+				To(Equal([]string{"8", "8", "8"}))
+		}).Should(Succeed())
+
+		watching := w.startWatching(ctx)
+		Eventually(ctx, watching.Out).Should(gbytes.Say(`%s +nvidia.com/gpu .* 16 +16 +16 +8 `, w.name("h100")))
+		Expect(w.Delete(ctx, w.job("waits").Obj())).To(Succeed())
+		Eventually(ctx, watching.Out).Should(gbytes.Say(`%s +nvidia.com/gpu .* 16 +16 +0 +8 `, w.name("h100")))
+		Eventually(ctx, watching.Interrupt()).Should(gexec.Exit(0))
+	}, SpecTimeout(specTimeout))
+
+	It("does what its page in the docs says", func(ctx context.Context) {
+		DeferCleanup(eventuallyNothingGenerated)
+		blocks := docsCommands("docs/pools.md")
+		last := len(blocks) - 1
+		DeferCleanup(func(ctx context.Context) {
+			_, _, code := runShell(ctx, blocks[last])
+			Expect(code).To(BeZero())
+		})
+		for _, block := range blocks[:last] {
+			_, stderr, code := runShell(ctx, block)
+			Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+		}
+		Eventually(ctx, func() string {
+			table, _, _ := plugin(ctx, "pools")
+			return table
+		}).Should(MatchRegexp(`a100-sxm4-80gb +nvidia.com/gpu +4/4 +32 +32 +24 +24 +16 +8 +language, vision`))
+	}, SpecTimeout(specTimeout))
+
+	It("shows nodes of no flavor, and tells a user what may not be seen", func(ctx context.Context) {
+		table, _, code := plugin(ctx, "pools")
+		Expect(code).To(BeZero())
+		Expect(table).To(MatchRegexp(`<no flavor> +nvidia.com/gpu +\d+/\d+`))
+
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "8")
+		table, remarks, code := plugin(ctx, "pools", "--as", "system:serviceaccount:"+w.namespace+":nobody")
+		Expect(code).To(BeZero())
+		Expect(remarks).To(ContainSubstring("nodes could not be listed"))
+		Expect(table).NotTo(ContainSubstring("h100"))
+		_, remarks, code = plugin(ctx, "pools", "generate", "--as", "system:serviceaccount:"+w.namespace+":nobody")
+		Expect(code).To(Equal(1))
+		Expect(remarks).To(ContainSubstring("run this as somebody who may list them"))
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("A toleration rule of the configuration", func() {
+	It("lets a TrainJob with another vendor's accelerators onto their tainted nodes", func(ctx context.Context) {
+		w := newWorld(ctx)
+		taint := corev1.Taint{Key: "example.com/npu", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+		labels := map[string]string{"example.com/pool": w.suffix}
+		flavor := kit.MakeFlavor(w.name("npu"), labels)
+		flavor.Spec.NodeTaints = []corev1.Taint{taint}
+		queue := kit.MakeClusterQueue(w.name("npus"), kit.Quota{Flavor: flavor.Name, GPUs: "0"})
+		queue.Spec.ResourceGroups[0].CoveredResources = []corev1.ResourceName{"example.com/npu"}
+		queue.Spec.ResourceGroups[0].Flavors[0].Resources = []kueue.ResourceQuota{{Name: "example.com/npu", NominalQuota: resource.MustParse("4")}}
+		w.make(ctx, w.fakeNode("npu", labels, map[corev1.ResourceName]string{"example.com/npu": "4"}, taint),
+			flavor, queue, kit.MakeLocalQueue(w.namespace, "queue", queue.Name))
+		w.make(ctx, w.job("npu").Request("example.com/npu", "4").Obj())
+		for _, pod := range w.eventuallyRuns(ctx, "npu", 1, labels) {
+			Expect(tolerations(&pod)).To(ConsistOf(corev1.Toleration{Key: "example.com/npu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}))
+		}
+	}, SpecTimeout(specTimeout))
+})
+
+// makeNodes adds nodes as the providers and the GPU operator make them: MIG under both
+// strategies, with whole GPUs beside slices, shared GPUs, spot machines, Azure's taint, and
+// one whose pool only the provider's label tells.
+func (w *world) makeNodes(ctx context.Context) {
+	GinkgoHelper()
+	gke := corev1.Taint{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}
+	eks := corev1.Taint{Key: "nvidia.com/gpu", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	azure := corev1.Taint{Key: "sku", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}
+	spot := corev1.Taint{Key: "cloud.google.com/gke-spot", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	type gpus map[corev1.ResourceName]string
+	type labels map[string]string
+	w.make(ctx,
+		w.fakeNode("mig-mixed", labels{kit.ProductLabel: kit.A100, "nvidia.com/mig.config": "all-1g.10gb"}, gpus{"nvidia.com/mig-1g.10gb": "56"}, eks),
+		w.fakeNode("mig-and-whole", labels{kit.ProductLabel: kit.H100, "nvidia.com/mig.config": "half-3g.40gb"}, gpus{kit.GPU: "4", "nvidia.com/mig-3g.40gb": "8"}, gke),
+		w.fakeNode("mig-single", labels{kit.ProductLabel: kit.A100 + "-MIG-2g.20gb"}, gpus{kit.GPU: "24"}, gke),
+		w.fakeNode("shared", labels{kit.ProductLabel: "NVIDIA-L4", "nvidia.com/gpu.sharing-strategy": "time-slicing"}, gpus{"nvidia.com/gpu.shared": "40"}),
+		w.fakeNode("azure", labels{"kubernetes.azure.com/agentpool": "gpunp", "node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5"}, gpus{kit.GPU: "8"}, azure),
+		w.fakeNode("spot", labels{"cloud.google.com/gke-accelerator": "nvidia-l4", "cloud.google.com/gke-nodepool": "spot"}, gpus{kit.GPU: "1"}, gke, spot),
+		w.fakeNode("cpu", labels{"eks.amazonaws.com/nodegroup": "workers"}, nil),
+	)
+}
+
+// fakeNode makes a node whose kubelet kwok plays.
+func (w *world) fakeNode(name string, labels map[string]string, devices map[corev1.ResourceName]string, taints ...corev1.Taint) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        w.name(name),
+			Labels:      map[string]string{corev1.LabelHostname: w.name(name)},
+			Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
+		},
+		Spec:   corev1.NodeSpec{Taints: taints},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{}},
+	}
+	for key, value := range labels {
+		node.Labels[key] = value
+	}
+	for name, amount := range map[corev1.ResourceName]string{"cpu": "32", "memory": "256Gi", "pods": "110"} {
+		node.Status.Allocatable[name] = resource.MustParse(amount)
+	}
+	for name, amount := range devices {
+		node.Status.Allocatable[name] = resource.MustParse(amount)
+	}
+	node.Status.Capacity = node.Status.Allocatable.DeepCopy()
+	return node
+}
+
+// apply applies a manifest with kubectl; its objects go when the spec ends.
+func (w *world) apply(ctx context.Context, manifest string) []*unstructured.Unstructured {
+	GinkgoHelper()
+	var objects []*unstructured.Unstructured
+	for _, document := range strings.Split(manifest, "---\n") {
+		obj := &unstructured.Unstructured{}
+		Expect(yaml.Unmarshal([]byte(document), &obj.Object)).To(Succeed())
+		if len(obj.Object) == 0 {
+			continue
+		}
+		objects = append(objects, obj)
+		w.made = append(w.made, obj)
+	}
+	kubectl(ctx, manifest, "apply", "-f", "-")
+	return objects
+}
+
+func flavorsOf(objects []*unstructured.Unstructured) []kueue.ResourceFlavor {
+	GinkgoHelper()
+	var flavors []kueue.ResourceFlavor
+	for _, obj := range objects {
+		if obj.GetKind() != "ResourceFlavor" {
+			continue
+		}
+		var flavor kueue.ResourceFlavor
+		data, err := json.Marshal(obj)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(json.Unmarshal(data, &flavor)).To(Succeed())
+		flavors = append(flavors, flavor)
+	}
+	return flavors
+}
+
+// versions gives the resource versions of objects.
+func (w *world) versions(ctx context.Context, objects []*unstructured.Unstructured) map[string]string {
+	GinkgoHelper()
+	versions := map[string]string{}
+	for _, obj := range objects {
+		now := obj.DeepCopy()
+		Expect(w.Get(ctx, client.ObjectKeyFromObject(obj), now)).To(Succeed())
+		versions[obj.GetKind()+" "+obj.GetName()] = now.GetResourceVersion()
+	}
+	return versions
+}
+
+// jobFor makes a job for one flavor: what it asks for is there, and its node selector
+// takes no other.
+func (w *world) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFlavor) *kit.TrainJob {
+	GinkgoHelper()
+	job := w.job(name).Queue("gpus").Request("cpu", "1").Request("memory", "1Gi").
+		PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: flavor.Spec.NodeLabels}})
+	var nodes corev1.NodeList
+	Expect(w.List(ctx, &nodes, client.MatchingLabels(flavor.Spec.NodeLabels))).To(Succeed())
+	Expect(nodes.Items).NotTo(BeEmpty())
+	for resource := range nodes.Items[0].Status.Allocatable {
+		if strings.HasPrefix(string(resource), "nvidia.com/") {
+			job = job.Request(resource, "1")
+		}
+	}
+	return job
+}
+
+// pool gives one of this spec's pools as the command shows it.
+func (w *world) pool(ctx context.Context, g Gomega, name string) pools.Pool {
+	GinkgoHelper()
+	out, _, code := plugin(ctx, "pools", "-o", "json")
+	g.Expect(code).To(BeZero())
+	var view pools.View
+	g.Expect(json.Unmarshal([]byte(out), &view)).To(Succeed())
+	for _, pool := range view.Pools {
+		if pool.Flavor == w.name(name) {
+			return pool
+		}
+	}
+	g.Expect(view.Pools).To(ContainElement(HaveField("Flavor", w.name(name))))
+	return pools.Pool{}
+}
+
+func amounts(quantities ...*resource.Quantity) []string {
+	var texts []string
+	for _, q := range quantities {
+		texts = append(texts, q.String())
+	}
+	return texts
+}
+
+func (w *world) startWatching(ctx context.Context) *gexec.Session {
+	GinkgoHelper()
+	cmd := exec.CommandContext(ctx, filepath.Join(root(), "bin", "kubectl-trainjob"), "--kubeconfig", cluster.Kubeconfig, "pools", "--watch")
+	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Kill() })
+	return session
+}
+
+// eventuallyNothingGenerated waits until what generate made is gone: its names do not
+// belong to one spec.
+func eventuallyNothingGenerated(ctx context.Context) {
+	Eventually(ctx, func(g Gomega) {
+		for _, list := range []client.ObjectList{&kueue.ResourceFlavorList{}, &kueue.ClusterQueueList{}, &kueue.TopologyList{}} {
+			g.Expect(cluster.Client.List(ctx, list, client.MatchingLabels{"app.kubernetes.io/managed-by": "kubectl-trainjob"})).To(Succeed())
+			g.Expect(apimeta.LenList(list)).To(BeZero(), "%T", list)
+		}
+	}).Should(Succeed())
+}
