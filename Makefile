@@ -19,7 +19,7 @@ GENERATIONS_FLAGS ?=
 # Ginkgo flags for e2e, e.g. E2E_FLAGS='-ginkgo.focus=preempted'.
 E2E_FLAGS ?=
 
-# Flags for the fault injection, e.g. FAULTS_FLAGS='-run TestFaults/^answers$$/409'.
+# Flags for the fault injection, e.g. FAULTS_FLAGS='-run "TestFaults/^clean$$|TestFaults/^answers$$/409"'.
 FAULTS_FLAGS ?=
 
 ##@ Start here

@@ -20,7 +20,9 @@ import (
 	"sigs.k8s.io/kueue/pkg/features"
 	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
+	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -111,19 +113,19 @@ func (j *job) IsActive() bool {
 
 // PodSets describes the pods that Trainer creates for the job. A job that runs is
 // described by its Workload: what it runs was decided at its start, and neither an
-// edited runtime nor a newer rendering library may make it look like another job.
+// edited runtime nor a newer rendering library may make it look like another job. So is
+// one that was evicted, until its quota is free: then jobframework brings the Workload up
+// to date, where before it would delete it, and a deactivation would be forgotten.
 func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, error) {
-	if !j.IsSuspended() || j.IsActive() {
-		wl, err := j.env.workload(ctx, &j.TrainJob)
-		if err != nil {
-			return nil, err
-		}
-		if wl != nil {
-			return wl.DeepCopy().Spec.PodSets, nil
-		}
+	wl, err := j.env.workload(ctx, &j.TrainJob)
+	if err != nil {
+		return nil, err
+	}
+	if wl != nil && (!j.IsSuspended() || workloadevict.IsEvicted(wl) || j.IsActive()) {
+		return wl.DeepCopy().Spec.PodSets, nil
 	}
 	podSets, err := j.describe(ctx)
-	if runtimeMissing(err) {
+	if runtimeMissing(err) || errors.Is(err, patch.ErrNotPatches) {
 		// The user has to act; trying again before something changes is of no use.
 		j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
 		return nil, jobframework.UnretryableError(err.Error())

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,8 +21,15 @@ var errOutdated = errors.New("the admission of the job is another one than the c
 // expectedRetry reports whether err only says that the world moved while we looked:
 // the next try is all there is to do, and nobody has to know.
 func expectedRetry(err error) bool {
-	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
+	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || trainerLags(err) ||
 		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
+}
+
+// trainerLags reports whether Trainer's webhook refused a change of the patches for pods
+// that are gone already: the JobSet's status, by which it goes, is behind the Jobs', or its
+// view of that is behind ours. It says so in the same words in every release.
+func trainerLags(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "is still active")
 }
 
 const (
@@ -36,7 +44,7 @@ const (
 
 // retryIn gives when to try again after an expected retry.
 func retryIn(err error) time.Duration {
-	if apierrors.IsAlreadyExists(err) || errors.Is(err, errOutdated) || errors.Is(err, errStillActive) {
+	if apierrors.IsAlreadyExists(err) || errors.Is(err, errOutdated) || errors.Is(err, errStillActive) || trainerLags(err) {
 		return retrySlowly
 	}
 	return retrySoon

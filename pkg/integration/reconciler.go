@@ -49,7 +49,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 		r.env.warn(&j.TrainJob, reasonRefused, actionWrite, err)
 	}
-	return result, err
+	if err != nil {
+		// With an error, the result has no say.
+		return ctrl.Result{}, err
+	}
+	return result, nil
 }
 
 func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl.Result, error) {

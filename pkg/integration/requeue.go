@@ -11,6 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 	"sigs.k8s.io/kueue/pkg/workload"
+	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -24,6 +25,11 @@ func (j *job) follow(ctx context.Context) (bool, error) {
 	wl, err := j.unfinishedWorkload(ctx)
 	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() {
 		return false, err
+	}
+	if workload.HasQuotaReservation(wl) && !workload.IsActive(wl) {
+		// Kueue is about to evict it. It must not be replaced meanwhile: it alone says that
+		// the job is not to run.
+		return !workloadevict.IsEvicted(wl), nil
 	}
 	active := j.IsActive()
 	if workload.HasQuotaReservation(wl) && wl.Spec.QueueName != jobframework.QueueName(j) {

@@ -79,9 +79,10 @@ func (a Annotations) Apply(job *trainjob.TrainJob, _ Trainer) error {
 type TrainerCommand []string
 
 // Apply sets spec.trainer.command. It is for CustomTrainerContainer: the other trainers
-// have a command.
+// have a command. Unlike the SDK's it must not be empty: the SDK writes an empty list, by
+// which Trainer clears the runtime's command, and the TrainJob's Go type leaves it out.
 func (c TrainerCommand) Apply(job *trainjob.TrainJob, of Trainer) error {
-	if err := onlyForContainers("TrainerCommand", of); err != nil {
+	if err := fits("TrainerCommand", c, of); err != nil {
 		return err
 	}
 	trainerOf(job).Command = slices.Clone(c)
@@ -92,21 +93,25 @@ func (c TrainerCommand) Apply(job *trainjob.TrainJob, of Trainer) error {
 type TrainerArgs []string
 
 // Apply sets spec.trainer.args. It is for CustomTrainerContainer: the other trainers
-// have arguments.
+// have arguments. It must not be empty, as TrainerCommand.
 func (a TrainerArgs) Apply(job *trainjob.TrainJob, of Trainer) error {
-	if err := onlyForContainers("TrainerArgs", of); err != nil {
+	if err := fits("TrainerArgs", a, of); err != nil {
 		return err
 	}
 	trainerOf(job).Args = slices.Clone(a)
 	return nil
 }
 
-func onlyForContainers(option string, of Trainer) error {
-	if of == NoTrainer || of == CustomTrainerContainer {
-		return nil
+func fits(option string, words []string, of Trainer) error {
+	if of != NoTrainer && of != CustomTrainerContainer {
+		return fmt.Errorf("%s does not go with %s, which has a command and arguments of its own: use %s, or remove the option",
+			option, of, CustomTrainerContainer)
 	}
-	return fmt.Errorf("%s does not go with %s, which has a command and arguments of its own: use %s, or remove the option",
-		option, of, CustomTrainerContainer)
+	if len(words) == 0 {
+		return fmt.Errorf("%s is an empty list, which does not get into a TrainJob, so the runtime's would run: "+
+			"leave the option out if that is meant, or say what to run", option)
+	}
+	return nil
 }
 
 func trainerOf(job *trainjob.TrainJob) *trainer.Trainer {

@@ -4,9 +4,12 @@ package options
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -131,6 +134,56 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// TestTrainJobOfTheSDK builds the TrainJob that the e2e specs submit as the SDK's.
+func TestTrainJobOfTheSDK(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "..", "test", "e2e", "testdata", "sdk-trainjob.json"))
+	if err != nil {
+		t.Fatalf("Reading the TrainJob: %v", err)
+	}
+	var job trainjob.TrainJob
+	if err := json.Unmarshal(data, &job); err != nil {
+		t.Fatalf("Decoding the TrainJob: %v", err)
+	}
+	want := withoutDefaults(t, &job)
+	job.ObjectMeta, job.Spec.RuntimePatches = metav1.ObjectMeta{}, nil
+	job.Spec.Trainer.Command, job.Spec.Trainer.Args = nil, nil
+
+	patch := inPod(&PodTemplatePatch{
+		Metadata: object{"labels": object{"example.com/stage": "training"}},
+		Spec: &PodSpecPatch{
+			Volumes: []object{{"name": "scratch", "emptyDir": object{"sizeLimit": "2Gi"}}},
+			Containers: []ContainerPatch{{
+				Name:            "node",
+				VolumeMounts:    []object{{"name": "scratch", "mountPath": "/scratch", "readOnly": false}},
+				SecurityContext: object{"allowPrivilegeEscalation": false},
+			}},
+			ImagePullSecrets: []object{{"name": "registry"}},
+			SecurityContext:  object{"runAsNonRoot": false},
+			NodeSelector:     map[string]string{"kubernetes.io/os": "linux"},
+			Affinity: object{"nodeAffinity": object{"preferredDuringSchedulingIgnoredDuringExecution": []object{{
+				"weight":     1,
+				"preference": object{"matchExpressions": []object{{"key": "nvidia.com/gpu.count", "operator": "In", "values": []string{"8"}}}},
+			}}}},
+			Tolerations: []object{{"key": "team", "operator": "Equal", "value": "research", "effect": "NoSchedule"}},
+		},
+	})
+	jobSet := patch.TrainingRuntimeSpec.Template
+	jobSet.Metadata = object{"labels": object{"example.com/project": "bert"}}
+	jobSet.Spec.ReplicatedJobs[0].Template.Metadata = object{"annotations": object{"example.com/owner": "ada"}}
+	for _, option := range []Option{
+		Name("finetune-bert"), Labels{"kueue.x-k8s.io/queue-name": "queue", "team": "research"},
+		Annotations{"example.com/notebook": "experiments/bert.ipynb"},
+		TrainerCommand{"torchrun"}, TrainerArgs{"finetune.py", "--lr=0.00002"}, patch,
+	} {
+		if err := option.Apply(&job, CustomTrainerContainer); err != nil {
+			t.Fatalf("Apply: %v", err)
+		}
+	}
+	if diff := cmp.Diff(want, withoutDefaults(t, &job)); diff != "" {
+		t.Errorf("Unexpected TrainJob (-want,+got):\n%s", diff)
+	}
+}
+
 func jsonValue(t *testing.T, text string) object {
 	t.Helper()
 	var value object
@@ -176,6 +229,14 @@ func TestRefusals(t *testing.T) {
 		"arguments for a built-in trainer": {
 			options: []Option{TrainerArgs{"x"}}, trainer: BuiltinTrainer,
 			message: "TrainerArgs does not go with BuiltinTrainer, which has a command and arguments of its own: use CustomTrainerContainer, or remove the option",
+		},
+		"a command of nothing": {
+			options: []Option{TrainerCommand{}}, trainer: CustomTrainerContainer,
+			message: "TrainerCommand is an empty list, which does not get into a TrainJob, so the runtime's would run: leave the option out if that is meant, or say what to run",
+		},
+		"arguments of nothing": {
+			options: []Option{TrainerArgs(nil)},
+			message: "TrainerArgs is an empty list, which does not get into a TrainJob, so the runtime's would run: leave the option out if that is meant, or say what to run",
 		},
 		"two patches": {
 			options: []Option{RuntimePatch{}, RuntimePatch{}},

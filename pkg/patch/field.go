@@ -3,12 +3,17 @@
 package patch
 
 import (
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
+
+// ErrNotPatches is of patches that Trainer takes but that patch nothing, or what no later
+// release of Trainer patches. Only their user can mend them.
+var ErrNotPatches = errors.New("the patches cannot be described")
 
 // Field is the field of a TrainJob's spec by which a generation of Trainer lets it patch
 // its runtime, and our part in it: an entry of spec.runtimePatches, or several of
@@ -45,7 +50,7 @@ type Field interface {
 	Restore(spec, old *trainjob.Spec, own bool)
 
 	// All gives what spec says, our part included, in the patches of the newest Trainer,
-	// for its library to render.
+	// for its library to render, or ErrNotPatches.
 	All(spec *trainjob.Spec) ([]trainjob.RuntimePatch, error)
 	// Others gives the same without our part.
 	Others(spec *trainjob.Spec) ([]trainjob.RuntimePatch, error)

@@ -3,6 +3,7 @@
 package patch
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -11,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// ManagerAnnotation marks our overrides, with Manager as its value: overrides have no
-// owner, so it stands among the annotations of the pods.
-const ManagerAnnotation = "kueue-trainer.dev/manager"
+// ManagerAnnotation marks our overrides, with Manager as its value.
+const ManagerAnnotation = mark.Annotation
 
 // podTemplateOverrides is the field of Trainer 2.1, a list without owners and without
 // keys. Our part is one override for each replicated job. Trainer applies the overrides
@@ -56,19 +57,10 @@ func (p Placement) podTemplateOverride() (trainjob.PodTemplateOverride, error) {
 	})
 }
 
-// IsOurs reports whether an override of Trainer 2.1 carries our mark. One that cannot be
-// read does not.
-func IsOurs(o trainjob.PodTemplateOverride) bool {
-	var marked struct {
-		Metadata overrideMetadata `json:"metadata"`
-	}
-	return o.Decode(&marked) == nil && marked.Metadata.Annotations[ManagerAnnotation] == Manager
-}
-
 // split gives our overrides and everybody else's, each in their order.
 func split(overrides []trainjob.PodTemplateOverride) (ours, others []trainjob.PodTemplateOverride) {
 	for _, o := range overrides {
-		if IsOurs(o) {
+		if mark.Override(o) {
 			ours = append(ours, o)
 		} else {
 			others = append(others, o)
@@ -80,12 +72,12 @@ func split(overrides []trainjob.PodTemplateOverride) (ours, others []trainjob.Po
 func (podTemplateOverrides) Path() *field.Path { return field.NewPath("spec", "podTemplateOverrides") }
 
 func (podTemplateOverrides) Has(spec *trainjob.Spec) bool {
-	return slices.ContainsFunc(spec.PodTemplateOverrides, IsOurs)
+	return slices.ContainsFunc(spec.PodTemplateOverrides, mark.Override)
 }
 
 func (podTemplateOverrides) Last(spec *trainjob.Spec) bool {
 	ours, others := split(spec.PodTemplateOverrides)
-	return len(ours) > 0 && !slices.ContainsFunc(spec.PodTemplateOverrides[len(others):], func(o trainjob.PodTemplateOverride) bool { return !IsOurs(o) })
+	return len(ours) > 0 && !slices.ContainsFunc(spec.PodTemplateOverrides[len(others):], func(o trainjob.PodTemplateOverride) bool { return !mark.Override(o) })
 }
 
 func (podTemplateOverrides) Same(a, b *trainjob.Spec) bool {
@@ -116,7 +108,7 @@ func (podTemplateOverrides) Gates(spec *trainjob.Spec, replicatedJob string) boo
 // holdsGate reports whether an override is ours and has the admission gate.
 func holdsGate(o trainjob.PodTemplateOverride) bool {
 	var read override
-	return IsOurs(o) && o.Decode(&read) == nil &&
+	return mark.Override(o) && o.Decode(&read) == nil &&
 		slices.Contains(read.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: AdmissionGate})
 }
 
@@ -172,14 +164,17 @@ func (f podTemplateOverrides) Others(spec *trainjob.Spec) ([]trainjob.RuntimePat
 // convert makes one entry of overrides, all of them: who owns what does not count when
 // they are rendered.
 func (podTemplateOverrides) convert(overrides []trainjob.PodTemplateOverride) ([]trainjob.RuntimePatch, error) {
-	patches, _, errs := convert.ToRuntimePatches(overrides, convert.DefaultOwner)
-	return patches, errs.ToAggregate()
+	patches, err := convert.Rendered(overrides)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotPatches, err)
+	}
+	return patches, nil
 }
 
 func (f podTemplateOverrides) UnknownJobs(spec *trainjob.Spec, runtimeJobs []string) field.ErrorList {
 	var errs field.ErrorList
 	for i, o := range spec.PodTemplateOverrides {
-		if IsOurs(o) {
+		if mark.Override(o) {
 			continue
 		}
 		for j, name := range o.TargetJobs {

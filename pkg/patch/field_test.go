@@ -4,6 +4,7 @@ package patch
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -177,8 +178,8 @@ func TestFieldForRendering(t *testing.T) {
 	if data, _ := all[0].MarshalJSON(); !strings.Contains(string(data), `"pool":"h100"`) {
 		t.Errorf("Ours is missing: %s", data)
 	}
-	if _, err := f.All(specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"metadata":{"name":"x"}}]}`)); err == nil {
-		t.Error("What cannot be rendered must be an error")
+	if _, err := f.All(specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"metadata":{"name":"x"}}]}`)); !errors.Is(err, ErrNotPatches) || !strings.Contains(err.Error(), "metadata.name") {
+		t.Errorf("What cannot be rendered is %v", err)
 	}
 }
 

@@ -12,13 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 const (
-	// Manager is the key of our entry. It is the one that Kueue's in-tree
-	// integration uses, so that a cluster can change hands both ways.
-	Manager = "kueue.x-k8s.io/manager"
+	// Manager is the key of our entry.
+	Manager = mark.Manager
 
 	// AdmissionGate keeps pods of a queued TrainJob from being bound while its
 	// Workload is not admitted.

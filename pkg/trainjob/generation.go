@@ -46,11 +46,12 @@ var (
 		"template", "spec", "template", "spec", "terminationGracePeriodSeconds")
 )
 
-// GenerationOf tells the generation of Trainer that a CRD of TrainJob comes from. One
-// newer than we know counts as the newest that we know.
+// GenerationOf tells the generation of Trainer that a CRD of TrainJob comes from, by the
+// version that we use, if it is served. One newer than we know counts as the newest that
+// we know.
 func GenerationOf(crd *apiextensionsv1.CustomResourceDefinition) (Generation, error) {
 	for _, version := range crd.Spec.Versions {
-		if version.Name != GVK.Version || version.Schema == nil {
+		if version.Name != GVK.Version || !version.Served || version.Schema == nil {
 			continue
 		}
 		switch schema := version.Schema.OpenAPIV3Schema; {
@@ -62,7 +63,7 @@ func GenerationOf(crd *apiextensionsv1.CustomResourceDefinition) (Generation, er
 			return Trainer21, nil
 		}
 	}
-	return 0, fmt.Errorf("CRD %s has neither spec.runtimePatches nor spec.podTemplateOverrides: install Trainer 2.1 or later", crd.Name)
+	return 0, fmt.Errorf("CRD %s serves neither spec.runtimePatches nor spec.podTemplateOverrides: install Trainer 2.1 or later", crd.Name)
 }
 
 // hasField looks for a field, in the items where there are lists on the way.

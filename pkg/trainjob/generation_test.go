@@ -29,7 +29,7 @@ func TestGenerationOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := GenerationOf(crdFrom(t, `
 metadata: {name: trainjobs.trainer.kubeflow.org}
-spec: {versions: [{name: v1alpha1, schema: {openAPIV3Schema: {properties: {spec: {properties: {`+tc.fields+`}}}}}}]}`))
+spec: {versions: [{name: v1alpha1, served: true, schema: {openAPIV3Schema: {properties: {spec: {properties: {`+tc.fields+`}}}}}}]}`))
 			if got != tc.want || (err != nil) != (tc.want == 0) {
 				t.Errorf("GenerationOf gives %d, %v; want %d", got, err, tc.want)
 			}
@@ -54,4 +54,13 @@ func crdFrom(t *testing.T, data string) *apiextensionsv1.CustomResourceDefinitio
 		t.Fatalf("Decoding the CRD: %v", err)
 	}
 	return crd
+}
+
+func TestGenerationOfNoVersionThatIsServed(t *testing.T) {
+	got, err := GenerationOf(crdFrom(t, `
+metadata: {name: trainjobs.trainer.kubeflow.org}
+spec: {versions: [{name: v1alpha1, served: false, schema: {openAPIV3Schema: {properties: {spec: {properties: {runtimePatches: {type: array}}}}}}}]}`))
+	if err == nil {
+		t.Errorf("GenerationOf gives %d for a version that is not served", got)
+	}
 }

@@ -20,7 +20,7 @@ func SameMeaning(a, b []byte) bool {
 		return false
 	}
 	right, err := decodeNumbers(b)
-	return err == nil && sameMeaning(left, right, "")
+	return err == nil && sameMeaning(left, right, "", "")
 }
 
 func decodeNumbers(data []byte) (value any, err error) {
@@ -30,18 +30,18 @@ func decodeNumbers(data []byte) (value any, err error) {
 	return value, err
 }
 
-// sameMeaning compares the values of one key. Values of lists go by the list's key,
-// and those of a resource list by its own: limits and requests.
-func sameMeaning(a, b any, key string) bool {
+// sameMeaning compares values that stand under a key, in the object that stands under
+// another. Values of lists go by the list's keys.
+func sameMeaning(a, b any, in, key string) bool {
 	switch a := a.(type) {
 	case map[string]any:
 		b, ok := b.(map[string]any)
 		return ok && sameMaps(a, b, key)
 	case []any:
 		b, ok := b.([]any)
-		return ok && slices.EqualFunc(a, b, func(x, y any) bool { return sameMeaning(x, y, key) })
+		return ok && slices.EqualFunc(a, b, func(x, y any) bool { return sameMeaning(x, y, in, key) })
 	}
-	return a == b || isAmount(key) && sameAmount(a, b)
+	return a == b || isAmount(in, key) && sameAmount(a, b)
 }
 
 func sameMaps(a, b map[string]any, key string) bool {
@@ -49,23 +49,25 @@ func sameMaps(a, b map[string]any, key string) bool {
 		return false
 	}
 	for field, value := range a {
-		other, ok := b[field]
-		if isResourceList(key) {
-			field = key
-		}
-		if !ok || !sameMeaning(value, other, field) {
+		if other, ok := b[field]; !ok || !sameMeaning(value, other, key, field) {
 			return false
 		}
 	}
 	return true
 }
 
-func isResourceList(key string) bool { return key == "limits" || key == "requests" }
-
 // isAmount names the fields of core/v1 that hold a resource.Quantity, as far as pod
-// templates have them.
-func isAmount(key string) bool {
-	return isResourceList(key) || key == "sizeLimit" || key == "divisor"
+// templates have them. Labels and node selectors may have the same keys, with texts.
+func isAmount(in, key string) bool {
+	switch in {
+	case "limits", "requests":
+		return true
+	case "emptyDir":
+		return key == "sizeLimit"
+	case "resourceFieldRef":
+		return key == "divisor"
+	}
+	return false
 }
 
 func sameAmount(a, b any) bool {

@@ -108,7 +108,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 
 		By("preempting them, and starting them again")
 		// The new Trainer brings new runtimes: a Workload that was made of the old one is
-		// replaced when its job has stopped, so only quota keeps them waiting.
+		// brought up to date when its job has stopped.
 		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("urgent").Priority(w.name("urgent")).Nodes(2).GPUs("8").Obj())
 		w.eventuallyRuns(ctx, "urgent", 2, onH100)
 		for _, job := range []string{"evicted", "waits"} {

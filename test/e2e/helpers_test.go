@@ -39,37 +39,12 @@ func (w *world) copyRuntime(ctx context.Context, name string) *trainer.ClusterTr
 	}
 }
 
-// makeNeeds makes what a runtime's pods need in their namespace: ServiceAccounts, and
-// volume claims where the JobSet does not make them, as in Trainer 2.1.
+// makeNeeds makes what a runtime's pods need in their namespace.
 func (w *world) makeNeeds(ctx context.Context, runtime string) {
 	GinkgoHelper()
-	var r trainer.ClusterTrainingRuntime
-	Expect(w.Get(ctx, client.ObjectKey{Name: runtime}, &r)).To(Succeed())
-	needs := map[string]client.Object{}
-	for _, rj := range r.Spec.Template.Spec.ReplicatedJobs {
-		pod := &rj.Template.Spec.Template.Spec
-		if name := pod.ServiceAccountName; name != "" {
-			needs["account "+name] = &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
-		}
-		for _, volume := range pod.Volumes {
-			if claim := volume.PersistentVolumeClaim; claim != nil {
-				needs["claim "+claim.ClaimName] = w.claim(claim.ClaimName)
-			}
-		}
-	}
-	for _, obj := range needs {
-		w.make(ctx, obj)
-	}
-}
-
-func (w *world) claim(name string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: *quantity("1Gi")}},
-		},
-	}
+	needs, err := cluster.Needs(ctx, w.namespace, runtime)
+	Expect(err).NotTo(HaveOccurred())
+	w.make(ctx, needs...)
 }
 
 // activate sets spec.active of a TrainJob's Workload.

@@ -167,6 +167,27 @@ var _ = Describe("A queued TrainJob", func() {
 		w.eventuallyRuns(ctx, "paused", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
+	It("stays stopped when its Workload is deactivated, also where its runtime was edited while it ran", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		w.make(ctx, runtime, w.job("paused").Runtime(runtime.Name).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "paused", 1, onH100)
+		wl := w.workload(ctx, "paused")
+		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+			r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/newer"
+		})
+
+		w.activate(ctx, "paused", false)
+		w.eventuallyAtTheGate(ctx, "paused")
+		Eventually(ctx, func() any { return w.workload(ctx, "paused") }).Should(HaveField("Status.Admission", BeNil()))
+		w.consistentlyKeeps(ctx, "paused", nil, wl)
+		Expect(w.workload(ctx, "paused").Spec.Active).To(HaveValue(BeFalse()))
+
+		w.activate(ctx, "paused", true)
+		w.eventuallyRuns(ctx, "paused", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
 	It("moves to another queue while it waits", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")

@@ -20,11 +20,18 @@ func extendCRD(ctx context.Context, c client.Client, extended bool) error {
 	before := crd.DeepCopy()
 	for i := range crd.Spec.Versions {
 		spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
-		entry := spec.Properties["runtimePatches"].Items.Schema
-		delete(entry.Properties, "future")
-		if extended {
-			entry.Properties["future"] = apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
+		for _, name := range []string{"podTemplateOverrides", "runtimePatches"} {
+			if list, ok := spec.Properties[name]; ok {
+				extend(list.Items.Schema.Properties, extended)
+			}
 		}
 	}
 	return c.Patch(ctx, crd, client.MergeFrom(before))
+}
+
+func extend(entry map[string]apiextensionsv1.JSONSchemaProps, extended bool) {
+	delete(entry, "future")
+	if extended {
+		entry["future"] = apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
+	}
 }

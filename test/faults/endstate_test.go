@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
 )
 
 // endState is what a run leaves behind, in sections like "low/workload/conditions", with
@@ -58,7 +60,8 @@ func (r *run) describe(end endState, obj *unstructured.Unstructured) {
 	switch obj.GetKind() {
 	case "TrainJob":
 		section("suspend", get("spec", "suspend"))
-		section("patches", withoutTime(get("spec", "runtimePatches")))
+		_, entries := history.Entries(obj)
+		section("patches", withoutTime(entries))
 		section("labels", obj.GetLabels())
 		section("conditions", conditions(obj))
 	case "Workload":
@@ -80,14 +83,13 @@ func (r *run) describe(end endState, obj *unstructured.Unstructured) {
 }
 
 // withoutTime leaves out what Trainer stamps into patch entries.
-func withoutTime(entries any) any {
-	list, _ := entries.([]any)
-	for _, e := range list {
+func withoutTime(entries []any) []any {
+	for _, e := range entries {
 		if entry, ok := e.(map[string]any); ok {
 			delete(entry, "time")
 		}
 	}
-	return list
+	return entries
 }
 
 // sorted gives a list in an order of its own: that of a pod's tolerations depends on

@@ -98,10 +98,12 @@ func choose(t *testing.T, plans []plan) []plan {
 // does not come to its end gives nil.
 func learn(t *testing.T, h *harness, s *scenario, results *report) *clean {
 	c := &clean{scenario: s, counts: map[writeKind]int{}}
+	selected := false
 	for n := range cleanRuns {
 		p := plan{family: "clean", name: fmt.Sprintf("%s, run %d", strings.Join(s.jobs, " and "), n+1), scenario: s}
 		ended := false
 		t.Run(p.String(), func(t *testing.T) {
+			selected = true
 			r := h.newRun(t, p)
 			r.reached = true
 			defer func() {
@@ -116,6 +118,9 @@ func learn(t *testing.T, h *harness, s *scenario, results *report) *clean {
 			c.add(n, r, end)
 			ended = true
 		})
+		if !selected {
+			t.Fatal("Plans are made from clean runs: select them as well, -run 'TestFaults/^clean$|TestFaults/...'")
+		}
 		if !ended {
 			return nil
 		}

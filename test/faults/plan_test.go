@@ -51,10 +51,11 @@ type hooks struct{ before, during, after hook }
 
 func (p plan) String() string { return p.family + "/" + p.name }
 
-// pattern selects this plan alone on go test's command line.
+// pattern selects this plan alone on go test's command line, with the clean runs that
+// plans are made from.
 func (p plan) pattern() string {
 	name := regexp.QuoteMeta(strings.ReplaceAll(p.name, " ", "_"))
-	return fmt.Sprintf("^TestFaults$/^%s$/^%s$", strings.ReplaceAll(p.family, " ", "_"), strings.ReplaceAll(name, "/", "$/^"))
+	return fmt.Sprintf("^TestFaults$/^clean$|^TestFaults$/^%s$/^%s$", strings.ReplaceAll(p.family, " ", "_"), strings.ReplaceAll(name, "/", "$/^"))
 }
 
 // A write that was crashed, refused or lost is made again; what was decided before it is

@@ -155,6 +155,9 @@ var (
 func (r *run) createStaged(ctx context.Context) {
 	job := r.jobOf(staged, low, append(downloads, training)...)
 	job.Spec.RuntimeRef.Name = "torchtune-qwen2.5-1.5b"
+	needs, err := r.cluster.Needs(ctx, r.namespace, job.Spec.RuntimeRef.Name)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.make(ctx, needs...)
 	job.Spec.Initializer = kit.MakeTrainJob("", "").Initializers().Spec.Initializer
 	r.make(ctx, job)
 }

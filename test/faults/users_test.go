@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
@@ -20,6 +21,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -51,28 +53,32 @@ var userEdits = []userEdit{
 	},
 }
 
-// addedEntry says things that Trainer's types do not hold, or hold only as absent.
-const addedEntry = `{
-  "manager": "example.com/added", "time": "2026-01-01T00:00:00Z",
-  "future": {"zero": 0, "empty": "", "no": false, "list": []},
-  "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {"spec": {
+// The entries that are added say things that Trainer's types do not hold, or hold only
+// as absent.
+const (
+	addedFuture = `"future": {"zero": 0, "empty": "", "no": false, "list": []}`
+	addedSpec   = `{
     "volumes": [{"name": "scratch", "emptyDir": {}}],
     "containers": [{"name": "node", "env": [{"name": "EMPTY", "value": ""}],
-      "volumeMounts": [{"name": "scratch", "mountPath": "/scratch", "readOnly": false}]}]}}}}}]}}}
-}`
+      "volumeMounts": [{"name": "scratch", "mountPath": "/scratch", "readOnly": false}]}]}`
+)
+
+// added are the entries by the field that takes them.
+var added = map[string]string{
+	"runtimePatches": `{"manager": "example.com/added", "time": "2026-01-01T00:00:00Z", ` + addedFuture + `,
+  "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {"spec": ` + addedSpec + `}}}}]}}}}`,
+	"podTemplateOverrides": `{"targetJobs": [{"name": "node"}], ` + addedFuture + `, "spec": ` + addedSpec + `}`,
+}
 
 // addEntry adds a patch entry, which Trainer refuses while the job runs.
 func addEntry(ctx context.Context, r *run) error {
-	entry := &unstructured.Unstructured{}
-	if err := entry.UnmarshalJSON([]byte(`{"kind": "Entry", "entry": ` + addedEntry + `}`)); err != nil {
-		return err
-	}
 	err := r.edit(ctx, func(job *unstructured.Unstructured) error {
-		entries, _, err := unstructured.NestedSlice(job.Object, "spec", "runtimePatches")
-		if err != nil {
+		field, entries := history.Entries(job)
+		entry := map[string]any{}
+		if err := json.Unmarshal([]byte(added[field]), &entry); err != nil {
 			return err
 		}
-		return unstructured.SetNestedSlice(job.Object, append(entries, entry.Object["entry"]), "spec", "runtimePatches")
+		return unstructured.SetNestedSlice(job.Object, append(entries, entry), "spec", field)
 	})
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 		return nil

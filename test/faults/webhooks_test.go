@@ -21,6 +21,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -129,17 +130,22 @@ func (i *interposer) names(owner webhookOwner) (mutating, validating string) {
 	return i.h.cluster.Manager() + "-mutating-webhook-configuration", i.h.cluster.Manager() + "-validating-webhook-configuration"
 }
 
+// get reads the configurations; Trainer 2.1 has no mutating one, which stays empty.
 func (i *interposer) get(ctx context.Context, owner webhookOwner, mutating, validating client.Object) error {
 	m, v := i.names(owner)
-	if err := i.h.cluster.Client.Get(ctx, client.ObjectKey{Name: m}, mutating); err != nil {
+	err := i.h.cluster.Client.Get(ctx, client.ObjectKey{Name: m}, mutating)
+	if err != nil && (owner != trainersWebhooks || !apierrors.IsNotFound(err)) {
 		return err
 	}
 	return i.h.cluster.Client.Get(ctx, client.ObjectKey{Name: v}, validating)
 }
 
-// put writes configurations, whatever stood there in between.
+// put writes the configurations that there are, whatever stood there in between.
 func (i *interposer) put(ctx context.Context, configurations ...client.Object) error {
 	for _, c := range configurations {
+		if c.GetName() == "" {
+			continue
+		}
 		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			present := c.DeepCopyObject().(client.Object)
 			if err := i.h.cluster.Client.Get(ctx, client.ObjectKeyFromObject(c), present); err != nil {

@@ -16,7 +16,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
 )
 
@@ -86,10 +88,11 @@ func plain(key string, value any, anyOrder bool) any {
 	return value
 }
 
-// converted is a manifest before and after.
+// converted is a manifest before and after. Others is the original without our part,
+// which conversions leave out.
 type converted struct {
-	runtime, original, result json.RawMessage
-	anyOrder                  bool
+	runtime, original, others, result json.RawMessage
+	anyOrder                          bool
 }
 
 func (c converted) String() string {
@@ -101,22 +104,34 @@ type conversion func([]byte) ([]byte, []string, field.ErrorList)
 // batch bounds how many manifests are in memory at a time.
 const batch = 1000
 
-// direction is a conversion and the releases on its two sides.
+// direction is a conversion and the releases on its two sides. Nobody serves the originals
+// of a proposal.
 type direction struct {
-	newJob  func(random.Source) random.Object
-	convert conversion
-	from    string
-	to      string
-	count   int
+	proposal bool
+	newJob   func(random.Source) random.Object
+	convert  conversion
+	from     string
+	to       string
+	count    int
 }
 
-// prove converts random manifests and compares the pods that the releases make of them.
+// prove converts random manifests, has the CRDs check them, and compares the pods that
+// the releases make of them.
 func (d direction) prove(t *testing.T) {
 	t.Helper()
 	s, exact := random.New(*seed), 0
+	from, to := newCRD(t, d.from), newCRD(t, d.to)
 	for start := 0; start < d.count; start += batch {
 		all := d.convertAll(t, s, min(batch, d.count-start))
-		before := ask(t, d.from, questions(all, func(c converted) json.RawMessage { return c.original }))
+		for i, c := range all {
+			if _, refusals := from.check(t, c.original, nil); len(refusals) > 0 && !d.proposal {
+				t.Fatalf("Manifest %d (-seed %d) is nothing for %s: %q\n%s", start+i, *seed, d.from, refusals, c)
+			}
+			if _, refusals := to.check(t, c.result, nil); len(refusals) > 0 {
+				t.Fatalf("Manifest %d (-seed %d) is refused by %s: %q\n%s", start+i, *seed, d.to, refusals, c)
+			}
+		}
+		before := ask(t, d.from, questions(all, func(c converted) json.RawMessage { return c.others }))
 		after := ask(t, d.to, questions(all, func(c converted) json.RawMessage { return c.result }))
 		for i, c := range all {
 			if diff := gocmp.Diff(podsOf(t, before[i], c.anyOrder), podsOf(t, after[i], c.anyOrder)); diff != "" {
@@ -140,7 +155,7 @@ func (d direction) convertAll(t *testing.T, s random.Source, count int) []conver
 		if len(errs) > 0 {
 			t.Fatalf("Converting %s (-seed %d): %v", c.original, *seed, errs.ToAggregate())
 		}
-		c.result = result
+		c.others, c.result = withoutOurs(t, c.original), result
 		c.anyOrder = slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "order may differ") })
 		all = append(all, c)
 	}
@@ -176,20 +191,50 @@ func overridesJob(s random.Source) random.Object {
 	return s.Job(fields)
 }
 
+// queuedJob has overrides of ours as often as not.
+func queuedJob(s random.Source) random.Object {
+	job := overridesJob(s)
+	spec := job["spec"].(random.Object)
+	if s.IntN(2) == 0 {
+		ours := random.Object{
+			"targetJobs": []any{random.Object{"name": "node"}, random.Object{"name": "extra"}},
+			"metadata":   random.Object{"annotations": random.Object{patch.ManagerAnnotation: patch.Manager}},
+			"spec":       s.PodSpec(s.IntN(len(random.Jobs))),
+		}
+		overrides := spec["podTemplateOverrides"].([]any)
+		spec["podTemplateOverrides"] = slices.Insert(overrides, s.IntN(len(overrides)+1), any(ours))
+	}
+	return job
+}
+
+// withoutOurs takes our overrides and our entry out of a TrainJob.
+func withoutOurs(t *testing.T, original json.RawMessage) json.RawMessage {
+	t.Helper()
+	var job struct{ Spec trainjob.Spec }
+	recode(t, original, &job)
+	patch.Of(trainjob.Trainer21).Drop(&job.Spec)
+	patch.Of(trainjob.Trainer23).Drop(&job.Spec)
+	var fields random.Object
+	recode(t, original, &fields)
+	spec := fields["spec"].(random.Object)
+	spec["podTemplateOverrides"], spec["runtimePatches"] = job.Spec.PodTemplateOverrides, job.Spec.RuntimePatches
+	return encode(t, fields)
+}
+
 func TestOverridesToPatches(t *testing.T) {
-	direction{newJob: overridesJob, convert: toRuntimePatches, from: "trainer21", to: "trainer23", count: *manifests}.prove(t)
+	direction{newJob: queuedJob, convert: toRuntimePatches, from: "trainer21", to: "trainer23", count: *manifests}.prove(t)
 }
 
 // The merges of 2.2 and 2.3 differ in nothing that a patch can say.
 func TestOverridesToPatchesOf22(t *testing.T) {
-	direction{newJob: overridesJob, convert: toRuntimePatches, from: "trainer21", to: "trainer22", count: *manifests / 10}.prove(t)
+	direction{newJob: queuedJob, convert: toRuntimePatches, from: "trainer21", to: "trainer22", count: *manifests / 10}.prove(t)
 }
 
 // TestProposalToPatches converts what the overrides would be in the shapes of the
 // proposal, which no release serves.
 func TestProposalToPatches(t *testing.T) {
 	direction{
-		newJob: overridesJob,
+		proposal: true, newJob: overridesJob,
 		convert: func(data []byte) ([]byte, []string, field.ErrorList) {
 			return toRuntimePatches(encode(t, proposed(t, data)))
 		},

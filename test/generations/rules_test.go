@@ -4,12 +4,9 @@ package generations
 
 import (
 	"encoding/json"
-	"slices"
-	"strings"
 	"testing"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -47,7 +44,7 @@ func TestRules(t *testing.T) {
 				if len(refusals) > 0 {
 					refused++
 				}
-				if (len(refusals) > 0) != (len(a.verdict.Errors) > 0) && !dependsOnMerge(a.verdict.Errors) {
+				if (len(refusals) > 0) != (len(a.verdict.Errors) > 0) {
 					job := encode(t, a.question)
 					t.Fatalf("Attempt %d (-seed %d): Trainer finds %q, the rules find %v, in %s", i, *seed, refusals, a.verdict.Errors.ToAggregate(), job)
 				}
@@ -55,14 +52,6 @@ func TestRules(t *testing.T) {
 			t.Logf("%d attempts, %d of them refused (-seed %d)", len(attempts), refused, *seed)
 		})
 	}
-}
-
-// dependsOnMerge reports whether all that is wrong is a secret without a name, which
-// Trainer trips over only where there are other secrets.
-func dependsOnMerge(errs field.ErrorList) bool {
-	return len(errs) > 0 && !slices.ContainsFunc(errs, func(err *field.Error) bool {
-		return err.Type != field.ErrorTypeRequired || !strings.Contains(err.Field, "imagePullSecrets")
-	})
 }
 
 func newAttempt(t *testing.T, s random.Source, generation trainjob.Generation) attempt {
@@ -103,7 +92,7 @@ func newAttempt(t *testing.T, s random.Source, generation trainjob.Generation) a
 	withoutTimes(before[name])
 	withoutTimes(fields[name])
 	a.Job, a.Old = s.Bare(fields), s.Bare(before)
-	a.verdict = rules.Update(generation, &spec, ruled(t, before), ruled(t, fields), slices.Clone(a.Active))
+	a.verdict = rules.Update(generation, &spec, ruled(t, before), ruled(t, fields), a.Active)
 	return a
 }
 

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 )
 
@@ -87,8 +87,8 @@ func owner(f *Facts, source provenance.Source) string {
 		return "TrainJob spec.trainer"
 	}
 	if overrides := f.Job.Spec.PodTemplateOverrides; source.Manager == "" && source.Kind == provenance.Patch &&
-		source.Index < len(overrides) && patch.IsOurs(overrides[source.Index]) {
-		return patch.Manager
+		source.Index < len(overrides) && mark.Override(overrides[source.Index]) {
+		return mark.Manager
 	}
 	return source.String()
 }

@@ -7,14 +7,17 @@
 // Conversions are pure. They change what they have to and carry everything else along,
 // fields that nobody knows included. What the other way cannot express is an error that
 // names the field; what it says with less precision is a warning. The pods that Trainer
-// makes of a converted TrainJob are those that it made of the original.
+// makes of a converted TrainJob are those that it made of the original, our part aside: a
+// manifest loses it, as it is of one admission in one cluster.
 package convert
 
 import (
 	"encoding/json"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -24,25 +27,62 @@ const DefaultOwner = "trainer.kubeflow.org/kubeflow-sdk"
 
 // ToRuntimePatches collapses the overrides into one entry of owner: overrides for
 // several jobs are spread over them, and of several for one job the later wins, as in
-// Trainer 2.1. There are no entries when there are no overrides.
+// Trainer 2.1. There are no entries when there are no overrides. Our overrides become our
+// entry, which comes last and needs no mark.
 func ToRuntimePatches(overrides []trainjob.PodTemplateOverride, owner string) (patches []trainjob.RuntimePatch, warnings []string, errs field.ErrorList) {
+	r := &reader{errs: notOurs(owner)}
+	return patchesOf(r, claimed(r.layers(overrides, owner)))
+}
+
+// Rendered gives what the newest Trainer's library renders as Trainer 2.1 does the
+// overrides, whoever they belong to. It need not be what an API server takes.
+func Rendered(overrides []trainjob.PodTemplateOverride) ([]trainjob.RuntimePatch, error) {
 	r := &reader{}
-	path := field.NewPath("spec", "podTemplateOverrides")
+	entries, _, errs := entriesOf(r.layers(overrides, DefaultOwner))
+	if errs = append(r.errs, errs...); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return encoded(entries)
+}
+
+// layers reads overrides that are decoded already.
+func (r *reader) layers(overrides []trainjob.PodTemplateOverride, owner string) []layer {
 	data, err := json.Marshal(overrides)
 	if err != nil {
-		return nil, nil, field.ErrorList{field.InternalError(path, err)}
+		r.errs = append(r.errs, field.InternalError(overridesPath, err))
 	}
-	layers := r.podTemplateOverrides(path, r.decode(path, data), owner)
+	return r.podTemplateOverrides(overridesPath, r.decode(overridesPath, data), owner)
+}
+
+// patchesOf makes entries of the layers, and has the rules look at them.
+func patchesOf(r *reader, layers []layer) (patches []trainjob.RuntimePatch, warnings []string, errs field.ErrorList) {
 	entries, warnings, errs := entriesOf(layers)
 	if errs = append(r.errs, errs...); len(errs) > 0 {
 		return nil, nil, errs
 	}
-	for _, e := range entries {
-		p, err := e.runtimePatch()
-		if err != nil {
-			return nil, nil, field.ErrorList{field.InternalError(path, err)}
-		}
-		patches = append(patches, p)
+	entries, spread := spreadMounts(entries)
+	patches, err := encoded(entries)
+	if err != nil {
+		return nil, nil, field.ErrorList{field.InternalError(patchesPath, err)}
 	}
-	return patches, warnings, nil
+	told, errs := judged(rules.Create(trainjob.Trainer23, nil, rules.TrainJob{Patches: patches}))
+	if len(errs) > 0 {
+		return nil, nil, errs
+	}
+	return patches, slices.Concat(warnings, spread, told), nil
+}
+
+// judged tells errors, of what the API server would refuse for how a conversion put it
+// together, from what is forbidden wherever it stands, as it did in the original: fields
+// that nobody knows, and variables of containers that have theirs from the TrainJob.
+func judged(verdict rules.Verdict) (warnings []string, errs field.ErrorList) {
+	for _, err := range verdict.Errors {
+		if err.Type == field.ErrorTypeForbidden {
+			warnings = append(warnings, err.Error())
+			continue
+		}
+		err.Detail += "; the API server would refuse this part of what the conversion makes"
+		errs = append(errs, err)
+	}
+	return warnings, errs
 }

@@ -4,6 +4,7 @@ package convert
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -47,6 +48,20 @@ func fromYAML(t testing.TB, text string) any {
 		t.Fatalf("Decoding %s: %v", text, err)
 	}
 	return value
+}
+
+// repeat makes a list of numbered items.
+func repeat(count int, item string) string {
+	var items []string
+	for i := range count {
+		items = append(items, fmt.Sprintf(item, i))
+	}
+	return strings.Join(items, ", ")
+}
+
+// inNode is the part of an entry that patches the pods of node.
+func inNode(podSpec string) string {
+	return "trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {" + podSpec + "}}}}}]}}}"
 }
 
 type conversion func([]byte) ([]byte, []string, field.ErrorList)
@@ -166,6 +181,7 @@ func TestManifests(t *testing.T) {
               spec:
                 template:
                   spec: {newField: {x: 9007199254740993, y: [2], z: null}, containers: [{name: c, newer: false, newest: {}}]}`,
+			warnings: []string{"containers[0].newer: Forbidden: Trainer does not patch it", "containers[0].newest: Forbidden", "spec.newField: Forbidden"},
 		},
 		"overrides without content name their jobs": {
 			way:  toPatches,
@@ -193,6 +209,24 @@ func TestManifests(t *testing.T) {
 			way:  toPatches,
 			spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}, podTemplateOverrides: []}`, want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
 			warnings: []string{"spec.trainer.resourcesPerNode"},
+		},
+		"resources mean something else, without overrides too": {
+			way:  toPatches,
+			spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`, want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
+			warnings: []string{"spec.trainer.resourcesPerNode"},
+		},
+		"resources of a newer TrainJob mean what they do": {
+			way:  toPatches,
+			spec: `{trainer: {resourcesPerNode: {}}, runtimePatches: []}`, want: `{trainer: {resourcesPerNode: {}}, runtimePatches: []}`,
+		},
+		"resources mean something else the other way, without patches too": {
+			way:  ManifestToPodTemplateOverrides,
+			spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`, want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
+			warnings: []string{"spec.trainer.resourcesPerNode"},
+		},
+		"resources of an older TrainJob mean what they do": {
+			way:  ManifestToPodTemplateOverrides,
+			spec: `{trainer: {resourcesPerNode: {}}, podTemplateOverrides: []}`, want: `{trainer: {resourcesPerNode: {}}, podTemplateOverrides: []}`,
 		},
 		"templateOverrides with lists for jobs and pods": {
 			way: toPatches,
@@ -280,7 +314,66 @@ func TestManifests(t *testing.T) {
   podTemplateOverrides:
   - {targetJobs: [{name: node}], metadata: {labels: {p: v}}, spec: {nodeSelector: {x: "y"}, future: [1]}}
   - {targetJobs: [{name: launcher}]}`,
-			warnings: []string{"those of a.io/x, b.io/x are lost"},
+			warnings: []string{"those of a.io/x, b.io/x are lost", "podTemplateOverrides[0].spec.future: Forbidden"},
+		},
+		"variables that Trainer forbids wherever they stand": {
+			way:      toPatches,
+			spec:     `{podTemplateOverrides: [{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: A, value: b}]}]}}]}`,
+			want:     `{runtimePatches: [{manager: example.com/team, ` + inNode("containers: [{name: node, env: [{name: A, value: b}]}]") + `}]}`,
+			warnings: []string{"spec.trainer.env"},
+		},
+		"what we wrote on Trainer 2.1 is left out": {
+			way: toPatches,
+			spec: `
+  podTemplateOverrides:
+  - {targetJobs: [{name: node}], spec: {nodeSelector: {mine: "1"}}}
+  - targetJobs: [{name: node}, {name: launcher}]
+    metadata: {labels: {kueue-trainer.dev/gated: "true"}, annotations: {kueue-trainer.dev/manager: kueue.x-k8s.io/manager}}
+    spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}
+  - {targetJobs: [{name: node}], metadata: {annotations: {kueue-trainer.dev/manager: someone}}}`,
+			want: `{runtimePatches: [{manager: example.com/team, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {
+  metadata: {annotations: {kueue-trainer.dev/manager: someone}}, spec: {nodeSelector: {mine: "1"}}}}}}]}}}}]}`,
+			warnings: []string{"spec.podTemplateOverrides[1]: it is left out"},
+		},
+		"nothing but what we wrote on Trainer 2.1": {
+			way: toPatches,
+			spec: `{podTemplateOverrides: [{targetJobs: [{name: node}], metadata: {annotations: {kueue-trainer.dev/manager: kueue.x-k8s.io/manager}},
+  spec: {nodeSelector: {pool: h100}}}]}`,
+			want:     `{}`,
+			warnings: []string{"spec.podTemplateOverrides[0]: it is left out"},
+		},
+		"what we wrote on Trainer 2.3 is left out": {
+			way: ManifestToPodTemplateOverrides,
+			spec: `{runtimePatches: [{manager: a.io/x, ` + inNode("nodeSelector: {mine: a}") + `},
+  {manager: kueue.x-k8s.io/manager, time: "2026-02-17T10:00:00Z", ` + inNode("schedulingGates: [{name: kueue-trainer.dev/admission}]") + `}]}`,
+			want:     `{podTemplateOverrides: [{targetJobs: [{name: node}], spec: {nodeSelector: {mine: a}}}]}`,
+			warnings: []string{"spec.runtimePatches[1]: it is left out", "those of a.io/x are lost"},
+		},
+		"a volume that a container mounts at several paths": {
+			way: toPatches,
+			spec: `
+  podTemplateOverrides:
+  - targetJobs: [{name: node}, {name: launcher}]
+    spec: {volumes: [{name: data}], containers: [{name: side, env: [{name: A}], volumeMounts: [{name: data, mountPath: /a}]}, {name: log}]}
+  - {targetJobs: [{name: node}], spec: {containers: [{name: side, volumeMounts: [{name: data, mountPath: /b}, {name: other, mountPath: /o}]}]}}
+  - {targetJobs: [{name: node}], spec: {containers: [{name: side, volumeMounts: [{name: data, mountPath: /c}]}]}}
+  - {manager: example.com/team-2, time: "2026-02-17T10:00:00Z", targetJobs: [{name: node}], spec: {containers: [{name: side, volumeMounts: [{name: data, mountPath: /b, readOnly: true}]}]}}`,
+			want: `
+  runtimePatches:
+  - manager: example.com/team
+    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
+      {name: node, template: {spec: {template: {spec: {volumes: [{name: data}], containers: [
+        {name: side, env: [{name: A}], volumeMounts: [{name: data, mountPath: /c}, {name: other, mountPath: /o}]}, {name: log}]}}}}},
+      {name: launcher, template: {spec: {template: {spec: {volumes: [{name: data}], containers: [
+        {name: side, env: [{name: A}], volumeMounts: [{name: data, mountPath: /a}]}, {name: log}]}}}}}]}}}
+  - manager: example.com/team-3
+    ` + inNode("containers: [{name: side, volumeMounts: [{name: data, mountPath: /b}]}]") + `
+  - manager: example.com/team-4
+    ` + inNode("containers: [{name: side, volumeMounts: [{name: data, mountPath: /a}]}]") + `
+  - manager: example.com/team-2
+    time: "2026-02-17T10:00:00Z"
+    ` + inNode("containers: [{name: side, volumeMounts: [{name: data, mountPath: /b, readOnly: true}]}]"),
+			warnings: []string{`manager "example.com/team-3"`, `manager "example.com/team-4"`},
 		},
 		"overrides stay overrides": {
 			way: ManifestToPodTemplateOverrides, spec: `{podTemplateOverrides: [{targetJobs: []}]}`, want: `{podTemplateOverrides: [{targetJobs: []}]}`,
@@ -335,6 +428,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"a spec that Trainer cannot read":     {way: toPatches, manifest: `{podTemplateOverrides: [{targetJobs: [{name: a}], spec: {tolerations: x}}]}`, want: []string{"spec.podTemplateOverrides[0].spec"}},
 		"processes by name":                   {way: toPatches, manifest: `{podTemplateOverrides: [], trainer: {numProcPerNode: gpu}}`, want: []string{"spec.trainer.numProcPerNode"}},
+		"processes by name without overrides": {way: toPatches, manifest: `{trainer: {numProcPerNode: auto}}`, want: []string{"spec.trainer.numProcPerNode"}},
 		"a time that is none":                 {way: toPatches, manifest: `{podTemplateOverrides: [{manager: a.io/x, time: now, targetJobs: [{name: a}]}]}`, want: []string{"spec.podTemplateOverrides[0].time"}},
 		"an entry of nobody":                  {way: toPatches, manifest: `{templateOverrides: [{pod: []}]}`, want: []string{"spec.templateOverrides[0].manager"}},
 		"a Job's spec":                        {way: toPatches, manifest: `{templateOverrides: [{manager: a.io/x, job: [{spec: {}}]}]}`, want: []string{"spec.templateOverrides[0].job[0].spec"}},
@@ -344,6 +438,38 @@ func TestRefusals(t *testing.T) {
 			manifest: `{podTemplateOverrides: [
   {manager: a.io/x, targetJobs: [{name: node}]}, {manager: b.io/x, targetJobs: [{name: node}]}, {manager: a.io/x, targetJobs: [{name: node}]}]}`,
 			want: []string{"spec.podTemplateOverrides[2]"},
+		},
+		"a manager that is no path of a domain": {
+			way:      toPatches,
+			manifest: `{podTemplateOverrides: [{manager: kueue, targetJobs: [{name: a}]}]}`,
+			want:     []string{"spec.runtimePatches[0].manager"},
+		},
+		"more managers than a list may have": {
+			way:      toPatches,
+			manifest: `{podTemplateOverrides: [` + repeat(17, "{manager: a.io/m%d, targetJobs: [{name: node}]}") + `]}`,
+			want:     []string{"spec.runtimePatches"},
+		},
+		"more than a pod may have once it is one patch": {
+			way: toPatches,
+			manifest: `{podTemplateOverrides: [
+  {targetJobs: [{name: node}], spec: {schedulingGates: [` + repeat(16, "{name: a%d}") + `], containers: [{name: side, env: [` + repeat(100, "{name: A%d}") + `]}]}},
+  {targetJobs: [{name: node}], spec: {schedulingGates: [{name: b}], containers: [{name: side, env: [` + repeat(100, "{name: B%d}") + `]}]}}]}`,
+			want: []string{
+				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.schedulingGates",
+				"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].env",
+			},
+		},
+		"an owner that we are": {
+			way: func(manifest []byte) ([]byte, []string, field.ErrorList) {
+				return ManifestToRuntimePatches(manifest, "kueue.x-k8s.io/manager")
+			},
+			manifest: `{podTemplateOverrides: [{targetJobs: [{name: node}]}]}`,
+			want:     []string{"owner"},
+		},
+		"a container of nobody": {
+			way:      ManifestToPodTemplateOverrides,
+			manifest: `{runtimePatches: [{manager: a.io/x, ` + inNode("containers: [{}]") + `}]}`,
+			want:     []string{"spec.podTemplateOverrides[0].spec.containers[0].name"},
 		},
 		"what Trainer 2.1 cannot express": {
 			way: ManifestToPodTemplateOverrides,
@@ -380,6 +506,37 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("Unexpected errors (-want,+got):\n%s\n%v", diff, errs.ToAggregate())
 			}
 		})
+	}
+}
+
+// Managers that patch many jobs in one order are ordered along one way of very many.
+func TestManyManagersOfManyJobs(t *testing.T) {
+	const managers, jobs = 16, 40
+	var overrides, want []string
+	for j := range jobs {
+		for m := range managers {
+			overrides = append(overrides, fmt.Sprintf("{manager: a.io/m%d, targetJobs: [{name: j%d}]}", m, j))
+		}
+	}
+	for m := range managers {
+		want = append(want, fmt.Sprintf("a.io/m%d", m))
+	}
+	data, _, errs := toPatches(trainJob(t, "trainer.kubeflow.org/v1alpha1", "{podTemplateOverrides: ["+strings.Join(overrides, ",")+"]}"))
+	if len(errs) > 0 {
+		t.Fatalf("Converting: %v", errs.ToAggregate())
+	}
+	var job struct {
+		Spec struct{ RuntimePatches []struct{ Manager string } }
+	}
+	if err := json.Unmarshal(data, &job); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, entry := range job.Spec.RuntimePatches {
+		got = append(got, entry.Manager)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Unexpected order (-want,+got):\n%s", diff)
 	}
 }
 

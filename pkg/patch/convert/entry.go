@@ -114,19 +114,35 @@ func (e *entry) jobSet() *jobSetPart {
 	return e.TrainingRuntimeSpec.Template
 }
 
-func (e *entry) jobPart(name string) *jobPart {
-	js := e.jobSet()
-	if js.Spec == nil {
-		js.Spec = &jobSetInner{}
+// jobs are the replicated jobs that the entry has a part for.
+func (e *entry) jobs() []*jobPart {
+	if e.TrainingRuntimeSpec == nil || e.TrainingRuntimeSpec.Template.Spec == nil {
+		return nil
 	}
-	for _, part := range js.Spec.ReplicatedJobs {
+	return e.TrainingRuntimeSpec.Template.Spec.ReplicatedJobs
+}
+
+func (e *entry) jobPart(name string) *jobPart {
+	for _, part := range e.jobs() {
 		if part.Name == name {
 			return part
 		}
 	}
+	js := e.jobSet()
+	if js.Spec == nil {
+		js.Spec = &jobSetInner{}
+	}
 	part := &jobPart{Name: name}
 	js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, part)
 	return part
+}
+
+// pod is what there is for the pods; nil when there is nothing.
+func (p *jobPart) pod() *podTemplate {
+	if p.Template == nil || p.Template.Spec == nil {
+		return nil
+	}
+	return p.Template.Spec.Template
 }
 
 func (p *jobPart) template() *jobTemplate {
@@ -152,4 +168,17 @@ func (e *entry) runtimePatch() (p trainjob.RuntimePatch, err error) {
 	}
 	err = p.UnmarshalJSON(data)
 	return p, err
+}
+
+// encoded gives the entries as a TrainJob has them.
+func encoded(entries []*entry) ([]trainjob.RuntimePatch, error) {
+	var patches []trainjob.RuntimePatch
+	for _, e := range entries {
+		p, err := e.runtimePatch()
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, p)
+	}
+	return patches, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -18,6 +19,9 @@ type layer struct {
 	time string
 	// job is the replicated job; empty for the JobSet itself, of which only metadata can be patched.
 	job string
+
+	// ours is for an override that carries our mark.
+	ours bool
 
 	// ofJob is for the Job itself and not for its pods.
 	ofJob bool
@@ -57,43 +61,61 @@ func entriesOf(layers []layer) (entries []*entry, warnings []string, errs field.
 // as their layers do, and as they first appear otherwise. An error tells of a manager
 // that patches a target both before and after another one.
 func precedence(layers []layer) (managers []string, errs field.ErrorList) {
-	after := map[string][]string{} // after[m] must come after m.
+	order := precedes{}
 	latest := map[target]layer{}
 	for _, l := range layers {
-		if !slices.Contains(managers, l.manager) {
-			managers = append(managers, l.manager)
+		if order[l.manager] == nil {
+			managers, order[l.manager] = append(managers, l.manager), sets.New[string]()
 		}
 		key := target{l.job, l.ofJob}
 		last, found := latest[key]
 		latest[key] = l
-		if !found || last.manager == l.manager {
+		if !found || last.manager == l.manager || order[last.manager].Has(l.manager) {
 			continue
 		}
-		if reaches(after, l.manager, last.manager) {
+		if order.reaches(l.manager, last.manager) {
 			errs = append(errs, field.Invalid(l.path, l.manager, fmt.Sprintf(
 				"it wins over %s of manager %q, and another override of manager %q has to lose; one entry per manager cannot be both: put the overrides of a manager beside each other, or give this one another manager",
 				last.path, last.manager, l.manager)))
 			continue
 		}
-		after[last.manager] = append(after[last.manager], l.manager)
+		order[last.manager].Insert(l.manager)
 	}
-	return sorted(managers, after), errs
+	return order.sorted(managers), errs
 }
 
-// reaches reports whether to must come after from.
-func reaches(after map[string][]string, from, to string) bool {
-	return slices.ContainsFunc(after[from], func(next string) bool {
-		return next == to || reaches(after, next, to)
-	})
+// precedes holds, for each manager, those that must come after it.
+type precedes map[string]sets.Set[string]
+
+// reaches reports whether to must come after from, by any way.
+func (p precedes) reaches(from, to string) bool {
+	seen, next := sets.New(from), []string{from}
+	for len(next) > 0 {
+		from, next = next[0], next[1:]
+		for manager := range p[from] {
+			if !seen.Has(manager) {
+				seen.Insert(manager)
+				next = append(next, manager)
+			}
+		}
+	}
+	return seen.Has(to)
 }
 
 // sorted takes, again and again, the first manager that need not come after another one.
-func sorted(managers []string, after map[string][]string) []string {
+func (p precedes) sorted(managers []string) []string {
+	waitsFor := map[string]int{}
+	for _, later := range p {
+		for manager := range later {
+			waitsFor[manager]++
+		}
+	}
 	rest, ordered := slices.Clone(managers), make([]string, 0, len(managers))
 	for len(rest) > 0 {
-		at := slices.IndexFunc(rest, func(m string) bool {
-			return !slices.ContainsFunc(rest, func(other string) bool { return slices.Contains(after[other], m) })
-		})
+		at := slices.IndexFunc(rest, func(m string) bool { return waitsFor[m] == 0 })
+		for manager := range p[rest[at]] {
+			waitsFor[manager]--
+		}
 		ordered = append(ordered, rest[at])
 		rest = slices.Delete(rest, at, at+1)
 	}

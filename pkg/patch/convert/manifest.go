@@ -5,12 +5,11 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // unservedVersion is the version that Trainer's RuntimePatches guide shows. Every release
@@ -24,40 +23,46 @@ type manifest struct {
 }
 
 var (
-	specPath = field.NewPath("spec")
+	specPath      = field.NewPath("spec")
+	overridesPath = specPath.Child("podTemplateOverrides")
+	patchesPath   = specPath.Child("runtimePatches")
 	// olderFields are those of Trainer 2.1 and of the proposal that became runtimePatches.
 	olderFields = []string{"podTemplateOverrides", "templateOverrides", "jobTemplateOverrides", "labels", "annotations"}
 )
 
 // ManifestToRuntimePatches converts a TrainJob in JSON for Trainer 2.2 and later.
-// Overrides without an owner become those of owner. A TrainJob that has nothing to
-// convert comes back as it is, except for an apiVersion that no release serves.
+// Overrides without an owner become those of owner, and ours are left out with a warning.
+// A TrainJob that has nothing to
+// convert comes back as it is, except for an apiVersion that no release serves; what else
+// releases differ in is told all the same.
 func ManifestToRuntimePatches(data []byte, owner string) (converted []byte, warnings []string, errs field.ErrorList) {
 	m, warnings, errs := readManifest(data)
 	if len(errs) > 0 {
 		return nil, nil, errs
 	}
-	if !m.has(olderFields...) {
-		return m.encode(warnings)
-	}
 	r := &reader{}
+	if !m.has("runtimePatches") { // What has them was written for a newer Trainer.
+		warnings = append(warnings, m.trainerToNewer(r)...)
+	}
+	if !m.has(olderFields...) {
+		return m.encode(warnings, r.errs)
+	}
+	r.errs = append(r.errs, notOurs(owner)...)
 	if m.has("runtimePatches") {
 		r.errs = append(r.errs, bothGenerations())
 	}
-	warnings = append(warnings, m.trainerToNewer(r)...)
-	entries, warned, errs := entriesOf(m.layers(r, owner))
-	if errs = append(r.errs, errs...); len(errs) > 0 {
+	layers, left := withoutOurs(m.layers(r, owner))
+	patches, warned, errs := patchesOf(r, layers)
+	if len(errs) > 0 {
 		return nil, nil, errs
 	}
 	m.drop(olderFields...)
-	if len(entries) > 0 {
-		m.set("runtimePatches", entries)
-	}
-	return m.encode(append(warnings, warned...))
+	m.setUnlessEmpty("runtimePatches", patches, len(patches))
+	return m.encode(slices.Concat(warnings, left, warned), nil)
 }
 
 func bothGenerations() *field.Error {
-	return field.Forbidden(specPath.Child("runtimePatches"),
+	return field.Forbidden(patchesPath,
 		"no release has it beside the fields of older ones, so their order is not known: convert it by hand, or remove one of the two")
 }
 
@@ -105,37 +110,37 @@ func resourcesWarning(path *field.Path, trainerFields object) []string {
 		"since 2.3 it is merged into them: name every resource that the runtime does", path.Child("resourcesPerNode"))}
 }
 
-// ManifestToPodTemplateOverrides converts a TrainJob in JSON for Trainer 2.1.
+// ManifestToPodTemplateOverrides converts a TrainJob in JSON for Trainer 2.1. Our entry is
+// left out, with a warning.
 func ManifestToPodTemplateOverrides(data []byte) (converted []byte, warnings []string, errs field.ErrorList) {
 	m, warnings, errs := readManifest(data)
 	if len(errs) > 0 {
 		return nil, nil, errs
 	}
-	if !m.has("runtimePatches", "activeDeadlineSeconds") {
-		return m.encode(warnings)
-	}
 	r := &reader{}
+	if !m.has(olderFields...) { // What has them was written for Trainer 2.1.
+		path := specPath.Child("trainer")
+		warnings = append(warnings, resourcesWarning(path, r.anything(path, r.decode(path, m.spec["trainer"])))...)
+	}
+	if !m.has("runtimePatches", "activeDeadlineSeconds") {
+		return m.encode(warnings, r.errs)
+	}
 	if m.has("activeDeadlineSeconds") {
 		r.errs = append(r.errs, field.Forbidden(specPath.Child("activeDeadlineSeconds"), "Trainer has it since 2.2: remove it"))
 	}
 	if m.has(olderFields...) {
 		r.errs = append(r.errs, bothGenerations())
 	}
-	var patches []trainjob.RuntimePatch
-	if err := json.Unmarshal(orNull(m.spec["runtimePatches"]), &patches); err != nil {
-		r.errs = append(r.errs, field.TypeInvalid(specPath.Child("runtimePatches"), field.OmitValueType{}, "it must be a list"))
-	}
-	path := specPath.Child("trainer")
-	warnings = append(warnings, resourcesWarning(path, r.anything(path, r.decode(path, m.spec["trainer"])))...)
-	overrides, metadata, warned, errs := ToPodTemplateOverrides(patches)
-	if errs = append(r.errs, errs...); len(errs) > 0 {
+	patches, left := withoutOurEntry(r.runtimePatches(patchesPath, r.decode(patchesPath, m.spec["runtimePatches"])))
+	overrides, metadata, warned, errs := overridesOf(r, patches)
+	if len(errs) > 0 {
 		return nil, nil, errs
 	}
 	m.drop("runtimePatches")
 	m.setUnlessEmpty("podTemplateOverrides", overrides, len(overrides))
 	m.setUnlessEmpty("labels", metadata.Labels, len(metadata.Labels))
 	m.setUnlessEmpty("annotations", metadata.Annotations, len(metadata.Annotations))
-	return m.encode(append(warnings, warned...))
+	return m.encode(slices.Concat(warnings, left, warned), nil)
 }
 
 // readManifest reads a TrainJob of a version whose fields are known.
@@ -189,8 +194,11 @@ func (m *manifest) setUnlessEmpty(name string, value any, length int) {
 	}
 }
 
-// encode gives the manifest with sorted fields.
-func (m *manifest) encode(warnings []string) ([]byte, []string, field.ErrorList) {
+// encode gives the manifest with sorted fields, unless there are errors.
+func (m *manifest) encode(warnings []string, errs field.ErrorList) ([]byte, []string, field.ErrorList) {
+	if len(errs) > 0 {
+		return nil, nil, errs
+	}
 	if m.spec != nil {
 		m.fields["spec"], _ = json.Marshal(m.spec)
 	}

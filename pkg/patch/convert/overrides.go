@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -31,20 +33,38 @@ type targetJob struct {
 }
 
 // ToPodTemplateOverrides spreads the entries over one override for each replicated job
-// that one of them patches, in their order. Metadata of the JobSet comes back for the
-// TrainJob's spec, where Trainer 2.1 has it.
+// that one of them patches, in their order. Those of our entry carry our mark. Metadata of
+// the JobSet comes back for the TrainJob's spec, where Trainer 2.1 has it.
 func ToPodTemplateOverrides(patches []trainjob.RuntimePatch) (overrides []trainjob.PodTemplateOverride, metadata Metadata, warnings []string, errs field.ErrorList) {
 	r := &reader{}
-	path := field.NewPath("spec", "runtimePatches")
 	data, err := json.Marshal(patches)
 	if err != nil {
-		return nil, Metadata{}, nil, field.ErrorList{field.InternalError(path, err)}
+		return nil, Metadata{}, nil, field.ErrorList{field.InternalError(patchesPath, err)}
 	}
+	return overridesOf(r, r.runtimePatches(patchesPath, r.decode(patchesPath, data)))
+}
+
+// patch is an entry of spec.runtimePatches as it is read.
+type patch struct {
+	path    *field.Path
+	manager string
+	// metadata is for the JobSet.
+	metadata  object
+	overrides []override
+}
+
+// overridesOf makes overrides of the entries, and has the rules look at them.
+func overridesOf(r *reader, patches []patch) (overrides []trainjob.PodTemplateOverride, metadata Metadata, warnings []string, errs field.ErrorList) {
 	var managers []string
-	for i, item := range r.list(path, r.decode(path, data)) {
-		made, manager := r.runtimePatch(path.Index(i), item, &metadata)
-		managers = append(managers, manager)
-		for _, o := range made {
+	for _, p := range patches {
+		metadata.add(p.metadata)
+		if p.manager != mark.Manager {
+			managers = append(managers, p.manager)
+		}
+		for _, o := range p.overrides {
+			if p.manager == mark.Manager {
+				o.mark()
+			}
 			overrides = append(overrides, o.raw())
 		}
 	}
@@ -53,9 +73,13 @@ func ToPodTemplateOverrides(patches []trainjob.RuntimePatch) (overrides []trainj
 	}
 	if len(managers) > 0 {
 		warnings = append(warnings, fmt.Sprintf(
-			"%s: overrides have no owners and no times: those of %s are lost", path, strings.Join(managers, ", ")))
+			"%s: overrides have no owners and no times: those of %s are lost", patchesPath, strings.Join(managers, ", ")))
 	}
-	return overrides, metadata, warnings, nil
+	told, errs := judged(rules.Create(trainjob.Trainer21, nil, rules.TrainJob{Overrides: overrides}))
+	if len(errs) > 0 {
+		return nil, Metadata{}, nil, errs
+	}
+	return overrides, metadata, append(warnings, told...), nil
 }
 
 // raw encodes what was decoded from JSON, which cannot fail.
@@ -65,22 +89,30 @@ func (o override) raw() (raw trainjob.PodTemplateOverride) {
 	return raw
 }
 
-// runtimePatch reads an entry and adds what it says of the JobSet to metadata.
-func (r *reader) runtimePatch(path *field.Path, value any, metadata *Metadata) (overrides []override, manager string) {
+// runtimePatches reads the entries of Trainer 2.2 and later.
+func (r *reader) runtimePatches(path *field.Path, value any) []patch {
+	var patches []patch
+	for i, item := range r.list(path, value) {
+		patches = append(patches, r.runtimePatch(path.Index(i), item))
+	}
+	return patches
+}
+
+func (r *reader) runtimePatch(path *field.Path, value any) patch {
 	fields := r.object(path, value, "manager", "time", "trainingRuntimeSpec")
-	manager = r.owner(path, fields)
+	p := patch{path: path, manager: r.owner(path, fields)}
 	path = path.Child("trainingRuntimeSpec")
 	spec := r.object(path, fields["trainingRuntimeSpec"], "template")
 	path = path.Child("template")
 	template := r.object(path, spec["template"], "metadata", "spec")
-	metadata.add(r.metadata(path.Child("metadata"), template["metadata"]))
+	p.metadata = r.metadata(path.Child("metadata"), template["metadata"])
 	path = path.Child("spec")
 	jobSet := r.object(path, template["spec"], "replicatedJobs")
 	path = path.Child("replicatedJobs")
 	for i, item := range r.list(path, jobSet["replicatedJobs"]) {
-		overrides = append(overrides, r.replicatedJob(path.Index(i), item))
+		p.overrides = append(p.overrides, r.replicatedJob(path.Index(i), item))
 	}
-	return overrides, manager
+	return p
 }
 
 // add merges metadata of a later entry.

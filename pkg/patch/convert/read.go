@@ -32,7 +32,7 @@ func (r *reader) object(path *field.Path, value any, known ...string) object {
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		if fields[key] != nil && !slices.Contains(known, key) {
 			r.errs = append(r.errs, field.Forbidden(path.Child(key), fmt.Sprintf(
-				"it cannot be expressed; only %s can: remove it", strings.Join(known, ", "))))
+				"a patch has only %s here: remove it", strings.Join(known, ", "))))
 		}
 	}
 	return fields
@@ -153,7 +153,8 @@ func (r *reader) owner(path *field.Path, fields object) string {
 }
 
 // podTemplateOverrides reads the list of Trainer 2.1, and the flat entries with a
-// manager and a time that were proposed after it. Entries without a manager belong to owner.
+// manager and a time that were proposed after it. Entries without a manager belong to
+// owner; what our mark says is for claimed and withoutOurs to heed.
 func (r *reader) podTemplateOverrides(path *field.Path, value any, owner string) []layer {
 	var layers []layer
 	for i, item := range r.list(path, value) {
@@ -163,7 +164,11 @@ func (r *reader) podTemplateOverrides(path *field.Path, value any, owner string)
 		if fields["manager"] != nil {
 			manager = r.owner(at, fields)
 		}
-		layers = append(layers, r.podOverride(at, fields, manager)...)
+		ours := marked(fields)
+		for _, l := range r.podOverride(at, fields, manager) {
+			l.ours = ours
+			layers = append(layers, l)
+		}
 	}
 	return layers
 }

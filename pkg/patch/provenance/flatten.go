@@ -111,11 +111,17 @@ func (v values) addValue(job, path, key string, value any, schema strategicpatch
 }
 
 // addItems adds the fields of each item but its key, which is in the path. An item that
-// is nothing but its key is a field itself.
+// is nothing but its key is a field itself. Where the API has more keys than a merge goes
+// by (ports have a protocol) items with the same one are counted.
 func (v values) addItems(job, path string, list []any, mergeKey string, schema strategicpatch.LookupPatchMeta) {
+	seen := map[string]int{}
 	for _, item := range list {
 		fields, _ := item.(map[string]any)
-		at := fmt.Sprintf("%s[%v]", path, fields[mergeKey])
+		key := fmt.Sprint(fields[mergeKey])
+		if seen[key]++; seen[key] > 1 {
+			key = fmt.Sprintf("%s#%d", key, seen[key])
+		}
+		at := path + "[" + key + "]"
 		if len(fields) == 1 {
 			v.set(job, at, item)
 			continue

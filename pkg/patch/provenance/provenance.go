@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -68,8 +69,9 @@ type Field struct {
 	// Job is the replicated job; empty for the JobSet itself.
 	Job string
 	// Path goes on from the JobSet or from the template of the replicated job, with keys
-	// of maps and keyed lists in brackets: spec.template.spec.nodeSelector[pool]. A list
-	// that Kubernetes replaces as a whole, such as tolerations, is one field.
+	// of maps and keyed lists in brackets: spec.template.spec.nodeSelector[pool]. Items with
+	// the same key are counted: ports[53] and ports[53#2]. A list that Kubernetes replaces
+	// as a whole, such as tolerations, is one field.
 	Path string
 	// Setting is the effective one.
 	Setting
@@ -79,8 +81,9 @@ type Field struct {
 
 // Input is what Trainer rendered the JobSet from.
 type Input struct {
+	// Runtime must be there: it is the weakest source of almost every field.
 	Runtime *trainer.TrainingRuntimeSpec
-	// Job has the entries, for Trainer 2.2 and later.
+	// Job must be there. It has the entries, for Trainer 2.2 and later.
 	Job *trainjob.TrainJob
 	// Overrides, Labels and Annotations are those of a TrainJob of Trainer 2.1.
 	Overrides           []trainjob.PodTemplateOverride
@@ -88,9 +91,17 @@ type Input struct {
 }
 
 // Explain gives a Field for each value of the JobSet's metadata (labels and annotations)
-// and of its Job templates, sorted. The error is of input that Trainer cannot have
-// rendered from.
+// and of its Job templates, sorted. The error is of input that is missing, or that
+// Trainer cannot have rendered from.
 func Explain(in Input, js *jobsetapi.JobSet) ([]Field, error) {
+	switch {
+	case in.Runtime == nil:
+		return nil, errors.New("provenance: Input.Runtime is missing: give the spec of the runtime")
+	case in.Job == nil:
+		return nil, errors.New("provenance: Input.Job is missing: give the TrainJob")
+	case js == nil:
+		return nil, errors.New("provenance: the JobSet is missing: give the one that Trainer rendered")
+	}
 	said, err := in.settings(js)
 	if err != nil {
 		return nil, err

@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"flag"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -164,6 +166,63 @@ func TestExplain(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("Unexpected fields (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Ports that differ by their protocol only, and constraints for one topology, have the
+// same key in a strategic merge.
+func TestExplainItemsWithTheSameKey(t *testing.T) {
+	spec := decode[trainer.TrainingRuntimeSpec](t, testRuntime)
+	pod := &spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec
+	pod.Containers[0].Ports = []corev1.ContainerPort{
+		{ContainerPort: 53, Protocol: corev1.ProtocolTCP}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}, {ContainerPort: 80},
+	}
+	pod.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
+		{TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule}, {TopologyKey: "zone", WhenUnsatisfiable: corev1.ScheduleAnyway},
+	}
+	js := &jobsetapi.JobSet{Spec: *spec.Template.Spec.DeepCopy()}
+	fields, err := provenance.Explain(provenance.Input{Runtime: spec, Job: &trainjob.TrainJob{}}, js)
+	if err != nil {
+		t.Fatalf("Explain: %v", err)
+	}
+	got := map[string]string{}
+	for _, f := range fields {
+		if f.Kind != provenance.Runtime {
+			t.Errorf("%s comes from %s", f.Path, f.Source)
+		}
+		if strings.Contains(f.Path, "ports[") || strings.HasSuffix(f.Path, "whenUnsatisfiable") {
+			got[strings.TrimPrefix(f.Path, "spec.template.spec.")] = string(f.Value)
+		}
+	}
+	want := map[string]string{
+		"containers[node].ports[53].protocol":                 `"TCP"`,
+		"containers[node].ports[53#2].protocol":               `"UDP"`,
+		"containers[node].ports[80]":                          `{"containerPort":80}`,
+		"topologySpreadConstraints[zone].whenUnsatisfiable":   `"DoNotSchedule"`,
+		"topologySpreadConstraints[zone#2].whenUnsatisfiable": `"ScheduleAnyway"`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Unexpected fields (-want,+got):\n%s", diff)
+	}
+}
+
+func TestExplainRefusesMissingInput(t *testing.T) {
+	spec, job, js := &trainer.TrainingRuntimeSpec{}, &trainjob.TrainJob{}, &jobsetapi.JobSet{}
+	cases := map[string]struct {
+		in   provenance.Input
+		js   *jobsetapi.JobSet
+		want string
+	}{
+		"no runtime":  {in: provenance.Input{Job: job}, js: js, want: "Input.Runtime"},
+		"no TrainJob": {in: provenance.Input{Runtime: spec}, js: js, want: "Input.Job"},
+		"no JobSet":   {in: provenance.Input{Runtime: spec, Job: job}, want: "JobSet"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if _, err := provenance.Explain(tc.in, tc.js); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("Explain gives %v, want an error that names %s", err, tc.want)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ package rules
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -70,6 +71,35 @@ func immutable(before, now []trainjob.RuntimePatch) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+// renamed: guides. A manager never changes; to the CRD, which keys the list by it, the
+// entry under its new name is another one.
+func renamed(before, now []trainjob.RuntimePatch) field.ErrorList {
+	gone := slices.DeleteFunc(slices.Clone(before), func(p trainjob.RuntimePatch) bool { return hasManager(now, p.Manager) })
+	var errs field.ErrorList
+	for i, p := range now {
+		from := slices.IndexFunc(gone, func(old trainjob.RuntimePatch) bool { return sameContent(old, p) })
+		if from >= 0 && !hasManager(before, p.Manager) {
+			errs = append(errs, field.Forbidden(patchesPath.Index(i).Child("manager"), fmt.Sprintf(
+				"the manager of an entry never changes; Trainer accepts it as the end of the entry of %q and a new one", gone[from].Manager)))
+		}
+	}
+	return errs
+}
+
+func hasManager(patches []trainjob.RuntimePatch, manager string) bool {
+	return slices.ContainsFunc(patches, func(p trainjob.RuntimePatch) bool { return p.Manager == manager })
+}
+
+// sameContent compares what two entries patch, whoever owns them. Entries that patch
+// nothing have no content to go by.
+func sameContent(a, b trainjob.RuntimePatch) bool {
+	content := func(p trainjob.RuntimePatch) *trainer.TrainingRuntimeSpecPatch {
+		entry, _ := p.Decode() // What cannot be decoded is refused elsewhere.
+		return entry.TrainingRuntimeSpec
+	}
+	return content(a) != nil && equality.Semantic.DeepEqual(content(a), content(b))
 }
 
 func jobsOf(p trainjob.RuntimePatch) []object {

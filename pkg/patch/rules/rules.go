@@ -10,6 +10,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -40,10 +41,11 @@ type Verdict struct {
 func (v *Verdict) refuse(errs ...*field.Error) { v.Errors = append(v.Errors, errs...) }
 func (v *Verdict) warn(errs ...*field.Error)   { v.Warnings = append(v.Warnings, errs...) }
 
-// Create gives the verdict of a generation on a new TrainJob that uses the runtime.
+// Create gives the verdict of a generation on a new TrainJob that uses the runtime. With
+// no runtime, nil, whatever depends on one is left out.
 func Create(generation trainjob.Generation, runtime *trainer.TrainingRuntimeSpec, job TrainJob) Verdict {
 	v := &Verdict{}
-	known := containersOf(runtime)
+	known := templatesOf(runtime)
 	if generation == trainjob.Trainer21 {
 		v.overrides(job.Overrides, known)
 	} else {
@@ -60,6 +62,7 @@ func Update(generation trainjob.Generation, runtime *trainer.TrainingRuntimeSpec
 	if generation != trainjob.Trainer21 {
 		path, changed = patchesPath, patchesChanged(before, now)
 		v.refuse(immutable(before.Patches, now.Patches)...)
+		v.warn(renamed(before.Patches, now.Patches)...)
 	}
 	if changed {
 		v.refuse(mayChange(generation, path, before.Suspended, now.Suspended, active)...)
@@ -72,18 +75,27 @@ var (
 	patchesPath   = field.NewPath("spec", "runtimePatches")
 )
 
-// containersOf names the containers of each replicated job, init containers included.
-func containersOf(runtime *trainer.TrainingRuntimeSpec) map[string]sets.Set[string] {
-	known := map[string]sets.Set[string]{}
+// templates is what counts of the pod templates that patches are merged into; zero when
+// they are not known.
+type templates struct {
+	// containers of each replicated job, init containers included.
+	containers map[string]sets.Set[string]
+	// secrets are the pull secrets of each replicated job.
+	secrets map[string]*pullSecrets
+}
+
+func templatesOf(runtime *trainer.TrainingRuntimeSpec) templates {
+	if runtime == nil {
+		return templates{}
+	}
+	known := templates{containers: map[string]sets.Set[string]{}, secrets: map[string]*pullSecrets{}}
 	for _, job := range runtime.Template.Spec.ReplicatedJobs {
-		names := sets.New[string]()
-		for _, c := range job.Template.Spec.Template.Spec.InitContainers {
+		pod, names := job.Template.Spec.Template.Spec, sets.New[string]()
+		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 			names.Insert(c.Name)
 		}
-		for _, c := range job.Template.Spec.Template.Spec.Containers {
-			names.Insert(c.Name)
-		}
-		known[job.Name] = names
+		known.containers[job.Name] = names
+		known.secrets[job.Name] = &pullSecrets{lists: min(len(pod.ImagePullSecrets), 1)}
 	}
 	return known
 }
@@ -109,11 +121,11 @@ func mayChange(generation trainjob.Generation, path *field.Path, before, now boo
 
 // knownJob: webhook, Validate. Trainer 2.3 looks for the job after the merge of the
 // patches, which adds it with nothing in it; the guides forbid that all the same.
-func (v *Verdict) knownJob(generation trainjob.Generation, path *field.Path, name string, known map[string]sets.Set[string]) {
-	if _, ok := known[name]; ok || name == "" {
+func (v *Verdict) knownJob(generation trainjob.Generation, path *field.Path, name string, known templates) {
+	if _, ok := known.containers[name]; ok || name == "" || known.containers == nil {
 		return
 	}
-	err := field.Invalid(path, name, "the runtime has no replicated job of this name; it has: "+strings.Join(sets.List(sets.KeySet(known)), ", "))
+	err := field.Invalid(path, name, "the runtime has no replicated job of this name; it has: "+strings.Join(sets.List(sets.KeySet(known.containers)), ", "))
 	if generation == trainjob.Trainer23 {
 		err.Detail += "; Trainer accepts it and makes a JobSet that cannot run"
 		v.warn(err)
@@ -124,8 +136,8 @@ func (v *Verdict) knownJob(generation trainjob.Generation, path *field.Path, nam
 
 // knownContainer: guides. The webhooks of all releases look for the container after the
 // merge of the patches, which adds it with nothing in it, so they never miss one.
-func (v *Verdict) knownContainer(path *field.Path, job, name string, known map[string]sets.Set[string]) {
-	containers, ok := known[job]
+func (v *Verdict) knownContainer(path *field.Path, job, name string, known templates) {
+	containers, ok := known.containers[job]
 	if ok && name != "" && !containers.Has(name) {
 		v.warn(field.Invalid(path, name, fmt.Sprintf(
 			"replicated job %q of the runtime has no container of this name; it has: %s; Trainer accepts it and makes a pod that cannot run",
@@ -149,10 +161,12 @@ func (v *Verdict) noReservedEnv(path *field.Path, container string, variables in
 }
 
 // checkManager: CRD (1 to 253 characters) and webhook (validation.IsDomainPrefixedPath). The
-// CRD's rule that it never changes has no effect: a list keyed by it takes another
-// manager for another entry.
+// CRD's rule that it never changes has no effect: see renamed.
 func checkManager(path *field.Path, name string) field.ErrorList {
 	errs := length(path, name, 253)
+	if name == "" {
+		return errs
+	}
 	return append(errs, validation.IsDomainPrefixedPath(path, name)...)
 }
 

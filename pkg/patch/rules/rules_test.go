@@ -102,7 +102,7 @@ func TestPodSpecs(t *testing.T) {
 		"two containers of a name":              {podSpec: `{containers: [{name: side}, {name: side}]}`, in: all, want: []string{"containers[1].name: FieldValueDuplicate"}},
 		"a container without a name":            {podSpec: `{containers: [{volumeMounts: []}]}`, in: all, want: []string{"containers[0].name: FieldValueRequired"}},
 		"a volume mounted twice":                {podSpec: `{containers: [{name: side, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /b}]}]}`, in: all, want: []string{"containers[0].volumeMounts[1].name: FieldValueDuplicate"}},
-		"a secret without a name":               {podSpec: `{imagePullSecrets: [{}]}`, in: all, want: []string{"imagePullSecrets[0].name: FieldValueRequired"}},
+		"a secret without a name":               {podSpec: `{imagePullSecrets: [{}]}`, warning: []string{"imagePullSecrets[0].name: FieldValueRequired"}},
 		"a long service account":                {podSpec: `{serviceAccountName: ` + strings.Repeat("x", 254) + `}`, in: newer, want: []string{"serviceAccountName: FieldValueTooLong"}},
 		"many gates":                            {podSpec: `{schedulingGates: ` + many(17, "{name: g%d}") + `}`, in: newer, want: []string{"schedulingGates: FieldValueTooMany"}},
 		"a security context":                    {podSpec: `{securityContext: {}}`, in: generations[:1], want: []string{"securityContext: FieldValueForbidden"}},
@@ -132,7 +132,11 @@ func TestPodSpecs(t *testing.T) {
 }
 
 func TestEntries(t *testing.T) {
-	const command = "[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0]"
+	const inNode = "trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec"
+	const command = "[0]." + inNode + ".containers[0]"
+	secrets := func(list string) string {
+		return `trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {imagePullSecrets: ` + list + `}}}}}]}}}`
+	}
 	cases := map[string]struct {
 		generation    trainjob.Generation
 		overrides     string
@@ -176,9 +180,17 @@ func TestEntries(t *testing.T) {
 		"managers": {
 			generation: trainjob.Trainer23, patches: `[{manager: a.io/x}, {manager: a.io/x}, {}, {manager: x}, {manager: a.io/` + strings.Repeat("x", 249) + `}]`,
 			want: []string{
-				"[1].manager: FieldValueDuplicate", "[2].manager: FieldValueRequired", "[2].manager: FieldValueRequired",
+				"[1].manager: FieldValueDuplicate", "[2].manager: FieldValueRequired",
 				"[3].manager: FieldValueInvalid", "[4].manager: FieldValueTooLong",
 			},
+		},
+		"a secret without a name, and another entry's": {
+			generation: trainjob.Trainer23, patches: `[{manager: a.io/x, ` + secrets("[{}, {name: a}]") + `}, {manager: a.io/y, ` + secrets("[{name: b}]") + `}]`,
+			want: []string{"[0]." + inNode + ".imagePullSecrets[0].name: FieldValueRequired"},
+		},
+		"a secret without a name, and an entry for another job": {
+			generation: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: node}], spec: {imagePullSecrets: [{}]}}, {targetJobs: [{name: dataset-initializer}], spec: {imagePullSecrets: [{name: b}]}}]`,
+			warning: []string{"[0].spec.imagePullSecrets[0].name: FieldValueRequired"}, says: "nobody else",
 		},
 		"a time that is none": {generation: trainjob.Trainer23, patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0]: FieldValueInvalid"}},
 		"seventeen entries": {
@@ -219,6 +231,19 @@ func duplicates(count int) []string {
 		all = append(all, fmt.Sprintf("[%d].manager: FieldValueDuplicate", i+1))
 	}
 	return all
+}
+
+func TestWithoutRuntime(t *testing.T) {
+	for _, generation := range generations {
+		fine := patching(t, generation, `{containers: [{name: anything}], imagePullSecrets: [{name: s}]}`)
+		if verdict := Update(generation, nil, fine, fine, nil); len(verdict.Errors)+len(verdict.Warnings) > 0 {
+			t.Errorf("Generation %d says what only a runtime can tell: %v", generation, verdict)
+		}
+		verdict := Create(generation, nil, patching(t, generation, `{tolerations: {}, containers: [{name: node, env: [{name: A}]}]}`))
+		if len(verdict.Errors) == 0 {
+			t.Errorf("Generation %d refuses nothing", generation)
+		}
+	}
 }
 
 func TestUpdates(t *testing.T) {
@@ -262,6 +287,34 @@ func TestTimesAreTrainers(t *testing.T) {
 	decode(t, `[{manager: a.io/x, time: "2026-02-17T11:00:00Z"}]`, &now.Patches)
 	if verdict := Update(trainjob.Trainer23, runtimeSpec(t), before, now, nil); len(verdict.Errors) > 0 {
 		t.Errorf("Another time is refused: %v", verdict.Errors.ToAggregate())
+	}
+}
+
+func TestRenamedManagers(t *testing.T) {
+	const content = `trainingRuntimeSpec: {template: {metadata: {labels: {a: b}}}}`
+	cases := map[string]struct {
+		before, now string
+		want        []string
+	}{
+		"an entry under another name":        {before: `[{manager: a.io/x, ` + content + `}]`, now: `[{manager: a.io/y, ` + content + `}]`, want: []string{"[0].manager: FieldValueForbidden"}},
+		"a copy of an entry":                 {before: `[{manager: a.io/x, ` + content + `}]`, now: `[{manager: a.io/x, ` + content + `}, {manager: a.io/y, ` + content + `}]`},
+		"an end and another beginning":       {before: `[{manager: a.io/x, ` + content + `}]`, now: `[{manager: a.io/y, trainingRuntimeSpec: {}}]`},
+		"nothing under another name":         {before: `[{manager: a.io/x}]`, now: `[{manager: a.io/y}]`},
+		"the content of one goes to another": {before: `[{manager: a.io/x, ` + content + `}, {manager: a.io/y}]`, now: `[{manager: a.io/y, ` + content + `}]`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			before, now := TrainJob{Suspended: true}, TrainJob{Suspended: true}
+			decode(t, tc.before, &before.Patches)
+			decode(t, tc.now, &now.Patches)
+			verdict := Update(trainjob.Trainer23, runtimeSpec(t), before, now, nil)
+			if diff := cmp.Diff(tc.want, found(verdict.Warnings)); diff != "" {
+				t.Errorf("Unexpected warnings (-want,+got):\n%s", diff)
+			}
+			if len(verdict.Errors) > 0 {
+				t.Errorf("Unexpected errors: %v", verdict.Errors.ToAggregate())
+			}
+		})
 	}
 }
 

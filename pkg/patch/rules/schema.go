@@ -108,7 +108,7 @@ func (v *Verdict) metadata(path *field.Path, metadata object) {
 }
 
 // overrides checks those of Trainer 2.1.
-func (v *Verdict) overrides(overrides []trainjob.PodTemplateOverride, known map[string]sets.Set[string]) {
+func (v *Verdict) overrides(overrides []trainjob.PodTemplateOverride, known templates) {
 	for i, o := range overrides {
 		path := overridesPath.Index(i)
 		var typed podTemplateOverride
@@ -126,10 +126,15 @@ func (v *Verdict) overrides(overrides []trainjob.PodTemplateOverride, known map[
 			v.knownJob(trainjob.Trainer21, name, target.Name, known)
 			v.podSpec(trainjob.Trainer21, path.Child("spec"), child(raw, "spec"), target.Name, known)
 		}
+		// Trainer merges an override into a job once, however often it names the job.
+		for name := range sets.New(o.TargetJobs...) {
+			known.addSecrets(path.Child("spec", "imagePullSecrets"), child(raw, "spec")["imagePullSecrets"], name)
+		}
 		if len(typed.TargetJobs) == 0 {
 			v.podSpec(trainjob.Trainer21, path.Child("spec"), child(raw, "spec"), "", known)
 		}
 	}
+	v.namedSecrets(known)
 	v.Errors, v.Warnings = distinct(v.Errors), distinct(v.Warnings)
 }
 
@@ -147,7 +152,7 @@ func distinct(errs field.ErrorList) field.ErrorList {
 }
 
 // patches checks those of Trainer 2.2 and later.
-func (v *Verdict) patches(generation trainjob.Generation, patches []trainjob.RuntimePatch, known map[string]sets.Set[string]) {
+func (v *Verdict) patches(generation trainjob.Generation, patches []trainjob.RuntimePatch, known templates) {
 	if len(patches) > maxEntries {
 		v.refuse(field.TooMany(patchesPath, len(patches), maxEntries))
 	}
@@ -169,10 +174,11 @@ func (v *Verdict) patches(generation trainjob.Generation, patches []trainjob.Run
 		v.metadata(at.Child("metadata"), child(template, "metadata"))
 		v.jobs(generation, at.Child("spec", "replicatedJobs"), child(template, "spec"), known)
 	}
+	v.namedSecrets(known)
 }
 
 // jobs checks the patches of replicated jobs.
-func (v *Verdict) jobs(generation trainjob.Generation, path *field.Path, spec object, known map[string]sets.Set[string]) {
+func (v *Verdict) jobs(generation trainjob.Generation, path *field.Path, spec object, known templates) {
 	v.refuse(jobList.check(path, spec["replicatedJobs"], true)...)
 	for i, job := range objects(spec["replicatedJobs"]) {
 		name, _ := job["name"].(string)
@@ -182,11 +188,12 @@ func (v *Verdict) jobs(generation trainjob.Generation, path *field.Path, spec ob
 		at, pod := at.Child("spec", "template"), child(job, "template", "spec", "template")
 		v.metadata(at.Child("metadata"), child(pod, "metadata"))
 		v.podSpec(generation, at.Child("spec"), child(pod, "spec"), name, known)
+		known.addSecrets(at.Child("spec", "imagePullSecrets"), child(pod, "spec")["imagePullSecrets"], name)
 	}
 }
 
 // podSpec checks the patch of a pod spec of one replicated job.
-func (v *Verdict) podSpec(generation trainjob.Generation, path *field.Path, spec object, job string, known map[string]sets.Set[string]) {
+func (v *Verdict) podSpec(generation trainjob.Generation, path *field.Path, spec object, job string, known templates) {
 	newer := generation != trainjob.Trainer21
 	for _, list := range podLists {
 		v.refuse(list.check(path.Child(list.field), spec[list.field], newer)...)
@@ -194,7 +201,6 @@ func (v *Verdict) podSpec(generation trainjob.Generation, path *field.Path, spec
 	if name, ok := spec["serviceAccountName"].(string); ok && newer {
 		v.refuse(atMost(path.Child("serviceAccountName"), name, 253)...)
 	}
-	v.refuse(namedSecrets(path.Child("imagePullSecrets"), spec["imagePullSecrets"])...)
 	v.gracePeriod(generation, path.Child("terminationGracePeriodSeconds"), spec["terminationGracePeriodSeconds"])
 	for _, list := range []string{"initContainers", "containers"} {
 		for i, container := range objects(spec[list]) {
@@ -221,18 +227,6 @@ func (v *Verdict) gracePeriod(generation trainjob.Generation, path *field.Path, 
 	case strings.HasPrefix(seconds.String(), "-") && seconds.String() != "-0":
 		v.refuse(field.Invalid(path, seconds.String(), "it must not be negative"))
 	}
-}
-
-// namedSecrets: webhook. The CRD takes a reference without a name, but Trainer cannot
-// merge one into a list that is there, and panics.
-func namedSecrets(path *field.Path, value any) field.ErrorList {
-	var errs field.ErrorList
-	for i, secret := range objects(value) {
-		if text(secret["name"]) == "" {
-			errs = append(errs, field.Required(path.Index(i).Child("name"), "name a secret"))
-		}
-	}
-	return errs
 }
 
 // child goes down through objects; nil where there is none.

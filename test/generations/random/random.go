@@ -38,10 +38,11 @@ var Jobs = []struct {
 
 // Words are keys and values from so small a choice that they meet.
 var (
-	keys   = []string{"a", "b", "example.com/c", "pool"}
-	values = []string{"", "1", "2", "wörter-日本", "<&>\"'\\\n", "$(A)", "0", "true"}
-	names  = []string{"A", "B", "C", "DATA_ÜRI"}
-	paths  = []string{"/data", "/cache", "/etc/ssh"}
+	keys    = []string{"a", "b", "example.com/c", "pool"}
+	values  = []string{"", "1", "2", "wörter-日本", "<&>\"'\\\n", "$(A)", "0", "true"}
+	names   = []string{"A", "B", "C", "DATA_ÜRI"}
+	paths   = []string{"/data", "/cache", "/etc/ssh"}
+	volumes = []string{"a", "b", "c"}
 )
 
 func one[T any](s Source, all []T) T {
@@ -113,9 +114,12 @@ func (s Source) env() []any {
 	})
 }
 
+// mounts are of one volume each: the lists of patches are keyed by the volume.
 func (s Source) mounts() []any {
+	order := s.Perm(len(volumes))
 	return list(s, paths, func(path string) any {
-		mount := Object{"name": one(s, keys[:2]), "mountPath": path}
+		mount := Object{"name": volumes[order[0]], "mountPath": path}
+		order = order[1:]
 		s.put(mount, "readOnly", func() any { return s.maybe() })
 		s.put(mount, "subPath", func() any { return one(s, []string{"", "x", "y"}) })
 		return mount
@@ -123,7 +127,7 @@ func (s Source) mounts() []any {
 }
 
 func (s Source) volumes() []any {
-	return list(s, []string{"a", "b", "c"}, func(name string) any {
+	return list(s, volumes, func(name string) any {
 		volume := Object{"name": name}
 		switch s.IntN(4) {
 		case 0:
@@ -211,9 +215,18 @@ func (s Source) PodTemplateOverrides() []any {
 		if s.IntN(8) > 0 {
 			o["spec"] = s.PodSpec(job)
 		}
-		overrides = append(overrides, o)
+		if overrides = append(overrides, o); s.IntN(8) == 0 {
+			overrides = append(overrides, s.mounting(job), s.mounting(job))
+		}
 	}
 	return overrides
+}
+
+// mounting is an override that mounts volumes: two of them may mount one at two paths,
+// which a single one cannot.
+func (s Source) mounting(job int) Object {
+	container := Object{"name": Jobs[job].Containers[0], "volumeMounts": s.mounts()}
+	return Object{"targetJobs": []any{named(Jobs[job].Name)}, "spec": Object{"containers": []any{container}}}
 }
 
 // Managers own the entries of RuntimePatches.

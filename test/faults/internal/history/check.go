@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 )
 
 // Invariant names what must always hold.
@@ -111,14 +113,33 @@ func (c *checker) checkEntries(v Version, before *unstructured.Unstructured) {
 	}
 }
 
+// Entries gives the field of spec that holds the patch entries of a TrainJob, which
+// depends on the release of Trainer, and the entries.
+func Entries(job *unstructured.Unstructured) (string, []any) {
+	for _, name := range []string{"podTemplateOverrides", "runtimePatches"} {
+		if entries, ok := field(job, "spec", name).([]any); ok {
+			return name, entries
+		}
+	}
+	return "runtimePatches", nil
+}
+
+// owner is the manager of an entry; an override of Trainer 2.1 has it in an annotation.
+func owner(entry map[string]any) any {
+	if manager, ok := entry["manager"]; ok {
+		return manager
+	}
+	return field(&unstructured.Unstructured{Object: entry}, "metadata", "annotations", patch.ManagerAnnotation)
+}
+
 // OtherEntries gives the patch entries of a TrainJob that are not manager's, as JSON.
 // The time in each is Trainer's to write and left out.
 func OtherEntries(job *unstructured.Unstructured, manager string) string {
-	entries, _ := field(job, "spec", "runtimePatches").([]any)
+	_, entries := Entries(job)
 	others := []any{}
 	for _, e := range entries {
 		entry, ok := e.(map[string]any)
-		if !ok || entry["manager"] == manager {
+		if !ok || owner(entry) == manager {
 			continue
 		}
 		entry = maps.Clone(entry)

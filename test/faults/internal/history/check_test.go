@@ -154,6 +154,19 @@ func TestCheck(t *testing.T) {
 				s.is(`{kind: TrainJob, metadata: {uid: t, name: llm}, spec: {runtimePatches: [{manager: user, time: b, zero: 0}, {manager: ours, placed: true}]}}`)
 			},
 		},
+		"a user's override loses a zero": {
+			story: func(s *story) {
+				s.is(`{kind: TrainJob, metadata: {uid: o, name: older}, spec: {podTemplateOverrides: [{zero: 0}]}}`)
+				s.is(`{kind: TrainJob, metadata: {uid: o, name: older}, spec: {podTemplateOverrides: [{}]}}`)
+			},
+			want: []Invariant{OursOnly},
+		},
+		"our override comes": {
+			story: func(s *story) {
+				s.is(`{kind: TrainJob, metadata: {uid: o, name: older}, spec: {podTemplateOverrides: [{zero: 0}]}}`)
+				s.is(`{kind: TrainJob, metadata: {uid: o, name: older}, spec: {podTemplateOverrides: [{zero: 0}, {metadata: {annotations: {kueue-trainer.dev/manager: ours}}}]}}`)
+			},
+		},
 		"the user changes the entry": {
 			story: func(s *story) {
 				s.is(`{kind: TrainJob, metadata: {uid: t, name: llm}, spec: {runtimePatches: [{manager: user, one: 1}]}}`)

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// A Workload that is not replaced while it gives its quota back stays deactivated.
+func TestDeactivatedWorkloadStays(t *testing.T) {
+	cases := map[string]struct {
+		evicted  bool
+		wantSkip bool
+	}{
+		"before Kueue evicts it, the reconcile is over": {wantSkip: true},
+		"evicted, it is what describes the job":         {evicted: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			wl := ownedBy("a", true)
+			wl.Spec.Active = ptr.To(false)
+			wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
+			if tc.evicted {
+				wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue})
+			}
+			j := &job{env: &environment{client: indexed(t, wl)}, TrainJob: trainjob.TrainJob{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}, Spec: trainjob.Spec{Suspend: ptr.To(true)},
+			}}
+			skip, err := j.follow(t.Context())
+			if err != nil || skip != tc.wantSkip {
+				t.Errorf("follow() = %t, %v; want %t", skip, err, tc.wantSkip)
+			}
+			if skip {
+				return
+			}
+			podSets, err := j.PodSets(t.Context(), nil)
+			if diff := cmp.Diff(wl.Spec.PodSets, podSets); err != nil || diff != "" {
+				t.Errorf("Unexpected PodSets (-want,+got), error %v:\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// indexed gives a client that finds Workloads by the TrainJob that owns them.
+func indexed(t *testing.T, wl *kueue.Workload) client.Client {
+	t.Helper()
+	byOwner := func(obj client.Object) []string { return []string{metav1.GetControllerOf(obj).Name} }
+	return fake.NewClientBuilder().WithScheme(clientOf(t).Scheme()).WithObjects(wl).
+		WithIndex(&kueue.Workload{}, jobframework.OwnerReferenceIndexKey(trainjob.GVK), byOwner).Build()
+}

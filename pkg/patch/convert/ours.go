@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// marked reports whether an override is ours.
+func marked(override object) bool {
+	data, err := json.Marshal(override)
+	if err != nil {
+		return false
+	}
+	var o trainjob.PodTemplateOverride
+	return o.UnmarshalJSON(data) == nil && mark.Override(o)
+}
+
+// claimed gives our overrides to our manager, which makes the mark needless, and puts
+// them last, where our entry belongs.
+func claimed(layers []layer) []layer {
+	var ours, others []layer
+	for _, l := range layers {
+		if !l.ours {
+			others = append(others, l)
+			continue
+		}
+		annotations := maps.Clone(l.metadata["annotations"].(object))
+		delete(annotations, mark.Annotation)
+		l.manager, l.metadata = mark.Manager, maps.Clone(l.metadata)
+		if l.metadata["annotations"] = annotations; len(annotations) == 0 {
+			delete(l.metadata, "annotations")
+		}
+		ours = append(ours, l)
+	}
+	return append(others, ours...)
+}
+
+// withoutOurs leaves our overrides out of a manifest.
+func withoutOurs(layers []layer) (others []layer, warnings []string) {
+	for _, l := range layers {
+		if l.ours {
+			warnings = append(warnings, leftOut(l.path))
+		} else {
+			others = append(others, l)
+		}
+	}
+	return others, slices.Compact(warnings) // An override for several jobs has several layers.
+}
+
+// withoutOurEntry leaves our entry out of a manifest.
+func withoutOurEntry(patches []patch) (others []patch, warnings []string) {
+	for _, p := range patches {
+		if p.manager == mark.Manager {
+			warnings = append(warnings, leftOut(p.path))
+		} else {
+			others = append(others, p)
+		}
+	}
+	return others, warnings
+}
+
+// notOurs refuses our manager as the owner of what somebody else wrote: we would take it
+// away.
+func notOurs(owner string) field.ErrorList {
+	if owner != mark.Manager {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("owner"), owner,
+		"it owns what kueue-trainer writes and takes away again: name another owner")}
+}
+
+func leftOut(path *field.Path) string {
+	return fmt.Sprintf("%s: it is left out, as kueue-trainer wrote it for a queue and for one cluster; "+
+		"the webhook adds what the TrainJob needs where it is created", path)
+}
+
+// mark adds our mark to an override.
+func (o *override) mark() {
+	annotations, ok := o.Metadata["annotations"].(object)
+	if !ok {
+		annotations = object{}
+		o.Metadata["annotations"] = annotations
+	}
+	annotations[mark.Annotation] = mark.Manager
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/options"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// The file is what kubeflow.trainer's TrainerClient sends for a CustomTrainerContainer
+// with options Name, Labels, Annotations, TrainerCommand, TrainerArgs and RuntimePatch.
+var _ = Describe("A TrainJob of the Python SDK", since(kit.Trainer22), func() {
+	It("is admitted, evicted, resumed and finished, and keeps every byte that the SDK wrote", func(ctx context.Context) {
+		manifest, err := os.ReadFile(filepath.Join("testdata", "sdk-trainjob.json"))
+		Expect(err).NotTo(HaveOccurred())
+		w := newWorld(ctx)
+		w.pools(ctx, "16", "16")
+		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000))
+		w.makeYAML(ctx, string(manifest))
+
+		By("waiting for its pods on the first flavor")
+		sent, stored := partsOf(manifest), w.sdkParts(ctx, "finetune-bert")
+		Expect(stored.withoutTime()).To(MatchJSON(sent.Entry))
+		// Trainer's webhook writes amounts that are plain numbers anew.
+		Expect(trainjob.SameMeaning([]byte(stored.Trainer), []byte(sent.Trainer))).To(BeTrue(), stored.Trainer)
+		sdkPlaced(w.eventuallyRuns(ctx, "finetune-bert", 2, onH100), onH100)
+		Expect(w.sdkParts(ctx, "finetune-bert")).To(Equal(stored))
+
+		By("evicting it from there")
+		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).Nodes(2).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "urgent", 2, onH100)
+		sdkPlaced(w.eventuallyRuns(ctx, "finetune-bert", 2, onA100), onA100)
+		Expect(w.sdkParts(ctx, "finetune-bert")).To(Equal(stored))
+
+		By("stopping it, which brings the gate back")
+		w.activate(ctx, "finetune-bert", false)
+		w.eventuallyAtTheGate(ctx, "finetune-bert")
+		Expect(w.sdkParts(ctx, "finetune-bert")).To(Equal(stored))
+		w.activate(ctx, "finetune-bert", true)
+		sdkPlaced(w.eventuallyRuns(ctx, "finetune-bert", 2, onA100), onA100)
+
+		By("finishing it")
+		w.finish(ctx, "finetune-bert", "succeeded")
+		w.eventuallyCondition(ctx, "finetune-bert", kueue.WorkloadFinished)
+		Expect(w.sdkParts(ctx, "finetune-bert")).To(Equal(stored))
+	}, SpecTimeout(specTimeout))
+})
+
+// sdkPlaced compares pods with what the SDK's options and the admission to a flavor say.
+func sdkPlaced(pods []corev1.Pod, flavor map[string]string) {
+	GinkgoHelper()
+	team := corev1.Toleration{Key: "team", Operator: corev1.TolerationOpEqual, Value: "research", Effect: corev1.TaintEffectNoSchedule}
+	selector := map[string]string{corev1.LabelOSStable: "linux", kit.ProductLabel: flavor[kit.ProductLabel]}
+	for _, pod := range pods {
+		Expect(pod.Spec.NodeSelector).To(Equal(selector))
+		Expect(tolerations(&pod)).To(ConsistOf(team, gpuToleration))
+		Expect(pod.Spec.SchedulingGates).To(BeEmpty())
+		Expect(pod.Labels).To(HaveKeyWithValue("example.com/stage", "training"))
+		Expect(pod.Spec.ImagePullSecrets).To(ConsistOf(HaveField("Name", "registry")))
+		node := pod.Spec.Containers[0]
+		Expect(node.Command).To(Equal([]string{"torchrun"}))
+		Expect(node.Args).To(Equal([]string{"finetune.py", "--lr=0.00002"}))
+		Expect(node.VolumeMounts).To(ContainElement(HaveField("MountPath", "/scratch")))
+	}
+}
+
+// sdkParts are the bytes of what the SDK writes into a TrainJob.
+type sdkParts struct {
+	Labels, Annotations map[string]string
+	Trainer, Entry      string
+}
+
+// sdkParts reads them as the API server sends them.
+func (w *world) sdkParts(ctx context.Context, job string) sdkParts {
+	GinkgoHelper()
+	clientset, err := kubernetes.NewForConfig(cluster.Config)
+	Expect(err).NotTo(HaveOccurred())
+	data, err := clientset.RESTClient().Get().AbsPath("apis", trainer.GroupVersion.Group, trainer.GroupVersion.Version).
+		Namespace(w.namespace).Resource("trainjobs").Name(job).DoRaw(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return partsOf(data)
+}
+
+func partsOf(job []byte) sdkParts {
+	GinkgoHelper()
+	var raw struct {
+		Metadata struct{ Labels, Annotations map[string]string }
+		Spec     struct {
+			Trainer        json.RawMessage
+			RuntimePatches []json.RawMessage
+		}
+	}
+	Expect(json.Unmarshal(job, &raw)).To(Succeed())
+	parts := sdkParts{Labels: raw.Metadata.Labels, Annotations: raw.Metadata.Annotations, Trainer: string(raw.Spec.Trainer)}
+	for _, entry := range raw.Spec.RuntimePatches {
+		var owner struct{ Manager string }
+		Expect(json.Unmarshal(entry, &owner)).To(Succeed())
+		Expect(owner.Manager).To(BeElementOf(options.Manager, patch.Manager))
+		if owner.Manager == options.Manager {
+			parts.Entry += string(entry)
+		}
+	}
+	return parts
+}
+
+// withoutTime is the entry without the stamp that Trainer's webhook puts on it.
+func (p sdkParts) withoutTime() string {
+	GinkgoHelper()
+	var entry map[string]any
+	Expect(json.Unmarshal([]byte(p.Entry), &entry)).To(Succeed())
+	delete(entry, "time")
+	text, err := jsonOf(entry)
+	Expect(err).NotTo(HaveOccurred())
+	return text
+}
