@@ -72,8 +72,12 @@ func (c *specClient) Patch(ctx context.Context, obj client.Object, p client.Patc
 // steps splits the start of a job where Trainer wants it in two requests: up to 2.2.0 it
 // lets a TrainJob change its patches only if it is suspended afterwards. Whoever dies
 // between the two leaves a placed job suspended, which the next reconcile resumes.
+//
+// Overrides are always written before the start: when the CRD was replaced meanwhile, the
+// API server drops them, and that has to be seen before the job runs without.
 func steps(all changes, served trainjob.Generation) []changes {
-	if served >= trainjob.Trainer23 || string(all["suspend"]) != "false" || len(all) == 1 {
+	_, overrides := all["podTemplateOverrides"]
+	if served >= trainjob.Trainer23 && !overrides || string(all["suspend"]) != "false" || len(all) == 1 {
 		return []changes{all}
 	}
 	placed := maps.Clone(all)
@@ -92,8 +96,8 @@ func (c *specClient) write(ctx context.Context, job *trainjob.TrainJob, step cha
 		return c.refused(ctx, job, known, err)
 	}
 	c.expectations.wrote(job)
-	if step["podTemplateOverrides"] != nil && job.Spec.PodTemplateOverrides == nil ||
-		step["runtimePatches"] != nil && job.Spec.RuntimePatches == nil {
+	if step.sets("podTemplateOverrides") && job.Spec.PodTemplateOverrides == nil ||
+		step.sets("runtimePatches") && job.Spec.RuntimePatches == nil {
 		return apierrors.NewConflict(trainJobs, job.Name, errDropped)
 	}
 	return nil
@@ -121,6 +125,11 @@ var errDropped = errors.New("the API server does not have the field that the pat
 
 // changes are new values of fields of a TrainJob's spec, by the fields' names.
 type changes map[string]json.RawMessage
+
+// sets reports whether the field gets a value; one that is removed is null.
+func (c changes) sets(field string) bool {
+	return c[field] != nil && string(c[field]) != "null"
+}
 
 // ownFields are the fields of a TrainJob's spec that the manager writes. None of them
 // holds an object, so a merge patch always gives them whole.
@@ -153,7 +162,7 @@ func guardedPatch(step changes, generation int64) (client.Patch, error) {
 	ops := []jsonpatch.JsonPatchOperation{jsonpatch.NewOperation("test", "/metadata/generation", generation)}
 	for _, field := range slices.Sorted(maps.Keys(step)) {
 		op := jsonpatch.NewOperation("add", "/spec/"+field, step[field])
-		if string(step[field]) == "null" {
+		if !step.sets(field) {
 			op = jsonpatch.NewOperation("remove", "/spec/"+field, nil)
 		}
 		ops = append(ops, op)

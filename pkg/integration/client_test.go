@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -158,6 +160,9 @@ func TestSteps(t *testing.T) {
 		"a start in one request": {all: start, served: trainjob.Trainer23, want: []changes{start}},
 		"a start in two, placed while suspended": {all: start, served: trainjob.Trainer22,
 			want: []changes{{"runtimePatches": json.RawMessage("[]")}, resume}},
+		"overrides, when the CRD is replaced meanwhile": {served: trainjob.Trainer23,
+			all:  changes{"suspend": json.RawMessage("false"), "podTemplateOverrides": json.RawMessage("[]")},
+			want: []changes{{"podTemplateOverrides": json.RawMessage("[]")}, resume}},
 		"a job that is placed already": {all: resume, served: trainjob.Trainer21, want: []changes{resume}},
 		"a stop":                       {all: stop, served: trainjob.Trainer21, want: []changes{stop}},
 	}
@@ -185,5 +190,43 @@ func TestWroteBy(t *testing.T) {
 	namesake.UID = "other"
 	if got := e.wroteBy(namesake); !got.Equal(began) {
 		t.Errorf("A write of a job of the same name: %s, want the process's start", got)
+	}
+}
+
+func TestWrite(t *testing.T) {
+	cases := map[string]struct {
+		step changes
+		// dropped makes the API server one that does not have the field.
+		dropped      bool
+		wantConflict bool
+	}{
+		"a field that is stored":                 {step: changes{"podTemplateOverrides": json.RawMessage(`[{"targetJobs":[]}]`)}},
+		"a field that the API server drops":      {step: changes{"podTemplateOverrides": json.RawMessage(`[{"targetJobs":[]}]`)}, dropped: true, wantConflict: true},
+		"entries that the API server drops":      {step: changes{"runtimePatches": json.RawMessage(`[{"manager":"a"}]`)}, dropped: true, wantConflict: true},
+		"the last entry is taken away":           {step: changes{"runtimePatches": json.RawMessage(`null`)}},
+		"the last override is taken away":        {step: changes{"podTemplateOverrides": json.RawMessage(`null`)}},
+		"a write that has nothing to do with it": {step: changes{"suspend": json.RawMessage(`true`)}, dropped: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", Generation: 1}}
+			if err := json.Unmarshal([]byte(`{"runtimePatches":[{"manager":"b"}],"podTemplateOverrides":[{"targetJobs":[]}]}`), &job.Spec); err != nil {
+				t.Fatal(err)
+			}
+			stored := clientOf(t, job)
+			c := &specClient{expectations: &expectations{}, Client: interceptor.NewClient(stored, interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+					err := c.Patch(ctx, obj, p, opts...)
+					if tc.dropped {
+						obj.(*trainjob.TrainJob).Spec = trainjob.Spec{}
+					}
+					return err
+				},
+			})}
+			err := c.write(t.Context(), job.DeepCopy(), tc.step)
+			if apierrors.IsConflict(err) != tc.wantConflict || (err != nil) != tc.wantConflict {
+				t.Errorf("write gives %v, want a conflict: %t", err, tc.wantConflict)
+			}
+		})
 	}
 }

@@ -69,16 +69,15 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 		// By somebody else, and for them to resume.
 		return 0, nil
 	}
-	return 0, r.renewJobSet(ctx, j, js)
+	return 0, r.renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not start JobSet %s, whose runtime was edited since it was made", js.Name))
 }
 
 // frozen reports whether Trainer renders the JobSet from the runtime that it was made of.
 // Trainer 2.3 does, unless an older one made the JobSet: then the snapshot is of the
 // runtime as it was found after the upgrade, which often brings another image.
 func (e *environment) frozen(ctx context.Context, job *trainjob.TrainJob, js *jobsetapi.JobSet) (bool, error) {
-	served, err := e.runtimes.Generation()
-	if err != nil || served < trainjob.Trainer23 {
-		return false, err
+	if e.runtimes.Served < trainjob.Trainer23 {
+		return false, nil
 	}
 	taken, err := e.runtimes.SnapshotTaken(ctx, job)
 	return !taken.After(js.CreationTimestamp.Time), err
@@ -117,15 +116,15 @@ func (r *reconciler) suspendJobSet(ctx context.Context, j *job, js *jobsetapi.Jo
 }
 
 // renewJobSet lets Trainer make the JobSet anew where nothing is lost with it, and says
-// what there is to do where something is.
-func (r *reconciler) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
+// why; or what there is to do where something is.
+func (r *reconciler) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet, why string) error {
 	lost, err := r.env.lostWith(ctx, js)
 	if err != nil {
 		return err
 	}
 	if lost != "" {
 		r.env.warn(&j.TrainJob, reasonJobSetOutdated, actionStart, fmt.Errorf(
-			"Trainer cannot start JobSet %s, whose runtime was edited since it was made: undo the edit, or delete the JobSet, with %s, and Trainer makes it anew", js.Name, lost))
+			"%s: undo the edit, or delete the JobSet, with %s, and Trainer makes it anew", why, lost))
 		return nil
 	}
 	err = r.env.client.Delete(ctx, js, client.Preconditions{UID: &js.UID, ResourceVersion: &js.ResourceVersion},
@@ -135,7 +134,7 @@ func (r *reconciler) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobS
 		return client.IgnoreNotFound(err)
 	}
 	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonJobSetOutdated, actionStart,
-		"Trainer could not start JobSet %s, whose runtime was edited since it was made: it is made anew", js.Name)
+		"%s: it is made anew", why)
 	return nil
 }
 

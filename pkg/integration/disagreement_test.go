@@ -83,9 +83,7 @@ func TestEnsureAgreed(t *testing.T) {
 				j.ResourceVersion = "1"
 			}
 			runtimes := trainjob.NewRuntimes(c, c)
-			runtimes.Served = func() (trainjob.Generation, error) {
-				return cmp.Or(tc.served, trainjob.Trainer22), nil
-			}
+			runtimes.Served = cmp.Or(tc.served, trainjob.Trainer22)
 			recorder := events.NewFakeRecorder(1)
 			r := &reconciler{env: &environment{client: c, live: c, runtimes: runtimes, recorder: recorder}}
 			wait, err := r.ensureAgreed(t.Context(), j)

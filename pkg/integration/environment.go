@@ -64,7 +64,7 @@ func (e *environment) now() (*environment, error) {
 		return nil, err
 	}
 	env := *e
-	env.field = patch.Of(served)
+	env.field, env.runtimes = patch.Of(served), e.runtimes.As(served)
 	return &env, nil
 }
 

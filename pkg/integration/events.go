@@ -25,6 +25,7 @@ const (
 	reasonStopping       = "StillStopping"
 	reasonNotAlone       = "InTreeActive"
 	reasonTrainerUnknown = "TrainerUnknown"
+	reasonTrainerBehind  = "TrainerBehind"
 
 	reasonJobSetSuspended = "JobSetSuspended"
 	reasonJobSetOutdated  = "JobSetOutdated"

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -36,6 +37,8 @@ type servedTrainer struct {
 	mu         sync.Mutex
 	generation trainjob.Generation
 	err        error
+	// reads is what we know of the Trainer that runs.
+	reads reads
 }
 
 // errNoTrainer is why the generation is unknown where there is no CRD.
@@ -77,6 +80,9 @@ func (t *servedTrainer) set(ctx context.Context, generation trainjob.Generation,
 	t.mu.Lock()
 	before, first := t.generation, t.generation == 0 && t.err == nil
 	t.generation, t.err = generation, reason
+	if reason == nil {
+		t.reads.expect(patch.Of(generation))
+	}
 	t.mu.Unlock()
 	if generation == before && !first {
 		return

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -32,5 +33,18 @@ func TestServedTrainer(t *testing.T) {
 	}
 	if !served.first(types.UID("job")) {
 		t.Error("The next time it must be told again")
+	}
+}
+
+func TestOneGenerationForAReconcile(t *testing.T) {
+	served := &servedTrainer{all: &allTrainJobs{}}
+	served.set(t.Context(), trainjob.Trainer21, nil)
+	env, err := (&environment{trainer: served, runtimes: trainjob.NewRuntimes(nil, nil)}).now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served.set(t.Context(), trainjob.Trainer23, nil)
+	if env.field != patch.Of(trainjob.Trainer21) || env.runtimes.Served != trainjob.Trainer21 {
+		t.Errorf("What began with 2.1 goes on with field %s and runtimes of %s", env.field.Path(), env.runtimes.Served)
 	}
 }

@@ -38,6 +38,9 @@ type job struct {
 	stopping bool
 	// skipped is set when this reconcile was over before jobframework saw the job.
 	skipped bool
+	// unread is set when this reconcile did not start the job because Trainer may not read
+	// where to.
+	unread bool
 	// prepareErr is why, if it was for an error.
 	prepareErr error
 	// described remembers the PodSets within this reconcile.
@@ -125,9 +128,11 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
 	podSets, err := j.describe(ctx)
+	if err != nil {
+		j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
+	}
 	if runtimeMissing(err) || errors.Is(err, patch.ErrNotPatches) {
 		// The user has to act; trying again before something changes is of no use.
-		j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
 		return nil, jobframework.UnretryableError(err.Error())
 	}
 	return podSets, err
@@ -138,6 +143,10 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // are brought to the placement here; entry and suspend are set on the object, which
 // jobframework then writes, in as many requests as Trainer wants (specClient).
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
+	if err := j.env.read(ctx, &j.TrainJob); err != nil {
+		j.unread = errors.Is(err, errUnread)
+		return err
+	}
 	wl, err := j.env.workload(ctx, &j.TrainJob)
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ func ownedBy(uid types.UID, admitted bool) *kueue.Workload {
 	return wl
 }
 
-func clientOf(t *testing.T, objs ...client.Object) client.Client {
+func clientOf(t *testing.T, objs ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{kueue.AddToScheme, trainjob.AddToScheme} {

@@ -21,7 +21,8 @@ var errOutdated = errors.New("the admission of the job is another one than the c
 // expectedRetry reports whether err only says that the world moved while we looked:
 // the next try is all there is to do, and nobody has to know.
 func expectedRetry(err error) bool {
-	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || trainerLags(err) ||
+	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || errors.Is(err, errUnread) || trainerLags(err) ||
+		apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
 		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
 }
 
@@ -44,7 +45,7 @@ const (
 
 // retryIn gives when to try again after an expected retry.
 func retryIn(err error) time.Duration {
-	if apierrors.IsAlreadyExists(err) || errors.Is(err, errOutdated) || errors.Is(err, errStillActive) || trainerLags(err) {
+	if apierrors.IsAlreadyExists(err) || errors.Is(err, errOutdated) || errors.Is(err, errStillActive) || errors.Is(err, errUnread) || trainerLags(err) {
 		return retrySlowly
 	}
 	return retrySoon

@@ -61,6 +61,9 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 	if j.UID == "" {
 		r.env.expectations.forget(req.NamespacedName)
 	}
+	if j.unread {
+		err = firstError(r.awaitReading(ctx, j), err)
+	}
 	// Whatever else there is to wait for: it may wait for this.
 	waitAgreed, errAgreed := r.ensureAgreed(ctx, j)
 	if j.skipped || err != nil {

@@ -54,7 +54,12 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 // indexed gives a client that finds Workloads by the TrainJob that owns them.
 func indexed(t *testing.T, wl *kueue.Workload) client.Client {
 	t.Helper()
-	byOwner := func(obj client.Object) []string { return []string{metav1.GetControllerOf(obj).Name} }
-	return fake.NewClientBuilder().WithScheme(clientOf(t).Scheme()).WithObjects(wl).
-		WithIndex(&kueue.Workload{}, jobframework.OwnerReferenceIndexKey(trainjob.GVK), byOwner).Build()
+	return byOwner(fake.NewClientBuilder().WithScheme(clientOf(t).Scheme()).WithObjects(wl)).Build()
+}
+
+// byOwner adds the index that the manager's cache has.
+func byOwner(b *fake.ClientBuilder) *fake.ClientBuilder {
+	return b.WithIndex(&kueue.Workload{}, jobframework.OwnerReferenceIndexKey(trainjob.GVK), func(obj client.Object) []string {
+		return []string{metav1.GetControllerOf(obj).Name}
+	})
 }

@@ -152,7 +152,6 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		return nil, err
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
-	runtimes.Served = trainer.served
 	expectations := &expectations{began: time.Now()}
 	return &environment{
 		client:                       &specClient{Client: mgr.GetClient(), live: mgr.GetAPIReader(), expectations: expectations, trainer: trainer},

@@ -52,6 +52,7 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 		return d.env.takesNothingNew(ctx, job, old, err)
 	}
 	d = &defaulter{env: env, decoder: d.decoder, self: d.self}
+	lost := env.field.Surplus(&job.Spec)
 	if err := d.apply(ctx, req, job, old); err != nil {
 		return refused(err)
 	}
@@ -61,7 +62,7 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 	}
 	response := admission.PatchResponseFromRaw(before, after)
 	if old == nil {
-		return response
+		return response.WithWarnings(lost...)
 	}
 	restore, err := restoreFields(req.Object.Raw, req.OldObject.Raw, req.UserInfo.Username == d.self)
 	if err != nil {
@@ -186,7 +187,7 @@ func (d *defaulter) onUpdate(ctx context.Context, job, old *trainjob.TrainJob) e
 	case !given && job.Suspended() && old.Suspended():
 		// A job that runs takes no change before it has stopped; the reconciler gates it then.
 		return d.gate(ctx, job)
-	case given && job.Suspended() && !field.Last(&job.Spec):
+	case given && (job.Suspended() || old.Suspended()) && !field.Last(&job.Spec):
 		field.Copy(&job.Spec, &job.Spec)
 	}
 	return nil

@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -37,8 +38,8 @@ func newHandlers(tb testing.TB) (*defaulter, *validator) {
 	rt.Spec.Template.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1, Template: batchv1.JobTemplateSpec{
 		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "i"}}}}},
 	}}}
-	c := fake.NewClientBuilder().WithScheme(scheme).
-		WithObjects(rt, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}).Build()
+	c := byOwner(fake.NewClientBuilder().WithScheme(scheme).
+		WithObjects(rt, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})).Build()
 	renderer, err := trainjob.NewRenderer(context.Background(), scheme)
 	if err != nil {
 		tb.Fatal(err)
@@ -76,10 +77,12 @@ func manifest(queue, spec string) string {
 }
 
 const (
-	queued   = `"kueue.x-k8s.io/queue-name":"q"`
-	gateJSON = `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}}}}]}}}}`
-	mine     = `{"manager":"example.com/me","future":{"zero":0,"empty":""}}`
-	late     = `{"manager":"example.com/late"}`
+	queued     = `"kueue.x-k8s.io/queue-name":"q"`
+	gateJSON   = `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}}}}]}}}}`
+	placedJSON = `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"spec":{"nodeSelector":{"pool":"h100"}}}}}}]}}}}`
+	unknown    = `{"manager":"example.com/me","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"none"}]}}}}`
+	mine       = `{"manager":"example.com/me","future":{"zero":0,"empty":""}}`
+	late       = `{"manager":"example.com/late"}`
 )
 
 func TestDefaulter(t *testing.T) {
@@ -123,6 +126,12 @@ func TestDefaulter(t *testing.T) {
 			spec:    `{` + ref + `,"suspend":true,"runtimePatches":[` + gateJSON + `,` + late + `]}`,
 			want:    `{` + ref + `,"suspend":true,"runtimePatches":[` + late + `,` + gateJSON + `]}`,
 		},
+		"nor does a later one get behind it by resuming the job": {
+			queue:   queued,
+			oldSpec: `{` + ref + `,"suspend":true,"runtimePatches":[` + placedJSON + `]}`,
+			spec:    `{` + ref + `,"suspend":false,"runtimePatches":[` + placedJSON + `,` + late + `]}`,
+			want:    `{` + ref + `,"suspend":false,"runtimePatches":[` + late + `,` + placedJSON + `]}`,
+		},
 		"an amount that was only spelled anew is put back": {
 			queue: queued, user: self, oldSpec: gpus(`8`), spec: gpus(`"8"`), want: gpus(`8`),
 		},
@@ -150,6 +159,25 @@ func TestDefaulter(t *testing.T) {
 			}
 			if diff := cmp.Diff(decoded(t, manifest(tc.queue, tc.want)), decoded(t, patched(t, object, response))); diff != "" {
 				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDefaulterWarnsOfWhatItDrops(t *testing.T) {
+	const marked = `{"runtimeRef":{"name":"torch"},"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],
+		"metadata":{"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}},"spec":{"serviceAccountName":"mine","nodeSelector":{"a":"b"}}}]}`
+	for name, queue := range map[string]string{"a job in a queue": queued, "a job without one": ""} {
+		t.Run(name, func(t *testing.T) {
+			d, _ := newHandlers(t)
+			d.env.trainer = &servedTrainer{all: &allTrainJobs{}}
+			d.env.trainer.set(t.Context(), trainjob.Trainer21, nil)
+			response := d.Handle(t.Context(), request("user", manifest(queue, marked), ""))
+			if len(response.Warnings) != 1 || !strings.HasPrefix(response.Warnings[0], "spec.podTemplateOverrides[0].spec.serviceAccountName is dropped") {
+				t.Errorf("Warnings: %q", response.Warnings)
+			}
+			if strings.Contains(patched(t, manifest(queue, marked), response), "mine") {
+				t.Error("It is not dropped")
 			}
 		})
 	}
@@ -188,11 +216,17 @@ func TestValidator(t *testing.T) {
 		user        string
 		want        []string
 	}{
-		"a job as the defaulter leaves it":             {object: manifest(queued, ref+gateJSON+`]}`)},
-		"a runtime that is not there":                  {object: manifest(queued, `{"runtimeRef":{"name":"none"}}`), want: []string{"spec.runtimeRef"}},
-		"a runtime of a kind that is none":             {object: manifest(queued, `{"runtimeRef":{"name":"torch","kind":"Pod"}}`), want: []string{"spec.runtimeRef"}},
-		"a change of our entry by a user":              {old: manifest(queued, ref+gateJSON+`]}`), object: manifest(queued, ref+`{"manager":"kueue.x-k8s.io/manager"}]}`), want: []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}},
-		"the same change by the manager":               {user: self, old: manifest(queued, ref+gateJSON+`]}`), object: manifest(queued, ref+`{"manager":"kueue.x-k8s.io/manager"}]}`)},
+		"a job as the defaulter leaves it": {object: manifest(queued, ref+gateJSON+`]}`)},
+		"a runtime that is not there":      {object: manifest(queued, `{"runtimeRef":{"name":"none"}}`), want: []string{"spec.runtimeRef"}},
+		"a runtime of a kind that is none": {object: manifest(queued, `{"runtimeRef":{"name":"torch","kind":"Pod"}}`), want: []string{"spec.runtimeRef"}},
+		"a change of our entry by a user":  {old: manifest(queued, ref+gateJSON+`]}`), object: manifest(queued, ref+`{"manager":"kueue.x-k8s.io/manager"}]}`), want: []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}},
+		"the same change by the manager":   {user: self, old: manifest(queued, ref+gateJSON+`]}`), object: manifest(queued, ref+`{"manager":"kueue.x-k8s.io/manager"}]}`)},
+		"an entry that comes while the job is resumed, for no job of the runtime": {
+			old:    manifest(queued, ref+placedJSON+`]}`),
+			object: manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[`+unknown+`,`+placedJSON+`]}`),
+			want:   []string{"spec.runtimePatches[example.com/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].name"}},
+		"a stop of a job whose runtime is gone":        {old: manifest(queued, `{"runtimeRef":{"name":"none"}}`), object: manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":true}`)},
+		"a resume of a job whose runtime is gone":      {old: manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":true}`), object: manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":false}`)},
 		"a label on a running job without its runtime": {old: manifest(queued, `{"runtimeRef":{"name":"none"}}`), object: manifest(queued+`,"a":"b"`, `{"runtimeRef":{"name":"none"}}`)},
 		"another queue for a running job":              {old: manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: manifest(`"kueue.x-k8s.io/queue-name":"other"`, `{"runtimeRef":{"name":"torch"}}`), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
 	}

@@ -134,10 +134,16 @@ func withQueueRemedy(errs field.ErrorList) field.ErrorList {
 	return errs
 }
 
-// describes reports whether the request decides what the job is going to be. A job
-// that runs, or whose spec stays as it is, must not be refused for its runtime.
+// describes reports whether the request decides what the job is going to be, if only by
+// resuming it with another entry. A job that runs, or of which nothing but suspend
+// changes, must not be refused for its runtime.
 func describes(t, old *trainjob.TrainJob) bool {
-	return old == nil || (t.Suspended() && !reflect.DeepEqual(t.Spec, old.Spec))
+	if old == nil {
+		return true
+	}
+	spec := t.Spec
+	spec.Suspend = old.Spec.Suspend
+	return (t.Suspended() || old.Suspended()) && !reflect.DeepEqual(spec, old.Spec)
 }
 
 // validateDescription checks what the PodSets are made of: the runtime, the patches,

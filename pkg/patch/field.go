@@ -35,6 +35,10 @@ type Field interface {
 	// Gates reports whether our part keeps the named replicated job behind it.
 	Gates(spec *trainjob.Spec, replicatedJob string) bool
 
+	// Surplus warns of what our part says and no placement can: somebody else wrote it, and it
+	// is lost with the next Set or Drop. Where parts have owners there is none.
+	Surplus(spec *trainjob.Spec) (warnings []string)
+
 	// Time is when Trainer stamped our part; zero where it stamps nothing.
 	Time(spec *trainjob.Spec) time.Time
 

@@ -164,6 +164,10 @@ func (f podTemplateOverrides) Others(spec *trainjob.Spec) ([]trainjob.RuntimePat
 // convert makes one entry of overrides, all of them: who owns what does not count when
 // they are rendered.
 func (podTemplateOverrides) convert(overrides []trainjob.PodTemplateOverride) ([]trainjob.RuntimePatch, error) {
+	overrides, err := effective(overrides)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotPatches, err)
+	}
 	patches, err := convert.Rendered(overrides)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotPatches, err)

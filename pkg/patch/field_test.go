@@ -178,7 +178,7 @@ func TestFieldForRendering(t *testing.T) {
 	if data, _ := all[0].MarshalJSON(); !strings.Contains(string(data), `"pool":"h100"`) {
 		t.Errorf("Ours is missing: %s", data)
 	}
-	if _, err := f.All(specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"metadata":{"name":"x"}}]}`)); !errors.Is(err, ErrNotPatches) || !strings.Contains(err.Error(), "metadata.name") {
+	if _, err := f.All(specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"tolerations":"x"}}]}`)); !errors.Is(err, ErrNotPatches) || !strings.Contains(err.Error(), "tolerations") {
 		t.Errorf("What cannot be rendered is %v", err)
 	}
 }
@@ -192,5 +192,28 @@ func TestUnknownTargets(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, fieldAndType(errs)); diff != "" {
 		t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
+	}
+}
+
+func TestWhatTrainerIgnoresIsNotRendered(t *testing.T) {
+	f := Of(trainjob.Trainer21)
+	cases := map[string]string{
+		"an override for no job":  `{"targetJobs":[],"spec":{"hostname":"a"}},{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"}}}`,
+		"a name and finalizers":   `{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"},"name":"x","namespace":"y","finalizers":["z"]}}`,
+		"metadata that is null":   `{"targetJobs":[{"name":"node"}],"metadata":null},{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"}}}`,
+		"targets that are none":   `{"targetJobs":null},{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"}}}`,
+		"a plain override, alone": `{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"a":"b"}}}`,
+	}
+	const want = `{"manager":"trainer.kubeflow.org/kubeflow-sdk","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}}]}}}}`
+	for name, overrides := range cases {
+		t.Run(name, func(t *testing.T) {
+			patches, err := f.Others(specOf(t, `{"podTemplateOverrides":[`+overrides+`]}`))
+			if err != nil || len(patches) != 1 {
+				t.Fatalf("Others: %v, %v", patches, err)
+			}
+			if data, _ := patches[0].MarshalJSON(); string(data) != want {
+				t.Errorf("Rendered from %s, want %s", data, want)
+			}
+		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // ownedDomains are the domains of the labels and annotations that an admission puts on
@@ -123,4 +124,21 @@ func Placed(js *jobsetapi.JobSet) bool {
 		_, labeled := template.Labels[kueueconstants.PodSetLabel]
 		return !labeled || slices.Contains(template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: patch.AdmissionGate})
 	})
+}
+
+// FieldOf gives the field of the TrainJob out of which Trainer brought our part into a
+// JobSet: the gate, or what an admission adds. Nil where nothing in it is ours.
+func FieldOf(js *jobsetapi.JobSet) patch.Field {
+	for i := range js.Spec.ReplicatedJobs {
+		template := &js.Spec.ReplicatedJobs[i].Template.Spec.Template
+		_, marked := template.Labels[patch.GatedLabel]
+		_, placed := template.Labels[kueueconstants.PodSetLabel]
+		switch {
+		case template.Annotations[patch.ManagerAnnotation] == patch.Manager:
+			return patch.Of(trainjob.Trainer21)
+		case marked || placed:
+			return patch.Of(trainjob.Trainer23)
+		}
+	}
+	return nil
 }

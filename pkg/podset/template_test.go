@@ -10,8 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 const (
@@ -257,4 +261,25 @@ func FuzzPlace(f *testing.F) {
 			t.Errorf("Placing what is placed changes it (-once,+twice):\n%s", diff)
 		}
 	})
+}
+
+func TestFieldOf(t *testing.T) {
+	cases := map[string]struct {
+		template corev1.PodTemplateSpec
+		want     patch.Field
+	}{
+		"the gate":             {template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{patch.GatedLabel: "true"}}}, want: patch.Of(trainjob.Trainer22)},
+		"a placement":          {template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"kueue.x-k8s.io/podset": "node"}}}, want: patch.Of(trainjob.Trainer22)},
+		"an override":          {template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{patch.GatedLabel: "true"}, Annotations: map[string]string{patch.ManagerAnnotation: patch.Manager}}}, want: patch.Of(trainjob.Trainer21)},
+		"nothing of all these": {template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{patch.ManagerAnnotation: "someone"}}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "plain"}, {Name: "node"}}}}
+			js.Spec.ReplicatedJobs[1].Template.Spec.Template = tc.template
+			if got := FieldOf(js); got != tc.want {
+				t.Errorf("FieldOf = %v, want %v", got, tc.want)
+			}
+		})
+	}
 }

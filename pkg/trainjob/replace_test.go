@@ -61,7 +61,7 @@ func TestOlderTrainersReplaceResources(t *testing.T) {
 			stored := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}, Spec: *runtimeSpec(t, tc.runtime)}
 			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored).Build()
 			runtimes := NewRuntimes(c, c)
-			runtimes.Served = func() (Generation, error) { return tc.served, nil }
+			runtimes.Served = tc.served
 			job := jobWithTrainer(tc.trainer)
 			spec, err := runtimes.For(t.Context(), job)
 			if err != nil {

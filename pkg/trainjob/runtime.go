@@ -45,15 +45,22 @@ type Runtimes struct {
 	// Nil: there are no snapshots, and the cache is right. Caching them would mean caching every
 	// ConfigMap of the cluster: Trainer puts no label on its snapshots.
 	Live client.Reader
-	// Served tells which generation of Trainer renders. Nil: the newest.
-	Served func() (Generation, error)
+	// Served is the generation of Trainer that renders; As gives another.
+	Served Generation
 
 	snapshots *lru.Cache
 }
 
-// NewRuntimes makes a finder that reads from the two given readers.
+// NewRuntimes makes a finder for the newest Trainer that reads from the two given readers.
 func NewRuntimes(cached, live client.Reader) *Runtimes {
-	return &Runtimes{Cached: cached, Live: live, snapshots: lru.New(snapshotsRemembered)}
+	return &Runtimes{Cached: cached, Live: live, Served: Trainer23, snapshots: lru.New(snapshotsRemembered)}
+}
+
+// As gives the same finder for another generation of Trainer.
+func (r *Runtimes) As(served Generation) *Runtimes {
+	other := *r
+	other.Served = served
+	return &other
 }
 
 // For gives the runtime spec that Trainer renders job from: its snapshot when there
@@ -62,25 +69,13 @@ func NewRuntimes(cached, live client.Reader) *Runtimes {
 // the caller's to read only.
 // Errors wrap ErrRuntimeNotFound or ErrRuntimeUnsupported and name the remedy.
 func (r *Runtimes) For(ctx context.Context, job *TrainJob) (*trainer.TrainingRuntimeSpec, error) {
-	served, err := r.Generation()
-	if err != nil {
-		return nil, err
-	}
-	if served < Trainer23 {
+	if r.Served < Trainer23 {
 		return r.replaced(ctx, job)
 	}
 	if spec, err := r.snapshot(ctx, job); err != nil || spec != nil {
 		return spec, err
 	}
 	return r.live(ctx, job)
-}
-
-// Generation gives the generation of Trainer that renders.
-func (r *Runtimes) Generation() (Generation, error) {
-	if r.Served == nil {
-		return Trainer23, nil
-	}
-	return r.Served()
 }
 
 // replaced gives the live runtime as Trainer before 2.3 uses it.

@@ -100,7 +100,7 @@ func gatedEntry(t *trainer.TrainJob) bool {
 	jobs := entries[len(entries)-1].TrainingRuntimeSpec.Template.Spec.ReplicatedJobs
 	for _, rj := range jobs {
 		pod := rj.Template.Spec.Template
-		if len(pod.Spec.SchedulingGates) != 1 || pod.Spec.SchedulingGates[0].Name != patch.AdmissionGate ||
+		if pod.Spec == nil || len(pod.Spec.SchedulingGates) != 1 || pod.Spec.SchedulingGates[0].Name != patch.AdmissionGate ||
 			len(pod.Spec.NodeSelector)+len(pod.Spec.Tolerations) > 0 || len(pod.Metadata.Labels) != 1 || pod.Metadata.Labels[patch.GatedLabel] != "true" {
 			return false
 		}

@@ -12,8 +12,10 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
@@ -64,6 +66,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		if *upgradeTo == "" {
 			Skip("give -upgrade.to, on a cluster with an older Trainer")
 		}
+		older := trainerOf(ctx)
 		w := newWorld(ctx)
 		w.pools(ctx, "18", "0")
 		w.makeNeeds(ctx, "torchtune-qwen2.5-1.5b")
@@ -76,14 +79,45 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		w.make(ctx, w.job("waits").GPUs("8").Obj())
 		w.eventuallyAtTheGate(ctx, "waits")
 		w.eventuallyChildJobs(ctx, "waits", 1)
+		labelled := w.copyRuntime(ctx, "torchtune-qwen2.5-1.5b")
+		for i := range labelled.Spec.Template.Spec.ReplicatedJobs {
+			// Trainer cannot take the last label of pods from a JobSet, so these are left one.
+			metav1.SetMetaDataLabel(&labelled.Spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.ObjectMeta, "example.com/a", "b")
+		}
+		w.make(ctx, labelled, w.job("between").Runtime(labelled.Name).GPUs("2").Initializers().Obj())
+		w.eventuallyAtTheGate(ctx, "between")
+		w.eventuallyChildJobs(ctx, "between", 2)
 		started := startOf(ctx)
 		running := map[string][]corev1.Pod{}
 		for _, job := range []string{"evicted", "ends", "stages"} {
 			running[job] = w.pods(ctx, job)
 		}
 
-		Expect(cluster.Upgrade(ctx, *upgradeTo, GinkgoWriter)).To(Succeed())
+		By("admitting jobs while the older controllers work on with the new CRDs")
+		Expect(cluster.UpgradeCRDs(ctx, *upgradeTo, GinkgoWriter)).To(Succeed())
 		w.eventuallyExports(ctx, *upgradeTo)
+		w.setQuota(ctx, w.name("gpus"), "22")
+		w.make(ctx, w.job("fresh").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
+		between := []string{"between", "fresh"}
+		for _, job := range between {
+			w.eventuallyCondition(ctx, job, kueue.WorkloadAdmitted)
+			if fieldOf[older] == fieldOf[*upgradeTo] {
+				continue // The older controllers read it.
+			}
+			Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", job, "TrainerBehind") }).
+				Should(ConsistOf(ContainSubstring("spec."+fieldOf[*upgradeTo])), job)
+			Consistently(ctx, func() any { return w.pods(ctx, job) }).Should(BeEmpty(), job)
+		}
+
+		By("replacing the controllers")
+		Expect(cluster.Upgrade(ctx, *upgradeTo, GinkgoWriter)).To(Succeed())
+		for _, job := range between {
+			w.eventuallyRuns(ctx, job, 2, nil)
+			w.finish(ctx, job, "succeeded")
+			w.eventuallyStage(ctx, job)
+			w.finish(ctx, job, "succeeded")
+			w.eventuallyCondition(ctx, job, kueue.WorkloadFinished)
+		}
 		w.eventuallyAtTheGate(ctx, "waits")
 		for job, pods := range running {
 			w.touch(ctx, job)
@@ -94,13 +128,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 
 		By("starting the last stage of a job that was admitted before")
 		w.finish(ctx, "stages", "succeeded")
-		Eventually(ctx, func(g Gomega) {
-			node := ofReplicatedJob(w.pods(ctx, "stages"), "node")
-			g.Expect(node).To(HaveLen(1))
-			g.Expect(node[0].Status.Phase).To(Equal(corev1.PodRunning))
-			g.Expect(node[0].Spec.NodeSelector).To(Equal(onH100))
-			g.Expect(tolerations(&node[0])).To(ConsistOf(gpuToleration))
-		}).Should(Succeed())
+		w.eventuallyStage(ctx, "stages")
 
 		By("starting a job that waited meanwhile")
 		w.finish(ctx, "ends", "succeeded")
@@ -130,6 +158,19 @@ func (w *world) exactlyPlaced(pods []corev1.Pod) {
 		Expect(tolerations(&pod)).To(ConsistOf(gpuToleration))
 		Expect(pod.Spec.SchedulingGates).To(BeEmpty())
 	}
+}
+
+// eventuallyStage waits until the last stage of a job runs as an admission to the first of
+// the pools has it.
+func (w *world) eventuallyStage(ctx context.Context, job string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		node := ofReplicatedJob(w.pods(ctx, job), "node")
+		g.Expect(node).To(HaveLen(1))
+		g.Expect(node[0].Status.Phase).To(Equal(corev1.PodRunning))
+		g.Expect(node[0].Spec.NodeSelector).To(Equal(onH100))
+		g.Expect(tolerations(&node[0])).To(ConsistOf(gpuToleration))
+	}).Should(Succeed())
 }
 
 // eventuallyExports waits until the manager's metric names a generation of Trainer.

@@ -12,9 +12,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -88,6 +92,28 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		w.eventuallyRuns(ctx, "later", 1, nil)
 	}, SpecTimeout(specTimeout))
 
+	It("lose the gate when this project is uninstalled, and get it back with it", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w.make(ctx, w.job("waits").GPUs("8").Obj())
+		w.eventuallyAtTheGate(ctx, "waits")
+		w.eventuallyChildJobs(ctx, "waits", 1)
+
+		Expect(handBack(ctx)).To(ContainSubstring("kueue-trainer is active"))
+		w.eventuallyAtTheGate(ctx, "waits")
+		Expect(w.gates(ctx, "waits")).To(ConsistOf(patch.AdmissionGate))
+		Expect(cluster.HandOver(ctx, kit.InTree, GinkgoWriter)).To(Succeed())
+		Expect(jsonOf(w.raw(ctx, "waits", "spec", fieldOf[trainerOf(ctx)]))).NotTo(ContainSubstring(patch.AdmissionGate))
+		Eventually(ctx, func() []string { return w.gates(ctx, "waits") }).Should(BeEmpty())
+
+		Expect(cluster.HandOver(ctx, kit.External, GinkgoWriter)).To(Succeed())
+		w.eventuallyAtTheGate(ctx, "waits")
+		w.finish(ctx, "runs", "succeeded")
+		w.exactlyPlaced(w.eventuallyRuns(ctx, "waits", 1, onH100))
+	}, SpecTimeout(specTimeout))
+
 	It("are left to it, and told so, while both are active; nothing stops and all of them run", since(kit.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0", gpuToleration)
@@ -127,6 +153,20 @@ func handBack(ctx context.Context) string {
 	out, _ := exec.CommandContext(ctx, filepath.Join(root, "bin", "kubectl-trainjob"),
 		"hand-back", "--all-namespaces", "--kubeconfig", cluster.Kubeconfig).CombinedOutput()
 	return string(out)
+}
+
+// gates gives the scheduling gates that pods of a TrainJob's child Jobs are made with.
+func (w *world) gates(ctx context.Context, job string) []string {
+	GinkgoHelper()
+	var jobs batchv1.JobList
+	Expect(w.List(ctx, &jobs, client.InNamespace(w.namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job})).To(Succeed())
+	var names []string
+	for _, j := range jobs.Items {
+		for _, gate := range j.Spec.Template.Spec.SchedulingGates {
+			names = append(names, gate.Name)
+		}
+	}
+	return names
 }
 
 // eventuallyOneRuns waits until one of two TrainJobs runs its only pod, and names it.

@@ -9,11 +9,13 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -170,6 +172,67 @@ spec:
 		Expect(theirs()).To(Equal(before), "after resumption")
 		Expect(get(ctx, w, newTrainJob(), "shared").Object).To(HaveKeyWithValue("spec",
 			HaveKeyWithValue("labels", HaveKeyWithValue("team", "research"))))
+	}, SpecTimeout(specTimeout))
+
+	It("are changed by server-side apply with force, and ours come back behind them", core, Label("invariant", "ours-only"), until(kit.Trainer21), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		apply := func(team string, opts ...client.ApplyOption) error {
+			GinkgoHelper()
+			job := newTrainJob()
+			Expect(yaml.Unmarshal([]byte(`
+metadata:
+  name: applied
+  labels: {kueue.x-k8s.io/queue-name: queue}
+spec:
+  runtimeRef: {name: torch-distributed}
+  trainer:
+    resourcesPerNode: {limits: {nvidia.com/gpu: "8"}}
+  podTemplateOverrides:
+  - targetJobs: [{name: node}]
+    metadata: {annotations: {example.com/team: `+team+`}}
+`), &job.Object)).To(Succeed())
+			job.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
+			job.SetNamespace(w.namespace)
+			return w.Apply(ctx, client.ApplyConfigurationFromUnstructured(job), append(opts, client.FieldOwner("user"))...)
+		}
+		Expect(apply("red")).To(Succeed())
+		w.eventuallyRuns(ctx, "applied", 1, onH100)
+		w.activate(ctx, "applied", false)
+		w.eventuallyAtTheGate(ctx, "applied")
+
+		Expect(apply("blue")).To(MatchError(SatisfyAll(ContainSubstring("conflict"), ContainSubstring(".spec.podTemplateOverrides"))))
+		Expect(apply("blue", client.ForceOwnership)).To(Succeed())
+		w.eventuallyAtTheGate(ctx, "applied")
+		w.activate(ctx, "applied", true)
+		for _, pod := range w.eventuallyRuns(ctx, "applied", 1, onH100) {
+			w.exactlyPlaced([]corev1.Pod{pod})
+			Expect(pod.Annotations).To(HaveKeyWithValue("example.com/team", "blue"))
+		}
+	}, SpecTimeout(specTimeout))
+
+	It("keep no TrainJob from its queue by what Trainer ignores of them", core, until(kit.Trainer21), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.makeYAML(ctx, `
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: ignored
+  labels: {kueue.x-k8s.io/queue-name: queue}
+spec:
+  runtimeRef: {name: torch-distributed}
+  trainer:
+    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}
+  podTemplateOverrides:
+  - targetJobs: []
+    spec: {serviceAccountName: nobody}
+  - targetJobs: [{name: node}]
+    metadata: {name: mine, finalizers: [example.com/mine], annotations: {example.com/team: red}}
+`)
+		pods := w.eventuallyRuns(ctx, "ignored", 1, onH100)
+		w.exactlyPlaced(pods)
+		Expect(pods[0].Annotations).To(HaveKeyWithValue("example.com/team", "red"))
 	}, SpecTimeout(specTimeout))
 })
 

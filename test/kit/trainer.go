@@ -65,6 +65,16 @@ func (c *Cluster) Upgrade(ctx context.Context, trainer string, progress io.Write
 	return err
 }
 
+// UpgradeCRDs brings the CRDs of a newer Trainer to a local control plane, as the first
+// step of an upgrade that Upgrade completes.
+func (c *Cluster) UpgradeCRDs(ctx context.Context, trainer string, progress io.Writer) error {
+	if err := localcluster(ctx, c.localDir, progress, "crds", "--trainer", trainer); err != nil {
+		return err
+	}
+	_, err := c.Trainer(ctx)
+	return err
+}
+
 // up brings what the cluster lacks, and changes nothing but what args say: TRAINER of
 // the environment may be the generation that the cluster was upgraded from.
 func (c *Cluster) up(ctx context.Context, progress io.Writer, args ...string) error {

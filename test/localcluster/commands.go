@@ -37,6 +37,7 @@ func newCommand() *cobra.Command {
 	root.AddCommand(
 		o.withSettings("build", "Build the binaries that are missing or out of date", (*cluster.Cluster).Build),
 		o.withSettings("up", "Build, and start everything that is not running", (*cluster.Cluster).Up),
+		o.withSettings("crds", "Install the CRDs of a newer Trainer and nothing else, the first step of an upgrade", (*cluster.Cluster).UpgradeCRDs),
 		o.plain("down", "Stop everything and remove all but the logs", (*cluster.Cluster).Down),
 		o.plain("status", "Show the processes and their health", (*cluster.Cluster).Status),
 		o.onComponent("start", "Start one component", (*cluster.Cluster).Start),

@@ -60,9 +60,7 @@ func NewReader(ctx context.Context, c client.Client, renderer *trainjob.Renderer
 }
 
 func (r *Reader) runtimesFrom(cached, live client.Reader) *trainjob.Runtimes {
-	runtimes := trainjob.NewRuntimes(cached, live)
-	runtimes.Served = func() (trainjob.Generation, error) { return r.served, nil }
-	return runtimes
+	return trainjob.NewRuntimes(cached, live).As(r.served)
 }
 
 // Facts reads all that there is about a TrainJob of the cluster.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 )
@@ -88,7 +89,7 @@ func owner(f *Facts, source provenance.Source) string {
 	}
 	if overrides := f.Job.Spec.PodTemplateOverrides; source.Manager == "" && source.Kind == provenance.Patch &&
 		source.Index < len(overrides) && mark.Override(overrides[source.Index]) {
-		return mark.Manager
+		return patch.Manager
 	}
 	return source.String()
 }

@@ -77,10 +77,18 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 type handBack struct {
 	client client.Client
 	out    io.Writer
+
+	// field is the field of the generation of Trainer that the cluster serves.
+	field patch.Field
 }
 
 // run frees what it can and reports everything that it could not.
 func (h *handBack) run(ctx context.Context, namespace string) error {
+	served, err := cluster.Generation(ctx, h.client)
+	if err != nil {
+		return err
+	}
+	h.field = patch.Of(served)
 	if err := h.managerIdle(ctx); err != nil {
 		return err
 	}
@@ -109,7 +117,7 @@ func (h *handBack) managerIdle(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("asking the API server what becomes of a queued TrainJob: %w", err)
 	}
-	if ours := patch.Find(job.Spec.RuntimePatches); ours != nil && patch.HoldsGate(*ours) {
+	if h.field.HoldsGate(&job.Spec) {
 		return errors.New("kueue-trainer is active and would put the gate back: switch Kueue's in-tree integration on first, " +
 			"see docs/changing-hands.md, or uninstall kueue-trainer")
 	}
@@ -132,15 +140,14 @@ func (h *handBack) free(ctx context.Context, job *trainjob.TrainJob) (bool, erro
 
 func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	key := client.ObjectKeyFromObject(job)
-	ours := patch.Find(job.Spec.RuntimePatches)
-	if ours == nil || !patch.HoldsGate(*ours) {
+	if !h.field.HoldsGate(&job.Spec) {
 		return false, nil
 	}
 	if !job.Suspended() {
 		return false, fmt.Errorf("TrainJob %s was resumed without quota, its pods hold the gate: suspend it and run this again: "+
 			"kubectl -n %s patch trainjob %s --type merge -p '{\"spec\":{\"suspend\":true}}'", key, job.Namespace, job.Name)
 	}
-	names, err := patch.Jobs(*ours)
+	names, err := h.field.Jobs(&job.Spec)
 	if err != nil {
 		return false, fmt.Errorf("TrainJob %s: %w", key, err)
 	}
@@ -148,12 +155,10 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 	for _, name := range names {
 		placements = append(placements, patch.Freed(name))
 	}
-	entry, err := patch.Entry(placements)
-	if err != nil {
+	before := job.DeepCopy()
+	if _, err := h.field.Set(&job.Spec, placements); err != nil {
 		return false, err
 	}
-	before := job.DeepCopy()
-	job.Spec.RuntimePatches = patch.With(job.Spec.RuntimePatches, entry)
 	err = h.client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsInvalid(err) {
 		return false, fmt.Errorf("TrainJob %s cannot be changed any more, so the in-tree integration could not start it either; "+

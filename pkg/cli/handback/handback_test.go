@@ -3,13 +3,95 @@
 package handback
 
 import (
+	"context"
 	"encoding/json"
+	"io"
+	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
+
+func TestRun(t *testing.T) {
+	cases := map[string]struct {
+		field  string
+		served trainjob.Generation
+		// active has the manager's webhook answer.
+		active  bool
+		wantErr string
+	}{
+		"with Trainer 2.2 and later, while the manager is active": {field: "runtimePatches", served: trainjob.Trainer22, active: true, wantErr: "is active"},
+		"with Trainer 2.1, while the manager is active":           {field: "podTemplateOverrides", served: trainjob.Trainer21, active: true, wantErr: "is active"},
+		"with Trainer 2.2 and later, uninstalled":                 {field: "runtimePatches", served: trainjob.Trainer22},
+		"with Trainer 2.1, uninstalled":                           {field: "podTemplateOverrides", served: trainjob.Trainer21},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			ours := patch.Of(tc.served)
+			waits := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "waits"}}
+			waits.Spec.Suspend = ptr.To(true)
+			gate(t, ours, waits)
+			c := clusterWith(t, tc.field, waits, func(job *trainjob.TrainJob) {
+				if tc.active {
+					gate(t, ours, job)
+				}
+			})
+			err := (&handBack{client: c, out: io.Discard}).run(t.Context(), "ns")
+			if (err != nil) != (tc.wantErr != "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
+				t.Fatalf("run gives %v, want %q", err, tc.wantErr)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits); err != nil {
+				t.Fatal(err)
+			}
+			if gated := ours.HoldsGate(&waits.Spec); gated != tc.active {
+				t.Errorf("The TrainJob is at the gate: %t, want %t", gated, tc.active)
+			}
+		})
+	}
+}
+
+func gate(t *testing.T, ours patch.Field, job *trainjob.TrainJob) {
+	t.Helper()
+	if _, err := ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// clusterWith gives a cluster with a TrainJob whose CRD has the field, and with a webhook
+// for the TrainJobs that are created.
+func clusterWith(t *testing.T, field string, job *trainjob.TrainJob, webhook func(*trainjob.TrainJob)) client.Client {
+	t.Helper()
+	scheme, err := cluster.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{field: {}}}
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: trainjob.CRDName}}
+	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{
+		Name: trainjob.GVK.Version, Served: true, Schema: &apiextensionsv1.CustomResourceValidation{
+			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec}}},
+	}}
+	runtime := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(crd, runtime, job).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			webhook(obj.(*trainjob.TrainJob))
+			return c.Create(ctx, obj, opts...)
+		},
+	}).Build()
+}
 
 func TestUngateJobSet(t *testing.T) {
 	pod := func(template string) string {

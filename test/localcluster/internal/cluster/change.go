@@ -11,10 +11,12 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/manifests"
 )
 
 // change prepares a running cluster for other settings. What it stops, up starts again,
@@ -26,21 +28,43 @@ func (c *Cluster) change(ctx context.Context, settings Settings) error {
 		}
 	}
 	if c.state.Settings.Trainer != settings.Trainer {
-		if err := c.upgradeTrainer(ctx, settings.Trainer); err != nil {
-			return err
-		}
+		// Its controllers have other binaries then, and are restarted when everything else of
+		// them is in place.
+		c.say("Trainer is upgraded: %s to %s", c.state.Settings.Trainer.Name, settings.Trainer.Name)
 	}
 	c.state.Settings = settings
 	return writeState(c.path(stateFile), c.state)
 }
 
-// upgradeTrainer makes room for a newer Trainer and its JobSet, as an admin would. Jobs,
-// Kueue and kueue-trainer run on meanwhile. Nothing has to be removed: a newer generation
-// has all objects of an older one, and what is gone from inside them goes when they are
-// applied.
-func (c *Cluster) upgradeTrainer(ctx context.Context, to build.Trainer) error {
-	c.say("Trainer is upgraded: %s to %s", c.state.Settings.Trainer.Name, to.Name)
-	return c.stopAll(ctx, trainer, jobset)
+// UpgradeCRDs brings the CRDs of a newer Trainer and its JobSet and nothing else, as the
+// first step of an upgrade that up completes: the older controllers work on with them.
+// Nothing has to be removed: a newer generation has all objects of an older one, and what
+// is gone from inside them goes when they are applied.
+func (c *Cluster) UpgradeCRDs(ctx context.Context, settings Settings) error {
+	release, err := c.Lock()
+	if err != nil {
+		return err
+	}
+	defer release()
+	if !c.state.exists() {
+		return fmt.Errorf("there is no cluster in %s: run `localcluster up` first", c.Dir)
+	}
+	// What is written down stays: the controllers are those of the older one.
+	c.state.Settings.Trainer = c.withDefaults(settings).Trainer
+	objects, err := c.render(ctx)
+	if err != nil {
+		return err
+	}
+	api, err := kube.NewClient(c.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	crds, _ := partition(objects, func(obj *unstructured.Unstructured) bool { return obj.GetKind() == manifests.CRD })
+	if err := api.ApplyAll(ctx, crds); err != nil {
+		return err
+	}
+	c.say("CRDs of Trainer %s installed", c.state.Settings.Trainer.Name)
+	return nil
 }
 
 // handOver prepares a running cluster for the other integration, as an admin would:

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/events"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
+	cases := map[string]struct{ spec, want string }{
+		"a runtime that is not there":      {spec: `{"runtimeRef":{"name":"none"}}`, want: `no ClusterTrainingRuntime "none"`},
+		"an override that cannot be read":  {spec: `{"runtimeRef":{"name":"torch"},"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"tolerations":"x"}}]}`, want: "spec.podTemplateOverrides[0].spec"},
+		"a runtime of a kind that is none": {spec: `{"runtimeRef":{"name":"torch","kind":"Pod"}}`, want: "spec.runtimeRef.kind"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d, _ := newHandlers(t)
+			env := d.env
+			recorder := events.NewFakeRecorder(1)
+			env.recorder, env.field = recorder, patch.Of(trainjob.Trainer21)
+			j := &job{env: env}
+			if err := json.Unmarshal([]byte(manifest(queued, tc.spec)), &j.TrainJob); err != nil {
+				t.Fatal(err)
+			}
+			j.Namespace = "ns"
+			j.Suspend()
+			if podSets, err := j.PodSets(t.Context(), env.client); err == nil {
+				t.Errorf("PodSets gives %v", podSets)
+			}
+			close(recorder.Events)
+			if told := <-recorder.Events; !strings.Contains(told, reasonNotDescribed) || !strings.Contains(told, tc.want) {
+				t.Errorf("The user is told %q, want %q in it", told, tc.want)
+			}
+		})
+	}
+}
