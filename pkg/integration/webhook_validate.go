@@ -4,7 +4,6 @@ package integration
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"reflect"
 
@@ -156,29 +155,5 @@ func (v *validator) validateDescription(ctx context.Context, t *trainjob.TrainJo
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for i := range runtime.Template.Spec.ReplicatedJobs {
-		names = append(names, runtime.Template.Spec.ReplicatedJobs[i].Name)
-	}
-	if errs := v.env.field.UnknownJobs(&t.Spec, names); len(errs) > 0 {
-		return errs, nil
-	}
-	others, err := v.env.field.Others(&t.Spec)
-	if err != nil {
-		return field.ErrorList{field.Invalid(v.env.field.Path(), field.OmitValueType{}, err.Error())}, nil
-	}
-	if len(names) > podset.Max {
-		return field.ErrorList{field.Invalid(runtimeRefPath, t.Spec.RuntimeRef.Name, fmt.Sprintf(
-			"the runtime has %d replicated jobs and Kueue takes %d PodSets at the most; use a runtime with fewer, or no queue", len(names), podset.Max))}, nil
-	}
-	js, err := v.env.renderer.Describe(ctx, t, runtime, others)
-	if err != nil {
-		return field.ErrorList{field.Invalid(runtimeRefPath, t.Spec.RuntimeRef.Name, err.Error())}, nil
-	}
-	podSets, err := podset.FromJobSet(js)
-	// An annotation that cannot be read at all is named by its own check as well.
-	if errs := validateTopology(js.Spec.ReplicatedJobs, podSets, v.env.field.Path()); len(errs) > 0 || err == nil {
-		return errs, nil
-	}
-	return field.ErrorList{field.Invalid(v.env.field.Path(), "pod annotations", err.Error()+topologyRemedy(v.env.field.Path()))}, nil
+	return podset.Validate(ctx, v.env.renderer, t, runtime, v.env.field), nil
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -146,13 +147,32 @@ func (f *File) add(start, end int) error {
 // Text is the document as it stands in the file.
 func (d *Document) Text() []byte { return d.text }
 
-// JSON is the document's content. Doubled keys are an error.
+// Error is about a line of a file.
+type Error struct {
+	Path string
+	Line int
+	Text string
+}
+
+// Error is the place and the message.
+func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %s", e.Path, e.Line, e.Text) }
+
+// complaint is what the YAML library says about a line, which it counts from the
+// document's first one.
+var complaint = regexp.MustCompile(`line (\d+): (.*)`)
+
+// JSON is the document's content. Doubled keys are an *Error.
 func (d *Document) JSON() ([]byte, error) {
 	data, err := sigsyaml.YAMLToJSONStrict(d.text)
-	if err != nil {
-		return nil, fmt.Errorf("%s:%d: %w", d.Path, d.Line, err)
+	if err == nil {
+		return data, nil
 	}
-	return data, nil
+	found := &Error{Path: d.Path, Line: d.Line, Text: err.Error()}
+	if parts := complaint.FindStringSubmatch(err.Error()); parts != nil {
+		line, _ := strconv.Atoi(parts[1])
+		found.Line, found.Text = d.Line+line-1, parts[2]
+	}
+	return nil, found
 }
 
 // Of reports whether the document is an object of a kind in a group, in any version.

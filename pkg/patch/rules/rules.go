@@ -170,6 +170,9 @@ func checkManager(path *field.Path, name string) field.ErrorList {
 	return append(errs, validation.IsDomainPrefixedPath(path, name)...)
 }
 
+// Manager checks the name of an entry's manager.
+func Manager(name string) field.ErrorList { return checkManager(nil, name) }
+
 // length: CRD, minLength and maxLength.
 func length(path *field.Path, value string, most int) field.ErrorList {
 	if value == "" {

@@ -158,7 +158,7 @@ func TestEntries(t *testing.T) {
 			warning: []string{"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid"}, says: "a JobSet that cannot run",
 		},
 		"no target jobs":      {generation: trainjob.Trainer21, overrides: `[{}]`, want: []string{"[0].targetJobs: FieldValueRequired"}},
-		"an override of 7":    {generation: trainjob.Trainer21, overrides: `[7]`, want: []string{"[0]: FieldValueInvalid"}},
+		"an override of 7":    {generation: trainjob.Trainer21, overrides: `[7]`, want: []string{"[0]: FieldValueTypeInvalid"}},
 		"an override of null": {generation: trainjob.Trainer21, overrides: `[null]`, want: []string{"[0]: FieldValueInvalid"}},
 		"a found error is told once": {
 			generation: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: dataset-initializer}], spec: {containers: [{name: node, env: [{name: A}]}]}}]`,

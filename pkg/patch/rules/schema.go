@@ -63,7 +63,7 @@ func read(path *field.Path, entry json.Marshaler, typed any) (object, field.Erro
 	}
 	strict, err := kjson.UnmarshalStrict(data, typed)
 	if err != nil {
-		return nil, field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
+		return nil, field.ErrorList{mistyped(path, err)}
 	}
 	var errs field.ErrorList
 	for _, err := range strict {

@@ -43,9 +43,11 @@ type component struct {
 	servingNames []string
 	// config makes config/NAME.yaml, if there is one.
 	config func(context.Context, *Cluster) ([]byte, error)
-	args   func(*Cluster) []string
-	env    func(*Cluster) []string
-	health func(*Cluster) []probe
+	// configMap has the configuration for people to see and to change.
+	configMap configMap
+	args      func(*Cluster) []string
+	env       func(*Cluster) []string
+	health    func(*Cluster) []probe
 	// watchBinary makes an up restart the component when its program has changed.
 	watchBinary bool
 }

@@ -120,6 +120,9 @@ func (c *Cluster) start(ctx context.Context, comp component) error {
 		return fmt.Errorf("cannot start %s: %s does not exist, run `localcluster build`", comp.name, path)
 	}
 	start := time.Now()
+	if err := c.readConfigMap(ctx, comp); err != nil {
+		return err
+	}
 	hash, err := c.watchedHash(comp)
 	if err != nil {
 		return err

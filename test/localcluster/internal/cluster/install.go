@@ -146,7 +146,12 @@ func (c *Cluster) install(ctx context.Context, client *kube.Client, objects []*u
 	if err != nil {
 		return err
 	}
-	first, rest := partition(append(withNamespaces(objects), secret), isBasis)
+	configs, err := c.configMaps(ctx)
+	if err != nil {
+		return err
+	}
+	objects = append(append(objects, secret), configs...)
+	first, rest := partition(withNamespaces(objects), isBasis)
 	if err := client.ApplyAll(ctx, first); err != nil {
 		return err
 	}

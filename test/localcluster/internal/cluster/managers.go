@@ -45,8 +45,9 @@ var (
 	kueue = func() component {
 		comp := manager("kueue", "kueue-system", kueueConfig)
 		comp.servingNames = []string{"kueue-webhook-service.kueue-system.svc"}
+		comp.configMap = kueueConfigMap
 		comp.args = func(c *Cluster) []string {
-			return []string{"--config=" + c.configFile("kueue"), "--zap-log-level=2", "--feature-gates=" + kueueFeatureGates}
+			return []string{"--config=" + c.configFile("kueue"), "--zap-log-level=2"}
 		}
 		return comp
 	}()
@@ -54,6 +55,7 @@ var (
 	kueueTrainer = func() component {
 		comp := manager(build.KueueTrainer, "kueue-trainer-system", kueueTrainerConfig)
 		comp.watchBinary = true
+		comp.configMap = kueueTrainerConfigMap
 		comp.health = func(c *Cluster) []probe {
 			probes := managerProbes(c, comp.name)
 			if c.state.Settings.Integration.inTree() {
@@ -66,9 +68,9 @@ var (
 	}()
 )
 
-// kueueFeatureGates: the visibility server has a fixed port and a certificate
-// directory at the root of the file system.
-const kueueFeatureGates = "VisibilityOnDemand=false"
+// featureGates are those of Kueue, and so of kueue-trainer: the visibility server has a
+// fixed port and a certificate directory at the root of the file system.
+func featureGates() map[string]any { return map[string]any{"VisibilityOnDemand": false} }
 
 // manager is a controller manager with webhooks that reads config/NAME.yaml.
 func manager(name, namespace string, config func(context.Context, *Cluster) ([]byte, error)) component {
@@ -113,6 +115,7 @@ func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 			config.set([]any{externalFramework}, "integrations", "externalFrameworks")
 		}
 		config.set(toAny(frameworks), "integrations", "frameworks")
+		config.set(featureGates(), "featureGates")
 		config.set(true, "internalCertManagement", "enable")
 		config.set(c.certDir("kueue"), "webhook", "certDir")
 		config.listen(c, "kueue")
@@ -141,6 +144,7 @@ func trainerConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 
 func kueueTrainerConfig(_ context.Context, c *Cluster) ([]byte, error) {
 	config := fields{"apiVersion": "config.kueue-trainer.dev/v1alpha1", "kind": "Configuration"}
+	config.set(featureGates(), "featureGates")
 	config.set(false, "internalCertManagement", "enable")
 	config.set(false, "metrics", "secureServing")
 	config.set(c.certDir(build.KueueTrainer), "webhook", "certDir")

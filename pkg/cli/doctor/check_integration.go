@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/constants"
+)
+
+// Commands on Kueue's configuration.
+const (
+	mendKueueConfig   = "kubectl trainjob doctor configmap kueue | kubectl replace -f -"
+	mendManagerConfig = "kubectl trainjob doctor configmap kueue-trainer | kubectl replace -f -"
+)
+
+var kueueConfigObject = object("ConfigMap", kueuePart.namespace, kueuePart.configMap)
+
+// integrations finds none or two that look after TrainJobs, by what the API server makes
+// of a queued one.
+func integrations(f *Facts) []Finding {
+	installed := f.managerInstalled()
+	switch answer := f.integrates(); {
+	case answer == unknown:
+		return nil
+	case answer == inTree && installed:
+		return []Finding{{
+			Severity: Error, Reason: "BothIntegrations", Object: "Kueue",
+			Problem:  "Kueue's in-tree TrainJob integration is active, and kueue-trainer is installed as well.",
+			Effect:   "kueue-trainer stands aside: all TrainJobs are in the in-tree integration's hands.",
+			Advice:   "To keep the in-tree integration, uninstall kueue-trainer as docs/changing-hands.md says. To go over to kueue-trainer:",
+			Commands: []string{mendKueueConfig, kueuePart.restart()},
+		}}
+	case answer == inTree:
+		return []Finding{{
+			Severity: Info, Reason: "InTree", Object: "Kueue",
+			Problem: "Kueue's in-tree integration looks after TrainJobs; kueue-trainer is not installed.",
+		}}
+	case answer == nobody && installed:
+		return []Finding{{
+			Severity: Error, Reason: "WebhookWithoutEffect", Object: object("MutatingWebhookConfiguration", "", managerPart.mutating),
+			Problem:  "A TrainJob in a queue is not suspended when it is made, though kueue-trainer is installed.",
+			Effect:   "New TrainJobs run at once, without quota, until the manager sees them.",
+			Commands: []string{managerPart.logs(), managerPart.install},
+		}}
+	case answer == nobody:
+		return []Finding{{
+			Severity: Error, Reason: "NoIntegration", Object: object("Deployment", managerPart.namespace, managerPart.deployment),
+			Problem:  "Nobody looks after TrainJobs: kueue-trainer is not installed, and Kueue's in-tree integration is off.",
+			Effect:   "A TrainJob in a queue runs at once, without quota.",
+			Commands: []string{managerPart.install},
+		}}
+	}
+	return nil
+}
+
+// kueueConfiguration tells the ways apart in which Kueue can know of TrainJobs. Which one
+// is active in-tree shows in the other checks.
+func kueueConfiguration(f *Facts) []Finding {
+	cfg, err := f.kueueSettings()
+	switch {
+	case err != nil:
+		return []Finding{{
+			Severity: Error, Reason: "KueueConfiguration", Object: kueueConfigObject,
+			Problem:  fmt.Sprintf("Kueue's configuration cannot be read: %v.", err),
+			Effect:   "Kueue does not start with it.",
+			Commands: []string{fmt.Sprintf("kubectl -n %s edit configmap %s", kueuePart.namespace, kueuePart.configMap), kueuePart.restart()},
+		}}
+	case cfg == nil || !f.managerInstalled():
+		return nil
+	case listsInTree(cfg) && listsExternal(cfg):
+		return []Finding{{
+			Severity: Error, Reason: "TrainJobListedTwice", Object: kueueConfigObject,
+			Problem:  "Kueue's configuration lists TrainJob in integrations.frameworks and in integrations.externalFrameworks.",
+			Effect:   "Kueue refuses the configuration and does not start with it.",
+			Commands: []string{mendKueueConfig, kueuePart.restart()},
+		}}
+	case listsExternal(cfg):
+		return []Finding{{
+			Severity: Info, Reason: "KueueNoise", Object: "Kueue",
+			Problem: "Kueue logs errors about a missing index on ownerReferences for running TrainJobs. They are harmless: " +
+				"it sets none up for external kinds.",
+		}}
+	case !listsInTree(cfg):
+		return []Finding{f.notListed(cfg)}
+	}
+	return nil
+}
+
+// notListed is the case of TrainJob in neither list: quiet and right, until something
+// gives a child JobSet a queue.
+func (f *Facts) notListed(cfg *configapi.Configuration) Finding {
+	finding := Finding{
+		Severity: Warning, Reason: "TrainJobNotListed", Object: kueueConfigObject,
+		Problem:  "Kueue's configuration does not list TrainJob as an external framework.",
+		Effect:   "A child JobSet that is given a queue, by a LocalQueue named default or by manageJobsWithoutQueueName, is queued and counted a second time.",
+		Commands: []string{mendKueueConfig, kueuePart.restart()},
+	}
+	if why := f.givesQueues(cfg); why != "" {
+		finding.Severity = Error
+		finding.Effect = fmt.Sprintf("Child JobSets are queued and counted a second time, because %s.", why)
+	}
+	return finding
+}
+
+// givesQueues tells what gives JobSets a queue that name none, or is empty.
+func (f *Facts) givesQueues(cfg *configapi.Configuration) string {
+	jobSets := false
+	for _, name := range cfg.Integrations.Frameworks {
+		jobSets = jobSets || name == jobSetFramework
+	}
+	if !jobSets {
+		return ""
+	}
+	if cfg.ManageJobsWithoutQueueName {
+		return "manageJobsWithoutQueueName is on"
+	}
+	for i := range f.LocalQueues {
+		if q := &f.LocalQueues[i]; q.Name == string(constants.DefaultLocalQueueName) {
+			return fmt.Sprintf("namespace %s has a LocalQueue named %s", q.Namespace, q.Name)
+		}
+	}
+	return ""
+}
+
+// kueueRestart finds a Kueue that runs with an older configuration than it has.
+func kueueRestart(f *Facts) []Finding {
+	cfg, err := f.kueueSettings()
+	answer := f.integrates()
+	if err != nil || cfg == nil || answer == unknown || listsInTree(cfg) && listsExternal(cfg) || listsInTree(cfg) == (answer == inTree) {
+		return nil
+	}
+	finding := Finding{
+		Severity: Warning, Reason: "KueueNotRestarted", Object: kueueConfigObject,
+		Problem:  "Kueue's configuration lists TrainJob in integrations.frameworks, but the integration is not active: Kueue runs with an older configuration.",
+		Effect:   "The in-tree integration takes TrainJobs over at Kueue's next restart.",
+		Advice:   "If that is what you want, only restart Kueue.",
+		Commands: []string{mendKueueConfig, kueuePart.restart()},
+	}
+	if answer == inTree {
+		finding.Severity = Error
+		finding.Problem = "Kueue's in-tree integration is active, though its configuration does not list it: Kueue runs with an older configuration."
+		finding.Effect = "kueue-trainer stands aside until Kueue is restarted."
+		finding.Advice, finding.Commands = "", []string{kueuePart.restart()}
+	}
+	return []Finding{finding}
+}

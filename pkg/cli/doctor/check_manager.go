@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/component-helpers/auth/rbac/validation"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/config/rbac"
+	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
+)
+
+const (
+	// skew is how much the clocks of this machine and of the cluster may differ.
+	skew = 30 * time.Second
+
+	managerBinding = "kueue-trainer-manager-rolebinding"
+	// defaultLease is the name of the manager's lease unless its configuration says otherwise.
+	defaultLease = "manager.kueue-trainer.dev"
+)
+
+// managerRunning finds a manager that is installed but does not run.
+func managerRunning(f *Facts) []Finding {
+	if !f.managerInstalled() {
+		return nil
+	}
+	problem, commands := f.notReady()
+	if problem == "" {
+		problem, commands = f.notLed()
+	}
+	if problem == "" {
+		return nil
+	}
+	return []Finding{{
+		Severity: Error, Reason: "ManagerNotRunning", Object: object("Deployment", managerPart.namespace, managerPart.deployment),
+		Problem: problem, Effect: managerPart.without, Commands: commands,
+	}}
+}
+
+// notReady looks at the Deployment, if there is one: a manager can also run elsewhere.
+func (f *Facts) notReady() (problem string, commands []string) {
+	d := f.deployment(managerPart)
+	switch {
+	case d == nil || d.Status.ReadyReplicas > 0:
+		return "", nil
+	case ptr.Deref(d.Spec.Replicas, 1) == 0:
+		return "kueue-trainer was scaled to no replica.",
+			[]string{fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", d.Namespace, d.Name)}
+	default:
+		return fmt.Sprintf("None of kueue-trainer's %d replicas is ready.", ptr.Deref(d.Spec.Replicas, 1)),
+			[]string{fmt.Sprintf("kubectl -n %s describe pods", d.Namespace), managerPart.logs(), managerPart.restart()}
+	}
+}
+
+// notLed looks at the lease of the leader, which renews it all the time.
+func (f *Facts) notLed() (problem string, commands []string) {
+	cfg := f.managerConfiguration()
+	if cfg.LeaderElection != nil && !ptr.Deref(cfg.LeaderElection.LeaderElect, true) {
+		return "", nil
+	}
+	commands = []string{managerPart.logs(), managerPart.restart()}
+	lease := f.managerLease(cfg)
+	switch {
+	case lease == nil:
+		return "No replica of kueue-trainer has ever led: there is no Lease.", commands
+	case ptr.Deref(lease.Spec.HolderIdentity, "") == "":
+		return fmt.Sprintf("No replica of kueue-trainer leads: the last one gave Lease %s up.", lease.Name), commands
+	case lease.Spec.RenewTime == nil:
+		return "", nil
+	}
+	expires := lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
+	if f.Now.After(expires.Add(skew)) {
+		return fmt.Sprintf("No replica of kueue-trainer leads: Lease %s was renewed last at %s, by %s.",
+			lease.Name, lease.Spec.RenewTime.UTC().Format(time.RFC3339), *lease.Spec.HolderIdentity), commands
+	}
+	return "", nil
+}
+
+func (f *Facts) managerLease(cfg *managerconfig.Configuration) *coordinationv1.Lease {
+	name := defaultLease
+	if cfg.LeaderElection != nil && cfg.LeaderElection.ResourceName != "" {
+		name = cfg.LeaderElection.ResourceName
+	}
+	for i := range f.Leases {
+		if l := &f.Leases[i]; l.Namespace == managerPart.namespace && l.Name == name {
+			return l
+		}
+	}
+	return nil
+}
+
+// permissions compares what the manager may do with what it needs.
+func permissions(f *Facts) []Finding {
+	if !f.managerInstalled() {
+		return nil
+	}
+	subjects := f.managerSubjects()
+	if len(subjects) == 0 {
+		return []Finding{{
+			Severity: Error, Reason: "PermissionsMissing", Object: object("ClusterRoleBinding", "", managerBinding),
+			Problem: "The manager's permissions are bound to nobody.", Effect: "It can read and write nothing: " + managerPart.without,
+			Commands: []string{"kubectl apply -k config/rbac"},
+		}}
+	}
+	everywhere, own := f.granted(subjects)
+	var findings []Finding
+	for _, needed := range neededRoles() {
+		granted := everywhere
+		if needed.Kind == "Role" {
+			granted = slices.Concat(everywhere, own)
+		}
+		covered, missing := validation.Covers(granted, needed.Rules)
+		if covered {
+			continue
+		}
+		findings = append(findings, Finding{
+			Severity: Error, Reason: "PermissionsMissing", Object: object(needed.Kind, needed.Namespace, needed.Name),
+			Problem:  fmt.Sprintf("The manager lacks permissions: %s.", ruleNames(missing)),
+			Effect:   "Reconciles that need them fail, with errors in the manager's log, and TrainJobs hang there.",
+			Commands: []string{"kubectl apply -f config/rbac/role.yaml"},
+		})
+	}
+	return findings
+}
+
+// managerSubjects are who the manager runs as: the ServiceAccount of its Deployment, or
+// whom its own binding names.
+func (f *Facts) managerSubjects() []rbacv1.Subject {
+	if d := f.deployment(managerPart); d != nil {
+		return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: d.Namespace, Name: d.Spec.Template.Spec.ServiceAccountName}}
+	}
+	for i := range f.ClusterRoleBindings {
+		if f.ClusterRoleBindings[i].Name == managerBinding {
+			return f.ClusterRoleBindings[i].Subjects
+		}
+	}
+	return nil
+}
+
+// granted gives the rules that the subjects have everywhere, and in the manager's namespace.
+func (f *Facts) granted(subjects []rbacv1.Subject) (everywhere, own []rbacv1.PolicyRule) {
+	concerned := func(bound []rbacv1.Subject) bool {
+		return slices.ContainsFunc(bound, func(b rbacv1.Subject) bool {
+			return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
+				return b.Kind == s.Kind && b.Namespace == s.Namespace && b.Name == s.Name
+			})
+		})
+	}
+	for i := range f.ClusterRoleBindings {
+		if b := &f.ClusterRoleBindings[i]; concerned(b.Subjects) {
+			everywhere = append(everywhere, f.rules(b.RoleRef)...)
+		}
+	}
+	for i := range f.RoleBindings {
+		if b := &f.RoleBindings[i]; concerned(b.Subjects) {
+			own = append(own, f.rules(b.RoleRef)...)
+		}
+	}
+	return everywhere, own
+}
+
+func (f *Facts) rules(ref rbacv1.RoleRef) []rbacv1.PolicyRule {
+	for i := range f.ClusterRoles {
+		if ref.Kind == "ClusterRole" && f.ClusterRoles[i].Name == ref.Name {
+			return f.ClusterRoles[i].Rules
+		}
+	}
+	for i := range f.Roles {
+		if ref.Kind == "Role" && f.Roles[i].Name == ref.Name {
+			return f.Roles[i].Rules
+		}
+	}
+	return nil
+}
+
+// neededRoles reads what this version of the manager is installed with. Kind tells a
+// ClusterRole from a Role, which have the same fields.
+func neededRoles() []rbacv1.Role {
+	var roles []rbacv1.Role
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(rbac.Role)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return roles
+		}
+		var role rbacv1.Role
+		if err == nil {
+			err = yaml.Unmarshal(document, &role)
+		}
+		if err != nil {
+			panic(fmt.Sprintf("config/rbac/role.yaml: %v", err)) // part of this program, and tested
+		}
+		if role.Kind != "" {
+			roles = append(roles, role)
+		}
+	}
+}
+
+// ruleNames tells rules briefly, the first few of many.
+func ruleNames(rules []rbacv1.PolicyRule) string {
+	const most = 4
+	var names []string
+	for _, rule := range rules {
+		name := strings.Join(rule.Verbs, ",") + " " + strings.Join(rule.Resources, ",")
+		if group := strings.Join(rule.APIGroups, ","); group != "" {
+			name += "." + group
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) > most {
+		names = append(names[:most], fmt.Sprintf("and %d more", len(names)-most))
+	}
+	return strings.Join(names, ", ")
+}

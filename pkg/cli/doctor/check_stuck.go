@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// explained are reasons that are findings of their own, about the queue.
+var explained = []string{"ClusterQueueMissing", "ClusterQueueStopped", "ClusterQueueInactive", "LocalQueueStopped"}
+
+// blamed are reasons for which a controller is to blame, not the job or its queue.
+var blamed = []string{"NobodyReacts", "KueueSilent", "NotStarted", "PodsMissing"}
+
+// stuckTrainJobs finds TrainJobs that get nowhere until somebody acts, one finding for
+// those of a namespace that are stuck for the same reason.
+func stuckTrainJobs(f *Facts) []Finding {
+	generation := f.generation()
+	if generation == 0 || f.Cluster == nil {
+		return nil // a finding of its own
+	}
+	read := f.byOwner(patch.Of(generation))
+	type alike struct{ namespace, reason string }
+	others := map[alike][]string{}
+	found := map[alike]*Finding{}
+	var order []*Finding
+	for i := range f.TrainJobs {
+		job := &f.TrainJobs[i]
+		state := explain.StateOf(read(job))
+		key := alike{job.Namespace, state.Reason}
+		switch {
+		case !state.Stuck || slices.Contains(explained, state.Reason):
+		case found[key] == nil:
+			found[key] = stuckFinding(job, state)
+			order = append(order, found[key])
+		default:
+			others[key] = append(others[key], job.Name)
+		}
+	}
+	for key, names := range others {
+		found[key].Problem += fmt.Sprintf(" %s in the namespace for the same reason: %s.", areStuck(len(names)), few(names))
+	}
+	var findings []Finding
+	for _, f := range order {
+		findings = append(findings, *f)
+	}
+	return findings
+}
+
+func stuckFinding(job *trainjob.TrainJob, state explain.State) *Finding {
+	finding := &Finding{
+		Severity: Warning, Reason: "TrainJobStuck", Object: object("TrainJob", job.Namespace, job.Name),
+		Problem: fmt.Sprintf("The TrainJob %s", sentence(state.Message)),
+		Effect:  fmt.Sprintf("It gets nowhere by itself (%s, %s).", state.Phase, state.Reason),
+	}
+	if state.Phase == explain.Starting || slices.Contains(blamed, state.Reason) {
+		finding.Severity = Error
+	}
+	if strings.HasPrefix(state.Remedy, "kubectl ") {
+		finding.Commands = []string{state.Remedy}
+		return finding
+	}
+	if state.Remedy != "" {
+		finding.Advice = sentence(strings.ToUpper(state.Remedy[:1]) + state.Remedy[1:])
+	}
+	finding.Commands = []string{fmt.Sprintf("kubectl trainjob explain -n %s %s", job.Namespace, job.Name)}
+	return finding
+}
+
+// areStuck is "So is 1 more" or "So are 3 more".
+func areStuck(n int) string {
+	if n == 1 {
+		return "So is 1 more"
+	}
+	return fmt.Sprintf("So are %d more", n)
+}
+
+// byOwner sorts what was read by the TrainJob that it belongs to.
+func (f *Facts) byOwner(field patch.Field) func(*trainjob.TrainJob) *explain.Facts {
+	workloads, jobSets := controlled(f.Workloads), controlled(f.JobSets)
+	jobs := grouped(f.Jobs, func(job *batchv1.Job) types.NamespacedName { return jobSetOf(job) })
+	pods := grouped(f.Pods, func(pod *corev1.Pod) types.NamespacedName { return jobSetOf(pod) })
+	warnings := grouped(f.Events, func(event *corev1.Event) types.UID { return event.InvolvedObject.UID })
+	namespaces := grouped(f.Namespaces, func(namespace *corev1.Namespace) string { return namespace.Name })
+	return func(job *trainjob.TrainJob) *explain.Facts {
+		facts := &explain.Facts{
+			Now: f.Now, Field: field, Cluster: f.Cluster, Job: job,
+			Workload: workloads[job.UID], JobSet: jobSets[job.UID], Warnings: latestFirst(warnings[job.UID]),
+		}
+		if found := namespaces[job.Namespace]; len(found) > 0 {
+			facts.Namespace = &found[0]
+		}
+		if facts.Workload != nil {
+			facts.PodSets = facts.Workload.Spec.PodSets
+		}
+		if facts.JobSet != nil {
+			key := types.NamespacedName{Namespace: job.Namespace, Name: facts.JobSet.Name}
+			facts.Jobs, facts.Pods = jobs[key], pods[key]
+		}
+		return facts
+	}
+}
+
+// controlled gives objects by the UID of their controller.
+func controlled[T any, P interface {
+	*T
+	metav1.Object
+}](items []T) map[types.UID]*T {
+	found := map[types.UID]*T{}
+	for i := range items {
+		if owner := metav1.GetControllerOfNoCopy(P(&items[i])); owner != nil {
+			found[owner.UID] = &items[i]
+		}
+	}
+	return found
+}
+
+// grouped gives objects by a key.
+func grouped[T any, K comparable](items []T, key func(*T) K) map[K][]T {
+	groups := map[K][]T{}
+	for i := range items {
+		k := key(&items[i])
+		groups[k] = append(groups[k], items[i])
+	}
+	return groups
+}
+
+// jobSetOf names the JobSet that a Job or pod was made for.
+func jobSetOf(obj metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[jobsetapi.JobSetNameKey]}
+}
+
+func latestFirst(events []corev1.Event) []corev1.Event {
+	slices.SortStableFunc(events, func(a, b corev1.Event) int {
+		return cmp.Or(b.LastTimestamp.Compare(a.LastTimestamp.Time), b.CreationTimestamp.Compare(a.CreationTimestamp.Time))
+	})
+	return events
+}

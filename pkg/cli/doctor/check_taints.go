@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+)
+
+// taints finds taints on the GPU nodes of a flavor that nothing tolerates for a TrainJob
+// and that Kueue does not know of. kueue-trainer adds NVIDIA's tolerations by itself.
+func taints(f *Facts) []Finding {
+	var findings []Finding
+	for i := range f.Flavors {
+		flavor := &f.Flavors[i]
+		if len(f.grantsOf(flavor.Name)) == 0 {
+			continue
+		}
+		found, nodes := f.untolerated(flavor)
+		for _, taint := range found {
+			findings = append(findings, taintFinding(flavor, taint, nodes[taint]))
+		}
+	}
+	return findings
+}
+
+// untolerated gives the taints of a flavor's GPU nodes that keep pods out, in their
+// order, and how many nodes have each.
+func (f *Facts) untolerated(flavor *kueue.ResourceFlavor) ([]corev1.Taint, map[corev1.Taint]int64) {
+	var found []corev1.Taint
+	nodes := map[corev1.Taint]int64{}
+	for _, node := range f.NodesOf(flavor) {
+		names := gpus(node)
+		if len(names) == 0 {
+			continue
+		}
+		tolerations := slices.Concat(flavor.Spec.Tolerations, f.added(names))
+		for _, taint := range gpu.Lasting(node) {
+			if declared(flavor, taint) || corev1helpers.TolerationsTolerateTaint(klog.Background(), tolerations, &taint, true) {
+				continue
+			}
+			if nodes[taint]++; nodes[taint] == 1 {
+				found = append(found, taint)
+			}
+		}
+	}
+	return found, nodes
+}
+
+// added gives the tolerations that kueue-trainer adds to pods that ask for the resources.
+// The in-tree integration adds none.
+func (f *Facts) added(names []corev1.ResourceName) []corev1.Toleration {
+	if !f.managerInstalled() && f.integrates() == inTree {
+		return nil
+	}
+	requests := corev1.ResourceList{}
+	for _, name := range names {
+		requests[name] = *resource.NewQuantity(1, resource.DecimalSI)
+	}
+	pod := corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}}
+	pod.Tolerations = gpu.Tolerations(&pod)
+	podSets := []kueue.PodSet{{Template: corev1.PodTemplateSpec{Spec: pod}}}
+	var rules []podset.TolerationRule
+	for _, rule := range f.managerConfiguration().TolerationRules {
+		rules = append(rules, podset.TolerationRule(rule))
+	}
+	podset.AddTolerations(podSets, rules)
+	return podSets[0].Template.Spec.Tolerations
+}
+
+// declared reports whether Kueue knows of a taint: it then admits only who tolerates it.
+func declared(flavor *kueue.ResourceFlavor, taint corev1.Taint) bool {
+	return slices.ContainsFunc(flavor.Spec.NodeTaints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) && t.Value == taint.Value })
+}
+
+func taintFinding(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes int64) Finding {
+	finding := Finding{
+		Severity: Error, Reason: "TaintNotTolerated", Object: object("ResourceFlavor", "", flavor.Name),
+		Problem: fmt.Sprintf("%s taint %s, which neither the flavor tolerates nor Kueue knows of.",
+			haveTaint(nodes), taint.ToString()),
+		Effect: "TrainJobs that are admitted to it hold quota, and their pods stay Pending.",
+		Advice: "To let only those TrainJobs in that tolerate the taint themselves, put it into the flavor's nodeTaints instead.",
+	}
+	if flavor.Spec.TopologyName != nil {
+		finding.Effect = "Kueue finds no place in the flavor's topology, so no TrainJob is admitted to it."
+		finding.Advice = "A flavor with a topology cannot change its tolerations: make a new one, or take the taint off the nodes:"
+		finding.Commands = []string{fmt.Sprintf("kubectl taint nodes -l '%s' %s:%s-", labelText(flavor.Spec.NodeLabels), taint.Key, taint.Effect)}
+		return finding
+	}
+	toleration := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect}
+	finding.Commands = []string{patchCommand("resourceflavor", flavor.Name, "add", "/spec/tolerations",
+		append(slices.Clone(flavor.Spec.Tolerations), toleration))}
+	return finding
+}
+
+func haveTaint(nodes int64) string {
+	if nodes == 1 {
+		return "1 GPU node of the flavor has"
+	}
+	return fmt.Sprintf("%d GPU nodes of the flavor have", nodes)
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"strings"
+)
+
+// check is one question to the facts.
+type check struct {
+	// name says what is in order when the check finds nothing.
+	name string
+	// needs is what the facts must have for an answer.
+	needs []Kind
+	run   func(*Facts) []Finding
+}
+
+// checks are all that doctor does, in the order in which an installation is built.
+var checks = []check{
+	{"Kueue, JobSet and Trainer are installed", []Kind{crds}, missingParts},
+	{"Kueue is of a version that kueue-trainer is made for", []Kind{deployments, configMaps}, kueueVersion},
+	{"Trainer is of a known generation", []Kind{crds}, trainerGeneration},
+	{"kueue-trainer is running", []Kind{deployments, leases}, managerRunning},
+	{"kueue-trainer has its permissions", []Kind{clusterRoles, roleBindings}, permissions},
+	{"the webhooks are installed", []Kind{mutating, validating}, missingWebhooks},
+	{"the webhooks' Services have endpoints", []Kind{mutating, validating, services, endpointSlices}, webhookServices},
+	{"Kueue answers", []Kind{mutating, validating, flavorProbe}, silentWebhooks(0)},
+	{"JobSet answers", []Kind{mutating, validating, jobSetProbe}, silentWebhooks(1)},
+	{"Trainer and kueue-trainer answer", []Kind{mutating, validating, trainJobProbe}, silentWebhooks(2)},
+	{"kueue-trainer's webhooks see every TrainJob, and see it last", []Kind{mutating, validating}, webhookPolicies},
+	{"one integration looks after TrainJobs", []Kind{trainJobProbe, mutating, validating, deployments}, integrations},
+	{"Kueue's configuration lists TrainJob as external", []Kind{configMaps, mutating, validating, deployments, localQueues}, kueueConfiguration},
+	{"Kueue runs with the configuration it has", []Kind{configMaps, trainJobProbe}, kueueRestart},
+	{"feature gates are alike", []Kind{configMaps, deployments}, featureGates},
+	{"settings of the same name are alike", []Kind{configMaps}, settings},
+	{"every flavor has nodes", []Kind{flavors, nodes, clusterQueues}, flavorsWithoutNodes},
+	{"every GPU node is in a flavor", []Kind{flavors, nodes}, nodesWithoutFlavor},
+	{"quotas are there as nodes", []Kind{flavors, nodes, clusterQueues, cohorts}, quotasAboveNodes},
+	{"the taints of GPU nodes are tolerated", []Kind{flavors, nodes, clusterQueues}, taints},
+	{"every LocalQueue leads to a ClusterQueue", []Kind{localQueues, clusterQueues}, localQueuesToNowhere},
+	{"ClusterQueues are active", []Kind{clusterQueues}, inactiveClusterQueues},
+	{"LocalQueues are not stopped", []Kind{localQueues}, stoppedLocalQueues},
+	{"no TrainJob is stuck", []Kind{trainJobs, workloads, jobSets, jobs, pods, localQueues, clusterQueues, flavors, nodes, schedulerView, crds}, stuckTrainJobs},
+	{"nothing holds an admission gate that nobody takes away", []Kind{trainJobs, jobSets, jobs, pods, mutating, validating, deployments, trainJobProbe}, leftGates},
+	{"every Workload of a TrainJob has its TrainJob", []Kind{trainJobs, workloads}, orphans},
+	{"no JobSet of a TrainJob is queued a second time", []Kind{jobSets, workloads}, countedTwice},
+}
+
+// newReport makes every check for which the facts are there; of the others it tells why
+// they could not be made.
+func newReport(f *Facts) Report {
+	r := Report{Findings: []Finding{}, Passed: []string{}}
+	for _, c := range checks {
+		if reason := c.blocked(f); reason != "" {
+			r.Findings = append(r.Findings, Finding{
+				Severity: Info, Reason: "NotChecked", Object: "Check",
+				Problem: fmt.Sprintf("Could not check whether %s, because %s.", c.name, reason),
+			})
+			continue
+		}
+		found := c.run(f)
+		r.Checks++
+		r.Findings = append(r.Findings, found...)
+		if count(found, Error)+count(found, Warning) == 0 {
+			r.Passed = append(r.Passed, c.name)
+		}
+	}
+	r.Errors, r.Warnings = count(r.Findings, Error), count(r.Findings, Warning)
+	sortFindings(r.Findings)
+	return r
+}
+
+// blocked tells why a check cannot be made, or is empty.
+func (c check) blocked(f *Facts) string {
+	var reasons []string
+	for _, kind := range c.needs {
+		if err := f.Unread[kind]; err != nil {
+			reasons = append(reasons, fmt.Sprintf("%s could not be read: %v", kind, err))
+		}
+	}
+	return strings.Join(reasons, ", and ")
+}

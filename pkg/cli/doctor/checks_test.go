@@ -1,0 +1,603 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// The restarts that findings give.
+var (
+	restartKueue   = kueuePart.restart()
+	restartManager = managerPart.restart()
+)
+
+const (
+	ourMutating   = "MutatingWebhookConfiguration kueue-trainer-mutating-webhook-configuration"
+	ourDeployment = "Deployment kueue-trainer-system/kueue-trainer-controller-manager"
+)
+
+// uninstalled takes kueue-trainer away, as deleting its manifests does.
+func uninstalled(f *Facts) {
+	f.Deployments, f.Leases = f.Deployments[:3], nil
+	f.Mutating, f.Validating = f.Mutating[:3], f.Validating[:3]
+	f.Probes.Job = &trainjob.TrainJob{}
+}
+
+// inTreeActive is what the probe gives while Kueue's own webhook suspends TrainJobs.
+func inTreeActive(f *Facts) {
+	f.Probes.Job = &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true)}}
+}
+
+func callFailed(webhook string) error {
+	return errors.New(`Internal error occurred: failed calling webhook "` + webhook + `": failed to call webhook: Post "https://x": connection refused`)
+}
+
+func (f *Facts) kueueConfig(content string) { f.ConfigMaps[0] = configMap(kueuePart, content) }
+
+func (f *Facts) managerConfig(content string) { f.ConfigMaps[1] = configMap(managerPart, content) }
+
+func TestParts(t *testing.T) {
+	cases := map[string]struct {
+		change func(*Facts)
+		want   []Finding
+	}{
+		"without Kueue": {
+			change: func(f *Facts) { f.CRDs = f.CRDs[1:] },
+			want:   []Finding{{Severity: Error, Reason: "PartMissing", Object: "CustomResourceDefinition " + workloadCRD, Commands: []string{kueuePart.install}}},
+		},
+		"without Trainer": {
+			change: func(f *Facts) { f.CRDs = f.CRDs[:2] },
+			want:   []Finding{{Severity: Error, Reason: "PartMissing", Object: "CustomResourceDefinition " + trainjob.CRDName, Commands: []string{trainerPart.install}}},
+		},
+		"Kueue of another release, by its image": {
+			change: func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:v0.18.2@sha256:00" },
+			want:   []Finding{{Severity: Warning, Reason: "KueueVersion", Object: "Kueue", Commands: []string{kueuePart.install}}},
+		},
+		"Kueue of another release, by the label of charts": {
+			change: func(f *Facts) {
+				f.Deployments = f.Deployments[1:]
+				f.ConfigMaps[0].Labels = map[string]string{versionLabel: "0.20.0"}
+			},
+			want: []Finding{{Severity: Warning, Reason: "KueueVersion", Object: "Kueue", Commands: []string{kueuePart.install}}},
+		},
+		"Kueue of an unknown release": {
+			change: func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:main" },
+		},
+		"Kueue that does not serve our version of Workloads": {
+			change: func(f *Facts) { f.CRDs[0].Spec.Versions[0].Served = false },
+			want:   []Finding{{Severity: Error, Reason: "KueueTooOld", Object: "CustomResourceDefinition " + workloadCRD, Commands: []string{kueuePart.install}}},
+		},
+		"Trainer before 2.1": {
+			change: func(f *Facts) { f.CRDs[2].Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{} },
+			want:   []Finding{{Severity: Error, Reason: "TrainerGeneration", Object: "CustomResourceDefinition " + trainjob.CRDName, Commands: []string{trainerPart.install}}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			tc.change(f)
+			finds(t, f, tc.want...)
+		})
+	}
+}
+
+func TestManager(t *testing.T) {
+	notRunning := func(commands ...string) []Finding {
+		return []Finding{{Severity: Error, Reason: "ManagerNotRunning", Object: ourDeployment, Commands: commands}}
+	}
+	cases := map[string]struct {
+		change func(*Facts)
+		want   []Finding
+	}{
+		"scaled to nothing": {
+			change: func(f *Facts) {
+				f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = ptr.To(int32(0)), 0
+			},
+			want: notRunning("kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=1"),
+		},
+		"no replica ready": {
+			change: func(f *Facts) { f.Deployments[3].Status.ReadyReplicas = 0 },
+			want:   notRunning("kubectl -n kueue-trainer-system describe pods", managerPart.logs(), restartManager),
+		},
+		"a lease that was given up": {
+			change: func(f *Facts) { f.Leases[0].Spec.HolderIdentity = ptr.To("") },
+			want:   notRunning(managerPart.logs(), restartManager),
+		},
+		"a lease that ran out": {
+			change: func(f *Facts) { f.Leases[0].Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-time.Minute))) },
+			want:   notRunning(managerPart.logs(), restartManager),
+		},
+		"clocks that differ a little": {
+			change: func(f *Facts) { f.Leases[0].Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-40 * time.Second))) },
+		},
+		"no lease": {
+			change: func(f *Facts) { f.Leases = nil },
+			want:   notRunning(managerPart.logs(), restartManager),
+		},
+		"no leader election": {
+			change: func(f *Facts) { f.Leases = nil; f.managerConfig("leaderElection: {leaderElect: false}") },
+		},
+		"a lease of another name": {
+			change: func(f *Facts) {
+				f.Leases[0].Name = "other"
+				f.managerConfig("leaderElection: {resourceName: other}")
+			},
+		},
+		"bound to nobody": {
+			change: func(f *Facts) { f.Deployments = f.Deployments[:3]; f.ClusterRoleBindings = nil },
+			want:   []Finding{{Severity: Error, Reason: "PermissionsMissing", Object: "ClusterRoleBinding " + managerBinding, Commands: []string{"kubectl apply -k config/rbac"}}},
+		},
+		"bound to somebody else": {
+			change: func(f *Facts) { f.RoleBindings[0].Subjects = []rbacv1.Subject{{Kind: "User", Name: "other"}} },
+			want: []Finding{{Severity: Error, Reason: "PermissionsMissing", Object: "Role kueue-trainer-system/kueue-trainer-manager-role",
+				Commands: []string{"kubectl apply -f config/rbac/role.yaml"}}},
+		},
+		"a rule is missing": {
+			change: func(f *Facts) { f.ClusterRoles[0].Rules = f.ClusterRoles[0].Rules[1:] },
+			want: []Finding{{Severity: Error, Reason: "PermissionsMissing", Object: "ClusterRole kueue-trainer-manager-role",
+				Commands: []string{"kubectl apply -f config/rbac/role.yaml"}}},
+		},
+		"more than it needs": {
+			change: func(f *Facts) {
+				f.ClusterRoles[0].Rules = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			tc.change(f)
+			finds(t, f, tc.want...)
+		})
+	}
+}
+
+func TestWebhooks(t *testing.T) {
+	service := func(object string, commands ...string) []Finding {
+		return []Finding{{Severity: Error, Reason: "WebhookService", Object: object, Commands: commands}}
+	}
+	cases := map[string]struct {
+		change func(*Facts)
+		want   []Finding
+	}{
+		"JobSet's are not installed": {
+			change: func(f *Facts) { f.Mutating = slices.Delete(f.Mutating, 1, 2) },
+			want:   []Finding{{Severity: Error, Reason: "WebhookMissing", Object: "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", Commands: []string{jobSetPart.install}}},
+		},
+		"ours were deleted": {
+			change: func(f *Facts) { f.Mutating[3].Webhooks = nil },
+			want:   []Finding{{Severity: Error, Reason: "WebhookMissing", Object: ourMutating, Commands: []string{managerPart.install}}},
+		},
+		"Trainer 2.1 has nothing to default": {
+			change: func(f *Facts) {
+				f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
+				f.Mutating = slices.Delete(f.Mutating, 2, 3)
+			},
+		},
+		"no authority": {
+			change: func(f *Facts) { f.Mutating[3].Webhooks[0].ClientConfig.CABundle = nil },
+			want:   service(ourMutating, restartManager),
+		},
+		"no Service": {
+			change: func(f *Facts) { f.Services = f.Services[1:] },
+			want: append(service("MutatingWebhookConfiguration kueue-mutating-webhook-configuration", kueuePart.install),
+				service("ValidatingWebhookConfiguration kueue-validating-webhook-configuration", kueuePart.install)...),
+		},
+		"no ready endpoint": {
+			change: func(f *Facts) { f.EndpointSlices[2].Endpoints[0].Conditions.Ready = ptr.To(false) },
+			want: append(service("MutatingWebhookConfiguration defaulter.trainer.kubeflow.org", trainerPart.logs(), trainerPart.restart()),
+				service("ValidatingWebhookConfiguration validator.trainer.kubeflow.org", trainerPart.logs(), trainerPart.restart())...),
+		},
+		"Kueue does not answer, to whatever": {
+			change: func(f *Facts) {
+				f.Probes = Probes{Flavor: callFailed("m.Kueue"), JobSet: callFailed("m.Kueue"), TrainJob: callFailed("v.Kueue")}
+			},
+			want: []Finding{{Severity: Error, Reason: "WebhookSilent", Object: "MutatingWebhookConfiguration kueue-mutating-webhook-configuration",
+				Commands: []string{kueuePart.logs(), restartKueue}}},
+		},
+		"JobSet does not answer, and Kueue has a webhook of the same name": {
+			change: func(f *Facts) {
+				f.Mutating[0].Webhooks[0].Name, f.Mutating[1].Webhooks[0].Name = "mjobset.kb.io", "mjobset.kb.io"
+				f.Probes.JobSet = errors.New(`failed calling webhook "mjobset.kb.io": failed to call webhook: Post "https://webhook.jobset-system.svc:443/mutate?timeout=10s": no route`)
+			},
+			want: []Finding{{Severity: Error, Reason: "WebhookSilent", Object: "MutatingWebhookConfiguration jobset-mutating-webhook-configuration",
+				Commands: []string{jobSetPart.logs(), jobSetPart.restart()}}},
+		},
+		"kueue-trainer does not answer": {
+			change: func(f *Facts) { f.Probes = Probes{TrainJob: callFailed("m.kueue-trainer")} },
+			want:   []Finding{{Severity: Error, Reason: "WebhookSilent", Object: ourMutating, Commands: []string{managerPart.logs(), restartManager}}},
+		},
+		"a failure is ignored": {
+			change: func(f *Facts) { f.Mutating[3].Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Ignore) },
+			want: []Finding{{Severity: Error, Reason: "WebhookPolicy", Object: ourMutating, Commands: []string{
+				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Fail"}]'`}}},
+		},
+		"others are asked after ours, and ours not again": {
+			change: func(f *Facts) {
+				f.Mutating[3].Webhooks[0].ReinvocationPolicy = nil
+				f.Mutating = append(f.Mutating, admissionregistrationv1.MutatingWebhookConfiguration{
+					ObjectMeta: metav1.ObjectMeta{Name: "policy"},
+					Webhooks:   []admissionregistrationv1.MutatingWebhook{{Rules: trainJobRules(admissionregistrationv1.Create)}},
+				})
+			},
+			want: []Finding{{Severity: Warning, Reason: "WebhookOrder", Object: ourMutating, Commands: []string{
+				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/0/reinvocationPolicy","value":"IfNeeded"}]'`}}},
+		},
+		"nobody is asked after ours": {
+			change: func(f *Facts) {
+				f.Mutating[3].Webhooks[0].ReinvocationPolicy = nil
+				f.Mutating = append(f.Mutating, admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "policy"}})
+			},
+		},
+		"updates are not seen": {
+			change: func(f *Facts) { f.Mutating[3].Webhooks[0].Rules = trainJobRules(admissionregistrationv1.Create) },
+			want:   []Finding{{Severity: Error, Reason: "WebhookScope", Object: ourMutating, Commands: []string{managerPart.install}}},
+		},
+		"a namespace is left out": {
+			change: func(f *Facts) {
+				f.Mutating[3].Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+			},
+			want: []Finding{{Severity: Error, Reason: "WebhookScope", Object: ourMutating, Commands: []string{managerPart.install}}},
+		},
+		"a condition is added": {
+			change: func(f *Facts) {
+				f.Mutating[3].Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "mine", Expression: "false"}}
+			},
+			want: []Finding{{Severity: Error, Reason: "WebhookScope", Object: ourMutating, Commands: []string{managerPart.install}}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			tc.change(f)
+			finds(t, f, tc.want...)
+		})
+	}
+}
+
+func TestConfiguration(t *testing.T) {
+	const kueueConfig = "ConfigMap kueue-system/kueue-manager-config"
+	mend := []string{mendKueueConfig, restartKueue}
+	managers := func(reason string) []Finding {
+		return []Finding{{Severity: Warning, Reason: reason, Object: "ConfigMap kueue-trainer-system/kueue-trainer-config", Commands: []string{mendManagerConfig, restartManager}}}
+	}
+	cases := map[string]struct {
+		change func(*Facts)
+		want   []Finding
+	}{
+		"both integrations are active": {
+			change: func(f *Facts) {
+				inTreeActive(f)
+				f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob]}")
+			},
+			want: []Finding{{Severity: Error, Reason: "BothIntegrations", Object: "Kueue", Commands: mend}},
+		},
+		"both are active, and Kueue was not restarted since": {
+			change: inTreeActive,
+			want: []Finding{
+				{Severity: Error, Reason: "BothIntegrations", Object: "Kueue", Commands: mend},
+				{Severity: Error, Reason: "KueueNotRestarted", Object: kueueConfig, Commands: []string{restartKueue}},
+			},
+		},
+		"the in-tree integration alone": {
+			change: func(f *Facts) {
+				uninstalled(f)
+				inTreeActive(f)
+				f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob]}")
+			},
+			// It leaves it to flavors to tolerate GPU nodes.
+			want: []Finding{{Severity: Error, Reason: "TaintNotTolerated", Object: "ResourceFlavor h100", Commands: []string{
+				`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"}]}]'`}}},
+		},
+		"the in-tree integration comes with the next restart": {
+			change: func(f *Facts) { f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob]}") },
+			want:   []Finding{{Severity: Warning, Reason: "KueueNotRestarted", Object: kueueConfig, Commands: mend}},
+		},
+		"nobody": {
+			change: uninstalled,
+			want:   []Finding{{Severity: Error, Reason: "NoIntegration", Object: ourDeployment, Commands: []string{managerPart.install}}},
+		},
+		"a webhook without effect": {
+			change: func(f *Facts) { f.Probes.Job = &trainjob.TrainJob{} },
+			want:   []Finding{{Severity: Error, Reason: "WebhookWithoutEffect", Object: ourMutating, Commands: []string{managerPart.logs(), managerPart.install}}},
+		},
+		"TrainJob in both lists": {
+			change: func(f *Facts) {
+				f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}")
+			},
+			want: []Finding{{Severity: Error, Reason: "TrainJobListedTwice", Object: kueueConfig, Commands: mend}},
+		},
+		"TrainJob in no list": {
+			change: func(f *Facts) { f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset]}") },
+			want:   []Finding{{Severity: Warning, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: mend}},
+		},
+		"TrainJob in no list, and a default queue": {
+			change: func(f *Facts) {
+				f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset]}")
+				f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "default", "gpus"))
+			},
+			want: []Finding{{Severity: Error, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: mend}},
+		},
+		"TrainJob in no list, and jobs without a queue are managed": {
+			change: func(f *Facts) {
+				f.kueueConfig("{integrations: {frameworks: [jobset.x-k8s.io/jobset]}, manageJobsWithoutQueueName: true}")
+				f.managerConfig("manageJobsWithoutQueueName: true")
+			},
+			want: []Finding{{Severity: Error, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: mend}},
+		},
+		"no list at all, and no JobSets": {
+			change: func(f *Facts) { f.kueueConfig("manageJobsWithoutQueueName: false") },
+			want:   []Finding{{Severity: Warning, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: mend}},
+		},
+		"Kueue's configuration is no YAML": {
+			change: func(f *Facts) { f.kueueConfig("integrations: [") },
+			want: []Finding{{Severity: Error, Reason: "KueueConfiguration", Object: kueueConfig,
+				Commands: []string{"kubectl -n kueue-system edit configmap kueue-manager-config", restartKueue}}},
+		},
+		"without ConfigMaps": {change: func(f *Facts) { f.ConfigMaps = nil }},
+		"a gate by Kueue's flag": {
+			change: func(f *Facts) {
+				f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=TopologyAwareScheduling=false, PartialAdmission=true"}
+			},
+			want: managers("FeatureGatesDiffer"),
+		},
+		"a gate of ours": {
+			change: func(f *Facts) { f.managerConfig("featureGates: {TopologyAwareScheduling: false}") },
+			want:   managers("FeatureGatesDiffer"),
+		},
+		"a gate set to its default, and one that we do not know": {
+			change: func(f *Facts) {
+				f.managerConfig("featureGates: {TopologyAwareScheduling: true}")
+				f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=FromTheFuture=true"}
+			},
+		},
+		"settings differ": {
+			change: func(f *Facts) { f.managerConfig("waitForPodsReady: {timeout: 5m}") },
+			want:   managers("SettingsDiffer"),
+		},
+		"the ConfigMap that the Deployment mounts counts": {
+			change: func(f *Facts) {
+				old := configMap(managerPart, "waitForPodsReady: {timeout: 5m}")
+				old.Name, old.CreationTimestamp = "kueue-trainer-config-old", metav1.NewTime(now)
+				f.ConfigMaps = append(f.ConfigMaps, old)
+				f.Deployments[3].Spec.Template.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+					ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: managerPart.configMap}},
+				}}}
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			tc.change(f)
+			finds(t, f, tc.want...)
+		})
+	}
+}
+
+func TestQueues(t *testing.T) {
+	inactive := func(reason string) func(*Facts) {
+		return func(f *Facts) {
+			f.ClusterQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: metav1.ConditionFalse, Reason: reason, Message: "Can't admit"}}
+		}
+	}
+	cases := map[string]struct {
+		change func(*Facts)
+		want   []Finding
+	}{
+		"a LocalQueue to nowhere": {
+			change: func(f *Facts) { f.LocalQueues = append(f.LocalQueues, localQueue("team", "lost", "nowhere")) },
+			want:   []Finding{{Severity: Error, Reason: "LocalQueueToNowhere", Object: "LocalQueue team/lost", Commands: []string{"kubectl -n team delete localqueue lost"}}},
+		},
+		"a stopped ClusterQueue": {
+			change: func(f *Facts) {
+				f.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.HoldAndDrain)
+				inactive("Stopped")(f)
+			},
+			want: []Finding{{Severity: Warning, Reason: "ClusterQueueStopped", Object: "ClusterQueue gpus",
+				Commands: []string{`kubectl patch clusterqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`}}},
+		},
+		"a stopped LocalQueue": {
+			change: func(f *Facts) { f.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) },
+			want: []Finding{{Severity: Warning, Reason: "LocalQueueStopped", Object: "LocalQueue jobs/queue",
+				Commands: []string{`kubectl -n jobs patch localqueue queue --type=merge -p '{"spec":{"stopPolicy":"None"}}'`}}},
+		},
+		"a flavor is missing": {
+			change: inactive(kueue.ClusterQueueActiveReasonFlavorNotFound),
+			want: []Finding{{Severity: Error, Reason: "ClusterQueueInactive", Object: "ClusterQueue gpus",
+				Commands: []string{generatePools, "kubectl edit clusterqueue gpus"}}},
+		},
+		"an admission check is missing": {
+			change: inactive(kueue.ClusterQueueActiveReasonAdmissionCheckNotFound),
+			want: []Finding{{Severity: Error, Reason: "ClusterQueueInactive", Object: "ClusterQueue gpus",
+				Commands: []string{"kubectl get admissionchecks", "kubectl edit clusterqueue gpus"}}},
+		},
+		"a ClusterQueue on its way out": {
+			change: inactive(kueue.ClusterQueueActiveReasonTerminating),
+			want: []Finding{{Severity: Warning, Reason: "ClusterQueueInactive", Object: "ClusterQueue gpus",
+				Commands: []string{"kubectl get workloads -A -o wide"}}},
+		},
+		"one that Kueue has not looked at": {change: func(f *Facts) { f.ClusterQueues[0].Status.Conditions = nil }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			tc.change(f)
+			finds(t, f, tc.want...)
+		})
+	}
+}
+
+func TestLeftovers(t *testing.T) {
+	gates := []Finding{{Severity: Error, Reason: "GatesLeft", Object: "Namespace jobs", Commands: []string{"kubectl trainjob hand-back -n jobs"}}}
+	gatedPod := corev1.PodTemplateSpec{Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}}
+	handedOver := func(f *Facts) {
+		uninstalled(f)
+		inTreeActive(f)
+		f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob]}")
+		f.Flavors[0].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	workload := func(change ...func(*kueue.Workload)) kueue.Workload {
+		wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-old-12345", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
+		for _, c := range change {
+			c(&wl)
+		}
+		return wl
+	}
+	owned := func(kind, name, uid string) func(*kueue.Workload) {
+		apiVersion := map[string]string{"TrainJob": "trainer.kubeflow.org/v1alpha1", "JobSet": "jobset.x-k8s.io/v1alpha2"}[kind]
+		return func(wl *kueue.Workload) {
+			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid), Controller: ptr.To(true)}}
+		}
+	}
+	reserved := func(wl *kueue.Workload) {
+		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
+		wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"}
+	}
+	const deleteOld = "kubectl -n jobs delete workload trainjob-old-12345"
+	cases := map[string]struct {
+		change func(*testing.T, *Facts)
+		want   []Finding
+	}{
+		"a TrainJob with our gate under the in-tree integration": {
+			change: func(t *testing.T, f *Facts) {
+				handedOver(f)
+				f.TrainJobs = []trainjob.TrainJob{*gatedJob(t, "jobs", "waits")}
+			},
+			want: gates,
+		},
+		"a JobSet, a Job and a pod with our gate": {
+			change: func(_ *testing.T, f *Facts) {
+				handedOver(f)
+				f.JobSets = []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{
+					{Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: gatedPod}}}}}}}
+				f.Jobs = []batchv1.Job{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: batchv1.JobSpec{Template: gatedPod}}}
+				f.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: gatedPod.Spec}}
+			},
+			want: gates,
+		},
+		"a gate of Trainer 2.1, which has no in-tree integration": {
+			change: func(t *testing.T, f *Facts) {
+				uninstalled(f)
+				f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
+				f.TrainJobs = []trainjob.TrainJob{*gatedJob(t, "jobs", "waits")}
+			},
+			want: []Finding{
+				{Severity: Error, Reason: "NoIntegration", Object: ourDeployment, Commands: []string{managerPart.install}},
+				{Severity: Error, Reason: "GatesLeft", Object: "Namespace jobs", Commands: []string{managerPart.install}},
+			},
+		},
+		"gates while kueue-trainer is there": {
+			change: func(_ *testing.T, f *Facts) {
+				f.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: gatedPod.Spec}}
+			},
+		},
+		"a Workload whose TrainJob is gone, with its finalizer": {
+			change: func(_ *testing.T, f *Facts) {
+				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), reserved, func(wl *kueue.Workload) {
+					wl.Finalizers = []string{"kueue.x-k8s.io/resource-in-use"}
+					wl.DeletionTimestamp = ptr.To(metav1.NewTime(now.Add(-time.Minute)))
+				})}
+			},
+			want: []Finding{{Severity: Error, Reason: "WorkloadOrphaned", Object: "Workload jobs/trainjob-old-12345", Commands: []string{
+				deleteOld + " --wait=false", `kubectl -n jobs patch workload trainjob-old-12345 --type=merge -p '{"metadata":{"finalizers":null}}'`}}},
+		},
+		"a Workload that goes just now": {
+			change: func(_ *testing.T, f *Facts) {
+				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), func(wl *kueue.Workload) {
+					wl.DeletionTimestamp = ptr.To(metav1.NewTime(now.Add(-time.Second)))
+				})}
+			},
+		},
+		"a Workload without an owner": {
+			change: func(_ *testing.T, f *Facts) { f.Workloads = []kueue.Workload{workload()} },
+			want: []Finding{{Severity: Warning, Reason: "WorkloadOrphaned", Object: "Workload jobs/trainjob-old-12345", Commands: []string{
+				deleteOld + " --wait=false"}}},
+		},
+		"a Workload that MultiKueue made before its job": {
+			change: func(_ *testing.T, f *Facts) {
+				f.Workloads = []kueue.Workload{workload(func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} })}
+			},
+		},
+		"a Workload that is finished": {
+			change: func(_ *testing.T, f *Facts) {
+				f.Workloads = []kueue.Workload{workload(func(wl *kueue.Workload) {
+					wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
+				})}
+			},
+		},
+		"a JobSet of a TrainJob with a Workload of its own": {
+			change: func(_ *testing.T, f *Facts) {
+				f.JobSets = []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "twice", UID: "js", OwnerReferences: []metav1.OwnerReference{
+					{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", UID: "1", Controller: ptr.To(true)}}}}}
+				f.Workloads = []kueue.Workload{workload(owned("JobSet", "twice", "js"))}
+			},
+			want: []Finding{{Severity: Error, Reason: "CountedTwice", Object: "Workload jobs/trainjob-old-12345", Commands: []string{deleteOld}}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			tc.change(t, f)
+			finds(t, f, tc.want...)
+		})
+	}
+}
+
+func TestStuckTrainJobs(t *testing.T) {
+	lost := func(name, queue string) trainjob.TrainJob {
+		return trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "jobs", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
+			Labels: map[string]string{"kueue.x-k8s.io/queue-name": queue},
+		}}
+	}
+	f := healthy(t)
+	f.TrainJobs = []trainjob.TrainJob{lost("a", "queue"), lost("b", "queue"), lost("c", "queue")}
+	f.TrainJobs[2].Status.Conditions = []metav1.Condition{{Type: "Complete", Status: metav1.ConditionTrue}}
+	finds(t, f, Finding{Severity: Error, Reason: "TrainJobStuck", Object: "TrainJob jobs/a", Commands: []string{"kubectl trainjob explain -n jobs a"}})
+	problem := newReport(f).Findings[0].Problem
+	const want = "The TrainJob asks for queue queue and has no Workload after 60m: nobody queues it. So is 1 more in the namespace for the same reason: b."
+	if diff := cmp.Diff(want, problem); diff != "" {
+		t.Errorf("Unexpected problem (-want,+got):\n%s", diff)
+	}
+}
+
+func TestWhatCannotBeReadIsSaid(t *testing.T) {
+	f := healthy(t)
+	f.Nodes = nil
+	f.Unread[nodes] = errors.New("nodes is forbidden")
+	r := newReport(f)
+	if r.Errors+r.Warnings != 0 || slices.Contains(r.Passed, "every flavor has nodes") {
+		t.Errorf("Without nodes flavors were judged: %+v", r)
+	}
+	var problems []string
+	for _, finding := range r.Findings {
+		if finding.Reason == "NotChecked" {
+			problems = append(problems, finding.Problem)
+		}
+	}
+	const want = "Could not check whether every flavor has nodes, because nodes could not be read: nodes is forbidden."
+	if !slices.Contains(problems, want) {
+		t.Errorf("Nothing says %q:\n%s", want, cmp.Diff(nil, problems, cmpopts.EquateEmpty()))
+	}
+}

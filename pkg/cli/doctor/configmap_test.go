@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func TestPrintConfigMap(t *testing.T) {
+	cases := map[string]struct {
+		kueue, manager string
+		ofKueue        bool
+		want           string
+		wantErr        string
+	}{
+		"TrainJob goes from one list to the other, comments stay": {
+			ofKueue: true,
+			kueue: `# ours
+integrations:
+  frameworks:
+  - batch/job # keep
+  - trainer.kubeflow.org/trainjob
+waitForPodsReady:
+  timeout: 5m
+`,
+			want: `# ours
+integrations:
+  frameworks:
+  - batch/job # keep
+  externalFrameworks:
+  - TrainJob.v1alpha1.trainer.kubeflow.org
+waitForPodsReady:
+  timeout: 5m
+`,
+		},
+		"TrainJob in both lists": {
+			ofKueue: true,
+			kueue: `integrations:
+  frameworks:
+  - trainer.kubeflow.org/trainjob
+  externalFrameworks:
+  - Foo.v1.example.com
+  - TrainJob.v1alpha1.trainer.kubeflow.org
+`,
+			want: `integrations:
+  externalFrameworks:
+  - Foo.v1.example.com
+  - TrainJob.v1alpha1.trainer.kubeflow.org
+`,
+		},
+		"no integrations": {
+			ofKueue: true,
+			kueue:   "kind: Configuration\n",
+			want:    "kind: Configuration\nintegrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n",
+		},
+		"the manager gets Kueue's gates and settings, and loses what Kueue does not have": {
+			kueue: "featureGates:\n  PartialAdmission: false\n  FromTheFuture: true\nmanageJobsWithoutQueueName: true\nintegrations:\n  labelKeysToCopy: [team]\n",
+			manager: `kind: Configuration # ours
+controller:
+  groupKindConcurrency:
+    TrainJob.trainer.kubeflow.org: 3
+waitForPodsReady:
+  timeout: 5m
+`,
+			want: `kind: Configuration # ours
+controller:
+  groupKindConcurrency:
+    TrainJob.trainer.kubeflow.org: 3
+integrations:
+  labelKeysToCopy:
+  - team
+featureGates:
+  PartialAdmission: false
+manageJobsWithoutQueueName: true
+`,
+		},
+		"a configuration that is no mapping": {
+			ofKueue: true, kueue: "[]", wantErr: "ConfigMap kueue-system/kueue-manager-config, controller_manager_config.yaml: it is no YAML mapping",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := &Facts{ConfigMaps: []corev1.ConfigMap{configMap(kueuePart, tc.kueue), configMap(managerPart, tc.manager)}}
+			f.ConfigMaps[0].ResourceVersion = "7"
+			var out strings.Builder
+			err := printConfigMap(&out, f, tc.ofKueue)
+			if tc.wantErr != "" {
+				if err == nil || err.Error() != tc.wantErr {
+					t.Errorf("Got error %v, want %s", err, tc.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got corev1.ConfigMap
+			if err := yaml.Unmarshal([]byte(out.String()), &got); err != nil {
+				t.Fatal(err)
+			}
+			p := managerPart
+			if tc.ofKueue {
+				p = kueuePart
+			}
+			if diff := cmp.Diff(tc.want, got.Data[p.configKey]); diff != "" {
+				t.Errorf("Unexpected configuration (-want,+got):\n%s", diff)
+			}
+			if tc.ofKueue && got.ResourceVersion != "7" {
+				t.Errorf("The resourceVersion is %q: a change in between would be lost", got.ResourceVersion)
+			}
+		})
+	}
+}
+
+func TestPrintConfigMapThatIsNotThere(t *testing.T) {
+	err := printConfigMap(&strings.Builder{}, &Facts{}, true)
+	const want = "there is no ConfigMap kueue-system/kueue-manager-config: Kueue is not installed, or keeps its configuration elsewhere"
+	if err == nil || err.Error() != want {
+		t.Errorf("Got error %v, want %s", err, want)
+	}
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package doctor is the command that checks a whole installation: Kueue, Trainer, JobSet
+// and kueue-trainer, the pools and queues, and the TrainJobs in them. A loader reads the
+// facts; every check is a pure function of them.
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+)
+
+const doctorLong = `Check the whole installation and say for each finding what is wrong, what it causes, and
+the command that mends it.
+
+Doctor reads, and asks the API server what would become of a TrainJob, a JobSet and a
+ResourceFlavor (dry runs, in the namespace of -n); it changes nothing. What you may not
+read it leaves out, and says so with -o wide. Commands that name config/ are for a
+checkout of kueue-trainer.
+
+Exit codes: 0 nothing found, 1 the cluster does not answer, 2 errors, 3 only warnings.`
+
+const doctorExample = `  # What is wrong
+  kubectl trainjob doctor
+
+  # And what doctor found to be in order, or could not check
+  kubectl trainjob doctor -o wide
+
+  # For scripts
+  kubectl trainjob doctor -o json`
+
+// NewCommand gives the command.
+func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
+	format := ""
+	cmd := &cobra.Command{
+		Use:     "doctor",
+		Short:   "Check the whole installation, and say what mends it",
+		Long:    doctorLong,
+		Example: doctorExample,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			write, err := printerFor(format)
+			if err != nil {
+				return err
+			}
+			namespace, err := flags.InNamespace(false)
+			if err != nil {
+				return err
+			}
+			c, err := flags.Client()
+			if err != nil {
+				return err
+			}
+			discovery, err := flags.ToDiscoveryClient()
+			if err != nil {
+				return err
+			}
+			if _, err := discovery.ServerVersion(); err != nil {
+				return fmt.Errorf("asking the cluster for its version: %w", err)
+			}
+			return report(streams.Out, write, newReport(Load(cmd.Context(), c, namespace)))
+		},
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", "", "output format: wide, json or yaml")
+	cmd.AddCommand(newConfigMapCommand(flags, streams))
+	return cmd
+}
+
+// report prints and gives the exit code as an error.
+func report(out io.Writer, write printer, r Report) error {
+	if err := write(out, show.Painter(out), r); err != nil {
+		return err
+	}
+	switch {
+	case r.Errors > 0:
+		return exit.With(exit.Findings, errors.New(r.summary()))
+	case r.Warnings > 0:
+		return exit.With(exit.Warnings, errors.New(r.summary()))
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// Facts are what the checks look at. Of an object that is not there, there is nothing.
+type Facts struct {
+	Now time.Time
+	// Inventory has nodes, flavors, queues and Workloads.
+	*inventory.Inventory
+
+	// Cluster is the scheduler's view of the Inventory; nil where there is none.
+	Cluster *explain.Cluster
+
+	Namespaces []corev1.Namespace
+	// Events are warnings about TrainJobs.
+	Events    []corev1.Event
+	TrainJobs []trainjob.TrainJob
+	JobSets   []jobsetapi.JobSet
+	// Jobs of JobSets.
+	Jobs []batchv1.Job
+
+	CRDs       []apiextensionsv1.CustomResourceDefinition
+	Mutating   []admissionregistrationv1.MutatingWebhookConfiguration
+	Validating []admissionregistrationv1.ValidatingWebhookConfiguration
+
+	// Of the namespaces of the parts.
+	Services       []corev1.Service
+	EndpointSlices []discoveryv1.EndpointSlice
+	Deployments    []appsv1.Deployment
+	ConfigMaps     []corev1.ConfigMap
+	Leases         []coordinationv1.Lease
+
+	ClusterRoles        []rbacv1.ClusterRole
+	ClusterRoleBindings []rbacv1.ClusterRoleBinding
+	// Roles and RoleBindings of the manager's namespace.
+	Roles        []rbacv1.Role
+	RoleBindings []rbacv1.RoleBinding
+
+	Probes Probes
+
+	// Unread is what could not be read, and why.
+	Unread map[Kind]error
+}
+
+// Kind is what the loader reads in one go: a resource as RBAC names it, or a probe.
+type Kind string
+
+// Probes are answers of the API server to objects that were not stored. They went
+// through the webhooks of every part.
+type Probes struct {
+	// Job is a queued TrainJob as the webhooks left it; nil without an answer.
+	Job *trainjob.TrainJob
+	// Flavor, JobSet and TrainJob are why such an object was refused.
+	Flavor, JobSet, TrainJob error
+}
+
+// all gives the answers, those first for which fewer webhooks were asked.
+func (p Probes) all() []error { return []error{p.Flavor, p.JobSet, p.TrainJob} }
+
+// crd gives a CRD by its name, or nil.
+func (f *Facts) crd(name string) *apiextensionsv1.CustomResourceDefinition {
+	for i := range f.CRDs {
+		if f.CRDs[i].Name == name {
+			return &f.CRDs[i]
+		}
+	}
+	return nil
+}
+
+// generation is that of the served Trainer; 0 where it is unknown.
+func (f *Facts) generation() trainjob.Generation {
+	crd := f.crd(trainjob.CRDName)
+	if crd == nil {
+		return 0
+	}
+	generation, err := trainjob.GenerationOf(crd)
+	if err != nil {
+		return 0
+	}
+	return generation
+}
+
+// deployment gives the Deployment of a part, or nil.
+func (f *Facts) deployment(p *part) *appsv1.Deployment {
+	for i := range f.Deployments {
+		if d := &f.Deployments[i]; d.Namespace == p.namespace && d.Name == p.deployment {
+			return d
+		}
+	}
+	return nil
+}
+
+// configMap gives the configuration of a part, or nil. Of several that carry suffixes
+// it is the one that the Deployment mounts, or else the newest.
+func (f *Facts) configMap(p *part) *corev1.ConfigMap {
+	var found *corev1.ConfigMap
+	mounted := mountedConfigMap(f.deployment(p), p)
+	for i := range f.ConfigMaps {
+		switch cm := &f.ConfigMaps[i]; {
+		case cm.Namespace != p.namespace || !p.hasConfigMap(cm.Name):
+		case cm.Name == mounted:
+			return cm
+		case found == nil || found.CreationTimestamp.Before(&cm.CreationTimestamp):
+			found = cm
+		}
+	}
+	return found
+}
+
+func mountedConfigMap(d *appsv1.Deployment, p *part) string {
+	if d == nil {
+		return ""
+	}
+	for _, volume := range d.Spec.Template.Spec.Volumes {
+		if volume.ConfigMap != nil && p.hasConfigMap(volume.ConfigMap.Name) {
+			return volume.ConfigMap.Name
+		}
+	}
+	return ""
+}
+
+// managerInstalled reports whether kueue-trainer is there, in whatever state.
+func (f *Facts) managerInstalled() bool {
+	if f.deployment(managerPart) != nil {
+		return true
+	}
+	for _, w := range f.webhooks() {
+		if w.part == managerPart {
+			return true
+		}
+	}
+	return false
+}
+
+// integration is who takes TrainJobs into queues, as far as the API server can tell.
+type integration int
+
+const (
+	// unknown is without an answer to the probe.
+	unknown integration = iota
+	nobody
+	inTree
+	external
+)
+
+// integrates tells by the probe who takes TrainJobs into queues. While both are active
+// kueue-trainer stands aside, and it is the in-tree integration.
+func (f *Facts) integrates() integration {
+	job := f.Probes.Job
+	switch {
+	case job == nil:
+		return unknown
+	case !job.Suspended():
+		return nobody
+	case holdsGate(job):
+		return external
+	default:
+		return inTree
+	}
+}
+
+// fields are those in which our part may stand; a TrainJob has one of them.
+var fields = []patch.Field{patch.Of(trainjob.Trainer21), patch.Of(trainjob.Trainer23)}
+
+// holdsGate reports whether our part of a TrainJob of any generation has the gate.
+func holdsGate(job *trainjob.TrainJob) bool {
+	for _, field := range fields {
+		if field.HoldsGate(&job.Spec) {
+			return true
+		}
+	}
+	return false
+}
+
+// failedWebhook gives the name of the webhook that did not answer, and what the API
+// server says of it; empty when err is of another kind.
+func failedWebhook(err error) (name, reason string) {
+	if err == nil {
+		return "", ""
+	}
+	_, rest, found := strings.Cut(err.Error(), `failed calling webhook "`)
+	if !found {
+		return "", ""
+	}
+	name, reason, _ = strings.Cut(rest, `": `)
+	return name, strings.TrimPrefix(reason, "failed to call webhook: ")
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+const h100 = "NVIDIA-H100-80GB-HBM3"
+
+// healthy are the facts of an installation as its manifests make it, with one pool of two
+// nodes, on which nothing runs.
+func healthy(t *testing.T) *Facts {
+	t.Helper()
+	f := &Facts{
+		Now:       now,
+		Unread:    map[Kind]error{},
+		Inventory: &inventory.Inventory{},
+		CRDs: []apiextensionsv1.CustomResourceDefinition{
+			crd(workloadCRD, "v1beta2"), crd(jobSetCRD, "v1alpha2"), crd(trainjob.CRDName, "v1alpha1", "runtimePatches"),
+		},
+		Probes: Probes{Job: gatedJob(t, "jobs", "dry-run")},
+		ConfigMaps: []corev1.ConfigMap{
+			configMap(kueuePart, "integrations:\n  frameworks: [batch/job, jobset.x-k8s.io/jobset]\n  externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]\n"),
+			configMap(managerPart, "kind: Configuration\n"),
+		},
+		Leases: []coordinationv1.Lease{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: managerPart.namespace, Name: defaultLease},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: ptr.To("pod"), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-2 * time.Second))),
+			},
+		}},
+	}
+	for _, p := range parts {
+		f.Deployments = append(f.Deployments, deployment(p))
+		f.Services = append(f.Services, corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "webhook"}})
+		f.EndpointSlices = append(f.EndpointSlices, discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "webhook-1", Labels: map[string]string{discoveryv1.LabelServiceName: "webhook"}},
+			Endpoints:  []discoveryv1.Endpoint{{Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
+		})
+		f.Mutating = append(f.Mutating, mutatingConfiguration(p))
+		f.Validating = append(f.Validating, validatingConfiguration(p))
+	}
+	withPermissions(f)
+	f.Nodes = []corev1.Node{gpuNode("gpu-0", h100), gpuNode("gpu-1", h100)}
+	f.Flavors = []kueue.ResourceFlavor{flavor("h100", h100)}
+	f.ClusterQueues = []kueue.ClusterQueue{clusterQueue("gpus", "h100", "16")}
+	f.LocalQueues = []kueue.LocalQueue{localQueue("jobs", "queue", "gpus")}
+	return f
+}
+
+func crd(name, version string, specFields ...string) apiextensionsv1.CustomResourceDefinition {
+	fields := map[string]apiextensionsv1.JSONSchemaProps{}
+	for _, field := range specFields {
+		fields[field] = apiextensionsv1.JSONSchemaProps{Type: "array"}
+	}
+	return apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+			Name: version, Served: true,
+			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+				Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {Properties: fields}},
+			}},
+		}}},
+	}
+}
+
+func configMap(p *part, content string) corev1.ConfigMap {
+	return corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.configMap},
+		Data:       map[string]string{p.configKey: content},
+	}
+}
+
+func deployment(p *part) appsv1.Deployment {
+	d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.deployment}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1}}
+	d.Spec.Template.Spec.ServiceAccountName = p.deployment
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: "registry:5000/" + p.deployment + ":v0.19.1"}}
+	return d
+}
+
+func clientConfig(p *part) admissionregistrationv1.WebhookClientConfig {
+	return admissionregistrationv1.WebhookClientConfig{
+		CABundle: []byte("authority"), Service: &admissionregistrationv1.ServiceReference{Namespace: p.namespace, Name: "webhook"},
+	}
+}
+
+func trainJobRules(operations ...admissionregistrationv1.OperationType) []admissionregistrationv1.RuleWithOperations {
+	return []admissionregistrationv1.RuleWithOperations{{Operations: operations, Rule: admissionregistrationv1.Rule{
+		APIGroups: []string{"trainer.kubeflow.org"}, APIVersions: []string{"v1alpha1"}, Resources: []string{"trainjobs"},
+	}}}
+}
+
+func mutatingConfiguration(p *part) admissionregistrationv1.MutatingWebhookConfiguration {
+	return admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: p.mutating},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "m." + p.name, ClientConfig: clientConfig(p), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
+			ReinvocationPolicy: ptr.To(admissionregistrationv1.IfNeededReinvocationPolicy),
+			MatchConditions:    []admissionregistrationv1.MatchCondition{{Name: ownCondition}},
+			Rules:              trainJobRules(admissionregistrationv1.Create, admissionregistrationv1.Update),
+		}},
+	}
+}
+
+func validatingConfiguration(p *part) admissionregistrationv1.ValidatingWebhookConfiguration {
+	return admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: p.validating},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "v." + p.name, ClientConfig: clientConfig(p), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
+			Rules: trainJobRules(admissionregistrationv1.OperationAll),
+		}},
+	}
+}
+
+func withPermissions(f *Facts) {
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: managerPart.namespace, Name: managerPart.deployment}}
+	for _, role := range neededRoles() {
+		ref := rbacv1.RoleRef{Kind: role.Kind, Name: role.Name}
+		if role.Kind == "Role" {
+			f.Roles = append(f.Roles, role)
+			f.RoleBindings = append(f.RoleBindings, rbacv1.RoleBinding{RoleRef: ref, Subjects: subjects})
+			continue
+		}
+		f.ClusterRoles = append(f.ClusterRoles, rbacv1.ClusterRole{ObjectMeta: role.ObjectMeta, Rules: role.Rules})
+		f.ClusterRoleBindings = append(f.ClusterRoleBindings, rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: managerBinding}, RoleRef: ref, Subjects: subjects,
+		})
+	}
+}
+
+// gpuNode has 8 GPUs and the taint that GPU nodes have.
+func gpuNode(name, product string, taints ...corev1.Taint) corev1.Node {
+	return corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{gpu.ProductLabel: product}},
+		Spec:       corev1.NodeSpec{Taints: append([]corev1.Taint{{Key: string(gpu.Whole), Value: "present", Effect: corev1.TaintEffectNoSchedule}}, taints...)},
+		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{gpu.Whole: resource.MustParse("8")}},
+	}
+}
+
+func flavor(name, product string) kueue.ResourceFlavor {
+	return kueue.ResourceFlavor{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       kueue.ResourceFlavorSpec{NodeLabels: map[string]string{gpu.ProductLabel: product}},
+	}
+}
+
+func clusterQueue(name, flavor, gpus string) kueue.ClusterQueue {
+	cq := kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	cq.Spec.ResourceGroups = []kueue.ResourceGroup{{
+		CoveredResources: []corev1.ResourceName{gpu.Whole},
+		Flavors: []kueue.FlavorQuotas{{Name: kueue.ResourceFlavorReference(flavor), Resources: []kueue.ResourceQuota{{
+			Name: gpu.Whole, NominalQuota: resource.MustParse(gpus),
+		}}}},
+	}}
+	cq.Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: metav1.ConditionTrue}}
+	return cq
+}
+
+func localQueue(namespace, name, clusterQueue string) kueue.LocalQueue {
+	return kueue.LocalQueue{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(clusterQueue)},
+	}
+}
+
+// gatedJob is a TrainJob as our webhook leaves it.
+func gatedJob(t *testing.T, namespace, name string) *trainjob.TrainJob {
+	t.Helper()
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	job.Spec.Suspend = ptr.To(true)
+	if _, err := patch.Of(trainjob.Trainer23).Set(&job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+// finds runs all checks and compares what is worse than info. Every finding has to say
+// what is wrong, what it causes, and a command.
+func finds(t *testing.T, f *Facts, want ...Finding) {
+	t.Helper()
+	var err error
+	if f.Cluster, err = explain.NewCluster(context.Background(), f.Inventory); err != nil {
+		t.Fatal(err)
+	}
+	report := newReport(f)
+	got := slices.DeleteFunc(slices.Clone(report.Findings), func(f Finding) bool { return f.Severity == Info })
+	sortFindings(want)
+	if diff := gocmp.Diff(want, got, cmpopts.IgnoreFields(Finding{}, "Problem", "Effect", "Advice"), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("Unexpected findings (-want,+got):\n%s\n%+v", diff, got)
+	}
+	for _, finding := range got {
+		if cmp.Or(finding.Problem, finding.Effect) == "" || finding.Effect == "" || len(finding.Commands) == 0 {
+			t.Errorf("Finding without problem, effect or command: %+v", finding)
+		}
+	}
+}
+
+func TestHealthy(t *testing.T) {
+	f := healthy(t)
+	finds(t, f)
+	if report := newReport(f); report.Checks != len(checks) || len(report.Passed) != len(checks) {
+		t.Errorf("Made %d checks and passed %d of %d", report.Checks, len(report.Passed), len(checks))
+	}
+}

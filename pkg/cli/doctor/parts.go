@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
+)
+
+// part is one of the managers that have to work together, by the names that its own
+// manifests give.
+type part struct {
+	name                  string
+	namespace, deployment string
+	// configMap and configKey hold its configuration. The name may carry a suffix.
+	configMap, configKey string
+	// webhooks are its configurations, mutating and validating, where it has one.
+	mutating, validating string
+	// without says what does not work while it does not answer.
+	without string
+	// install mends what is missing of it.
+	install string
+}
+
+var (
+	kueuePart = &part{
+		name: "Kueue", namespace: "kueue-system", deployment: "kueue-controller-manager",
+		configMap: "kueue-manager-config", configKey: "controller_manager_config.yaml",
+		mutating: "kueue-mutating-webhook-configuration", validating: "kueue-validating-webhook-configuration",
+		without: "No TrainJob is admitted, and Jobs, JobSets and Kueue's own objects cannot be made or changed.",
+		install: "kubectl apply --server-side -f https://github.com/kubernetes-sigs/kueue/releases/download/v0.19.1/manifests.yaml",
+	}
+	jobSetPart = &part{
+		name: "JobSet", namespace: "jobset-system", deployment: "jobset-controller-manager",
+		mutating: "jobset-mutating-webhook-configuration", validating: "jobset-validating-webhook-configuration",
+		without: "No JobSet can be made, so no TrainJob gets pods.",
+		install: "kubectl apply --server-side -f https://github.com/kubernetes-sigs/jobset/releases/download/v0.12.0/manifests.yaml",
+	}
+	trainerPart = &part{
+		name: "Trainer", namespace: "kubeflow-system", deployment: "kubeflow-trainer-controller-manager",
+		mutating: "defaulter.trainer.kubeflow.org", validating: "validator.trainer.kubeflow.org",
+		without: "TrainJobs cannot be made or changed, and nobody makes their JobSets.",
+		install: `kubectl apply --server-side -k "https://github.com/kubeflow/trainer.git/manifests/overlays/manager?ref=v2.3.0"`,
+	}
+	managerPart = &part{
+		name: "kueue-trainer", namespace: managerconfig.Namespace, deployment: "kueue-trainer-controller-manager",
+		configMap: "kueue-trainer-config", configKey: "configuration.yaml",
+		mutating: "kueue-trainer-mutating-webhook-configuration", validating: "kueue-trainer-validating-webhook-configuration",
+		without: "TrainJobs cannot be made or changed, and none is started or stopped; running ones run on.",
+		install: "kubectl apply -k config/default",
+	}
+	// parts in the order in which they are installed.
+	parts = []*part{kueuePart, jobSetPart, trainerPart, managerPart}
+)
+
+// restart is the command that starts the part anew.
+func (p *part) restart() string {
+	return fmt.Sprintf("kubectl -n %s rollout restart deployment %s", p.namespace, p.deployment)
+}
+
+// logs is the command that shows what it says.
+func (p *part) logs() string {
+	return fmt.Sprintf("kubectl -n %s logs deployment/%s --tail=20", p.namespace, p.deployment)
+}
+
+// hasConfigMap reports whether the part's configuration stands in a ConfigMap of that name.
+func (p *part) hasConfigMap(name string) bool {
+	return p.configMap != "" && (name == p.configMap || strings.HasPrefix(name, p.configMap+"-"))
+}
+
+// partOf gives the part that a webhook configuration belongs to, or nil.
+func partOf(configuration string) *part {
+	i := slices.IndexFunc(parts, func(p *part) bool { return configuration == p.mutating || configuration == p.validating })
+	if i < 0 {
+		return nil
+	}
+	return parts[i]
+}

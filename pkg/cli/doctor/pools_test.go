@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+)
+
+const a100 = "NVIDIA-A100-SXM4-80GB"
+
+var teamTaint = corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
+
+func TestPools(t *testing.T) {
+	const quotaPath = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
+	above := func(commands ...string) []Finding {
+		return []Finding{{Severity: Warning, Reason: "QuotaAboveNodes", Object: "ResourceFlavor h100", Commands: commands}}
+	}
+	quota := func(kind, name, value string) string { return patchCommand(kind, name, "replace", quotaPath, value) }
+	withoutNodes := func(name string, commands ...string) Finding {
+		return Finding{Severity: Warning, Reason: "FlavorWithoutNodes", Object: "ResourceFlavor " + name, Commands: commands}
+	}
+	withoutFlavor := func(node string) Finding {
+		return Finding{Severity: Warning, Reason: "NodesWithoutFlavor", Object: "Node " + node, Commands: []string{generatePools}}
+	}
+	cases := map[string]struct {
+		change func(*Facts)
+		want   []Finding
+	}{
+		"a flavor that no node has, with quota": {
+			change: func(f *Facts) {
+				f.Flavors = append(f.Flavors, flavor("b200", "NVIDIA-B200"))
+				f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "b200", "8"))
+			},
+			want: []Finding{withoutNodes("b200", generatePools)},
+		},
+		"a flavor that no node has, without quota": {
+			change: func(f *Facts) { f.Flavors = append(f.Flavors, flavor("b200", "NVIDIA-B200")) },
+		},
+		"a flavor whose label is misspelled": {
+			change: func(f *Facts) { f.Flavors[0].Spec.NodeLabels[gpu.ProductLabel] = "H100" },
+			want: []Finding{
+				withoutNodes("h100", `kubectl patch resourceflavor h100 --type=json -p '[{"op":"replace","path":"/spec/nodeLabels","value":{"nvidia.com/gpu.product":"NVIDIA-H100-80GB-HBM3"}}]'`),
+				withoutFlavor("gpu-0"),
+			},
+		},
+		"a misspelled flavor that may mean either of two pools": {
+			change: func(f *Facts) {
+				f.Flavors[0].Spec.NodeLabels[gpu.ProductLabel] = "H100"
+				f.Nodes = append(f.Nodes, gpuNode("other-0", a100))
+			},
+			want: []Finding{withoutNodes("h100", generatePools), withoutFlavor("gpu-0"), withoutFlavor("other-0")},
+		},
+		"a misspelled flavor with a topology, which cannot change its labels": {
+			change: func(f *Facts) {
+				f.Flavors[0].Spec.NodeLabels[gpu.ProductLabel] = "H100"
+				f.Flavors[0].Spec.TopologyName = ptr.To(kueue.TopologyReference("racks"))
+			},
+			want: []Finding{withoutNodes("h100", generatePools), withoutFlavor("gpu-0")},
+		},
+		"GPU nodes in no flavor": {
+			change: func(f *Facts) { f.Nodes = append(f.Nodes, gpuNode("other-0", a100), gpuNode("other-1", a100)) },
+			want:   []Finding{withoutFlavor("other-0")},
+		},
+		"GPU nodes in a flavor for other resources": {
+			change: func(f *Facts) {
+				f.Nodes = append(f.Nodes, gpuNode("other-0", a100))
+				f.Flavors = append(f.Flavors, flavor("cpus", a100))
+				f.ClusterQueues = append(f.ClusterQueues, clusterQueue("cpus", "cpus", "4"))
+				f.ClusterQueues[1].Spec.ResourceGroups[0].Flavors[0].Resources[0].Name = corev1.ResourceCPU
+			},
+			want: []Finding{withoutFlavor("other-0")},
+		},
+		"nodes without GPUs": {
+			change: func(f *Facts) { f.Nodes = append(f.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu-0"}}) },
+		},
+		"no flavor at all": {change: func(f *Facts) { f.Flavors, f.ClusterQueues, f.LocalQueues = nil, nil, nil }},
+		"a quota above the nodes": {
+			change: func(f *Facts) { f.ClusterQueues[0] = clusterQueue("gpus", "h100", "24") },
+			want:   above(quota("clusterqueue", "gpus", "16")),
+		},
+		"two quotas above the nodes: the larger one gives way": {
+			change: func(f *Facts) { f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "h100", "8")) },
+			want:   above(quota("clusterqueue", "gpus", "8")),
+		},
+		"a quota of a cohort counts, and several give way": {
+			change: func(f *Facts) {
+				f.Nodes = f.Nodes[:1]
+				f.Cohorts = []kueue.Cohort{{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: kueue.CohortSpec{
+					ResourceGroups: clusterQueue("", "h100", "10").Spec.ResourceGroups}}}
+			},
+			want: above(quota("clusterqueue", "gpus", "0"), quota("cohort", "all", "8")),
+		},
+		"a quota of what no node has": {
+			change: func(f *Facts) {
+				quotas := &f.ClusterQueues[0].Spec.ResourceGroups[0].Flavors[0].Resources
+				*quotas = append(*quotas, kueue.ResourceQuota{Name: "example.com/credits", NominalQuota: resource.MustParse("100")})
+			},
+		},
+		"a taint that Kueue does not know of": {
+			change: func(f *Facts) { f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint) },
+			want: []Finding{{Severity: Error, Reason: "TaintNotTolerated", Object: "ResourceFlavor h100", Commands: []string{
+				`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"team","operator":"Exists","effect":"NoSchedule"}]}]'`}}},
+		},
+		"a taint under a topology": {
+			change: func(f *Facts) {
+				f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint)
+				f.Flavors[0].Spec.TopologyName = ptr.To(kueue.TopologyReference("racks"))
+			},
+			want: []Finding{{Severity: Error, Reason: "TaintNotTolerated", Object: "ResourceFlavor h100",
+				Commands: []string{"kubectl taint nodes -l 'nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3' team:NoSchedule-"}}},
+		},
+		"a taint that the flavor tolerates": {
+			change: func(f *Facts) {
+				f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint)
+				f.Flavors[0].Spec.Tolerations = []corev1.Toleration{{Key: "team", Operator: corev1.TolerationOpExists}}
+			},
+		},
+		"a taint that a rule of the manager's configuration is for": {
+			change: func(f *Facts) {
+				f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint)
+				f.managerConfig("tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]")
+			},
+		},
+		"a taint that the flavor declares": {
+			change: func(f *Facts) {
+				f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint)
+				f.Flavors[0].Spec.NodeTaints = []corev1.Taint{teamTaint}
+			},
+		},
+		"a cordoned node": {
+			change: func(f *Facts) {
+				f.Nodes[1] = gpuNode("gpu-1", h100, corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule})
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			tc.change(f)
+			finds(t, f, tc.want...)
+		})
+	}
+}

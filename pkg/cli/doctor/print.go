@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+)
+
+// Report is all that doctor has to say.
+type Report struct {
+	Errors   int `json:"errors"`
+	Warnings int `json:"warnings"`
+	// Checks that could be made.
+	Checks int `json:"checks"`
+	// Findings, the worst first.
+	Findings []Finding `json:"findings"`
+	// Passed names the checks that found no error or warning.
+	Passed []string `json:"passed"`
+}
+
+func (r Report) summary() string {
+	return show.Count(int64(r.Errors), "error") + " and " + show.Count(int64(r.Warnings), "warning") + " found"
+}
+
+// printer writes a report.
+type printer func(io.Writer, show.Paint, Report) error
+
+func printerFor(format string) (printer, error) {
+	switch format {
+	case "":
+		return func(out io.Writer, paint show.Paint, r Report) error { return printText(out, paint, r, false) }, nil
+	case "wide":
+		return func(out io.Writer, paint show.Paint, r Report) error { return printText(out, paint, r, true) }, nil
+	case "json":
+		return printJSON, nil
+	case "yaml":
+		return printYAML, nil
+	}
+	return nil, fmt.Errorf("output format %q is not known: use wide, json or yaml", format)
+}
+
+func printJSON(out io.Writer, _ show.Paint, r Report) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+func printYAML(out io.Writer, _ show.Paint, r Report) error {
+	data, err := yaml.Marshal(r)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(data)
+	return err
+}
+
+// printText writes a paragraph per finding; wide also what is only to know, and what is
+// in order.
+func printText(out io.Writer, paint show.Paint, r Report, wide bool) error {
+	var text strings.Builder
+	for _, f := range r.Findings {
+		if f.Severity > Info || wide {
+			writeFinding(&text, paint, f)
+		}
+	}
+	if wide {
+		for _, name := range r.Passed {
+			fmt.Fprintf(&text, "%s  %s\n", paint.Green("ok     "), name)
+		}
+	}
+	if r.Errors+r.Warnings == 0 {
+		fmt.Fprintf(&text, "%s: %s made, nothing found.\n", paint.Green("In order"), show.Count(int64(r.Checks), "check"))
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+// margin is where the text of a finding begins.
+const margin = "         "
+
+func writeFinding(text *strings.Builder, paint show.Paint, f Finding) {
+	colour := map[Severity]func(string) string{Error: paint.Red, Warning: paint.Yellow, Info: paint.Dim}[f.Severity]
+	fmt.Fprintf(text, "%s  %s\n", colour(fmt.Sprintf("%-7s", f.Severity)), paint.Bold(f.Object)+" "+paint.Dim("("+f.Reason+")"))
+	for _, line := range []string{f.Problem, f.Effect, f.Advice} {
+		if line != "" {
+			fmt.Fprintf(text, "%s%s\n", margin, line)
+		}
+	}
+	for _, command := range f.Commands {
+		fmt.Fprintf(text, "%s  %s\n", margin, paint.Cyan(command))
+	}
+	text.WriteString("\n")
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Object is an object in a document: all of it, or an item of a list such as "kubectl get
+// -o yaml" prints.
+type Object struct {
+	Document *Document
+	// Steps lead from the document to the object: none, or items and a number.
+	Steps []string
+	// Node is the object's content; its lines count from the document's first one.
+	Node *yaml.Node
+	// JSON is the object's content, too.
+	JSON json.RawMessage
+}
+
+// Objects finds those of a kind in a group, in any version. The error is an
+// *Error of a document that cannot be read as objects.
+func (d *Document) Objects(group, kind string) ([]Object, error) {
+	isList := !strings.Contains(d.value("apiVersion"), "/") && d.value("kind") == "List" || d.Of(group, kind+"List")
+	if !isList && !d.Of(group, kind) {
+		return nil, nil
+	}
+	data, err := d.JSON()
+	if err != nil {
+		return nil, err
+	}
+	if !isList {
+		return []Object{{Document: d, Node: d.Node, JSON: data}}, nil
+	}
+	var list struct{ Items []json.RawMessage }
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, &Error{Path: d.Path, Line: d.LineOf("items"), Text: "items: " + err.Error()}
+	}
+	items, _ := child(d.Node, "items")
+	var found []Object
+	for i, item := range list.Items {
+		node, _ := child(resolve(items), fmt.Sprint(i))
+		if of(resolve(node), group, kind) {
+			found = append(found, Object{Document: d, Steps: []string{"items", fmt.Sprint(i)}, Node: resolve(node), JSON: item})
+		}
+	}
+	return found, nil
+}
+
+// Field is the path of a field of the object in its document.
+func (o *Object) Field(path string) string {
+	if len(o.Steps) == 0 {
+		return path
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%s[%s].%s", o.Steps[0], o.Steps[1], path), ".")
+}
+
+// LineOf is the line in the file of a field of the object.
+func (o *Object) LineOf(path string) int { return o.Document.LineOf(o.Field(path)) }
+
+// Name is namespace and name, as far as the manifest tells.
+func (o *Object) Name() string {
+	var object struct {
+		Metadata struct{ Namespace, Name, GenerateName string }
+	}
+	_ = json.Unmarshal(o.JSON, &object) // What cannot be read has no name.
+	m := object.Metadata
+	if m.Name == "" {
+		m.Name = m.GenerateName
+	}
+	return strings.TrimPrefix(m.Namespace+"/"+m.Name, "/")
+}
+
+// resolve gives what an alias stands for.
+func resolve(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		return node.Alias
+	}
+	return node
+}
+
+// of reports whether a node is an object of a kind in a group.
+func of(node *yaml.Node, group, kind string) bool {
+	d := Document{Node: node}
+	return d.Of(group, kind)
+}

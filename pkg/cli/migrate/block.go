@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// edit replaces lines of a document, from the first up to but not including the last,
+// which count from 1.
+type edit struct {
+	first, last int
+	text        string
+}
+
+// lines splits text after every line end.
+func lines(text []byte) []string {
+	all := strings.SplitAfter(string(text), "\n")
+	if all[len(all)-1] == "" {
+		all = all[:len(all)-1]
+	}
+	return all
+}
+
+// apply makes the edits, which do not overlap.
+func apply(text []byte, edits []edit) []byte {
+	all := lines(text)
+	slices.SortFunc(edits, func(a, b edit) int { return b.first - a.first })
+	for _, e := range edits {
+		var made []string
+		if e.text != "" {
+			made = []string{e.text}
+		}
+		all = slices.Replace(all, e.first-1, e.last-1, made...)
+	}
+	return []byte(strings.Join(all, ""))
+}
+
+// block edits a TrainJob in YAML's block style.
+type block struct {
+	text  []byte
+	lines []string
+}
+
+// edits are those that a conversion makes of the text. Lost are comments that have no place any more.
+func (b *block) edits(o *object, c *conversion, owner string) (edits []edit, lost []string, err error) {
+	if c.before.APIVersion != c.after.APIVersion {
+		e, err := b.version(o, c)
+		if err != nil {
+			return nil, nil, err
+		}
+		edits = append(edits, e)
+	}
+	gone := c.gone()
+	if len(gone) == 0 {
+		return edits, nil, nil
+	}
+	at := indexOf(o.Node, "spec")
+	spec := o.Node.Content[at+1]
+	if spec.Kind != yaml.MappingNode || spec.Style&yaml.FlowStyle != 0 || o.Node.Style&yaml.FlowStyle != 0 {
+		return nil, nil, errors.New("spec is written in braces or by an alias: write it field by field, each on a line of its own")
+	}
+	limit := after(o.Node, at+1, o.limit)
+	var removed []edit
+	for _, name := range gone {
+		e, err := b.field(spec, indexOf(spec, name), limit)
+		if err != nil {
+			return nil, nil, err
+		}
+		removed = append(removed, e)
+	}
+	slices.SortFunc(removed, func(a, b edit) int { return a.first - b.first })
+	if err := anchorsStay(o, removed); err != nil {
+		return nil, nil, err
+	}
+	fields := b.cut(spec, removed)
+	made, err := b.made(o, c, fields, owner)
+	if err != nil {
+		return nil, nil, err
+	}
+	removed[0].text = made
+	return append(edits, removed...), lostComments(fields, made), nil
+}
+
+// version replaces the value of apiVersion.
+func (b *block) version(o *object, c *conversion) (edit, error) {
+	value := o.Node.Content[indexOf(o.Node, "apiVersion")+1]
+	line := b.lines[value.Line-1]
+	at := len(string([]rune(line)[:value.Column-1]))
+	if value.Kind != yaml.ScalarNode || !strings.Contains(line[at:], c.before.APIVersion) {
+		return edit{}, errors.New("apiVersion is not written in its line: write it out")
+	}
+	return edit{value.Line, value.Line + 1, line[:at] + strings.Replace(line[at:], c.before.APIVersion, c.after.APIVersion, 1)}, nil
+}
+
+// field gives the lines of a field of the mapping and of the comment right above it; limit
+// is the line behind the mapping.
+func (b *block) field(mapping *yaml.Node, at, limit int) (edit, error) {
+	key := mapping.Content[at]
+	indent := key.Column - 1
+	if strings.TrimSpace(b.lines[key.Line-1][:min(indent, len(b.lines[key.Line-1]))]) != "" {
+		return edit{}, fmt.Errorf("spec.%s shares its line with another field: write it on a line of its own", key.Value)
+	}
+	e := edit{first: key.Line, last: min(after(mapping, at+1, limit), len(b.lines)+1)}
+	for e.first > 1 && b.comment(e.first-1) && b.indent(e.first-1) == indent {
+		e.first--
+	}
+	// What stands behind it, and not deeper, is said of the next field.
+	for e.last > key.Line+1 && (b.blank(e.last-1) || b.comment(e.last-1) && b.indent(e.last-1) <= indent) {
+		e.last--
+	}
+	return e, nil
+}
+
+func (b *block) blank(line int) bool { return strings.TrimSpace(b.lines[line-1]) == "" }
+
+func (b *block) comment(line int) bool {
+	return strings.HasPrefix(strings.TrimSpace(b.lines[line-1]), "#")
+}
+
+func (b *block) indent(line int) int {
+	return len(b.lines[line-1]) - len(strings.TrimLeft(b.lines[line-1], " "))
+}
+
+// anchorsStay reports whether nothing outside of the removed lines depends on an anchor in
+// them.
+func anchorsStay(o *object, removed []edit) (err error) {
+	within := func(n *yaml.Node) bool {
+		return slices.ContainsFunc(removed, func(e edit) bool { return n.Line >= e.first && n.Line < e.last })
+	}
+	walk(o.Node, func(n *yaml.Node) {
+		if n.Kind == yaml.AliasNode && within(n.Alias) && !within(n) {
+			err = fmt.Errorf("anchor &%s stands in what is converted and is used outside of it: write it out there", n.Value)
+		}
+	})
+	return err
+}
+
+// cut gives the removed fields with just the comments that go with them: read on their
+// own or, where they use anchors from elsewhere, picked by what stands in the lines.
+func (b *block) cut(spec *yaml.Node, removed []edit) *yaml.Node {
+	var alone strings.Builder
+	for _, e := range removed {
+		alone.WriteString(strings.Join(b.lines[e.first-1:e.last-1], ""))
+	}
+	var doc yaml.Node
+	// The library loses sight of comments at Windows' line ends.
+	err := yaml.Unmarshal([]byte(strings.ReplaceAll(alone.String(), "\r\n", "\n")), &doc)
+	if err == nil && len(doc.Content) == 1 && doc.Content[0].Kind == yaml.MappingNode {
+		doc.Content[0].HeadComment, doc.Content[0].FootComment = doc.HeadComment, doc.FootComment
+		return doc.Content[0]
+	}
+	fields := &yaml.Node{Kind: yaml.MappingNode}
+	for i := 0; i+1 < len(spec.Content); i += 2 {
+		if slices.ContainsFunc(removed, func(e edit) bool { return spec.Content[i].Line >= e.first && spec.Content[i].Line < e.last }) {
+			fields.Content = append(fields.Content, clone(spec.Content[i]), clone(spec.Content[i+1]))
+		}
+	}
+	walk(fields, func(n *yaml.Node) {
+		for _, comment := range []*string{&n.HeadComment, &n.LineComment, &n.FootComment} {
+			*comment = linesIn(*comment, alone.String())
+		}
+	})
+	return fields
+}
+
+// linesIn keeps the lines of a comment that stand in the text.
+func linesIn(comment, text string) string {
+	kept := slices.DeleteFunc(strings.Split(comment, "\n"), func(line string) bool { return !strings.Contains(text, line) })
+	return strings.Join(kept, "\n")
+}
+
+// made is the text of the new field, in the manner of the document.
+func (b *block) made(o *object, c *conversion, fields *yaml.Node, owner string) (string, error) {
+	if c.patches() == nil {
+		return "", nil
+	}
+	list, err := carry(c.patches(), sourcesOf(fields, owner))
+	if err != nil {
+		return "", err
+	}
+	key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "runtimePatches"}
+	for _, name := range []string{"jobTemplateOverrides", "podTemplateOverrides", "templateOverrides"} {
+		if k, _ := pair(fields, name); k != nil {
+			adoptComments(key, []*yaml.Node{k})
+		}
+	}
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	specKey, spec := pair(o.Node, "spec")
+	encoder.SetIndent(max(2, spec.Content[0].Column-specKey.Column))
+	if compact(o.Node) {
+		encoder.CompactSeqIndent()
+	}
+	if err := encoder.Encode(&yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{key, list}}); err != nil {
+		return "", err
+	}
+	return b.fit(out.Bytes(), spec.Content[0].Column-1), nil
+}
+
+// fit indents text, and ends its lines as the document does.
+func (b *block) fit(text []byte, indent int) string {
+	var fitted strings.Builder
+	for _, line := range lines(text) {
+		if line = strings.TrimRight(line, "\r\n"); line != "" {
+			line = strings.Repeat(" ", indent) + line
+		}
+		fitted.WriteString(line)
+		if bytes.Contains(b.text, []byte("\r\n")) {
+			fitted.WriteString("\r")
+		}
+		fitted.WriteString("\n")
+	}
+	return fitted.String()
+}
+
+// compact reports whether lists stand right below their keys and not deeper, as kubectl
+// prints them; the first list tells.
+func compact(node *yaml.Node) bool {
+	found, is := false, true
+	walk(node, func(n *yaml.Node) {
+		for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+			key, value := n.Content[i], n.Content[i+1]
+			if !found && value.Kind == yaml.SequenceNode && value.Style&yaml.FlowStyle == 0 {
+				found, is = true, key.Column == value.Column
+			}
+		}
+	})
+	return is
+}
+
+// lostComments are those of the fields that the made text does not have.
+func lostComments(fields *yaml.Node, made string) []string {
+	var lost []string
+	walk(fields, func(n *yaml.Node) {
+		for _, comment := range []string{n.HeadComment, n.LineComment, n.FootComment} {
+			for line := range strings.Lines(comment) {
+				if line = strings.TrimSpace(line); line != "" && !strings.Contains(made, line) {
+					lost = append(lost, line)
+				}
+			}
+		}
+	})
+	return lost
+}

@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+)
+
+const owner = "example.com/team"
+
+func TestMigrateFile(t *testing.T) {
+	cases := map[string]struct {
+		before, after string
+		messages      []string
+	}{
+		"comments and order of everything else stay, and comments within move along": {
+			before: `# Our model.
+kind: TrainJob   # written
+apiVersion: trainer.kubeflow.org/v1alpha1
+metadata: {name: llama, namespace: team-a}
+
+spec:
+  runtimeRef:
+    name: torch   # the usual one
+
+  # Where it may run.
+  podTemplateOverrides:   # two of them
+  # For the trainer.
+  - targetJobs:
+    - name: node # all of it
+    spec:
+      # Big ones.
+      nodeSelector:
+        pool: 'h100' # by agreement
+        "disk": ssd
+
+      # They are tainted.
+      tolerations:
+      - {key: nvidia.com/gpu, operator: Exists}
+  - targetJobs: [{name: node}, {name: dataset-initializer}]
+    spec:
+      serviceAccountName: "reader"
+
+  # Goes last.
+  suspend: true
+# The end.
+`,
+			after: `# Our model.
+kind: TrainJob   # written
+apiVersion: trainer.kubeflow.org/v1alpha1
+metadata: {name: llama, namespace: team-a}
+
+spec:
+  runtimeRef:
+    name: torch   # the usual one
+
+  # Where it may run.
+  runtimePatches: # two of them
+  - manager: example.com/team
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          # For the trainer.
+          # all of it
+          - name: node
+            template:
+              spec:
+                template:
+                  spec:
+                    # Big ones.
+                    nodeSelector:
+                      pool: 'h100' # by agreement
+                      "disk": ssd
+                    # They are tainted.
+                    tolerations:
+                    - {key: nvidia.com/gpu, operator: Exists}
+                    serviceAccountName: "reader"
+          - name: dataset-initializer
+            template:
+              spec:
+                template:
+                  spec:
+                    serviceAccountName: "reader"
+
+  # Goes last.
+  suspend: true
+# The end.
+`,
+			messages: []string{"f.yaml:2: trainjob team-a/llama: podTemplateOverrides → runtimePatches of example.com/team"},
+		},
+		"of several documents only TrainJobs change, whatever their version": {
+			before: `apiVersion: v1
+kind: ConfigMap   # as it is
+metadata: { name: x }
+--- # second
+apiVersion: "trainer.kubeflow.org/v2alpha1" # as in the guide
+kind: TrainJob
+metadata:
+    name: a
+spec:
+    runtimeRef: {name: torch}
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+    generateName: b-
+spec:
+    # For the JobSet.
+    labels: # few
+        team: a # ours
+    runtimeRef:
+        name: torch
+    podTemplateOverrides:
+        - targetJobs:
+            - name: node
+          metadata:
+            annotations: {b: "2"}`,
+			after: `apiVersion: v1
+kind: ConfigMap   # as it is
+metadata: { name: x }
+--- # second
+apiVersion: "trainer.kubeflow.org/v1alpha1" # as in the guide
+kind: TrainJob
+metadata:
+    name: a
+spec:
+    runtimeRef: {name: torch}
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+    generateName: b-
+spec:
+    runtimePatches:
+        - manager: example.com/team
+          trainingRuntimeSpec:
+            template:
+                metadata:
+                    # For the JobSet.
+                    labels: # few
+                        team: a # ours
+                spec:
+                    replicatedJobs:
+                        - name: node
+                          template:
+                            spec:
+                                template:
+                                    metadata:
+                                        annotations: {b: "2"}
+    runtimeRef:
+        name: torch
+`,
+			messages: []string{
+				"f.yaml:5: trainjob a: apiVersion trainer.kubeflow.org/v2alpha1 → trainer.kubeflow.org/v1alpha1",
+				"f.yaml:5: warning: apiVersion: no release of Trainer serves trainer.kubeflow.org/v2alpha1; it is written as trainer.kubeflow.org/v1alpha1",
+				"f.yaml:12: trainjob b-: labels, podTemplateOverrides → runtimePatches of example.com/team",
+			},
+		},
+		"both shapes of templateOverrides": {
+			before: head + `  templateOverrides:
+  # From the platform.
+  - manager: platform.example.com/scheduler
+    pod:
+    # The node.
+    - time: 2026-02-17T10:00:00Z # this morning
+      targetJobs:
+      - name: node
+      spec:
+        # Pinned.
+        nodeSelector:
+          pool: h100
+    job:
+    - targetJobs: [{name: node}]
+      metadata:
+        labels:
+          x: "y" # of the Job
+  - manager: team.example.com/a
+    targetJobs: [{name: node}]
+    spec:
+      nodeSelector: {disk: ssd}
+`,
+			after: head + `  runtimePatches:
+  # From the platform.
+  - manager: platform.example.com/scheduler
+    time: "2026-02-17T10:00:00Z"
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          # The node.
+          # this morning
+          - name: node
+            template:
+              metadata:
+                labels:
+                  x: "y" # of the Job
+              spec:
+                template:
+                  spec:
+                    # Pinned.
+                    nodeSelector:
+                      pool: h100
+  - manager: team.example.com/a
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          - name: node
+            template:
+              spec:
+                template:
+                  spec:
+                    nodeSelector: {disk: ssd}
+`,
+			messages: []string{"f.yaml:1: trainjob job: templateOverrides → runtimePatches of platform.example.com/scheduler, team.example.com/a"},
+		},
+		"JSON stays JSON": {
+			before: `{
+  "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+  "metadata": {"name": "job"},
+  "spec": {
+    "runtimeRef": {"name": "torch"},
+    "annotations": {"a": "1"},
+    "podTemplateOverrides": [{"targetJobs": [{"name": "node"}]}]
+  }
+}`,
+			after: `{
+  "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+  "metadata": {"name": "job"},
+  "spec": {
+    "runtimeRef": {"name": "torch"},
+    "runtimePatches": [
+      {
+        "manager": "example.com/team",
+        "trainingRuntimeSpec": {
+          "template": {
+            "metadata": {
+              "annotations": {
+                "a": "1"
+              }
+            },
+            "spec": {
+              "replicatedJobs": [
+                {
+                  "name": "node"
+                }
+              ]
+            }
+          }
+        }
+      }
+    ]
+  }
+}`,
+			messages: []string{"f.yaml:1: trainjob job: annotations, podTemplateOverrides → runtimePatches of example.com/team"},
+		},
+		"JSON in one line stays in one line": {
+			before: `{"apiVersion":"trainer.kubeflow.org/v2alpha1","kind":"TrainJob","spec":{"podTemplateOverrides":[],"runtimeRef":{}}}`,
+			after:  `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","spec":{"runtimeRef":{}}}`,
+			messages: []string{
+				"f.yaml:1: trainjob : podTemplateOverrides → nothing; apiVersion trainer.kubeflow.org/v2alpha1 → trainer.kubeflow.org/v1alpha1",
+				"f.yaml:1: warning: apiVersion: no release of Trainer serves trainer.kubeflow.org/v2alpha1; it is written as trainer.kubeflow.org/v1alpha1",
+			},
+		},
+		"the items of a list": {
+			before: `apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Secret
+- apiVersion: trainer.kubeflow.org/v1alpha1
+  kind: TrainJob
+  metadata:
+    name: a
+  spec:
+    podTemplateOverrides:
+    - targetJobs: [{name: node}]
+    runtimeRef:
+      name: torch
+- apiVersion: trainer.kubeflow.org/v2alpha1
+  kind: TrainJob
+`,
+			after: `apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Secret
+- apiVersion: trainer.kubeflow.org/v1alpha1
+  kind: TrainJob
+  metadata:
+    name: a
+  spec:
+    runtimePatches:
+    - manager: example.com/team
+      trainingRuntimeSpec:
+        template:
+          spec:
+            replicatedJobs:
+            - name: node
+    runtimeRef:
+      name: torch
+- apiVersion: trainer.kubeflow.org/v1alpha1
+  kind: TrainJob
+`,
+			messages: []string{
+				"f.yaml:6: trainjob a: podTemplateOverrides → runtimePatches of example.com/team",
+				"f.yaml:15: trainjob : apiVersion trainer.kubeflow.org/v2alpha1 → trainer.kubeflow.org/v1alpha1",
+				"f.yaml:15: warning: apiVersion: no release of Trainer serves trainer.kubeflow.org/v2alpha1; it is written as trainer.kubeflow.org/v1alpha1",
+			},
+		},
+		"Windows' line ends stay": {
+			before: strings.ReplaceAll(head+"  # a\n  podTemplateOverrides:\n  - targetJobs:\n    - name: node # b\n", "\n", "\r\n"),
+			after: strings.ReplaceAll(head+`  # a
+  runtimePatches:
+  - manager: example.com/team
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          # b
+          - name: node
+`, "\n", "\r\n"),
+			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
+		},
+		"what aliases stand for is written out": {
+			before: `apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: job
+  labels: &labels
+    team: a
+spec:
+  podTemplateOverrides:
+  - targetJobs: [{name: node}]
+    # As above.
+    metadata: {labels: *labels}
+    spec: &pool
+      nodeSelector: {pool: h100}
+  - targetJobs: [{name: extra}]
+    spec:
+      <<: *pool
+      serviceAccountName: me
+`,
+			after: `apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: job
+  labels: &labels
+    team: a
+spec:
+  runtimePatches:
+  - manager: example.com/team
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          - name: node
+            template:
+              spec:
+                template:
+                  # As above.
+                  metadata:
+                    labels:
+                      team: a
+                  spec:
+                    nodeSelector: {pool: h100}
+          - name: extra
+            template:
+              spec:
+                template:
+                  spec:
+                    serviceAccountName: me
+                    nodeSelector:
+                      pool: h100
+`,
+			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
+		},
+		"what kueue-trainer added is left out": {
+			before: head + `  podTemplateOverrides:
+  - targetJobs: [{name: node}]
+    metadata: {annotations: {kueue-trainer.dev/manager: kueue.x-k8s.io/manager}}
+    spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}
+`,
+			after: head,
+			messages: []string{
+				"f.yaml:1: trainjob job: podTemplateOverrides → nothing",
+				"f.yaml:8: warning: spec.podTemplateOverrides[0]: it is left out, as kueue-trainer wrote it for a queue and for one cluster; the webhook adds what the TrainJob needs where it is created",
+			},
+		},
+		"comments without a place are named": {
+			before:   head + "  podTemplateOverrides: [] # none yet\n",
+			after:    head,
+			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → nothing", "f.yaml:5: warning: this comment has no place any more: # none yet"},
+		},
+		"a TrainJob of today stays as it is": {
+			before: head + "  runtimePatches: [{manager: a.example.com/b}] # mine\n",
+			after:  head + "  runtimePatches: [{manager: a.example.com/b}] # mine\n",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r, messages := migrated(t, tc.before)
+			if diff := cmp.Diff(strings.Split(tc.after, "\n"), strings.Split(string(r.data), "\n")); diff != "" {
+				t.Errorf("Unexpected text (-want,+got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.messages, messages); diff != "" {
+				t.Errorf("Unexpected report (-want,+got):\n%s", diff)
+			}
+			if r.failed > 0 {
+				t.Errorf("%d TrainJobs failed", r.failed)
+			}
+		})
+	}
+}
+
+const head = `apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: job}
+
+spec:
+  runtimeRef: {name: torch}
+`
+
+func migrated(t *testing.T, text string) (result, []string) {
+	t.Helper()
+	file, err := manifest.Parse("f.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := migrateFile(file, owner)
+	var messages []string
+	for _, m := range r.messages {
+		messages = append(messages, m.String())
+	}
+	return r, messages
+}
+
+func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
+	cases := map[string]struct {
+		text     string
+		messages []string
+	}{
+		"everything at once, with its lines; nothing of the file changes": {
+			text: head + "  podTemplateOverrides:\n  - targetJobs: [{name: node}]\n---\n" + head + `  trainer:
+    numProcPerNode: auto
+  podTemplateOverrides:
+  - metadata:
+      labels: {a: 1}
+      finalizers: [x]
+`,
+			messages: []string{
+				`f.yaml:17: error: spec.trainer.numProcPerNode: Invalid value: "auto": Trainer takes a number only since 2.2: set one, or remove the field, which means auto`,
+				`f.yaml:19: error: spec.podTemplateOverrides[0].targetJobs: Required value: it is for no job and so has no effect: name one, or remove the override`,
+				`f.yaml:21: error: spec.podTemplateOverrides[0].metadata.finalizers: Forbidden: a patch has only labels, annotations here: remove it`,
+				`f.yaml:20: error: spec.podTemplateOverrides[0].metadata.labels[a]: Invalid value: it must be a string`,
+			},
+		},
+		"a key twice": {
+			text:     foreign + "---\n" + head + "  suspend: true\n  suspend: false\n",
+			messages: []string{`f.yaml:10: error: key "suspend" already set in map`},
+		},
+		"a spec in braces": {
+			text:     "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nspec: {podTemplateOverrides: []}\n",
+			messages: []string{"f.yaml:3: error: spec is written in braces or by an alias: write it field by field, each on a line of its own"},
+		},
+		"an anchor that others need": {
+			text:     head + "  podTemplateOverrides:\n  - targetJobs: [{name: &node node}]\n  managedBy: *node\n",
+			messages: []string{"f.yaml:5: error: anchor &node stands in what is converted and is used outside of it: write it out there"},
+		},
+		"text that would not say the same any more": {
+			text:     "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nspec:\n  podTemplateOverrides: []\n",
+			messages: []string{"f.yaml:3: error: " + errDisagree.Error()},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r, messages := migrated(t, tc.text)
+			if diff := cmp.Diff(tc.text, string(r.data)); diff != "" {
+				t.Errorf("The text changed (-before,+after):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.messages, messages); diff != "" {
+				t.Errorf("Unexpected report (-want,+got):\n%s", diff)
+			}
+			if r.failed == 0 || r.changed > 0 {
+				t.Errorf("%d TrainJobs failed, %d changed", r.failed, r.changed)
+			}
+		})
+	}
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package migrate is the command that brings TrainJobs of every generation to
+// spec.runtimePatches.
+package migrate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
+)
+
+const migrateLong = `Bring TrainJobs to spec.runtimePatches, which Trainer has since 2.2.
+
+It reads podTemplateOverrides (Trainer 2.1), templateOverrides in both proposed shapes,
+and v2alpha1 manifests. Everything else in the files stays byte for byte: other fields,
+comments, order, other kinds. Comments within the old fields move along with what they
+stand by.
+
+Without -f it reads the TrainJobs of the cluster that have not finished, and prints
+manifests to create them anew: without status, what the API server sets, and what
+kueue-trainer had added.
+
+Converted manifests go to standard output, with --in-place into the files. What changed,
+warnings, and what cannot be expressed go to standard error; a file with anything of the
+latter is left out, or left as it is, and the exit code is 2.`
+
+const migrateExample = `  # See what would change in a directory, and then change it
+  kubectl trainjob migrate -f manifests/ --diff
+  kubectl trainjob migrate -f manifests/ --in-place
+
+  # Move a TrainJob to a cluster with Trainer 2.3
+  kubectl trainjob migrate -f job.yaml --owner example.com/ml-team | kubectl --context new create -f -
+
+  # Everything that waits or runs in a cluster with Trainer 2.1
+  kubectl trainjob migrate --all-namespaces > trainjobs.yaml`
+
+type options struct {
+	files                              []string
+	recursive, inPlace, diff, allSpace bool
+	owner                              string
+
+	flags   cluster.Flags
+	streams genericiooptions.IOStreams
+}
+
+// NewCommand gives the command.
+func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{flags: flags, streams: streams}
+	cmd := &cobra.Command{
+		Use:     "migrate [-f FILE|DIR|-]",
+		Short:   "Bring TrainJobs of every generation to runtimePatches",
+		Long:    migrateLong,
+		Example: migrateExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	cmd.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "files, directories, or - for standard input; without it, the TrainJobs of the cluster")
+	cmd.Flags().BoolVarP(&o.recursive, "recursive", "R", false, "also the directories below those of -f")
+	cmd.Flags().BoolVar(&o.inPlace, "in-place", false, "change the files instead of printing them")
+	cmd.Flags().BoolVar(&o.diff, "diff", false, "print the changes as a unified diff; with --in-place also make them")
+	cmd.Flags().StringVar(&o.owner, "owner", convert.DefaultOwner, "the manager of the runtime patches made of overrides that name none")
+	cmd.Flags().BoolVarP(&o.allSpace, "all-namespaces", "A", false, "without -f: the TrainJobs of every namespace")
+	return cmd
+}
+
+func (o *options) run(cmd *cobra.Command) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	files, err := o.read(cmd)
+	if err != nil {
+		return err
+	}
+	var results []result
+	for i := range files {
+		results = append(results, migrateFile(&files[i], o.owner))
+	}
+	if err := o.output(results); err != nil {
+		return err
+	}
+	return o.report(results)
+}
+
+func (o *options) check() error {
+	if errs := rules.Manager(o.owner); len(errs) > 0 {
+		return fmt.Errorf("--owner: %w; name a domain and a path, such as example.com/ml-team", errs.ToAggregate())
+	}
+	for _, path := range o.files {
+		if path == manifest.Stdin && o.inPlace {
+			return errors.New("--in-place: standard input cannot be changed: leave the flag out, and the result goes to standard output")
+		}
+	}
+	if len(o.files) == 0 && o.inPlace {
+		return errors.New("--in-place is for files: name them with -f")
+	}
+	if len(o.files) > 0 && o.allSpace {
+		return errors.New("--all-namespaces is for the TrainJobs of the cluster: leave out one of it and -f")
+	}
+	return nil
+}
+
+func (o *options) read(cmd *cobra.Command) ([]manifest.File, error) {
+	if len(o.files) > 0 {
+		return manifest.Read(o.files, o.recursive, o.streams.In)
+	}
+	namespace, err := o.flags.InNamespace(o.allSpace)
+	if err != nil {
+		return nil, err
+	}
+	c, err := o.flags.Client()
+	if err != nil {
+		return nil, err
+	}
+	files, finished, err := export(cmd.Context(), c, namespace)
+	if finished > 0 {
+		fmt.Fprintln(o.streams.ErrOut, show.Count(int64(finished), "finished TrainJob"), "left out")
+	}
+	return files, err
+}
+
+// output prints the results, or what changed, or changes the files.
+func (o *options) output(results []result) error {
+	printed := false
+	for _, r := range results {
+		switch same := bytes.Equal(r.data, r.file.Data); {
+		case r.failed > 0:
+		case o.diff && !same:
+			if err := printDiff(o.streams.Out, r); err != nil {
+				return err
+			}
+		case !o.diff && !o.inPlace:
+			if err := o.print(r.data, printed); err != nil {
+				return err
+			}
+			printed = true
+		}
+		if err := o.write(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// print writes a file behind others.
+func (o *options) print(data []byte, behind bool) error {
+	if behind && !bytes.HasPrefix(data, []byte("---")) {
+		data = append([]byte("---\n"), data...)
+	}
+	if len(data) > 0 && !bytes.HasSuffix(data, []byte("\n")) {
+		data = append(data, '\n')
+	}
+	_, err := o.streams.Out.Write(data)
+	return err
+}
+
+// write changes the file, which keeps its mode.
+func (o *options) write(r result) error {
+	if !o.inPlace || bytes.Equal(r.data, r.file.Data) {
+		return nil
+	}
+	return os.WriteFile(r.file.Path, r.data, 0o666)
+}
+
+// report tells what happened, and fails if anything could not be expressed.
+func (o *options) report(results []result) error {
+	out := o.streams.ErrOut
+	found, changed, failed := 0, 0, 0
+	for _, r := range results {
+		for _, m := range r.messages {
+			fmt.Fprintln(out, m)
+		}
+		found, changed, failed = found+r.found, changed+r.changed, failed+r.failed
+	}
+	fmt.Fprintf(out, "%s: %d migrated, %d left as they were\n", show.Count(int64(found), "TrainJob"), changed, found-changed)
+	if failed == 0 {
+		return nil
+	}
+	return exit.With(exit.Findings, fmt.Errorf("%s cannot be expressed in runtimePatches; files with such are left out", show.Count(int64(failed), "TrainJob")))
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+)
+
+const (
+	older   = head + "  podTemplateOverrides: []\n"
+	foreign = "kind: Other\n"
+	broken  = head + "  podTemplateOverrides: [{}]\n"
+)
+
+func TestCommand(t *testing.T) {
+	cases := map[string]struct {
+		files map[string]string
+		args  []string
+		stdin string
+
+		wantOut   string
+		wantFiles map[string]string
+		wantCode  int
+	}{
+		"the result of all files goes to standard output": {
+			files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR"},
+			wantOut: head + "---\n" + foreign,
+		},
+		"standard input": {args: []string{"-f", "-"}, stdin: older, wantOut: head},
+		"in place": {
+			files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR", "--in-place"},
+			wantFiles: map[string]string{"a.yaml": head},
+		},
+		"a diff changes nothing": {
+			files: map[string]string{"a.yaml": older, "b.yaml": foreign}, args: []string{"-f", "DIR", "--diff"},
+			wantOut: "--- DIR/a.yaml\n+++ DIR/a.yaml\n@@ -4,4 +4,3 @@\n \n spec:\n   runtimeRef: {name: torch}\n-  podTemplateOverrides: []\n",
+		},
+		"a diff and the change": {
+			files: map[string]string{"a.yaml": "# a\n" + older + "  suspend: true"}, args: []string{"-f", "DIR", "--diff", "--in-place"},
+			wantOut: "--- DIR/a.yaml\n+++ DIR/a.yaml\n@@ -5,5 +5,4 @@\n \n spec:\n   runtimeRef: {name: torch}\n-  podTemplateOverrides: []\n" +
+				"   suspend: true\n\\ No newline at end of file\n",
+			wantFiles: map[string]string{"a.yaml": "# a\n" + head + "  suspend: true"},
+		},
+		"a file that cannot be expressed is left out and the others are not": {
+			files: map[string]string{"a.yaml": older, "b.yaml": broken, "c.yaml": foreign}, args: []string{"-f", "DIR"},
+			wantOut: head + "---\n" + foreign, wantCode: exit.Findings,
+		},
+		"and left as it is in place": {
+			files: map[string]string{"a.yaml": older, "b.yaml": older + "---\n" + broken}, args: []string{"-f", "DIR", "--in-place"},
+			wantFiles: map[string]string{"a.yaml": head}, wantCode: exit.Findings,
+		},
+		"an owner that Trainer would refuse": {args: []string{"-f", "-", "--owner", "me"}, wantCode: exit.Failed},
+		"standard input in place":            {args: []string{"-f", "-", "--in-place"}, wantCode: exit.Failed},
+		"the cluster in place":               {args: []string{"-A", "--in-place"}, wantCode: exit.Failed},
+		"files and the cluster":              {args: []string{"-f", "-", "-A"}, wantCode: exit.Failed},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			want := map[string]string{}
+			for name, text := range tc.files {
+				want[name] = text
+				if changed, ok := tc.wantFiles[name]; ok {
+					want[name] = changed
+				}
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			streams, in, out, _ := genericiooptions.NewTestIOStreams()
+			in.WriteString(tc.stdin)
+			cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			cmd.SetArgs(strings.Split(strings.ReplaceAll(strings.Join(tc.args, "\n"), "DIR", dir), "\n"))
+			err := cmd.Execute()
+			if code := exit.Code(err); code != tc.wantCode {
+				t.Errorf("The exit code is %d and not %d: %v", code, tc.wantCode, err)
+			}
+			if diff := cmp.Diff(tc.wantOut, strings.ReplaceAll(out.String(), dir, "DIR")); diff != "" {
+				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
+			}
+			got := map[string]string{}
+			for name := range tc.files {
+				data, err := os.ReadFile(filepath.Join(dir, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got[name] = string(data)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("Unexpected files (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}

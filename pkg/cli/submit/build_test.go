@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package submit
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const ofTorch = "runtimeRef: {apiGroup: trainer.kubeflow.org, kind: ClusterTrainingRuntime, name: torch}"
+
+func TestTrainJob(t *testing.T) {
+	cases := map[string]struct {
+		request    request
+		generation trainjob.Generation
+		// metadata and spec are in YAML; there is always the namespace.
+		metadata, spec string
+	}{
+		"the least":                  {request: request{runtime: "torch"}, metadata: "{generateName: torch-}", spec: "{" + ofTorch + "}"},
+		"a runtime of the namespace": {request: request{name: "a", runtime: "trainingruntime/mine"}, metadata: "{name: a}", spec: "{runtimeRef: {apiGroup: trainer.kubeflow.org, kind: TrainingRuntime, name: mine}}"},
+		"everything": {
+			request: request{
+				name: "a", runtime: "torch", nodes: 2, gpus: 1, resource: "nvidia.com/mig-1g.10gb", image: "i",
+				command: []string{"run", "-x"}, args: []string{"a,b"}, env: []string{"A=b=c", "EMPTY="}, queue: "q", priority: "p",
+				labels: []string{"team=a"}, annotations: []string{"note="},
+			},
+			metadata: `{name: a, labels: {kueue.x-k8s.io/queue-name: q, kueue.x-k8s.io/priority-class: p, team: a}, annotations: {note: ""}}`,
+			spec: ofTorch + `
+trainer:
+  numNodes: 2
+  image: i
+  command: [run, -x]
+  args: ["a,b"]
+  env: [{name: A, value: b=c}, {name: EMPTY}]
+  resourcesPerNode:
+    limits: {nvidia.com/mig-1g.10gb: "1"}
+    requests: {nvidia.com/mig-1g.10gb: "1"}`,
+		},
+		"a topology": {
+			request:  request{name: "a", runtime: "torch", topology: "required=cloud.provider.com/rack"},
+			metadata: "{name: a}",
+			spec: ofTorch + `
+runtimePatches:
+- manager: trainer.kubeflow.org/kubeflow-sdk
+  trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
+    {name: node, template: {spec: {template: {metadata: {annotations: {kueue.x-k8s.io/podset-required-topology: cloud.provider.com/rack}}}}}}]}}}`,
+		},
+		"a topology goes into the patch that is given": {
+			request:  request{name: "a", runtime: "torch", topology: "preferred=rack", patch: patchOfNode},
+			metadata: "{name: a}",
+			spec: ofTorch + `
+runtimePatches:
+- manager: trainer.kubeflow.org/kubeflow-sdk
+  trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
+    {name: node, template: {spec: {template: {metadata: {annotations: {mine: "1", kueue.x-k8s.io/podset-preferred-topology: rack}}, spec: {nodeSelector: {a: b}}}}}}]}}}`,
+		},
+		"for Trainer 2.1 patches become overrides": {
+			request: request{name: "a", runtime: "torch", patch: patchOfNode}, generation: trainjob.Trainer21,
+			metadata: "{name: a}",
+			spec: ofTorch + `
+podTemplateOverrides:
+- targetJobs: [{name: node}]
+  metadata: {annotations: {mine: "1"}}
+  spec: {nodeSelector: {a: b}}`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			tc.request.namespace = "ns"
+			job, err := tc.request.trainJob(false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.generation == 0 {
+				tc.generation = trainjob.Trainer23
+			}
+			got, err := manifest(job, tc.generation)
+			if err != nil {
+				t.Fatal(err)
+			}
+			metadata := object(t, tc.metadata)
+			metadata["namespace"] = "ns"
+			want := map[string]any{"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": object(t, tc.spec)}
+			if diff := cmp.Diff(text(t, want), text(t, got.Object)); diff != "" {
+				t.Errorf("Unexpected TrainJob (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+const patchOfNode = `{trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {metadata: {annotations: {mine: "1"}}, spec: {nodeSelector: {a: b}}}}}}]}}}}`
+
+func object(t *testing.T, text string) (read map[string]any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(text), &read); err != nil {
+		t.Fatalf("Decoding %s: %v", text, err)
+	}
+	return read
+}
+
+func text(t *testing.T, value any) string {
+	t.Helper()
+	data, err := yaml.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestRuntimePatchFromAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "patch.yaml")
+	if err := os.WriteFile(path, []byte(patchOfNode), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := request{patch: path}
+	got, err := r.runtimePatch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.patch = patchOfNode
+	want, err := r.runtimePatch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Unexpected patch (-want,+got):\n%s", diff)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	metadata := `{trainingRuntimeSpec: {template: {metadata: {labels: {a: b}}, spec: {replicatedJobs: [{name: node, template: {metadata: {labels: {a: b}}}}]}}}}`
+	cases := map[string]struct {
+		request    request
+		builtin    bool
+		generation trainjob.Generation
+		says       string
+	}{
+		"a kind of runtime that there is not":     {request: request{runtime: "pod/a"}, says: "the kind is clustertrainingruntime or trainingruntime"},
+		"fewer than no nodes":                     {request: request{nodes: -1}, says: "--nodes and --gpus-per-node are 1 or more"},
+		"a variable without a value":              {request: request{env: []string{"A"}}, says: "--env A: write NAME=VALUE"},
+		"a label without a value":                 {request: request{labels: []string{"a"}}, says: "--label a: write KEY=VALUE"},
+		"an annotation without a key":             {request: request{annotations: []string{"=a"}}, says: "--annotation =a: write KEY=VALUE"},
+		"two queues":                              {request: request{queue: "a", labels: []string{"kueue.x-k8s.io/queue-name=b"}}, says: "--queue and --label"},
+		"half a topology":                         {request: request{topology: "rack"}, says: "write required=LEVEL or preferred=LEVEL"},
+		"a topology that the patch has":           {request: request{topology: "required=a", patch: strings.Replace(patchOfNode, "mine", "kueue.x-k8s.io/podset-required-topology", 1)}, says: "leave one of them out"},
+		"a patch in no file":                      {request: request{patch: "no-such-file"}, says: "--runtime-patch: open no-such-file"},
+		"a patch with a manager":                  {request: request{patch: "{manager: a.b/c}"}, says: `unknown field "manager"`},
+		"a patch of nothing":                      {request: request{patch: "{}"}, says: "it begins with trainingRuntimeSpec"},
+		"a command for a runtime with its own":    {request: request{command: []string{"x"}}, builtin: true, says: "TrainerCommand does not go with BuiltinTrainer"},
+		"a container without a name":              {request: request{patch: strings.Replace(patchOfNode, "nodeSelector: {a: b}", "containers: [{}]", 1)}, says: "name a container of the runtime"},
+		"a name that the API server refuses":      {request: request{name: "A"}, says: "metadata.name"},
+		"what Trainer 2.1 cannot express":         {request: request{patch: metadata}, generation: trainjob.Trainer21, says: "for Trainer 2.1, which the cluster has: spec.runtimePatches[0]"},
+		"arguments for a runtime that brings its": {request: request{args: []string{"x"}}, builtin: true, says: "TrainerArgs does not go with BuiltinTrainer"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if tc.request.runtime == "" {
+				tc.request.runtime = "torch"
+			}
+			job, err := tc.request.trainJob(tc.builtin)
+			if err == nil {
+				_, err = manifest(job, max(tc.generation, trainjob.Trainer21))
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("The error is %v and not %q", err, tc.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package submit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// frameworkLabel tells what a runtime is for; a runtime for torchtune brings its trainer.
+const (
+	frameworkLabel = "trainer.kubeflow.org/framework"
+	torchtune      = "torchtune"
+)
+
+// preflight looks at what a TrainJob refers to, for errors that say what there is instead.
+// What the user may not see is left to the API server.
+type preflight struct {
+	client client.Client
+	// notes takes what could not be looked at.
+	notes io.Writer
+}
+
+// generation is the cluster's; the newest, as long as the user may not see which.
+func (p *preflight) generation(ctx context.Context) (trainjob.Generation, error) {
+	generation, err := cluster.Generation(ctx, p.client)
+	if apierrors.IsForbidden(err) {
+		fmt.Fprintln(p.notes, "note: you may not read CRDs, so the newest Trainer is assumed")
+		return trainjob.Trainer23, nil
+	}
+	return generation, err
+}
+
+// runtime finds the runtime, and reports whether it brings its trainer. The spec is nil
+// if the user may not see it.
+func (p *preflight) runtime(ctx context.Context, ref trainer.RuntimeRef, namespace string) (spec *trainer.TrainingRuntimeSpec, builtin bool, err error) {
+	if *ref.Kind == trainer.TrainingRuntimeKind {
+		var rt trainer.TrainingRuntime
+		err = p.find(ctx, *ref.Kind, client.ObjectKey{Namespace: namespace, Name: ref.Name}, &rt, &trainer.TrainingRuntimeList{})
+		return seen(&rt, &rt.Spec), rt.Labels[frameworkLabel] == torchtune, err
+	}
+	var rt trainer.ClusterTrainingRuntime
+	err = p.find(ctx, *ref.Kind, client.ObjectKey{Name: ref.Name}, &rt, &trainer.ClusterTrainingRuntimeList{})
+	return seen(&rt, &rt.Spec), rt.Labels[frameworkLabel] == torchtune, err
+}
+
+func seen(rt client.Object, spec *trainer.TrainingRuntimeSpec) *trainer.TrainingRuntimeSpec {
+	if rt.GetUID() == "" {
+		return nil
+	}
+	return spec
+}
+
+// patches checks those of the TrainJob by the rules of the generation.
+func (p *preflight) patches(u *unstructured.Unstructured, generation trainjob.Generation, spec *trainer.TrainingRuntimeSpec) error {
+	data, err := u.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	var job trainjob.TrainJob
+	if err := json.Unmarshal(data, &job); err != nil {
+		return err
+	}
+	verdict := rules.Create(generation, spec, rules.TrainJob{Overrides: job.Spec.PodTemplateOverrides, Patches: job.Spec.RuntimePatches})
+	for _, doubt := range verdict.Warnings {
+		fmt.Fprintln(p.notes, "warning:", doubt)
+	}
+	return exit.With(exit.Findings, verdict.Errors.ToAggregate())
+}
+
+// queue looks for the LocalQueue and the priority class, where they are asked for.
+func (p *preflight) queue(ctx context.Context, r *request) error {
+	if r.queue != "" {
+		key := client.ObjectKey{Namespace: r.namespace, Name: r.queue}
+		if err := p.find(ctx, "LocalQueue", key, &kueue.LocalQueue{}, &kueue.LocalQueueList{}); err != nil {
+			return err
+		}
+	}
+	if r.priority != "" {
+		return p.find(ctx, "WorkloadPriorityClass", client.ObjectKey{Name: r.priority}, &kueue.WorkloadPriorityClass{}, &kueue.WorkloadPriorityClassList{})
+	}
+	return nil
+}
+
+// find gets an object. Where there is none, the error names those that there are.
+func (p *preflight) find(ctx context.Context, kind string, key client.ObjectKey, obj client.Object, list client.ObjectList) error {
+	err := p.client.Get(ctx, key, obj)
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err), meta.IsNoMatchError(err):
+		fmt.Fprintf(p.notes, "note: %s %s could not be looked at: %v\n", kind, key.Name, err)
+		return nil
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading %s %s: %w", kind, key.Name, err)
+	}
+	where := ""
+	if key.Namespace != "" {
+		where = " in namespace " + key.Namespace
+	}
+	names, err := names(ctx, p.client, list, key.Namespace)
+	switch {
+	case err != nil:
+		return fmt.Errorf("there is no %s %s%s", kind, key.Name, where)
+	case len(names) == 0:
+		return fmt.Errorf("there is no %s %s%s, nor any other", kind, key.Name, where)
+	}
+	return fmt.Errorf("there is no %s %s%s; there are: %s", kind, key.Name, where, strings.Join(names, ", "))
+}
+
+// names lists those of a kind, sorted.
+func names(ctx context.Context, c client.Client, list client.ObjectList, namespace string) ([]string, error) {
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	var found []string
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		object, err := meta.Accessor(item)
+		if err != nil {
+			return err
+		}
+		found = append(found, object.GetName())
+		return nil
+	})
+	slices.Sort(found)
+	return found, err
+}

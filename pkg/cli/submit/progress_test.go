@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package submit
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+func trainJob(queue string, conditions ...metav1.Condition) *trainjob.TrainJob {
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"}}
+	if queue != "" {
+		job.Labels = map[string]string{"kueue.x-k8s.io/queue-name": queue}
+	}
+	job.Status.Conditions = conditions
+	return job
+}
+
+func condition(kind, status, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Message: message}
+}
+
+func workload(conditions ...metav1.Condition) *kueue.Workload {
+	return &kueue.Workload{Status: kueue.WorkloadStatus{Conditions: conditions}}
+}
+
+// in gives the Workload an admission.
+func in(clusterQueue string, wl *kueue.Workload, flavors ...string) *kueue.Workload {
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(clusterQueue)}
+	for _, flavor := range flavors {
+		wl.Status.Admission.PodSetAssignments = append(wl.Status.Admission.PodSetAssignments, kueue.PodSetAssignment{
+			Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"nvidia.com/gpu": kueue.ResourceFlavorReference(flavor)},
+		})
+	}
+	return wl
+}
+
+func jobSet(replicas, parallelism int32) *jobsetapi.JobSet {
+	js := &jobsetapi.JobSet{}
+	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Replicas: replicas, Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Parallelism: ptr.To(parallelism)}}}}
+	return js
+}
+
+func pods(phases ...corev1.PodPhase) (made []corev1.Pod) {
+	for _, phase := range phases {
+		made = append(made, corev1.Pod{Status: corev1.PodStatus{Phase: phase}})
+	}
+	return made
+}
+
+func TestProgress(t *testing.T) {
+	leaving := pods(corev1.PodRunning)
+	leaving[0].DeletionTimestamp = ptr.To(metav1.Now())
+	deactivated := workload(condition("Evicted", "True", "the Workload is deactivated"))
+	deactivated.Spec.Active = ptr.To(false)
+	checked := in("cq", workload(condition("QuotaReserved", "True", "")))
+	checked.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "prov", State: kueue.CheckStatePending, Message: "nodes come"}}
+	rejected := checked.DeepCopy()
+	rejected.Status.AdmissionChecks[0].State = kueue.CheckStateRejected
+	admitted := func() *kueue.Workload {
+		return in("cq", workload(condition("QuotaReserved", "True", ""), condition("Admitted", "True", "")), "h100", "h100", "cpu")
+	}
+	cases := map[string]struct {
+		view view
+		// want has a line for each step, with + where it is done, and the failure.
+		want string
+	}{
+		"just created": {view: view{job: trainJob("q")}, want: `
++ submitted: trainjob ns/job
+- queued: waits for its Workload
+- quota reserved
+- admitted
+- pods created
+- pods running`},
+		"waiting": {view: view{job: trainJob("q"), workload: workload(condition("QuotaReserved", "False", "no quota left")), jobSet: jobSet(1, 2)}, want: `
++ submitted: trainjob ns/job
++ queued: LocalQueue q
+- quota reserved: no quota left
+- admitted
+- pods created: 0 of 2 pods
+- pods running: 0 of 2 pods`},
+		"evicted": {view: view{job: trainJob("q"), workload: workload(condition("QuotaReserved", "False", "no quota left"), condition("Evicted", "True", "preempted")), pods: leaving, jobSet: jobSet(1, 1)}, want: `
++ submitted: trainjob ns/job
++ queued: LocalQueue q
+- quota reserved: evicted: preempted
+- admitted
+- pods created: 0 of 1 pod
+- pods running: 0 of 1 pod`},
+		"behind an admission check": {view: view{job: trainJob("q"), workload: checked}, want: `
++ submitted: trainjob ns/job
++ queued: LocalQueue q
++ quota reserved: ClusterQueue cq
+- admitted: waits for admission check prov: nodes come
+- pods created
+- pods running`},
+		"admitted": {view: view{job: trainJob("q"), workload: admitted(), jobSet: jobSet(2, 2), pods: pods(corev1.PodPending, corev1.PodRunning)}, want: `
++ submitted: trainjob ns/job
++ queued: LocalQueue q
++ quota reserved: ClusterQueue cq
++ admitted: flavor cpu, h100
+- pods created: 2 of 4 pods
+- pods running: 1 of 4 pods`},
+		"running; a pod that is done counts": {view: view{job: trainJob("q"), workload: admitted(), jobSet: jobSet(1, 2), pods: pods(corev1.PodSucceeded, corev1.PodRunning)}, want: `
++ submitted: trainjob ns/job
++ queued: LocalQueue q
++ quota reserved: ClusterQueue cq
++ admitted: flavor cpu, h100
++ pods created: 2 of 2 pods
++ pods running: 2 of 2 pods`},
+		"complete, without a queue": {view: view{job: trainJob("", condition(trainer.TrainJobComplete, "True", ""))}, want: `
++ submitted: trainjob ns/job
++ pods created
++ pods running: it is complete`},
+		"failed": {view: view{job: trainJob("", condition(trainer.TrainJobFailed, "True", "backoff limit"))}, want: `
++ submitted: trainjob ns/job
+- pods created
+- pods running
+it failed: backoff limit`},
+		"deactivated": {view: view{job: trainJob("q"), workload: deactivated}, want: `
++ submitted: trainjob ns/job
++ queued: LocalQueue q
+- quota reserved: evicted: the Workload is deactivated
+- admitted
+- pods created
+- pods running
+its Workload was deactivated: the Workload is deactivated`},
+		"rejected": {view: view{job: trainJob("q"), workload: rejected}, want: `
++ submitted: trainjob ns/job
++ queued: LocalQueue q
++ quota reserved: ClusterQueue cq
+- admitted: waits for admission check prov: nodes come
+- pods created
+- pods running
+admission check prov rejected it: nodes come`},
+		"deleted": {want: `
++ submitted
+- pods running
+it was deleted`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := progressOf(tc.view)
+			var lines []string
+			for _, s := range p.steps {
+				mark := "-"
+				if s.done {
+					mark = "+"
+				}
+				lines = append(lines, strings.TrimSuffix(fmt.Sprintf("%s %s: %s", mark, s.name, s.detail), ": "))
+			}
+			if p.failure != "" {
+				lines = append(lines, p.failure)
+			}
+			if diff := cmp.Diff(strings.TrimSpace(tc.want), strings.Join(lines, "\n")); diff != "" {
+				t.Errorf("Unexpected progress (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDisplay(t *testing.T) {
+	steps := func(reached int) progress {
+		p := progress{steps: []step{{name: "submitted"}, {name: "queued", detail: "LocalQueue q"}, {name: "quota reserved", detail: "no quota\nat all, for a long time"}}}
+		for i := range reached {
+			p.steps[i].done = true
+		}
+		return p
+	}
+	failed := steps(1)
+	failed.failure = "it failed"
+	cases := map[string]struct {
+		width int
+		shown []progress
+		want  string
+	}{
+		"a line for each step as it is reached": {
+			shown: []progress{steps(1), steps(1), steps(3)},
+			want:  "   0.0s  submitted\n   2.0s  queued          LocalQueue q\n   2.0s  quota reserved  no quota at all, for a long time\n",
+		},
+		"and one when it goes back": {
+			shown: []progress{steps(2), steps(1), steps(2)},
+			want:  "   0.0s  submitted\n   0.0s  queued          LocalQueue q\n   1.0s  back to submitted: LocalQueue q\n   2.0s  queued          LocalQueue q\n",
+		},
+		"a terminal's lines change in their place, and are never longer than it": {
+			width: 40, shown: []progress{steps(1), steps(2)},
+			want: "✓ submitted          0.0s\n… queued                   LocalQueue q\n  quota reserved\n" +
+				"\x1b[3A\x1b[J✓ submitted          0.0s\n✓ queued             1.0s  LocalQueue q\n… quota reserved           no quota at…\n",
+		},
+		"a step that is never reached": {
+			width: 80, shown: []progress{failed},
+			want: "✓ submitted          0.0s\n✗ queued                   LocalQueue q\n  quota reserved\n",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			start := time.Now()
+			d := newDisplay(&out, start)
+			d.width = tc.width
+			for i, p := range tc.shown {
+				d.show(p, start.Add(time.Duration(i)*time.Second))
+			}
+			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
+				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package submit is the command that makes a TrainJob of flags, creates it, and watches it
+// until it runs.
+package submit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const submitLong = `Make a TrainJob of flags and create it. The command for the trainer's container follows --;
+without one the runtime's runs.
+
+Before anything is created, the runtime, the LocalQueue and the priority class are looked
+for; with --watch the command stays until the pods run, and fails with exit code 2 when
+the TrainJob fails or is deactivated before. Ctrl-C ends the watching and leaves the TrainJob.
+
+--runtime-patch takes what an entry of spec.runtimePatches says, without its manager: the
+entry becomes that of the SDK, trainer.kubeflow.org/kubeflow-sdk. On Trainer 2.1 it
+becomes podTemplateOverrides.`
+
+const submitExample = `  # 2 nodes with 8 GPUs each, from the queue of the team, and watch it start
+  kubectl trainjob submit llama -n team-a --runtime torch-distributed --nodes 2 --gpus-per-node 8 \
+    --image ghcr.io/team-a/llama:1 --queue gpus --env EPOCHS=3 --watch -- torchrun train.py
+
+  # A MIG slice, for a TrainJob with a generated name
+  kubectl trainjob submit --runtime torch-distributed --gpus-per-node 1 --gpu-resource nvidia.com/mig-1g.10gb
+
+  # Nodes in one rack
+  kubectl trainjob submit llama --runtime torch-distributed --nodes 4 --topology required=cloud.provider.com/rack
+
+  # A manifest to keep
+  kubectl trainjob submit llama --runtime torch-distributed --nodes 2 --dry-run=client -o yaml`
+
+type command struct {
+	request
+	dryRun string
+	watch  bool
+
+	printing *genericclioptions.PrintFlags
+	flags    cluster.Flags
+	streams  genericiooptions.IOStreams
+}
+
+// NewCommand gives the command.
+func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
+	c := &command{flags: flags, streams: streams, printing: genericclioptions.NewPrintFlags("created")}
+	cmd := &cobra.Command{
+		Use:               "submit [NAME] --runtime RUNTIME [flags] [-- COMMAND...]",
+		Short:             "Make a TrainJob of flags, and watch it on its way to running",
+		Long:              submitLong,
+		Example:           submitExample,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.arguments(args, cmd.ArgsLenAtDash()); err != nil {
+				return err
+			}
+			return c.run(cmd.Context())
+		},
+	}
+	c.addFlags(cmd)
+	return cmd
+}
+
+func (c *command) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&c.runtime, "runtime", "", "the ClusterTrainingRuntime, or trainingruntime/NAME for one of the namespace")
+	f.Int32Var(&c.nodes, "nodes", 0, "how many nodes (default the runtime's)")
+	f.Int64Var(&c.gpus, "gpus-per-node", 0, "how many GPUs on each node (default the runtime's)")
+	f.StringVar(&c.resource, "gpu-resource", "nvidia.com/gpu", "the resource that --gpus-per-node counts")
+	f.StringVar(&c.image, "image", "", "the trainer's image (default the runtime's)")
+	f.StringArrayVar(&c.args, "trainer-args", nil, "an argument for the trainer's command; repeat it for more")
+	f.StringArrayVar(&c.env, "env", nil, "NAME=VALUE, a variable of the trainer; repeat it for more")
+	f.StringVar(&c.queue, "queue", "", "the LocalQueue")
+	f.StringVar(&c.priority, "priority", "", "the WorkloadPriorityClass")
+	f.StringVar(&c.topology, "topology", "", "required=LEVEL or preferred=LEVEL: the part of the topology that all nodes are to be in")
+	f.StringArrayVar(&c.labels, "label", nil, "KEY=VALUE, of the TrainJob; repeat it for more")
+	f.StringArrayVar(&c.annotations, "annotation", nil, "KEY=VALUE, of the TrainJob; repeat it for more")
+	f.StringVar(&c.patch, "runtime-patch", "", "a file with a runtime patch, or the patch itself, in YAML or JSON")
+	f.StringVar(&c.dryRun, "dry-run", "none", "client: only print it, without asking the cluster; server: the API server checks it and stores nothing")
+	f.BoolVarP(&c.watch, "watch", "w", false, "stay until its pods run")
+	c.printing.AddFlags(cmd)
+	_ = cmd.MarkFlagRequired("runtime")
+	c.completions(cmd)
+}
+
+// arguments reads NAME and what follows --.
+func (c *command) arguments(args []string, dash int) error {
+	names := args
+	if dash >= 0 {
+		names, c.command = args[:dash], args[dash:]
+	}
+	if len(names) > 1 {
+		return fmt.Errorf("one NAME only, and the command after --: %s", strings.Join(names, " "))
+	}
+	if len(names) == 1 {
+		c.name = names[0]
+	}
+	switch c.dryRun {
+	case "none", "client", "server":
+	default:
+		return fmt.Errorf("--dry-run=%s: it is none, client or server", c.dryRun)
+	}
+	if c.watch && c.dryRun != "none" {
+		return fmt.Errorf("--watch and --dry-run=%s: there would be nothing to watch; leave one of them out", c.dryRun)
+	}
+	return nil
+}
+
+func (c *command) run(ctx context.Context) error {
+	var err error
+	if c.namespace, err = c.flags.InNamespace(false); err != nil {
+		return err
+	}
+	if c.dryRun == "client" {
+		job, err := c.trainJob(false)
+		if err != nil {
+			return err
+		}
+		u, err := manifest(job, trainjob.Trainer23)
+		if err != nil {
+			return err
+		}
+		return c.print(u, " (dry run)")
+	}
+	api, err := c.flags.Client()
+	if err != nil {
+		return err
+	}
+	u, err := c.create(ctx, api)
+	if err != nil || !c.watch {
+		return err
+	}
+	out := c.streams.Out
+	if *c.printing.OutputFormat != "" {
+		out = c.streams.ErrOut
+	}
+	return (&follower{client: api, out: out, job: client.ObjectKeyFromObject(u)}).follow(ctx)
+}
+
+// create looks at what the TrainJob refers to, creates it, and prints it.
+func (c *command) create(ctx context.Context, api client.Client) (*unstructured.Unstructured, error) {
+	u, err := c.prepare(ctx, &preflight{client: api, notes: c.streams.ErrOut})
+	if err != nil {
+		return nil, err
+	}
+	// Strict: a field that is dropped without a word would make another job.
+	create, suffix := []client.CreateOption{client.FieldValidation(metav1.FieldValidationStrict)}, ""
+	if c.dryRun == "server" {
+		create, suffix = append(create, client.DryRunAll), " (server dry run)"
+	}
+	if err := api.Create(ctx, u, create...); err != nil {
+		return nil, refusal(err)
+	}
+	return u, c.print(u, suffix)
+}
+
+// prepare makes the TrainJob for the cluster.
+func (c *command) prepare(ctx context.Context, before *preflight) (*unstructured.Unstructured, error) {
+	generation, err := before.generation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := c.runtimeRef()
+	if err != nil {
+		return nil, err
+	}
+	spec, builtin, err := before.runtime(ctx, ref, c.namespace)
+	if err != nil {
+		return nil, err
+	}
+	if err := before.queue(ctx, &c.request); err != nil {
+		return nil, err
+	}
+	job, err := c.trainJob(builtin)
+	if err != nil {
+		return nil, err
+	}
+	u, err := manifest(job, generation)
+	if err != nil {
+		return nil, err
+	}
+	return u, before.patches(u, generation, spec)
+}
+
+// refusal gives what the API server, or a webhook, finds wrong with the TrainJob an exit
+// code of its own.
+func refusal(err error) error {
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || strings.Contains(err.Error(), "denied the request") {
+		return exit.With(exit.Findings, fmt.Errorf("the TrainJob was refused: %w", err))
+	}
+	return fmt.Errorf("creating the TrainJob: %w", err)
+}
+
+func (c *command) print(u *unstructured.Unstructured, suffix string) error {
+	if suffix != "" {
+		if err := c.printing.Complete("%s" + suffix); err != nil {
+			return err
+		}
+	}
+	printer, err := c.printing.ToPrinter()
+	if err != nil {
+		return err
+	}
+	return printer.PrintObj(u, c.streams.Out)
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package validate is the command that checks TrainJob manifests by the rules of every
+// release of Trainer, and of Kueue.
+package validate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const validateLong = `Check TrainJob manifests by the rules of a Trainer release: fields and their types, the
+patches, what Trainer's webhook refuses and, for TrainJobs with a queue, what Kueue
+cannot take.
+
+No cluster is asked. What depends on the runtime is checked against the runtimes in the
+files of -f and --runtimes; with --from-cluster, the release and the runtimes that no
+file has come from the cluster.
+
+Every error is printed with its file and line. The exit code is 2 with errors, 3 with
+warnings only.`
+
+const validateExample = `  # For the newest Trainer, with runtimes from files
+  kubectl trainjob validate -f manifests/ --runtimes runtimes/
+
+  # For Trainer 2.1
+  kubectl trainjob validate -f job.yaml --trainer 2.1
+
+  # As the cluster would see it
+  kubectl trainjob validate -f job.yaml --from-cluster`
+
+// newest is the release whose rules count when nothing says otherwise.
+const newest = trainjob.Trainer23
+
+type options struct {
+	files, runtimes        []string
+	recursive, fromCluster bool
+	trainer, output        string
+
+	flags   cluster.Flags
+	streams genericiooptions.IOStreams
+}
+
+// NewCommand gives the command.
+func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{flags: flags, streams: streams}
+	cmd := &cobra.Command{
+		Use:     "validate -f FILE|DIR|-",
+		Short:   "Check TrainJob manifests, with the lines of what is wrong",
+		Long:    validateLong,
+		Example: validateExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	cmd.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "files, directories, or - for standard input")
+	cmd.Flags().BoolVarP(&o.recursive, "recursive", "R", false, "also the directories below those named")
+	cmd.Flags().StringSliceVar(&o.runtimes, "runtimes", nil, "files or directories with runtimes")
+	cmd.Flags().StringVar(&o.trainer, "trainer", "", "the release whose rules count: 2.1, 2.2 or 2.3 (default the newest, with --from-cluster the cluster's)")
+	cmd.Flags().BoolVar(&o.fromCluster, "from-cluster", false, "ask the cluster for its Trainer release and for runtimes that no file has")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json for machines")
+	_ = cmd.MarkFlagRequired("filename")
+	_ = cmd.RegisterFlagCompletionFunc("trainer", cobra.FixedCompletions([]string{"2.1", "2.2", "2.3"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	if o.output != "" && o.output != "json" {
+		return fmt.Errorf("--output %s: only json is known", o.output)
+	}
+	files, err := manifest.Read(o.files, o.recursive, o.streams.In)
+	if err != nil {
+		return err
+	}
+	c, err := o.checker(ctx, files)
+	if err != nil {
+		return err
+	}
+	r := &report{Trainer: c.generation.String()}
+	for _, file := range files {
+		for i := range file.Documents {
+			if err := c.check(ctx, r, &file.Documents[i]); err != nil {
+				return err
+			}
+		}
+	}
+	r.sort()
+	return o.print(r)
+}
+
+// checker finds out which rules count, and which runtimes there are.
+func (o *options) checker(ctx context.Context, files []manifest.File) (*checker, error) {
+	generation, err := parseRelease(o.trainer)
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := o.flags.InNamespace(false)
+	if err != nil {
+		return nil, err
+	}
+	found := newRuntimes(namespace, nil)
+	if o.fromCluster {
+		c, err := o.flags.Client()
+		if err != nil {
+			return nil, err
+		}
+		found.cluster = c
+		if o.trainer == "" {
+			if generation, err = cluster.Generation(ctx, c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	more, err := manifest.Read(o.runtimes, o.recursive, o.streams.In)
+	if err != nil {
+		return nil, err
+	}
+	if err := found.add(append(more, files...)); err != nil {
+		return nil, err
+	}
+	return newChecker(ctx, generation, found)
+}
+
+func parseRelease(text string) (trainjob.Generation, error) {
+	var known []string
+	for g := trainjob.Trainer21; g <= newest; g++ {
+		if g.String() == text {
+			return g, nil
+		}
+		known = append(known, g.String())
+	}
+	if text == "" {
+		return newest, nil
+	}
+	return 0, fmt.Errorf("--trainer %s: the rules of %s are known", text, strings.Join(known, ", "))
+}
+
+// print writes the report, and fails by what is in it.
+func (o *options) print(r *report) error {
+	if o.output == "json" {
+		if err := r.printJSON(o.streams.Out); err != nil {
+			return err
+		}
+	} else {
+		r.print(o.streams.Out)
+	}
+	switch {
+	case r.count(refused) > 0:
+		return exit.With(exit.Findings, fmt.Errorf("not every TrainJob is valid"))
+	case r.count(doubtful) > 0:
+		return exit.With(exit.Warnings, fmt.Errorf("there are warnings"))
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+)
+
+const runtime = `apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: torch}
+spec:
+  mlPolicy: {numNodes: 1, torch: {}}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec:
+            template:
+              spec:
+                containers:
+                - {name: node, image: torch}
+`
+
+// job begins a TrainJob, and spec is what follows line 9.
+func job(spec string) string {
+	return `# A TrainJob.
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: job
+  namespace: ns
+  labels: {kueue.x-k8s.io/queue-name: q}
+spec:
+  runtimeRef: {name: torch}
+` + spec
+}
+
+const ofNode = "  runtimePatches:\n  - manager: example.com/me\n    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [\n"
+
+func TestCommand(t *testing.T) {
+	cases := map[string]struct {
+		stdin string
+		args  []string
+		want  string
+		code  int
+	}{
+		"in order": {
+			stdin: job("") + "---\n" + runtime,
+			want:  "1 TrainJob for Trainer 2.3: 0 errors, 0 warnings\n",
+		},
+		"other kinds": {stdin: "kind: Other\n", want: "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n"},
+		"everything that is wrong at once, by its lines": {
+			stdin: runtime + "---\n" + job(`  replicas: 3
+  trainer:
+    numProcPerNode: auto
+    numNodes: "2"
+`+ofNode+`    {name: trainer},
+    {name: node, template: {spec: {template: {spec: {containers: [
+      {name: node, image: x}]}}}}}]}}}
+  - manager: me
+`),
+			want: `-:27: error: spec.replicas: Forbidden: Trainer 2.3 has no such field: remove it, or correct its name
+-:29: error: spec.trainer.numProcPerNode: Invalid value: it must be a whole number and is a string
+-:30: error: spec.trainer.numNodes: Invalid value: it must be a whole number and is a string
+-:34: warning: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: Invalid value: "trainer": the runtime has no replicated job of this name; it has: node; Trainer accepts it and makes a JobSet that cannot run
+-:36: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[1].template.spec.template.spec.containers[0].image: Forbidden: Trainer does not patch it: use spec.trainer.image
+-:37: error: spec.runtimePatches[1].manager: Invalid value: "me": must be a domain-prefixed path (such as "acme.io/foo")
+1 TrainJob for Trainer 2.3: 5 errors, 1 warning
+`,
+			code: exit.Findings,
+		},
+		"what Trainer's library refuses": {
+			stdin: job("  initializer: {dataset: {storageUri: hf://a/b}}\n  trainer:\n    env: [{name: PET_NNODES, value: '3'}]\n") + "---\n" + runtime,
+			want: `-:9: error: spec.runtimeRef: Invalid value: must have dataset-initializer job when trainJob is configured with input datasetConfig: use a runtime that has it, or remove what asks for it
+-:12: error: spec.trainer.env: Invalid value: must not have reserved envs, invalid envs configured: [PET_NNODES]: remove them, Trainer sets them
+1 TrainJob for Trainer 2.3: 2 errors, 0 warnings
+`,
+			code: exit.Findings,
+		},
+		"what Kueue cannot take": {
+			stdin: job(ofNode+"    {name: extra}]}}}\n") + "---\n" + strings.Replace(job(ofNode+`    {name: node, template: {spec: {template: {metadata: {annotations: {
+      kueue.x-k8s.io/podset-required-topology: rack one}}}}}}]}}}
+`), "name: q", "name: not_a_name", 1) + "---\n" + runtime,
+			want: `-:13: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: Invalid value: "extra": the runtime has no replicated job of this name; it has: node
+-:16: error: replicatedJobs[node].annotations[kueue.x-k8s.io/podset-required-topology]: Invalid value: "rack one": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'); change the pod annotations of this replicated job in spec.runtimePatches or in the runtime
+-:21: error: metadata.labels[kueue.x-k8s.io/queue-name]: Invalid value: "not_a_name": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
+2 TrainJobs for Trainer 2.3: 3 errors, 0 warnings
+`,
+			code: exit.Findings,
+		},
+		"the rules of another release": {
+			args:  []string{"--trainer", "2.1"},
+			stdin: job("  trainer: {numProcPerNode: auto}\n  podTemplateOverrides:\n  - targetJobs: [{name: extra}]\n    spec: {priorityClassName: x}\n") + "---\n" + runtime,
+			want: `-:12: error: spec.podTemplateOverrides[0].targetJobs[0].name: Invalid value: "extra": the runtime has no replicated job of this name; it has: node
+-:13: error: spec.podTemplateOverrides[0].spec.priorityClassName: Forbidden: Trainer does not patch it: remove it (unknown field "spec.priorityClassName")
+1 TrainJob for Trainer 2.1: 2 errors, 0 warnings
+`,
+			code: exit.Findings,
+		},
+		"what an older release may let pass is a warning there": {
+			args:  []string{"--trainer", "2.1"},
+			stdin: job("  trainer:\n    env: [{name: PET_NNODES, value: '3'}]\n") + "---\n" + runtime,
+			want: `-:11: warning: spec.trainer.env: Invalid value: must not have reserved envs, invalid envs configured: [PET_NNODES]: remove them, Trainer sets them; Trainer 2.3 refuses it
+1 TrainJob for Trainer 2.1: 0 errors, 1 warning
+`,
+			code: exit.Warnings,
+		},
+		"older fields": {
+			stdin: job("  podTemplateOverrides: []\n") + "---\n" + runtime,
+			want: `-:10: error: spec.podTemplateOverrides: Forbidden: it is of Trainer 2.1: kubectl trainjob migrate makes runtimePatches of it
+1 TrainJob for Trainer 2.3: 1 error, 0 warnings
+`,
+			code: exit.Findings,
+		},
+		"a runtime that no file has": {
+			stdin: job(ofNode + "    {name: extra}]}}}\n"),
+			want: `-:9: warning: spec.runtimeRef.name: Invalid value: "torch": no file has this runtime, so what depends on it is not checked: name a file that has it with --runtimes, or use --from-cluster
+1 TrainJob for Trainer 2.3: 0 errors, 1 warning
+`,
+			code: exit.Warnings,
+		},
+		"a runtime in another file": {
+			args:  []string{"--runtimes", "RUNTIME"},
+			stdin: job(""),
+			want:  "1 TrainJob for Trainer 2.3: 0 errors, 0 warnings\n",
+		},
+		"a key twice": {
+			stdin: job("  suspend: true\n  suspend: true\n"),
+			want: `-:11: error: key "suspend" already set in map
+1 TrainJob for Trainer 2.3: 1 error, 0 warnings
+`,
+			code: exit.Findings,
+		},
+		"the items of a list, for machines": {
+			args:  []string{"-o", "json", "--trainer", "2.2"},
+			stdin: "apiVersion: v1\nkind: List\nitems:\n- apiVersion: trainer.kubeflow.org/v1alpha1\n  kind: TrainJob\n  metadata: {name: a, namespace: ns}\n  spec:\n    runtimeRef: {}\n",
+			want: `{
+  "trainer": "2.2",
+  "trainJobs": 1,
+  "findings": [
+    {
+      "file": "-",
+      "line": 8,
+      "trainJob": "ns/a",
+      "severity": "error",
+      "field": "spec.runtimeRef.name",
+      "message": "Required value: name a runtime"
+    }
+  ]
+}
+`,
+			code: exit.Findings,
+		},
+		"not YAML":           {stdin: "a: b: c\n", code: exit.Failed},
+		"an unknown release": {args: []string{"--trainer", "2.0"}, code: exit.Failed},
+		"an unknown output":  {args: []string{"-o", "wide"}, code: exit.Failed},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "runtime.yaml")
+			if err := os.WriteFile(path, []byte(runtime), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			streams, in, out, _ := genericiooptions.NewTestIOStreams()
+			in.WriteString(tc.stdin)
+			cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			args := []string{"-f", "-"}
+			for _, arg := range tc.args {
+				args = append(args, strings.Replace(arg, "RUNTIME", path, 1))
+			}
+			cmd.SetArgs(args)
+			err := cmd.ExecuteContext(t.Context())
+			if code := exit.Code(err); code != tc.code {
+				t.Errorf("The exit code is %d and not %d: %v", code, tc.code, err)
+			}
+			if diff := cmp.Diff(strings.Split(tc.want, "\n"), strings.Split(out.String(), "\n")); diff != "" {
+				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"context"
+	"fmt"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+var runtimeRefPath = field.NewPath("spec", "runtimeRef")
+
+// Validate says why Kueue could not take a TrainJob that uses the runtime: it checks what
+// the PodSets are made of, the runtime and the patches of others, and the topology
+// annotations of the pods that come out.
+func Validate(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, patches patch.Field) field.ErrorList {
+	var names []string
+	for i := range runtime.Template.Spec.ReplicatedJobs {
+		names = append(names, runtime.Template.Spec.ReplicatedJobs[i].Name)
+	}
+	if errs := patches.UnknownJobs(&job.Spec, names); len(errs) > 0 {
+		return errs
+	}
+	others, err := patches.Others(&job.Spec)
+	if err != nil {
+		return field.ErrorList{field.Invalid(patches.Path(), field.OmitValueType{}, err.Error())}
+	}
+	if len(names) > Max {
+		return field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, fmt.Sprintf(
+			"the runtime has %d replicated jobs and Kueue takes %d PodSets at the most; use a runtime with fewer, or no queue", len(names), Max))}
+	}
+	js, err := renderer.Describe(ctx, job, runtime, others)
+	if err != nil {
+		return field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, err.Error())}
+	}
+	podSets, err := FromJobSet(js)
+	// An annotation that cannot be read at all is named by its own check as well.
+	if errs := validateTopology(js.Spec.ReplicatedJobs, podSets, patches.Path()); len(errs) > 0 || err == nil {
+		return errs
+	}
+	return field.ErrorList{field.Invalid(patches.Path(), "pod annotations", err.Error()+topologyRemedy(patches.Path()))}
+}

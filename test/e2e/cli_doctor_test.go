@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// finding is what the specs look at in `kubectl trainjob doctor -o json`.
+type finding struct {
+	Severity, Reason, Object, Problem, Effect string
+	Commands                                  []string
+}
+
+// These specs break the installation in every way that doctor knows, which only a local
+// control plane lets them do.
+var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
+	var w *world
+
+	BeforeEach(func(ctx context.Context) {
+		if !cluster.Local() || cluster.Integration != kit.External {
+			Skip("the specs of this group break the installation; run them on a cluster of make local-up")
+		}
+		w = newWorld(ctx)
+		w.pools(ctx, "16", "16")
+		w.eventuallyInOrder(ctx)
+	})
+
+	It("finds nothing on a healthy cluster, and the commands of its page work", func(ctx context.Context) {
+		for _, block := range docsCommands("docs/doctor.md") {
+			_, stderr, code := runShell(ctx, block)
+			Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+		}
+		stdout, _, code := plugin(ctx, "doctor", "-o", "wide")
+		Expect(code).To(BeZero())
+		Expect(stdout).To(And(ContainSubstring("Kueue is v0.19.1."), ContainSubstring("Trainer is of generation "+trainerOf(ctx)),
+			ContainSubstring("ok       feature gates are alike")))
+	}, SpecTimeout(specTimeout))
+
+	It("tells a user what he may not see", func(ctx context.Context) {
+		stdout, _, code := plugin(ctx, "doctor", "--context", "user", "-o", "wide")
+		Expect(code).To(BeZero())
+		Expect(stdout).To(ContainSubstring(`Could not check whether Kueue answers, because a ResourceFlavor made as a dry run could not be read: ` +
+			`resourceflavors.kueue.x-k8s.io is forbidden: User "user" cannot create resource`))
+	}, SpecTimeout(specTimeout))
+
+	Describe("queues and pools", func() {
+		It("LocalQueueToNowhere", func(ctx context.Context) {
+			w.make(ctx, kit.MakeLocalQueue(w.namespace, "lost", w.name("nowhere")))
+			w.mend(ctx, w.eventuallyFinds(ctx, "error", "LocalQueueToNowhere", "LocalQueue "+w.namespace+"/lost"))
+		}, SpecTimeout(specTimeout))
+
+		It("ClusterQueueStopped", func(ctx context.Context) {
+			w.patch(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.name("gpus")}}, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
+			w.mend(ctx, w.eventuallyFinds(ctx, "warning", "ClusterQueueStopped", "ClusterQueue "+w.name("gpus")))
+		}, SpecTimeout(specTimeout))
+
+		It("LocalQueueStopped", func(ctx context.Context) {
+			w.patch(ctx, get(ctx, w, &kueue.LocalQueue{}, "queue"), `{"spec":{"stopPolicy":"Hold"}}`)
+			w.mend(ctx, w.eventuallyFinds(ctx, "warning", "LocalQueueStopped", "LocalQueue "+w.namespace+"/queue"))
+		}, SpecTimeout(specTimeout))
+
+		It("ClusterQueueInactive, until its flavor is made", func(ctx context.Context) {
+			w.make(ctx, kit.MakeClusterQueue(w.name("more"), kit.Quota{Flavor: w.name("missing"), GPUs: "0"}))
+			found := w.eventuallyFinds(ctx, "error", "ClusterQueueInactive", "ClusterQueue "+w.name("more"))
+			Expect(found.Problem).To(ContainSubstring(w.name("missing")))
+			w.make(ctx, w.flavor("missing", map[string]string{kit.FamilyLabel: "hopper"}))
+			w.eventuallyInOrder(ctx)
+		}, SpecTimeout(specTimeout))
+
+		It("FlavorWithoutNodes and NodesWithoutFlavor, for a misspelled label", func(ctx context.Context) {
+			w.patch(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: w.name("h100")}}, `{"spec":{"nodeLabels":{"`+kit.ProductLabel+`":"H100"}}}`)
+			w.eventuallyFinds(ctx, "warning", "NodesWithoutFlavor", "Node gpu-h100-0")
+			w.mend(ctx, w.eventuallyFinds(ctx, "warning", "FlavorWithoutNodes", "ResourceFlavor "+w.name("h100")))
+		}, SpecTimeout(specTimeout))
+
+		It("NodesWithoutFlavor, where no ClusterQueue has GPUs of them", func(ctx context.Context) {
+			w.dropFlavor(ctx, w.name("a100"))
+			found := w.eventuallyFinds(ctx, "warning", "NodesWithoutFlavor", "Node gpu-a100-0")
+			for _, command := range found.Commands {
+				stdout, _, code := runShell(ctx, command)
+				Expect(code).To(BeZero())
+				Expect(stdout).To(ContainSubstring(kit.A100), "the flavor that the nodes would give")
+			}
+			w.make(ctx, kit.MakeClusterQueue(w.name("more"), kit.Quota{Flavor: w.name("a100"), GPUs: "8"}))
+			w.eventuallyInOrder(ctx)
+		}, SpecTimeout(specTimeout))
+
+		It("QuotaAboveNodes", func(ctx context.Context) {
+			w.setQuota(ctx, w.name("gpus"), "10k")
+			w.mend(ctx, w.eventuallyFinds(ctx, "warning", "QuotaAboveNodes", "ResourceFlavor "+w.name("h100")))
+		}, SpecTimeout(specTimeout))
+
+		It("TaintNotTolerated", func(ctx context.Context) {
+			w.taint(ctx, "gpu-h100-0", corev1.Taint{Key: "example.com/team", Value: "a", Effect: corev1.TaintEffectNoSchedule})
+			w.mend(ctx, w.eventuallyFinds(ctx, "error", "TaintNotTolerated", "ResourceFlavor "+w.name("h100")))
+		}, SpecTimeout(specTimeout))
+	})
+
+	Describe("TrainJobs", func() {
+		It("TrainJobStuck, when its Workload was deactivated", func(ctx context.Context) {
+			w.make(ctx, w.job("off").GPUs("8").Obj())
+			w.eventuallyRuns(ctx, "off", 1, onH100)
+			w.activate(ctx, "off", false)
+			w.mend(ctx, w.eventuallyFinds(ctx, "warning", "TrainJobStuck", "TrainJob "+w.namespace+"/off"))
+		}, SpecTimeout(specTimeout))
+
+		It("WorkloadOrphaned", func(ctx context.Context) {
+			w.makeWorkload(ctx, &kueue.Workload{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "trainjob-restored-00000"},
+				Spec: kueue.WorkloadSpec{QueueName: "queue", PodSets: []kueue.PodSet{{
+					Name: "node", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+						RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "node"}},
+					}},
+				}}},
+			})
+			// Kueue admits it, whoever it belongs to.
+			w.mend(ctx, w.eventuallyFinds(ctx, "error", "WorkloadOrphaned", "Workload "+w.namespace+"/trainjob-restored-00000"))
+		}, SpecTimeout(specTimeout))
+
+		It("CountedTwice", func(ctx context.Context) {
+			w.make(ctx, w.job("twice").GPUs("8").Obj())
+			w.eventuallyRuns(ctx, "twice", 1, onH100)
+			wl := w.workload(ctx, "twice")
+			js := get(ctx, w, &jobsetapi.JobSet{}, "twice")
+			w.makeWorkload(ctx, &kueue.Workload{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "jobset-twice", OwnerReferences: []metav1.OwnerReference{
+					*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet")),
+				}},
+				Spec: kueue.WorkloadSpec{PodSets: wl.Spec.PodSets, Active: ptr.To(false)},
+			})
+			w.mend(ctx, w.eventuallyFinds(ctx, "error", "CountedTwice", "Workload "+w.namespace+"/jobset-twice"))
+		}, SpecTimeout(specTimeout))
+
+		It("NoIntegration and GatesLeft, when kueue-trainer went before its TrainJobs were handed back", since(kit.Trainer22), func(ctx context.Context) {
+			w.make(ctx, w.job("waits").GPUs("32").Obj())
+			w.eventuallyAtTheGate(ctx, "waits")
+			w.eventuallyChildJobs(ctx, "waits", 1)
+			w.stopManager(ctx)
+			w.removeWebhooks(ctx)
+			w.eventuallyFinds(ctx, "error", "NoIntegration", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
+			w.paste(ctx, w.eventuallyFinds(ctx, "error", "GatesLeft", "Namespace "+w.namespace).Commands...)
+			w.eventuallyLost(ctx, "GatesLeft")
+			Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+			w.eventuallyLost(ctx, "NoIntegration")
+		}, SpecTimeout(specTimeout))
+	})
+
+	Describe("webhooks", func() {
+		const (
+			ours       = "kueue-trainer-mutating-webhook-configuration"
+			ourWebhook = "MutatingWebhookConfiguration " + ours
+		)
+		BeforeEach(func() {
+			DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
+		})
+
+		It("WebhookPolicy", func(ctx context.Context) {
+			w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) {
+				webhook.FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
+			})
+			w.mend(ctx, w.eventuallyFinds(ctx, "error", "WebhookPolicy", ourWebhook))
+		}, SpecTimeout(specTimeout))
+
+		It("WebhookOrder", func(ctx context.Context) {
+			w.make(ctx, w.policyAfterOurs())
+			w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) {
+				webhook.ReinvocationPolicy = ptr.To(admissionregistrationv1.NeverReinvocationPolicy)
+			})
+			w.mend(ctx, w.eventuallyFinds(ctx, "warning", "WebhookOrder", ourWebhook))
+		}, SpecTimeout(specTimeout))
+
+		It("WebhookScope", func(ctx context.Context) {
+			w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) {
+				webhook.Rules[0].Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
+			})
+			w.eventuallyFinds(ctx, "error", "WebhookScope", ourWebhook)
+			Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+			w.eventuallyInOrder(ctx)
+		}, SpecTimeout(specTimeout))
+
+		It("WebhookMissing and WebhookWithoutEffect", func(ctx context.Context) {
+			Expect(w.Delete(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ours}})).To(Succeed())
+			w.eventuallyFinds(ctx, "error", "WebhookMissing", ourWebhook)
+			w.eventuallyFinds(ctx, "error", "WebhookWithoutEffect", ourWebhook)
+			Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+			w.eventuallyInOrder(ctx)
+		}, SpecTimeout(specTimeout))
+
+		It("WebhookService", func(ctx context.Context) {
+			w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) {
+				webhook.ClientConfig.URL = nil
+				webhook.ClientConfig.Service = &admissionregistrationv1.ServiceReference{Namespace: "kueue-trainer-system", Name: "kueue-trainer-webhook-service"}
+			})
+			w.eventuallyFinds(ctx, "error", "WebhookService", ourWebhook)
+			w.eventuallyFinds(ctx, "error", "WebhookSilent", ourWebhook)
+			Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+			w.eventuallyInOrder(ctx)
+		}, SpecTimeout(specTimeout))
+
+		It("WebhookSilent, when the authority is not the one of the certificate", func(ctx context.Context) {
+			w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) { webhook.ClientConfig.CABundle = nil })
+			Expect(w.eventuallyFinds(ctx, "error", "WebhookSilent", ourWebhook).Problem).To(ContainSubstring("x509"))
+			Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+			w.eventuallyInOrder(ctx)
+		}, SpecTimeout(specTimeout))
+
+		DescribeTable("WebhookSilent, while a part is away", func(ctx context.Context, component, object string) {
+			Expect(cluster.Control(ctx, "stop", component, GinkgoWriter)).To(Succeed())
+			w.eventuallyFinds(ctx, "error", "WebhookSilent", object)
+			Expect(cluster.Control(ctx, "start", component, GinkgoWriter)).To(Succeed())
+			w.eventuallyInOrder(ctx)
+		},
+			Entry("Kueue", "kueue", "MutatingWebhookConfiguration kueue-mutating-webhook-configuration", SpecTimeout(specTimeout)),
+			Entry("JobSet", "jobset", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", SpecTimeout(specTimeout)),
+			Entry("Trainer", "trainer", "MutatingWebhookConfiguration defaulter.trainer.kubeflow.org", since(kit.Trainer22), SpecTimeout(specTimeout)),
+			Entry("kueue-trainer", "kueue-trainer", ourWebhook, SpecTimeout(specTimeout)),
+		)
+
+		It("ManagerNotRunning", func(ctx context.Context) {
+			w.stopManager(ctx)
+			w.eventuallyFinds(ctx, "error", "ManagerNotRunning", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
+			Expect(cluster.Control(ctx, "start", cluster.Manager(), GinkgoWriter)).To(Succeed())
+			w.eventuallyInOrder(ctx)
+		}, SpecTimeout(specTimeout))
+
+		It("PermissionsMissing", func(ctx context.Context) {
+			var role rbacv1.ClusterRole
+			Expect(w.Get(ctx, client.ObjectKey{Name: "kueue-trainer-manager-role"}, &role)).To(Succeed())
+			role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "jobsets") })
+			Expect(w.Update(ctx, &role)).To(Succeed())
+			w.mend(ctx, w.eventuallyFinds(ctx, "error", "PermissionsMissing", "ClusterRole kueue-trainer-manager-role"))
+		}, SpecTimeout(specTimeout))
+
+		It("TrainerGeneration", core, func(ctx context.Context) {
+			field := map[bool]string{true: "runtimePatches", false: "podTemplateOverrides"}[trainerOf(ctx) >= kit.Trainer22]
+			w.hideField(ctx, field)
+			w.eventuallyFinds(ctx, "error", "TrainerGeneration", "CustomResourceDefinition "+trainJobCRD)
+			w.showField(ctx)
+			w.eventuallyInOrder(ctx)
+		}, SpecTimeout(specTimeout))
+	})
+
+	Describe("configurations", func() {
+		const (
+			kueueConfig   = "ConfigMap kueue-system/kueue-manager-config"
+			managerConfig = "ConfigMap kueue-trainer-system/kueue-trainer-config"
+			external      = "  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n"
+			inTree        = "  frameworks:\n  - trainer.kubeflow.org/trainjob\n"
+		)
+		BeforeEach(func() {
+			// Kueue reads its configuration when it starts.
+			DeferCleanup(func(ctx context.Context) {
+				Expect(cluster.Control(ctx, "stop", "kueue", GinkgoWriter)).To(Succeed())
+				Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+			})
+		})
+
+		It("BothIntegrations", since(kit.Trainer22), func(ctx context.Context) {
+			Expect(cluster.HandOver(ctx, kit.Both, GinkgoWriter)).To(Succeed())
+			found := w.eventuallyFinds(ctx, "error", "BothIntegrations", "Kueue")
+			w.paste(ctx, found.Commands[0])
+			w.eventuallyFinds(ctx, "error", "KueueNotRestarted", kueueConfig)
+			// What its second command does where Kueue is a Deployment.
+			Expect(cluster.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
+			w.eventuallyInOrder(ctx)
+		}, SpecTimeout(specTimeout))
+
+		It("KueueNotRestarted", func(ctx context.Context) {
+			w.configure(ctx, "kueue-system", "kueue-manager-config", external, "", "  frameworks:\n", inTree)
+			w.mendConfig(ctx, w.eventuallyFinds(ctx, "warning", "KueueNotRestarted", kueueConfig))
+		}, SpecTimeout(specTimeout))
+
+		It("TrainJobListedTwice", func(ctx context.Context) {
+			w.configure(ctx, "kueue-system", "kueue-manager-config", "  frameworks:\n", inTree)
+			w.mendConfig(ctx, w.eventuallyFinds(ctx, "error", "TrainJobListedTwice", kueueConfig))
+		}, SpecTimeout(specTimeout))
+
+		It("TrainJobNotListed, worse with a default queue", func(ctx context.Context) {
+			w.configure(ctx, "kueue-system", "kueue-manager-config", external, "")
+			w.eventuallyFinds(ctx, "warning", "TrainJobNotListed", kueueConfig)
+			w.make(ctx, kit.MakeLocalQueue(w.namespace, "default", w.name("gpus")))
+			w.mendConfig(ctx, w.eventuallyFinds(ctx, "error", "TrainJobNotListed", kueueConfig))
+		}, SpecTimeout(specTimeout))
+
+		It("KueueConfiguration", func(ctx context.Context) {
+			w.configure(ctx, "kueue-system", "kueue-manager-config", "integrations:", "integrations: [")
+			w.eventuallyFinds(ctx, "error", "KueueConfiguration", kueueConfig)
+			w.configure(ctx, "kueue-system", "kueue-manager-config", "integrations: [", "integrations:")
+			w.eventuallyInOrder(ctx)
+		}, SpecTimeout(specTimeout))
+
+		It("KueueVersion", func(ctx context.Context) {
+			config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "kueue-manager-config"}}
+			w.patch(ctx, config, `{"metadata":{"labels":{"app.kubernetes.io/version":"v0.18.3"}}}`)
+			w.eventuallyFinds(ctx, "warning", "KueueVersion", "Kueue")
+			w.patch(ctx, config, `{"metadata":{"labels":{"app.kubernetes.io/version":"v0.19.1"}}}`)
+			w.eventuallyInOrder(ctx)
+		}, SpecTimeout(specTimeout))
+
+		It("FeatureGatesDiffer", func(ctx context.Context) {
+			w.configure(ctx, "kueue-trainer-system", "kueue-trainer-config", "VisibilityOnDemand: false", "VisibilityOnDemand: true")
+			w.mendConfig(ctx, w.eventuallyFinds(ctx, "warning", "FeatureGatesDiffer", managerConfig))
+		}, SpecTimeout(specTimeout))
+
+		It("SettingsDiffer", func(ctx context.Context) {
+			w.configure(ctx, "kueue-system", "kueue-manager-config", "kind: Configuration", "kind: Configuration\nmanageJobsWithoutQueueName: true")
+			w.mendConfig(ctx, w.eventuallyFinds(ctx, "warning", "SettingsDiffer", managerConfig))
+		}, SpecTimeout(specTimeout))
+	})
+})
+
+// findings gives what doctor finds, and checks its exit code against that.
+func (w *world) findings(ctx context.Context) []finding {
+	GinkgoHelper()
+	stdout, stderr, code := plugin(ctx, "doctor", "-n", w.namespace, "-o", "json")
+	var report struct {
+		Errors, Warnings int
+		Findings         []finding
+	}
+	Expect(json.Unmarshal([]byte(stdout), &report)).To(Succeed(), stderr)
+	switch {
+	case report.Errors > 0:
+		Expect(code).To(Equal(exit.Findings))
+	case report.Warnings > 0:
+		Expect(code).To(Equal(exit.Warnings))
+	default:
+		Expect(code).To(BeZero())
+	}
+	return slices.DeleteFunc(report.Findings, func(f finding) bool { return f.Severity == "info" })
+}
+
+// eventuallyInOrder waits until doctor finds nothing.
+func (w *world) eventuallyInOrder(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func() []finding { return w.findings(ctx) }).Should(BeEmpty())
+}
+
+// eventuallyFinds waits for a finding and gives it.
+func (w *world) eventuallyFinds(ctx context.Context, severity, reason, object string) finding {
+	GinkgoHelper()
+	var found finding
+	Eventually(ctx, func(g Gomega) {
+		all := w.findings(ctx)
+		i := slices.IndexFunc(all, func(f finding) bool { return f.Severity == severity && f.Reason == reason && f.Object == object })
+		g.Expect(i).NotTo(Equal(-1), "%s %s of %s in %+v", severity, reason, object, all)
+		found = all[i]
+	}).Should(Succeed())
+	Expect(found).To(And(HaveField("Problem", Not(BeEmpty())), HaveField("Effect", Not(BeEmpty())), HaveField("Commands", Not(BeEmpty()))))
+	return found
+}
+
+// eventuallyLost waits until a kind of finding is gone.
+func (w *world) eventuallyLost(ctx context.Context, reason string) {
+	GinkgoHelper()
+	Eventually(ctx, func() []finding { return w.findings(ctx) }).ShouldNot(ContainElement(HaveField("Reason", reason)))
+}
+
+// mend pastes the commands of a finding, after which nothing is to be found any more.
+func (w *world) mend(ctx context.Context, found finding) {
+	GinkgoHelper()
+	w.paste(ctx, found.Commands...)
+	w.eventuallyInOrder(ctx)
+}
+
+// mendConfig does so for a configuration. The restart that is its second command has no
+// Deployment here, and nothing to do: the configuration was mended before anybody read it.
+func (w *world) mendConfig(ctx context.Context, found finding) {
+	GinkgoHelper()
+	Expect(found.Commands).To(HaveLen(2))
+	Expect(found.Commands[1]).To(ContainSubstring("rollout restart deployment"))
+	w.paste(ctx, found.Commands[0])
+	w.eventuallyInOrder(ctx)
+}
+
+func (w *world) paste(ctx context.Context, commands ...string) {
+	GinkgoHelper()
+	for _, command := range commands {
+		_, stderr, code := runShell(ctx, command)
+		Expect(code).To(BeZero(), "%s\n%s", command, stderr)
+	}
+}
+
+// patch is a merge patch of an object.
+func (w *world) patch(ctx context.Context, obj client.Object, patch string) {
+	GinkgoHelper()
+	Expect(w.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
+}
+
+// makeWorkload makes a Workload of no TrainJob, which goes before the spec's namespace does.
+func (w *world) makeWorkload(ctx context.Context, wl *kueue.Workload) {
+	GinkgoHelper()
+	Expect(w.Create(ctx, wl)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(w.Delete(ctx, wl))).To(Succeed()) })
+}
+
+// dropFlavor takes a flavor out of the spec's ClusterQueue.
+func (w *world) dropFlavor(ctx context.Context, flavor string) {
+	GinkgoHelper()
+	var cq kueue.ClusterQueue
+	Expect(w.Get(ctx, client.ObjectKey{Name: w.name("gpus")}, &cq)).To(Succeed())
+	before := cq.DeepCopy()
+	group := &cq.Spec.ResourceGroups[0]
+	group.Flavors = slices.DeleteFunc(group.Flavors, func(f kueue.FlavorQuotas) bool { return string(f.Name) == flavor })
+	Expect(w.Patch(ctx, &cq, client.MergeFrom(before))).To(Succeed())
+}
+
+// taint puts a taint on a node until the spec is over.
+func (w *world) taint(ctx context.Context, name string, taint corev1.Taint) {
+	GinkgoHelper()
+	change := func(ctx context.Context, change func([]corev1.Taint) []corev1.Taint) {
+		GinkgoHelper()
+		node := w.node(ctx, name)
+		before := node.DeepCopy()
+		node.Spec.Taints = change(node.Spec.Taints)
+		Expect(w.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))).To(Succeed())
+	}
+	change(ctx, func(taints []corev1.Taint) []corev1.Taint { return append(taints, taint) })
+	DeferCleanup(func(ctx context.Context) {
+		change(ctx, func(taints []corev1.Taint) []corev1.Taint {
+			return slices.DeleteFunc(taints, func(t corev1.Taint) bool { return t.Key == taint.Key })
+		})
+	})
+}
+
+// changeWebhook changes the only webhook of a configuration.
+func (w *world) changeWebhook(ctx context.Context, configuration string, change func(*admissionregistrationv1.MutatingWebhook)) {
+	GinkgoHelper()
+	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var found admissionregistrationv1.MutatingWebhookConfiguration
+		if err := w.Get(ctx, client.ObjectKey{Name: configuration}, &found); err != nil {
+			return err
+		}
+		change(&found.Webhooks[0])
+		return w.Update(ctx, &found)
+	})).To(Succeed())
+}
+
+// policyAfterOurs is a webhook of somebody else that is asked about TrainJobs after ours,
+// and that nobody misses.
+func (w *world) policyAfterOurs() *admissionregistrationv1.MutatingWebhookConfiguration {
+	return &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: w.name("policy")},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "policy.example.com", AdmissionReviewVersions: []string{"v1"},
+			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), FailurePolicy: ptr.To(admissionregistrationv1.Ignore),
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/")},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"trainer.kubeflow.org"}, APIVersions: []string{"*"}, Resources: []string{"trainjobs"}},
+			}},
+		}},
+	}
+}
+
+// configure replaces texts in a configuration, which nobody reads before the next start.
+func (w *world) configure(ctx context.Context, namespace, name string, oldNew ...string) {
+	GinkgoHelper()
+	var config corev1.ConfigMap
+	Expect(w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &config)).To(Succeed())
+	for key, content := range config.Data {
+		config.Data[key] = strings.NewReplacer(oldNew...).Replace(content)
+		Expect(config.Data[key]).NotTo(Equal(content))
+	}
+	Expect(w.Update(ctx, &config)).To(Succeed())
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+)
+
+var _ = Describe("kubectl trainjob submit", func() {
+	It("makes a TrainJob of flags and stays until its pods run", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "16", "0")
+		stdout, _, code := plugin(ctx, "submit", "llama", "-n", w.namespace, "--runtime", "torch-distributed",
+			"--nodes", "2", "--gpus-per-node", "8", "--queue", "queue", "--image", "train:1", "--env", "EPOCHS=3",
+			"--label", "team=a", "--annotation", "note=b", "--trainer-args", "--fast", "--watch",
+			"--runtime-patch", `{trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {metadata: {annotations: {example.com/mine: "yes"}}}}}}]}}}}`,
+			"--", "torchrun", "train.py")
+		Expect(code).To(BeZero())
+		Expect(stdout).To(MatchRegexp(`(?s)llama created.* submitted .* queued .* quota reserved .* admitted  +flavor h100-.* pods created .* pods running  +2 of 2 pods`))
+		pods := w.eventuallyRuns(ctx, "llama", 2, onH100)
+		Expect(pods[0].Annotations).To(HaveKeyWithValue("example.com/mine", "yes"))
+		container := pods[0].Spec.Containers[0]
+		Expect(container.Image).To(Equal("train:1"))
+		Expect(container.Command).To(Equal([]string{"torchrun", "train.py"}))
+		Expect(container.Args).To(Equal([]string{"--fast"}))
+		job := get(ctx, w, &trainer.TrainJob{}, "llama")
+		Expect(job.Labels).To(HaveKeyWithValue("team", "a"))
+		Expect(job.Annotations).To(HaveKeyWithValue("note", "b"))
+	})
+
+	It("asks for a topology in the pods of the trainer", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		stdout, _, code := plugin(ctx, "submit", "-n", w.namespace, "--runtime", "torch-distributed", "--queue", "queue",
+			"--topology", "preferred=example.com/rack", "-o", "name")
+		Expect(code).To(BeZero())
+		Expect(stdout).To(MatchRegexp(`^trainjob.trainer.kubeflow.org/torch-distributed-`))
+		Eventually(ctx, func(g Gomega) {
+			var list kueue.WorkloadList
+			g.Expect(w.List(ctx, &list)).To(Succeed())
+			var requests []string
+			for _, wl := range list.Items {
+				if wl.Namespace == w.namespace && wl.Spec.PodSets[0].TopologyRequest != nil {
+					requests = append(requests, *wl.Spec.PodSets[0].TopologyRequest.Preferred)
+				}
+			}
+			g.Expect(requests).To(Equal([]string{"example.com/rack"}))
+		}).Should(Succeed())
+	})
+
+	DescribeTable("names what there is in place of what there is not", func(ctx context.Context, says string, flags ...string) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		_, stderr, code := plugin(ctx, append([]string{"submit", "job", "-n", w.namespace}, flags...)...)
+		Expect(code).To(Equal(1))
+		Expect(stderr).To(MatchRegexp(says))
+		Expect(w.count(ctx, &trainer.TrainJobList{})).To(BeZero())
+	},
+		Entry("of runtimes", `there is no ClusterTrainingRuntime torch; there are: .*torch-distributed`, "--runtime", "torch"),
+		Entry("of queues", `there is no LocalQueue q in namespace \S+; there are: queue`, "--runtime", "torch-distributed", "--queue", "q"),
+		Entry("of priorities", `there is no WorkloadPriorityClass no-such`, "--runtime", "torch-distributed", "--priority", "no-such"),
+	)
+
+	It("refuses a command for a runtime that brings its own trainer", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		_, stderr, code := plugin(ctx, "submit", "job", "-n", w.namespace, "--runtime", "torchtune-llama3.2-1b", "--", "train")
+		Expect(code).To(Equal(1))
+		Expect(stderr).To(ContainSubstring("TrainerCommand does not go with BuiltinTrainer"))
+	})
+
+	It("ends with code 2 when the TrainJob is refused", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		_, stderr, code := plugin(ctx, "submit", "job", "-n", w.namespace, "--runtime", "torch-distributed", "--queue", "queue",
+			"--runtime-patch", `{trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: extra}]}}}}`)
+		Expect(code).To(Equal(2))
+		Expect(stderr).To(ContainSubstring("the runtime has no replicated job of this name"))
+	})
+
+	It("ends with code 2 when the TrainJob is deactivated while it is watched", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		done := make(chan struct{})
+		go func() {
+			defer GinkgoRecover()
+			defer close(done)
+			_, stderr, code := plugin(ctx, "submit", "waits", "-n", w.namespace, "--runtime", "torch-distributed",
+				"--nodes", "2", "--gpus-per-node", "8", "--queue", "queue", "--watch")
+			Expect(code).To(Equal(2))
+			Expect(stderr).To(ContainSubstring("was deactivated"))
+		}()
+		Eventually(ctx, func() *kueue.Workload { return w.workload(ctx, "waits") }).ShouldNot(BeNil())
+		w.activate(ctx, "waits", false)
+		Eventually(ctx, done).Should(BeClosed())
+	})
+
+	It("does what its page says", Serial, core, func(ctx context.Context) {
+		for _, block := range docsCommands("docs/submit.md") {
+			_, stderr, code := runShell(ctx, block)
+			Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+		}
+		kubectl(ctx, "", "delete", "-k", "config/samples", "--ignore-not-found")
+	})
+})

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package generations
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// TestFields asks the CRD of each release and the rules, case by case, and names the
+// releases that refuse.
+func TestFields(t *testing.T) {
+	const all = "2.1 2.2 2.3"
+	long := "a123456789012345678901234567890123456789012345678901234567890123"
+	cases := map[string]struct {
+		// metadata and spec are what a TrainJob has besides the least.
+		metadata, spec string
+		refused        string
+	}{
+		"the least":                       {},
+		"a name that begins with a digit": {metadata: `{"name":"1a"}`, refused: all},
+		"a name that is too long":         {metadata: `{"name":"` + long + `"}`, refused: all},
+		"no name of a runtime":            {spec: `"runtimeRef":{"kind":"TrainingRuntime"}`, refused: all},
+		"a text for true":                 {spec: `"suspend":"true"`, refused: all},
+		"a text for a number":             {spec: `"trainer":{"numNodes":"2"}`, refused: all},
+		"a number for a text":             {spec: `"trainer":{"image":2}`, refused: all},
+		"an object for a list":            {spec: `"trainer":{"args":{}}`, refused: all},
+		"a text for an object":            {spec: `"trainer":"x"`, refused: all},
+		"a field that nobody has":         {spec: `"replicas":2`, refused: all},
+		"one further down":                {spec: `"trainer":{"gpus":2}`, refused: all},
+		"another manager":                 {spec: `"managedBy":"me"`, refused: all},
+		"MultiKueue":                      {spec: `"managedBy":"kueue.x-k8s.io/multikueue"`},
+		"a number of processes":           {spec: `"trainer":{"numProcPerNode":2}`},
+		"automatic processes":             {spec: `"trainer":{"numProcPerNode":"auto"}`, refused: "2.2 2.3"},
+		"amounts as numbers":              {spec: `"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":8,"cpu":"1"}}}`},
+		"overrides":                       {spec: `"podTemplateOverrides":[]`, refused: "2.2 2.3"},
+		"proposed overrides":              {spec: `"templateOverrides":[]`, refused: all},
+		"labels of the JobSet":            {spec: `"labels":{"a":"b"}`, refused: "2.2 2.3"},
+		"patches":                         {spec: `"runtimePatches":[]`, refused: "2.1"},
+		"a deadline":                      {spec: `"activeDeadlineSeconds":60`, refused: "2.1"},
+		"no time at all":                  {spec: `"activeDeadlineSeconds":0`, refused: all},
+		"a path of a data set":            {spec: `"initializer":{"dataset":{"storageUri":"/data"}}`, refused: "2.3"},
+		"a path of a model":               {spec: `"initializer":{"model":{"storageUri":"model"}}`, refused: "2.3"},
+		"a URI":                           {spec: `"initializer":{"model":{"storageUri":"hf://a/b"}}`},
+		"nulls":                           {spec: `"trainer":null,"initializer":null,"suspend":null`},
+	}
+	for generation, module := range map[trainjob.Generation]string{
+		trainjob.Trainer21: "trainer21", trainjob.Trainer22: "trainer22", trainjob.Trainer23: "trainer23",
+	} {
+		schema := newCRD(t, module)
+		for name, tc := range cases {
+			t.Run(fmt.Sprintf("%s: %s", generation, name), func(t *testing.T) {
+				job := map[string]any{
+					"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+					"metadata": map[string]any{"name": "a"}, "spec": map[string]any{"runtimeRef": map[string]any{"name": "torch"}},
+				}
+				if tc.metadata != "" {
+					job["metadata"] = parse(t, tc.metadata)
+				}
+				for key, value := range parse(t, "{"+tc.spec+"}") {
+					job["spec"].(map[string]any)[key] = value
+				}
+				want := strings.Contains(tc.refused, generation.String())
+				if _, refusals := schema.check(t, job, nil); (len(refusals) > 0) != want {
+					t.Errorf("The CRD finds %q", refusals)
+				}
+				if errs := rules.Fields(generation, encode(t, job)); (len(errs) > 0) != want {
+					t.Errorf("The rules find %v", errs.ToAggregate())
+				}
+			})
+		}
+	}
+}
+
+func parse(t *testing.T, text string) (object map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatalf("Decoding %s: %v", text, err)
+	}
+	return object
+}
