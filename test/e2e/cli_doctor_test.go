@@ -169,9 +169,6 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			ours       = "kueue-trainer-mutating-webhook-configuration"
 			ourWebhook = "MutatingWebhookConfiguration " + ours
 		)
-		BeforeEach(func() {
-			DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-		})
 
 		It("WebhookPolicy", func(ctx context.Context) {
 			w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) {
@@ -189,15 +186,16 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		}, SpecTimeout(specTimeout))
 
 		It("WebhookScope", func(ctx context.Context) {
-			w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) {
+			undo := w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) {
 				webhook.Rules[0].Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
 			})
 			w.eventuallyFinds(ctx, "error", "WebhookScope", ourWebhook)
-			Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+			undo(ctx)
 			w.eventuallyInOrder(ctx)
 		}, SpecTimeout(specTimeout))
 
 		It("WebhookMissing and WebhookWithoutEffect", func(ctx context.Context) {
+			DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 			Expect(w.Delete(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ours}})).To(Succeed())
 			w.eventuallyFinds(ctx, "error", "WebhookMissing", ourWebhook)
 			w.eventuallyFinds(ctx, "error", "WebhookWithoutEffect", ourWebhook)
@@ -206,27 +204,27 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		}, SpecTimeout(specTimeout))
 
 		It("WebhookService", func(ctx context.Context) {
-			w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) {
+			undo := w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) {
 				webhook.ClientConfig.URL = nil
 				webhook.ClientConfig.Service = &admissionregistrationv1.ServiceReference{Namespace: "kueue-trainer-system", Name: "kueue-trainer-webhook-service"}
 			})
 			w.eventuallyFinds(ctx, "error", "WebhookService", ourWebhook)
 			w.eventuallyFinds(ctx, "error", "WebhookSilent", ourWebhook)
-			Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+			undo(ctx)
 			w.eventuallyInOrder(ctx)
 		}, SpecTimeout(specTimeout))
 
 		It("WebhookSilent, when the authority is not the one of the certificate", func(ctx context.Context) {
-			w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) { webhook.ClientConfig.CABundle = nil })
+			undo := w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) { webhook.ClientConfig.CABundle = nil })
 			Expect(w.eventuallyFinds(ctx, "error", "WebhookSilent", ourWebhook).Problem).To(ContainSubstring("x509"))
-			Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+			undo(ctx)
 			w.eventuallyInOrder(ctx)
 		}, SpecTimeout(specTimeout))
 
 		DescribeTable("WebhookSilent, while a part is away", func(ctx context.Context, component, object string) {
-			Expect(cluster.Control(ctx, "stop", component, GinkgoWriter)).To(Succeed())
+			start := stopComponent(ctx, component)
 			w.eventuallyFinds(ctx, "error", "WebhookSilent", object)
-			Expect(cluster.Control(ctx, "start", component, GinkgoWriter)).To(Succeed())
+			start(ctx)
 			w.eventuallyInOrder(ctx)
 		},
 			Entry("Kueue", "kueue", "MutatingWebhookConfiguration kueue-mutating-webhook-configuration", SpecTimeout(specTimeout)),
@@ -236,15 +234,20 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		)
 
 		It("ManagerNotRunning", func(ctx context.Context) {
-			w.stopManager(ctx)
+			start := stopComponent(ctx, cluster.Manager())
 			w.eventuallyFinds(ctx, "error", "ManagerNotRunning", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
-			Expect(cluster.Control(ctx, "start", cluster.Manager(), GinkgoWriter)).To(Succeed())
+			start(ctx)
 			w.eventuallyInOrder(ctx)
 		}, SpecTimeout(specTimeout))
 
 		It("PermissionsMissing", func(ctx context.Context) {
 			var role rbacv1.ClusterRole
 			Expect(w.Get(ctx, client.ObjectKey{Name: "kueue-trainer-manager-role"}, &role)).To(Succeed())
+			before := role.DeepCopy()
+			DeferCleanup(func(ctx context.Context) {
+				before.ResourceVersion = ""
+				Expect(w.Update(ctx, before)).To(Succeed())
+			})
 			role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "jobsets") })
 			Expect(w.Update(ctx, &role)).To(Succeed())
 			w.mend(ctx, w.eventuallyFinds(ctx, "error", "PermissionsMissing", "ClusterRole kueue-trainer-manager-role"))
@@ -266,15 +269,8 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			external      = "  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n"
 			inTree        = "  frameworks:\n  - trainer.kubeflow.org/trainjob\n"
 		)
-		BeforeEach(func() {
-			// Kueue reads its configuration when it starts.
-			DeferCleanup(func(ctx context.Context) {
-				Expect(cluster.Control(ctx, "stop", "kueue", GinkgoWriter)).To(Succeed())
-				Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
-			})
-		})
-
 		It("BothIntegrations", since(kit.Trainer22), func(ctx context.Context) {
+			DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 			Expect(cluster.HandOver(ctx, kit.Both, GinkgoWriter)).To(Succeed())
 			found := w.eventuallyFinds(ctx, "error", "BothIntegrations", "Kueue")
 			w.paste(ctx, found.Commands[0])
@@ -441,17 +437,42 @@ func (w *world) taint(ctx context.Context, name string, taint corev1.Taint) {
 	})
 }
 
-// changeWebhook changes the only webhook of a configuration.
-func (w *world) changeWebhook(ctx context.Context, configuration string, change func(*admissionregistrationv1.MutatingWebhook)) {
+// changeWebhook changes the only webhook of a configuration, until undo or the spec's end.
+func (w *world) changeWebhook(ctx context.Context, configuration string, change func(*admissionregistrationv1.MutatingWebhook)) (undo func(context.Context)) {
 	GinkgoHelper()
-	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var found admissionregistrationv1.MutatingWebhookConfiguration
-		if err := w.Get(ctx, client.ObjectKey{Name: configuration}, &found); err != nil {
-			return err
-		}
-		change(&found.Webhooks[0])
-		return w.Update(ctx, &found)
-	})).To(Succeed())
+	apply := func(ctx context.Context, change func(*admissionregistrationv1.MutatingWebhook)) {
+		GinkgoHelper()
+		Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			var found admissionregistrationv1.MutatingWebhookConfiguration
+			if err := w.Get(ctx, client.ObjectKey{Name: configuration}, &found); err != nil {
+				return err
+			}
+			change(&found.Webhooks[0])
+			return w.Update(ctx, &found)
+		})).To(Succeed())
+	}
+	var before *admissionregistrationv1.MutatingWebhook
+	undo = func(ctx context.Context) {
+		apply(ctx, func(webhook *admissionregistrationv1.MutatingWebhook) { before.DeepCopyInto(webhook) })
+	}
+	apply(ctx, func(webhook *admissionregistrationv1.MutatingWebhook) {
+		before = webhook.DeepCopy()
+		change(webhook)
+	})
+	DeferCleanup(undo)
+	return undo
+}
+
+// stopComponent stops a process, until start or the spec's end.
+func stopComponent(ctx context.Context, component string) (start func(context.Context)) {
+	GinkgoHelper()
+	start = func(ctx context.Context) {
+		GinkgoHelper()
+		Expect(cluster.Control(ctx, "start", component, GinkgoWriter)).To(Succeed())
+	}
+	DeferCleanup(start)
+	Expect(cluster.Control(ctx, "stop", component, GinkgoWriter)).To(Succeed())
+	return start
 }
 
 // policyAfterOurs is a webhook of somebody else that is asked about TrainJobs after ours,
@@ -471,11 +492,15 @@ func (w *world) policyAfterOurs() *admissionregistrationv1.MutatingWebhookConfig
 	}
 }
 
-// configure replaces texts in a configuration, which nobody reads before the next start.
+// configure replaces texts in a configuration until the spec's end. Nobody reads it before
+// the next start.
 func (w *world) configure(ctx context.Context, namespace, name string, oldNew ...string) {
 	GinkgoHelper()
 	var config corev1.ConfigMap
 	Expect(w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &config)).To(Succeed())
+	before := config.DeepCopy()
+	before.ResourceVersion = ""
+	DeferCleanup(func(ctx context.Context) { Expect(w.Update(ctx, before.DeepCopy())).To(Succeed()) })
 	for key, content := range config.Data {
 		config.Data[key] = strings.NewReplacer(oldNew...).Replace(content)
 		Expect(config.Data[key]).NotTo(Equal(content))
