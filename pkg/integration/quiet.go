@@ -21,9 +21,14 @@ var errOutdated = errors.New("the admission of the job is another one than the c
 // expectedRetry reports whether err only says that the world moved while we looked:
 // the next try is all there is to do, and nobody has to know.
 func expectedRetry(err error) bool {
-	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || errors.Is(err, errUnread) || trainerLags(err) ||
-		apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
+	return awaitsEvent(err) || apierrors.IsConflict(err) ||
 		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
+}
+
+// awaitsEvent reports whether something has to happen before the next try is of use.
+func awaitsEvent(err error) bool {
+	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || errors.Is(err, errUnread) ||
+		apierrors.IsAlreadyExists(err) || trainerLags(err)
 }
 
 // trainerLags reports whether Trainer's webhook refused a change of the patches for pods
@@ -45,7 +50,7 @@ const (
 
 // retryIn gives when to try again after an expected retry.
 func retryIn(err error) time.Duration {
-	if apierrors.IsAlreadyExists(err) || errors.Is(err, errOutdated) || errors.Is(err, errStillActive) || errors.Is(err, errUnread) || trainerLags(err) {
+	if awaitsEvent(err) {
 		return retrySlowly
 	}
 	return retrySoon

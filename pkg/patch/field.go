@@ -11,8 +11,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// ErrNotPatches is of patches that Trainer takes but that patch nothing, or what no later
-// release of Trainer patches. Only their user can mend them.
+// ErrNotPatches is of patches that cannot be rendered. Only their user can mend them.
 var ErrNotPatches = errors.New("the patches cannot be described")
 
 // Field is the field of a TrainJob's spec by which a generation of Trainer lets it patch

@@ -55,24 +55,6 @@ var _ = Describe("Bad input", func() {
 			"metadata.labels[kueue.x-k8s.io/queue-name]"),
 	)
 
-	DescribeTable("is refused in an override that Trainer takes and that patches nothing", core, until(kit.Trainer21),
-		func(ctx context.Context, override string, want ...string) {
-			w := newWorld(ctx)
-			w.pools(ctx, "0", "0")
-			job := w.ruled("torch-distributed", kit.Trainer21, entries("["+override+"]"), true)
-			job.SetLabels(map[string]string{kit.QueueLabel: "queue"})
-			err := w.Create(ctx, job)
-			Expect(err).To(HaveOccurred())
-			for _, part := range want {
-				Expect(err.Error()).To(ContainSubstring(part))
-			}
-		},
-		Entry("a name of pods", `{targetJobs: [{name: node}], metadata: {name: x}}`,
-			"spec.podTemplateOverrides[0].metadata.name", "a patch has only labels, annotations here: remove it"),
-		Entry("one for no replicated job", `{targetJobs: [], spec: {nodeSelector: {a: b}}}`,
-			"spec.podTemplateOverrides[0].targetJobs", "name one, or remove the override"),
-	)
-
 	It("is refused where a user changes the manager's entry, naming the way out", Label("invariant", "ours-only"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
