@@ -208,6 +208,23 @@ func TestExplainItemsWithTheSameKey(t *testing.T) {
 	}
 }
 
+// A variable without a value is a field of its own, until a patch gives it one.
+func TestExplainVariableThatPatchAndTrainJobSet(t *testing.T) {
+	spec := decode[trainer.TrainingRuntimeSpec](t, testRuntime)
+	spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "B"}}
+	override := decode[trainjob.PodTemplateOverride](t, `{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: B, value: patched}]}]}}`)
+	job := decode[trainjob.TrainJob](t, `{spec: {trainer: {env: [{name: B}]}}}`)
+	js := &jobsetapi.JobSet{Spec: *spec.Template.Spec.DeepCopy()} // The TrainJob's variable is the runtime's.
+	fields, err := provenance.Explain(provenance.Input{Runtime: spec, Job: job, Overrides: []trainjob.PodTemplateOverride{*override}}, js)
+	if err != nil {
+		t.Fatalf("Explain: %v", err)
+	}
+	at := slices.IndexFunc(fields, func(f provenance.Field) bool { return strings.HasSuffix(f.Path, "env[B]") })
+	if at < 0 || fields[at].Kind != provenance.TrainJob || len(fields[at].Overrode) > 0 {
+		t.Errorf("The TrainJob sets it, and without it the value would be the patch's, a field of another name: %+v", fields)
+	}
+}
+
 func TestExplainRefusesMissingInput(t *testing.T) {
 	spec, job, js := &trainer.TrainingRuntimeSpec{}, &trainjob.TrainJob{}, &jobsetapi.JobSet{}
 	cases := map[string]struct {

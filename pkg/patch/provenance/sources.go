@@ -19,7 +19,16 @@ import (
 // stack holds what the sources say about each field, the strongest last.
 type stack map[place][]Setting
 
+// push puts a source on top. An item that was nothing but its key is a field no more when
+// the source gives it some.
 func (s stack) push(source Source, said values) {
+	for at := range said {
+		for end := range at.path {
+			if at.path[end] == '.' {
+				delete(s, place{at.job, at.path[:end]})
+			}
+		}
+	}
 	for at, value := range said {
 		s[at] = append(s[at], Setting{source, value})
 	}
