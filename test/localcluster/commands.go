@@ -64,7 +64,7 @@ func (o *options) withSettings(use, short string, run func(*cluster.Cluster, con
 		strings.Join(build.TrainerNames(), ", ")))
 	cmd.Flags().IntVar(&o.workers, "in-tree-workers", workers,
 		"TrainJobs that Kueue's own integration reconciles at a time; 0: as Kueue is shipped, one [$IN_TREE_WORKERS]")
-	cmd.Flags().DurationVar(&o.lease, "lease", 0, "leader lease of kueue-trainer; 0: 3s, which is short for tests that kill it. A busy machine wants a longer one")
+	cmd.Flags().DurationVar(&o.lease, "lease", 0, "leader lease of kueue-trainer; 0: 6s, which is short for tests that kill it. A busy machine wants a longer one")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		for flag, err := range map[string]error{"nodes": errNodes, "in-tree-workers": errWorkers} {
 			if err != nil && !cmd.Flags().Changed(flag) {

@@ -51,7 +51,7 @@ type Settings struct {
 
 // shortLease is about the time until the next leader after a kill. A manager that cannot
 // renew it on a machine that is too busy ends.
-const shortLease = 3 * time.Second
+const shortLease = 6 * time.Second
 
 // Validate says which setting is wrong and what it may be.
 func (s Settings) Validate() error {
