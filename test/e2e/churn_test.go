@@ -79,41 +79,55 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 	}, SpecTimeout(30*time.Minute))
 })
 
-// churn kills the manager again and again, and now and then restarts what it works with.
-// It gives how many kills came while jobs ran and others waited.
+// churn kills the manager again and again, and now and then restarts what it works with,
+// until no job waits any more. It gives how many kills came while jobs ran and others waited.
 func (w *world) churn(ctx context.Context) (busy int) {
 	others := []string{"kueue", "trainer", "jobset", "kube-apiserver"}
 	for i := range *churnKills {
+		if !w.eventuallyBusy(ctx) {
+			return busy
+		}
+		select {
+		// How long it goes on is what is random here; nothing waits for a condition.
+		case <-time.After(rand.N(3 * time.Second)):
+		case <-ctx.Done():
+			return busy
+		}
 		Expect(cluster.Control(ctx, "kill", cluster.Manager(), GinkgoWriter)).To(Succeed())
-		if w.busy(ctx) {
+		if running, waiting := w.busy(ctx); running && waiting {
 			busy++
 		}
 		if i%3 == 2 {
 			Expect(cluster.Control(ctx, "restart", others[(i/3)%len(others)], GinkgoWriter)).To(Succeed())
 		}
 		Expect(cluster.Control(ctx, "start", cluster.Manager(), GinkgoWriter)).To(Succeed())
-		select {
-		// How long it lives is what is random here; nothing waits for a condition.
-		case <-time.After(rand.N(4 * time.Second)):
-		case <-ctx.Done():
-			return busy
-		}
 	}
 	return busy
 }
 
-// busy reports whether TrainJobs of the spec run and others wait.
-func (w *world) busy(ctx context.Context) bool {
+// eventuallyBusy waits until the manager leads again and has started jobs while others
+// wait. False means that none waits any more.
+func (w *world) eventuallyBusy(ctx context.Context) bool {
+	GinkgoHelper()
+	var running, waiting bool
+	Eventually(ctx, func() bool {
+		running, waiting = w.busy(ctx)
+		return running || !waiting
+	}).Should(BeTrue(), "jobs run, or none waits")
+	return waiting
+}
+
+// busy reports whether TrainJobs of the spec run and whether some wait.
+func (w *world) busy(ctx context.Context) (running, waiting bool) {
 	GinkgoHelper()
 	var jobs trainer.TrainJobList
 	Eventually(ctx, func() error { return w.List(ctx, &jobs, client.InNamespace(w.namespace)) }).Should(Succeed())
-	running, waiting := false, false
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
 		running = running || (!finished(job) && !ptr.Deref(job.Spec.Suspend, false))
 		waiting = waiting || (!finished(job) && ptr.Deref(job.Spec.Suspend, false))
 	}
-	return running && waiting
+	return running, waiting
 }
 
 func (w *world) churnJob(i int) *trainer.TrainJob {
