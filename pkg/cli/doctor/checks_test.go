@@ -648,6 +648,25 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 	}
 }
 
+func TestPoolsAreJudgedByAllQuotasOrNot(t *testing.T) {
+	pools := []string{"every flavor has nodes", "every GPU node is in a flavor", "quotas are there as nodes", "the taints of GPU nodes are tolerated"}
+	for kind, hide := range map[Kind]func(*Facts){
+		clusterQueues: func(f *Facts) { f.ClusterQueues, f.LocalQueues = nil, nil },
+		cohorts:       func(*Facts) {},
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			f := healthy(t)
+			hide(f)
+			f.Unread[kind] = errors.New("forbidden")
+			finds(t, f)
+			passed := newReport(f).Passed
+			if i := slices.IndexFunc(pools, func(name string) bool { return slices.Contains(passed, name) }); i >= 0 {
+				t.Errorf("Called in order: %s", pools[i])
+			}
+		})
+	}
+}
+
 func TestWhatCannotBeReadIsSaid(t *testing.T) {
 	f := healthy(t)
 	f.Nodes = nil
