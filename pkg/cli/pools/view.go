@@ -151,7 +151,7 @@ func (v *viewer) pool(flavor *kueue.ResourceFlavor, nodes []*corev1.Node, name c
 	if v.Saw("workloads.kueue.x-k8s.io") && v.Saw("clusterqueues.kueue.x-k8s.io") {
 		pool.Pending = new(v.Demand(flavor, name))
 	}
-	pool.Free = free(&pool)
+	pool.Free = free(&pool, v.UsedOn(ready(nodes), name))
 	return pool
 }
 
@@ -160,12 +160,12 @@ func (v *viewer) onNodes(nodes []*corev1.Node, name corev1.ResourceName) Pool {
 	if !v.Saw("nodes") {
 		return pool
 	}
-	ready := slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return !inventory.Ready(node) })
-	pool.Nodes = &Nodes{Ready: len(ready), Total: len(nodes), Names: []string{}}
+	usable := ready(nodes)
+	pool.Nodes = &Nodes{Ready: len(usable), Total: len(nodes), Names: []string{}}
 	for _, node := range nodes {
 		pool.Nodes.Names = append(pool.Nodes.Names, node.Name)
 	}
-	pool.Allocatable = new(inventory.Allocatable(ready, name))
+	pool.Allocatable = new(inventory.Allocatable(usable, name))
 	if v.Saw("pods") {
 		pool.Running = new(v.UsedOn(nodes, name))
 	}
@@ -173,6 +173,10 @@ func (v *viewer) onNodes(nodes []*corev1.Node, name corev1.ResourceName) Pool {
 		pool.Product, pool.Memory = common(nodes, gpu.Product), common(nodes, memoryOf)
 	}
 	return pool
+}
+
+func ready(nodes []*corev1.Node) []*corev1.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return !inventory.Ready(node) })
 }
 
 func (v *viewer) addQuota(pool *Pool) {
@@ -220,19 +224,19 @@ func (v *viewer) cohortQuota(pool *Pool) resource.Quantity {
 	return sum
 }
 
-// free is the lesser of what quota and what nodes have left; a reservation whose pods do
-// not run yet takes from both.
-func free(pool *Pool) *resource.Quantity {
+// free is the lesser of what quota and what ready nodes, on which pods hold some, have
+// left; a reservation whose pods do not run yet takes from both.
+func free(pool *Pool, held resource.Quantity) *resource.Quantity {
 	if pool.Quota == nil || pool.Allocatable == nil || pool.Running == nil {
 		return nil
 	}
 	quota := pool.Quota.DeepCopy()
 	quota.Sub(*pool.Reserved)
 	there := pool.Allocatable.DeepCopy()
-	if pool.Running.Cmp(*pool.Reserved) > 0 {
-		there.Sub(*pool.Running)
-	} else {
+	there.Sub(held)
+	if pool.Reserved.Cmp(*pool.Running) > 0 {
 		there.Sub(*pool.Reserved)
+		there.Add(*pool.Running)
 	}
 	if there.Cmp(quota) < 0 {
 		quota = there
