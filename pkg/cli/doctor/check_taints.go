@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -69,11 +70,7 @@ func (f *Facts) added(names []corev1.ResourceName) []corev1.Toleration {
 	pod := corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}}
 	pod.Tolerations = gpu.Tolerations(&pod)
 	podSets := []kueue.PodSet{{Template: corev1.PodTemplateSpec{Spec: pod}}}
-	var rules []podset.TolerationRule
-	for _, rule := range f.managerConfiguration().TolerationRules {
-		rules = append(rules, podset.TolerationRule(rule))
-	}
-	podset.AddTolerations(podSets, rules)
+	podset.AddTolerations(podSets, cluster.Rules(f.managerConfiguration()))
 	return podSets[0].Template.Spec.Tolerations
 }
 
