@@ -3,6 +3,8 @@
 package inventory
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
@@ -26,6 +28,11 @@ func (i *Inventory) NodesOfNoFlavor() []*corev1.Node {
 		}
 		return true
 	})
+}
+
+// Share reports whether two flavors pick a node in common.
+func (i *Inventory) Share(a, b *kueue.ResourceFlavor) bool {
+	return slices.ContainsFunc(i.Nodes, func(node corev1.Node) bool { return Picks(a, &node) && Picks(b, &node) })
 }
 
 func (i *Inventory) nodes(want func(*corev1.Node) bool) []*corev1.Node {

@@ -110,7 +110,7 @@ type viewer struct {
 // resources gives what a flavor is about: GPUs; where there are none, other devices that
 // have a quota; where there are none either, CPUs.
 func (v *viewer) resources(flavor *kueue.ResourceFlavor, nodes []*corev1.Node) []corev1.ResourceName {
-	gpus, devices := sets.New(gpusOn(nodes)...), sets.New[corev1.ResourceName]()
+	gpus, devices := sets.New(gpu.Allocatable(nodes...)...), sets.New[corev1.ResourceName]()
 	for _, quota := range v.quotas {
 		if string(quota.Flavor) != flavor.Name || quota.Nominal.IsZero() && quota.Reserved.IsZero() {
 			continue
@@ -128,18 +128,6 @@ func (v *viewer) resources(flavor *kueue.ResourceFlavor, nodes []*corev1.Node) [
 		return sets.List(devices)
 	}
 	return []corev1.ResourceName{corev1.ResourceCPU}
-}
-
-func gpusOn(nodes []*corev1.Node) []corev1.ResourceName {
-	var names []corev1.ResourceName
-	for _, node := range nodes {
-		for name, amount := range node.Status.Allocatable {
-			if gpu.IsResource(name) && !amount.IsZero() {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
 }
 
 func (v *viewer) pool(flavor *kueue.ResourceFlavor, nodes []*corev1.Node, name corev1.ResourceName) Pool {
@@ -211,13 +199,9 @@ func (v *viewer) stopped(quota inventory.Quota) string {
 func (v *viewer) cohortQuota(pool *Pool) resource.Quantity {
 	var sum resource.Quantity
 	for n := range v.Cohorts {
-		for _, group := range v.Cohorts[n].Spec.ResourceGroups {
-			for _, flavor := range group.Flavors {
-				for _, quota := range flavor.Resources {
-					if string(flavor.Name) == pool.Flavor && string(quota.Name) == pool.Resource {
-						sum.Add(quota.NominalQuota)
-					}
-				}
+		for grant := range inventory.Grants(v.Cohorts[n].Spec.ResourceGroups) {
+			if string(grant.Flavor) == pool.Flavor && string(grant.Quota.Name) == pool.Resource {
+				sum.Add(grant.Quota.NominalQuota)
 			}
 		}
 	}
@@ -251,13 +235,12 @@ func free(pool *Pool, held resource.Quantity) *resource.Quantity {
 func (v *viewer) unflavored() []Pool {
 	var pools []Pool
 	nodes := v.NodesOfNoFlavor()
-	gpus := sets.New(gpusOn(nodes)...)
-	for _, name := range sets.List(gpus) {
+	for _, name := range gpu.Allocatable(nodes...) {
 		pools = append(pools, v.onNodes(slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool {
-			return !slices.Contains(gpusOn([]*corev1.Node{node}), name)
+			return !slices.Contains(gpu.Allocatable(node), name)
 		}), name))
 	}
-	nodes = slices.DeleteFunc(nodes, func(node *corev1.Node) bool { return len(gpusOn([]*corev1.Node{node})) > 0 })
+	nodes = slices.DeleteFunc(nodes, func(node *corev1.Node) bool { return len(gpu.Allocatable(node)) > 0 })
 	if len(nodes) > 0 {
 		pools = append(pools, v.onNodes(nodes, corev1.ResourceCPU))
 	}
