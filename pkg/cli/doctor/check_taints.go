@@ -40,7 +40,7 @@ func (f *Facts) untolerated(flavor *kueue.ResourceFlavor) ([]corev1.Taint, map[c
 	var found []corev1.Taint
 	nodes := map[corev1.Taint]int64{}
 	for _, node := range f.NodesOf(flavor) {
-		names := gpus(node)
+		names := gpu.Allocatable(node)
 		if len(names) == 0 {
 			continue
 		}
