@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -29,14 +30,14 @@ func flavorsWithoutNodes(f *Facts) []Finding {
 		}
 		finding := Finding{
 			Severity: Warning, Reason: "FlavorWithoutNodes", Object: object("ResourceFlavor", "", flavor.Name),
-			Problem:  fmt.Sprintf("No node has the labels of the flavor: %s.", labelText(flavor.Spec.NodeLabels)),
+			Problem:  fmt.Sprintf("No node has the labels of the flavor: %s.", labels.Set(flavor.Spec.NodeLabels)),
 			Effect:   "TrainJobs that are admitted to it hold quota, and their pods stay Pending until such nodes come.",
 			Advice:   "If nothing scales such nodes up, compare with the flavors that the nodes would give:",
 			Commands: []string{generatePools},
 		}
-		if labels := f.meant(flavor); labels != nil {
+		if meant := f.meant(flavor); meant != nil {
 			finding.Advice = "The nodes of one pool are in no flavor, and differ from it in one value. If these are meant:"
-			finding.Commands = []string{patchCommand("resourceflavor", flavor.Name, "replace", "/spec/nodeLabels", labels)}
+			finding.Commands = []string{patchCommand("resourceflavor", flavor.Name, "replace", "/spec/nodeLabels", meant)}
 		}
 		findings = append(findings, finding)
 	}
@@ -106,15 +107,6 @@ func (f *Facts) reached(node *corev1.Node, names []corev1.ResourceName) bool {
 		flavor := f.Flavor(g.Flavor)
 		return flavor != nil && slices.Contains(names, g.Quota.Name) && inventory.Picks(flavor, node)
 	})
-}
-
-// labelText writes labels as selectors have them.
-func labelText(labels map[string]string) string {
-	var pairs []string
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		pairs = append(pairs, key+"="+labels[key])
-	}
-	return strings.Join(pairs, ",")
 }
 
 // are is "1 node is" or "3 nodes are".

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -90,7 +91,7 @@ func taintFinding(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes int64)
 	if flavor.Spec.TopologyName != nil {
 		finding.Effect = "Kueue finds no place in the flavor's topology, so no TrainJob is admitted to it."
 		finding.Advice = "A flavor with a topology cannot change its tolerations: make a new one, or take the taint off the nodes:"
-		finding.Commands = []string{fmt.Sprintf("kubectl taint nodes -l '%s' %s:%s-", labelText(flavor.Spec.NodeLabels), taint.Key, taint.Effect)}
+		finding.Commands = []string{fmt.Sprintf("kubectl taint nodes -l '%s' %s:%s-", labels.Set(flavor.Spec.NodeLabels), taint.Key, taint.Effect)}
 		return finding
 	}
 	toleration := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect}
