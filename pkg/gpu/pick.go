@@ -130,17 +130,25 @@ func name(pools []Pool) {
 		base := dnsLabel(strings.Join(append([]string{baseName(&pools[i])}, extraValues(&pools[i])...), "-"))
 		pools[i].Name = base
 		for n := 2; used[pools[i].Name]; n++ {
-			pools[i].Name = dnsLabel(fmt.Sprintf("%s-%d", base, n))
+			pools[i].Name = numbered(base, n)
 		}
 		used[pools[i].Name] = true
 	}
+}
+
+// numbered puts a number behind a DNS label, and cuts the label, not the number, where both
+// are too long.
+func numbered(label string, n int) string {
+	number := fmt.Sprintf("-%d", n)
+	label = label[:min(len(label), validation.DNS1123LabelMaxLength-len(number))]
+	return strings.TrimRight(label, "-") + number
 }
 
 func baseName(pool *Pool) string {
 	if len(pool.Resources) == 0 {
 		return "cpu"
 	}
-	product := regexp.MustCompile("(?i)^nvidia-").ReplaceAllString(Product(pool.Nodes[0]), "")
+	product := vendor.ReplaceAllString(Product(pool.Nodes[0]), "")
 	if product == "" {
 		product = "gpu"
 	}
@@ -170,7 +178,10 @@ func extraValues(pool *Pool) []string {
 	return values
 }
 
-var notDNS = regexp.MustCompile("[^a-z0-9]+")
+var (
+	vendor = regexp.MustCompile("(?i)^nvidia-")
+	notDNS = regexp.MustCompile("[^a-z0-9]+")
+)
 
 func dnsLabel(text string) string {
 	text = notDNS.ReplaceAllString(strings.ToLower(text), "-")

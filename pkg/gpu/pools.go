@@ -55,14 +55,11 @@ func Pools(nodes []corev1.Node) []Pool {
 }
 
 func newPool(nodes, all []*corev1.Node) Pool {
-	pool := Pool{Nodes: nodes, NodeLabels: pick(nodes, all), Taints: Lasting(nodes[0])}
+	pool := Pool{Nodes: nodes, NodeLabels: pick(nodes, all), Taints: Lasting(nodes[0]), Resources: Allocatable(nodes...)}
 	for _, node := range nodes {
 		taints := Lasting(node)
 		pool.Taints = slices.DeleteFunc(pool.Taints, func(taint corev1.Taint) bool { return !slices.Contains(taints, taint) })
-		pool.Resources = append(pool.Resources, gpusOf(node)...)
 	}
-	slices.Sort(pool.Resources)
-	pool.Resources = slices.Compact(pool.Resources)
 	if len(pool.Resources) > 0 {
 		pool.Slicing = SlicingOf(nodes[0], pool.Resources[0])
 	}
@@ -80,7 +77,7 @@ func comparePools(a, b Pool) int {
 // Broken reports whether a node's labels tell of GPUs that it does not have: its device
 // plugin does not run, or not yet.
 func Broken(node *corev1.Node) bool {
-	return hasGPUs(node) && len(gpusOf(node)) == 0
+	return hasGPUs(node) && len(Allocatable(node)) == 0
 }
 
 // leftOut reports whether a node without GPUs is for something else than jobs.
@@ -117,7 +114,7 @@ func refined(group, all []*corev1.Node) [][]*corev1.Node {
 		if Broken(node) {
 			node = group[max(0, slices.IndexFunc(group, func(n *corev1.Node) bool { return !Broken(n) }))]
 		}
-		return fmt.Sprint(gpusOf(node))
+		return fmt.Sprint(Allocatable(node))
 	}
 	for _, by := range []func(*corev1.Node) string{
 		func(node *corev1.Node) string { return resources(node) + taints(node) }, taints, resources,
@@ -148,17 +145,19 @@ func partition(nodes []*corev1.Node, key func(*corev1.Node) string) [][]*corev1.
 }
 
 func hasGPUs(node *corev1.Node) bool {
-	return node.Labels[ProductLabel] != "" || len(gpusOf(node)) > 0
+	return node.Labels[ProductLabel] != "" || len(Allocatable(node)) > 0
 }
 
-// gpusOf gives the GPU resources that a node has now.
-func gpusOf(node *corev1.Node) []corev1.ResourceName {
+// Allocatable gives the GPU resources that nodes have now, sorted, each once.
+func Allocatable(nodes ...*corev1.Node) []corev1.ResourceName {
 	var names []corev1.ResourceName
-	for name, amount := range node.Status.Allocatable {
-		if IsResource(name) && !amount.IsZero() {
-			names = append(names, name)
+	for _, node := range nodes {
+		for name, amount := range node.Status.Allocatable {
+			if IsResource(name) && amount.Sign() > 0 {
+				names = append(names, name)
+			}
 		}
 	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }

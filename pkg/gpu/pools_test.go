@@ -4,6 +4,7 @@ package gpu
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,6 +28,7 @@ var (
 	noGPUs     = amounts("cpu", "64")
 	gkeTaint   = corev1.Taint{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}
 	azureTaint = corev1.Taint{Key: "sku", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}
+	teamTaint  = corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
 	spotTaint  = corev1.Taint{Key: "cloud.google.com/gke-spot", Value: "true", Effect: corev1.TaintEffectNoSchedule}
 )
 
@@ -48,6 +50,8 @@ func TestPools(t *testing.T) {
 		Taints    []corev1.Taint
 	}
 	whole := []corev1.ResourceName{Whole}
+	const machineSet = "machine.openshift.io/cluster-api-machineset"
+	longName := strings.Repeat("x", 55)
 	cases := map[string]struct {
 		nodes []corev1.Node
 		want  []pool
@@ -186,6 +190,22 @@ func TestPools(t *testing.T) {
 			want: []pool{
 				{Name: "l4", Labels: labelSet{ProductLabel: "L4"}, Nodes: []string{"b"}, Resources: whole, Slicing: WholeGPUs},
 				{Name: "l4-2", Labels: labelSet{ProductLabel: "NVIDIA-L4"}, Nodes: []string{"a"}, Resources: whole, Slicing: WholeGPUs},
+			},
+		},
+		"long names that are the same up to their end are numbered": {
+			nodes: []corev1.Node{
+				node("a", eightGPUs, h100(machineSet, longName+"-a")),
+				node("b", eightGPUs, h100(machineSet, longName+"-b"), teamTaint),
+			},
+			want: []pool{
+				{
+					Name: "h100-80gb-hbm3-" + longName[:46] + "-2", Labels: h100(machineSet, longName+"-b"), Nodes: []string{"b"},
+					Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{teamTaint},
+				},
+				{
+					Name: "h100-80gb-hbm3-" + longName[:48], Labels: h100(machineSet, longName+"-a"), Nodes: []string{"a"},
+					Resources: whole, Slicing: WholeGPUs,
+				},
 			},
 		},
 	}

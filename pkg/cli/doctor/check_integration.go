@@ -55,19 +55,25 @@ func integrations(f *Facts) []Finding {
 	return nil
 }
 
-// kueueConfiguration tells the ways apart in which Kueue can know of TrainJobs. Which one
-// is active in-tree shows in the other checks.
+// kueueConfiguration finds one that Kueue cannot read.
 func kueueConfiguration(f *Facts) []Finding {
-	cfg, err := f.kueueSettings()
-	switch {
-	case err != nil:
+	if _, err := f.kueueSettings(); err != nil {
 		return []Finding{{
 			Severity: Error, Reason: "KueueConfiguration", Object: kueueConfigObject,
-			Problem:  fmt.Sprintf("Kueue's configuration cannot be read: %v.", err),
+			Problem:  sentence(err.Error()),
 			Effect:   "Kueue does not start with it.",
 			Commands: []string{fmt.Sprintf("kubectl -n %s edit configmap %s", kueuePart.namespace, kueuePart.configMap), kueuePart.restart()},
 		}}
-	case cfg == nil || !f.managerInstalled():
+	}
+	return nil
+}
+
+// listed tells the ways apart in which Kueue can know of TrainJobs. Which one is active
+// in-tree shows in the other checks.
+func listed(f *Facts) []Finding {
+	cfg, err := f.kueueSettings()
+	switch {
+	case err != nil:
 		return nil
 	case listsInTree(cfg) && listsExternal(cfg):
 		return []Finding{{
@@ -128,7 +134,7 @@ func (f *Facts) givesQueues(cfg *configapi.Configuration) string {
 func kueueRestart(f *Facts) []Finding {
 	cfg, err := f.kueueSettings()
 	answer := f.integrates()
-	if err != nil || cfg == nil || answer == unknown || listsInTree(cfg) && listsExternal(cfg) || listsInTree(cfg) == (answer == inTree) {
+	if err != nil || listsInTree(cfg) && listsExternal(cfg) || listsInTree(cfg) == (answer == inTree) {
 		return nil
 	}
 	finding := Finding{

@@ -34,9 +34,6 @@ const (
 
 // managerRunning finds a manager that is installed but does not run.
 func managerRunning(f *Facts) []Finding {
-	if !f.managerInstalled() {
-		return nil
-	}
 	problem, commands := f.notReady()
 	if problem == "" {
 		problem, commands = f.notLed()
@@ -104,9 +101,6 @@ func (f *Facts) managerLease(cfg *managerconfig.Configuration) *coordinationv1.L
 
 // permissions compares what the manager may do with what it needs.
 func permissions(f *Facts) []Finding {
-	if !f.managerInstalled() {
-		return nil
-	}
 	subjects := f.managerSubjects()
 	if len(subjects) == 0 {
 		return []Finding{{

@@ -10,57 +10,15 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/labels"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 )
 
 // generatePools is the command that makes pools of the nodes that are there.
 const generatePools = "kubectl trainjob pools generate"
-
-// grant is a nominal quota and where it stands.
-type grant struct {
-	// kind and name are of the ClusterQueue or Cohort.
-	kind, name string
-	// path of the amount in the object, as JSON patches have it.
-	path     string
-	flavor   kueue.ResourceFlavorReference
-	resource corev1.ResourceName
-	nominal  resource.Quantity
-}
-
-// grants gives the quotas of ClusterQueues and Cohorts.
-func (f *Facts) grants() []grant {
-	var all []grant
-	add := func(kind, name string, groups []kueue.ResourceGroup) {
-		for g, group := range groups {
-			for n, flavor := range group.Flavors {
-				for r, quota := range flavor.Resources {
-					all = append(all, grant{
-						kind: kind, name: name, flavor: flavor.Name, resource: quota.Name, nominal: quota.NominalQuota,
-						path: fmt.Sprintf("/spec/resourceGroups/%d/flavors/%d/resources/%d/nominalQuota", g, n, r),
-					})
-				}
-			}
-		}
-	}
-	for i := range f.ClusterQueues {
-		add("clusterqueue", f.ClusterQueues[i].Name, f.ClusterQueues[i].Spec.ResourceGroups)
-	}
-	for i := range f.Cohorts {
-		add("cohort", f.Cohorts[i].Name, f.Cohorts[i].Spec.ResourceGroups)
-	}
-	return all
-}
-
-// grantsOf gives the quotas above zero of a flavor.
-func (f *Facts) grantsOf(flavor string) []grant {
-	return slices.DeleteFunc(f.grants(), func(g grant) bool { return string(g.flavor) != flavor || g.nominal.Sign() <= 0 })
-}
 
 // flavorsWithoutNodes finds flavors with quota whose labels no node has.
 func flavorsWithoutNodes(f *Facts) []Finding {
@@ -72,14 +30,14 @@ func flavorsWithoutNodes(f *Facts) []Finding {
 		}
 		finding := Finding{
 			Severity: Warning, Reason: "FlavorWithoutNodes", Object: object("ResourceFlavor", "", flavor.Name),
-			Problem:  fmt.Sprintf("No node has the labels of the flavor: %s.", labelText(flavor.Spec.NodeLabels)),
+			Problem:  fmt.Sprintf("No node has the labels of the flavor: %s.", labels.Set(flavor.Spec.NodeLabels)),
 			Effect:   "TrainJobs that are admitted to it hold quota, and their pods stay Pending until such nodes come.",
 			Advice:   "If nothing scales such nodes up, compare with the flavors that the nodes would give:",
 			Commands: []string{generatePools},
 		}
-		if labels := f.meant(flavor); labels != nil {
+		if meant := f.meant(flavor); meant != nil {
 			finding.Advice = "The nodes of one pool are in no flavor, and differ from it in one value. If these are meant:"
-			finding.Commands = []string{patchCommand("resourceflavor", flavor.Name, "replace", "/spec/nodeLabels", labels)}
+			finding.Commands = []string{patchCommand("resourceflavor", flavor.Name, "replace", "/spec/nodeLabels", meant)}
 		}
 		findings = append(findings, finding)
 	}
@@ -102,7 +60,7 @@ func (f *Facts) meant(flavor *kueue.ResourceFlavor) map[string]string {
 				differ++
 			}
 		}
-		if differ != 1 || slices.Contains(slices.Collect(maps.Values(candidate)), "") || len(gpus(node)) == 0 {
+		if differ != 1 || slices.Contains(slices.Collect(maps.Values(candidate)), "") || len(gpu.Allocatable(node)) == 0 {
 			continue
 		}
 		if found != nil && !maps.Equal(found, candidate) {
@@ -124,7 +82,7 @@ func nodesWithoutFlavor(f *Facts) []Finding {
 	groups := map[string][]string{}
 	for i := range f.Nodes {
 		node := &f.Nodes[i]
-		if names := gpus(node); len(names) > 0 && !f.reached(node, names) {
+		if names := gpu.Allocatable(node); len(names) > 0 && !f.reached(node, names) {
 			group := cmp.Or(node.Labels[gpu.ProductLabel], string(names[0]))
 			groups[group] = append(groups[group], node.Name)
 		}
@@ -146,95 +104,9 @@ func nodesWithoutFlavor(f *Facts) []Finding {
 // reached reports whether a quota for any of the resources is in a flavor of the node.
 func (f *Facts) reached(node *corev1.Node, names []corev1.ResourceName) bool {
 	return slices.ContainsFunc(f.grants(), func(g grant) bool {
-		flavor := f.Flavor(g.flavor)
-		return flavor != nil && slices.Contains(names, g.resource) && inventory.Picks(flavor, node)
+		flavor := f.Flavor(g.Flavor)
+		return flavor != nil && slices.Contains(names, g.Quota.Name) && inventory.Picks(flavor, node)
 	})
-}
-
-// gpus gives the GPU resources that a node has, sorted.
-func gpus(node *corev1.Node) []corev1.ResourceName {
-	found := sets.New[corev1.ResourceName]()
-	for name, amount := range node.Status.Allocatable {
-		if gpu.IsResource(name) && amount.Sign() > 0 {
-			found.Insert(name)
-		}
-	}
-	return sets.List(found)
-}
-
-// quotasAboveNodes finds flavors of which more is promised than their nodes have. Where
-// no node at all has a resource, it is none of nodes, such as a budget.
-func quotasAboveNodes(f *Facts) []Finding {
-	var findings []Finding
-	for i := range f.Flavors {
-		flavor := &f.Flavors[i]
-		nodes := f.NodesOf(flavor)
-		byResource := map[corev1.ResourceName][]grant{}
-		for _, g := range f.grantsOf(flavor.Name) {
-			byResource[g.resource] = append(byResource[g.resource], g)
-		}
-		for _, name := range slices.Sorted(maps.Keys(byResource)) {
-			excess := sum(byResource[name])
-			promised := excess.DeepCopy()
-			have := inventory.Allocatable(nodes, name)
-			excess.Sub(have)
-			if len(nodes) == 0 || excess.Sign() <= 0 || !f.anyNodeHas(name) {
-				continue
-			}
-			findings = append(findings, Finding{
-				Severity: Warning, Reason: "QuotaAboveNodes", Object: object("ResourceFlavor", "", flavor.Name),
-				Problem: fmt.Sprintf("Quotas promise %s of %s, and the flavor's %s have %s.",
-					promised.String(), name, show.Count(int64(len(nodes)), "node"), have.String()),
-				Effect:   "TrainJobs are admitted for which there is no room: they hold quota, and their pods stay Pending.",
-				Advice:   "If nothing scales nodes up:",
-				Commands: lower(byResource[name], excess),
-			})
-		}
-	}
-	return findings
-}
-
-func sum(grants []grant) resource.Quantity {
-	var total resource.Quantity
-	for _, g := range grants {
-		total.Add(g.nominal)
-	}
-	return total
-}
-
-func (f *Facts) anyNodeHas(name corev1.ResourceName) bool {
-	return slices.ContainsFunc(f.Nodes, func(node corev1.Node) bool {
-		amount := node.Status.Allocatable[name]
-		return amount.Sign() > 0
-	})
-}
-
-// lower takes the excess from the largest quotas.
-func lower(grants []grant, excess resource.Quantity) []string {
-	slices.SortStableFunc(grants, func(a, b grant) int { return b.nominal.Cmp(a.nominal) })
-	var commands []string
-	for _, g := range grants {
-		if excess.Sign() <= 0 {
-			break
-		}
-		left := g.nominal.DeepCopy()
-		left.Sub(excess)
-		excess.Sub(g.nominal)
-		if left.Sign() < 0 {
-			left = resource.Quantity{Format: left.Format}
-		}
-		commands = append(commands, patchCommand(g.kind, g.name, "replace", g.path, left.String()))
-	}
-	return commands
-}
-
-// labelText writes labels as selectors have them.
-func labelText(labels map[string]string) string {
-	var pairs []string
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		pairs = append(pairs, key+"="+labels[key])
-	}
-	return strings.Join(pairs, ",")
 }
 
 // are is "1 node is" or "3 nodes are".

@@ -5,10 +5,11 @@ package doctor
 import (
 	"fmt"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 )
 
 // localQueuesToNowhere finds LocalQueues whose ClusterQueue does not exist.
@@ -39,11 +40,9 @@ func inactiveClusterQueues(f *Facts) []Finding {
 			findings = append(findings, stopped("ClusterQueue", "", cq.Name, policy))
 			continue
 		}
-		active := apimeta.FindStatusCondition(cq.Status.Conditions, kueue.ClusterQueueActive)
-		if active == nil || active.Status == metav1.ConditionTrue {
-			continue
+		if condition := inventory.Inactive(cq); condition != nil {
+			findings = append(findings, inactive(cq, condition))
 		}
-		findings = append(findings, inactive(cq, active))
 	}
 	return findings
 }

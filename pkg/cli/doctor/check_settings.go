@@ -19,7 +19,7 @@ import (
 // has the default of the Kueue that this program is built with.
 func featureGates(f *Facts) []Finding {
 	cfg, err := f.kueueSettings()
-	if err != nil || cfg == nil || f.configMap(managerPart) == nil || !f.managerInstalled() {
+	if err != nil {
 		return nil
 	}
 	kueues, own := f.kueueGates(cfg), f.managerConfiguration().FeatureGates
@@ -57,7 +57,7 @@ func gate(set map[string]bool, name string) (on, known bool) {
 // different values.
 func settings(f *Facts) []Finding {
 	cfg, err := f.kueueSettings()
-	if err != nil || cfg == nil || f.configMap(managerPart) == nil || !f.managerInstalled() {
+	if err != nil {
 		return nil
 	}
 	own := f.managerConfiguration()

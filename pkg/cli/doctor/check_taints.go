@@ -8,10 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -39,7 +41,7 @@ func (f *Facts) untolerated(flavor *kueue.ResourceFlavor) ([]corev1.Taint, map[c
 	var found []corev1.Taint
 	nodes := map[corev1.Taint]int64{}
 	for _, node := range f.NodesOf(flavor) {
-		names := gpus(node)
+		names := gpu.Allocatable(node)
 		if len(names) == 0 {
 			continue
 		}
@@ -69,11 +71,7 @@ func (f *Facts) added(names []corev1.ResourceName) []corev1.Toleration {
 	pod := corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}}
 	pod.Tolerations = gpu.Tolerations(&pod)
 	podSets := []kueue.PodSet{{Template: corev1.PodTemplateSpec{Spec: pod}}}
-	var rules []podset.TolerationRule
-	for _, rule := range f.managerConfiguration().TolerationRules {
-		rules = append(rules, podset.TolerationRule(rule))
-	}
-	podset.AddTolerations(podSets, rules)
+	podset.AddTolerations(podSets, cluster.Rules(f.managerConfiguration()))
 	return podSets[0].Template.Spec.Tolerations
 }
 
@@ -93,7 +91,7 @@ func taintFinding(flavor *kueue.ResourceFlavor, taint corev1.Taint, nodes int64)
 	if flavor.Spec.TopologyName != nil {
 		finding.Effect = "Kueue finds no place in the flavor's topology, so no TrainJob is admitted to it."
 		finding.Advice = "A flavor with a topology cannot change its tolerations: make a new one, or take the taint off the nodes:"
-		finding.Commands = []string{fmt.Sprintf("kubectl taint nodes -l '%s' %s:%s-", labelText(flavor.Spec.NodeLabels), taint.Key, taint.Effect)}
+		finding.Commands = []string{fmt.Sprintf("kubectl taint nodes -l '%s' %s:%s-", labels.Set(flavor.Spec.NodeLabels), taint.Key, taint.Effect)}
 		return finding
 	}
 	toleration := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect}

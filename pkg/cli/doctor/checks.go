@@ -14,37 +14,40 @@ type check struct {
 	// needs is what the facts must have for an answer.
 	needs []Kind
 	run   func(*Facts) []Finding
+	// given is what there must be to look at.
+	given []condition
 }
 
 // checks are all that doctor does, in the order in which an installation is built.
 var checks = []check{
-	{"Kueue, JobSet and Trainer are installed", []Kind{crds}, missingParts},
-	{"Kueue is of a version that kueue-trainer is made for", []Kind{deployments, configMaps}, kueueVersion},
-	{"Trainer is of a known generation", []Kind{crds}, trainerGeneration},
-	{"kueue-trainer is running", []Kind{deployments, leases}, managerRunning},
-	{"kueue-trainer has its permissions", []Kind{clusterRoles, roleBindings}, permissions},
-	{"the webhooks are installed", []Kind{mutating, validating}, missingWebhooks},
-	{"the webhooks' Services have endpoints", []Kind{mutating, validating, services, endpointSlices}, webhookServices},
-	{"Kueue answers", []Kind{mutating, validating, flavorProbe}, silentWebhooks(0)},
-	{"JobSet answers", []Kind{mutating, validating, jobSetProbe}, silentWebhooks(1)},
-	{"Trainer and kueue-trainer answer", []Kind{mutating, validating, trainJobProbe}, silentWebhooks(2)},
-	{"kueue-trainer's webhooks see every TrainJob, and see it last", []Kind{mutating, validating}, webhookPolicies},
-	{"one integration looks after TrainJobs", []Kind{trainJobProbe, mutating, validating, deployments}, integrations},
-	{"Kueue's configuration lists TrainJob as external", []Kind{configMaps, mutating, validating, deployments, localQueues}, kueueConfiguration},
-	{"Kueue runs with the configuration it has", []Kind{configMaps, trainJobProbe}, kueueRestart},
-	{"feature gates are alike", []Kind{configMaps, deployments}, featureGates},
-	{"settings of the same name are alike", []Kind{configMaps}, settings},
-	{"every flavor has nodes", []Kind{flavors, nodes, clusterQueues}, flavorsWithoutNodes},
-	{"every GPU node is in a flavor", []Kind{flavors, nodes}, nodesWithoutFlavor},
-	{"quotas are there as nodes", []Kind{flavors, nodes, clusterQueues, cohorts}, quotasAboveNodes},
-	{"the taints of GPU nodes are tolerated", []Kind{flavors, nodes, clusterQueues}, taints},
-	{"every LocalQueue leads to a ClusterQueue", []Kind{localQueues, clusterQueues}, localQueuesToNowhere},
-	{"ClusterQueues are active", []Kind{clusterQueues}, inactiveClusterQueues},
-	{"LocalQueues are not stopped", []Kind{localQueues}, stoppedLocalQueues},
-	{"no TrainJob is stuck", []Kind{trainJobs, workloads, jobSets, jobs, pods, localQueues, clusterQueues, flavors, nodes, schedulerView, crds}, stuckTrainJobs},
-	{"nothing holds an admission gate that nobody takes away", []Kind{trainJobs, jobSets, jobs, pods, mutating, validating, deployments, trainJobProbe}, leftGates},
-	{"every Workload of a TrainJob has its TrainJob", []Kind{trainJobs, workloads}, orphans},
-	{"no JobSet of a TrainJob is queued a second time", []Kind{jobSets, workloads}, countedTwice},
+	{"Kueue, JobSet and Trainer are installed", []Kind{crds}, missingParts, nil},
+	{"Kueue is of a version that kueue-trainer is made for", []Kind{deployments, configMaps}, kueueVersion, nil},
+	{"Trainer is of a known generation", []Kind{crds}, trainerGeneration, nil},
+	{"kueue-trainer is running", []Kind{deployments, leases, mutating, validating}, managerRunning, []condition{managerThere}},
+	{"kueue-trainer has its permissions", []Kind{clusterRoles, roleBindings, deployments, mutating, validating}, permissions, []condition{managerThere}},
+	{"the webhooks are installed", []Kind{mutating, validating}, missingWebhooks, nil},
+	{"the webhooks' Services have endpoints", []Kind{mutating, validating, services, endpointSlices}, webhookServices, nil},
+	{"Kueue answers", []Kind{mutating, validating, flavorProbe}, silentWebhooks(0), nil},
+	{"JobSet answers", []Kind{mutating, validating, jobSetProbe}, silentWebhooks(1), nil},
+	{"Trainer and kueue-trainer answer", []Kind{mutating, validating, trainJobProbe}, silentWebhooks(2), nil},
+	{"kueue-trainer's webhooks see every TrainJob, and see it last", []Kind{mutating, validating}, webhookPolicies, nil},
+	{"one integration looks after TrainJobs", []Kind{trainJobProbe, mutating, validating, deployments}, integrations, []condition{probeAnswered}},
+	{"Kueue's configuration can be read", []Kind{configMaps, deployments}, kueueConfiguration, []condition{kueueConfigMap}},
+	{"Kueue's configuration lists TrainJob as external", []Kind{configMaps, mutating, validating, deployments, localQueues}, listed, []condition{managerThere, kueueConfigured}},
+	{"Kueue runs with the configuration it has", []Kind{configMaps, deployments, trainJobProbe}, kueueRestart, []condition{kueueConfigured, probeAnswered}},
+	{"feature gates are alike", []Kind{configMaps, mutating, validating, deployments}, featureGates, []condition{managerThere, kueueConfigured, managerConfigMap}},
+	{"settings of the same name are alike", []Kind{configMaps, mutating, validating, deployments}, settings, []condition{managerThere, kueueConfigured, managerConfigMap}},
+	{"every flavor has nodes", []Kind{flavors, nodes, clusterQueues, cohorts}, flavorsWithoutNodes, nil},
+	{"every GPU node is in a flavor", []Kind{flavors, nodes, clusterQueues, cohorts}, nodesWithoutFlavor, nil},
+	{"quotas are there as nodes", []Kind{flavors, nodes, clusterQueues, cohorts}, quotasAboveNodes, nil},
+	{"the taints of GPU nodes are tolerated", []Kind{flavors, nodes, clusterQueues, cohorts}, taints, nil},
+	{"every LocalQueue leads to a ClusterQueue", []Kind{localQueues, clusterQueues}, localQueuesToNowhere, nil},
+	{"ClusterQueues are active", []Kind{clusterQueues}, inactiveClusterQueues, nil},
+	{"LocalQueues are not stopped", []Kind{localQueues}, stoppedLocalQueues, nil},
+	{"no TrainJob is stuck", []Kind{trainJobs, workloads, jobSets, jobs, pods, localQueues, clusterQueues, flavors, nodes, schedulerView, crds}, stuckTrainJobs, nil},
+	{"nothing holds an admission gate that nobody takes away", []Kind{trainJobs, jobSets, jobs, pods, mutating, validating, deployments, trainJobProbe}, leftGates, nil},
+	{"every Workload of a TrainJob has its TrainJob", []Kind{trainJobs, workloads}, orphans, nil},
+	{"no JobSet of a TrainJob is queued a second time", []Kind{jobSets, workloads}, countedTwice, nil},
 }
 
 // newReport makes every check for which the facts are there; of the others it tells why
@@ -77,6 +80,11 @@ func (c check) blocked(f *Facts) string {
 	for _, kind := range c.needs {
 		if err := f.Unread[kind]; err != nil {
 			reasons = append(reasons, fmt.Sprintf("%s could not be read: %v", kind, err))
+		}
+	}
+	for _, missing := range c.given {
+		if reason := missing(f); reason != "" && len(reasons) == 0 {
+			reasons = append(reasons, reason)
 		}
 	}
 	return strings.Join(reasons, ", and ")

@@ -582,6 +582,91 @@ func TestStuckTrainJobs(t *testing.T) {
 	}
 }
 
+func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
+	const (
+		configuration = "Kueue's configuration can be read"
+		external      = "Kueue's configuration lists TrainJob as external"
+		restarted     = "Kueue runs with the configuration it has"
+		gates         = "feature gates are alike"
+		alike         = "settings of the same name are alike"
+		one           = "one integration looks after TrainJobs"
+		running       = "kueue-trainer is running"
+		permitted     = "kueue-trainer has its permissions"
+	)
+	cases := map[string]struct {
+		change func(*Facts)
+		want   []string
+		reason string
+	}{
+		"without ConfigMaps": {
+			change: func(f *Facts) { f.ConfigMaps = nil },
+			want:   []string{configuration, external, restarted, gates, alike},
+			reason: "there is no ConfigMap kueue-system/kueue-manager-config: Kueue is not installed, or keeps its configuration elsewhere",
+		},
+		"without the manager's ConfigMap": {
+			change: func(f *Facts) { f.ConfigMaps = f.ConfigMaps[:1] },
+			want:   []string{gates, alike},
+			reason: "there is no ConfigMap kueue-trainer-system/kueue-trainer-config: kueue-trainer is not installed, or keeps its configuration elsewhere",
+		},
+		"a configuration that is no YAML": {
+			change: func(f *Facts) { f.kueueConfig("integrations: [") },
+			want:   []string{external, restarted, gates, alike},
+			reason: "Kueue's configuration cannot be read: error converting YAML to JSON: yaml: line 1: did not find expected node content",
+		},
+		"without kueue-trainer": {
+			change: uninstalled,
+			want:   []string{running, permitted, external, gates, alike},
+			reason: "kueue-trainer is not installed",
+		},
+		"without an answer to the TrainJob": {
+			change: func(f *Facts) { f.Probes.Job = nil },
+			want:   []string{one, restarted},
+			reason: "the API server gave no answer to a TrainJob made as a dry run",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			tc.change(f)
+			r := newReport(f)
+			var want, got []string
+			for _, check := range tc.want {
+				want = append(want, "Could not check whether "+check+", because "+tc.reason+".")
+				if slices.Contains(r.Passed, check) {
+					t.Errorf("Called in order: %s", check)
+				}
+			}
+			for _, finding := range r.Findings {
+				if finding.Reason == "NotChecked" {
+					got = append(got, finding.Problem)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("Unexpected remarks (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPoolsAreJudgedByAllQuotasOrNot(t *testing.T) {
+	pools := []string{"every flavor has nodes", "every GPU node is in a flavor", "quotas are there as nodes", "the taints of GPU nodes are tolerated"}
+	for kind, hide := range map[Kind]func(*Facts){
+		clusterQueues: func(f *Facts) { f.ClusterQueues, f.LocalQueues = nil, nil },
+		cohorts:       func(*Facts) {},
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			f := healthy(t)
+			hide(f)
+			f.Unread[kind] = errors.New("forbidden")
+			finds(t, f)
+			passed := newReport(f).Passed
+			if i := slices.IndexFunc(pools, func(name string) bool { return slices.Contains(passed, name) }); i >= 0 {
+				t.Errorf("Called in order: %s", pools[i])
+			}
+		})
+	}
+}
+
 func TestWhatCannotBeReadIsSaid(t *testing.T) {
 	f := healthy(t)
 	f.Nodes = nil

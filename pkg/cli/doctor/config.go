@@ -3,6 +3,8 @@
 package doctor
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -21,16 +23,16 @@ const (
 	jobSetFramework   = "jobset.x-k8s.io/jobset"
 )
 
-// kueueSettings is Kueue's configuration as far as it can be read; nil without a
-// ConfigMap. Fields that this version does not know are left out.
+// kueueSettings is Kueue's configuration; the error is of one that is not there or is no
+// YAML. Fields that this version does not know are left out.
 func (f *Facts) kueueSettings() (*configapi.Configuration, error) {
 	cm := f.configMap(kueuePart)
 	if cm == nil {
-		return nil, nil
+		return nil, errors.New(f.withoutConfigMap(kueuePart))
 	}
 	var cfg configapi.Configuration
 	if err := yaml.Unmarshal([]byte(cm.Data[kueuePart.configKey]), &cfg); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("Kueue's configuration cannot be read: %w", err)
 	}
 	if cfg.Integrations == nil {
 		cfg.Integrations = &configapi.Integrations{}

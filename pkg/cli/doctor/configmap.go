@@ -63,7 +63,7 @@ func printConfigMap(out io.Writer, f *Facts, ofKueue bool) error {
 	}
 	cm := f.configMap(p)
 	if cm == nil {
-		return fmt.Errorf("there is no ConfigMap %s/%s: %s is not installed, or keeps its configuration elsewhere", p.namespace, p.configMap, p.name)
+		return errors.New(f.withoutConfigMap(p))
 	}
 	mended, err := edited(cm.Data[p.configKey], mend)
 	if err != nil {
@@ -129,10 +129,7 @@ func trainJobExternal(config *yaml.Node) error {
 func (f *Facts) likeKueue(config *yaml.Node) error {
 	cfg, err := f.kueueSettings()
 	if err != nil {
-		return fmt.Errorf("Kueue's configuration: %w", err)
-	}
-	if cfg == nil {
-		return fmt.Errorf("there is no ConfigMap %s/%s to compare with", kueuePart.namespace, kueuePart.configMap)
+		return err
 	}
 	gates := f.kueueGates(cfg)
 	maps.DeleteFunc(gates, func(name string, _ bool) bool {

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -113,30 +115,11 @@ func (f *Facts) deployment(p *part) *appsv1.Deployment {
 // configMap gives the configuration of a part, or nil. Of several that carry suffixes
 // it is the one that the Deployment mounts, or else the newest.
 func (f *Facts) configMap(p *part) *corev1.ConfigMap {
-	var found *corev1.ConfigMap
-	mounted := mountedConfigMap(f.deployment(p), p)
-	for i := range f.ConfigMaps {
-		switch cm := &f.ConfigMaps[i]; {
-		case cm.Namespace != p.namespace || !p.hasConfigMap(cm.Name):
-		case cm.Name == mounted:
-			return cm
-		case found == nil || found.CreationTimestamp.Before(&cm.CreationTimestamp):
-			found = cm
-		}
+	if p.configMap == "" {
+		return nil
 	}
-	return found
-}
-
-func mountedConfigMap(d *appsv1.Deployment, p *part) string {
-	if d == nil {
-		return ""
-	}
-	for _, volume := range d.Spec.Template.Spec.Volumes {
-		if volume.ConfigMap != nil && p.hasConfigMap(volume.ConfigMap.Name) {
-			return volume.ConfigMap.Name
-		}
-	}
-	return ""
+	elsewhere := func(cm corev1.ConfigMap) bool { return cm.Namespace != p.namespace }
+	return cluster.ConfigMapOf(f.deployment(p), slices.DeleteFunc(slices.Clone(f.ConfigMaps), elsewhere), p.configMap)
 }
 
 // managerInstalled reports whether kueue-trainer is there, in whatever state.

@@ -5,8 +5,8 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 )
 
@@ -46,8 +46,8 @@ var (
 		install: `kubectl apply --server-side -k "https://github.com/kubeflow/trainer.git/manifests/overlays/manager?ref=v2.3.0"`,
 	}
 	managerPart = &part{
-		name: "kueue-trainer", namespace: managerconfig.Namespace, deployment: "kueue-trainer-controller-manager",
-		configMap: "kueue-trainer-config", configKey: "configuration.yaml",
+		name: "kueue-trainer", namespace: managerconfig.Namespace, deployment: cluster.ManagerDeployment,
+		configMap: cluster.ManagerConfigMap, configKey: cluster.ManagerConfigKey,
 		mutating: "kueue-trainer-mutating-webhook-configuration", validating: "kueue-trainer-validating-webhook-configuration",
 		without: "TrainJobs cannot be made or changed, and none is started or stopped; running ones run on.",
 		install: "kubectl apply -k config/default",
@@ -64,11 +64,6 @@ func (p *part) restart() string {
 // logs is the command that shows what it says.
 func (p *part) logs() string {
 	return fmt.Sprintf("kubectl -n %s logs deployment/%s --tail=20", p.namespace, p.deployment)
-}
-
-// hasConfigMap reports whether the part's configuration stands in a ConfigMap of that name.
-func (p *part) hasConfigMap(name string) bool {
-	return p.configMap != "" && (name == p.configMap || strings.HasPrefix(name, p.configMap+"-"))
 }
 
 // partOf gives the part that a webhook configuration belongs to, or nil.

@@ -98,6 +98,27 @@ func TestPools(t *testing.T) {
 			},
 			want: above(quota("clusterqueue", "gpus", "0"), quota("cohort", "all", "8")),
 		},
+		"quotas of flavors that share nodes count together": {
+			change: func(f *Facts) {
+				f.Flavors = append(f.Flavors, flavor("any", ""), flavor("same", h100))
+				f.Flavors[1].Spec.NodeLabels = nil
+				f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "same", "4"), clusterQueue("any", "any", "2"))
+			},
+			want: above(quota("clusterqueue", "gpus", "10")),
+		},
+		"a flavor that is in excess by itself comes first": {
+			change: func(f *Facts) {
+				f.Flavors = append(f.Flavors, flavor("same", h100))
+				f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "same", "20"))
+			},
+			want: []Finding{{Severity: Warning, Reason: "QuotaAboveNodes", Object: "ResourceFlavor same", Commands: []string{quota("clusterqueue", "more", "16")}}},
+		},
+		"flavors that share nodes, with quotas for all of them": {
+			change: func(f *Facts) {
+				f.Flavors = append(f.Flavors, flavor("same", h100))
+				f.ClusterQueues = []kueue.ClusterQueue{clusterQueue("gpus", "h100", "8"), clusterQueue("more", "same", "8")}
+			},
+		},
 		"a quota of what no node has": {
 			change: func(f *Facts) {
 				quotas := &f.ClusterQueues[0].Spec.ResourceGroups[0].Flavors[0].Resources

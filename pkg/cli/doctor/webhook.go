@@ -35,47 +35,38 @@ func (w webhook) object() string { return object(w.kind, "", w.configuration) }
 func (f *Facts) webhooks() []webhook {
 	var all []webhook
 	for i := range f.Mutating {
-		all = append(all, mutatingWebhooks(&f.Mutating[i])...)
+		configuration := &f.Mutating[i]
+		for n, w := range configuration.Webhooks {
+			all = append(all, mutatingWebhook(configuration.Name, n, w))
+		}
 	}
 	for i := range f.Validating {
-		all = append(all, validatingWebhooks(&f.Validating[i])...)
+		configuration := &f.Validating[i]
+		for n, w := range configuration.Webhooks {
+			all = append(all, validatingWebhook(configuration.Name, n, w))
+		}
 	}
-	return all
+	return slices.DeleteFunc(all, func(w webhook) bool { return w.part == nil })
 }
 
-func mutatingWebhooks(configuration *admissionregistrationv1.MutatingWebhookConfiguration) []webhook {
-	p := partOf(configuration.Name)
-	if p == nil {
-		return nil
-	}
-	var all []webhook
-	for i, w := range configuration.Webhooks {
-		all = append(all, webhook{
-			kind: "MutatingWebhookConfiguration", configuration: configuration.Name, index: i, part: p,
-			name: w.Name, client: w.ClientConfig, rules: w.Rules,
-			failure:      ptr.Deref(w.FailurePolicy, admissionregistrationv1.Fail),
-			reinvocation: ptr.Deref(w.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy),
-			narrowed:     conditional(w.MatchConditions) || narrows(w.NamespaceSelector) || narrows(w.ObjectSelector),
-		})
-	}
-	return all
+// mutatingWebhook goes by what it has in common with a validating one.
+func mutatingWebhook(configuration string, index int, w admissionregistrationv1.MutatingWebhook) webhook {
+	common := validatingWebhook(configuration, index, admissionregistrationv1.ValidatingWebhook{
+		Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
+		MatchConditions: w.MatchConditions, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
+	})
+	common.kind = "MutatingWebhookConfiguration"
+	common.reinvocation = ptr.Deref(w.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)
+	return common
 }
 
-func validatingWebhooks(configuration *admissionregistrationv1.ValidatingWebhookConfiguration) []webhook {
-	p := partOf(configuration.Name)
-	if p == nil {
-		return nil
+func validatingWebhook(configuration string, index int, w admissionregistrationv1.ValidatingWebhook) webhook {
+	return webhook{
+		kind: "ValidatingWebhookConfiguration", configuration: configuration, index: index, part: partOf(configuration),
+		name: w.Name, client: w.ClientConfig, rules: w.Rules,
+		failure:  ptr.Deref(w.FailurePolicy, admissionregistrationv1.Fail),
+		narrowed: conditional(w.MatchConditions) || narrows(w.NamespaceSelector) || narrows(w.ObjectSelector),
 	}
-	var all []webhook
-	for i, w := range configuration.Webhooks {
-		all = append(all, webhook{
-			kind: "ValidatingWebhookConfiguration", configuration: configuration.Name, index: i, part: p,
-			name: w.Name, client: w.ClientConfig, rules: w.Rules,
-			failure:  ptr.Deref(w.FailurePolicy, admissionregistrationv1.Fail),
-			narrowed: conditional(w.MatchConditions) || narrows(w.NamespaceSelector) || narrows(w.ObjectSelector),
-		})
-	}
-	return all
 }
 
 // conditional reports whether there is a condition beside the one of our manifests.

@@ -53,12 +53,8 @@ func changed(i *inventory.Inventory, change func(*kueue.ClusterQueueSpec)) *inve
 }
 
 func liftLimits(groups []kueue.ResourceGroup) {
-	for _, group := range groups {
-		for _, flavor := range group.Flavors {
-			for n := range flavor.Resources {
-				flavor.Resources[n].BorrowingLimit = nil
-			}
-		}
+	for grant := range inventory.Grants(groups) {
+		grant.Quota.BorrowingLimit = nil
 	}
 }
 
@@ -91,14 +87,9 @@ func most(s *scheduler.Snapshot, cq string, at resources.FlavorResource) resourc
 
 // quotaFor gives what the ClusterQueue's spec says of a resource in a flavor, or nil.
 func quotaFor(cq *kueue.ClusterQueue, at resources.FlavorResource) *kueue.ResourceQuota {
-	for _, group := range cq.Spec.ResourceGroups {
-		for _, flavor := range group.Flavors {
-			if flavor.Name != at.Flavor {
-				continue
-			}
-			if q := find(flavor.Resources, func(q *kueue.ResourceQuota) bool { return q.Name == at.Resource }); q != nil {
-				return q
-			}
+	for grant := range inventory.Grants(cq.Spec.ResourceGroups) {
+		if grant.Flavor == at.Flavor && grant.Quota.Name == at.Resource {
+			return grant.Quota
 		}
 	}
 	return nil

@@ -3,10 +3,14 @@
 package explain
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/resources"
 	"sigs.k8s.io/kueue/pkg/workload"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 )
 
 // Explanation is all that there is to say of a TrainJob. Its JSON is for scripts: names
@@ -73,7 +77,15 @@ func Explain(f *Facts) Explanation {
 	if f.WorkloadUnseen {
 		e.Unseen = append(e.Unseen, "workloads of namespace "+f.Job.Namespace)
 	}
+	if f.RulesUnseen && slices.ContainsFunc(e.Flavors, lacksToleration) {
+		e.Unseen = append(e.Unseen, "configmaps of namespace "+config.Namespace)
+	}
 	return e
+}
+
+// lacksToleration reports whether a toleration by a rule of the manager may change a verdict.
+func lacksToleration(v Verdict) bool {
+	return slices.ContainsFunc(v.Reasons, func(r Reason) bool { return r.Code == Taint })
 }
 
 // worthTelling leaves out, of a job that has quota, the flavors that it does not have.

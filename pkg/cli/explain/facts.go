@@ -53,6 +53,9 @@ type Facts struct {
 	Fields []provenance.Field
 	// PodSets are those of the Workload or, without one, those that Kueue would see.
 	PodSets []kueue.PodSet
+	// RulesUnseen is set where PodSets may lack tolerations: without a Workload, and with
+	// rules of the manager that the user may not read.
+	RulesUnseen bool
 	// Undescribed is why there are no PodSets: a runtime that is missing, for one.
 	Undescribed error
 

@@ -34,6 +34,10 @@ type Reader struct {
 	served   trainjob.Generation
 	runtimes *trainjob.Runtimes
 	renderer *trainjob.Renderer
+
+	// rules are the manager's; rulesUnseen is set where the user may not read them.
+	rules       []podset.TolerationRule
+	rulesUnseen bool
 }
 
 // NewReader reads what all TrainJobs have in common. A process makes one Renderer, and
@@ -53,6 +57,10 @@ func NewReader(ctx context.Context, c client.Client, renderer *trainjob.Renderer
 	}
 	r := &Reader{client: c, served: served, renderer: renderer}
 	if r.cluster, err = NewCluster(ctx, i); err != nil {
+		return nil, err
+	}
+	r.rules, err = cluster.TolerationRules(ctx, c)
+	if r.rulesUnseen = apierrors.IsForbidden(err); err != nil && !r.rulesUnseen {
 		return nil, err
 	}
 	r.runtimes = r.runtimesFrom(c, c)
@@ -196,6 +204,8 @@ func (r *Reader) describe(ctx context.Context, f *Facts, runtimes *trainjob.Runt
 			f.Undescribed = err
 			return
 		}
+		podset.AddTolerations(f.PodSets, r.rules)
+		f.RulesUnseen = r.rulesUnseen
 	}
 	patches, err := f.Field.All(&f.Job.Spec)
 	if err != nil {

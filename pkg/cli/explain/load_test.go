@@ -4,6 +4,7 @@ package explain
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,9 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -51,6 +54,8 @@ type harness struct {
 	objects []client.Object
 	// forbidden are kinds that may be listed in a namespace only.
 	forbidden []string
+	// denied are kinds that may not be listed at all.
+	denied []string
 	// visible answers the visibility API; nil: it is not served.
 	visible []visibility.PendingWorkload
 }
@@ -86,6 +91,9 @@ func (h *harness) list(ctx context.Context, c client.WithWatch, list client.Obje
 		if of.Namespace == "" && kinds[0].Kind == kind+"List" {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", nil)
 		}
+	}
+	if slices.Contains(h.denied, strings.TrimSuffix(kinds[0].Kind, "List")) {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: kinds[0].Kind}, "", nil)
 	}
 	return c.List(ctx, list, opts...)
 }
@@ -209,6 +217,66 @@ func TestPreview(t *testing.T) {
 				pods = f.PodSets[0].Count
 			}
 			if diff := cmp.Diff(tc.want, []any{pods, f.queueName(), StateOf(f).Reason}); diff != "" {
+				t.Errorf("Unexpected preview (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPreviewWithTolerationRules(t *testing.T) {
+	taint := corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
+	rules := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerConfigMap + "-7g6h"},
+		Data:       map[string]string{cluster.ManagerConfigKey: "tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]"},
+	}
+	const unseen = "configmaps of namespace " + config.Namespace
+	type outcome struct {
+		Reason string
+		// Unseen is whether the rules could be read.
+		Unseen bool
+	}
+	cases := map[string]struct {
+		rules   client.Object
+		tainted bool
+		denied  []string
+		want    outcome
+	}{
+		"no configuration":                        {tainted: true, want: outcome{Reason: string(Taint)}},
+		"a rule that tolerates the taint":         {tainted: true, rules: rules, want: outcome{Reason: "Fits"}},
+		"rules that the user may not see":         {tainted: true, rules: rules, denied: []string{"ConfigMap"}, want: outcome{Reason: string(Taint), Unseen: true}},
+		"rules that make no difference, not seen": {rules: rules, denied: []string{"ConfigMap"}, want: outcome{Reason: "Fits"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene()
+			h := &harness{T: t, denied: tc.denied, objects: []client.Object{&s.inventory.LocalQueues[0], &s.inventory.ClusterQueues[0]}}
+			if tc.rules != nil {
+				h.objects = append(h.objects, tc.rules.DeepCopyObject().(client.Object))
+			}
+			for i := range s.inventory.Flavors {
+				if tc.tainted {
+					s.inventory.Flavors[i].Spec.NodeTaints = []corev1.Taint{taint}
+				}
+				h.objects = append(h.objects, &s.inventory.Flavors[i])
+			}
+			for i := range s.inventory.Nodes {
+				h.objects = append(h.objects, &s.inventory.Nodes[i])
+			}
+			file, err := manifest.Parse("job.yaml", []byte(strings.NewReplacer("%KIND", "TrainingRuntime", "%NODES", "2", "%NS", "team").Replace(jobYAML+"---"+runtimeYAML)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, err := readFiles([]manifest.File{*file}, "team")
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.jobs[0].Labels = map[string]string{kueueconstants.QueueLabel: "gpus"}
+			f, err := h.reader().preview(t.Context(), &in.jobs[0], in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := Explain(f)
+			if diff := cmp.Diff(tc.want, outcome{e.State.Reason, slices.Contains(e.Unseen, unseen)}); diff != "" {
 				t.Errorf("Unexpected preview (-want,+got):\n%s", diff)
 			}
 		})

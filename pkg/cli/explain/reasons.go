@@ -4,12 +4,11 @@ package explain
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/resources"
@@ -89,17 +88,9 @@ func taintOfNodes(flavor string, ps *kueue.PodSet, taint corev1.Taint) Reason {
 	}
 }
 
-func labelText(labels map[string]string) string {
-	pairs := make([]string, 0, len(labels))
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		pairs = append(pairs, key+"="+labels[key])
-	}
-	return strings.Join(pairs, ",")
-}
-
 func noNodes(flavor *kueue.ResourceFlavor) Reason {
 	return Reason{Code: NoNode, Lasting: true, Warning: true,
-		Message: fmt.Sprintf("no node has the flavor's labels %s: Kueue would admit the job, and its pods stay Pending", labelText(flavor.Spec.NodeLabels)),
+		Message: fmt.Sprintf("no node has the flavor's labels %s: Kueue would admit the job, and its pods stay Pending", labels.Set(flavor.Spec.NodeLabels)),
 		Remedy:  fmt.Sprintf("label nodes so, or mend spec.nodeLabels of ResourceFlavor %s; with an autoscaler, nothing", flavor.Name),
 	}
 }

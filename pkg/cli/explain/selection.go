@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -20,7 +21,7 @@ func (f *Facts) selectorMismatch(flavor *kueue.ResourceFlavor, ps *kueue.PodSet)
 	})
 	what := f.selection(ps, others)
 	return Reason{Code: Selector, Lasting: true,
-		Message: fmt.Sprintf("%s asks for other nodes than the flavor's (%s)", what, labelText(flavor.Spec.NodeLabels)),
+		Message: fmt.Sprintf("%s asks for other nodes than the flavor's (%s)", what, labels.Set(flavor.Spec.NodeLabels)),
 		Remedy:  fmt.Sprintf("take %s out of replicated job %s, or name labels of this flavor", what, ps.Name),
 	}
 }
@@ -54,7 +55,7 @@ func (f *Facts) selection(ps *kueue.PodSet, blamed map[string]string) string {
 	case len(requiredTerms(&ps.Template.Spec)) > 0:
 		return "its node affinity"
 	}
-	return "its node selector " + labelText(ps.Template.Spec.NodeSelector)
+	return "its node selector " + labels.Set(ps.Template.Spec.NodeSelector).String()
 }
 
 // ownerOf tells who set a field of a replicated job; empty where that is not known.

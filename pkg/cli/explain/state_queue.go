@@ -88,9 +88,9 @@ func clusterQueueAway(f *Facts) *State {
 		return &State{Reason: "ClusterQueueStopped",
 			Message: fmt.Sprintf("waits in %s, and the ClusterQueue is stopped by an admin (stopPolicy %s)", f.queueText(), *cq.Spec.StopPolicy),
 			Remedy:  fmt.Sprintf(`kubectl patch clusterqueue %s --type=merge -p '{"spec":{"stopPolicy":"None"}}'`, cq.Name)}
-	case inventory.Stopped(cq) != "":
+	case inventory.Inactive(cq) != nil:
 		return &State{Reason: "ClusterQueueInactive",
-			Message: fmt.Sprintf("waits in %s, and the ClusterQueue is not active: %s", f.queueText(), inventory.Stopped(cq)),
+			Message: fmt.Sprintf("waits in %s, and the ClusterQueue is not active: %s", f.queueText(), inventory.Inactive(cq).Message),
 			Remedy:  "mend what the ClusterQueue names: kubectl describe clusterqueue " + cq.Name}
 	case !f.namespaceAllowed(cq):
 		return &State{Reason: "NamespaceNotAllowed",

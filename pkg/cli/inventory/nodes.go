@@ -3,9 +3,10 @@
 package inventory
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/labels"
 	resourcehelpers "k8s.io/component-helpers/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
@@ -28,6 +29,11 @@ func (i *Inventory) NodesOfNoFlavor() []*corev1.Node {
 	})
 }
 
+// Share reports whether two flavors pick a node in common.
+func (i *Inventory) Share(a, b *kueue.ResourceFlavor) bool {
+	return slices.ContainsFunc(i.NodesOf(a), func(node *corev1.Node) bool { return Picks(b, node) })
+}
+
 func (i *Inventory) nodes(want func(*corev1.Node) bool) []*corev1.Node {
 	var nodes []*corev1.Node
 	for n := range i.Nodes {
@@ -40,7 +46,12 @@ func (i *Inventory) nodes(want func(*corev1.Node) bool) []*corev1.Node {
 
 // Picks reports whether a flavor's nodeLabels pick a node.
 func Picks(flavor *kueue.ResourceFlavor, node *corev1.Node) bool {
-	return labels.SelectorFromSet(flavor.Spec.NodeLabels).Matches(labels.Set(node.Labels))
+	for key, value := range flavor.Spec.NodeLabels {
+		if has, found := node.Labels[key]; !found || has != value {
+			return false
+		}
+	}
+	return true
 }
 
 // Ready reports whether pods can come to a node: it is ready and not cordoned.

@@ -47,18 +47,15 @@ func (i *Inventory) Quotas(ctx context.Context) ([]Quota, error) {
 	var quotas []Quota
 	for n := range i.ClusterQueues {
 		cq := &i.ClusterQueues[n]
-		for _, group := range cq.Spec.ResourceGroups {
-			for _, flavor := range group.Flavors {
-				for _, q := range flavor.Resources {
-					quotas = append(quotas, quotaOf(cq, flavor.Name, q, snapshot))
-				}
-			}
+		for grant := range Grants(cq.Spec.ResourceGroups) {
+			quotas = append(quotas, quotaOf(cq, grant, snapshot))
 		}
 	}
 	return quotas, nil
 }
 
-func quotaOf(cq *kueue.ClusterQueue, flavor kueue.ResourceFlavorReference, spec kueue.ResourceQuota, snapshot *scheduler.Snapshot) Quota {
+func quotaOf(cq *kueue.ClusterQueue, grant Grant, snapshot *scheduler.Snapshot) Quota {
+	flavor, spec := grant.Flavor, grant.Quota
 	reserved := usage(cq.Status.FlavorsReservation, flavor, spec.Name)
 	quota := Quota{
 		ClusterQueue: kueue.ClusterQueueReference(cq.Name), Cohort: cq.Spec.CohortName, Flavor: flavor, Resource: spec.Name,

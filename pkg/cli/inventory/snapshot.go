@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	"github.com/go-logr/logr"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -77,10 +79,18 @@ func Stopped(cq *kueue.ClusterQueue) string {
 	if policy := ptr.Deref(cq.Spec.StopPolicy, kueue.None); policy != kueue.None {
 		return fmt.Sprintf("stopPolicy is %s", policy)
 	}
-	for _, condition := range cq.Status.Conditions {
-		if condition.Type == kueue.ClusterQueueActive && condition.Status != "True" {
-			return condition.Message
-		}
+	if condition := Inactive(cq); condition != nil {
+		return condition.Message
 	}
 	return ""
+}
+
+// Inactive gives the condition by which Kueue says that a ClusterQueue is not active, be it
+// stopped or missing something; nil for an active one, and before Kueue has looked at it.
+func Inactive(cq *kueue.ClusterQueue) *metav1.Condition {
+	active := apimeta.FindStatusCondition(cq.Status.Conditions, kueue.ClusterQueueActive)
+	if active == nil || active.Status == metav1.ConditionTrue {
+		return nil
+	}
+	return active
 }

@@ -99,17 +99,13 @@ func (p *plan) overlaps(i *inventory.Inventory) []string {
 		}
 		for n := range i.Flavors {
 			other := &i.Flavors[n]
-			if other.Name == flavor.Name || other.Labels[managedByLabel] == managedBy || !share(i.NodesOf(other), i.NodesOf(flavor)) {
+			if other.Name == flavor.Name || other.Labels[managedByLabel] == managedBy || !i.Share(other, flavor) {
 				continue
 			}
 			remarks = append(remarks, fmt.Sprintf("ResourceFlavor %s picks nodes of %s, too: as long as a ClusterQueue has quota for it, these count twice", other.Name, flavor.Name))
 		}
 	}
 	return remarks
-}
-
-func share(a, b []*corev1.Node) bool {
-	return slices.ContainsFunc(a, func(node *corev1.Node) bool { return slices.Contains(b, node) })
 }
 
 // present gives the objects of the kinds that we plan.

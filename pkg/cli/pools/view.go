@@ -110,7 +110,7 @@ type viewer struct {
 // resources gives what a flavor is about: GPUs; where there are none, other devices that
 // have a quota; where there are none either, CPUs.
 func (v *viewer) resources(flavor *kueue.ResourceFlavor, nodes []*corev1.Node) []corev1.ResourceName {
-	gpus, devices := sets.New(gpusOn(nodes)...), sets.New[corev1.ResourceName]()
+	gpus, devices := sets.New(gpu.Allocatable(nodes...)...), sets.New[corev1.ResourceName]()
 	for _, quota := range v.quotas {
 		if string(quota.Flavor) != flavor.Name || quota.Nominal.IsZero() && quota.Reserved.IsZero() {
 			continue
@@ -130,18 +130,6 @@ func (v *viewer) resources(flavor *kueue.ResourceFlavor, nodes []*corev1.Node) [
 	return []corev1.ResourceName{corev1.ResourceCPU}
 }
 
-func gpusOn(nodes []*corev1.Node) []corev1.ResourceName {
-	var names []corev1.ResourceName
-	for _, node := range nodes {
-		for name, amount := range node.Status.Allocatable {
-			if gpu.IsResource(name) && !amount.IsZero() {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
-}
-
 func (v *viewer) pool(flavor *kueue.ResourceFlavor, nodes []*corev1.Node, name corev1.ResourceName) Pool {
 	pool := v.onNodes(nodes, name)
 	pool.Flavor = flavor.Name
@@ -151,7 +139,7 @@ func (v *viewer) pool(flavor *kueue.ResourceFlavor, nodes []*corev1.Node, name c
 	if v.Saw("workloads.kueue.x-k8s.io") && v.Saw("clusterqueues.kueue.x-k8s.io") {
 		pool.Pending = new(v.Demand(flavor, name))
 	}
-	pool.Free = free(&pool)
+	pool.Free = free(&pool, v.UsedOn(ready(nodes), name))
 	return pool
 }
 
@@ -160,12 +148,12 @@ func (v *viewer) onNodes(nodes []*corev1.Node, name corev1.ResourceName) Pool {
 	if !v.Saw("nodes") {
 		return pool
 	}
-	ready := slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return !inventory.Ready(node) })
-	pool.Nodes = &Nodes{Ready: len(ready), Total: len(nodes), Names: []string{}}
+	usable := ready(nodes)
+	pool.Nodes = &Nodes{Ready: len(usable), Total: len(nodes), Names: []string{}}
 	for _, node := range nodes {
 		pool.Nodes.Names = append(pool.Nodes.Names, node.Name)
 	}
-	pool.Allocatable = new(inventory.Allocatable(ready, name))
+	pool.Allocatable = new(inventory.Allocatable(usable, name))
 	if v.Saw("pods") {
 		pool.Running = new(v.UsedOn(nodes, name))
 	}
@@ -173,6 +161,10 @@ func (v *viewer) onNodes(nodes []*corev1.Node, name corev1.ResourceName) Pool {
 		pool.Product, pool.Memory = common(nodes, gpu.Product), common(nodes, memoryOf)
 	}
 	return pool
+}
+
+func ready(nodes []*corev1.Node) []*corev1.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool { return !inventory.Ready(node) })
 }
 
 func (v *viewer) addQuota(pool *Pool) {
@@ -207,32 +199,28 @@ func (v *viewer) stopped(quota inventory.Quota) string {
 func (v *viewer) cohortQuota(pool *Pool) resource.Quantity {
 	var sum resource.Quantity
 	for n := range v.Cohorts {
-		for _, group := range v.Cohorts[n].Spec.ResourceGroups {
-			for _, flavor := range group.Flavors {
-				for _, quota := range flavor.Resources {
-					if string(flavor.Name) == pool.Flavor && string(quota.Name) == pool.Resource {
-						sum.Add(quota.NominalQuota)
-					}
-				}
+		for grant := range inventory.Grants(v.Cohorts[n].Spec.ResourceGroups) {
+			if string(grant.Flavor) == pool.Flavor && string(grant.Quota.Name) == pool.Resource {
+				sum.Add(grant.Quota.NominalQuota)
 			}
 		}
 	}
 	return sum
 }
 
-// free is the lesser of what quota and what nodes have left; a reservation whose pods do
-// not run yet takes from both.
-func free(pool *Pool) *resource.Quantity {
+// free is the lesser of what quota and what ready nodes, on which pods hold some, have
+// left; a reservation whose pods do not run yet takes from both.
+func free(pool *Pool, held resource.Quantity) *resource.Quantity {
 	if pool.Quota == nil || pool.Allocatable == nil || pool.Running == nil {
 		return nil
 	}
 	quota := pool.Quota.DeepCopy()
 	quota.Sub(*pool.Reserved)
 	there := pool.Allocatable.DeepCopy()
-	if pool.Running.Cmp(*pool.Reserved) > 0 {
-		there.Sub(*pool.Running)
-	} else {
+	there.Sub(held)
+	if pool.Reserved.Cmp(*pool.Running) > 0 {
 		there.Sub(*pool.Reserved)
+		there.Add(*pool.Running)
 	}
 	if there.Cmp(quota) < 0 {
 		quota = there
@@ -247,13 +235,12 @@ func free(pool *Pool) *resource.Quantity {
 func (v *viewer) unflavored() []Pool {
 	var pools []Pool
 	nodes := v.NodesOfNoFlavor()
-	gpus := sets.New(gpusOn(nodes)...)
-	for _, name := range sets.List(gpus) {
+	for _, name := range gpu.Allocatable(nodes...) {
 		pools = append(pools, v.onNodes(slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool {
-			return !slices.Contains(gpusOn([]*corev1.Node{node}), name)
+			return !slices.Contains(gpu.Allocatable(node), name)
 		}), name))
 	}
-	nodes = slices.DeleteFunc(nodes, func(node *corev1.Node) bool { return len(gpusOn([]*corev1.Node{node})) > 0 })
+	nodes = slices.DeleteFunc(nodes, func(node *corev1.Node) bool { return len(gpu.Allocatable(node)) > 0 })
 	if len(nodes) > 0 {
 		pools = append(pools, v.onNodes(nodes, corev1.ResourceCPU))
 	}

@@ -76,6 +76,14 @@ h100          nvidia.com/gpu   1/2     8             16      8          6       
 <no flavor>   nvidia.com/gpu   1/1     8             -       -          0         -         -      <none>
 <no flavor>   cpu              1/1     32            -       -          0         -         -      <none>
 `},
+		"what runs on a cordoned node takes nothing from the others": {
+			change: func(i *inventory.Inventory) { i.Pods[0].Spec.NodeName = "h1" },
+			want: `
+POOL          RESOURCE         NODES   ALLOCATABLE   QUOTA   RESERVED   RUNNING   PENDING   FREE   CLUSTERQUEUES
+h100          nvidia.com/gpu   1/2     8             16      8          6         0         6      vision
+<no flavor>   nvidia.com/gpu   1/1     8             -       -          0         -         -      <none>
+<no flavor>   cpu              1/1     32            -       -          0         -         -      <none>
+`},
 		"a stopped ClusterQueue": {
 			change: func(i *inventory.Inventory) {
 				hold := kueue.HoldAndDrain

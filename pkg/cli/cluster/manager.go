@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+)
+
+// The manager by the names that its manifests give.
+const (
+	ManagerDeployment = "kueue-trainer-controller-manager"
+	// ManagerConfigMap may carry a suffix; its ManagerConfigKey is the configuration.
+	ManagerConfigMap = "kueue-trainer-config"
+	ManagerConfigKey = "configuration.yaml"
+)
+
+// TolerationRules reads the rules of the manager's configuration. Without a ConfigMap, and
+// where it cannot be read, with which the manager does not start, there are none. The error
+// is Forbidden for users who may not list ConfigMaps of the manager's namespace.
+func TolerationRules(ctx context.Context, c client.Reader) ([]podset.TolerationRule, error) {
+	var configMaps corev1.ConfigMapList
+	if err := c.List(ctx, &configMaps, client.InNamespace(config.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the ConfigMaps of namespace %s: %w", config.Namespace, err)
+	}
+	var deployment *appsv1.Deployment
+	var found appsv1.Deployment
+	err := c.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: ManagerDeployment}, &found)
+	switch {
+	case err == nil:
+		deployment = &found
+	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", config.Namespace, ManagerDeployment, err)
+	}
+	var cfg config.Configuration
+	cm := ConfigMapOf(deployment, configMaps.Items, ManagerConfigMap)
+	if cm == nil || yaml.Unmarshal([]byte(cm.Data[ManagerConfigKey]), &cfg) != nil {
+		return nil, nil
+	}
+	return Rules(&cfg), nil
+}
+
+// Rules gives the rules of a configuration as podset.AddTolerations takes them.
+func Rules(cfg *config.Configuration) []podset.TolerationRule {
+	var rules []podset.TolerationRule
+	for _, rule := range cfg.TolerationRules {
+		rules = append(rules, podset.TolerationRule(rule))
+	}
+	return rules
+}
+
+// ConfigMapOf picks, of the ConfigMaps of a namespace, the one with this name, suffixes
+// such as kustomize's included, that the Deployment mounts; without that the newest. Nil
+// without any. The Deployment may be nil.
+func ConfigMapOf(deployment *appsv1.Deployment, configMaps []corev1.ConfigMap, name string) *corev1.ConfigMap {
+	var found *corev1.ConfigMap
+	mounted := mountedConfigMap(deployment, name)
+	for i := range configMaps {
+		switch cm := &configMaps[i]; {
+		case !named(cm.Name, name):
+		case cm.Name == mounted:
+			return cm
+		case found == nil || found.CreationTimestamp.Before(&cm.CreationTimestamp):
+			found = cm
+		}
+	}
+	return found
+}
+
+func mountedConfigMap(deployment *appsv1.Deployment, name string) string {
+	if deployment == nil {
+		return ""
+	}
+	for _, volume := range deployment.Spec.Template.Spec.Volumes {
+		if volume.ConfigMap != nil && named(volume.ConfigMap.Name, name) {
+			return volume.ConfigMap.Name
+		}
+	}
+	return ""
+}
+
+func named(full, name string) bool {
+	return full == name || strings.HasPrefix(full, name+"-")
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+)
+
+// configMap has a rule for one resource.
+func configMap(name, resource string, minutes int) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: config.Namespace, Name: name,
+			CreationTimestamp: metav1.NewTime(time.Date(2030, 1, 1, 12, minutes, 0, 0, time.UTC)),
+		},
+		Data: map[string]string{ManagerConfigKey: "tolerationRules: [{resources: [" + resource + "], tolerations: [{key: a}]}]"},
+	}
+}
+
+func mounting(configMap string) *appsv1.Deployment {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: ManagerDeployment}}
+	d.Spec.Template.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMap}},
+	}}}
+	return d
+}
+
+func TestTolerationRules(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+	older, newer := configMap(ManagerConfigMap+"-a", "amd.com/gpu", 0), configMap(ManagerConfigMap+"-b", "habana.ai/gaudi", 1)
+	cases := map[string]struct {
+		objects []client.Object
+		// get is what becomes of reading the Deployment.
+		get  error
+		want []string
+	}{
+		"nothing installed":                      {},
+		"a ConfigMap of another name":            {objects: []client.Object{configMap("other", "amd.com/gpu", 0)}},
+		"no YAML":                                {objects: []client.Object{configMap(ManagerConfigMap, "[", 0)}},
+		"the newest":                             {objects: []client.Object{older, newer}, want: []string{"habana.ai/gaudi"}},
+		"the one that the Deployment mounts":     {objects: []client.Object{older, newer, mounting(older.Name)}, want: []string{"amd.com/gpu"}},
+		"a Deployment that may not be looked at": {objects: []client.Object{older, newer, mounting(older.Name)}, get: forbidden, want: []string{"habana.ai/gaudi"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := fake.NewClientBuilder().WithObjects(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+					if tc.get != nil {
+						return tc.get
+					}
+					return c.Get(ctx, key, into, opts...)
+				},
+			}).Build()
+			rules, err := TolerationRules(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, rule := range rules {
+				got = append(got, rule.Resources...)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected resources (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTolerationRulesThatMayNotBeSeen(t *testing.T) {
+	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
+		},
+	}).Build()
+	if _, err := TolerationRules(t.Context(), c); !apierrors.IsForbidden(err) {
+		t.Errorf("The error is not of kind Forbidden: %v", err)
+	}
+}

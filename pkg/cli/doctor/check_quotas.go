@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+)
+
+// grant is a quota and whose it is.
+type grant struct {
+	inventory.Grant
+	// kind and name are of the ClusterQueue or Cohort.
+	kind, name string
+}
+
+// grants gives the quotas of ClusterQueues and Cohorts.
+func (f *Facts) grants() []grant {
+	var all []grant
+	add := func(kind, name string, groups []kueue.ResourceGroup) {
+		for g := range inventory.Grants(groups) {
+			all = append(all, grant{Grant: g, kind: kind, name: name})
+		}
+	}
+	for i := range f.ClusterQueues {
+		add("clusterqueue", f.ClusterQueues[i].Name, f.ClusterQueues[i].Spec.ResourceGroups)
+	}
+	for i := range f.Cohorts {
+		add("cohort", f.Cohorts[i].Name, f.Cohorts[i].Spec.ResourceGroups)
+	}
+	return all
+}
+
+// grantsOf gives the quotas above zero of a flavor.
+func (f *Facts) grantsOf(flavor string) []grant {
+	return slices.DeleteFunc(f.grants(), func(g grant) bool { return string(g.Flavor) != flavor || g.Quota.NominalQuota.Sign() <= 0 })
+}
+
+// grantsFor gives those for one resource, of several flavors.
+func (f *Facts) grantsFor(name corev1.ResourceName, flavors ...*kueue.ResourceFlavor) []grant {
+	var all []grant
+	for _, flavor := range flavors {
+		all = append(all, f.grantsOf(flavor.Name)...)
+	}
+	return slices.DeleteFunc(all, func(g grant) bool { return g.Quota.Name != name })
+}
+
+// quotasAboveNodes finds flavors of which more is promised than their nodes have: one by
+// itself or, where each by itself is right, those that share nodes together. Where no node
+// at all has a resource, it is none of nodes, such as a budget.
+func quotasAboveNodes(f *Facts) []Finding {
+	names := sets.New[corev1.ResourceName]()
+	for _, g := range f.grants() {
+		if f.anyNodeHas(g.Quota.Name) {
+			names.Insert(g.Quota.Name)
+		}
+	}
+	var findings []Finding
+	for _, name := range sets.List(names) {
+		for _, group := range f.sharing(name) {
+			var found []Finding
+			for _, flavor := range group {
+				found = append(found, f.aboveNodes(name, flavor)...)
+			}
+			if len(found) == 0 {
+				found = f.aboveNodes(name, group...)
+			}
+			findings = append(findings, found...)
+		}
+	}
+	return findings
+}
+
+// sharing groups the flavors with quota for a resource: together are those that share
+// nodes, or each share some with a third.
+func (f *Facts) sharing(name corev1.ResourceName) [][]*kueue.ResourceFlavor {
+	var groups [][]*kueue.ResourceFlavor
+	for i := range f.Flavors {
+		flavor := &f.Flavors[i]
+		if len(f.grantsFor(name, flavor)) == 0 {
+			continue
+		}
+		joined := []*kueue.ResourceFlavor{flavor}
+		groups = slices.DeleteFunc(groups, func(group []*kueue.ResourceFlavor) bool {
+			shares := slices.ContainsFunc(group, func(other *kueue.ResourceFlavor) bool { return f.Share(other, flavor) })
+			if shares {
+				joined = slices.Concat(group, joined)
+			}
+			return shares
+		})
+		groups = append(groups, joined)
+	}
+	return groups
+}
+
+// aboveNodes finds whether more is promised of a resource than all nodes of the flavors have.
+func (f *Facts) aboveNodes(name corev1.ResourceName, flavors ...*kueue.ResourceFlavor) []Finding {
+	var nodes []*corev1.Node
+	for i := range f.Nodes {
+		if slices.ContainsFunc(flavors, func(flavor *kueue.ResourceFlavor) bool { return inventory.Picks(flavor, &f.Nodes[i]) }) {
+			nodes = append(nodes, &f.Nodes[i])
+		}
+	}
+	grants := f.grantsFor(name, flavors...)
+	promised, have := sum(grants), inventory.Allocatable(nodes, name)
+	excess := promised.DeepCopy()
+	excess.Sub(have)
+	if len(nodes) == 0 || excess.Sign() <= 0 {
+		return nil
+	}
+	return []Finding{{
+		Severity: Warning, Reason: "QuotaAboveNodes", Object: object("ResourceFlavor", "", flavors[0].Name),
+		Problem: fmt.Sprintf("Quotas promise %s of %s, and %s have %s.",
+			promised.String(), name, theNodes(len(nodes), flavors), have.String()),
+		Effect:   "TrainJobs are admitted for which there is no room: they hold quota, and their pods stay Pending.",
+		Advice:   "If nothing scales nodes up:",
+		Commands: lower(grants, excess),
+	}}
+}
+
+func theNodes(n int, flavors []*kueue.ResourceFlavor) string {
+	count := show.Count(int64(n), "node")
+	if len(flavors) == 1 {
+		return "the flavor's " + count
+	}
+	var names []string
+	for _, flavor := range flavors {
+		names = append(names, flavor.Name)
+	}
+	return fmt.Sprintf("the %s of flavors %s, which overlap,", count, strings.Join(names, ", "))
+}
+
+func sum(grants []grant) resource.Quantity {
+	var total resource.Quantity
+	for _, g := range grants {
+		total.Add(g.Quota.NominalQuota)
+	}
+	return total
+}
+
+func (f *Facts) anyNodeHas(name corev1.ResourceName) bool {
+	return slices.ContainsFunc(f.Nodes, func(node corev1.Node) bool {
+		amount := node.Status.Allocatable[name]
+		return amount.Sign() > 0
+	})
+}
+
+// lower takes the excess from the largest quotas.
+func lower(grants []grant, excess resource.Quantity) []string {
+	slices.SortStableFunc(grants, func(a, b grant) int { return b.Quota.NominalQuota.Cmp(a.Quota.NominalQuota) })
+	var commands []string
+	for _, g := range grants {
+		if excess.Sign() <= 0 {
+			break
+		}
+		left := g.Quota.NominalQuota.DeepCopy()
+		left.Sub(excess)
+		excess.Sub(g.Quota.NominalQuota)
+		if left.Sign() < 0 {
+			left = resource.Quantity{Format: left.Format}
+		}
+		commands = append(commands, patchCommand(g.kind, g.name, "replace", g.Path+"/nominalQuota", left.String()))
+	}
+	return commands
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+func TestGrants(t *testing.T) {
+	quotas := func(flavor string, resources ...kueue.ResourceQuota) kueue.FlavorQuotas {
+		return kueue.FlavorQuotas{Name: kueue.ResourceFlavorReference(flavor), Resources: resources}
+	}
+	groups := []kueue.ResourceGroup{
+		{Flavors: []kueue.FlavorQuotas{quotas("cpus", kueue.ResourceQuota{Name: "cpu"}, kueue.ResourceQuota{Name: "memory"})}},
+		{},
+		{Flavors: []kueue.FlavorQuotas{quotas("h100", kueue.ResourceQuota{Name: "nvidia.com/gpu"}), quotas("a100", kueue.ResourceQuota{Name: "nvidia.com/gpu"})}},
+	}
+	var got [][]string
+	for grant := range Grants(groups) {
+		got = append(got, []string{string(grant.Flavor), string(grant.Quota.Name), grant.Path})
+	}
+	want := [][]string{
+		{"cpus", "cpu", "/spec/resourceGroups/0/flavors/0/resources/0"},
+		{"cpus", "memory", "/spec/resourceGroups/0/flavors/0/resources/1"},
+		{"h100", "nvidia.com/gpu", "/spec/resourceGroups/2/flavors/0/resources/0"},
+		{"a100", "nvidia.com/gpu", "/spec/resourceGroups/2/flavors/1/resources/0"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Unexpected grants (-want,+got):\n%s", diff)
+	}
+	for grant := range Grants(groups) {
+		if grant.Quota != &groups[0].Flavors[0].Resources[0] {
+			t.Error("The quota is a copy of the object's")
+		}
+		break
+	}
+}
