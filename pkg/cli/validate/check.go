@@ -4,7 +4,6 @@ package validate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -71,40 +70,14 @@ func unreadable(doc *manifest.Document, err error) finding {
 
 func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Object) error {
 	r.add(object, refused, rules.Fields(c.generation, object.JSON))
-	job, whole, err := decode(object.JSON)
-	if err != nil {
-		// The fields above tell why.
-		return nil //nolint:nilerr // See there.
-	}
-	r.add(object, refused, version(job))
-	errs, doubts, err := c.verdict(ctx, job, whole)
+	r.add(object, doubtful, rules.Pods(object.JSON))
+	// What cannot be read is among the fields above.
+	job, unread := rules.Decode[trainjob.TrainJob](object.JSON)
+	r.add(object, refused, version(&job))
+	errs, doubts, err := c.verdict(ctx, &job, len(unread) == 0)
 	r.add(object, refused, errs)
 	r.add(object, doubtful, doubts)
 	return err
-}
-
-// decode reads a TrainJob or, where that cannot be, as much of it as patches go with.
-func decode(data []byte) (job *trainjob.TrainJob, whole bool, err error) {
-	job = &trainjob.TrainJob{}
-	if err := json.Unmarshal(data, job); err == nil {
-		return job, true, nil
-	}
-	var fields map[string]json.RawMessage
-	var spec map[string]json.RawMessage
-	if err := errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(fields["spec"], &spec)); err != nil {
-		return nil, false, err
-	}
-	delete(spec, "trainer")
-	delete(spec, "initializer")
-	delete(fields, "status")
-	if fields["spec"], err = json.Marshal(spec); err != nil {
-		return nil, false, err
-	}
-	if data, err = json.Marshal(fields); err != nil {
-		return nil, false, err
-	}
-	job = &trainjob.TrainJob{}
-	return job, false, json.Unmarshal(data, job)
 }
 
 func version(job *trainjob.TrainJob) field.ErrorList {

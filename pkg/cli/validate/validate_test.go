@@ -82,6 +82,22 @@ func TestCommand(t *testing.T) {
 `,
 			code: exit.Findings,
 		},
+		"a wrong amount hides nothing else": {
+			stdin: runtime + "---\n" + job(`  trainer:
+    resourcesPerNode:
+      limits:
+        nvidia.com/gpu: x
+    env: [{name: A=B}]
+  runtimePatches:
+  - manager: me
+`),
+			want: `-:30: error: spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]: Invalid value: it must be an amount, such as 8 or 16Gi
+-:31: warning: spec.trainer.env[0].name: Invalid value: "A=B": a valid environment variable name must consist only of printable ASCII characters other than '='; Trainer accepts it and makes a JobSet that cannot run
+-:33: error: spec.runtimePatches[0].manager: Invalid value: "me": must be a domain-prefixed path (such as "acme.io/foo")
+1 TrainJob for Trainer 2.3: 2 errors, 1 warning
+`,
+			code: exit.Findings,
+		},
 		"what Trainer's library refuses": {
 			stdin: job("  initializer: {dataset: {storageUri: hf://a/b}}\n  trainer:\n    env: [{name: PET_NNODES, value: '3'}]\n") + "---\n" + runtime,
 			want: `-:9: error: spec.runtimeRef: Invalid value: must have dataset-initializer job when trainJob is configured with input datasetConfig: use a runtime that has it, or remove what asks for it
