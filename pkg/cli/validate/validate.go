@@ -27,7 +27,7 @@ files of -f and --runtimes; with --from-cluster, the release and the runtimes th
 file has come from the cluster.
 
 Every error is printed with its file and line. The exit code is 2 with errors, 3 with
-warnings only.`
+warnings only, 1 if there is no TrainJob.`
 
 const validateExample = `  # For the newest Trainer, with runtimes from files
   kubectl trainjob validate -f manifests/ --runtimes runtimes/
@@ -154,6 +154,8 @@ func (o *options) print(r *report) error {
 		r.print(o.streams.Out)
 	}
 	switch {
+	case r.TrainJobs == 0:
+		return nothing(o.files)
 	case r.count(refused) > 0:
 		return exit.With(exit.Findings, fmt.Errorf("not every TrainJob is valid"))
 	case r.count(doubtful) > 0:
