@@ -15,6 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -74,8 +75,8 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 }
 
 func (o *options) run(ctx context.Context) error {
-	if o.output != "" && o.output != "json" {
-		return fmt.Errorf("--output %s: only json is known", o.output)
+	if err := show.KnownFormat(o.output, show.JSON); err != nil {
+		return err
 	}
 	files, err := manifest.Read(o.files, o.recursive, o.streams.In)
 	if err != nil {
@@ -146,7 +147,7 @@ func parseRelease(text string) (trainjob.Generation, error) {
 
 // print writes the report, and fails by what is in it.
 func (o *options) print(r *report) error {
-	if o.output == "json" {
+	if o.output == show.JSON {
 		if err := r.printJSON(o.streams.Out); err != nil {
 			return err
 		}
