@@ -68,8 +68,9 @@ $(BIN)/localcluster:
 ##@ Development
 
 .PHONY: build
-build: ## Build the manager and the kubectl plugin.
+build: ## Build the manager and the kubectl plugin, with its completion.
 	go build -trimpath -o $(BIN)/ ./cmd/...
+	install -m 755 cmd/kubectl-trainjob/kubectl_complete-trainjob $(BIN)/
 
 .PHONY: unit
 unit: ## Run the unit tests.

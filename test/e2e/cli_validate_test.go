@@ -25,6 +25,8 @@ var _ = Describe("kubectl trainjob validate", func() {
 	},
 		Entry("a TrainJob with a queue", queued, torch, true),
 		Entry("a queue that is no name", `"name":"job","labels":{"kueue.x-k8s.io/queue-name":"Not_A_Name"}`, torch, false),
+		Entry("a label that is none", `"name":"job","labels":{"foo bar":"a"}`, torch, false),
+		Entry("an amount that is none", queued, torch+`,"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":"x"}}}`, false),
 		Entry("a name that is none", `"name":"1job"`, torch, false),
 		Entry("a runtime that is missing", queued, `"runtimeRef":{"name":"no-such-runtime"}`, false),
 		Entry("a field that is none", queued, torch+`,"replicas":3`, false),

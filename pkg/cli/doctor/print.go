@@ -3,12 +3,9 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
@@ -34,32 +31,14 @@ type printer func(io.Writer, show.Paint, Report) error
 
 func printerFor(format string) (printer, error) {
 	switch format {
-	case "":
-		return func(out io.Writer, paint show.Paint, r Report) error { return printText(out, paint, r, false) }, nil
-	case "wide":
-		return func(out io.Writer, paint show.Paint, r Report) error { return printText(out, paint, r, true) }, nil
-	case "json":
-		return printJSON, nil
-	case "yaml":
-		return printYAML, nil
+	case "", show.Wide:
+		return func(out io.Writer, paint show.Paint, r Report) error {
+			return printText(out, paint, r, format == show.Wide)
+		}, nil
+	case show.JSON, show.YAML:
+		return func(out io.Writer, _ show.Paint, r Report) error { return show.Encode(out, format, r) }, nil
 	}
-	return nil, fmt.Errorf("output format %q is not known: use wide, json or yaml", format)
-}
-
-func printJSON(out io.Writer, _ show.Paint, r Report) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
-}
-
-func printYAML(out io.Writer, _ show.Paint, r Report) error {
-	data, err := yaml.Marshal(r)
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(data)
-	return err
+	return nil, show.KnownFormat(format, show.Wide, show.JSON, show.YAML)
 }
 
 // printText writes a paragraph per finding; wide also what is only to know, and what is

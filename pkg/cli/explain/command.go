@@ -4,7 +4,6 @@ package explain
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
@@ -69,13 +67,10 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 }
 
 func (o *options) args(_ *cobra.Command, args []string) error {
-	switch {
-	case len(args) > 1 || len(args) == 1 && len(o.files) > 0 || len(args) == 0 && len(o.files) == 0:
+	if len(args) > 1 || len(args) == 1 && len(o.files) > 0 || len(args) == 0 && len(o.files) == 0 {
 		return errors.New("give the name of one TrainJob, or -f")
-	case o.output != "" && o.output != "wide" && o.output != "json" && o.output != "yaml":
-		return fmt.Errorf("there is no output %q: use wide, json or yaml", o.output)
 	}
-	return nil
+	return show.KnownFormat(o.output, show.Wide, show.JSON, show.YAML)
 }
 
 func (o *options) run(ctx context.Context, args []string) error {
@@ -140,10 +135,10 @@ func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *t
 // list.
 func (o *options) print(all []Explanation) error {
 	switch o.output {
-	case "json", "yaml":
+	case show.JSON, show.YAML:
 		return o.encode(o.streams.Out, all)
 	}
-	p := &printer{out: o.streams.Out, paint: show.Painter(o.streams.Out), wide: o.output == "wide"}
+	p := &printer{out: o.streams.Out, paint: show.Painter(o.streams.Out), wide: o.output == show.Wide}
 	for i := range all {
 		if i > 0 {
 			fmt.Fprint(o.streams.Out, "\n\n")
@@ -160,18 +155,7 @@ func (o *options) encode(out io.Writer, all []Explanation) error {
 	if len(o.files) == 0 {
 		what = all[0]
 	}
-	data, err := json.MarshalIndent(what, "", "  ")
-	if err == nil && o.output == "yaml" {
-		data, err = yaml.JSONToYAML(data)
-	}
-	if err != nil {
-		return fmt.Errorf("encoding the explanation: %w", err)
-	}
-	if o.output == "json" {
-		data = append(data, '\n')
-	}
-	_, err = out.Write(data)
-	return err
+	return show.Encode(out, o.output, what)
 }
 
 // complete offers the names of TrainJobs to the shell.

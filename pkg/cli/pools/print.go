@@ -3,13 +3,11 @@
 package pools
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
@@ -20,27 +18,14 @@ type printer func(io.Writer, *View, show.Paint) error
 // newPrinter gives the printer of -o; the error names the formats that there are.
 func newPrinter(format string) (printer, error) {
 	switch format {
-	case "":
-		return func(out io.Writer, view *View, paint show.Paint) error { return printTable(out, view, paint, false) }, nil
-	case "wide":
-		return func(out io.Writer, view *View, paint show.Paint) error { return printTable(out, view, paint, true) }, nil
-	case "json":
-		return func(out io.Writer, view *View, _ show.Paint) error {
-			encoder := json.NewEncoder(out)
-			encoder.SetIndent("", "    ")
-			return encoder.Encode(view)
+	case "", show.Wide:
+		return func(out io.Writer, view *View, paint show.Paint) error {
+			return printTable(out, view, paint, format == show.Wide)
 		}, nil
-	case "yaml":
-		return func(out io.Writer, view *View, _ show.Paint) error {
-			data, err := yaml.Marshal(view)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(out, "---\n%s", data)
-			return err
-		}, nil
+	case show.JSON, show.YAML:
+		return func(out io.Writer, view *View, _ show.Paint) error { return show.Encode(out, format, view) }, nil
 	}
-	return nil, fmt.Errorf("--output %q: must be wide, json or yaml", format)
+	return nil, show.KnownFormat(format, show.Wide, show.JSON, show.YAML)
 }
 
 func printTable(out io.Writer, view *View, paint show.Paint, wide bool) error {

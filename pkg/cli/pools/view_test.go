@@ -121,7 +121,6 @@ No pools: no ResourceFlavor and no node. "kubectl trainjob pools generate" makes
 			},
 			format: "yaml",
 			want: `
----
 pools:
 - allocatable: "8"
   borrowed: "0"

@@ -57,6 +57,44 @@ func TestUnits(t *testing.T) {
 	}
 }
 
+func TestEncode(t *testing.T) {
+	value := map[string]any{"a": []string{"<b>"}}
+	for format, want := range map[string]string{JSON: "{\n  \"a\": [\n    \"<b>\"\n  ]\n}\n", YAML: "a:\n- <b>\n"} {
+		var out strings.Builder
+		if err := Encode(&out, format, value); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("Unexpected %s (-want,+got):\n%s", format, diff)
+		}
+	}
+}
+
+func TestKnownFormat(t *testing.T) {
+	cases := map[string]struct {
+		format string
+		known  []string
+		want   string
+	}{
+		"none":         {known: []string{JSON}},
+		"a known one":  {format: YAML, known: []string{Wide, JSON, YAML}},
+		"the only one": {format: "xml", known: []string{JSON}, want: "--output xml: there is no such format: use json"},
+		"one of two":   {format: "xml", known: []string{JSON, YAML}, want: "--output xml: there is no such format: use json or yaml"},
+		"one of three": {format: "xml", known: []string{Wide, JSON, YAML}, want: "--output xml: there is no such format: use wide, json or yaml"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if err := KnownFormat(tc.format, tc.known...); err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected error (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestOnlyTerminalsArePainted(t *testing.T) {
 	if got := Painter(&strings.Builder{}).Red("text"); got != "text" {
 		t.Errorf("Painted %q", got)

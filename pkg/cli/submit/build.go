@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -15,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/options"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
@@ -209,7 +212,8 @@ func (r *request) runtimePatch() (options.RuntimePatch, error) {
 	return patch, r.addTopology(&patch)
 }
 
-// manifest gives the TrainJob as the generation has it.
+// manifest gives the TrainJob as the generation has it. What a rule refuses has an exit
+// code of its own.
 func manifest(job *trainjob.TrainJob, generation trainjob.Generation) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(job)
 	if err != nil {
@@ -218,7 +222,7 @@ func manifest(job *trainjob.TrainJob, generation trainjob.Generation) (*unstruct
 	if generation == trainjob.Trainer21 {
 		older, _, errs := convert.ManifestToPodTemplateOverrides(data)
 		if len(errs) > 0 {
-			return nil, fmt.Errorf("for Trainer 2.1, which the cluster has: %w", errs.ToAggregate())
+			return nil, exit.With(exit.Findings, fmt.Errorf("for Trainer 2.1, which the cluster has: %w", errs.ToAggregate()))
 		}
 		data = older
 	}
@@ -231,5 +235,6 @@ func manifest(job *trainjob.TrainJob, generation trainjob.Generation) (*unstruct
 	if data, err = u.MarshalJSON(); err != nil {
 		return nil, err
 	}
-	return u, rules.Fields(generation, data).ToAggregate()
+	errs := slices.Concat(rules.Fields(generation, data), rules.Pods(data), jobframework.ValidateQueueName(job))
+	return u, exit.With(exit.Findings, errs.ToAggregate())
 }

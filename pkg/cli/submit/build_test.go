@@ -9,8 +9,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -141,6 +145,8 @@ func TestRefusals(t *testing.T) {
 		builtin    bool
 		generation trainjob.Generation
 		says       string
+		// code is 1 unless it says another.
+		code int
 	}{
 		"a kind of runtime that there is not":     {request: request{runtime: "pod/a"}, says: "the kind is clustertrainingruntime or trainingruntime"},
 		"fewer than no nodes":                     {request: request{nodes: -1}, says: "--nodes and --gpus-per-node are 1 or more"},
@@ -155,9 +161,13 @@ func TestRefusals(t *testing.T) {
 		"a patch of nothing":                      {request: request{patch: "{}"}, says: "it begins with trainingRuntimeSpec"},
 		"a command for a runtime with its own":    {request: request{command: []string{"x"}}, builtin: true, says: "TrainerCommand does not go with BuiltinTrainer"},
 		"a container without a name":              {request: request{patch: strings.Replace(patchOfNode, "nodeSelector: {a: b}", "containers: [{}]", 1)}, says: "name a container of the runtime"},
-		"a name that the API server refuses":      {request: request{name: "A"}, says: "metadata.name"},
-		"what Trainer 2.1 cannot express":         {request: request{patch: metadata}, generation: trainjob.Trainer21, says: "for Trainer 2.1, which the cluster has: spec.runtimePatches[0]"},
+		"a name that the API server refuses":      {request: request{name: "A"}, says: "metadata.name", code: exit.Findings},
+		"what Trainer 2.1 cannot express":         {request: request{patch: metadata}, generation: trainjob.Trainer21, says: "for Trainer 2.1, which the cluster has: spec.runtimePatches[0]", code: exit.Findings},
 		"arguments for a runtime that brings its": {request: request{args: []string{"x"}}, builtin: true, says: "TrainerArgs does not go with BuiltinTrainer"},
+		"a queue that is no name":                 {request: request{queue: "Q_UEUE"}, says: "metadata.labels[kueue.x-k8s.io/queue-name]", code: exit.Findings},
+		"a label that is none":                    {request: request{labels: []string{"a=b c"}}, says: "metadata.labels[a]", code: exit.Findings},
+		"GPUs of no name":                         {request: request{gpus: 2}, says: "spec.trainer.resourcesPerNode.limits[]", code: exit.Findings},
+		"annotations that are none":               {request: request{topology: "required=a", patch: strings.Replace(patchOfNode, `{mine: "1"}`, "5", 1)}, says: "annotations of the pods of node must be an object"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -171,6 +181,22 @@ func TestRefusals(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("The error is %v and not %q", err, tc.says)
 			}
+			if code := exit.Code(err); code != max(tc.code, exit.Failed) {
+				t.Errorf("The exit code is %d and not %d", code, max(tc.code, exit.Failed))
+			}
 		})
+	}
+}
+
+func TestDryRunOfAWrongPatch(t *testing.T) {
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs([]string{"a", "--runtime", "torch", "--dry-run", "client", "-o", "yaml", "--runtime-patch", strings.Replace(patchOfNode, `{mine: "1"}`, "5", 1)})
+	if err := cmd.ExecuteContext(t.Context()); exit.Code(err) != exit.Findings {
+		t.Errorf("The exit code is %d and not %d: %v", exit.Code(err), exit.Findings, err)
+	}
+	if out.Len() > 0 {
+		t.Errorf("Printed %s", out)
 	}
 }

@@ -127,15 +127,7 @@ func (c *command) run(ctx context.Context) error {
 		return err
 	}
 	if c.dryRun == "client" {
-		job, err := c.trainJob(false)
-		if err != nil {
-			return err
-		}
-		u, err := manifest(job, trainjob.Trainer23)
-		if err != nil {
-			return err
-		}
-		return c.print(u, " (dry run)")
+		return c.printUnasked()
 	}
 	api, err := c.flags.Client()
 	if err != nil {
@@ -150,6 +142,22 @@ func (c *command) run(ctx context.Context) error {
 		out = c.streams.ErrOut
 	}
 	return (&follower{client: api, out: out, job: client.ObjectKeyFromObject(u)}).follow(ctx)
+}
+
+// printUnasked prints the TrainJob as far as it can be checked without a cluster.
+func (c *command) printUnasked() error {
+	job, err := c.trainJob(false)
+	if err != nil {
+		return err
+	}
+	u, err := manifest(job, trainjob.Trainer23)
+	if err != nil {
+		return err
+	}
+	if err := (&preflight{notes: c.streams.ErrOut}).patches(u, trainjob.Trainer23, nil); err != nil {
+		return err
+	}
+	return c.print(u, " (dry run)")
 }
 
 // create looks at what the TrainJob refers to, creates it, and prints it.

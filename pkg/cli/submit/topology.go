@@ -27,8 +27,11 @@ func (r *request) addTopology(patch *options.RuntimePatch) error {
 		return fmt.Errorf("--topology %s: write required=LEVEL or preferred=LEVEL, such as required=cloud.provider.com/rack", r.topology)
 	}
 	pod := podOf(patch, constants.Node)
-	annotations, _ := pod.Metadata["annotations"].(map[string]any)
-	if annotations == nil {
+	annotations, ok := pod.Metadata["annotations"].(map[string]any)
+	switch {
+	case !ok && pod.Metadata["annotations"] != nil:
+		return fmt.Errorf("--runtime-patch: the annotations of the pods of %s must be an object", constants.Node)
+	case annotations == nil:
 		annotations = map[string]any{}
 	}
 	if _, ok := annotations[key]; ok {

@@ -4,13 +4,13 @@ package validate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
@@ -51,6 +51,7 @@ func (c *checker) check(ctx context.Context, r *report, doc *manifest.Document) 
 		r.TrainJobs++
 		r.Findings = append(r.Findings, unreadable(doc, err))
 	}
+	r.Findings = append(r.Findings, unknownKinds(doc)...)
 	for i := range jobs {
 		r.TrainJobs++
 		if err := c.checkOne(ctx, r, &jobs[i]); err != nil {
@@ -71,40 +72,14 @@ func unreadable(doc *manifest.Document, err error) finding {
 
 func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Object) error {
 	r.add(object, refused, rules.Fields(c.generation, object.JSON))
-	job, whole, err := decode(object.JSON)
-	if err != nil {
-		// The fields above tell why.
-		return nil //nolint:nilerr // See there.
-	}
-	r.add(object, refused, version(job))
-	errs, doubts, err := c.verdict(ctx, job, whole)
+	r.add(object, doubtful, rules.Pods(object.JSON))
+	// What cannot be read is among the fields above.
+	job, unread := rules.Decode[trainjob.TrainJob](object.JSON)
+	r.add(object, refused, version(&job))
+	errs, doubts, err := c.verdict(ctx, &job, len(unread) == 0)
 	r.add(object, refused, errs)
 	r.add(object, doubtful, doubts)
 	return err
-}
-
-// decode reads a TrainJob or, where that cannot be, as much of it as patches go with.
-func decode(data []byte) (job *trainjob.TrainJob, whole bool, err error) {
-	job = &trainjob.TrainJob{}
-	if err := json.Unmarshal(data, job); err == nil {
-		return job, true, nil
-	}
-	var fields map[string]json.RawMessage
-	var spec map[string]json.RawMessage
-	if err := errors.Join(json.Unmarshal(data, &fields), json.Unmarshal(fields["spec"], &spec)); err != nil {
-		return nil, false, err
-	}
-	delete(spec, "trainer")
-	delete(spec, "initializer")
-	delete(fields, "status")
-	if fields["spec"], err = json.Marshal(spec); err != nil {
-		return nil, false, err
-	}
-	if data, err = json.Marshal(fields); err != nil {
-		return nil, false, err
-	}
-	job = &trainjob.TrainJob{}
-	return job, false, json.Unmarshal(data, job)
 }
 
 func version(job *trainjob.TrainJob) field.ErrorList {
@@ -126,18 +101,21 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, whole boo
 	})
 	errs, doubts = append(verdict.Errors, queueLabels(job)...), verdict.Warnings
 	switch {
-	case missing != nil && c.files.cluster != nil:
+	case missing == nil:
+	case missing.Type == field.ErrorTypeNotSupported || c.files.cluster != nil:
 		return append(errs, missing), doubts, nil
-	case missing != nil:
+	default:
 		return errs, append(doubts, missing), nil
-	case len(verdict.Errors) > 0 || !whole:
+	}
+	if len(verdict.Errors) > 0 || !whole {
 		return errs, doubts, nil
 	}
 	moreErrs, moreDoubts := c.rendered(ctx, job, runtime)
 	return append(errs, moreErrs...), append(doubts, moreDoubts...), nil
 }
 
-// runtime finds the TrainJob's, or tells that it is missing.
+// runtime finds the TrainJob's, or tells that it is missing or, as NotSupported, of a kind
+// that cannot be there.
 func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer.TrainingRuntimeSpec, *field.Error, error) {
 	// Of a TrainJob that was stored before there may be a snapshot, which does not count
 	// for a new one.
@@ -154,7 +132,10 @@ func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer
 	case errors.Is(err, trainjob.ErrRuntimeNotFound) && c.files.cluster == nil:
 		return nil, field.Invalid(path.Child("name"), job.Spec.RuntimeRef.Name,
 			"no file has this runtime, so what depends on it is not checked: name a file that has it with --runtimes, or use --from-cluster"), nil
-	case errors.Is(err, trainjob.ErrRuntimeNotFound), errors.Is(err, trainjob.ErrRuntimeUnsupported):
+	case errors.Is(err, trainjob.ErrRuntimeUnsupported):
+		kinds := []string{trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind}
+		return nil, field.NotSupported(path.Child("kind"), ptr.Deref(job.Spec.RuntimeRef.Kind, ""), kinds), nil
+	case errors.Is(err, trainjob.ErrRuntimeNotFound):
 		return nil, field.Invalid(path.Child("name"), job.Spec.RuntimeRef.Name, err.Error()), nil
 	}
 	return nil, nil, fmt.Errorf("reading the runtime of TrainJob %s: %w", job.Name, err)

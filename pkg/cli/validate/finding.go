@@ -4,7 +4,6 @@ package validate
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -109,8 +108,5 @@ func (r *report) printJSON(out io.Writer) error {
 	if r.Findings == nil {
 		r.Findings = []finding{}
 	}
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(r)
+	return show.Encode(out, show.JSON, r)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -27,7 +28,7 @@ files of -f and --runtimes; with --from-cluster, the release and the runtimes th
 file has come from the cluster.
 
 Every error is printed with its file and line. The exit code is 2 with errors, 3 with
-warnings only.`
+warnings only, 1 if there is no TrainJob.`
 
 const validateExample = `  # For the newest Trainer, with runtimes from files
   kubectl trainjob validate -f manifests/ --runtimes runtimes/
@@ -74,8 +75,8 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 }
 
 func (o *options) run(ctx context.Context) error {
-	if o.output != "" && o.output != "json" {
-		return fmt.Errorf("--output %s: only json is known", o.output)
+	if err := show.KnownFormat(o.output, show.JSON); err != nil {
+		return err
 	}
 	files, err := manifest.Read(o.files, o.recursive, o.streams.In)
 	if err != nil {
@@ -146,7 +147,7 @@ func parseRelease(text string) (trainjob.Generation, error) {
 
 // print writes the report, and fails by what is in it.
 func (o *options) print(r *report) error {
-	if o.output == "json" {
+	if o.output == show.JSON {
 		if err := r.printJSON(o.streams.Out); err != nil {
 			return err
 		}
@@ -154,6 +155,8 @@ func (o *options) print(r *report) error {
 		r.print(o.streams.Out)
 	}
 	switch {
+	case r.TrainJobs == 0:
+		return nothing(o.files)
 	case r.count(refused) > 0:
 		return exit.With(exit.Findings, fmt.Errorf("not every TrainJob is valid"))
 	case r.count(doubtful) > 0:

@@ -61,7 +61,34 @@ func TestCommand(t *testing.T) {
 			stdin: job("") + "---\n" + runtime,
 			want:  "1 TrainJob for Trainer 2.3: 0 errors, 0 warnings\n",
 		},
-		"other kinds": {stdin: "kind: Other\n", want: "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n"},
+		"other kinds only": {
+			stdin: "kind: Other\n---\n" + runtime,
+			want:  "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n",
+			code:  exit.Failed,
+		},
+		"nothing at all": {want: "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n", code: exit.Failed},
+		"a kind that Trainer does not have": {
+			stdin: strings.Replace(job(""), "TrainJob", "Trainjob", 2),
+			want: `-:3: warning: kind: Unsupported value: "Trainjob": supported values: "TrainJob", "ClusterTrainingRuntime", "TrainingRuntime"
+0 TrainJobs for Trainer 2.3: 0 errors, 1 warning
+`,
+			code: exit.Failed,
+		},
+		"one in a list with a TrainJob": {
+			stdin: "kind: List\napiVersion: v1\nitems:\n- {apiVersion: trainer.kubeflow.org/v1alpha1, kind: Runtime}\n" +
+				"- {apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a}, spec: {runtimeRef: {name: torch}}}\n---\n" + runtime,
+			want: `-:4: warning: items[0].kind: Unsupported value: "Runtime": supported values: "TrainJob", "ClusterTrainingRuntime", "TrainingRuntime"
+1 TrainJob for Trainer 2.3: 0 errors, 1 warning
+`,
+			code: exit.Warnings,
+		},
+		"a kind that is no runtime": {
+			stdin: strings.Replace(job(""), "{name: torch}", "{kind: Foo, name: torch}", 1),
+			want: `-:9: error: spec.runtimeRef.kind: Unsupported value: "Foo": supported values: "ClusterTrainingRuntime", "TrainingRuntime"
+1 TrainJob for Trainer 2.3: 1 error, 0 warnings
+`,
+			code: exit.Findings,
+		},
 		"everything that is wrong at once, by its lines": {
 			stdin: runtime + "---\n" + job(`  replicas: 3
   trainer:
@@ -79,6 +106,22 @@ func TestCommand(t *testing.T) {
 -:36: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[1].template.spec.template.spec.containers[0].image: Forbidden: Trainer does not patch it: use spec.trainer.image
 -:37: error: spec.runtimePatches[1].manager: Invalid value: "me": must be a domain-prefixed path (such as "acme.io/foo")
 1 TrainJob for Trainer 2.3: 5 errors, 1 warning
+`,
+			code: exit.Findings,
+		},
+		"a wrong amount hides nothing else": {
+			stdin: runtime + "---\n" + job(`  trainer:
+    resourcesPerNode:
+      limits:
+        nvidia.com/gpu: x
+    env: [{name: A=B}]
+  runtimePatches:
+  - manager: me
+`),
+			want: `-:30: error: spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]: Invalid value: it must be an amount, such as 8 or 16Gi
+-:31: warning: spec.trainer.env[0].name: Invalid value: "A=B": a valid environment variable name must consist only of printable ASCII characters other than '='; Trainer accepts it and makes a JobSet that cannot run
+-:33: error: spec.runtimePatches[0].manager: Invalid value: "me": must be a domain-prefixed path (such as "acme.io/foo")
+1 TrainJob for Trainer 2.3: 2 errors, 1 warning
 `,
 			code: exit.Findings,
 		},

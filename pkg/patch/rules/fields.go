@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"regexp"
-	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,16 +52,15 @@ type spec22 struct {
 }
 
 // Fields gives the verdict of a generation on everything in a manifest in JSON but its
-// patches, as far as the CRD's schema has it: fields that there are not, values of
-// another type, and the rules for single fields. Limits of length are not among them.
+// patches, as far as the CRD's schema and the API server's rules for metadata have it:
+// fields that there are not, values of another type, and the rules for single fields.
+// Limits of length are not among them.
 func Fields(generation trainjob.Generation, data []byte) field.ErrorList {
 	if generation == trainjob.Trainer21 {
-		var m manifest[spec21]
-		errs := readStrict(generation, data, &m)
+		m, errs := readStrict[spec21](generation, data)
 		return append(errs, common(m.Metadata, m.Spec.RuntimeRef, m.Spec.ManagedBy)...)
 	}
-	var m manifest[spec22]
-	errs := readStrict(generation, data, &m)
+	m, errs := readStrict[spec22](generation, data)
 	errs = append(errs, common(m.Metadata, m.Spec.RuntimeRef, m.Spec.ManagedBy)...)
 	errs = append(errs, since22(data)...)
 	if generation == trainjob.Trainer22 {
@@ -73,57 +70,12 @@ func Fields(generation trainjob.Generation, data []byte) field.ErrorList {
 }
 
 // readStrict finds fields that the release does not have, and values of other types.
-func readStrict(generation trainjob.Generation, data []byte, typed any) field.ErrorList {
-	var errs field.ErrorList
-	strict, err := kjson.UnmarshalStrict(data, typed)
-	for err != nil {
-		mismatch := mistyped(nil, err)
-		errs = append(errs, mismatch)
-		// What is behind it was not read.
-		rest, ok := without(data, strings.Split(mismatch.Field, "."))
-		if !ok {
-			return errs
-		}
-		data = rest
-		strict, err = kjson.UnmarshalStrict(data, typed)
-	}
+func readStrict[S any](generation trainjob.Generation, data []byte) (manifest[S], field.ErrorList) {
+	m, strict, errs := decodeStrict[manifest[S]](data)
 	for _, err := range strict {
 		errs = append(errs, noSuchField(generation, err))
 	}
-	return errs
-}
-
-// embedded are the names that Go has in the paths of fields of spec21 and spec22.
-var embedded = regexp.MustCompile(`\.(TrainJobSpec|Trainer)\b`)
-
-// mistyped tells of a value that has another type than its field.
-func mistyped(path *field.Path, err error) *field.Error {
-	var mismatch *json.UnmarshalTypeError
-	if !errors.As(err, &mismatch) {
-		return field.Invalid(path, field.OmitValueType{}, err.Error())
-	}
-	if mismatch.Field != "" {
-		path = path.Child(embedded.ReplaceAllString(mismatch.Field, ""))
-	}
-	return field.TypeInvalid(path, field.OmitValueType{},
-		fmt.Sprintf("it must be %s and is a %s", kindOf(mismatch.Type), mismatch.Value))
-}
-
-// without leaves a field out, if the path leads to it through objects only.
-func without(data json.RawMessage, path []string) (json.RawMessage, bool) {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(data, &fields) != nil || fields[path[0]] == nil {
-		return nil, false
-	}
-	if len(path) == 1 {
-		delete(fields, path[0])
-	} else if rest, ok := without(fields[path[0]], path[1:]); ok {
-		fields[path[0]] = rest
-	} else {
-		return nil, false
-	}
-	data, err := json.Marshal(fields)
-	return data, err == nil
+	return m, errs
 }
 
 // elsewhere are fields of other releases, and the remedy.
@@ -150,25 +102,9 @@ func noSuchField(generation trainjob.Generation, unknown error) *field.Error {
 	return field.Forbidden(field.NewPath(path), detail)
 }
 
-// kindOf names a Go type as a JSON one.
-func kindOf(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		return "a whole number"
-	case reflect.Slice:
-		return "a list"
-	default:
-		return "an object"
-	}
-}
-
 var dnsLabel = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 
-// common: CRD, all releases.
+// common: CRD and metadata, all releases.
 func common(metadata metav1.ObjectMeta, ref trainer.RuntimeRef, managedBy *string) field.ErrorList {
 	var errs field.ErrorList
 	name := field.NewPath("metadata", "name")
@@ -180,6 +116,7 @@ func common(metadata metav1.ObjectMeta, ref trainer.RuntimeRef, managedBy *strin
 	case len(metadata.Name) > 63:
 		errs = append(errs, field.TooLong(name, metadata.Name, 63))
 	}
+	errs = append(errs, checkMetadata(&metadata)...)
 	if ref.Name == "" {
 		errs = append(errs, field.Required(specPath.Child("runtimeRef", "name"), "name a runtime"))
 	}

@@ -192,7 +192,7 @@ func TestEntries(t *testing.T) {
 			generation: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: node}], spec: {imagePullSecrets: [{}]}}, {targetJobs: [{name: dataset-initializer}], spec: {imagePullSecrets: [{name: b}]}}]`,
 			warning: []string{"[0].spec.imagePullSecrets[0].name: FieldValueRequired"}, says: "nobody else",
 		},
-		"a time that is none": {generation: trainjob.Trainer23, patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0]: FieldValueInvalid"}},
+		"a time that is none": {generation: trainjob.Trainer23, patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0].time: FieldValueInvalid"}},
 		"seventeen entries": {
 			generation: trainjob.Trainer23, patches: `[` + strings.Repeat(`{manager: a.io/x}, `, 16) + `{manager: b.io/x}]`,
 			want: append([]string{": FieldValueTooMany"}, duplicates(15)...),

@@ -63,7 +63,10 @@ func read(path *field.Path, entry json.Marshaler, typed any) (object, field.Erro
 	}
 	strict, err := kjson.UnmarshalStrict(data, typed)
 	if err != nil {
-		return nil, field.ErrorList{mistyped(path, err)}
+		at, _, err := culprit(path, data, func(data []byte) error {
+			return kjson.UnmarshalCaseSensitivePreserveInts(data, reflect.New(reflect.TypeOf(typed).Elem()).Interface())
+		})
+		return nil, field.ErrorList{mistyped(at, err)}
 	}
 	var errs field.ErrorList
 	for _, err := range strict {

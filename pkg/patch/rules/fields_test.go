@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+)
+
+// TestFields is for what the API server says without a CRD; for what the CRDs say there
+// is test/generations.
+func TestFields(t *testing.T) {
+	cases := map[string]struct {
+		metadata, spec string
+		// fields and pods are the fields that Fields and Pods find wrong.
+		fields, pods []string
+	}{
+		"in order": {
+			metadata: `{name: a, namespace: ns, labels: {a.io/b: c, d: ""}, annotations: {A.io/b: "any text"}}`,
+			spec:     `trainer: {numNodes: 2, env: [{name: 1 A}], resourcesPerNode: {limits: {nvidia.com/gpu: 2, cpu: 2}, requests: {nvidia.com/gpu: "2", cpu: 1}}}`,
+		},
+		"metadata that is of no use": {
+			metadata: `{generateName: Bad-, namespace: Bad NS, labels: {foo bar: a, b: a b}, annotations: {a b: x}, finalizers: [a b]}`,
+			fields: []string{
+				"metadata.namespace", "metadata.generateName", "metadata.labels[b]", "metadata.labels[foo bar]", "metadata.annotations[a b]", "metadata.finalizers",
+			},
+		},
+		"amounts that are none, in their places": {
+			spec: `trainer: {numNodes: "2", resourcesPerNode: {limits: {nvidia.com/gpu: x, cpu: 1}, requests: {memory: 1 GB}}}`,
+			fields: []string{
+				"spec.trainer.numNodes", "spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]", "spec.trainer.resourcesPerNode.requests.memory",
+			},
+		},
+		"an item of a list that is none": {
+			spec:   `trainer: {env: [{name: A}, {name: 7}]}`,
+			fields: []string{"spec.trainer.env[1].name"},
+		},
+		"what no pod can have": {
+			spec: `{trainer: {numNodes: -1, env: [{name: A=B}], resourcesPerNode: {limits: {"": 1, a b!: 1}}},
+				initializer: {dataset: {env: [{name: ""}]}, model: {env: [{name: ü}]}}}`,
+			pods: []string{
+				"spec.trainer.env[0].name", "spec.trainer.numNodes", "spec.trainer.resourcesPerNode.limits[]", "spec.trainer.resourcesPerNode.limits[a b!]",
+				"spec.initializer.dataset.env[0].name", "spec.initializer.model.env[0].name",
+			},
+		},
+		"requests that do not go with limits": {
+			spec: `trainer: {resourcesPerNode: {limits: {nvidia.com/gpu: 2, cpu: 1, memory: -1}, requests: {nvidia.com/gpu: 1, cpu: 2}}}`,
+			pods: []string{
+				"spec.trainer.resourcesPerNode.limits[memory]", "spec.trainer.resourcesPerNode.requests[cpu]", "spec.trainer.resourcesPerNode.requests[nvidia.com/gpu]",
+			},
+		},
+		"a trainer that is none": {spec: `trainer: 7`, fields: []string{"spec.trainer"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			job := map[string]any{}
+			decode(t, `{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a}}`, &job)
+			if tc.metadata != "" {
+				var metadata any
+				decode(t, tc.metadata, &metadata)
+				job["metadata"] = metadata
+			}
+			spec := map[string]any{}
+			decode(t, tc.spec, &spec)
+			spec["runtimeRef"] = map[string]any{"name": "torch"}
+			job["spec"] = spec
+			data := marshal(t, job)
+			for _, generation := range generations {
+				if diff := cmp.Diff(tc.fields, places(Fields(generation, data))); diff != "" {
+					t.Errorf("Unexpected fields for Trainer %s (-want,+got):\n%s", generation, diff)
+				}
+			}
+			if diff := cmp.Diff(tc.pods, places(Pods(data))); diff != "" {
+				t.Errorf("Unexpected findings about pods (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func marshal(t *testing.T, value any) []byte {
+	t.Helper()
+	data, err := yaml.Marshal(value)
+	if err == nil {
+		data, err = yaml.YAMLToJSON(data)
+	}
+	if err != nil {
+		t.Fatalf("Encoding %v: %v", value, err)
+	}
+	return data
+}
+
+func places(errs field.ErrorList) []string {
+	var all []string
+	for _, err := range errs {
+		all = append(all, err.Field)
+	}
+	return all
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// Pods finds, outside the patches of a manifest in JSON, what every release of Trainer
+// takes although the API server refuses the pods that come of it: the TrainJob never runs.
+func Pods(data []byte) field.ErrorList {
+	job, unread := Decode[trainjob.TrainJob](data)
+	errs := checkTrainer(job.Spec.Trainer)
+	if initializer := job.Spec.Initializer; initializer != nil {
+		path := specPath.Child("initializer")
+		if initializer.Dataset != nil {
+			errs = append(errs, checkEnv(path.Child("dataset", "env"), initializer.Dataset.Env)...)
+		}
+		if initializer.Model != nil {
+			errs = append(errs, checkEnv(path.Child("model", "env"), initializer.Model.Env)...)
+		}
+	}
+	// What cannot be decoded is of Fields.
+	errs = slices.DeleteFunc(errs, func(err *field.Error) bool {
+		return slices.ContainsFunc(unread, func(u *field.Error) bool { return u.Field == err.Field })
+	})
+	for _, err := range errs {
+		err.Detail += "; Trainer accepts it and makes a JobSet that cannot run"
+	}
+	return errs
+}
+
+func checkTrainer(t *trainer.Trainer) field.ErrorList {
+	if t == nil {
+		return nil
+	}
+	path := specPath.Child("trainer")
+	errs := checkEnv(path.Child("env"), t.Env)
+	if t.NumNodes != nil && *t.NumNodes < 0 {
+		errs = append(errs, field.Invalid(path.Child("numNodes"), *t.NumNodes, "it must not be negative"))
+	}
+	if t.ResourcesPerNode != nil {
+		errs = append(errs, checkResources(path.Child("resourcesPerNode"), t.ResourcesPerNode)...)
+	}
+	return errs
+}
+
+// checkEnv: pods. Names may be nearly everything since Kubernetes 1.34.
+func checkEnv(path *field.Path, variables []corev1.EnvVar) field.ErrorList {
+	var errs field.ErrorList
+	for i, variable := range variables {
+		errs = append(errs, complaints(path.Index(i).Child("name"), variable.Name, validation.IsRelaxedEnvVarName(variable.Name))...)
+	}
+	return errs
+}
+
+// checkResources: pods. Devices, and whatever else is not of Kubernetes itself, cannot be
+// overcommitted.
+func checkResources(path *field.Path, resources *corev1.ResourceRequirements) field.ErrorList {
+	errs := append(checkAmounts(path.Child("limits"), resources.Limits), checkAmounts(path.Child("requests"), resources.Requests)...)
+	for _, name := range slices.Sorted(maps.Keys(resources.Requests)) {
+		request, at := resources.Requests[name], path.Child("requests").Key(string(name))
+		limit, ok := resources.Limits[name]
+		switch {
+		case !ok:
+		case strings.Contains(string(name), "/") && request.Cmp(limit) != 0:
+			errs = append(errs, field.Invalid(at, request.String(), fmt.Sprintf("it must be as much as the limit, %s", &limit)))
+		case request.Cmp(limit) > 0:
+			errs = append(errs, field.Invalid(at, request.String(), fmt.Sprintf("it must not be more than the limit, %s", &limit)))
+		}
+	}
+	return errs
+}
+
+func checkAmounts(path *field.Path, amounts corev1.ResourceList) field.ErrorList {
+	var errs field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		at := path.Key(string(name))
+		errs = append(errs, complaints(at, string(name), validation.IsQualifiedName(string(name)))...)
+		if amount := amounts[name]; amount.Sign() < 0 {
+			errs = append(errs, field.Invalid(at, amount.String(), "it must not be negative"))
+		}
+	}
+	return errs
+}
