@@ -50,6 +50,42 @@ func TestParseNamesTheDocumentThatIsNotYAML(t *testing.T) {
 	}
 }
 
+func TestTrainJobs(t *testing.T) {
+	cases := map[string]struct {
+		data string
+		want []string
+	}{
+		"of today":                      {data: "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a}}", want: []string{"a"}},
+		"from before the first release": {data: "{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a}}", want: []string{"a"}},
+		"another kind of the group":     {data: "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: a}}"},
+		"another group":                 {data: "{apiVersion: example.com/v1, kind: TrainJob, metadata: {name: a}}"},
+		"in a list": {
+			data: "{apiVersion: v1, kind: List, items: [{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a}}, " +
+				"{apiVersion: v1, kind: Pod}, {apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: b, namespace: ns}}]}",
+			want: []string{"a", "ns/b"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			file, err := Parse("f.yaml", []byte(tc.data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := file.Documents[0].TrainJobs()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, o := range found {
+				got = append(got, o.Name())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected TrainJobs (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestLineOf(t *testing.T) {
 	file, err := Parse("f.yaml", []byte("first: true\n---\nspec:\n  list:\n  - name: a\n  - name: b\n    deep: {}\n"))
 	if err != nil {

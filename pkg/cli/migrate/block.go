@@ -69,7 +69,7 @@ func (b *block) edits(o *object, c *conversion, owner string) (edits []edit, los
 	limit := after(o.Node, at+1, o.limit)
 	var removed []edit
 	for _, name := range gone {
-		e, err := b.field(spec, indexOf(spec, name), limit)
+		e, err := b.field(spec, name, limit)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -101,11 +101,15 @@ func (b *block) version(o *object, c *conversion) (edit, error) {
 
 // field gives the lines of a field of the mapping and of the comment right above it; limit
 // is the line behind the mapping.
-func (b *block) field(mapping *yaml.Node, at, limit int) (edit, error) {
+func (b *block) field(mapping *yaml.Node, name string, limit int) (edit, error) {
+	at := indexOf(mapping, name)
+	if at < 0 {
+		return edit{}, fmt.Errorf("spec.%s comes by a merge (<<): write it in spec itself", name)
+	}
 	key := mapping.Content[at]
 	indent := key.Column - 1
 	if strings.TrimSpace(b.lines[key.Line-1][:min(indent, len(b.lines[key.Line-1]))]) != "" {
-		return edit{}, fmt.Errorf("spec.%s shares its line with another field: write it on a line of its own", key.Value)
+		return edit{}, fmt.Errorf("spec.%s shares its line with another field: write it on a line of its own", name)
 	}
 	e := edit{first: key.Line, last: min(after(mapping, at+1, limit), len(b.lines)+1)}
 	for e.first > 1 && b.comment(e.first-1) && b.indent(e.first-1) == indent {

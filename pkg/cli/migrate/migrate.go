@@ -24,7 +24,7 @@ import (
 const migrateLong = `Bring TrainJobs to spec.runtimePatches, which Trainer has since 2.2.
 
 It reads podTemplateOverrides (Trainer 2.1), templateOverrides in both proposed shapes,
-and v2alpha1 manifests. Everything else in the files stays byte for byte: other fields,
+and v2alpha1 manifests of both groups. Everything else in the files stays byte for byte: other fields,
 comments, order, other kinds. Comments within the old fields move along with what they
 stand by.
 
@@ -187,5 +187,5 @@ func (o *options) report(results []result) error {
 	if failed == 0 {
 		return nil
 	}
-	return exit.With(exit.Findings, fmt.Errorf("%s cannot be expressed in runtimePatches; files with such are left out", show.Count(int64(failed), "TrainJob")))
+	return exit.With(exit.Findings, fmt.Errorf("%s cannot be brought to Trainer 2.3; files with such are left out", show.Count(int64(failed), "TrainJob")))
 }
