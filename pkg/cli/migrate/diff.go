@@ -13,7 +13,7 @@ import (
 )
 
 // printDiff prints what changed in a file as a unified diff, coloured like git's.
-func printDiff(out io.Writer, r result) error {
+func printDiff(out io.Writer, r *result) error {
 	diff, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 		A: lines(r.file.Data), B: lines(r.data), FromFile: r.file.Path, ToFile: r.file.Path, Context: 3,
 	})

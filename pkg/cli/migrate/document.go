@@ -60,10 +60,15 @@ func migrateFile(file *manifest.File, owner string) result {
 	}
 	r.data = append(data, file.Data[end:]...)
 	if r.failed > 0 {
-		r.data, r.changed = file.Data, 0
-		r.messages = slices.DeleteFunc(r.messages, func(m message) bool { return m.level == changed })
+		r.leave()
 	}
 	return r
+}
+
+// leave takes back what changed.
+func (r *result) leave() {
+	r.data, r.changed = r.file.Data, 0
+	r.messages = slices.DeleteFunc(r.messages, func(m message) bool { return m.level == changed })
 }
 
 // document gives the new text of a document.

@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -87,8 +86,14 @@ func (o *options) run(cmd *cobra.Command) error {
 	for i := range files {
 		results = append(results, migrateFile(&files[i], o.owner))
 	}
+	return o.finish(results)
+}
+
+// finish brings the results to where they belong. Whatever of that fails, the report
+// tells what was done.
+func (o *options) finish(results []result) error {
 	if err := o.output(results); err != nil {
-		return err
+		return exit.With(exit.Failed, errors.Join(err, o.report(results)))
 	}
 	return o.report(results)
 }
@@ -130,10 +135,12 @@ func (o *options) read(cmd *cobra.Command) ([]manifest.File, error) {
 	return files, err
 }
 
-// output prints the results, or what changed, or changes the files.
+// output prints the results, or what changed, or changes the files: all that can be.
 func (o *options) output(results []result) error {
 	printed := false
-	for _, r := range results {
+	var failed []error
+	for i := range results {
+		r := &results[i]
 		switch same := bytes.Equal(r.data, r.file.Data); {
 		case r.failed > 0:
 		case o.diff && !same:
@@ -147,10 +154,11 @@ func (o *options) output(results []result) error {
 			printed = true
 		}
 		if err := o.write(r); err != nil {
-			return err
+			r.leave()
+			failed = append(failed, err)
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // print writes a file behind others.
@@ -165,12 +173,14 @@ func (o *options) print(data []byte, behind bool) error {
 	return err
 }
 
-// write changes the file, which keeps its mode.
-func (o *options) write(r result) error {
+func (o *options) write(r *result) error {
 	if !o.inPlace || bytes.Equal(r.data, r.file.Data) {
 		return nil
 	}
-	return os.WriteFile(r.file.Path, r.data, 0o666)
+	if err := replace(r.file.Path, r.data); err != nil {
+		return fmt.Errorf("%s is left as it is: %w", r.file.Path, err)
+	}
+	return nil
 }
 
 // report tells what happened, and fails if anything could not be expressed.
