@@ -40,6 +40,9 @@ func (d *Document) Objects(group, kind string) ([]Object, error) {
 }
 
 func (d *Document) objects(groups []string, kind string) ([]Object, error) {
+	if d.Err != nil {
+		return nil, d.Err
+	}
 	ofKind := func(doc *Document, kind string) bool {
 		return slices.ContainsFunc(groups, func(group string) bool { return doc.Of(group, kind) })
 	}

@@ -45,6 +45,8 @@ type result struct {
 	// found are the TrainJobs in the file, of which some changed, some failed, and the
 	// others need nothing.
 	found, changed, failed int
+	// unreadable are the documents that cannot be read as objects.
+	unreadable int
 }
 
 // migrateFile converts every TrainJob of a file. Patches without an owner get owner.
@@ -59,7 +61,7 @@ func migrateFile(file *manifest.File, owner string) result {
 		end = doc.End
 	}
 	r.data = append(data, file.Data[end:]...)
-	if r.failed > 0 {
+	if r.failed+r.unreadable > 0 {
 		r.leave()
 	}
 	return r
@@ -75,7 +77,7 @@ func (r *result) leave() {
 func (r *result) document(doc *manifest.Document, owner string) []byte {
 	objects, err := trainJobsIn(doc)
 	if err != nil {
-		r.found, r.failed = r.found+1, r.failed+1
+		r.unreadable++
 		r.messages = append(r.messages, unreadable(doc, err))
 		return doc.Text()
 	}
