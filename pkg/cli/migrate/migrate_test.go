@@ -55,6 +55,16 @@ func TestCommand(t *testing.T) {
 				"   suspend: true\n\\ No newline at end of file\n",
 			wantFiles: map[string]string{"a.yaml": "# a\n" + head + "  suspend: true"},
 		},
+		"a diff of a last line without an end": {
+			files: map[string]string{"a.yaml": strings.TrimSuffix(older, "\n")}, args: []string{"-f", "DIR", "--diff"},
+			wantOut: "--- DIR/a.yaml\n+++ DIR/a.yaml\n@@ -4,4 +4,3 @@\n \n spec:\n   runtimeRef: {name: torch}\n-  podTemplateOverrides: []\n\\ No newline at end of file\n",
+		},
+		"a diff of a last line that gets an end": {
+			files: map[string]string{"a.yaml": head + "  podTemplateOverrides: [{targetJobs: [{name: node}]}]"}, args: []string{"-f", "DIR", "--diff"},
+			wantOut: "--- DIR/a.yaml\n+++ DIR/a.yaml\n@@ -4,4 +4,10 @@\n \n spec:\n   runtimeRef: {name: torch}\n" +
+				"-  podTemplateOverrides: [{targetJobs: [{name: node}]}]\n\\ No newline at end of file\n" +
+				"+  runtimePatches:\n+  - manager: trainer.kubeflow.org/kubeflow-sdk\n+    trainingRuntimeSpec:\n+      template:\n+        spec:\n+          replicatedJobs:\n+          - name: node\n",
+		},
 		"a file that cannot be expressed is left out and the others are not": {
 			files: map[string]string{"a.yaml": older, "b.yaml": broken, "c.yaml": foreign}, args: []string{"-f", "DIR"},
 			wantOut: head + "---\n" + foreign, wantCode: exit.Findings,
