@@ -191,8 +191,13 @@ func (b *block) made(o *object, c *conversion, fields *yaml.Node, owner string) 
 	}
 	key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "runtimePatches"}
 	for _, name := range []string{"jobTemplateOverrides", "podTemplateOverrides", "templateOverrides"} {
-		if k, _ := pair(fields, name); k != nil {
-			adoptComments(key, []*yaml.Node{k})
+		k, list := pair(fields, name)
+		if k == nil {
+			continue
+		}
+		adoptComments(key, []*yaml.Node{k})
+		if list.Style&yaml.FlowStyle != 0 { // What stands behind its bracket is said of all of it.
+			adoptComments(key, []*yaml.Node{{LineComment: list.LineComment}})
 		}
 	}
 	var out bytes.Buffer

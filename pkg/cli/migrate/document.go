@@ -99,7 +99,7 @@ func (r *result) document(doc *manifest.Document, owner string) []byte {
 		for _, text := range c.warnings {
 			// They begin with the field.
 			path, _, _ := strings.Cut(text, ": ")
-			r.say(doc, objects[i].Field(path), warning, text)
+			r.say(doc, objects[i].Field(c.origin(path)), warning, text)
 		}
 	}
 	for _, comment := range lost {

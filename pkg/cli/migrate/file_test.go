@@ -399,6 +399,70 @@ spec:
 				"f.yaml:8: warning: spec.podTemplateOverrides[0]: it is left out, as kueue-trainer wrote it for a queue and for one cluster; the webhook adds what the TrainJob needs where it is created",
 			},
 		},
+		"each target keeps its comments, and what is said of all is said once": {
+			before: head + `  podTemplateOverrides:
+  - targetJobs: # two
+    - name: node # one
+    # Another.
+    - name: extra
+    # Who pays.
+    metadata:
+      labels: {team: a} # us
+`,
+			after: head + `  runtimePatches:
+  - manager: example.com/team
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          # two
+          # one
+          - name: node
+            template:
+              spec:
+                template:
+                  # Who pays.
+                  metadata:
+                    labels: {team: a} # us
+          # Another.
+          - name: extra
+            template:
+              spec:
+                template:
+                  metadata:
+                    labels: {team: a}
+`,
+			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
+		},
+		"a comment behind a list in brackets": {
+			before: head + "  podTemplateOverrides: [{targetJobs: [{name: node}]}] # mine\n",
+			after: head + `  runtimePatches: # mine
+  - manager: example.com/team
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          - name: node
+`,
+			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
+		},
+		"a warning about what was made has the line of what it was made of": {
+			before: head + "  podTemplateOverrides:\n  - targetJobs: [{name: node}]\n    spec: {hostNetwork: true}\n",
+			after: head + `  runtimePatches:
+  - manager: example.com/team
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          - name: node
+            template:
+              spec:
+                template:
+                  spec: {hostNetwork: true}
+`,
+			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team", "f.yaml:7: warning: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.hostNetwork: " +
+				`Forbidden: Trainer does not patch it: remove it (unknown field "trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.hostNetwork")`},
+		},
 		"comments without a place are named": {
 			before:   head + "  podTemplateOverrides: [] # none yet\n",
 			after:    head,

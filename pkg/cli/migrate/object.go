@@ -89,6 +89,17 @@ func (c *conversion) patches() json.RawMessage {
 	return c.after.Spec["runtimePatches"]
 }
 
+// origin gives the field of the old text that a path is about, which may be of what the
+// conversion made.
+func (c *conversion) origin(path string) string {
+	if c.patches() == nil || !strings.HasPrefix(path, "spec.runtimePatches") {
+		return path
+	}
+	gone := c.gone()
+	i := slices.IndexFunc(gone, func(name string) bool { return strings.HasSuffix(name, "Overrides") })
+	return "spec." + gone[max(i, 0)]
+}
+
 func (c *conversion) changes() bool {
 	return len(c.gone()) > 0 || c.before.APIVersion != c.after.APIVersion
 }
