@@ -128,7 +128,7 @@ func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *t
 		}
 		all = append(all, Explain(facts))
 	}
-	return o.print(all)
+	return errors.Join(o.print(all), in.unread)
 }
 
 // print writes what was asked for: one TrainJob by its name as an object, those of files as a

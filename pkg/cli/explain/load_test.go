@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
@@ -28,7 +29,7 @@ import (
 
 const runtimeYAML = `
 apiVersion: trainer.kubeflow.org/v1alpha1
-kind: %KIND
+kind: "%KIND"
 metadata: {name: torch}
 spec:
   mlPolicy: {numNodes: %NODES, torch: {}}
@@ -44,8 +45,8 @@ spec:
 const jobYAML = `
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
-metadata: {name: new, namespace: %NS}
-spec: {runtimeRef: {name: torch, kind: %KIND}}
+metadata: {name: new, namespace: "%NS"}
+spec: {runtimeRef: {name: torch, kind: "%KIND"}}
 `
 
 // harness is a Reader of a cluster that a scene describes.
@@ -186,6 +187,9 @@ func TestPreview(t *testing.T) {
 		"no such runtime": {
 			files: fill(jobYAML, "TrainingRuntime", ""), want: []any{int32(0), "", "RuntimeMissing"},
 		},
+		"TrainJob and runtime in a list": {
+			files: listed(fill(jobYAML, "ClusterTrainingRuntime", ""), fill(runtimeYAML, "ClusterTrainingRuntime", "8")), want: []any{int32(8), "", "NoQueue"},
+		},
 		"a namespace with a default queue": {
 			files: fill(jobYAML, "ClusterTrainingRuntime", ""), queue: "default", want: []any{int32(2), "default", "Fits"},
 		},
@@ -200,10 +204,7 @@ func TestPreview(t *testing.T) {
 			for _, n := range newScene().inventory.Nodes {
 				h.objects = append(h.objects, n.DeepCopy())
 			}
-			file, err := manifest.Parse("job.yaml", []byte(tc.files))
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := manifest.Parse("job.yaml", []byte(tc.files))
 			in, err := readFiles([]manifest.File{*file}, "team")
 			if err != nil {
 				t.Fatal(err)
@@ -262,10 +263,7 @@ func TestPreviewWithTolerationRules(t *testing.T) {
 			for i := range s.inventory.Nodes {
 				h.objects = append(h.objects, &s.inventory.Nodes[i])
 			}
-			file, err := manifest.Parse("job.yaml", []byte(strings.NewReplacer("%KIND", "TrainingRuntime", "%NODES", "2", "%NS", "team").Replace(jobYAML+"---"+runtimeYAML)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := manifest.Parse("job.yaml", []byte(strings.NewReplacer("%KIND", "TrainingRuntime", "%NODES", "2", "%NS", "team").Replace(jobYAML+"---"+runtimeYAML)))
 			in, err := readFiles([]manifest.File{*file}, "team")
 			if err != nil {
 				t.Fatal(err)
@@ -284,10 +282,7 @@ func TestPreviewWithTolerationRules(t *testing.T) {
 }
 
 func TestFilesWithoutTrainJob(t *testing.T) {
-	file, err := manifest.Parse("job.yaml", []byte("kind: ConfigMap\napiVersion: v1\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := manifest.Parse("job.yaml", []byte("kind: ConfigMap\napiVersion: v1\n"))
 	if _, err := readFiles([]manifest.File{*file}, "team"); err == nil {
 		t.Error("Files without a TrainJob were taken")
 	}
@@ -295,15 +290,29 @@ func TestFilesWithoutTrainJob(t *testing.T) {
 
 func decode(t *testing.T, text string, into client.Object) {
 	t.Helper()
-	file, err := manifest.Parse("-", []byte(text))
-	if err != nil {
+	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
 		t.Fatal(err)
 	}
-	in := &files{}
-	if err := in.add(&file.Documents[0], ""); err != nil {
-		t.Fatal(err)
+}
+
+// listed puts objects into a List.
+func listed(texts ...string) string {
+	list := "apiVersion: v1\nkind: List\nitems:\n"
+	for _, text := range texts {
+		list += "- " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ") + "\n"
 	}
-	if err := (filesFirst{objects: in.runtimes}).Get(t.Context(), client.ObjectKeyFromObject(in.runtimes[0]), into); err != nil {
-		t.Fatal(err)
+	return list
+}
+
+func TestUnreadableFilesHideNoTrainJob(t *testing.T) {
+	in, err := readFiles([]manifest.File{
+		*manifest.Parse("chart.yaml", []byte("{{- if .Values.a }}\na: 1\n{{- end }}\n")),
+		*manifest.Parse("job.yaml", []byte(jobYAML)),
+	}, "team")
+	if err != nil || len(in.jobs) != 1 {
+		t.Fatalf("%d TrainJobs, and error: %v", len(in.jobs), err)
+	}
+	if in.unread == nil || !strings.HasPrefix(in.unread.Error(), "chart.yaml:1: ") {
+		t.Errorf("Unexpected error: %v", in.unread)
 	}
 }

@@ -4,11 +4,9 @@ package explain
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"errors"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
@@ -18,87 +16,47 @@ import (
 // files are the TrainJobs of manifests, and the runtimes beside them.
 type files struct {
 	jobs []trainjob.TrainJob
-	// runtimes are looked at before the cluster's.
-	runtimes []client.Object
+
+	documents []manifest.File
+	namespace string
+	// unread is of documents that cannot be read.
+	unread error
 }
 
 // readFiles takes what it knows out of the documents; the others are left alone. Objects
 // without a namespace are in the one given.
 func readFiles(documents []manifest.File, namespace string) (*files, error) {
-	found := &files{}
+	found := &files{documents: documents, namespace: namespace}
 	for _, file := range documents {
+		found.unread = errors.Join(found.unread, file.Err())
 		for i := range file.Documents {
-			if err := found.add(&file.Documents[i], namespace); err != nil {
+			if err := found.add(&file.Documents[i]); err != nil {
 				return nil, err
 			}
 		}
 	}
 	if len(found.jobs) == 0 {
-		return nil, fmt.Errorf("there is no TrainJob in what -f names")
+		return nil, errors.Join(errors.New("there is no TrainJob in what -f names"), found.unread)
 	}
 	return found, nil
 }
 
-func (f *files) add(doc *manifest.Document, namespace string) error {
-	group := trainer.GroupVersion.Group
-	var object client.Object
-	switch {
-	case doc.Of(group, "TrainJob"):
-		f.jobs = append(f.jobs, trainjob.TrainJob{})
-		object = &f.jobs[len(f.jobs)-1]
-	case doc.Of(group, trainer.ClusterTrainingRuntimeKind):
-		object = &trainer.ClusterTrainingRuntime{}
-		f.runtimes = append(f.runtimes, object)
-		namespace = ""
-	case doc.Of(group, trainer.TrainingRuntimeKind):
-		object = &trainer.TrainingRuntime{}
-		f.runtimes = append(f.runtimes, object)
-	default:
+func (f *files) add(doc *manifest.Document) error {
+	if doc.Err != nil {
 		return nil
 	}
-	data, err := doc.JSON()
+	objects, err := doc.Objects(trainer.GroupVersion.Group, trainer.TrainJobKind)
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(data, object); err != nil {
-		return fmt.Errorf("%s:%d: reading the %s: %w", doc.Path, doc.Line, object.GetObjectKind().GroupVersionKind().Kind, err)
-	}
-	if object.GetNamespace() == "" {
-		object.SetNamespace(namespace)
+	for i := range objects {
+		var job trainjob.TrainJob
+		if err := objects[i].Into(&job, f.namespace); err != nil {
+			return err
+		}
+		f.jobs = append(f.jobs, job)
 	}
 	return nil
-}
-
-// reader reads runtimes from the files first.
-func (f *files) reader(cluster client.Reader) client.Reader {
-	return filesFirst{Reader: cluster, objects: f.runtimes}
-}
-
-type filesFirst struct {
-	client.Reader
-	objects []client.Object
-}
-
-// Get implements client.Reader.
-func (r filesFirst) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-	for _, object := range r.objects {
-		if client.ObjectKeyFromObject(object) != key {
-			continue
-		}
-		switch into := into.(type) {
-		case *trainer.ClusterTrainingRuntime:
-			if from, ok := object.(*trainer.ClusterTrainingRuntime); ok {
-				from.DeepCopyInto(into)
-				return nil
-			}
-		case *trainer.TrainingRuntime:
-			if from, ok := object.(*trainer.TrainingRuntime); ok {
-				from.DeepCopyInto(into)
-				return nil
-			}
-		}
-	}
-	return r.Reader.Get(ctx, key, into, opts...)
 }
 
 // preview gives the facts of a TrainJob that does not exist yet: as if it had been created
@@ -118,6 +76,10 @@ func (r *Reader) preview(ctx context.Context, job *trainjob.TrainJob, in *files)
 		}
 		job.Labels[kueueconstants.QueueLabel] = queue
 	}
-	r.describe(ctx, f, r.runtimesFrom(in.reader(r.client), nil))
+	runtimes, err := manifest.NewRuntimes(in.documents, in.namespace, r.client)
+	if err != nil {
+		return nil, err
+	}
+	r.describe(ctx, f, r.runtimesFrom(runtimes, nil))
 	return f, nil
 }

@@ -6,6 +6,8 @@ package manifest
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -40,14 +42,18 @@ type Document struct {
 	Start, End int
 	// Line is the document's first line in the file, from 1.
 	Line int
-	// Node is the document's content; its lines count from the document's first one.
+	// Node is the document's content; its lines count from the document's first one. It is
+	// empty if there is an Err.
 	Node *yaml.Node
+	// Err is of a document that cannot be read.
+	Err *Error
 
 	text []byte
 }
 
 // Read reads files and directories; of a directory the files that end in .yaml, .yml or
-// .json, in order of their names, and with recursive also those below it.
+// .json, in order of their names, and with recursive also those below it. The error is of a
+// path that is not there; a file that cannot be read is a document with an error.
 func Read(paths []string, recursive bool, stdin io.Reader) ([]File, error) {
 	var files []File
 	for _, path := range paths {
@@ -56,11 +62,7 @@ func Read(paths []string, recursive bool, stdin io.Reader) ([]File, error) {
 			return nil, err
 		}
 		for _, path := range found {
-			file, err := read(path, stdin)
-			if err != nil {
-				return nil, err
-			}
-			files = append(files, *file)
+			files = append(files, *read(path, stdin))
 		}
 	}
 	return files, nil
@@ -92,7 +94,7 @@ func find(path string, recursive bool) ([]string, error) {
 	return found, err
 }
 
-func read(path string, stdin io.Reader) (*File, error) {
+func read(path string, stdin io.Reader) *File {
 	var data []byte
 	var err error
 	if path == Stdin {
@@ -101,47 +103,101 @@ func read(path string, stdin io.Reader) (*File, error) {
 		data, err = os.ReadFile(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
+		doc := Document{Path: path, Line: 1, Node: &yaml.Node{Line: 1}, Err: &Error{path, 1, err.Error()}}
+		return &File{Path: path, Documents: []Document{doc}}
 	}
 	return Parse(path, data)
 }
 
-// A line that begins so always ends a document, also in the middle of a text block
-// (YAML 1.2, 9.1.2); what follows on the line belongs to the next document.
-var separator = regexp.MustCompile(`(?m)^(---|\.\.\.)(?:[ \t\r]|$)`)
+var (
+	// A line that begins so always ends a document, also in the middle of a text block
+	// (YAML 1.2, 9.1.2); what follows on the line belongs to the next document.
+	separator = regexp.MustCompile(`(?m)^(---|\.\.\.)(?:[ \t\r]|$)`)
+	// directives are lines such as %YAML 1.2, with comments around them.
+	directives = regexp.MustCompile(`\A(?:[ \t]*(?:#.*)?\r?\n)*(?:%.*\n(?:[ \t]*(?:#.*)?\r?\n)*)+`)
+)
 
-// Parse splits the content of a file into documents. The error is of the first document
-// that is not YAML, and names its line.
-func Parse(path string, data []byte) (*File, error) {
+// Parse splits the content of a file into documents. One that is neither YAML nor JSON has
+// an Err.
+func Parse(path string, data []byte) *File {
 	file := &File{Path: path, Data: data}
 	start := 0
 	for _, mark := range append(separator.FindAllIndex(data, -1), []int{len(data), len(data)}) {
-		if err := file.add(start, mark[0]); err != nil {
-			return nil, err
+		end := mark[0]
+		// The directives of a document stand before its separator. Nothing here needs them.
+		if !bytes.HasPrefix(data[end:], []byte("---")) || len(directives.Find(data[start:end])) < end-start {
+			file.split(start, end)
 		}
-		start = min(mark[0]+len("---"), len(data))
+		start = min(end+len("---"), len(data))
 		if end := bytes.IndexByte(data[start:], '\n'); end >= 0 && len(bytes.TrimSpace(data[start:start+end])) == 0 {
 			start += end + 1
 		}
 	}
-	return file, nil
+	return file
 }
 
-func (f *File) add(start, end int) error {
+// HasDirectives reports whether the file begins with YAML directives, which only the end of
+// a document may precede.
+func (f *File) HasDirectives() bool { return directives.Match(f.Data) }
+
+// Err is of all documents that cannot be read.
+func (f *File) Err() error {
+	var all []error
+	for i := range f.Documents {
+		if err := f.Documents[i].Err; err != nil {
+			all = append(all, err)
+		}
+	}
+	return errors.Join(all...)
+}
+
+// split adds what stands between separators: one YAML document, or JSON values one after
+// the other, as jq -c prints them.
+func (f *File) split(start, end int) {
+	var ends []int
+	decoder := json.NewDecoder(bytes.NewReader(f.Data[start:end]))
+	for {
+		var value map[string]json.RawMessage
+		err := decoder.Decode(&value)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			f.add(start, end)
+			return
+		}
+		ends = append(ends, start+int(decoder.InputOffset()))
+	}
+	for i, next := range ends {
+		if i == len(ends)-1 {
+			next = end
+		}
+		f.add(start, next)
+		start = next + len(f.Data[next:]) - len(bytes.TrimLeft(f.Data[next:], " \t\r\n"))
+	}
+}
+
+func (f *File) add(start, end int) {
 	doc := Document{
 		Path: f.Path, Start: start, End: end, text: f.Data[start:end],
 		Line: 1 + bytes.Count(f.Data[:start], []byte("\n")),
 	}
 	var node yaml.Node
-	if err := yaml.Unmarshal(doc.text, &node); err != nil {
-		return fmt.Errorf("%s: the document that begins in line %d: %w", f.Path, doc.Line, err)
+	decoder := yaml.NewDecoder(bytes.NewReader(doc.text))
+	err := decoder.Decode(&node)
+	if err == nil {
+		// Behind one content there must not be another.
+		err = decoder.Decode(&yaml.Node{})
 	}
-	if len(node.Content) == 0 || node.Content[0].Tag == "!!null" {
-		return nil
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		doc.Node, doc.Err = &yaml.Node{Line: 1}, doc.complaint(err)
+	case len(node.Content) == 0 || node.Content[0].Tag == "!!null":
+		return
+	default:
+		doc.Node = node.Content[0]
 	}
-	doc.Node = node.Content[0]
 	f.Documents = append(f.Documents, doc)
-	return nil
 }
 
 // Text is the document as it stands in the file.
@@ -167,12 +223,21 @@ func (d *Document) JSON() ([]byte, error) {
 	if err == nil {
 		return data, nil
 	}
-	found := &Error{Path: d.Path, Line: d.Line, Text: err.Error()}
+	return nil, d.complaint(err)
+}
+
+// complaint finds the line that the YAML library tells of.
+func (d *Document) complaint(err error) *Error {
+	found := &Error{Path: d.Path, Line: d.Line, Text: strings.TrimPrefix(err.Error(), "yaml: ")}
 	if parts := complaint.FindStringSubmatch(err.Error()); parts != nil {
 		line, _ := strconv.Atoi(parts[1])
 		found.Line, found.Text = d.Line+line-1, parts[2]
 	}
-	return nil, found
+	if strings.Contains(found.Text, "expected <document start>") {
+		// Of these the library counts lines from 0.
+		found.Line, found.Text = found.Line+1, "there is something behind the end of the document: put a line --- between the two"
+	}
+	return found
 }
 
 // Of reports whether the document is an object of a kind in a group, in any version.

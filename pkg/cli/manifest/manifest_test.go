@@ -24,14 +24,13 @@ func TestParse(t *testing.T) {
 		"an end marker":                      {data: "a: 1\n...\n---\nb: 2\n", want: []string{"1 a: 1\n", "4 b: 2\n"}},
 		"dashes within a text are no marker": {data: "a: |\n  ---\n  x\n", want: []string{"1 a: |\n  ---\n  x\n"}},
 		"JSON":                               {data: `{"a": 1}`, want: []string{`1 {"a": 1}`}},
+		"JSON values one after the other":    {data: "{\"a\": 1}\n{\"b\": 2}{\"c\": 3}\n", want: []string{`1 {"a": 1}`, `2 {"b": 2}`, "2 {\"c\": 3}\n"}},
+		"directives":                         {data: "# c\n%YAML 1.2\n---\na: 1\n...\n%YAML 1.1\n%TAG ! x\n---\nb: 2\n", want: []string{"4 a: 1\n", "9 b: 2\n"}},
 		"Windows' line ends":                 {data: "a: 1\r\n---\r\nb: 2\r\n", want: []string{"1 a: 1\r\n", "3 b: 2\r\n"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			file, err := Parse("f.yaml", []byte(tc.data))
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := Parse("f.yaml", []byte(tc.data))
 			var got []string
 			for _, doc := range file.Documents {
 				got = append(got, strings.Join([]string{string(rune('0' + doc.Line)), string(doc.Text())}, " "))
@@ -43,18 +42,67 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseNamesTheDocumentThatIsNotYAML(t *testing.T) {
-	_, err := Parse("f.yaml", []byte("a: 1\n---\n\tb: 2\n"))
-	if err == nil || !strings.Contains(err.Error(), "f.yaml: the document that begins in line 3") {
-		t.Errorf("Unexpected error: %v", err)
+func TestParseGoesOnBehindWhatCannotBeRead(t *testing.T) {
+	cases := map[string]struct {
+		data string
+		want string
+	}{
+		"a tab":                         {data: "a: 1\n---\nb: 1\n\tc: 2\n---\nd: 1\n", want: "f.yaml:4: "},
+		"a template":                    {data: "a: 1\n---\n{{- if .Values.a }}\nb: 2\n{{- end }}\n---\nd: 1\n", want: "f.yaml:3: "},
+		"two contents in one document":  {data: "a: 1\n---\n{b: 1}\n{c: 2}\n---\nd: 1\n", want: "f.yaml:4: "},
+		"directives without a document": {data: "a: 1\n---\n%YAML 1.2\n...\n---\nd: 1\n", want: "f.yaml:"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			file := Parse("f.yaml", []byte(tc.data))
+			if err := file.Err(); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+				t.Errorf("Unexpected error: %v", err)
+			}
+			if n := len(file.Documents); n != 3 || file.Documents[0].Err != nil || file.Documents[2].Err != nil {
+				t.Errorf("%d documents, and not the second of three alone cannot be read", n)
+			}
+			if _, err := file.Documents[1].TrainJobs(); err == nil {
+				t.Error("Objects were read from what cannot be read")
+			}
+		})
+	}
+}
+
+func TestTrainJobs(t *testing.T) {
+	cases := map[string]struct {
+		data string
+		want []string
+	}{
+		"of today":                      {data: "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a}}", want: []string{"a"}},
+		"from before the first release": {data: "{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a}}", want: []string{"a"}},
+		"another kind of the group":     {data: "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: a}}"},
+		"another group":                 {data: "{apiVersion: example.com/v1, kind: TrainJob, metadata: {name: a}}"},
+		"in a list": {
+			data: "{apiVersion: v1, kind: List, items: [{apiVersion: kubeflow.org/v2alpha1, kind: TrainJob, metadata: {name: a}}, " +
+				"{apiVersion: v1, kind: Pod}, {apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: b, namespace: ns}}]}",
+			want: []string{"a", "ns/b"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			file := Parse("f.yaml", []byte(tc.data))
+			found, err := file.Documents[0].TrainJobs()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, o := range found {
+				got = append(got, o.Name())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected TrainJobs (-want,+got):\n%s", diff)
+			}
+		})
 	}
 }
 
 func TestLineOf(t *testing.T) {
-	file, err := Parse("f.yaml", []byte("first: true\n---\nspec:\n  list:\n  - name: a\n  - name: b\n    deep: {}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := Parse("f.yaml", []byte("first: true\n---\nspec:\n  list:\n  - name: a\n  - name: b\n    deep: {}\n"))
 	doc := &file.Documents[1]
 	got := map[string]int{}
 	for _, path := range []string{"spec", "spec.list[1].name", "spec.list[1].deep.gone", "spec.list[7]", "other", ""} {

@@ -5,8 +5,10 @@ package manifest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -22,11 +24,30 @@ type Object struct {
 	JSON json.RawMessage
 }
 
+// trainJobGroups are all that TrainJobs have had: the second is from before the first
+// release of Trainer 2.
+var trainJobGroups = []string{trainer.GroupVersion.Group, "kubeflow.org"}
+
+// TrainJobs finds those of every group that they have had, as Objects does.
+func (d *Document) TrainJobs() ([]Object, error) {
+	return d.objects(trainJobGroups, trainer.TrainJobKind)
+}
+
 // Objects finds those of a kind in a group, in any version. The error is an
 // *Error of a document that cannot be read as objects.
 func (d *Document) Objects(group, kind string) ([]Object, error) {
-	isList := !strings.Contains(d.value("apiVersion"), "/") && d.value("kind") == "List" || d.Of(group, kind+"List")
-	if !isList && !d.Of(group, kind) {
+	return d.objects([]string{group}, kind)
+}
+
+func (d *Document) objects(groups []string, kind string) ([]Object, error) {
+	if d.Err != nil {
+		return nil, d.Err
+	}
+	ofKind := func(doc *Document, kind string) bool {
+		return slices.ContainsFunc(groups, func(group string) bool { return doc.Of(group, kind) })
+	}
+	isList := !strings.Contains(d.value("apiVersion"), "/") && d.value("kind") == "List" || ofKind(d, kind+"List")
+	if !isList && !ofKind(d, kind) {
 		return nil, nil
 	}
 	data, err := d.JSON()
@@ -44,7 +65,7 @@ func (d *Document) Objects(group, kind string) ([]Object, error) {
 	var found []Object
 	for i, item := range list.Items {
 		node, _ := child(resolve(items), fmt.Sprint(i))
-		if of(resolve(node), group, kind) {
+		if ofKind(&Document{Node: resolve(node)}, kind) {
 			found = append(found, Object{Document: d, Steps: []string{"items", fmt.Sprint(i)}, Node: resolve(node), JSON: item})
 		}
 	}
@@ -81,10 +102,4 @@ func resolve(node *yaml.Node) *yaml.Node {
 		return node.Alias
 	}
 	return node
-}
-
-// of reports whether a node is an object of a kind in a group.
-func of(node *yaml.Node, group, kind string) bool {
-	d := Document{Node: node}
-	return d.Of(group, kind)
 }

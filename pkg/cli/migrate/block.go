@@ -69,7 +69,7 @@ func (b *block) edits(o *object, c *conversion, owner string) (edits []edit, los
 	limit := after(o.Node, at+1, o.limit)
 	var removed []edit
 	for _, name := range gone {
-		e, err := b.field(spec, indexOf(spec, name), limit)
+		e, err := b.field(spec, name, limit)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -101,11 +101,15 @@ func (b *block) version(o *object, c *conversion) (edit, error) {
 
 // field gives the lines of a field of the mapping and of the comment right above it; limit
 // is the line behind the mapping.
-func (b *block) field(mapping *yaml.Node, at, limit int) (edit, error) {
+func (b *block) field(mapping *yaml.Node, name string, limit int) (edit, error) {
+	at := indexOf(mapping, name)
+	if at < 0 {
+		return edit{}, fmt.Errorf("spec.%s comes by a merge (<<): write it in spec itself", name)
+	}
 	key := mapping.Content[at]
 	indent := key.Column - 1
 	if strings.TrimSpace(b.lines[key.Line-1][:min(indent, len(b.lines[key.Line-1]))]) != "" {
-		return edit{}, fmt.Errorf("spec.%s shares its line with another field: write it on a line of its own", key.Value)
+		return edit{}, fmt.Errorf("spec.%s shares its line with another field: write it on a line of its own", name)
 	}
 	e := edit{first: key.Line, last: min(after(mapping, at+1, limit), len(b.lines)+1)}
 	for e.first > 1 && b.comment(e.first-1) && b.indent(e.first-1) == indent {
@@ -187,8 +191,13 @@ func (b *block) made(o *object, c *conversion, fields *yaml.Node, owner string) 
 	}
 	key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "runtimePatches"}
 	for _, name := range []string{"jobTemplateOverrides", "podTemplateOverrides", "templateOverrides"} {
-		if k, _ := pair(fields, name); k != nil {
-			adoptComments(key, []*yaml.Node{k})
+		k, list := pair(fields, name)
+		if k == nil {
+			continue
+		}
+		adoptComments(key, []*yaml.Node{k})
+		if list.Style&yaml.FlowStyle != 0 { // What stands behind its bracket is said of all of it.
+			adoptComments(key, []*yaml.Node{{LineComment: list.LineComment}})
 		}
 	}
 	var out bytes.Buffer

@@ -63,35 +63,53 @@ func entrySources(entry *yaml.Node) []source {
 	return all
 }
 
-// override reads one for its replicated jobs. The first of them gets the comments.
+// override reads one for its replicated jobs. The first of them gets the comments, other
+// than those on a single one.
 func override(item *yaml.Node, manager string, ofJob bool) []source {
-	common := source{manager: manager, ofJob: ofJob, node: item, comments: comments(item, "metadata", "spec")}
-	_, targets := pair(item, "targetJobs")
+	common := source{manager: manager, ofJob: ofJob, node: item, comments: comments(item, "metadata", "spec", "targetJobs")}
+	key, targets := pair(item, "targetJobs")
+	if key != nil {
+		common.comments = append(common.comments, commentsOf(key)...)
+		common.comments = append(common.comments, commentsOf(targets)...)
+	}
 	if len(items(targets)) == 0 {
 		common.ofJob = false
 		return []source{common}
 	}
 	var all []source
 	for _, target := range items(targets) {
-		common.job = text(target, "name")
-		all = append(all, common)
-		common.comments = nil
+		s := common
+		s.job = text(target, "name")
+		walk(target, func(n *yaml.Node) { s.comments = append(slices.Clip(s.comments), commentsOf(n)...) })
+		all = append(all, s)
+		common.node, common.comments = uncommented(item), nil
 	}
 	return all
 }
 
+// uncommented copies a node without comments.
+func uncommented(node *yaml.Node) *yaml.Node {
+	copied := clone(node)
+	walk(copied, func(n *yaml.Node) { n.HeadComment, n.LineComment, n.FootComment = "", "", "" })
+	return copied
+}
+
+func commentsOf(node *yaml.Node) []string {
+	return slices.DeleteFunc([]string{node.HeadComment, node.LineComment, node.FootComment}, func(c string) bool { return c == "" })
+}
+
 // comments are those in a mapping, other than those of the named fields.
 func comments(mapping *yaml.Node, without ...string) []string {
-	found := []string{mapping.HeadComment}
+	found := commentsOf(mapping)
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if slices.Contains(without, mapping.Content[i].Value) {
 			continue
 		}
 		for _, node := range mapping.Content[i : i+2] {
-			walk(node, func(n *yaml.Node) { found = append(found, n.HeadComment, n.LineComment, n.FootComment) })
+			walk(node, func(n *yaml.Node) { found = append(found, commentsOf(n)...) })
 		}
 	}
-	return slices.DeleteFunc(append(found, mapping.FootComment), func(c string) bool { return c == "" })
+	return found
 }
 
 // carry gives spec.runtimePatches as a node in which what came from the sources looks as

@@ -13,18 +13,15 @@ import (
 )
 
 // printDiff prints what changed in a file as a unified diff, coloured like git's.
-func printDiff(out io.Writer, r result) error {
+func printDiff(out io.Writer, r *result) error {
 	diff, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: lines(r.file.Data), B: lines(r.data), FromFile: r.file.Path, ToFile: r.file.Path, Context: 3,
+		A: diffLines(r.file.Data), B: diffLines(r.data), FromFile: r.file.Path, ToFile: r.file.Path, Context: 3,
 	})
 	if err != nil {
 		return err
 	}
 	paint := show.Painter(out)
 	for line := range strings.Lines(diff) {
-		if !strings.HasSuffix(line, "\n") {
-			line += "\n\\ No newline at end of file\n"
-		}
 		text, end := strings.TrimRight(line, "\r\n"), line[len(strings.TrimRight(line, "\r\n")):]
 		switch text[0] {
 		case '+':
@@ -39,4 +36,13 @@ func printDiff(out io.Writer, r result) error {
 		}
 	}
 	return nil
+}
+
+// diffLines are lines as a diff has them: each ends, and the last tells if the file's does not.
+func diffLines(data []byte) []string {
+	all := lines(data)
+	if last := len(all) - 1; last >= 0 && !strings.HasSuffix(all[last], "\n") {
+		all[last] += "\n\\ No newline at end of file\n"
+	}
+	return all
 }

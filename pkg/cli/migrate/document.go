@@ -45,6 +45,8 @@ type result struct {
 	// found are the TrainJobs in the file, of which some changed, some failed, and the
 	// others need nothing.
 	found, changed, failed int
+	// unreadable are the documents that cannot be read as objects.
+	unreadable int
 }
 
 // migrateFile converts every TrainJob of a file. Patches without an owner get owner.
@@ -59,18 +61,23 @@ func migrateFile(file *manifest.File, owner string) result {
 		end = doc.End
 	}
 	r.data = append(data, file.Data[end:]...)
-	if r.failed > 0 {
-		r.data, r.changed = file.Data, 0
-		r.messages = slices.DeleteFunc(r.messages, func(m message) bool { return m.level == changed })
+	if r.failed+r.unreadable > 0 {
+		r.leave()
 	}
 	return r
+}
+
+// leave takes back what changed.
+func (r *result) leave() {
+	r.data, r.changed = r.file.Data, 0
+	r.messages = slices.DeleteFunc(r.messages, func(m message) bool { return m.level == changed })
 }
 
 // document gives the new text of a document.
 func (r *result) document(doc *manifest.Document, owner string) []byte {
 	objects, err := trainJobsIn(doc)
 	if err != nil {
-		r.found, r.failed = r.found+1, r.failed+1
+		r.unreadable++
 		r.messages = append(r.messages, unreadable(doc, err))
 		return doc.Text()
 	}
@@ -92,7 +99,7 @@ func (r *result) document(doc *manifest.Document, owner string) []byte {
 		for _, text := range c.warnings {
 			// They begin with the field.
 			path, _, _ := strings.Cut(text, ": ")
-			r.say(doc, objects[i].Field(path), warning, text)
+			r.say(doc, objects[i].Field(c.origin(path)), warning, text)
 		}
 	}
 	for _, comment := range lost {

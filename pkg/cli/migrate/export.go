@@ -59,7 +59,7 @@ func exportOne(u *unstructured.Unstructured) (*manifest.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return manifest.Parse(u.GetNamespace()+"/"+u.GetName(), data)
+	return manifest.Parse(u.GetNamespace()+"/"+u.GetName(), data), nil
 }
 
 // withoutQueue takes out what kueue-trainer put into the spec: its part of the patches

@@ -8,7 +8,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -24,7 +24,7 @@ import (
 const migrateLong = `Bring TrainJobs to spec.runtimePatches, which Trainer has since 2.2.
 
 It reads podTemplateOverrides (Trainer 2.1), templateOverrides in both proposed shapes,
-and v2alpha1 manifests. Everything else in the files stays byte for byte: other fields,
+and v2alpha1 manifests of both groups. Everything else in the files stays byte for byte: other fields,
 comments, order, other kinds. Comments within the old fields move along with what they
 stand by.
 
@@ -34,7 +34,7 @@ kueue-trainer had added.
 
 Converted manifests go to standard output, with --in-place into the files. What changed,
 warnings, and what cannot be expressed go to standard error; a file with anything of the
-latter is left out, or left as it is, and the exit code is 2.`
+latter, or that cannot be read, is left out, or left as it is, and the exit code is 2.`
 
 const migrateExample = `  # See what would change in a directory, and then change it
   kubectl trainjob migrate -f manifests/ --diff
@@ -87,8 +87,14 @@ func (o *options) run(cmd *cobra.Command) error {
 	for i := range files {
 		results = append(results, migrateFile(&files[i], o.owner))
 	}
+	return o.finish(results)
+}
+
+// finish brings the results to where they belong. Whatever of that fails, the report
+// tells what was done.
+func (o *options) finish(results []result) error {
 	if err := o.output(results); err != nil {
-		return err
+		return exit.With(exit.Failed, errors.Join(err, o.report(results)))
 	}
 	return o.report(results)
 }
@@ -130,32 +136,39 @@ func (o *options) read(cmd *cobra.Command) ([]manifest.File, error) {
 	return files, err
 }
 
-// output prints the results, or what changed, or changes the files.
+// output prints the results, or what changed, or changes the files: all that can be.
 func (o *options) output(results []result) error {
 	printed := false
-	for _, r := range results {
+	var failed []error
+	for i := range results {
+		r := &results[i]
 		switch same := bytes.Equal(r.data, r.file.Data); {
-		case r.failed > 0:
+		case r.failed+r.unreadable > 0:
 		case o.diff && !same:
 			if err := printDiff(o.streams.Out, r); err != nil {
 				return err
 			}
 		case !o.diff && !o.inPlace:
-			if err := o.print(r.data, printed); err != nil {
+			if err := o.print(r, printed); err != nil {
 				return err
 			}
 			printed = true
 		}
 		if err := o.write(r); err != nil {
-			return err
+			r.leave()
+			failed = append(failed, err)
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // print writes a file behind others.
-func (o *options) print(data []byte, behind bool) error {
-	if behind && !bytes.HasPrefix(data, []byte("---")) {
+func (o *options) print(r *result, behind bool) error {
+	data := r.data
+	switch {
+	case behind && r.file.HasDirectives():
+		data = append([]byte("...\n"), data...)
+	case behind && !bytes.HasPrefix(data, []byte("---")):
 		data = append([]byte("---\n"), data...)
 	}
 	if len(data) > 0 && !bytes.HasSuffix(data, []byte("\n")) {
@@ -165,27 +178,37 @@ func (o *options) print(data []byte, behind bool) error {
 	return err
 }
 
-// write changes the file, which keeps its mode.
-func (o *options) write(r result) error {
+func (o *options) write(r *result) error {
 	if !o.inPlace || bytes.Equal(r.data, r.file.Data) {
 		return nil
 	}
-	return os.WriteFile(r.file.Path, r.data, 0o666)
+	if err := replace(r.file.Path, r.data); err != nil {
+		return fmt.Errorf("%s is left as it is: %w", r.file.Path, err)
+	}
+	return nil
 }
 
 // report tells what happened, and fails if anything could not be expressed.
 func (o *options) report(results []result) error {
 	out := o.streams.ErrOut
-	found, changed, failed := 0, 0, 0
+	var all result
 	for _, r := range results {
 		for _, m := range r.messages {
 			fmt.Fprintln(out, m)
 		}
-		found, changed, failed = found+r.found, changed+r.changed, failed+r.failed
+		all.found, all.changed, all.failed = all.found+r.found, all.changed+r.changed, all.failed+r.failed
+		all.unreadable += r.unreadable
 	}
-	fmt.Fprintf(out, "%s: %d migrated, %d left as they were\n", show.Count(int64(found), "TrainJob"), changed, found-changed)
-	if failed == 0 {
+	fmt.Fprintf(out, "%s: %d migrated, %d left as they were\n", show.Count(int64(all.found), "TrainJob"), all.changed, all.found-all.changed)
+	var parts []string
+	if all.failed > 0 {
+		parts = append(parts, show.Count(int64(all.failed), "TrainJob")+" cannot be brought to Trainer 2.3")
+	}
+	if all.unreadable > 0 {
+		parts = append(parts, show.Count(int64(all.unreadable), "document")+" cannot be read")
+	}
+	if len(parts) == 0 {
 		return nil
 	}
-	return exit.With(exit.Findings, fmt.Errorf("%s cannot be expressed in runtimePatches; files with such are left out", show.Count(int64(failed), "TrainJob")))
+	return exit.With(exit.Findings, fmt.Errorf("%s; files with such are left out", strings.Join(parts, ", ")))
 }

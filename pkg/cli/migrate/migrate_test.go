@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,10 @@ import (
 )
 
 const (
-	older   = head + "  podTemplateOverrides: []\n"
+	older = head + "  podTemplateOverrides: []\n"
+	// compactJSON takes a name and fields of the spec.
+	compactJSON = `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"name":"%s"},"spec":{%s"runtimeRef":{"name":"torch"}}}`
+
 	foreign = "kind: Other\n"
 	broken  = head + "  podTemplateOverrides: [{}]\n"
 )
@@ -51,6 +55,16 @@ func TestCommand(t *testing.T) {
 				"   suspend: true\n\\ No newline at end of file\n",
 			wantFiles: map[string]string{"a.yaml": "# a\n" + head + "  suspend: true"},
 		},
+		"a diff of a last line without an end": {
+			files: map[string]string{"a.yaml": strings.TrimSuffix(older, "\n")}, args: []string{"-f", "DIR", "--diff"},
+			wantOut: "--- DIR/a.yaml\n+++ DIR/a.yaml\n@@ -4,4 +4,3 @@\n \n spec:\n   runtimeRef: {name: torch}\n-  podTemplateOverrides: []\n\\ No newline at end of file\n",
+		},
+		"a diff of a last line that gets an end": {
+			files: map[string]string{"a.yaml": head + "  podTemplateOverrides: [{targetJobs: [{name: node}]}]"}, args: []string{"-f", "DIR", "--diff"},
+			wantOut: "--- DIR/a.yaml\n+++ DIR/a.yaml\n@@ -4,4 +4,10 @@\n \n spec:\n   runtimeRef: {name: torch}\n" +
+				"-  podTemplateOverrides: [{targetJobs: [{name: node}]}]\n\\ No newline at end of file\n" +
+				"+  runtimePatches:\n+  - manager: trainer.kubeflow.org/kubeflow-sdk\n+    trainingRuntimeSpec:\n+      template:\n+        spec:\n+          replicatedJobs:\n+          - name: node\n",
+		},
 		"a file that cannot be expressed is left out and the others are not": {
 			files: map[string]string{"a.yaml": older, "b.yaml": broken, "c.yaml": foreign}, args: []string{"-f", "DIR"},
 			wantOut: head + "---\n" + foreign, wantCode: exit.Findings,
@@ -58,6 +72,18 @@ func TestCommand(t *testing.T) {
 		"and left as it is in place": {
 			files: map[string]string{"a.yaml": older, "b.yaml": older + "---\n" + broken}, args: []string{"-f", "DIR", "--in-place"},
 			wantFiles: map[string]string{"a.yaml": head}, wantCode: exit.Findings,
+		},
+		"what cannot be read is left out and the rest is not": {
+			files: map[string]string{"a.yaml": older, "b.yaml": "{{- if .Values.a }}\na: 1\n{{- end }}\n", "c.yaml": older + "---\na: [\n"}, args: []string{"-f", "DIR", "--in-place"},
+			wantFiles: map[string]string{"a.yaml": head}, wantCode: exit.Findings,
+		},
+		"files with directives": {
+			files: map[string]string{"a.yaml": "%YAML 1.2\n---\n" + older, "b.yaml": "# b\n%YAML 1.2\n---\n" + older}, args: []string{"-f", "DIR"},
+			wantOut: "%YAML 1.2\n---\n" + head + "...\n# b\n%YAML 1.2\n---\n" + head,
+		},
+		"JSON values one after the other": {
+			args: []string{"-f", "-"}, stdin: fmt.Sprintf(compactJSON+"\n"+compactJSON+"\n", "a", `"podTemplateOverrides":[],`, "b", `"podTemplateOverrides":[],`),
+			wantOut: fmt.Sprintf(compactJSON+"\n"+compactJSON+"\n", "a", "", "b", ""),
 		},
 		"an owner that Trainer would refuse": {args: []string{"-f", "-", "--owner", "me"}, wantCode: exit.Failed},
 		"standard input in place":            {args: []string{"-f", "-", "--in-place"}, wantCode: exit.Failed},

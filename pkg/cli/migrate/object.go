@@ -11,11 +11,12 @@ import (
 	"slices"
 	"strings"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // object is a TrainJob in a document.
@@ -27,7 +28,7 @@ type object struct {
 
 // trainJobsIn finds the TrainJobs of a document.
 func trainJobsIn(doc *manifest.Document) ([]object, error) {
-	found, err := doc.Objects(trainer.GroupVersion.Group, trainer.TrainJobKind)
+	found, err := doc.TrainJobs()
 	objects := make([]object, 0, len(found))
 	for _, f := range found {
 		o := object{Object: f, limit: 1 + len(lines(doc.Text()))}
@@ -55,11 +56,14 @@ type trainJob struct {
 	Spec       map[string]json.RawMessage `json:"spec"`
 }
 
-// convert makes a TrainJob of the newest Trainer of the object. What is left as it is has
-// its bytes.
+// convert makes a TrainJob of the newest Trainer of the object, which would take it. What
+// is left as it is has its bytes.
 func (o *object) convert(owner string) (*conversion, field.ErrorList) {
 	converted, warnings, errs := convert.ManifestToRuntimePatches(o.JSON, owner)
 	if len(errs) > 0 {
+		return nil, errs
+	}
+	if errs := rules.Fields(trainjob.Trainer23, converted); len(errs) > 0 {
 		return nil, errs
 	}
 	c := &conversion{json: converted, warnings: warnings}
@@ -83,6 +87,17 @@ func (c *conversion) patches() json.RawMessage {
 		return nil
 	}
 	return c.after.Spec["runtimePatches"]
+}
+
+// origin gives the field of the old text that a path is about, which may be of what the
+// conversion made.
+func (c *conversion) origin(path string) string {
+	if c.patches() == nil || !strings.HasPrefix(path, "spec.runtimePatches") {
+		return path
+	}
+	gone := c.gone()
+	i := slices.IndexFunc(gone, func(name string) bool { return strings.HasSuffix(name, "Overrides") })
+	return "spec." + gone[max(i, 0)]
 }
 
 func (c *conversion) changes() bool {

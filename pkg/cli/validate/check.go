@@ -46,7 +46,7 @@ func newChecker(ctx context.Context, generation trainjob.Generation, files *runt
 
 // check reports on the TrainJobs of a document.
 func (c *checker) check(ctx context.Context, r *report, doc *manifest.Document) error {
-	jobs, err := doc.Objects(trainer.GroupVersion.Group, trainer.TrainJobKind)
+	jobs, err := doc.TrainJobs()
 	if err != nil {
 		r.TrainJobs++
 		r.Findings = append(r.Findings, unreadable(doc, err))

@@ -108,7 +108,7 @@ func (o *options) checker(ctx context.Context, files []manifest.File) (*checker,
 	if err != nil {
 		return nil, err
 	}
-	found := newRuntimes(namespace, nil)
+	found := &runtimes{namespace: namespace}
 	if o.fromCluster {
 		c, err := o.flags.Client()
 		if err != nil {
@@ -125,7 +125,12 @@ func (o *options) checker(ctx context.Context, files []manifest.File) (*checker,
 	if err != nil {
 		return nil, err
 	}
-	if err := found.add(append(more, files...)); err != nil {
+	for i := range more {
+		if err := more[i].Err(); err != nil {
+			return nil, err
+		}
+	}
+	if found.Runtimes, err = manifest.NewRuntimes(append(more, files...), namespace, found.cluster); err != nil {
 		return nil, err
 	}
 	return newChecker(ctx, generation, found)

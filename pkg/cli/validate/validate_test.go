@@ -207,7 +207,18 @@ func TestCommand(t *testing.T) {
 `,
 			code: exit.Findings,
 		},
-		"not YAML":           {stdin: "a: b: c\n", code: exit.Failed},
+		"a runtime in a list": {
+			stdin: "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(runtime), "\n", "\n  ") + "\n---\n" + job(""),
+			want:  "1 TrainJob for Trainer 2.3: 0 errors, 0 warnings\n",
+		},
+		"what cannot be read hides nothing else": {
+			stdin: "a: b: c\n---\n" + job("  numNode: 1\n") + "---\n" + runtime,
+			want: `-:1: error: mapping values are not allowed in this context
+-:12: error: spec.numNode: Forbidden: Trainer 2.3 has no such field: remove it, or correct its name
+2 TrainJobs for Trainer 2.3: 2 errors, 0 warnings
+`,
+			code: exit.Findings,
+		},
 		"an unknown release": {args: []string{"--trainer", "2.0"}, code: exit.Failed},
 		"an unknown output":  {args: []string{"-o", "wide"}, code: exit.Failed},
 	}

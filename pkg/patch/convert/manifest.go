@@ -5,6 +5,7 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// unservedVersion is the version that Trainer's RuntimePatches guide shows. Every release
-// of Trainer 2 serves v1alpha1 only, with the same fields.
-const unservedVersion = "trainer.kubeflow.org/v2alpha1"
+// unservedVersions are the version that Trainer's RuntimePatches guide shows, and that of
+// TrainJobs before the first release of Trainer 2. Every release serves v1alpha1 only.
+var unservedVersions = []string{"trainer.kubeflow.org/v2alpha1", "kubeflow.org/v2alpha1"}
 
 // manifest is a TrainJob with only those parts taken out of their bytes that matter here.
 type manifest struct {
@@ -28,6 +29,13 @@ var (
 	patchesPath   = specPath.Child("runtimePatches")
 	// olderFields are those of Trainer 2.1 and of the proposal that became runtimePatches.
 	olderFields = []string{"podTemplateOverrides", "templateOverrides", "jobTemplateOverrides", "labels", "annotations"}
+	// oldestFields are those that went with Trainer 2.0 or before it, and the remedy.
+	oldestFields = map[string]string{
+		"podSpecOverrides": "it is of Trainer 2.0 and not converted: write it as podTemplateOverrides, whose items have targetJobs " +
+			"and, under spec, all else of an item; or remove it",
+		"datasetConfig": "it is from before Trainer 2.0: write it as initializer.dataset, or remove it",
+		"modelConfig":   "it is from before Trainer 2.0: write it as initializer.model, or remove it",
+	}
 )
 
 // ManifestToRuntimePatches converts a TrainJob in JSON for Trainer 2.2 and later.
@@ -153,10 +161,10 @@ func readManifest(data []byte) (m *manifest, warnings []string, errs field.Error
 	if err := json.Unmarshal(data, &head); err != nil || head.Kind != trainer.TrainJobKind {
 		return nil, nil, field.ErrorList{field.NotSupported(field.NewPath("kind"), head.Kind, []string{trainer.TrainJobKind})}
 	}
-	switch served := trainer.GroupVersion.String(); head.APIVersion {
-	case served:
-	case unservedVersion:
-		warnings = append(warnings, fmt.Sprintf("apiVersion: no release of Trainer serves %s; it is written as %s", unservedVersion, served))
+	switch served := trainer.GroupVersion.String(); {
+	case head.APIVersion == served:
+	case slices.Contains(unservedVersions, head.APIVersion):
+		warnings = append(warnings, fmt.Sprintf("apiVersion: no release of Trainer serves %s; it is written as %s", head.APIVersion, served))
 		m.fields["apiVersion"], _ = json.Marshal(served)
 	default:
 		return nil, nil, field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), head.APIVersion, []string{served})}
@@ -164,7 +172,22 @@ func readManifest(data []byte) (m *manifest, warnings []string, errs field.Error
 	if err := json.Unmarshal(orNull(m.fields["spec"]), &m.spec); err != nil {
 		return nil, nil, field.ErrorList{field.TypeInvalid(specPath, field.OmitValueType{}, "it must be an object")}
 	}
-	return m, warnings, nil
+	return m, warnings, m.oldest()
+}
+
+// oldest refuses what only a person can bring to a later release.
+func (m *manifest) oldest() (errs field.ErrorList) {
+	for _, name := range slices.Sorted(maps.Keys(oldestFields)) {
+		if m.has(name) {
+			errs = append(errs, field.Forbidden(specPath.Child(name), oldestFields[name]))
+		}
+	}
+	var ref struct{ APIGroup string }
+	_ = json.Unmarshal(orNull(m.spec["runtimeRef"]), &ref) // Another type is refused by the rules.
+	if group := trainer.GroupVersion.Group; ref.APIGroup != "" && ref.APIGroup != group {
+		errs = append(errs, field.NotSupported(specPath.Child("runtimeRef", "apiGroup"), ref.APIGroup, []string{group}))
+	}
+	return errs
 }
 
 // has reports whether the spec holds more than null under any of the names.

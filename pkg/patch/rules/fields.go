@@ -85,6 +85,7 @@ var elsewhere = map[string]string{
 	"spec.jobTemplateOverrides":  "no release has it: kubectl trainjob migrate makes runtimePatches of it",
 	"spec.labels":                "it is of Trainer 2.1: kubectl trainjob migrate makes runtimePatches of it",
 	"spec.annotations":           "it is of Trainer 2.1: kubectl trainjob migrate makes runtimePatches of it",
+	"spec.podSpecOverrides":      "it is of Trainer 2.0: write it as podTemplateOverrides, and kubectl trainjob migrate makes runtimePatches of it",
 	"spec.runtimePatches":        "Trainer has it since 2.2: use spec.podTemplateOverrides",
 	"spec.activeDeadlineSeconds": "Trainer has it since 2.2: remove it",
 }
