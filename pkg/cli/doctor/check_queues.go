@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -94,7 +95,7 @@ func stopped(kind, namespace, name string, policy kueue.StopPolicy) Finding {
 		Severity: Warning, Reason: kind + "Stopped", Object: object(kind, namespace, name),
 		Problem:  fmt.Sprintf("The %s was stopped: its stopPolicy is %s.", kind, policy),
 		Effect:   "No TrainJob in it is admitted.",
-		Commands: []string{fmt.Sprintf(`kubectl%s patch %s %s --type=merge -p '{"spec":{"stopPolicy":"None"}}'`, in, lowerCase(kind), name)},
+		Commands: []string{fmt.Sprintf(`kubectl%s patch %s %s --type=merge -p '{"spec":{"stopPolicy":"None"}}'`, in, strings.ToLower(kind), name)},
 	}
 	if policy == kueue.HoldAndDrain {
 		finding.Effect = "No TrainJob in it is admitted, and those that ran were evicted."

@@ -83,7 +83,7 @@ func webhookServices(f *Facts) []Finding {
 		findings = append(findings, Finding{
 			Severity: Error, Reason: "WebhookService", Object: w.object(),
 			Problem: problem, Effect: w.part.without, Commands: commands,
-			Advice: fmt.Sprintf("If %s was uninstalled, this is left of it: kubectl delete %s %s", w.part.name, lowerCase(w.kind), w.configuration),
+			Advice: fmt.Sprintf("If %s was uninstalled, this is left of it: kubectl delete %s %s", w.part.name, strings.ToLower(w.kind), w.configuration),
 		})
 	}
 	return findings
@@ -211,7 +211,7 @@ func webhookPolicies(f *Facts) []Finding {
 // replace is the command that sets a field of the webhook.
 func (w webhook) replace(field, value string) string {
 	return fmt.Sprintf(`kubectl patch %s %s --type=json -p '[{"op":"replace","path":"/webhooks/%d/%s","value":"%s"}]'`,
-		lowerCase(w.kind), w.configuration, w.index, field, value)
+		strings.ToLower(w.kind), w.configuration, w.index, field, value)
 }
 
 // askedAfter names the mutating webhook configurations that are asked about TrainJobs

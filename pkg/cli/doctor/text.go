@@ -31,5 +31,3 @@ func quoted(text string) string {
 func sentence(text string) string {
 	return strings.TrimRight(strings.TrimSpace(text), ".") + "."
 }
-
-func lowerCase(kind string) string { return strings.ToLower(kind) }
