@@ -297,7 +297,7 @@ func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
 // runs gives the JobSet that runs, or nil. Another cluster's JobSet is not here; what it
 // looks like is rendered.
 func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
-	if ptr.Deref(j.Spec.ManagedBy, trainjob.ControllerName) != trainjob.ControllerName {
+	if j.Elsewhere() {
 		return j.env.render(ctx, &j.TrainJob)
 	}
 	return j.env.jobSet(ctx, &j.TrainJob)
@@ -326,8 +326,7 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 
 // CanDefaultManagedBy implements jobframework.JobWithManagedBy.
 func (j *job) CanDefaultManagedBy() bool {
-	return features.Enabled(features.MultiKueue) &&
-		ptr.Deref(j.Spec.ManagedBy, trainjob.ControllerName) == trainjob.ControllerName
+	return features.Enabled(features.MultiKueue) && !j.Elsewhere()
 }
 
 // ManagedBy implements jobframework.JobWithManagedBy.

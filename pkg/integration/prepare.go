@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -36,7 +35,7 @@ func (j *job) notYet(ctx context.Context) (bool, error) {
 // and with child Jobs made from the view of a moment before, whose pods all have to be
 // freed of the gate. The event of the last child Job brings the job here again.
 func (j *job) awaitChildJobs(ctx context.Context) (bool, error) {
-	if ptr.Deref(j.Spec.ManagedBy, trainjob.ControllerName) != trainjob.ControllerName {
+	if j.Elsewhere() {
 		// The JobSet is in another cluster.
 		return false, nil
 	}
