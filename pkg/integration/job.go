@@ -39,6 +39,8 @@ type job struct {
 	stopping bool
 	// skipped is set when this reconcile was over before jobframework saw the job.
 	skipped bool
+	// early is set when it was skipped because it does not queue yet.
+	early bool
 	// unread is set when this reconcile did not start the job because Trainer may not read
 	// where to.
 	unread bool

@@ -67,7 +67,7 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 	// Whatever else there is to wait for: it may wait for this.
 	waitAgreed, errAgreed := r.ensureAgreed(ctx, j)
 	if j.skipped || err != nil {
-		return sooner(sooner(result, waitAgreed), j.again), firstError(j.prepareErr, err, errAgreed)
+		return sooner(sooner(result, waitAgreed), j.again), firstError(j.prepareErr, err, errAgreed, r.gateEarly(ctx, j))
 	}
 	if j.placed != "" && !j.IsSuspended() {
 		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonPlaced, actionStart, "%s", j.placed)
@@ -148,6 +148,15 @@ func (e *environment) placed(ctx context.Context, job *trainjob.TrainJob) (bool,
 	}
 	js, err := e.jobSet(ctx, job)
 	return err == nil && js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js), err
+}
+
+// gateEarly gives the gate to a TrainJob that does not queue yet: the child Jobs that are
+// made meanwhile have it then. One that has it, as its webhook sees to, costs no look.
+func (r *reconciler) gateEarly(ctx context.Context, j *job) error {
+	if !j.early || r.env.field.HoldsGate(&j.Spec) {
+		return nil
+	}
+	return r.ensureGate(ctx, j)
 }
 
 // ensureGate gives the gate to a waiting TrainJob that lacks it, because it was made
