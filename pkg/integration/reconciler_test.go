@@ -31,7 +31,13 @@ func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events
 			t.Fatal(err)
 		}
 	}
-	return &reconciler{env: env, framework: jobframework.NewReconciler(env.client, recorder)}, recorder
+	r := &reconciler{env: env}
+	r.framework = frameworkOf(r)
+	return r, recorder
+}
+
+func frameworkOf(r *reconciler) *jobframework.JobReconciler {
+	return jobframework.NewReconciler(r.env.client, r.env.recorder)
 }
 
 func reconcileOnce(t *testing.T, r *reconciler) (ctrl.Result, *trainjob.TrainJob) {
