@@ -4,12 +4,15 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/workload"
 	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -21,12 +24,34 @@ const trainerPatience = 30 * time.Second
 
 // notYet reports whether a waiting TrainJob without a Workload is too early to queue.
 func (j *job) notYet(ctx context.Context) (bool, error) {
+	if err := j.env.releaseFormer(ctx, &j.TrainJob); err != nil {
+		return false, err
+	}
 	if since, queued := j.env.expectations.queuedSince(&j.TrainJob); queued && since < retrySlowly {
 		// The cache has not heard of the Workload that we made; its event comes.
 		j.again = retrySlowly - since
 		return true, nil
 	}
 	return j.awaitChildJobs(ctx)
+}
+
+// releaseFormer takes the finalizer off what a deleted job of the same name left behind,
+// and with it the quota. jobframework would, but it does not see a job that is too early.
+func (e *environment) releaseFormer(ctx context.Context, job *trainjob.TrainJob) error {
+	all, err := e.workloadsOfName(ctx, job)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		owner := controllerOfKind(&all[i], trainjob.GVK.Kind)
+		if owner == nil || owner.UID == job.UID || all[i].DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := workload.RemoveFinalizer(ctx, e.client, &all[i]); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
+		}
+	}
+	return nil
 }
 
 // awaitChildJobs reports whether a TrainJob without a Workload is too early to queue:

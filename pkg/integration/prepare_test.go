@@ -61,7 +61,7 @@ func TestNotYet(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(tc.objects...).Build()
+			c := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(tc.objects...)).Build()
 			j := &job{TrainJob: *trainJob(tc.age), env: &environment{client: c, expectations: &expectations{}}}
 			if tc.managedBy != "" {
 				j.Spec.ManagedBy = &tc.managedBy

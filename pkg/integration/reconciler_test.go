@@ -8,11 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -75,5 +77,27 @@ func TestGateComesBeforeTheQueue(t *testing.T) {
 	reads = 0
 	if _, again := reconcileOnce(t, r); again.ResourceVersion != gated.ResourceVersion || reads > 0 {
 		t.Errorf("A TrainJob that has the gate is written, or its runtime read %d times", reads)
+	}
+}
+
+// kubectl replace --force deletes a TrainJob and makes it again at once.
+func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
+	stored, _ := disagreeing(true, true, true, time.Now())
+	stored.CreationTimestamp, stored.Spec.RuntimeRef.Name = metav1.Now(), "torch"
+	wl := ownedBy("former", true)
+	wl.Namespace, wl.OwnerReferences[0].Name, wl.Finalizers = "ns", "job", []string{kueue.ResourceInUseFinalizerName}
+	r, _ := newReconciler(t, stored, wl)
+	if err := r.env.client.Delete(t.Context(), wl); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); !apierrors.IsNotFound(err) {
+		t.Errorf("The former job's Workload is still there (%v), with finalizers %v", err, wl.Finalizers)
+	}
+	var left kueue.WorkloadList
+	if err := r.env.client.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
+		t.Errorf("The new job queues before its child Jobs are there: %v, %v", left.Items, err)
 	}
 }
