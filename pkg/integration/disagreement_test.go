@@ -87,7 +87,7 @@ func TestEnsureAgreed(t *testing.T) {
 			runtimes := trainjob.NewRuntimes(c, c)
 			runtimes.Served = cmp.Or(tc.served, trainjob.Trainer22)
 			recorder := events.NewFakeRecorder(1)
-			r := &reconciler{env: &environment{client: c, live: c, runtimes: runtimes, recorder: recorder}}
+			r := &reconciler{env: &environment{client: c, live: c, runtimes: runtimes, recorder: newOnceRecorder(recorder)}}
 			wait, err := r.ensureAgreed(t.Context(), j)
 			if err != nil || (wait > 0) != tc.wantWait {
 				t.Errorf("ensureAgreed gives %s, %v; want to wait: %t", wait, err, tc.wantWait)
@@ -120,7 +120,7 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 			stored.Spec.RuntimeRef.Name = "torch"
 			recorder := events.NewFakeRecorder(1)
 			env := d.env
-			env.recorder, env.field = recorder, patch.Of(trainjob.Trainer22)
+			env.recorder, env.field = newOnceRecorder(recorder), patch.Of(trainjob.Trainer22)
 			env.runtimes = env.runtimes.As(trainjob.Trainer22)
 			describedAs(t, env, stored, 1)
 			wl := ownedBy(stored.UID, true)

@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -37,7 +36,7 @@ type environment struct {
 	defaults *workloadDefaults
 	// described remembers PodSets.
 	described *rememberedPodSets
-	recorder  events.EventRecorder
+	recorder  *onceRecorder
 
 	expectations *expectations
 	inTree       *inTree

@@ -135,14 +135,16 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
 	podSets, err := j.describe(ctx)
-	if err != nil {
-		j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
+	if err == nil {
+		j.env.recorder.settle(j.UID, reasonNotDescribed)
+		return podSets, nil
 	}
+	j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
 	if runtimeMissing(err) || errors.Is(err, patch.ErrNotPatches) {
 		// The user has to act; trying again before something changes is of no use.
 		return nil, jobframework.UnretryableError(err.Error())
 	}
-	return podSets, err
+	return nil, err
 }
 
 // RunWithPodSetsInfo places the job by its admission, which the API server has to

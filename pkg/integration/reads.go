@@ -140,6 +140,7 @@ const unreadFor = 30 * time.Second
 func (r *reconciler) awaitReading(ctx context.Context, j *job) error {
 	field := r.env.field.Path()
 	if r.env.trainer.reads.first(j.UID) {
+		r.env.recorder.settle(j.UID, reasonTrainerBehind)
 		r.env.warn(&j.TrainJob, reasonTrainerBehind, actionStart, fmt.Errorf(
 			"admitted, and starts when the running Trainer is seen to read %s, which the TrainJob CRD has now: the controller of another release may still be at work", field))
 	}

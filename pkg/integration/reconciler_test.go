@@ -27,7 +27,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events
 	d, _ := newHandlers(t)
 	recorder := events.NewFakeRecorder(10)
 	env := d.env
-	env.live, env.recorder, env.field = env.client, recorder, patch.Of(trainjob.Trainer23)
+	env.live, env.recorder, env.field = env.client, newOnceRecorder(recorder), patch.Of(trainjob.Trainer23)
 	for _, obj := range objects {
 		if err := env.client.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
