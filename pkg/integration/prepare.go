@@ -6,8 +6,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -17,10 +17,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
-
-// trainerPatience is how long a new TrainJob waits for Trainer and JobSet before it queues
-// without its child Jobs.
-const trainerPatience = 30 * time.Second
 
 // notYet reports whether a waiting TrainJob without a Workload is too early to queue.
 func (j *job) notYet(ctx context.Context) (bool, error) {
@@ -64,25 +60,37 @@ func (j *job) awaitChildJobs(ctx context.Context) (bool, error) {
 		// The JobSet is in another cluster.
 		return false, nil
 	}
-	wait := time.Until(j.CreationTimestamp.Add(trainerPatience))
-	if wait <= 0 {
-		return false, nil
-	}
-	made, err := j.env.childJobsMade(ctx, &j.TrainJob)
-	if err != nil || made {
+	js, err := j.env.jobSet(ctx, &j.TrainJob)
+	if err != nil {
 		return false, err
 	}
-	j.again = wait
-	return true, nil
+	if js != nil {
+		if made, err := j.env.childJobsMade(ctx, js); err != nil || made {
+			return false, err
+		}
+	}
+	if j.again = j.env.expectations.patience(&j.TrainJob, js != nil); j.again > 0 {
+		return true, nil
+	}
+	if js == nil {
+		return false, j.tellUnprepared(ctx)
+	}
+	return false, nil
+}
+
+// tellUnprepared says that a job queues although Trainer has not looked at it.
+func (j *job) tellUnprepared(ctx context.Context) error {
+	managed, err := j.env.managed(ctx, &j.TrainJob)
+	if err == nil && managed && j.env.expectations.giveUp(&j.TrainJob) {
+		j.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonUnprepared, actionDescribe,
+			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, trainerPatience)
+	}
+	return err
 }
 
 // childJobsMade reports whether JobSet has made the child Jobs that it makes of a
 // suspended job.
-func (e *environment) childJobsMade(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	js, err := e.jobSet(ctx, job)
-	if err != nil || js == nil {
-		return false, err
-	}
+func (e *environment) childJobsMade(ctx context.Context, js *jobsetapi.JobSet) (bool, error) {
 	jobs, err := e.jobsOf(ctx, js)
 	if err != nil {
 		return false, err
