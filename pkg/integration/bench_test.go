@@ -200,7 +200,7 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	check(tb, err, true)
 	env := fresh(&environment{
 		client: &specClient{Client: s, live: s, expectations: &expectations{}},
-		live:   s, renderer: renderer, recorder: &events.FakeRecorder{}, expectations: &expectations{},
+		live:   s, renderer: renderer, recorder: newOnceRecorder(&events.FakeRecorder{}), expectations: &expectations{},
 		field: patch.Of(trainjob.Trainer23),
 	}, s, server)
 	return &reconciler{env: env, framework: jobframework.NewReconciler(env.client, env.recorder)}, s

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -21,9 +22,12 @@ const WorkloadCRD = "workloads.kueue.x-k8s.io"
 // workloadDefaults follows the served Workload CRD and keeps what was made of it: the CRD
 // is so big that copying it out of a cache would cost more than all else about a PodSet.
 type workloadDefaults struct {
-	mu       sync.Mutex
-	defaults *podset.Defaults
-	err      error
+	mu sync.Mutex
+	// uid and generation are of the CRD that the defaults were made of.
+	uid        types.UID
+	generation int64
+	defaults   *podset.Defaults
+	err        error
 }
 
 // errNoWorkloadCRD is why there are no defaults where there is no CRD.
@@ -31,7 +35,7 @@ var errNoWorkloadCRD = fmt.Errorf("there is no CRD %s: install Kueue", WorkloadC
 
 // follow looks at the CRD now and at every change of it. It returns when crds is in step.
 func (w *workloadDefaults) follow(ctx context.Context, crds cache.Cache) error {
-	w.set(nil, errNoWorkloadCRD)
+	w.gone()
 	informer, err := crds.GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{})
 	if err != nil {
 		return fmt.Errorf("caching CRD %s: %w", WorkloadCRD, err)
@@ -39,7 +43,7 @@ func (w *workloadDefaults) follow(ctx context.Context, crds cache.Cache) error {
 	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    w.look,
 		UpdateFunc: func(_, obj any) { w.look(obj) },
-		DeleteFunc: func(any) { w.set(nil, errNoWorkloadCRD) },
+		DeleteFunc: func(any) { w.gone() },
 	})
 	if err != nil {
 		return fmt.Errorf("following CRD %s: %w", WorkloadCRD, err)
@@ -50,16 +54,32 @@ func (w *workloadDefaults) follow(ctx context.Context, crds cache.Cache) error {
 	return nil
 }
 
+// look makes the defaults anew where the schema changed. Most events are of the status, and
+// other defaults, though the same ones, would have every TrainJob described again.
 func (w *workloadDefaults) look(obj any) {
-	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
-		w.set(podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version))
+	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
+	if !ok || w.madeOf(crd) {
+		return
 	}
+	defaults, err := podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version)
+	w.set(crd, defaults, err)
 }
 
-func (w *workloadDefaults) set(defaults *podset.Defaults, err error) {
+func (w *workloadDefaults) madeOf(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.defaults, w.err = defaults, err
+	return crd.UID != "" && w.uid == crd.UID && w.generation == crd.Generation
+}
+
+// gone takes note that there is no CRD.
+func (w *workloadDefaults) gone() {
+	w.set(&apiextensionsv1.CustomResourceDefinition{}, nil, errNoWorkloadCRD)
+}
+
+func (w *workloadDefaults) set(crd *apiextensionsv1.CustomResourceDefinition, defaults *podset.Defaults, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.uid, w.generation, w.defaults, w.err = crd.UID, crd.Generation, defaults, err
 }
 
 // get gives the defaults of the CRD as it is now. They are the same ones until it changes.

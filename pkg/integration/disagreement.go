@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -69,7 +70,39 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 		// By somebody else, and for them to resume.
 		return 0, nil
 	}
-	return 0, r.renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not start JobSet %s, whose runtime was edited since it was made", js.Name))
+	return 0, r.restart(ctx, j, js)
+}
+
+// restart has the JobSet made anew, unless what Trainer would make is not what the job was
+// admitted for: then it is for Kueue to decide again.
+func (r *reconciler) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
+	covered, err := r.env.covered(ctx, &j.TrainJob)
+	if err != nil {
+		return err
+	}
+	if covered {
+		return r.renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not start JobSet %s, whose runtime was edited since it was made", js.Name))
+	}
+	if err := j.suspend(ctx, r.env.client, false); err != nil {
+		return err
+	}
+	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonRequeued, actionStart,
+		"Its runtime asks for other resources than the job was admitted for; it queues again")
+	return nil
+}
+
+// covered reports whether the quota that job holds is for what Trainer makes of it now.
+func (e *environment) covered(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	wl, err := e.workload(ctx, job)
+	if err != nil || wl == nil {
+		return true, err
+	}
+	podSets, err := e.describe(ctx, job)
+	if runtimeMissing(err) {
+		// Nothing can be made of it, so nothing exceeds the quota.
+		return true, nil
+	}
+	return err == nil && podset.SameResources(podSets, wl.Spec.PodSets), err
 }
 
 // frozen reports whether Trainer renders the JobSet from the runtime that it was made of.

@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -73,8 +75,8 @@ func TestEnsureAgreed(t *testing.T) {
 			if tc.change != nil {
 				tc.change(stored, js)
 			}
-			c := fake.NewClientBuilder().WithScheme(testScheme(t)).
-				WithObjects(append(children(js, tc.done), stored, js, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})...).Build()
+			c := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).
+				WithObjects(append(children(js, tc.done), stored, js, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})...)).Build()
 			j := &job{}
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(stored), &j.TrainJob); err != nil {
 				t.Fatal(err)
@@ -85,7 +87,7 @@ func TestEnsureAgreed(t *testing.T) {
 			runtimes := trainjob.NewRuntimes(c, c)
 			runtimes.Served = cmp.Or(tc.served, trainjob.Trainer22)
 			recorder := events.NewFakeRecorder(1)
-			r := &reconciler{env: &environment{client: c, live: c, runtimes: runtimes, recorder: recorder}}
+			r := &reconciler{env: &environment{client: c, live: c, runtimes: runtimes, recorder: newOnceRecorder(recorder)}}
 			wait, err := r.ensureAgreed(t.Context(), j)
 			if err != nil || (wait > 0) != tc.wantWait {
 				t.Errorf("ensureAgreed gives %s, %v; want to wait: %t", wait, err, tc.wantWait)
@@ -99,6 +101,61 @@ func TestEnsureAgreed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A snapshot that a user deleted is taken anew, of the runtime as it is then.
+func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
+	cases := map[string]struct {
+		admitted              int32
+		wantSuspended         bool
+		wantJobSet, wantEvent string
+	}{
+		"it asks for what the job was admitted for": {admitted: 1, wantJobSet: "gone", wantEvent: reasonJobSetOutdated},
+		"it asks for another number of pods":        {admitted: 8, wantSuspended: true, wantJobSet: "suspended", wantEvent: reasonRequeued},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d, _ := newHandlers(t)
+			stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
+			stored.Spec.RuntimeRef.Name = "torch"
+			recorder := events.NewFakeRecorder(1)
+			env := d.env
+			env.recorder, env.field = newOnceRecorder(recorder), patch.Of(trainjob.Trainer22)
+			env.runtimes = env.runtimes.As(trainjob.Trainer22)
+			describedAs(t, env, stored, 1)
+			wl := ownedBy(stored.UID, true)
+			wl.Namespace, wl.OwnerReferences[0].Name = stored.Namespace, stored.Name
+			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: tc.admitted}}
+			for _, obj := range []client.Object{stored, js, wl} {
+				if err := env.client.Create(t.Context(), obj); err != nil {
+					t.Fatal(err)
+				}
+			}
+			j := &job{env: env, TrainJob: *stored}
+			if err := (&reconciler{env: env}).restart(t.Context(), j, js); err != nil {
+				t.Fatal(err)
+			}
+			if got := jobSetState(t, env.client, js); got != tc.wantJobSet || j.IsSuspended() != tc.wantSuspended {
+				t.Errorf("The JobSet is %s, the job suspended: %t; want %s, %t", got, j.IsSuspended(), tc.wantJobSet, tc.wantSuspended)
+			}
+			close(recorder.Events)
+			if told := <-recorder.Events; !strings.Contains(told, tc.wantEvent) {
+				t.Errorf("The user is told %q, want %s", told, tc.wantEvent)
+			}
+		})
+	}
+}
+
+// describedAs has a job remembered with a number of pods of its runtime.
+func describedAs(t *testing.T, env *environment, job *trainjob.TrainJob, pods int32) {
+	t.Helper()
+	runtime, err := env.runtimes.Of(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.described = newRememberedPodSets()
+	env.described.add(origin{job: job, runtime: runtime.Version, field: env.field, defaults: env.defaults.defaults},
+		[]kueue.PodSet{{Name: "node", Count: pods}})
 }
 
 func children(js *jobsetapi.JobSet, done bool) []client.Object {

@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -37,7 +36,7 @@ type environment struct {
 	defaults *workloadDefaults
 	// described remembers PodSets.
 	described *rememberedPodSets
-	recorder  events.EventRecorder
+	recorder  *onceRecorder
 
 	expectations *expectations
 	inTree       *inTree
@@ -123,16 +122,19 @@ func (e *environment) replicatedJobs(ctx context.Context, job *trainjob.TrainJob
 // workloads lists the Workloads of this very job; one of the same name may have left
 // some behind.
 func (e *environment) workloads(ctx context.Context, job *trainjob.TrainJob) ([]kueue.Workload, error) {
+	all, err := e.workloadsOfName(ctx, job)
+	return slices.DeleteFunc(all, func(wl kueue.Workload) bool { return !metav1.IsControlledBy(&wl, job) }), err
+}
+
+// workloadsOfName lists the Workloads of TrainJobs of this name.
+func (e *environment) workloadsOfName(ctx context.Context, job *trainjob.TrainJob) ([]kueue.Workload, error) {
 	var list kueue.WorkloadList
 	err := e.client.List(ctx, &list, client.InNamespace(job.Namespace),
 		jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, job.Name))
 	if err != nil {
 		return nil, fmt.Errorf("listing the Workloads of TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
 	}
-	return slices.DeleteFunc(list.Items, func(wl kueue.Workload) bool {
-		owner := metav1.GetControllerOfNoCopy(&wl)
-		return owner == nil || owner.UID != job.UID
-	}), nil
+	return list.Items, nil
 }
 
 // workload gives the Workload of job that holds quota, or nil.

@@ -26,6 +26,7 @@ const (
 	reasonNotAlone       = "InTreeActive"
 	reasonTrainerUnknown = "TrainerUnknown"
 	reasonTrainerBehind  = "TrainerBehind"
+	reasonUnprepared     = "NotPrepared"
 
 	reasonJobSetSuspended = "JobSetSuspended"
 	reasonJobSetOutdated  = "JobSetOutdated"

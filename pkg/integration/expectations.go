@@ -17,7 +17,7 @@ import (
 // event instead of writing the same once more and being refused.
 //
 // They also remember when that write was; about those of a former process they only know
-// that they were before began.
+// that they were before began. And they remember since when a job waits to queue.
 type expectations struct {
 	began time.Time
 
@@ -25,6 +25,7 @@ type expectations struct {
 	wants  map[types.NamespacedName]expectation
 	writes map[types.NamespacedName]write
 	queued map[types.NamespacedName]write
+	waits  map[types.NamespacedName]*waiting
 }
 
 type write struct {
@@ -82,6 +83,7 @@ func (e *expectations) sawWorkload(job types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.queued, job)
+	delete(e.waits, job)
 }
 
 // expect notes a generation that is stored, by us or by whoever was faster.
@@ -113,4 +115,5 @@ func (e *expectations) forget(key types.NamespacedName) {
 	delete(e.wants, key)
 	delete(e.writes, key)
 	delete(e.queued, key)
+	delete(e.waits, key)
 }

@@ -136,6 +136,7 @@ func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *tol
 		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
 	}
 	if managed && !job.Finished() && told.first(job.UID) {
+		r.env.recorder.settle(job.UID, reason)
 		r.env.recorder.Eventf(job, nil, corev1.EventTypeWarning, reason, actionDescribe, "%s", message)
 	}
 	return ctrl.Result{}, nil

@@ -39,6 +39,8 @@ type job struct {
 	stopping bool
 	// skipped is set when this reconcile was over before jobframework saw the job.
 	skipped bool
+	// early is set when it was skipped because it does not queue yet.
+	early bool
 	// unread is set when this reconcile did not start the job because Trainer may not read
 	// where to.
 	unread bool
@@ -133,14 +135,16 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
 	podSets, err := j.describe(ctx)
-	if err != nil {
-		j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
+	if err == nil {
+		j.env.recorder.settle(j.UID, reasonNotDescribed)
+		return podSets, nil
 	}
+	j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
 	if runtimeMissing(err) || errors.Is(err, patch.ErrNotPatches) {
 		// The user has to act; trying again before something changes is of no use.
 		return nil, jobframework.UnretryableError(err.Error())
 	}
-	return podSets, err
+	return nil, err
 }
 
 // RunWithPodSetsInfo places the job by its admission, which the API server has to
@@ -297,7 +301,7 @@ func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
 // runs gives the JobSet that runs, or nil. Another cluster's JobSet is not here; what it
 // looks like is rendered.
 func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
-	if ptr.Deref(j.Spec.ManagedBy, trainjob.ControllerName) != trainjob.ControllerName {
+	if j.Elsewhere() {
 		return j.env.render(ctx, &j.TrainJob)
 	}
 	return j.env.jobSet(ctx, &j.TrainJob)
@@ -326,8 +330,7 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 
 // CanDefaultManagedBy implements jobframework.JobWithManagedBy.
 func (j *job) CanDefaultManagedBy() bool {
-	return features.Enabled(features.MultiKueue) &&
-		ptr.Deref(j.Spec.ManagedBy, trainjob.ControllerName) == trainjob.ControllerName
+	return features.Enabled(features.MultiKueue) && !j.Elsewhere()
 }
 
 // ManagedBy implements jobframework.JobWithManagedBy.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/tools/events"
 
@@ -24,7 +25,7 @@ func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
 			d, _ := newHandlers(t)
 			env := d.env
 			recorder := events.NewFakeRecorder(1)
-			env.recorder, env.field = recorder, patch.Of(trainjob.Trainer21)
+			env.recorder, env.field = newOnceRecorder(recorder), patch.Of(trainjob.Trainer21)
 			j := &job{env: env}
 			if err := json.Unmarshal([]byte(manifest(queued, tc.spec)), &j.TrainJob); err != nil {
 				t.Fatal(err)
@@ -39,5 +40,21 @@ func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
 				t.Errorf("The user is told %q, want %q in it", told, tc.want)
 			}
 		})
+	}
+}
+
+// A runtime that is deleted, made and deleted again is told of twice.
+func TestPodSetsTellsAgainWhatWasMended(t *testing.T) {
+	stored, _ := disagreeing(true, true, true, time.Now())
+	r, recorder := newReconciler(t)
+	for _, runtime := range []string{"none", "none", "torch", "none"} {
+		j := &job{env: r.env, TrainJob: *stored.DeepCopy()}
+		j.Spec.RuntimeRef.Name = runtime
+		if _, err := j.PodSets(t.Context(), r.env.client); (err == nil) != (runtime == "torch") {
+			t.Fatalf("PodSets with runtime %s: %v", runtime, err)
+		}
+	}
+	if got := len(recorder.Events); got != 2 {
+		t.Errorf("%d events, want 2", got)
 	}
 }

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,6 +44,13 @@ func (r *onceRecorder) Eventf(regarding, related runtime.Object, eventType, reas
 		return
 	}
 	r.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, args...)
+}
+
+// settle makes an event of this reason news again for an object: what it told is over.
+func (r *onceRecorder) settle(uid types.UID, reason string) {
+	if last, ok := r.last.Get(uid); ok && strings.HasPrefix(last.(said).text, reason+": ") {
+		r.last.Remove(uid)
+	}
 }
 
 func (r *onceRecorder) repeated(uid types.UID, text string) bool {

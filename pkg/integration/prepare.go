@@ -4,24 +4,25 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"slices"
-	"time"
 
-	"k8s.io/utils/ptr"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/workload"
 	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// trainerPatience is how long a new TrainJob waits for Trainer and JobSet before it queues
-// without its child Jobs.
-const trainerPatience = 30 * time.Second
-
 // notYet reports whether a waiting TrainJob without a Workload is too early to queue.
 func (j *job) notYet(ctx context.Context) (bool, error) {
+	if err := j.env.releaseFormer(ctx, &j.TrainJob); err != nil {
+		return false, err
+	}
 	if since, queued := j.env.expectations.queuedSince(&j.TrainJob); queued && since < retrySlowly {
 		// The cache has not heard of the Workload that we made; its event comes.
 		j.again = retrySlowly - since
@@ -30,35 +31,66 @@ func (j *job) notYet(ctx context.Context) (bool, error) {
 	return j.awaitChildJobs(ctx)
 }
 
+// releaseFormer takes the finalizer off what a deleted job of the same name left behind,
+// and with it the quota. jobframework would, but it does not see a job that is too early.
+func (e *environment) releaseFormer(ctx context.Context, job *trainjob.TrainJob) error {
+	all, err := e.workloadsOfName(ctx, job)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		owner := controllerOfKind(&all[i], trainjob.GVK.Kind)
+		if owner == nil || owner.UID == job.UID || all[i].DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := workload.RemoveFinalizer(ctx, e.client, &all[i]); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
+		}
+	}
+	return nil
+}
+
 // awaitChildJobs reports whether a TrainJob without a Workload is too early to queue:
 // Trainer freezes the runtime and JobSet makes the child Jobs at once, and no pod can come
 // before them. A job that is admitted earlier starts on a runtime that is not frozen yet,
 // and with child Jobs made from the view of a moment before, whose pods all have to be
 // freed of the gate. The event of the last child Job brings the job here again.
 func (j *job) awaitChildJobs(ctx context.Context) (bool, error) {
-	if ptr.Deref(j.Spec.ManagedBy, trainjob.ControllerName) != trainjob.ControllerName {
+	if j.Elsewhere() {
 		// The JobSet is in another cluster.
 		return false, nil
 	}
-	wait := time.Until(j.CreationTimestamp.Add(trainerPatience))
-	if wait <= 0 {
-		return false, nil
-	}
-	made, err := j.env.childJobsMade(ctx, &j.TrainJob)
-	if err != nil || made {
+	js, err := j.env.jobSet(ctx, &j.TrainJob)
+	if err != nil {
 		return false, err
 	}
-	j.again = wait
-	return true, nil
+	if js != nil {
+		if made, err := j.env.childJobsMade(ctx, js); err != nil || made {
+			return false, err
+		}
+	}
+	if j.again = j.env.expectations.patience(&j.TrainJob, js != nil); j.again > 0 {
+		return true, nil
+	}
+	if js == nil {
+		return false, j.tellUnprepared(ctx)
+	}
+	return false, nil
+}
+
+// tellUnprepared says that a job queues although Trainer has not looked at it.
+func (j *job) tellUnprepared(ctx context.Context) error {
+	managed, err := j.env.managed(ctx, &j.TrainJob)
+	if err == nil && managed && j.env.expectations.giveUp(&j.TrainJob) {
+		j.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonUnprepared, actionDescribe,
+			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, trainerPatience)
+	}
+	return err
 }
 
 // childJobsMade reports whether JobSet has made the child Jobs that it makes of a
 // suspended job.
-func (e *environment) childJobsMade(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	js, err := e.jobSet(ctx, job)
-	if err != nil || js == nil {
-		return false, err
-	}
+func (e *environment) childJobsMade(ctx context.Context, js *jobsetapi.JobSet) (bool, error) {
 	jobs, err := e.jobsOf(ctx, js)
 	if err != nil {
 		return false, err

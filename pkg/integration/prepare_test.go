@@ -8,7 +8,10 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -19,14 +22,23 @@ import (
 )
 
 func TestNotYet(t *testing.T) {
-	trainJob := func(age time.Duration) *trainjob.TrainJob {
+	trainJob := func() *trainjob.TrainJob {
 		return &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: "llm", UID: "a", CreationTimestamp: metav1.Time{Time: time.Now().Add(-age)},
+			Namespace: "team", Name: "llm", UID: "a", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"},
+			// The API server's clock is ahead of ours.
+			CreationTimestamp: metav1.Time{Time: time.Now().Add(time.Hour)},
 		}}
+	}
+	looked := func(uid types.UID, began, jobSet time.Duration) *waiting {
+		w := &waiting{uid: uid, began: time.Now().Add(-began)}
+		if jobSet > 0 {
+			w.jobSet = time.Now().Add(-jobSet)
+		}
+		return w
 	}
 	jobSet := func(spec jobsetapi.JobSetSpec) client.Object {
 		return &jobsetapi.JobSet{Spec: spec, ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: "llm", UID: "js", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(trainJob(0), trainjob.GVK)},
+			Namespace: "team", Name: "llm", UID: "js", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(trainJob(), trainjob.GVK)},
 		}}
 	}
 	child := func(replicatedJob string, index int) client.Object {
@@ -40,12 +52,15 @@ func TestNotYet(t *testing.T) {
 	after := []jobsetapi.ReplicatedJob{{Name: "a", Replicas: 1}, {Name: "b", Replicas: 2, DependsOn: []jobsetapi.DependsOn{{Name: "a"}}}}
 	inOrder := &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
 	tests := map[string]struct {
-		age       time.Duration
+		// waited is what we remember of earlier looks.
+		waited    *waiting
 		managedBy string
 		// queued is whether we made a Workload just now.
 		queued  bool
 		objects []client.Object
 		want    bool
+		// wantTold is whether the user is told that the job queues without its JobSet.
+		wantTold bool
 	}{
 		"Trainer has made nothing":                           {want: true},
 		"JobSet has made nothing":                            {objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two})}, want: true},
@@ -53,7 +68,11 @@ func TestNotYet(t *testing.T) {
 		"all child Jobs are there":                           {objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two}), child("a", 0), child("b", 0), child("b", 1)}},
 		"a child Job that waits for another does not count":  {objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: after}), child("a", 0)}},
 		"child Jobs that start in order come with the first": {objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two, StartupPolicy: inOrder}), child("a", 0)}},
-		"Trainer takes too long":                             {age: trainerPatience},
+		"Trainer takes too long":                             {waited: looked("a", trainerPatience, 0), wantTold: true},
+		"Trainer takes its time":                             {waited: looked("a", trainerPatience/2, 0), want: true},
+		"it took too long for a former job of the name":      {waited: looked("former", trainerPatience, 0), want: true},
+		"a large JobSet, seen just now":                      {waited: looked("a", trainerPatience, 0), objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two}), child("a", 0)}, want: true},
+		"a large JobSet, seen a while ago":                   {waited: looked("a", trainerPatience, jobSetPatience), objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two}), child("a", 0)}},
 		"the JobSet is in another cluster":                   {managedBy: kueue.MultiKueueControllerName},
 		"its Workload is on the way": {
 			queued: true, objects: []client.Object{jobSet(jobsetapi.JobSetSpec{ReplicatedJobs: two[:1]}), child("a", 0)}, want: true,
@@ -61,8 +80,12 @@ func TestNotYet(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(tc.objects...).Build()
-			j := &job{TrainJob: *trainJob(tc.age), env: &environment{client: c, expectations: &expectations{}}}
+			c := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(append(tc.objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})...)).Build()
+			recorder := events.NewFakeRecorder(2)
+			j := &job{TrainJob: *trainJob(), env: &environment{client: c, recorder: newOnceRecorder(recorder), expectations: &expectations{}}}
+			if tc.waited != nil {
+				j.env.expectations.waits = map[types.NamespacedName]*waiting{client.ObjectKeyFromObject(&j.TrainJob): tc.waited}
+			}
 			if tc.managedBy != "" {
 				j.Spec.ManagedBy = &tc.managedBy
 			}
@@ -70,6 +93,9 @@ func TestNotYet(t *testing.T) {
 				j.env.expectations.queuedNow(client.ObjectKeyFromObject(&j.TrainJob), j.UID)
 			}
 			got, err := j.notYet(t.Context())
+			if told := len(recorder.Events) > 0; told != tc.wantTold {
+				t.Errorf("The user is told: %t, want %t", told, tc.wantTold)
+			}
 			if err != nil || got != tc.want || (j.again > 0) != tc.want {
 				t.Errorf("notYet() = %t, %v, again in %s; want %t", got, err, j.again, tc.want)
 			}

@@ -79,10 +79,11 @@ var errUnread = errors.New("the running Trainer has not been seen to read the fi
 // read gives errUnread while it is open whether the running Trainer reads our field. It
 // asks caches alone, and not even those once there was an answer: a JobSet that shows our
 // part, whichever TrainJob it is of. With Trainer 2.3 a snapshot of the job's runtime is
-// one as well, for the JobSets that a newer Trainer cannot change.
+// one as well, for the JobSets that a newer Trainer cannot change. A job that another
+// controller runs, as MultiKueue does in another cluster, does not depend on this Trainer.
 func (e *environment) read(ctx context.Context, job *trainjob.TrainJob) error {
 	why := e.trainer.reads.doubted()
-	if why == noDoubt {
+	if why == noDoubt || job.Elsewhere() {
 		return nil
 	}
 	this, other, err := e.shown(ctx)
@@ -139,6 +140,7 @@ const unreadFor = 30 * time.Second
 func (r *reconciler) awaitReading(ctx context.Context, j *job) error {
 	field := r.env.field.Path()
 	if r.env.trainer.reads.first(j.UID) {
+		r.env.recorder.settle(j.UID, reasonTrainerBehind)
 		r.env.warn(&j.TrainJob, reasonTrainerBehind, actionStart, fmt.Errorf(
 			"admitted, and starts when the running Trainer is seen to read %s, which the TrainJob CRD has now: the controller of another release may still be at work", field))
 	}

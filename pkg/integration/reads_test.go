@@ -3,20 +3,23 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -35,7 +38,9 @@ func TestRead(t *testing.T) {
 	)
 	cases := map[string]struct {
 		// served are the generations of the CRD, one after the other.
-		served     []trainjob.Generation
+		served []trainjob.Generation
+		// managedBy is Trainer where it is not said.
+		managedBy  string
 		objects    []client.Object
 		wantUnread bool
 		// wantLists is how often JobSets are looked at for two starts.
@@ -52,6 +57,7 @@ func TestRead(t *testing.T) {
 		"an upgrade, and the newer controller has a snapshot": {served: []trainjob.Generation{trainjob.Trainer21, trainjob.Trainer23}, objects: []client.Object{older, snapshot}, wantLists: 1},
 		"an upgrade by way of a CRD of no generation":         {served: []trainjob.Generation{trainjob.Trainer21, 0, trainjob.Trainer23}, wantUnread: true, wantLists: 2},
 		"an upgrade that keeps the field":                     {served: []trainjob.Generation{trainjob.Trainer22, trainjob.Trainer23}, wantLists: 1},
+		"an upgrade, and a job of another cluster":            {served: []trainjob.Generation{trainjob.Trainer21, trainjob.Trainer23}, managedBy: kueue.MultiKueueControllerName},
 		"a CRD that was of no generation for a moment":        {served: []trainjob.Generation{trainjob.Trainer23, 0, trainjob.Trainer23}, wantLists: 1},
 	}
 	for name, tc := range cases {
@@ -75,6 +81,8 @@ func TestRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			job := job.DeepCopy()
+			job.Spec.ManagedBy = ptr.To(cmp.Or(tc.managedBy, trainjob.ControllerName))
 			for range 2 {
 				if err := env.read(t.Context(), job); errors.Is(err, errUnread) != tc.wantUnread || err != nil && !tc.wantUnread {
 					t.Errorf("read gives %v, want errUnread: %t", err, tc.wantUnread)
@@ -124,7 +132,7 @@ func TestAwaitReading(t *testing.T) {
 			served := &servedTrainer{all: &allTrainJobs{}}
 			served.set(t.Context(), trainjob.Trainer22, nil)
 			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored, js).Build()
-			env, err := (&environment{client: c, trainer: served, runtimes: trainjob.NewRuntimes(c, c), recorder: recorder,
+			env, err := (&environment{client: c, trainer: served, runtimes: trainjob.NewRuntimes(c, c), recorder: newOnceRecorder(recorder),
 				expectations: &expectations{began: tc.written}}).now()
 			if err != nil {
 				t.Fatal(err)
@@ -140,7 +148,7 @@ func TestAwaitReading(t *testing.T) {
 			for event := range recorder.Events {
 				got = append(got, strings.Fields(event)[1])
 			}
-			if diff := cmp.Diff(tc.wantEvents, got); diff != "" {
+			if diff := gocmp.Diff(tc.wantEvents, got); diff != "" {
 				t.Errorf("Unexpected events (-want,+got):\n%s", diff)
 			}
 		})

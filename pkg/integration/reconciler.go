@@ -4,24 +4,19 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 	"sigs.k8s.io/kueue/pkg/workload"
-	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
-
-// longStop is how long an evicted job may keep pods before people are told.
-const longStop = 10 * time.Second
 
 // reconciler runs Kueue's jobframework on TrainJobs and adds what that cannot know:
 // that a suspended TrainJob which is not admitted always holds the gate.
@@ -43,7 +38,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r = &reconciler{env: env, framework: r.framework}
 	j := &job{env: env}
 	result, err := r.reconcile(ctx, req, j)
-	if expectedRetry(err) {
+	if expectedRetry(err) && !(trainerLags(err) && env.lagsLong(&j.TrainJob)) {
 		return ctrl.Result{RequeueAfter: retryIn(err)}, nil
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
@@ -64,10 +59,14 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 	if j.unread {
 		err = firstError(r.awaitReading(ctx, j), err)
 	}
+	if errors.Is(err, errStillActive) {
+		_, errStop := r.watchStop(ctx, j)
+		err = firstError(errStop, err)
+	}
 	// Whatever else there is to wait for: it may wait for this.
 	waitAgreed, errAgreed := r.ensureAgreed(ctx, j)
 	if j.skipped || err != nil {
-		return sooner(sooner(result, waitAgreed), j.again), firstError(j.prepareErr, err, errAgreed)
+		return sooner(sooner(result, waitAgreed), j.again), firstError(j.prepareErr, err, errAgreed, r.gateEarly(ctx, j))
 	}
 	if j.placed != "" && !j.IsSuspended() {
 		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonPlaced, actionStart, "%s", j.placed)
@@ -94,28 +93,6 @@ func firstError(errs ...error) error {
 		}
 	}
 	return nil
-}
-
-// watchStop tells people when an evicted job's pods take long to go: the quota is
-// theirs until then. It gives the time after which to look again, 0 for never.
-func (r *reconciler) watchStop(ctx context.Context, j *job) (time.Duration, error) {
-	if j.UID == "" || !j.IsSuspended() {
-		return 0, nil
-	}
-	wl, err := r.env.workload(ctx, &j.TrainJob)
-	if err != nil || wl == nil || !workloadevict.IsEvicted(wl) || !j.IsActive() {
-		return 0, err
-	}
-	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
-	if wait := time.Until(evicted.LastTransitionTime.Add(longStop)); wait > 0 {
-		return wait, nil
-	}
-	pods, err := r.env.countPods(ctx, &j.TrainJob)
-	if err == nil {
-		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonStopping, actionStop,
-			"%s of the stopped run still terminating; the job keeps its quota and starts again only when they are gone", plural(pods, "pod"))
-	}
-	return 0, err
 }
 
 // ensurePlaced suspends an admitted TrainJob that somebody resumed before we could
@@ -148,6 +125,15 @@ func (e *environment) placed(ctx context.Context, job *trainjob.TrainJob) (bool,
 	}
 	js, err := e.jobSet(ctx, job)
 	return err == nil && js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js), err
+}
+
+// gateEarly gives the gate to a TrainJob that does not queue yet: the child Jobs that are
+// made meanwhile have it then. One that has it, as its webhook sees to, costs no look.
+func (r *reconciler) gateEarly(ctx context.Context, j *job) error {
+	if !j.early || r.env.field.HoldsGate(&j.Spec) {
+		return nil
+	}
+	return r.ensureGate(ctx, j)
 }
 
 // ensureGate gives the gate to a waiting TrainJob that lacks it, because it was made

@@ -24,7 +24,8 @@ import (
 func (j *job) follow(ctx context.Context) (bool, error) {
 	wl, err := j.unfinishedWorkload(ctx)
 	if err == nil && wl == nil {
-		return j.notYet(ctx)
+		j.early, err = j.notYet(ctx)
+		return j.early, err
 	}
 	j.env.expectations.sawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
 	if err != nil || !wl.DeletionTimestamp.IsZero() {

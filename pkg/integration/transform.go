@@ -3,6 +3,8 @@
 package integration
 
 import (
+	"slices"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,15 +17,16 @@ import (
 )
 
 // The Trim functions are transforms for caches: they drop what the manager does not look
-// at before it is stored. What the manager writes of these objects is always a difference,
-// in which a part that is missing on both sides is left alone.
+// at before it is stored. Of JobSets and Jobs the manager only writes differences, in which
+// a part that is missing on both sides is left alone; jobframework writes Workloads whole.
 
 var stripManagedFields = cache.TransformStripManagedFields()
 
-// TrimWorkload empties the Workloads that belong to other kinds of jobs. One without an
-// owner stays whole: it may be a TrainJob's soon.
+// TrimWorkload empties the Workloads that belong to other kinds of jobs. One without a
+// controller stays whole: it may be a TrainJob's soon. So does one with a TrainJob among its
+// owners: jobframework finds a TrainJob's Workloads by any of them.
 func TrimWorkload(in any) (any, error) {
-	if wl, ok := in.(*kueue.Workload); ok && ofAnother(wl) {
+	if wl, ok := in.(*kueue.Workload); ok && ofAnother(wl) && !slices.ContainsFunc(wl.OwnerReferences, isTrainJob) {
 		wl.Spec, wl.Status = kueue.WorkloadSpec{}, kueue.WorkloadStatus{}
 	}
 	return stripManagedFields(in)
@@ -57,6 +60,8 @@ func ofAnother(obj client.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(obj)
 	return owner != nil && owner.Kind != trainjob.GVK.Kind
 }
+
+func isTrainJob(owner metav1.OwnerReference) bool { return owner.Kind == trainjob.GVK.Kind }
 
 // trimTemplate keeps what PlaceTemplate of pkg/podset brings to an admission.
 func trimTemplate(template *corev1.PodTemplateSpec) {

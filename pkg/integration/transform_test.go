@@ -20,6 +20,8 @@ func TestTrim(t *testing.T) {
 	}
 	managed := owned("TrainJob")
 	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+	shared := owned("Job")
+	shared.OwnerReferences = append(shared.OwnerReferences, metav1.OwnerReference{Kind: "TrainJob", Name: "o"})
 	spec := kueue.WorkloadSpec{QueueName: "q"}
 	gates := []corev1.PodSchedulingGate{{Name: "g"}}
 	full := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
@@ -42,6 +44,10 @@ func TestTrim(t *testing.T) {
 		"another kind's Workload keeps its name": {
 			trim: TrimWorkload,
 			in:   &kueue.Workload{ObjectMeta: owned("Job"), Spec: spec}, want: &kueue.Workload{ObjectMeta: owned("Job")},
+		},
+		"another kind's Workload that a TrainJob owns as well stays": {
+			trim: TrimWorkload,
+			in:   &kueue.Workload{ObjectMeta: shared, Spec: spec}, want: &kueue.Workload{ObjectMeta: shared, Spec: spec},
 		},
 		"a Workload without an owner stays": {
 			trim: TrimWorkload,

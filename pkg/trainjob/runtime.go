@@ -51,7 +51,7 @@ type Runtimes struct {
 	// Served is the generation of Trainer that renders; As gives another.
 	Served Generation
 
-	// snapshots are runtime specs by the UID of the TrainJob, texts the same by their text.
+	// snapshots are Runtimes by the UID of the TrainJob, texts their specs by the text.
 	snapshots, texts *lru.Cache
 }
 
@@ -92,14 +92,11 @@ func (r *Runtimes) Of(ctx context.Context, job *TrainJob) (Runtime, error) {
 	if r.Served < Trainer23 {
 		return r.replaced(ctx, job)
 	}
-	if spec, err := r.snapshot(ctx, job); err != nil || spec != nil {
-		return Runtime{Spec: spec, Version: frozen}, err
+	if runtime, err := r.snapshot(ctx, job); err != nil || runtime.Spec != nil {
+		return runtime, err
 	}
 	return r.live(ctx, job)
 }
-
-// frozen is the version of a snapshot, which never changes.
-const frozen RuntimeVersion = "snapshot"
 
 // replaced gives the live runtime as Trainer before 2.3 uses it.
 func (r *Runtimes) replaced(ctx context.Context, job *TrainJob) (Runtime, error) {
@@ -132,8 +129,9 @@ func (r *Runtimes) live(ctx context.Context, job *TrainJob) (Runtime, error) {
 		ErrRuntimeUnsupported, kind, trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind)
 }
 
-func versionOf(rt client.Object) RuntimeVersion {
-	return RuntimeVersion(fmt.Sprintf("%s/%s", rt.GetUID(), rt.GetResourceVersion()))
+// versionOf gives the version of a runtime, or of the ConfigMap with a snapshot of one.
+func versionOf(obj client.Object) RuntimeVersion {
+	return RuntimeVersion(fmt.Sprintf("%s/%s", obj.GetUID(), obj.GetResourceVersion()))
 }
 
 // get asks the API server itself before it calls a runtime missing: people create
@@ -165,26 +163,27 @@ func missing(err error, kind, name, namespace string) error {
 		ErrRuntimeNotFound, kind, name, where)
 }
 
-// snapshot reads what Trainer froze for this very TrainJob, or nil. A job that was
-// not stored yet has no UID and so no snapshot.
-func (r *Runtimes) snapshot(ctx context.Context, job *TrainJob) (*trainer.TrainingRuntimeSpec, error) {
+// snapshot reads what Trainer froze for this very TrainJob; without a spec where it did
+// not. A job that was not stored yet has no UID and so no snapshot.
+func (r *Runtimes) snapshot(ctx context.Context, job *TrainJob) (Runtime, error) {
 	if job.UID == "" || r.Live == nil {
-		return nil, nil
+		return Runtime{}, nil
 	}
-	if spec, ok := r.snapshots.Get(job.UID); ok {
-		return spec.(*trainer.TrainingRuntimeSpec), nil
+	if known, ok := r.snapshots.Get(job.UID); ok {
+		return known.(Runtime), nil
 	}
 	cm, err := r.snapshotOf(ctx, job)
 	if err != nil || cm == nil {
-		return nil, err
+		return Runtime{}, err
 	}
 	spec, err := r.decode(cm.Data[snapshotKey])
 	if err != nil {
-		return nil, fmt.Errorf("ConfigMap %s, key %q, is not the runtime snapshot Trainer writes: %w; delete it and Trainer makes it anew",
+		return Runtime{}, fmt.Errorf("ConfigMap %s, key %q, is not the runtime snapshot Trainer writes: %w; delete it and Trainer makes it anew",
 			client.ObjectKeyFromObject(cm), snapshotKey, err)
 	}
-	r.snapshots.Add(job.UID, spec)
-	return spec, nil
+	runtime := Runtime{Spec: spec, Version: versionOf(cm)}
+	r.snapshots.Add(job.UID, runtime)
+	return runtime, nil
 }
 
 // snapshotOf gives the ConfigMap with the snapshot of this very TrainJob, or nil: a former
@@ -201,11 +200,18 @@ func (r *Runtimes) snapshotOf(ctx context.Context, job *TrainJob) (*corev1.Confi
 	return &cm, nil
 }
 
-// SnapshotTaken tells when Trainer froze the runtime of job; zero when it did not.
+// SnapshotTaken tells when Trainer froze the runtime of job; zero when it did not. It asks
+// the API server itself, and has a snapshot that people replaced by another read anew.
 func (r *Runtimes) SnapshotTaken(ctx context.Context, job *TrainJob) (time.Time, error) {
 	cm, err := r.snapshotOf(ctx, job)
-	if err != nil || cm == nil {
+	if err != nil {
 		return time.Time{}, err
+	}
+	if known, ok := r.snapshots.Get(job.UID); ok && (cm == nil || known.(Runtime).Version != versionOf(cm)) {
+		r.snapshots.Remove(job.UID)
+	}
+	if cm == nil {
+		return time.Time{}, nil
 	}
 	return cm.CreationTimestamp.Time, nil
 }

@@ -254,6 +254,49 @@ func TestRuntimesForRemembersSnapshotsOnly(t *testing.T) {
 	}
 }
 
+func TestRuntimesFollowReplacedSnapshot(t *testing.T) {
+	snapshot := func(uid types.UID, nodes int) *corev1.ConfigMap {
+		cm := snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", nodes)})
+		cm.UID, cm.CreationTimestamp = uid, metav1.Now()
+		return cm
+	}
+	cases := map[string]struct {
+		second      *corev1.ConfigMap
+		wantNodes   int32
+		wantVersion bool
+	}{
+		"the same is still there":             {second: snapshot("first", 1), wantNodes: 1, wantVersion: true},
+		"Trainer froze the edited runtime":    {second: snapshot("second", 8), wantNodes: 8},
+		"it is gone, and the runtime renders": {wantNodes: 4},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			scheme, first := testScheme(t), snapshot("first", 1)
+			cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusterRuntime("torch", 4)).Build()
+			runtimes := NewRuntimes(cached, fake.NewClientBuilder().WithScheme(scheme).WithObjects(first).Build())
+			before, err := runtimes.Of(t.Context(), jobOf("uid", nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := fake.NewClientBuilder().WithScheme(scheme)
+			if tc.second != nil {
+				now = now.WithObjects(tc.second)
+			}
+			runtimes.Live = now.Build()
+			if taken, err := runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil)); err != nil || taken.IsZero() != (tc.second == nil) {
+				t.Errorf("SnapshotTaken gives %s, %v", taken, err)
+			}
+			after, err := runtimes.Of(t.Context(), jobOf("uid", nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := *after.Spec.MLPolicy.NumNodes; got != tc.wantNodes || (before.Version == after.Version) != tc.wantVersion {
+				t.Errorf("%d nodes in version %s after %s, want %d", got, after.Version, before.Version, tc.wantNodes)
+			}
+		})
+	}
+}
+
 func TestRuntimesForTellsJobsOfOneNameApart(t *testing.T) {
 	scheme := testScheme(t)
 	cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusterRuntime("torch", 1)).Build()

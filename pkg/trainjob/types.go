@@ -158,6 +158,12 @@ func (t *TrainJob) Suspended() bool {
 	return t.Spec.Suspend != nil && *t.Spec.Suspend
 }
 
+// Elsewhere reports whether spec.managedBy names another controller than Trainer's own, as
+// it does for the jobs that MultiKueue runs in other clusters; absent means Trainer.
+func (t *TrainJob) Elsewhere() bool {
+	return t.Spec.ManagedBy != nil && *t.Spec.ManagedBy != ControllerName
+}
+
 // Finished reports whether the job is complete or has failed (trainer.kubeflow.org/v1alpha1).
 func (t *TrainJob) Finished() bool {
 	return apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobComplete) ||

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+func TestWorkloadDefaultsStayTheSame(t *testing.T) {
+	crd := func(uid types.UID, generation int64, resourceVersion string) *apiextensionsv1.CustomResourceDefinition {
+		schema := &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+			"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"podSets": {Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{
+				Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"},
+			}}}},
+		}}
+		return &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{UID: uid, Generation: generation, ResourceVersion: resourceVersion},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: kueue.SchemeGroupVersion.Version, Served: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema},
+			}}},
+		}
+	}
+	cases := map[string]struct {
+		gone bool
+		next *apiextensionsv1.CustomResourceDefinition
+		want bool
+	}{
+		"another status":              {next: crd("a", 1, "2"), want: true},
+		"another schema":              {next: crd("a", 2, "2")},
+		"the CRD of a new Kueue":      {next: crd("b", 1, "2")},
+		"one that was away meanwhile": {gone: true, next: crd("a", 1, "1")},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var w workloadDefaults
+			w.look(crd("a", 1, "1"))
+			before, err := w.get()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.gone {
+				w.gone()
+			}
+			w.look(tc.next)
+			after, err := w.get()
+			if err != nil || (before == after) != tc.want {
+				t.Errorf("The same defaults: %t, %v; want %t", before == after, err, tc.want)
+			}
+		})
+	}
+}

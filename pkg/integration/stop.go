@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const (
+	// longStop is how long a stopped job may keep its quota before people are told.
+	longStop = 10 * time.Second
+
+	// longLag is how long Trainer may refuse to change a job without pods before people are told.
+	longLag = 30 * time.Second
+)
+
+// watchStop tells people when a stopped job takes long to be gone: the quota is its own
+// until then. It gives the time after which to look again, 0 for never.
+func (r *reconciler) watchStop(ctx context.Context, j *job) (time.Duration, error) {
+	if j.UID == "" || !j.IsSuspended() {
+		return 0, nil
+	}
+	wl, err := r.env.workload(ctx, &j.TrainJob)
+	if err != nil || wl == nil {
+		return 0, err
+	}
+	since := stoppedSince(wl)
+	if since.IsZero() || !j.IsActive() {
+		return 0, nil
+	}
+	if wait := time.Until(since.Add(longStop)); wait > 0 {
+		return wait, nil
+	}
+	return 0, r.tellStop(ctx, j)
+}
+
+// stoppedSince tells when it was decided that the job of a Workload stops; zero: it was not.
+func stoppedSince(wl *kueue.Workload) time.Time {
+	if !wl.DeletionTimestamp.IsZero() {
+		return wl.DeletionTimestamp.Time
+	}
+	if workloadevict.IsEvicted(wl) {
+		return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// tellStop names what a stop waits for: the last pods, or JobSet, which does not say that
+// they are gone while something keeps it from writing its status.
+func (r *reconciler) tellStop(ctx context.Context, j *job) error {
+	pods, err := r.env.countPods(ctx, &j.TrainJob)
+	if err != nil {
+		return err
+	}
+	if pods > 0 {
+		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonStopping, actionStop,
+			"%s of the stopped run still terminating; the job keeps its quota and starts again only when they are gone", plural(pods, "pod"))
+		return nil
+	}
+	js, err := r.env.jobSet(ctx, &j.TrainJob)
+	if err == nil && js != nil && saysActive(js) {
+		r.env.warn(&j.TrainJob, reasonStopping, actionStop, fmt.Errorf(
+			"no pod of the stopped run is left, but JobSet %s still reports active Jobs, so the job keeps its quota: look at the JobSet's events and at the JobSet controller", js.Name))
+	}
+	return err
+}
+
+// lagsLong reports whether Trainer had time enough to hear of the last pod of a job since
+// we last wrote it.
+func (e *environment) lagsLong(job *trainjob.TrainJob) bool {
+	return time.Since(e.expectations.wroteBy(job)) > longLag
+}

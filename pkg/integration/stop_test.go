@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+func TestLongStopIsTold(t *testing.T) {
+	evicted := func(ago time.Duration) func(*kueue.Workload) {
+		return func(wl *kueue.Workload) {
+			wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{
+				Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-ago)),
+			})
+		}
+	}
+	cases := map[string]struct {
+		stop func(*kueue.Workload)
+		// deleted has the Workload deleted by a user, active is what JobSet reports, pods what its Job has.
+		deleted      bool
+		active, pods int32
+		want         string
+	}{
+		"an evicted job with a pod":               {stop: evicted(time.Minute), active: 1, pods: 1, want: "Normal StillStopping 1 pod of the stopped run"},
+		"an evicted job that JobSet holds up":     {stop: evicted(time.Minute), active: 1, want: "Warning StillStopping no pod of the stopped run is left, but JobSet job"},
+		"one that was evicted just now":           {stop: evicted(0), active: 1},
+		"a deleted Workload that JobSet holds up": {deleted: true, active: 1, want: "Warning StillStopping no pod of the stopped run is left, but JobSet job"},
+		"a deleted Workload with pods":            {deleted: true, active: 1, pods: 2, want: "Normal StillStopping 2 pods of the stopped run"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
+			stored.Spec.RuntimeRef.Name = "torch"
+			js.UID, js.Status.ReplicatedJobsStatus = "js", []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: tc.active}}
+			child := doneJob(js)
+			child.Status.Active = tc.pods
+			wl := ownedBy(stored.UID, true)
+			wl.Namespace, wl.OwnerReferences[0].Name, wl.Finalizers = "ns", "job", []string{kueue.ResourceInUseFinalizerName}
+			wl.Spec.QueueName, wl.Status.Admission = "q", &kueue.Admission{}
+			if tc.stop != nil {
+				tc.stop(wl)
+			}
+			r, recorder := newReconciler(t, stored, js, child, wl)
+			if tc.deleted {
+				deletedLongAgo(t, r, wl)
+			}
+			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
+			if err != nil || (tc.deleted || tc.want == "") && result.RequeueAfter == 0 {
+				t.Errorf("Reconcile gives %v, %v", result, err)
+			}
+			close(recorder.Events)
+			if told := <-recorder.Events; !strings.HasPrefix(told, tc.want) || (told == "") != (tc.want == "") {
+				t.Errorf("The user is told %q, want %q", told, tc.want)
+			}
+		})
+	}
+}
+
+// deletedLongAgo shows a Workload as one that was deleted a minute ago; the fake API
+// server would stamp it with the time of now.
+func deletedLongAgo(t *testing.T, r *reconciler, wl *kueue.Workload) {
+	t.Helper()
+	ago := metav1.NewTime(time.Now().Add(-time.Minute))
+	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, list, opts...)
+			if workloads, ok := list.(*kueue.WorkloadList); ok {
+				for i := range workloads.Items {
+					workloads.Items[i].DeletionTimestamp = &ago
+				}
+			}
+			return err
+		},
+	})
+	r.framework = frameworkOf(r)
+}
+
+// Trainer's refusals for the pods of before are silent for a while only.
+func TestLagOfTrainerIsToldInTheEnd(t *testing.T) {
+	cases := map[string]struct {
+		began    time.Time
+		wantTold bool
+	}{
+		"it may just not have heard of the last pod": {began: time.Now()},
+		"it goes on for a minute":                    {began: time.Now().Add(-time.Minute), wantTold: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			stored, _ := disagreeing(true, true, true, time.Now().Add(-time.Minute))
+			stored.Spec.RuntimeRef.Name = "torch"
+			wl := ownedBy(stored.UID, false)
+			wl.Namespace, wl.OwnerReferences[0].Name = "ns", "job"
+			r, recorder := newReconciler(t, stored, wl)
+			r.env.expectations.began = tc.began
+			r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+					return apierrors.NewForbidden(trainJobs, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
+				},
+			})
+			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
+			if (err != nil) != tc.wantTold || (result.RequeueAfter == retrySlowly) == tc.wantTold {
+				t.Errorf("Reconcile gives %v, %v", result, err)
+			}
+			close(recorder.Events)
+			var told []string
+			for event := range recorder.Events {
+				told = append(told, event)
+			}
+			if strings.Contains(strings.Join(told, "\n"), reasonRefused) != tc.wantTold {
+				t.Errorf("The user is told %q, want to be told: %t", told, tc.wantTold)
+			}
+		})
+	}
+}
