@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/events"
@@ -203,6 +204,8 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 		live:   s, renderer: renderer, recorder: newOnceRecorder(&events.FakeRecorder{}), expectations: &expectations{},
 		field: patch.Of(trainjob.Trainer23),
 	}, s, server)
+	// There is no Trainer that would make a JobSet, and the wait for it is over.
+	env.expectations.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}
 	return &reconciler{env: env, framework: jobframework.NewReconciler(env.client, env.recorder)}, s
 }
 
