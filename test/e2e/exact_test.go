@@ -11,8 +11,11 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -66,6 +69,34 @@ var _ = Describe("A waiting TrainJob", func() {
 			g.Expect(wl.Spec.PodSets[0].Count).To(Equal(int32(4)))
 		}).Should(Succeed())
 		Consistently(ctx, func() int32 { return w.workload(ctx, "frozen").Spec.PodSets[0].Count }).Should(Equal(int32(1)))
+	}, SpecTimeout(specTimeout))
+
+	It("is charged for the snapshot that it runs, where its first one was deleted", Label("invariant", "podsets"), since(kit.Trainer23), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		w.make(ctx, runtime, w.job("holds").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "holds", 1, onH100)
+		w.make(ctx, w.job("refrozen").Runtime(runtime.Name).GPUs("2").Obj())
+		w.eventuallyPending(ctx, "refrozen")
+		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
+		})
+		snapshot := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "refrozen-runtime-snapshot"}}
+		Expect(w.Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot)).To(Succeed())
+		first := snapshot.UID
+		// Times of creation are whole seconds: the next snapshot has to be newer than the JobSet.
+		Eventually(ctx, func() time.Duration { return time.Since(snapshot.CreationTimestamp.Time) }).Should(BeNumerically(">", 2*time.Second))
+		Expect(w.Delete(ctx, snapshot)).To(Succeed())
+		w.touch(ctx, "refrozen")
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(w.Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot)).To(Succeed())
+			g.Expect(snapshot.UID).NotTo(Equal(first))
+		}).Should(Succeed())
+
+		w.finish(ctx, "holds", "succeeded")
+		w.eventuallyRuns(ctx, "refrozen", 4, onH100)
+		Expect(w.workload(ctx, "refrozen").Status.Admission.PodSetAssignments[0].Count).To(HaveValue(Equal(int32(4))))
 	}, SpecTimeout(specTimeout))
 })
 
