@@ -100,7 +100,7 @@ var _ = DescribeTable("The rules for patches give the verdict of Trainer", core,
 
 	// Time stamps.
 	Entry("on a time", since(kit.Trainer22), attempt{now: entries(`[{manager: a.io/x, time: "2026-01-01T00:00:00Z"}]`)}, taken()),
-	Entry("on a time that is none", since(kit.Trainer22), attempt{now: entries(`[{manager: a.io/x, time: yesterday}]`)}, refusedFor("spec.runtimePatches[0]", "time")),
+	Entry("on a time that is none", since(kit.Trainer22), attempt{now: entries(`[{manager: a.io/x, time: yesterday}]`)}, refusedFor("spec.runtimePatches[0].time", "time")),
 	Entry("on another time of the same entry, while it runs", since(kit.Trainer22), attempt{
 		before: entries(`[{manager: a.io/x, time: "2026-01-01T00:00:00Z"}]`), now: entries(`[{manager: a.io/x, time: "2026-01-02T00:00:00Z"}]`), runs: true, willRun: true,
 	}, taken()),
