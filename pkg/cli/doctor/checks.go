@@ -21,11 +21,11 @@ type check struct {
 // checks are all that doctor does, in the order in which an installation is built.
 var checks = []check{
 	{"Kueue, JobSet and Trainer are installed", []Kind{crds}, missingParts, nil},
-	{"Kueue is of a version that kueue-trainer is made for", []Kind{deployments, configMaps}, kueueVersion, nil},
+	{"Kueue is of a version that kueue-trainer is made for", []Kind{crds, deployments, configMaps}, kueueVersion, nil},
 	{"Trainer is of a known generation", []Kind{crds}, trainerGeneration, nil},
-	{"kueue-trainer is running", []Kind{deployments, leases, mutating, validating}, managerRunning, []condition{managerThere}},
+	{"kueue-trainer is running", []Kind{deployments, configMaps, leases, mutating, validating}, managerRunning, []condition{managerThere}},
 	{"kueue-trainer has its permissions", []Kind{clusterRoles, roleBindings, deployments, mutating, validating}, permissions, []condition{managerThere}},
-	{"the webhooks are installed", []Kind{mutating, validating}, missingWebhooks, nil},
+	{"the webhooks are installed", []Kind{crds, deployments, mutating, validating}, missingWebhooks, nil},
 	{"the webhooks' Services have endpoints", []Kind{mutating, validating, services, endpointSlices}, webhookServices, nil},
 	{"Kueue answers", []Kind{mutating, validating, flavorProbe}, silentWebhooks(0), nil},
 	{"JobSet answers", []Kind{mutating, validating, jobSetProbe}, silentWebhooks(1), nil},
@@ -40,7 +40,7 @@ var checks = []check{
 	{"every flavor has nodes", []Kind{flavors, nodes, clusterQueues, cohorts}, flavorsWithoutNodes, nil},
 	{"every GPU node is in a flavor", []Kind{flavors, nodes, clusterQueues, cohorts}, nodesWithoutFlavor, nil},
 	{"quotas are there as nodes", []Kind{flavors, nodes, clusterQueues, cohorts}, quotasAboveNodes, nil},
-	{"the taints of GPU nodes are tolerated", []Kind{flavors, nodes, clusterQueues, cohorts}, taints, nil},
+	{"the taints of GPU nodes are tolerated", []Kind{flavors, nodes, clusterQueues, cohorts, configMaps}, taints, nil},
 	{"every LocalQueue leads to a ClusterQueue", []Kind{localQueues, clusterQueues}, localQueuesToNowhere, nil},
 	{"ClusterQueues are active", []Kind{clusterQueues}, inactiveClusterQueues, nil},
 	{"LocalQueues are not stopped", []Kind{localQueues}, stoppedLocalQueues, nil},

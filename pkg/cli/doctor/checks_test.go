@@ -667,6 +667,62 @@ func TestPoolsAreJudgedByAllQuotasOrNot(t *testing.T) {
 	}
 }
 
+func TestForbiddenIsNotMissing(t *testing.T) {
+	for _, kind := range []Kind{
+		nodes, pods, flavors, clusterQueues, cohorts, localQueues, workloads, trainJobs, jobSets, jobs, crds, mutating, validating,
+		services, endpointSlices, deployments, configMaps, leases, clusterRoles, roleBindings, trainJobProbe, jobSetProbe, flavorProbe, schedulerView,
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			f := healthy(t)
+			// What is right only by the manager's configuration.
+			f.Leases[0].Name, f.Nodes[0] = "other", gpuNode("gpu-0", h100, teamTaint)
+			f.managerConfig("leaderElection: {resourceName: other}\ntolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]")
+			finds(t, f)
+			f.Unread[kind] = errors.New("forbidden")
+			forget(f, kind)
+			if r := newReport(f); r.Errors+r.Warnings > 0 {
+				t.Errorf("Found what nobody could see: %+v", r.Findings)
+			}
+		})
+	}
+}
+
+// forget takes away what could not be read.
+func forget(f *Facts, kind Kind) {
+	switch kind {
+	case nodes:
+		f.Nodes = nil
+	case flavors:
+		f.Flavors = nil
+	case clusterQueues:
+		f.ClusterQueues = nil
+	case localQueues:
+		f.LocalQueues = nil
+	case crds:
+		f.CRDs = nil
+	case mutating:
+		f.Mutating = nil
+	case validating:
+		f.Validating = nil
+	case services:
+		f.Services = nil
+	case endpointSlices:
+		f.EndpointSlices = nil
+	case deployments:
+		f.Deployments = nil
+	case configMaps:
+		f.ConfigMaps = nil
+	case leases:
+		f.Leases = nil
+	case clusterRoles:
+		f.ClusterRoles, f.ClusterRoleBindings = nil, nil
+	case roleBindings:
+		f.Roles, f.RoleBindings = nil, nil
+	case trainJobProbe:
+		f.Probes.Job = nil
+	}
+}
+
 func TestWhatCannotBeReadIsSaid(t *testing.T) {
 	f := healthy(t)
 	f.Nodes = nil
