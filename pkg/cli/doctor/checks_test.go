@@ -92,13 +92,7 @@ func TestParts(t *testing.T) {
 			want:   []Finding{{Severity: Error, Reason: "TrainerGeneration", Object: "CustomResourceDefinition " + trainjob.CRDName, Commands: []string{trainerPart.install}}},
 		},
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			tc.change(f)
-			finds(t, f, tc.want...)
-		})
-	}
+	eachFinds(t, cases)
 }
 
 func TestManager(t *testing.T) {
@@ -163,13 +157,7 @@ func TestManager(t *testing.T) {
 			},
 		},
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			tc.change(f)
-			finds(t, f, tc.want...)
-		})
-	}
+	eachFinds(t, cases)
 }
 
 func TestWebhooks(t *testing.T) {
@@ -266,13 +254,7 @@ func TestWebhooks(t *testing.T) {
 			want: []Finding{{Severity: Error, Reason: "WebhookScope", Object: ourMutating, Commands: []string{managerPart.install}}},
 		},
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			tc.change(f)
-			finds(t, f, tc.want...)
-		})
-	}
+	eachFinds(t, cases)
 }
 
 func TestConfiguration(t *testing.T) {
@@ -386,13 +368,7 @@ func TestConfiguration(t *testing.T) {
 			},
 		},
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			tc.change(f)
-			finds(t, f, tc.want...)
-		})
-	}
+	eachFinds(t, cases)
 }
 
 func TestQueues(t *testing.T) {
@@ -439,13 +415,7 @@ func TestQueues(t *testing.T) {
 		},
 		"one that Kueue has not looked at": {change: func(f *Facts) { f.ClusterQueues[0].Status.Conditions = nil }},
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			tc.change(f)
-			finds(t, f, tc.want...)
-		})
-	}
+	eachFinds(t, cases)
 }
 
 func TestLeftovers(t *testing.T) {

@@ -3,13 +3,12 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -201,6 +200,21 @@ func gatedJob(t *testing.T, namespace, name string) *trainjob.TrainJob {
 	return job
 }
 
+// eachFinds breaks a healthy installation in each way and compares what is found.
+func eachFinds(t *testing.T, cases map[string]struct {
+	change func(*Facts)
+	want   []Finding
+}) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			tc.change(f)
+			finds(t, f, tc.want...)
+		})
+	}
+}
+
 // finds runs all checks and compares what is worse than info. Every finding has to say
 // what is wrong, what it causes, and a command.
 func finds(t *testing.T, f *Facts, want ...Finding) {
@@ -212,11 +226,11 @@ func finds(t *testing.T, f *Facts, want ...Finding) {
 	report := newReport(f)
 	got := slices.DeleteFunc(slices.Clone(report.Findings), func(f Finding) bool { return f.Severity == Info })
 	sortFindings(want)
-	if diff := gocmp.Diff(want, got, cmpopts.IgnoreFields(Finding{}, "Problem", "Effect", "Advice"), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Finding{}, "Problem", "Effect", "Advice"), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("Unexpected findings (-want,+got):\n%s\n%+v", diff, got)
 	}
 	for _, finding := range got {
-		if cmp.Or(finding.Problem, finding.Effect) == "" || finding.Effect == "" || len(finding.Commands) == 0 {
+		if finding.Problem == "" || finding.Effect == "" || len(finding.Commands) == 0 {
 			t.Errorf("Finding without problem, effect or command: %+v", finding)
 		}
 	}

@@ -162,11 +162,5 @@ func TestPools(t *testing.T) {
 			},
 		},
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			tc.change(f)
-			finds(t, f, tc.want...)
-		})
-	}
+	eachFinds(t, cases)
 }
