@@ -73,6 +73,7 @@ func managerOptions(cfg *managerconfig.Configuration) (ctrl.Options, error) {
 		HealthProbeBindAddress:        cfg.Health.HealthProbeBindAddress,
 		ReadinessEndpointName:         cfg.Health.ReadinessEndpointName,
 		LivenessEndpointName:          cfg.Health.LivenessEndpointName,
+		PprofBindAddress:              cfg.PprofBindAddress,
 		LeaderElection:                *le.LeaderElect,
 		LeaderElectionResourceLock:    le.ResourceLock,
 		LeaderElectionNamespace:       le.ResourceNamespace,

@@ -53,6 +53,9 @@ type Configuration struct {
 	Metrics Metrics `json:"metrics,omitempty"`
 	// Health is where probes go. Default: :8081, /healthz and /readyz.
 	Health configapi.ControllerHealth `json:"health,omitempty"`
+	// PprofBindAddress is where Go profiles are served, without any protection.
+	// Default: nowhere.
+	PprofBindAddress string `json:"pprofBindAddress,omitempty"`
 	// Controller sets how much is done at a time.
 	Controller Controller `json:"controller,omitempty"`
 	// ClientConnection limits requests to the API server, all kinds together.
@@ -93,7 +96,7 @@ type Metrics struct {
 // Controller sets how much is done at a time.
 type Controller struct {
 	// GroupKindConcurrency is the number of workers per kind, as in Kueue's
-	// configuration; its one key is TrainJob.trainer.kubeflow.org. Default: 5.
+	// configuration; its one key is TrainJob.trainer.kubeflow.org. Default: 20.
 	GroupKindConcurrency map[string]int `json:"groupKindConcurrency,omitempty"`
 }
 
@@ -158,7 +161,7 @@ func Default(cfg *Configuration) {
 	setDefault(&cfg.InternalCertManagement.WebhookServiceName, ptr.To("kueue-trainer-webhook-service"))
 	setDefault(&cfg.InternalCertManagement.WebhookSecretName, ptr.To("kueue-trainer-webhook-server-cert"))
 	if len(cfg.Controller.GroupKindConcurrency) == 0 {
-		cfg.Controller.GroupKindConcurrency = map[string]int{TrainJobKind: 5}
+		cfg.Controller.GroupKindConcurrency = map[string]int{TrainJobKind: 20}
 	}
 	if cfg.ManagedJobsNamespaceSelector == nil {
 		cfg.ManagedJobsNamespaceSelector = systemNamespacesExcluded(cfg.Namespace)

@@ -38,7 +38,7 @@ func defaults() *Configuration {
 		},
 		Metrics:          Metrics{BindAddress: ":8443", SecureServing: ptr.To(true)},
 		Health:           configapi.ControllerHealth{HealthProbeBindAddress: ":8081"},
-		Controller:       Controller{GroupKindConcurrency: map[string]int{"TrainJob.trainer.kubeflow.org": 5}},
+		Controller:       Controller{GroupKindConcurrency: map[string]int{"TrainJob.trainer.kubeflow.org": 20}},
 		ClientConnection: &configapi.ClientConnection{QPS: ptr.To[float32](300), Burst: ptr.To[int32](500)},
 		InternalCertManagement: &configapi.InternalCertManagement{
 			Enable: ptr.To(true), WebhookServiceName: ptr.To("kueue-trainer-webhook-service"), WebhookSecretName: ptr.To("kueue-trainer-webhook-server-cert"),

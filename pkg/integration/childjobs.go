@@ -45,7 +45,7 @@ func (e *environment) childJobs(ctx context.Context, job *trainjob.TrainJob) ([]
 
 func (e *environment) jobsOf(ctx context.Context, js *jobsetapi.JobSet) ([]batchv1.Job, error) {
 	var list batchv1.JobList
-	err := e.client.List(ctx, &list, client.InNamespace(js.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: js.Name})
+	err := e.client.List(ctx, &list, client.InNamespace(js.Namespace), client.MatchingFields{jobSetIndex: js.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing the child Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}

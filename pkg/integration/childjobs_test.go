@@ -128,7 +128,7 @@ func TestActive(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			builder := fake.NewClientBuilder().WithScheme(testScheme(t))
+			builder := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)))
 			if tc.jobSet != nil {
 				builder = builder.WithObjects(tc.jobSet)
 			}

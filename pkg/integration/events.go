@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 	"sigs.k8s.io/kueue/pkg/util/api"
 )
 
 // Reasons and actions of our own events on TrainJobs; Kueue's jobframework adds
-// Started, Stopped, CreatedWorkload and FinishedWorkload.
+// Stopped, CreatedWorkload and FinishedWorkload. A start has jobframework's reason.
 const (
-	reasonPlaced         = "Placed"
+	reasonStarted        = jobframework.ReasonStarted
 	reasonPlacementError = "PlacementRefused"
 	reasonUngated        = "Ungated"
 	reasonUngateRefused  = "UngateRefused"
@@ -51,7 +52,7 @@ func placedMessage(wl *kueue.Workload) string {
 	for i := range admission.PodSetAssignments {
 		parts = append(parts, assignmentMessage(&admission.PodSetAssignments[i]))
 	}
-	return truncate(fmt.Sprintf("Queue %s, ClusterQueue %s: %s",
+	return truncate(fmt.Sprintf("Admitted from queue %s by ClusterQueue %s: %s",
 		wl.Spec.QueueName, admission.ClusterQueue, strings.Join(parts, "; ")))
 }
 

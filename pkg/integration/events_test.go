@@ -35,7 +35,7 @@ func TestPlacedMessage(t *testing.T) {
 			},
 		}},
 	}
-	want := "Queue team, ClusterQueue gpus: dataset-initializer 1 pod on no flavor, it requests nothing; " +
+	want := "Admitted from queue team by ClusterQueue gpus: dataset-initializer 1 pod on no flavor, it requests nothing; " +
 		"node 2 pods on flavor cpus (64Gi memory, 8 cpu), flavor h100 (16 nvidia.com/gpu)"
 	if diff := cmp.Diff(want, placedMessage(wl)); diff != "" {
 		t.Errorf("Unexpected message (-want,+got):\n%s", diff)

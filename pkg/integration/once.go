@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/lru"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 )
 
 const (
@@ -44,6 +45,19 @@ func (r *onceRecorder) Eventf(regarding, related runtime.Object, eventType, reas
 		return
 	}
 	r.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, args...)
+}
+
+// frameworkRecorder is the recorder of jobframework. It leaves the start to the reconciler,
+// which tells it with the flavors.
+type frameworkRecorder struct {
+	events.EventRecorder
+}
+
+// Eventf implements events.EventRecorder.
+func (r frameworkRecorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
+	if reason != jobframework.ReasonStarted {
+		r.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, args...)
+	}
 }
 
 // settle makes an event of this reason news again for an object: what it told is over.

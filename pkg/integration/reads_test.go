@@ -131,7 +131,7 @@ func TestAwaitReading(t *testing.T) {
 			recorder := events.NewFakeRecorder(4)
 			served := &servedTrainer{all: &allTrainJobs{}}
 			served.set(t.Context(), trainjob.Trainer22, nil)
-			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored, js).Build()
+			c := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored, js)).Build()
 			env, err := (&environment{client: c, trainer: served, runtimes: trainjob.NewRuntimes(c, c), recorder: newOnceRecorder(recorder),
 				expectations: &expectations{began: tc.written}}).now()
 			if err != nil {

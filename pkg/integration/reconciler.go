@@ -69,7 +69,7 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 		return sooner(sooner(result, waitAgreed), j.again), firstError(j.prepareErr, err, errAgreed, r.gateEarly(ctx, j))
 	}
 	if j.placed != "" && !j.IsSuspended() {
-		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonPlaced, actionStart, "%s", j.placed)
+		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonStarted, actionStart, "%s", j.placed)
 	}
 	if err := r.ensurePlaced(ctx, j); err != nil {
 		return result, err

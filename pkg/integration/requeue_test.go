@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,14 +52,15 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 	}
 }
 
-// indexed gives a client that finds Workloads by the TrainJob that owns them.
+// indexed gives a client that has a Workload.
 func indexed(t *testing.T, wl *kueue.Workload) client.Client {
 	t.Helper()
-	return byOwner(fake.NewClientBuilder().WithScheme(clientOf(t).Scheme()).WithObjects(wl)).Build()
+	return byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(wl)).Build()
 }
 
-// byOwner adds the index that the manager's cache has.
+// byOwner adds the indexes that the manager's cache has.
 func byOwner(b *fake.ClientBuilder) *fake.ClientBuilder {
+	b.WithIndex(&batchv1.Job{}, jobSetIndex, jobSetOf)
 	return b.WithIndex(&kueue.Workload{}, jobframework.OwnerReferenceIndexKey(trainjob.GVK), func(obj client.Object) []string {
 		return []string{metav1.GetControllerOf(obj).Name}
 	})

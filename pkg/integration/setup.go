@@ -67,6 +67,20 @@ func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := jobframework.SetupWorkloadOwnerIndex(ctx, indexer, trainjob.GVK); err != nil {
 		return fmt.Errorf("indexing Workloads by TrainJob: %w", err)
 	}
+	if err := indexer.IndexField(ctx, &batchv1.Job{}, jobSetIndex, jobSetOf); err != nil {
+		return fmt.Errorf("indexing Jobs by JobSet: %w", err)
+	}
+	return nil
+}
+
+// jobSetIndex is the index of child Jobs by the name of their JobSet. Caches have none of
+// labels: a list by them looks at every Job of the namespace.
+const jobSetIndex = "jobSet"
+
+func jobSetOf(child client.Object) []string {
+	if name, ok := child.GetLabels()[jobsetapi.JobSetNameKey]; ok {
+		return []string{name}
+	}
 	return nil
 }
 
@@ -194,7 +208,7 @@ func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager, trainer *servedTrai
 }
 
 func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
-	framework := jobframework.NewReconciler(env.client, env.recorder,
+	framework := jobframework.NewReconciler(env.client, frameworkRecorder{env.recorder},
 		jobframework.WithManagerName(controllerName),
 		jobframework.WithManageJobsWithoutQueueName(opts.ManageJobsWithoutQueueName),
 		jobframework.WithManagedJobsNamespaceSelector(opts.ManagedJobsNamespaceSelector),
@@ -207,7 +221,8 @@ func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("trainjob").
 		For(&trainjob.TrainJob{}).
-		Owns(&kueue.Workload{}).
+		Watches(&kueue.Workload{}, decidedFirst(handler.EnqueueRequestForOwner(
+			mgr.GetScheme(), mgr.GetRESTMapper(), &trainjob.TrainJob{}, handler.OnlyControllerOwner()))).
 		Owns(&jobsetapi.JobSet{}).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(env.trainJobOfChild)).
 		WatchesRawSource(env.all.source()).

@@ -3,7 +3,9 @@
 package integration
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -48,13 +50,33 @@ func TrimJobSet(in any) (any, error) {
 	return stripManagedFields(in)
 }
 
-// TrimJob drops what the pods of a Job run.
+// TrimJob drops what the pods of a Job run, and what JobSet and the Job controller write on
+// them, and on the Job itself all but whose it is: these are most of its bytes.
 func TrimJob(in any) (any, error) {
 	if job, ok := in.(*batchv1.Job); ok {
-		trimTemplate(&job.Spec.Template)
+		job.Annotations, job.Spec.Selector = nil, nil
+		maps.DeleteFunc(job.Labels, func(key, _ string) bool {
+			return key != jobsetapi.JobSetNameKey && key != jobsetapi.ReplicatedJobNameKey
+		})
+		template := &job.Spec.Template
+		trimTemplate(template)
+		maps.DeleteFunc(template.Labels, ofControllers)
+		maps.DeleteFunc(template.Annotations, ofControllers)
 	}
 	return stripManagedFields(in)
 }
+
+// ofControllers reports whether a label or annotation is JobSet's or the Job controller's.
+// No admission has one.
+func ofControllers(key, _ string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return domain == jobSetDomain || domain == jobDomain || key == "controller-uid" || key == "job-name"
+}
+
+const (
+	jobSetDomain = "jobset.sigs.k8s.io"
+	jobDomain    = "batch.kubernetes.io"
+)
 
 func ofAnother(obj client.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(obj)

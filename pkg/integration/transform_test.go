@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,6 +34,9 @@ func TestTrim(t *testing.T) {
 			Name: "node", Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}},
 		}}}
 	}
+	whose := map[string]string{"jobset.sigs.k8s.io/jobset-name": "js", "jobset.sigs.k8s.io/replicatedjob-name": "node"}
+	counted := map[string]string{"jobset.sigs.k8s.io/job-index": "0", "batch.kubernetes.io/job-name": "js-node-0", "controller-uid": "u", "job-name": "js-node-0"}
+	placed := map[string]string{"kueue.x-k8s.io/podset": "node", "team": "red"}
 	tests := map[string]struct {
 		trim     func(any) (any, error)
 		in, want any
@@ -61,9 +65,13 @@ func TestTrim(t *testing.T) {
 			trim: TrimJobSet,
 			in:   &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper"), Spec: jobSet(full)}, want: &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper")},
 		},
-		"a Job keeps where its pods go": {
+		"a Job keeps whose it is and where its pods go": {
 			trim: TrimJob,
-			in:   &batchv1.Job{Spec: batchv1.JobSpec{Template: full}}, want: &batchv1.Job{Spec: batchv1.JobSpec{Template: lean}},
+			in: &batchv1.Job{
+				ObjectMeta: metav1.ObjectMeta{Labels: union(whose, counted), Annotations: counted},
+				Spec:       batchv1.JobSpec{Template: withMetadata(full, union(counted, placed)), Selector: &metav1.LabelSelector{}},
+			},
+			want: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Labels: whose}, Spec: batchv1.JobSpec{Template: withMetadata(lean, placed)}},
 		},
 	}
 	for name, tc := range tests {
@@ -77,4 +85,17 @@ func TestTrim(t *testing.T) {
 			}
 		})
 	}
+}
+
+func union(of ...map[string]string) map[string]string {
+	all := map[string]string{}
+	for _, m := range of {
+		maps.Copy(all, m)
+	}
+	return all
+}
+
+func withMetadata(template corev1.PodTemplateSpec, both map[string]string) corev1.PodTemplateSpec {
+	template.Labels, template.Annotations = maps.Clone(both), maps.Clone(both)
+	return template
 }

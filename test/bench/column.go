@@ -12,7 +12,7 @@ import (
 )
 
 // workers is how many TrainJobs kueue-trainer reconciles at a time by default.
-const workers = 5
+const workers = 20
 
 // column is one way to have TrainJobs under Kueue's quotas.
 type column struct {
@@ -28,7 +28,7 @@ type column struct {
 // allColumns are those of the report: the one to compare with comes first, ours last.
 var allColumns = []column{
 	{name: "in-tree", title: "in-tree as shipped", integration: kit.InTree},
-	{name: "in-tree-5", title: fmt.Sprintf("in-tree, %d workers", workers), integration: kit.InTree, inTreeWorkers: workers},
+	{name: fmt.Sprintf("in-tree-%d", workers), title: fmt.Sprintf("in-tree, %d workers", workers), integration: kit.InTree, inTreeWorkers: workers},
 	{name: "external", title: "kueue-trainer", integration: kit.External},
 }
 

@@ -59,6 +59,7 @@ func allGoals(results *Results) []goal {
 		all = append(all,
 			goal{fmt.Sprintf("stream of %d: admitted to started, p50, ms", n), 50, false, func() (float64, bool) { return run.lag().P50Ms, run != nil }},
 			goal{fmt.Sprintf("stream of %d: admitted to started, p99, ms", n), 500, false, func() (float64, bool) { return run.lag().P99Ms, run != nil }})
+		all = append(all, results.cpuGoals(stream, n)...)
 	}
 	return all
 }
@@ -73,13 +74,9 @@ var (
 func (r *Results) burstGoals(n int) []goal {
 	name := func(what string) string { return fmt.Sprintf("burst of %d: %s", n, what) }
 	started := func(run *Run) float64 { return run.StartedS }
-	cpu := func(run *Run) float64 { return run.Used.cpu("kueue", "kueue-trainer") }
-	api := func(run *Run) float64 { return run.Used.cpu("kube-apiserver") }
-	return []goal{
-		{name("released to last started, in-tree as shipped / ours"), 4, true, r.runRatio(n, shipped, ours, started)},
-		{name("released to last started, in-tree with as many workers / ours"), 1.5, true, r.runRatio(n, allColumns[1].name, ours, started)},
-		{name("CPU of Kueue and manager, ours / in-tree as shipped"), 0.6, false, r.runRatio(n, ours, shipped, cpu)},
-		{name("CPU of the API server, ours / in-tree as shipped"), 0.5, false, r.runRatio(n, ours, shipped, api)},
+	return append([]goal{
+		{name("released to last started, in-tree as shipped / ours"), 4, true, r.runRatio(burst, n, shipped, ours, started)},
+		{name("released to last started, in-tree with as many workers / ours"), 1.5, true, r.runRatio(burst, n, allColumns[1].name, ours, started)},
 		{name("last started / last admitted, ours"), 1.1, false, func() (float64, bool) {
 			run := r.run(ours, burst, n)
 			if run == nil {
@@ -87,13 +84,27 @@ func (r *Results) burstGoals(n int) []goal {
 			}
 			return run.StartedS / run.AdmittedS, true
 		}},
+	}, r.cpuGoals(burst, n)...)
+}
+
+// cpuGoals compare what was used until the last pod was bound; creating a burst does not count.
+func (r *Results) cpuGoals(how shape, n int) []goal {
+	of := func(components ...string) func(*Run) float64 {
+		return func(run *Run) float64 { return run.Used.cpu(components...) }
+	}
+	name := func(what string) string {
+		return fmt.Sprintf("%s of %d: CPU of %s, ours / in-tree as shipped", how, n, what)
+	}
+	return []goal{
+		{name("Kueue and manager"), 0.6, false, r.runRatio(how, n, ours, shipped, of("kueue", "kueue-trainer"))},
+		{name("the API server"), 0.5, false, r.runRatio(how, n, ours, shipped, of("kube-apiserver"))},
 	}
 }
 
-// runRatio divides a value of a burst in one column by that in another.
-func (r *Results) runRatio(n int, above, below string, value func(*Run) float64) func() (float64, bool) {
+// runRatio divides a value of a run in one column by that in another.
+func (r *Results) runRatio(how shape, n int, above, below string, value func(*Run) float64) func() (float64, bool) {
 	return func() (float64, bool) {
-		a, b := r.run(above, burst, n), r.run(below, burst, n)
+		a, b := r.run(above, how, n), r.run(below, how, n)
 		if a == nil || b == nil {
 			return 0, false
 		}

@@ -198,12 +198,13 @@ func (t *table) throughput(results *Results, how shape, n int) {
 	row("writes per TrainJob, Kueue and manager", "%.1f", func(r *Run) float64 { return r.perJob(stored) })
 	row("dry runs per TrainJob", "%.1f", func(r *Run) float64 { return r.perJob(dryRuns) })
 	row("CPU of Kueue and manager, s", "%.1f", func(r *Run) float64 { return r.Used.cpu("kueue", "kueue-trainer") })
-	for _, component := range []string{"kube-apiserver", "trainer", "jobset"} {
+	for _, component := range []string{"kueue", "kueue-trainer", "kube-apiserver", "trainer", "jobset"} {
 		row("CPU of "+component+", s", "%.1f", func(r *Run) float64 { return r.Used.cpu(component) })
 	}
 	for _, component := range []string{"kueue", "kueue-trainer", "kube-apiserver", "trainer", "jobset"} {
 		row("peak memory of "+component+", MiB", "%.0f", func(r *Run) float64 { return r.Used[component].PeakMiB })
 	}
+	row("program pages in that of kueue-trainer, MiB", "%.0f", func(r *Run) float64 { return r.Used["kueue-trainer"].FileMiB })
 	if how == stream {
 		row("to the end of all: CPU of Kueue and manager, s", "%.1f", func(r *Run) float64 { return r.UsedToFinish.cpu("kueue", "kueue-trainer") })
 		row("to the end of all: CPU of kube-apiserver, s", "%.1f", func(r *Run) float64 { return r.UsedToFinish.cpu("kube-apiserver") })

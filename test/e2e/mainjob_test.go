@@ -47,8 +47,8 @@ var _ = Describe("A queued TrainJob", func() {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("told").GPUs("4").Obj())
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "told", "Placed") }).Should(ContainElement(
-			"Queue queue, ClusterQueue " + w.name("gpus") + ": node 1 pod on flavor " + w.name("h100") + " (4 nvidia.com/gpu)"))
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "told", "Started") }).Should(ContainElement(
+			"Admitted from queue queue by ClusterQueue " + w.name("gpus") + ": node 1 pod on flavor " + w.name("h100") + " (4 nvidia.com/gpu)"))
 	}, SpecTimeout(specTimeout))
 
 	It("waits behind the gate while the quota is full, and runs when it frees", core, func(ctx context.Context) {

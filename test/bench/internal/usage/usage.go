@@ -19,11 +19,15 @@ type Usage struct {
 	CPUSeconds float64 `json:"cpuSeconds"`
 	// PeakMiB is the largest resident set since the process started.
 	PeakMiB float64 `json:"peakMiB"`
+	// FileMiB is how much of the resident set is pages of files now: its program, which the
+	// system can drop and read again.
+	FileMiB float64 `json:"fileMiB"`
 }
 
-// Since gives what was used after an earlier reading; the peak stays that of the whole life.
+// Since gives what was used after an earlier reading; memory stays as it is.
 func (u Usage) Since(earlier Usage) Usage {
-	return Usage{CPUSeconds: u.CPUSeconds - earlier.CPUSeconds, PeakMiB: u.PeakMiB}
+	u.CPUSeconds -= earlier.CPUSeconds
+	return u
 }
 
 // Read gives what a process has used since it started.
@@ -40,11 +44,13 @@ func Read(pid int) (Usage, error) {
 	if err != nil {
 		return Usage{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
 	}
-	peak, err := peakKiB(string(status))
-	if err != nil {
-		return Usage{}, fmt.Errorf("/proc/%d/status: %w", pid, err)
+	usage := Usage{CPUSeconds: float64(ticks) / ticksPerSecond}
+	for field, into := range map[string]*float64{"VmHWM": &usage.PeakMiB, "RssFile": &usage.FileMiB} {
+		if *into, err = mebibytes(string(status), field); err != nil {
+			return Usage{}, fmt.Errorf("/proc/%d/status: %w", pid, err)
+		}
 	}
-	return Usage{CPUSeconds: float64(ticks) / ticksPerSecond, PeakMiB: float64(peak) / 1024}, nil
+	return usage, nil
 }
 
 // cpuTicks adds utime and stime, fields 14 and 15. The name, field 2, may hold anything.
@@ -62,11 +68,13 @@ func cpuTicks(stat string) (int, error) {
 	return user + kernel, err
 }
 
-func peakKiB(status string) (int, error) {
+// mebibytes reads a field that counts kibibytes.
+func mebibytes(status, field string) (float64, error) {
 	for line := range strings.Lines(status) {
-		if value, found := strings.CutPrefix(line, "VmHWM:"); found {
-			return strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
+		if value, found := strings.CutPrefix(line, field+":"); found {
+			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
+			return float64(kib) / 1024, err
 		}
 	}
-	return 0, fmt.Errorf("it has no VmHWM: the process has ended")
+	return 0, fmt.Errorf("it has no %s: the process has ended", field)
 }

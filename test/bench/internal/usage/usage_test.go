@@ -28,20 +28,20 @@ func TestCPUTicks(t *testing.T) {
 	}
 }
 
-func TestPeakKiB(t *testing.T) {
+func TestMebibytes(t *testing.T) {
 	tests := map[string]struct {
 		status  string
-		want    int
+		want    float64
 		wantErr bool
 	}{
-		"the high-water mark is read": {status: "Name:\tkueue\nVmHWM:\t   81920 kB\nVmRSS:\t 70000 kB\n", want: 81920},
+		"the high-water mark is read": {status: "Name:\tkueue\nVmHWM:\t   81920 kB\nVmRSS:\t 70000 kB\n", want: 80},
 		"a zombie has none":           {status: "Name:\tkueue\nState:\tZ (zombie)\n", wantErr: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := peakKiB(tc.status)
+			got, err := mebibytes(tc.status, "VmHWM")
 			if got != tc.want || (err != nil) != tc.wantErr {
-				t.Errorf("peakKiB() = %d, %v; want %d, error %t", got, err, tc.want, tc.wantErr)
+				t.Errorf("mebibytes() = %g, %v; want %g, error %t", got, err, tc.want, tc.wantErr)
 			}
 		})
 	}
