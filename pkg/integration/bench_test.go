@@ -206,7 +206,7 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	}, s, server)
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	env.expectations.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}
-	return &reconciler{env: env, framework: jobframework.NewReconciler(env.client, env.recorder)}, s
+	return &reconciler{env: env, framework: jobframework.NewReconciler(env.client, frameworkRecorder{env.recorder})}, s
 }
 
 // fresh gives the environment of a process that has seen no TrainJob yet.

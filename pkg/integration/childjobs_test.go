@@ -6,10 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -137,5 +139,32 @@ func TestActive(t *testing.T) {
 				t.Errorf("active() = %t, %v; want %t", got, err, tc.want)
 			}
 		})
+	}
+}
+
+// The cache lacks most of what JobSet wrote on a Job; the write must not take it away.
+func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
+	counted := map[string]string{"jobset.sigs.k8s.io/jobset-name": "js", "jobset.sigs.k8s.io/job-index": "0"}
+	stored := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "js-node-0", Annotations: counted}}
+	stored.Spec.Template.Annotations = union(counted, map[string]string{"kueue.x-k8s.io/workload": "former"})
+	stored.Spec.Template.Labels = union(counted, map[string]string{"kueue.x-k8s.io/podset": "node"})
+	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored).Build()
+	cached, err := TrimJob(stored.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "h100"}}}
+	if err := (&environment{client: c}).placeChildJob(t.Context(), cached.(*batchv1.Job), want); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {
+		t.Fatal(err)
+	}
+	want.Labels, want.Annotations = counted, counted
+	if diff := cmp.Diff(*want, stored.Spec.Template); diff != "" {
+		t.Errorf("template (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(counted, stored.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 }

@@ -175,9 +175,6 @@ func workloadKey(job *trainjob.TrainJob) client.ObjectKey {
 
 // confirm asks the API server whether the admission that the cache knows still stands.
 func (e *environment) confirm(ctx context.Context, cached *kueue.Workload) error {
-	if cached == nil {
-		return nil
-	}
 	var wl kueue.Workload
 	err := e.live.Get(ctx, client.ObjectKeyFromObject(cached), &wl)
 	if client.IgnoreNotFound(err) != nil {

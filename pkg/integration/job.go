@@ -160,6 +160,10 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	if err != nil {
 		return err
 	}
+	if wl == nil {
+		// It was there when jobframework looked.
+		return errOutdated
+	}
 	if err := j.env.confirm(ctx, wl); err != nil {
 		return err
 	}
@@ -185,9 +189,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	}
 	j.Spec = start.Spec
 	j.Spec.Suspend = ptr.To(false)
-	if wl != nil {
-		j.placed = placedMessage(wl)
-	}
+	j.placed = placedMessage(wl)
 	return nil
 }
 

@@ -79,11 +79,10 @@ func TestConfirm(t *testing.T) {
 		cached, live *kueue.Workload
 		want         error
 	}{
-		"the admission stands":        {cached: ownedBy(uid, true), live: ownedBy(uid, true)},
-		"it is gone":                  {cached: ownedBy(uid, true), live: ownedBy(uid, false), want: errOutdated},
-		"it is another one":           {cached: ownedBy(uid, true), live: otherFlavor, want: errOutdated},
-		"the Workload is gone":        {cached: ownedBy(uid, true), want: errOutdated},
-		"there is nothing to confirm": {},
+		"the admission stands": {cached: ownedBy(uid, true), live: ownedBy(uid, true)},
+		"it is gone":           {cached: ownedBy(uid, true), live: ownedBy(uid, false), want: errOutdated},
+		"it is another one":    {cached: ownedBy(uid, true), live: otherFlavor, want: errOutdated},
+		"the Workload is gone": {cached: ownedBy(uid, true), want: errOutdated},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

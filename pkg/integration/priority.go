@@ -40,14 +40,10 @@ func decided(e event.UpdateEvent) bool {
 	return ok && okAfter && mayRun(before) != mayRun(after)
 }
 
-// firstQueue adds everything with the priority of decisions.
+// firstQueue adds with the priority of decisions. A handler adds to a priority queue by
+// AddWithOpts alone.
 type firstQueue struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
-}
-
-// Add implements workqueue.TypedInterface.
-func (q firstQueue) Add(request reconcile.Request) {
-	q.AddWithOpts(priorityqueue.AddOpts{}, request)
 }
 
 // AddWithOpts implements priorityqueue.PriorityQueue.

@@ -9,8 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 	"sigs.k8s.io/kueue/pkg/workload"
 
@@ -38,15 +40,22 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r = &reconciler{env: env, framework: r.framework}
 	j := &job{env: env}
 	result, err := r.reconcile(ctx, req, j)
+	if apierrors.IsConflict(err) {
+		// Whatever Kueue decided is not done yet: it stays as urgent as it is.
+		return ctrl.Result{RequeueAfter: retrySoon}, nil
+	}
+	// What waits shall not be in the way of what was decided meanwhile.
+	result.Priority = ptr.To(0)
 	if expectedRetry(err) && !(trainerLags(err) && env.lagsLong(&j.TrainJob)) {
-		return ctrl.Result{RequeueAfter: retryIn(err)}, nil
+		result.RequeueAfter = retryIn(err)
+		return result, nil
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 		r.env.warn(&j.TrainJob, reasonRefused, actionWrite, err)
 	}
 	if err != nil {
-		// With an error, the result has no say.
-		return ctrl.Result{}, err
+		// With an error, no more of the result has a say.
+		return ctrl.Result{Priority: result.Priority}, err
 	}
 	return result, nil
 }
@@ -69,9 +78,11 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 		return sooner(sooner(result, waitAgreed), j.again), firstError(j.prepareErr, err, errAgreed, r.gateEarly(ctx, j))
 	}
 	if j.placed != "" && !j.IsSuspended() {
+		// Every start is news, also one by the admission of the last.
+		r.env.recorder.settle(j.UID, reasonStarted)
 		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonStarted, actionStart, "%s", j.placed)
 	}
-	if err := r.ensurePlaced(ctx, j); err != nil {
+	if err := firstError(r.ensurePlaced(ctx, j), r.ensureCovered(ctx, j)); err != nil {
 		return result, err
 	}
 	waitStop, errStop := r.watchStop(ctx, j)
@@ -114,6 +125,37 @@ func (r *reconciler) ensurePlaced(ctx context.Context, j *job) error {
 		return err
 	}
 	return j.suspend(ctx, r.env.client, false)
+}
+
+// newJobSet is how long a JobSet is looked at whether it is what the quota is for. Later, a
+// newer library here must not make a job that runs look like another.
+const newJobSet = time.Minute
+
+// ensureCovered takes a job back that was started before Trainer had looked at it, when the
+// runtime that Trainer froze then asks for other resources than the one that the job was
+// admitted by: it was edited in between. Trainer before 2.3 freezes nothing.
+func (r *reconciler) ensureCovered(ctx context.Context, j *job) error {
+	if r.env.runtimes.Served < trainjob.Trainer23 || j.UID == "" || !j.DeletionTimestamp.IsZero() || j.IsSuspended() ||
+		j.TrainJob.Finished() || j.Elsewhere() || jobframework.PrebuiltWorkloadNameFor(j) != "" {
+		return nil
+	}
+	js, err := r.env.jobSet(ctx, &j.TrainJob)
+	if err != nil || js == nil || time.Since(js.CreationTimestamp.Time) > newJobSet {
+		return err
+	}
+	wl, err := r.env.workload(ctx, &j.TrainJob)
+	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() {
+		return err
+	}
+	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	if admitted == nil || js.CreationTimestamp.Before(&admitted.LastTransitionTime) {
+		return nil
+	}
+	covered, err := r.env.covered(ctx, &j.TrainJob)
+	if err != nil || covered {
+		return err
+	}
+	return j.giveUp(ctx, wl, "Trainer froze its runtime after the job had started, and that asks for other resources than the job was admitted for; it queues again")
 }
 
 // placed reports whether our part is there and past the gate. Where it is not there at

@@ -4,13 +4,19 @@ package integration
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -18,6 +24,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -39,7 +46,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events
 }
 
 func frameworkOf(r *reconciler) *jobframework.JobReconciler {
-	return jobframework.NewReconciler(r.env.client, r.env.recorder)
+	return jobframework.NewReconciler(r.env.client, frameworkRecorder{r.env.recorder})
 }
 
 func reconcileOnce(t *testing.T, r *reconciler) (ctrl.Result, *trainjob.TrainJob) {
@@ -100,4 +107,151 @@ func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
 	if err := r.env.client.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
 		t.Errorf("The new job queues before its child Jobs are there: %v, %v", left.Items, err)
 	}
+}
+
+// A start is told by one event, with the flavors, and one that repeats another is told, too.
+func TestEveryStartIsToldOnce(t *testing.T) {
+	stored, js := disagreeing(true, true, true, time.Now())
+	stored.Spec.RuntimeRef.Name = "torch"
+	r, recorder := newReconciler(t, stored, js)
+	r.env.trainer = &servedTrainer{all: &allTrainJobs{}}
+	r.env.trainer.set(t.Context(), trainjob.Trainer23, nil)
+	r.env.defaults = servedDefaults(t)
+	reconcileOnce(t, r)
+	admit(t, r.env.client)
+	_, started := reconcileOnce(t, r)
+	if started.Suspended() {
+		t.Fatal("An admitted job was not started")
+	}
+	// The user suspends it, which holds no job that is admitted.
+	started.Spec.Suspend = ptr.To(true)
+	if err := r.env.client.Update(t.Context(), started); err != nil {
+		t.Fatal(err)
+	}
+	reconcileOnce(t, r)
+	const start = "Normal Started Admitted from queue q by ClusterQueue gpus: node 1 pod on no flavor, it requests nothing"
+	if diff := cmp.Diff([]string{start, start}, eventsSoFar(recorder, " Started ")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// admit gives quota to the one Workload.
+func admit(t *testing.T, c client.Client) {
+	t.Helper()
+	var list kueue.WorkloadList
+	if err := c.List(t.Context(), &list); err != nil || len(list.Items) != 1 {
+		t.Fatalf("there are %d Workloads, want one; error: %v", len(list.Items), err)
+	}
+	wl := &list.Items[0]
+	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
+		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition})
+	}
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{Name: "node", Count: ptr.To[int32](1)}}}
+	if err := c.Update(t.Context(), wl); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventsSoFar gives those that contain a text.
+func eventsSoFar(recorder *events.FakeRecorder, text string) []string {
+	var found []string
+	for {
+		select {
+		case event := <-recorder.Events:
+			if strings.Contains(event, text) {
+				found = append(found, event)
+			}
+		default:
+			return found
+		}
+	}
+}
+
+// A job that waits for something is looked at when its time comes, and not before those
+// about which Kueue has decided meanwhile.
+func TestWhatWaitsIsNotFirst(t *testing.T) {
+	stored, _ := disagreeing(true, true, true, time.Now())
+	stored.Spec.RuntimeRef.Name = "torch"
+	r, _ := newReconciler(t, stored)
+	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
+	if err != nil || result.RequeueAfter == 0 || ptr.Deref(result.Priority, decidedPriority) != 0 {
+		t.Errorf("Reconcile() = %+v, %v; want to come again with priority 0", result, err)
+	}
+}
+
+// Trainer may be late, and the runtime edited before it looks.
+func TestQuotaIsForWhatTrainerFroze(t *testing.T) {
+	admittedAt := metav1.NewTime(time.Now().Add(-10 * time.Second).Truncate(time.Second))
+	tests := map[string]struct {
+		// made is when Trainer made the JobSet, after the admission.
+		made time.Duration
+		// edited is set where the frozen runtime is another one.
+		edited   bool
+		prebuilt bool
+		served   trainjob.Generation
+		want     bool
+	}{
+		"it froze what the job was admitted for":    {made: time.Second, served: trainjob.Trainer23, want: true},
+		"it froze another runtime":                  {made: time.Second, edited: true, served: trainjob.Trainer23},
+		"in the second of the admission":            {edited: true, served: trainjob.Trainer23},
+		"before the admission":                      {made: -time.Second, edited: true, served: trainjob.Trainer23, want: true},
+		"a while ago":                               {made: -time.Hour, edited: true, served: trainjob.Trainer23, want: true},
+		"the Workload is of another cluster":        {made: time.Second, edited: true, served: trainjob.Trainer23, prebuilt: true, want: true},
+		"a release of Trainer that freezes nothing": {made: time.Second, edited: true, served: trainjob.Trainer22, want: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(false, false, false, time.Now())
+			stored.Spec.RuntimeRef.Name = "torch"
+			js.CreationTimestamp = metav1.NewTime(admittedAt.Add(tc.made))
+			r, _ := newReconciler(t, js)
+			env := *r.env
+			env.runtimes, env.defaults = env.runtimes.As(tc.served), servedDefaults(t)
+			r.env = &env
+			podSets, err := env.describe(t.Context(), stored)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wl := ownedBy(stored.UID, true)
+			wl.Namespace, wl.OwnerReferences[0].Name = stored.Namespace, stored.Name
+			wl.Spec.PodSets = podSets
+			for i := range wl.Status.Conditions {
+				wl.Status.Conditions[i].LastTransitionTime = admittedAt
+			}
+			if tc.prebuilt {
+				stored.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = wl.Name
+			}
+			if err := env.client.Create(t.Context(), wl); err != nil {
+				t.Fatal(err)
+			}
+			rt := &trainer.ClusterTrainingRuntime{}
+			if err := env.client.Get(t.Context(), client.ObjectKey{Name: "torch"}, rt); err != nil {
+				t.Fatal(err)
+			}
+			if tc.edited {
+				rt.Spec.Template.Spec.ReplicatedJobs[0].Replicas++
+			}
+			if err := env.client.Update(t.Context(), rt); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.ensureCovered(t.Context(), &job{TrainJob: *stored, env: &env}); err != nil {
+				t.Fatal(err)
+			}
+			err = env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl)
+			if kept := err == nil; kept != tc.want {
+				t.Errorf("The job keeps its Workload: %t, want %t; %v", kept, tc.want, err)
+			}
+		})
+	}
+}
+
+// servedDefaults are those of Kueue's Workload CRD. Without a schema, PodSets are empty.
+func servedDefaults(t *testing.T) *workloadDefaults {
+	t.Helper()
+	crd := moduleYAML(t, "sigs.k8s.io/kueue", "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml", &apiextensionsv1.CustomResourceDefinition{})
+	defaults, err := podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &workloadDefaults{defaults: defaults}
 }

@@ -3,16 +3,15 @@
 package integration
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -60,8 +59,17 @@ func indexed(t *testing.T, wl *kueue.Workload) client.Client {
 
 // byOwner adds the indexes that the manager's cache has.
 func byOwner(b *fake.ClientBuilder) *fake.ClientBuilder {
-	b.WithIndex(&batchv1.Job{}, jobSetIndex, jobSetOf)
-	return b.WithIndex(&kueue.Workload{}, jobframework.OwnerReferenceIndexKey(trainjob.GVK), func(obj client.Object) []string {
-		return []string{metav1.GetControllerOf(obj).Name}
-	})
+	if err := SetupIndexes(context.Background(), builderIndexer{b}); err != nil {
+		panic(err) // the builder gives no errors
+	}
+	return b
+}
+
+type builderIndexer struct {
+	builder *fake.ClientBuilder
+}
+
+func (i builderIndexer) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
+	i.builder.WithIndex(obj, field, values)
+	return nil
 }

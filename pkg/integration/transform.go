@@ -67,10 +67,12 @@ func TrimJob(in any) (any, error) {
 }
 
 // ofControllers reports whether a label or annotation is JobSet's or the Job controller's.
-// No admission has one.
+// No admission has one. JobSet's name stays: a merge patch made of an empty map would take
+// the whole map from the Job.
 func ofControllers(key, _ string) bool {
 	domain, _, _ := strings.Cut(key, "/")
-	return domain == jobSetDomain || domain == jobDomain || key == "controller-uid" || key == "job-name"
+	return key != jobsetapi.JobSetNameKey &&
+		(domain == jobSetDomain || domain == jobDomain || key == "controller-uid" || key == "job-name")
 }
 
 const (

@@ -34,7 +34,8 @@ func TestTrim(t *testing.T) {
 			Name: "node", Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}},
 		}}}
 	}
-	whose := map[string]string{"jobset.sigs.k8s.io/jobset-name": "js", "jobset.sigs.k8s.io/replicatedjob-name": "node"}
+	name := map[string]string{"jobset.sigs.k8s.io/jobset-name": "js"}
+	whose := union(name, map[string]string{"jobset.sigs.k8s.io/replicatedjob-name": "node"})
 	counted := map[string]string{"jobset.sigs.k8s.io/job-index": "0", "batch.kubernetes.io/job-name": "js-node-0", "controller-uid": "u", "job-name": "js-node-0"}
 	placed := map[string]string{"kueue.x-k8s.io/podset": "node", "team": "red"}
 	tests := map[string]struct {
@@ -69,9 +70,9 @@ func TestTrim(t *testing.T) {
 			trim: TrimJob,
 			in: &batchv1.Job{
 				ObjectMeta: metav1.ObjectMeta{Labels: union(whose, counted), Annotations: counted},
-				Spec:       batchv1.JobSpec{Template: withMetadata(full, union(counted, placed)), Selector: &metav1.LabelSelector{}},
+				Spec:       batchv1.JobSpec{Template: withMetadata(full, union(counted, placed, name)), Selector: &metav1.LabelSelector{}},
 			},
-			want: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Labels: whose}, Spec: batchv1.JobSpec{Template: withMetadata(lean, placed)}},
+			want: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Labels: whose}, Spec: batchv1.JobSpec{Template: withMetadata(lean, union(placed, name))}},
 		},
 	}
 	for name, tc := range tests {

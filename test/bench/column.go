@@ -8,11 +8,16 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // workers is how many TrainJobs kueue-trainer reconciles at a time by default.
-const workers = 20
+var workers = func() int {
+	var cfg config.Configuration
+	config.Default(&cfg)
+	return cfg.Controller.GroupKindConcurrency[config.TrainJobKind]
+}()
 
 // column is one way to have TrainJobs under Kueue's quotas.
 type column struct {

@@ -11,6 +11,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,6 +98,31 @@ var _ = Describe("A waiting TrainJob", func() {
 		w.finish(ctx, "holds", "succeeded")
 		w.eventuallyRuns(ctx, "refrozen", 4, onH100)
 		Expect(w.workload(ctx, "refrozen").Status.Admission.PodSetAssignments[0].Count).To(HaveValue(Equal(int32(4))))
+	}, SpecTimeout(specTimeout))
+
+	It("is charged for what Trainer froze, where the runtime was edited before Trainer looked at it", Label("invariant", "podsets"), since(kit.Trainer23), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		allow := w.refuseSnapshots(ctx)
+		w.make(ctx, runtime, w.job("late").Runtime(runtime.Name).GPUs("2").Obj())
+		Eventually(ctx, func(g Gomega) {
+			var late trainer.TrainJob
+			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "late"}, &late)).To(Succeed())
+			g.Expect(late.Spec.Suspend).To(HaveValue(BeFalse()))
+		}).Should(Succeed())
+		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
+		})
+		allow(ctx)
+		w.touch(ctx, "late")
+		Eventually(ctx, func(g Gomega) {
+			wl := w.workload(ctx, "late")
+			g.Expect(wl).NotTo(BeNil())
+			g.Expect(wl.Status.Admission).NotTo(BeNil())
+			g.Expect(wl.Status.Admission.PodSetAssignments[0].Count).To(HaveValue(Equal(int32(4))))
+		}).Should(Succeed())
+		w.eventuallyRuns(ctx, "late", 4, onH100)
 	}, SpecTimeout(specTimeout))
 })
 
@@ -232,3 +258,42 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 		w.eventuallyRuns(ctx, "held", 1, onH100)
 	}, SpecTimeout(specTimeout))
 })
+
+// refuseSnapshots keeps Trainer from freezing runtimes in the namespace, and so from making
+// JobSets, until allow.
+func (w *world) refuseSnapshots(ctx context.Context) (allow func(context.Context)) {
+	GinkgoHelper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: w.name("no-snapshots")},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				}}},
+			},
+			Validations: []admissionregistrationv1.Validation{{Expression: "!object.metadata.name.endsWith('-runtime-snapshot')"}},
+		},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe-runtime-snapshot"}}
+	asked := func(ctx context.Context) error { return w.Create(ctx, probe.DeepCopy(), client.DryRunAll) }
+	allow = func(ctx context.Context) {
+		GinkgoHelper()
+		Expect(client.IgnoreNotFound(w.Delete(ctx, binding))).To(Succeed())
+		Expect(client.IgnoreNotFound(w.Delete(ctx, policy))).To(Succeed())
+		Eventually(ctx, asked).Should(Succeed())
+	}
+	DeferCleanup(allow)
+	Expect(w.Create(ctx, policy)).To(Succeed())
+	Expect(w.Create(ctx, binding)).To(Succeed())
+	Eventually(ctx, asked).ShouldNot(Succeed())
+	return allow
+}

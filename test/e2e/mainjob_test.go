@@ -47,7 +47,7 @@ var _ = Describe("A queued TrainJob", func() {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("told").GPUs("4").Obj())
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "told", "Started") }).Should(ContainElement(
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "told", "Started") }).Should(ConsistOf(
 			"Admitted from queue queue by ClusterQueue " + w.name("gpus") + ": node 1 pod on flavor " + w.name("h100") + " (4 nvidia.com/gpu)"))
 	}, SpecTimeout(specTimeout))
 

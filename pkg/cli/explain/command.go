@@ -41,9 +41,8 @@ type options struct {
 	flags   cluster.Flags
 	streams genericiooptions.IOStreams
 
-	files     []string
-	recursive bool
-	output    string
+	files  manifest.Flags
+	output string
 }
 
 // NewCommand gives the command.
@@ -60,14 +59,13 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		},
 		ValidArgsFunction: o.complete,
 	}
-	cmd.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "files or directories with TrainJobs that need not exist, - for standard input")
-	cmd.Flags().BoolVarP(&o.recursive, "recursive", "R", false, "with -f: directories below, too")
+	o.files.AddTo(cmd, ", with TrainJobs that need not exist")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, json or yaml")
 	return cmd
 }
 
 func (o *options) args(_ *cobra.Command, args []string) error {
-	if len(args) > 1 || len(args) == 1 && len(o.files) > 0 || len(args) == 0 && len(o.files) == 0 {
+	if len(args) > 1 || len(args) == 1 && o.files.Given() || len(args) == 0 && !o.files.Given() {
 		return errors.New("give the name of one TrainJob, or -f")
 	}
 	return show.KnownFormat(o.output, show.Wide, show.JSON, show.YAML)
@@ -86,7 +84,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(o.files) > 0 {
+	if o.files.Given() {
 		return o.explainFiles(ctx, c, renderer, namespace)
 	}
 	var job trainjob.TrainJob
@@ -108,7 +106,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 }
 
 func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *trainjob.Renderer, namespace string) error {
-	documents, err := manifest.Read(o.files, o.recursive, o.streams.In)
+	documents, err := o.files.Read(o.streams.In)
 	if err != nil {
 		return err
 	}
@@ -152,7 +150,7 @@ func (o *options) print(all []Explanation) error {
 
 func (o *options) encode(out io.Writer, all []Explanation) error {
 	var what any = all
-	if len(o.files) == 0 {
+	if !o.files.Given() {
 		what = all[0]
 	}
 	return show.Encode(out, o.output, what)

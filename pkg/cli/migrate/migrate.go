@@ -47,9 +47,9 @@ const migrateExample = `  # See what would change in a directory, and then chang
   kubectl trainjob migrate --all-namespaces > trainjobs.yaml`
 
 type options struct {
-	files                              []string
-	recursive, inPlace, diff, allSpace bool
-	owner                              string
+	files                   manifest.Flags
+	inPlace, diff, allSpace bool
+	owner                   string
 
 	flags   cluster.Flags
 	streams genericiooptions.IOStreams
@@ -66,8 +66,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	cmd.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "files, directories, or - for standard input; without it, the TrainJobs of the cluster")
-	cmd.Flags().BoolVarP(&o.recursive, "recursive", "R", false, "also the directories below those of -f")
+	o.files.AddTo(cmd, "; without it, the TrainJobs of the cluster")
 	cmd.Flags().BoolVar(&o.inPlace, "in-place", false, "change the files instead of printing them")
 	cmd.Flags().BoolVar(&o.diff, "diff", false, "print the changes as a unified diff; with --in-place also make them")
 	cmd.Flags().StringVar(&o.owner, "owner", convert.DefaultOwner, "the manager of the runtime patches made of overrides that name none")
@@ -103,23 +102,23 @@ func (o *options) check() error {
 	if errs := rules.Manager(o.owner); len(errs) > 0 {
 		return fmt.Errorf("--owner: %w; name a domain and a path, such as example.com/ml-team", errs.ToAggregate())
 	}
-	for _, path := range o.files {
+	for _, path := range o.files.Filenames {
 		if path == manifest.Stdin && o.inPlace {
 			return errors.New("--in-place: standard input cannot be changed: leave the flag out, and the result goes to standard output")
 		}
 	}
-	if len(o.files) == 0 && o.inPlace {
+	if !o.files.Given() && o.inPlace {
 		return errors.New("--in-place is for files: name them with -f")
 	}
-	if len(o.files) > 0 && o.allSpace {
+	if o.files.Given() && o.allSpace {
 		return errors.New("--all-namespaces is for the TrainJobs of the cluster: leave out one of it and -f")
 	}
 	return nil
 }
 
 func (o *options) read(cmd *cobra.Command) ([]manifest.File, error) {
-	if len(o.files) > 0 {
-		return manifest.Read(o.files, o.recursive, o.streams.In)
+	if o.files.Given() {
+		return o.files.Read(o.streams.In)
 	}
 	namespace, err := o.flags.InNamespace(o.allSpace)
 	if err != nil {

@@ -43,9 +43,10 @@ const validateExample = `  # For the newest Trainer, with runtimes from files
 const newest = trainjob.Trainer23
 
 type options struct {
-	files, runtimes        []string
-	recursive, fromCluster bool
-	trainer, output        string
+	files           manifest.Flags
+	runtimes        []string
+	fromCluster     bool
+	trainer, output string
 
 	flags   cluster.Flags
 	streams genericiooptions.IOStreams
@@ -62,8 +63,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	cmd.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "files, directories, or - for standard input")
-	cmd.Flags().BoolVarP(&o.recursive, "recursive", "R", false, "also the directories below those named")
+	o.files.AddTo(cmd, "")
 	cmd.Flags().StringSliceVar(&o.runtimes, "runtimes", nil, "files or directories with runtimes")
 	cmd.Flags().StringVar(&o.trainer, "trainer", "", "the release whose rules count: 2.1, 2.2 or 2.3 (default the newest, with --from-cluster the cluster's)")
 	cmd.Flags().BoolVar(&o.fromCluster, "from-cluster", false, "ask the cluster for its Trainer release and for runtimes that no file has")
@@ -78,7 +78,7 @@ func (o *options) run(ctx context.Context) error {
 	if err := show.KnownFormat(o.output, show.JSON); err != nil {
 		return err
 	}
-	files, err := manifest.Read(o.files, o.recursive, o.streams.In)
+	files, err := o.files.Read(o.streams.In)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (o *options) checker(ctx context.Context, files []manifest.File) (*checker,
 			}
 		}
 	}
-	more, err := manifest.Read(o.runtimes, o.recursive, o.streams.In)
+	more, err := manifest.Read(o.runtimes, o.files.Recursive, o.streams.In)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (o *options) print(r *report) error {
 	}
 	switch {
 	case r.TrainJobs == 0:
-		return nothing(o.files)
+		return nothing(o.files.Filenames)
 	case r.count(refused) > 0:
 		return exit.With(exit.Findings, fmt.Errorf("not every TrainJob is valid"))
 	case r.count(doubtful) > 0:
