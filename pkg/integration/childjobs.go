@@ -34,6 +34,13 @@ func (e *environment) jobSet(ctx context.Context, job *trainjob.TrainJob) (*jobs
 	return js, nil
 }
 
+// seen reports whether Trainer may have looked at job: it freezes the runtime just before
+// it makes the JobSet.
+func (e *environment) seen(ctx context.Context, job *trainjob.TrainJob) bool {
+	js, err := e.jobSet(ctx, job)
+	return err != nil || js != nil
+}
+
 // childJobs lists the Jobs that JobSet made for job.
 func (e *environment) childJobs(ctx context.Context, job *trainjob.TrainJob) ([]batchv1.Job, error) {
 	js, err := e.jobSet(ctx, job)

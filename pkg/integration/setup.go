@@ -171,7 +171,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
 	expectations := &expectations{began: time.Now()}
-	return &environment{
+	env := &environment{
 		client:                       &specClient{Client: mgr.GetClient(), live: mgr.GetAPIReader(), expectations: expectations, trainer: trainer},
 		live:                         mgr.GetAPIReader(),
 		expectations:                 expectations,
@@ -186,7 +186,9 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		recorder:                     newOnceRecorder(mgr.GetEventRecorder(controllerName)),
 		manageJobsWithoutQueueName:   opts.ManageJobsWithoutQueueName,
 		managedJobsNamespaceSelector: opts.ManagedJobsNamespaceSelector,
-	}, nil
+	}
+	runtimes.Seen = env.seen
+	return env, nil
 }
 
 // watchTrainJobCRD lets trainer follow the CRD of TrainJob. The manager's own cache holds

@@ -51,8 +51,13 @@ type Runtimes struct {
 	// Served is the generation of Trainer that renders; As gives another.
 	Served Generation
 
-	// snapshots are Runtimes by the UID of the TrainJob, texts their specs by the text.
-	snapshots, texts *lru.Cache
+	// Seen reports whether Trainer has looked at a TrainJob, and so frozen its runtime. A
+	// snapshot that was not there is not looked for again before that. Nil: it always may have.
+	Seen func(context.Context, *TrainJob) bool
+
+	// snapshots are Runtimes by the UID of the TrainJob, texts their specs by the text;
+	// unfrozen has the UIDs of those without a snapshot.
+	snapshots, texts, unfrozen *lru.Cache
 }
 
 // RuntimeVersion tells one state of a runtime from others, for one TrainJob.
@@ -68,7 +73,7 @@ type Runtime struct {
 // NewRuntimes makes a finder for the newest Trainer that reads from the two given readers.
 func NewRuntimes(cached, live client.Reader) *Runtimes {
 	return &Runtimes{Cached: cached, Live: live, Served: Trainer23,
-		snapshots: lru.New(snapshotsRemembered), texts: lru.New(textsRemembered)}
+		snapshots: lru.New(snapshotsRemembered), texts: lru.New(textsRemembered), unfrozen: lru.New(snapshotsRemembered)}
 }
 
 // As gives the same finder for another generation of Trainer.
@@ -172,10 +177,18 @@ func (r *Runtimes) snapshot(ctx context.Context, job *TrainJob) (Runtime, error)
 	if known, ok := r.snapshots.Get(job.UID); ok {
 		return known.(Runtime), nil
 	}
+	if _, unfrozen := r.unfrozen.Get(job.UID); unfrozen && r.Seen != nil && !r.Seen(ctx, job) {
+		return Runtime{}, nil
+	}
 	cm, err := r.snapshotOf(ctx, job)
-	if err != nil || cm == nil {
+	if err != nil {
 		return Runtime{}, err
 	}
+	if cm == nil {
+		r.unfrozen.Add(job.UID, nil)
+		return Runtime{}, nil
+	}
+	r.unfrozen.Remove(job.UID)
 	spec, err := r.decode(cm.Data[snapshotKey])
 	if err != nil {
 		return Runtime{}, fmt.Errorf("ConfigMap %s, key %q, is not the runtime snapshot Trainer writes: %w; delete it and Trainer makes it anew",

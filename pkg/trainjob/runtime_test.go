@@ -254,6 +254,38 @@ func TestRuntimesForRemembersSnapshotsOnly(t *testing.T) {
 	}
 }
 
+// While Trainer is behind, there is nothing to look for; what it froze then is found at once.
+func TestRuntimesAwaitTrainer(t *testing.T) {
+	scheme, reads, seen := testScheme(t), 0, false
+	cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusterRuntime("torch", 1)).Build()
+	live := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			reads++
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}).Build()
+	runtimes := NewRuntimes(cached, live)
+	runtimes.Seen = func(context.Context, *TrainJob) bool { return seen }
+	nodes := func() int32 {
+		t.Helper()
+		spec, err := runtimes.For(t.Context(), jobOf("uid", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *spec.MLPolicy.NumNodes
+	}
+	if first, second := nodes(), nodes(); first != 1 || second != 1 || reads != 1 {
+		t.Errorf("%d and %d nodes after %d live reads, want the runtime's 1, and one read", first, second, reads)
+	}
+	if err := live.Create(t.Context(), snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)})); err != nil {
+		t.Fatal(err)
+	}
+	seen = true
+	if got := nodes(); got != 8 {
+		t.Errorf("%d nodes once Trainer has looked, want the snapshot's 8", got)
+	}
+}
+
 func TestRuntimesFollowReplacedSnapshot(t *testing.T) {
 	snapshot := func(uid types.UID, nodes int) *corev1.ConfigMap {
 		cm := snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", nodes)})

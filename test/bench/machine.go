@@ -20,8 +20,6 @@ type Machine struct {
 	MemoryGiB float64 `json:"memoryGiB"`
 	Kernel    string  `json:"kernel"`
 	Go        string  `json:"go"`
-	// Commit of this repository.
-	Commit string `json:"commit"`
 	// Versions of the components.
 	Versions map[string]string `json:"versions"`
 }
@@ -32,7 +30,7 @@ var versioned = map[string]string{
 	"kueue": "Kueue", "trainer-2.3": "Trainer", "jobset-2.3": "JobSet", "kube-apiserver": "Kubernetes", "etcd": "etcd", "kwok": "kwok",
 }
 
-func newResults(root string) (*Results, error) {
+func thisMachine() (Machine, error) {
 	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), Versions: map[string]string{}}
 	for file, read := range map[string]func(string){
 		"/proc/cpuinfo":              func(text string) { m.CPU = field(text, "model name") },
@@ -41,16 +39,20 @@ func newResults(root string) (*Results, error) {
 	} {
 		content, err := os.ReadFile(file)
 		if err != nil {
-			return nil, err
+			return m, err
 		}
 		read(string(content))
 	}
+	return m, nil
+}
+
+// commitOf gives the commit of a repository.
+func commitOf(root string) (string, error) {
 	commit, err := exec.Command("git", "-C", root, "describe", "--always", "--dirty").Output()
 	if err != nil {
-		return nil, fmt.Errorf("asking git for the commit: %w", err)
+		return "", fmt.Errorf("asking git for the commit: %w", err)
 	}
-	m.Commit = strings.TrimSpace(string(commit))
-	return &Results{Machine: m}, nil
+	return strings.TrimSpace(string(commit)), nil
 }
 
 // readVersions looks at the binaries, which the first cluster has built where they were missing.

@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	results, err := newResults(root)
+	results, err := p.results(root)
 	if err != nil {
 		return err
 	}
@@ -61,6 +61,26 @@ func run(ctx context.Context, args []string) error {
 	return errors.Join(err, errReport)
 }
 
+// results gives what the report has, or nothing yet, without the parts that are measured now.
+func (p *plan) results(root string) (*Results, error) {
+	machine, err := thisMachine()
+	if err != nil {
+		return nil, err
+	}
+	results := &Results{Machine: machine, Commits: map[string]string{}}
+	if p.again {
+		if results, err = earlierResults(filepath.Join(root, p.out), machine); err != nil {
+			return nil, err
+		}
+	}
+	commit, err := commitOf(root)
+	for _, part := range p.parts {
+		results.drop(part)
+		results.Commits[part] = commit
+	}
+	return results, err
+}
+
 // plan is what is measured.
 type plan struct {
 	// jobs are the sizes of streams and bursts; growth adds bursts, of the first and the
@@ -72,6 +92,8 @@ type plan struct {
 	idle time.Duration
 	// out is where the report goes, seen from the repository's root.
 	out string
+	// again keeps the parts of the report that are not measured.
+	again bool
 }
 
 // The parts of the report.
@@ -98,6 +120,7 @@ func parsePlan(args []string) (*plan, error) {
 		return nil
 	})
 	flags.DurationVar(&p.idle, "idle", time.Minute, "how long a cluster is left alone to see what it does by itself")
+	flags.BoolVar(&p.again, "again", false, "measure these parts of the report again, and keep the others as they are")
 	flags.StringVar(&p.out, "out", "docs", "directory for performance.md and performance/, seen from the repository's root")
 	return p, flags.Parse(args)
 }

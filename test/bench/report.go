@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 )
 
@@ -36,6 +37,25 @@ func writeReport(dir string, results *Results) (string, error) {
 	}
 	tables := tables(results)
 	return tables, errors.Join(err, replaceGenerated(filepath.Join(dir, "performance.md"), tables+pictures(files)))
+}
+
+// earlierResults reads the raw numbers of a report, to which others are added. Those of
+// another machine cannot be compared.
+func earlierResults(dir string, machine Machine) (*Results, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, "performance", "results.json"))
+	if err != nil {
+		return nil, err
+	}
+	results := &Results{}
+	if err := json.Unmarshal(raw, results); err != nil {
+		return nil, err
+	}
+	earlier := results.Machine
+	earlier.Versions = machine.Versions
+	if !reflect.DeepEqual(earlier, machine) {
+		return nil, fmt.Errorf("the report of %s was measured on another machine: measure all of it", dir)
+	}
+	return results, nil
 }
 
 // pictures shows the plots that there are.

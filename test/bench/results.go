@@ -12,13 +12,15 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/usage"
 )
 
-// Results are the raw numbers of one run of the command.
+// Results are the raw numbers of a report.
 type Results struct {
-	Machine   Machine     `json:"machine"`
-	Requests  []*Requests `json:"requests,omitempty"`
-	Evictions []*Eviction `json:"evictions,omitempty"`
-	Runs      []*Run      `json:"runs,omitempty"`
-	Functions []*Function `json:"functions,omitempty"`
+	Machine Machine `json:"machine"`
+	// Commits of this repository by the part that was measured there.
+	Commits   map[string]string `json:"commits"`
+	Requests  []*Requests       `json:"requests,omitempty"`
+	Evictions []*Eviction       `json:"evictions,omitempty"`
+	Runs      []*Run            `json:"runs,omitempty"`
+	Functions []*Function       `json:"functions,omitempty"`
 }
 
 // Requests are those of one step in the lives of TrainJobs.
@@ -93,6 +95,18 @@ type Function struct {
 	NsPerOp     float64 `json:"nsPerOp"`
 	BytesPerOp  float64 `json:"bytesPerOp"`
 	AllocsPerOp float64 `json:"allocsPerOp"`
+}
+
+// drop forgets what a part measured. A growth series adds to the bursts.
+func (r *Results) drop(part string) {
+	switch part {
+	case partRequests:
+		r.Requests, r.Evictions = nil, nil
+	case partFunctions:
+		r.Functions = nil
+	case partStream, partBurst:
+		r.Runs = slices.DeleteFunc(r.Runs, func(run *Run) bool { return string(run.Shape) == part })
+	}
 }
 
 // run gives a stream or burst, or nil.

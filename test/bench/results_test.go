@@ -134,3 +134,28 @@ func TestReplaceGenerated(t *testing.T) {
 		})
 	}
 }
+
+func TestMeasuringAgainKeepsTheOtherParts(t *testing.T) {
+	dir := t.TempDir()
+	machine := Machine{CPU: "c", CPUs: 2, Versions: map[string]string{}}
+	measured := &Results{
+		Machine: machine, Commits: map[string]string{partStream: "a", partBurst: "a"},
+		Runs: []*Run{{Column: ours, Shape: stream, Jobs: 1}, {Column: ours, Shape: burst, Jobs: 2}},
+	}
+	if _, err := writeReport(dir, measured); err != nil {
+		t.Fatal(err)
+	}
+	got, err := earlierResults(dir, machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.drop(partStream)
+	got.Commits[partStream] = "b"
+	if len(got.Runs) != 1 || got.Runs[0].Shape != burst || got.commits() != "a (burst) and b (stream)" {
+		t.Errorf("kept %+v of %s, want the burst of commit a", got.Runs, got.commits())
+	}
+	machine.CPUs = 4
+	if _, err := earlierResults(dir, machine); err == nil {
+		t.Error("The report of another machine was taken")
+	}
+}

@@ -59,7 +59,7 @@ func ratio(values []float64, want int) string {
 // tables are the generated part of the report, in Markdown.
 func tables(results *Results) string {
 	t := &table{}
-	fmt.Fprintln(t, results.Machine)
+	fmt.Fprintf(t, "%s; commit %s. All managers: 300 requests a second, bursts of 500.\n", results.Machine, results.commits())
 	t.WriteString(goals(results))
 	t.requests(results)
 	t.lifeByResource(results)
@@ -81,8 +81,23 @@ func (m Machine) String() string {
 	for _, name := range slices.Sorted(maps.Keys(m.Versions)) {
 		versions = append(versions, name+" "+m.Versions[name])
 	}
-	return fmt.Sprintf("%d x %s, %.0f GiB, Linux %s, %s; %s; commit %s. All managers: 300 requests a second, bursts of 500.",
-		m.CPUs, m.CPU, m.MemoryGiB, m.Kernel, m.Go, strings.Join(versions, ", "), m.Commit)
+	return fmt.Sprintf("%d x %s, %.0f GiB, Linux %s, %s; %s", m.CPUs, m.CPU, m.MemoryGiB, m.Kernel, m.Go, strings.Join(versions, ", "))
+}
+
+// commits names the commit that was measured, or each with its parts.
+func (r *Results) commits() string {
+	parts := map[string][]string{}
+	for _, part := range slices.Sorted(maps.Keys(r.Commits)) {
+		parts[r.Commits[part]] = append(parts[r.Commits[part]], part)
+	}
+	var all []string
+	for _, commit := range slices.Sorted(maps.Keys(parts)) {
+		if len(parts) == 1 {
+			return commit
+		}
+		all = append(all, fmt.Sprintf("%s (%s)", commit, strings.Join(parts[commit], ", ")))
+	}
+	return strings.Join(all, " and ")
 }
 
 // requestKinds are what is told apart of the requests of Kueue and the manager.
