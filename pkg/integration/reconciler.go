@@ -144,11 +144,12 @@ func (r *reconciler) ensureCovered(ctx context.Context, j *job) error {
 		return err
 	}
 	wl, err := r.env.workload(ctx, &j.TrainJob)
-	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() {
+	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !mayRun(wl) {
+		// Kueue takes it back already, and a deactivation stands in this Workload alone.
 		return err
 	}
 	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	if admitted == nil || js.CreationTimestamp.Before(&admitted.LastTransitionTime) {
+	if js.CreationTimestamp.Before(&admitted.LastTransitionTime) {
 		return nil
 	}
 	covered, err := r.env.covered(ctx, &j.TrainJob)

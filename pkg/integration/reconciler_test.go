@@ -188,6 +188,7 @@ func TestQuotaIsForWhatTrainerFroze(t *testing.T) {
 		// edited is set where the frozen runtime is another one.
 		edited   bool
 		prebuilt bool
+		inactive bool
 		served   trainjob.Generation
 		want     bool
 	}{
@@ -197,6 +198,7 @@ func TestQuotaIsForWhatTrainerFroze(t *testing.T) {
 		"before the admission":                      {made: -time.Second, edited: true, served: trainjob.Trainer23, want: true},
 		"a while ago":                               {made: -time.Hour, edited: true, served: trainjob.Trainer23, want: true},
 		"the Workload is of another cluster":        {made: time.Second, edited: true, served: trainjob.Trainer23, prebuilt: true, want: true},
+		"the job was deactivated meanwhile":         {made: time.Second, edited: true, served: trainjob.Trainer23, inactive: true, want: true},
 		"a release of Trainer that freezes nothing": {made: time.Second, edited: true, served: trainjob.Trainer22, want: true},
 	}
 	for name, tc := range tests {
@@ -218,6 +220,7 @@ func TestQuotaIsForWhatTrainerFroze(t *testing.T) {
 			for i := range wl.Status.Conditions {
 				wl.Status.Conditions[i].LastTransitionTime = admittedAt
 			}
+			wl.Spec.Active = ptr.To(!tc.inactive)
 			if tc.prebuilt {
 				stored.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = wl.Name
 			}
