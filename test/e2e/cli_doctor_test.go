@@ -269,6 +269,12 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			external      = "  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n"
 			inTree        = "  frameworks:\n  - trainer.kubeflow.org/trainjob\n"
 		)
+		BeforeEach(func(ctx context.Context) {
+			// The command of a finding may change the other one, and who starts next reads it.
+			w.restoreLater(ctx, "kueue-system", "kueue-manager-config")
+			w.restoreLater(ctx, "kueue-trainer-system", "kueue-trainer-config")
+		})
+
 		It("BothIntegrations", since(kit.Trainer22), func(ctx context.Context) {
 			DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 			Expect(cluster.HandOver(ctx, kit.Both, GinkgoWriter)).To(Succeed())
@@ -492,15 +498,20 @@ func (w *world) policyAfterOurs() *admissionregistrationv1.MutatingWebhookConfig
 	}
 }
 
-// configure replaces texts in a configuration until the spec's end. Nobody reads it before
-// the next start.
+// restoreLater puts a ConfigMap back as it is now when the spec ends.
+func (w *world) restoreLater(ctx context.Context, namespace, name string) {
+	GinkgoHelper()
+	var config corev1.ConfigMap
+	Expect(w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &config)).To(Succeed())
+	config.ResourceVersion = ""
+	DeferCleanup(func(ctx context.Context) { Expect(w.Update(ctx, config.DeepCopy())).To(Succeed()) })
+}
+
+// configure replaces texts in a configuration, which nobody reads before the next start.
 func (w *world) configure(ctx context.Context, namespace, name string, oldNew ...string) {
 	GinkgoHelper()
 	var config corev1.ConfigMap
 	Expect(w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &config)).To(Succeed())
-	before := config.DeepCopy()
-	before.ResourceVersion = ""
-	DeferCleanup(func(ctx context.Context) { Expect(w.Update(ctx, before.DeepCopy())).To(Succeed()) })
 	for key, content := range config.Data {
 		config.Data[key] = strings.NewReplacer(oldNew...).Replace(content)
 		Expect(config.Data[key]).NotTo(Equal(content))
