@@ -33,7 +33,7 @@ const disagreement = 2 * time.Second
 //
 // It gives the time after which to look again, 0 for never.
 func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, error) {
-	if j.UID == "" || !j.DeletionTimestamp.IsZero() || j.TrainJob.Finished() {
+	if !j.alive() {
 		return 0, nil
 	}
 	said := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobSuspended)

@@ -70,6 +70,11 @@ func (j *job) GVK() schema.GroupVersionKind { return trainjob.GVK }
 // IsSuspended implements jobframework.GenericJob.
 func (j *job) IsSuspended() bool { return j.Suspended() }
 
+// alive reports whether the job was found, and is neither finished nor about to be gone.
+func (j *job) alive() bool {
+	return j.UID != "" && j.DeletionTimestamp.IsZero() && !j.TrainJob.Finished()
+}
+
 // Suspend implements jobframework.GenericJob.
 func (j *job) Suspend() { j.Spec.Suspend = ptr.To(true) }
 

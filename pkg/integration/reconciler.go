@@ -109,7 +109,7 @@ func firstError(errs ...error) error {
 // ensurePlaced suspends an admitted TrainJob that somebody resumed before we could
 // place it: its pods would stay gated, or run anywhere. The next reconcile starts it.
 func (r *reconciler) ensurePlaced(ctx context.Context, j *job) error {
-	if j.UID == "" || !j.DeletionTimestamp.IsZero() || j.IsSuspended() || j.TrainJob.Finished() {
+	if !j.alive() || j.IsSuspended() {
 		return nil
 	}
 	managed, err := r.env.managed(ctx, &j.TrainJob)
@@ -135,8 +135,7 @@ const newJobSet = time.Minute
 // runtime that Trainer froze then asks for other resources than the one that the job was
 // admitted by: it was edited in between. Trainer before 2.3 freezes nothing.
 func (r *reconciler) ensureCovered(ctx context.Context, j *job) error {
-	if r.env.runtimes.Served < trainjob.Trainer23 || j.UID == "" || !j.DeletionTimestamp.IsZero() || j.IsSuspended() ||
-		j.TrainJob.Finished() || j.Elsewhere() || jobframework.PrebuiltWorkloadNameFor(j) != "" {
+	if r.env.runtimes.Served < trainjob.Trainer23 || !j.alive() || j.IsSuspended() || j.Elsewhere() || jobframework.PrebuiltWorkloadNameFor(j) != "" {
 		return nil
 	}
 	js, err := r.env.jobSet(ctx, &j.TrainJob)
@@ -182,7 +181,7 @@ func (r *reconciler) gateEarly(ctx context.Context, j *job) error {
 // ensureGate gives the gate to a waiting TrainJob that lacks it, because it was made
 // or changed while the webhook was away.
 func (r *reconciler) ensureGate(ctx context.Context, j *job) error {
-	if j.UID == "" || !j.DeletionTimestamp.IsZero() || !j.IsSuspended() || j.TrainJob.Finished() {
+	if !j.alive() || !j.IsSuspended() {
 		return nil
 	}
 	managed, err := r.env.managed(ctx, &j.TrainJob)
