@@ -110,7 +110,7 @@ faults-sample: $(BIN)/localcluster ## Crash and fault injection: some plans that
 	go test ./test/faults -count=1 -parallel 4 -timeout 20m -v $(FAULTS_FLAGS)
 
 .PHONY: bench
-bench: $(BIN)/localcluster ## Measure requests, speed, CPU and memory beside Kueue's in-tree integration, into docs/. About 75 minutes.
+bench: $(BIN)/localcluster ## Measure requests, speed, CPU and memory beside Kueue's in-tree integration, into docs/. About 65 minutes.
 	trap 'LOCAL_DIR=$(CURDIR)/.local-bench $(BIN)/localcluster down' EXIT; go run ./test/bench $(BENCH_FLAGS)
 
 .PHONY: fmt
