@@ -217,6 +217,7 @@ func fresh(env *environment, s *store, server apiServer) *environment {
 		live = server.client
 	}
 	out.runtimes = trainjob.NewRuntimes(s, live)
+	out.runtimes.Seen = out.seen
 	out.defaults = &workloadDefaults{defaults: s.defaults}
 	out.described = newRememberedPodSets()
 	return &out

@@ -88,7 +88,7 @@ const inHand = 5 * time.Second
 // runtime was edited, so the time is limited.
 func (e *environment) overtaken(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.Duration {
 	if !slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-		return e.field.Gates(&job.Spec, rj.Name) && !slices.ContainsFunc(rj.Template.Spec.Template.Spec.SchedulingGates, isAdmissionGate)
+		return !slices.ContainsFunc(rj.Template.Spec.Template.Spec.SchedulingGates, isAdmissionGate) && e.field.Gates(&job.Spec, rj.Name)
 	}) {
 		return 0
 	}

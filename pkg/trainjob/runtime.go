@@ -180,7 +180,10 @@ func (r *Runtimes) snapshot(ctx context.Context, job *TrainJob) (Runtime, error)
 	if _, unfrozen := r.unfrozen.Get(job.UID); unfrozen && r.Seen != nil && !r.Seen(ctx, job) {
 		return Runtime{}, nil
 	}
-	cm, err := r.snapshotOf(ctx, job)
+	cm, err := r.snapshotOf(ctx, job, watchCache)
+	if cm == nil && err == nil && (r.Seen == nil || r.Seen(ctx, job)) {
+		cm, err = r.snapshotOf(ctx, job, storage)
+	}
 	if err != nil {
 		return Runtime{}, err
 	}
@@ -189,6 +192,11 @@ func (r *Runtimes) snapshot(ctx context.Context, job *TrainJob) (Runtime, error)
 		return Runtime{}, nil
 	}
 	r.unfrozen.Remove(job.UID)
+	return r.remember(job, cm)
+}
+
+// remember keeps the snapshot of job, so that it is read once.
+func (r *Runtimes) remember(job *TrainJob, cm *corev1.ConfigMap) (Runtime, error) {
 	spec, err := r.decode(cm.Data[snapshotKey])
 	if err != nil {
 		return Runtime{}, fmt.Errorf("ConfigMap %s, key %q, is not the runtime snapshot Trainer writes: %w; delete it and Trainer makes it anew",
@@ -199,12 +207,19 @@ func (r *Runtimes) snapshot(ctx context.Context, job *TrainJob) (Runtime, error)
 	return runtime, nil
 }
 
+// Where the API server takes a ConfigMap from. Its watch cache may be a moment behind, and
+// is half the work: a snapshot that it has is right, one that it lacks may be in the storage.
+var (
+	watchCache = &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
+	storage    = &client.GetOptions{}
+)
+
 // snapshotOf gives the ConfigMap with the snapshot of this very TrainJob, or nil: a former
 // one of the same name may have left one behind for the garbage collector.
-func (r *Runtimes) snapshotOf(ctx context.Context, job *TrainJob) (*corev1.ConfigMap, error) {
+func (r *Runtimes) snapshotOf(ctx context.Context, job *TrainJob, from client.GetOption) (*corev1.ConfigMap, error) {
 	var cm corev1.ConfigMap
 	key := types.NamespacedName{Namespace: job.Namespace, Name: job.Name + snapshotSuffix}
-	if err := r.Live.Get(ctx, key, &cm); err != nil {
+	if err := r.Live.Get(ctx, key, &cm, from); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	if owner := metav1.GetControllerOf(&cm); owner == nil || owner.UID != job.UID {
@@ -214,17 +229,20 @@ func (r *Runtimes) snapshotOf(ctx context.Context, job *TrainJob) (*corev1.Confi
 }
 
 // SnapshotTaken tells when Trainer froze the runtime of job; zero when it did not. It asks
-// the API server itself, and has a snapshot that people replaced by another read anew.
+// the storage, and what people replaced by another is from then on what Of gives.
 func (r *Runtimes) SnapshotTaken(ctx context.Context, job *TrainJob) (time.Time, error) {
-	cm, err := r.snapshotOf(ctx, job)
+	cm, err := r.snapshotOf(ctx, job, storage)
 	if err != nil {
 		return time.Time{}, err
 	}
-	if known, ok := r.snapshots.Get(job.UID); ok && (cm == nil || known.(Runtime).Version != versionOf(cm)) {
-		r.snapshots.Remove(job.UID)
-	}
 	if cm == nil {
+		r.snapshots.Remove(job.UID)
 		return time.Time{}, nil
+	}
+	if known, ok := r.snapshots.Get(job.UID); ok && known.(Runtime).Version != versionOf(cm) {
+		r.snapshots.Remove(job.UID)
+		// One that cannot be read is told where it is needed.
+		_, _ = r.remember(job, cm)
 	}
 	return cm.CreationTimestamp.Time, nil
 }

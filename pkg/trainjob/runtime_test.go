@@ -11,6 +11,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -222,10 +223,10 @@ func TestRuntimesForRemembersSnapshotsOnly(t *testing.T) {
 			configMap: snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)}),
 			wantReads: 1,
 		},
-		"a missing one is looked for again, since Trainer may make it any moment": {wantReads: 2},
+		"a missing one is looked for again, since Trainer may make it any moment": {wantReads: 4},
 		"one of another UID is looked for again": {
 			configMap: snapshotOf("former", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)}),
-			wantReads: 2,
+			wantReads: 4,
 		},
 	}
 	for name, tc := range cases {
@@ -283,6 +284,32 @@ func TestRuntimesAwaitTrainer(t *testing.T) {
 	seen = true
 	if got := nodes(); got != 8 {
 		t.Errorf("%d nodes once Trainer has looked, want the snapshot's 8", got)
+	}
+}
+
+// A watch cache that is behind must not make a job one whose runtime is not frozen.
+func TestRuntimesAskTheStorageForWhatTheWatchCacheLacks(t *testing.T) {
+	scheme := testScheme(t)
+	cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusterRuntime("torch", 1)).Build()
+	live := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			asked := (&client.GetOptions{}).ApplyOptions(opts).AsGetOptions()
+			if asked.ResourceVersion == "0" {
+				return apierrors.NewNotFound(corev1.Resource("configmaps"), key.Name)
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}).WithObjects(snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)})).Build()
+	for seen, wantNodes := range map[bool]int32{true: 8, false: 1} {
+		runtimes := NewRuntimes(cached, live)
+		runtimes.Seen = func(context.Context, *TrainJob) bool { return seen }
+		spec, err := runtimes.For(t.Context(), jobOf("uid", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := *spec.MLPolicy.NumNodes; got != wantNodes {
+			t.Errorf("%d nodes where Trainer has looked at the job: %t, want %d", got, seen, wantNodes)
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func (b *bench) requests(ctx context.Context, c column, n int) error {
 // startOneByOne lets no job disturb another.
 func (s *site) startOneByOne(ctx context.Context, n int) error {
 	for i := range n {
-		if err := s.create(ctx, i, i+1); err != nil {
+		if err := s.create(ctx, i, i+1, 1); err != nil {
 			return err
 		}
 		if err := s.all(ctx, i+1, bound); err != nil {

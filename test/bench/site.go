@@ -91,10 +91,10 @@ func (s *site) stopQueue(ctx context.Context, policy kueue.StopPolicy) error {
 	return s.Client.Patch(ctx, cq, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"stopPolicy":%q}}`, policy)))
 }
 
-// create makes TrainJobs of one pod as fast as the API server takes them.
-func (s *site) create(ctx context.Context, from, to int) error {
+// create makes TrainJobs of one pod, some at a time, as fast as the API server takes them.
+func (s *site) create(ctx context.Context, from, to, atATime int) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(creators)
+	group.SetLimit(atATime)
 	for i := from; i < to; i++ {
 		group.Go(func() error {
 			job := kit.MakeTrainJob(s.namespace, fmt.Sprintf("job-%04d", i)).Queue(queue).Request(corev1.ResourceCPU, "1")

@@ -52,7 +52,7 @@ func (s *site) stream(ctx context.Context, run *Run) error {
 	if err != nil {
 		return err
 	}
-	if err := s.create(ctx, 0, run.Jobs); err != nil {
+	if err := s.create(ctx, 0, run.Jobs, 1); err != nil {
 		return err
 	}
 	run.CreatedS = time.Since(w.from).Seconds()
@@ -88,7 +88,7 @@ func (s *site) burst(ctx context.Context, run *Run) error {
 	if err != nil {
 		return err
 	}
-	if err := s.create(ctx, 0, run.Jobs); err != nil {
+	if err := s.create(ctx, 0, run.Jobs, creators); err != nil {
 		return err
 	}
 	run.CreatedS = time.Since(w.from).Seconds()
