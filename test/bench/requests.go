@@ -25,14 +25,16 @@ func (b *bench) requests(ctx context.Context, c column, n int) error {
 		for _, step := range []struct {
 			name string
 			do   func(context.Context, int) error
+			// from and to are the moments between which its time is taken.
+			from, to moment
 		}{
-			{"start", s.startOneByOne},
-			{"idle", func(ctx context.Context, _ int) error { return sleep(ctx, b.idle, nil) }},
-			{"touch", s.touch},
-			{"restart", func(ctx context.Context, _ int) error { return s.restart(ctx, c) }},
-			{"eviction", s.evict},
-			{"re-admission", s.readmit},
-			{"finish", s.finishAll},
+			{"start", s.startOneByOne, admitted, started},
+			{name: "idle", do: func(ctx context.Context, _ int) error { return sleep(ctx, b.idle, nil) }},
+			{name: "touch", do: s.touch},
+			{name: "restart", do: func(ctx context.Context, _ int) error { return s.restart(ctx, c) }},
+			{"eviction", s.evict, evicted, gone},
+			{"re-admission", s.readmit, admitted, started},
+			{name: "finish", do: s.finishAll},
 		} {
 			w, err := s.open()
 			if err != nil {
@@ -45,10 +47,11 @@ func (b *bench) requests(ctx context.Context, c column, n int) error {
 			if count.Used, count.Requests, err = w.close(ctx); err != nil {
 				return err
 			}
-			b.results.Requests = append(b.results.Requests, count)
-			if step.name == "eviction" {
-				b.results.Evictions = append(b.results.Evictions, &Eviction{Column: c.name, Jobs: n, Gone: percentiles(s.seen.between(evicted, gone))})
+			if step.from != "" {
+				took := percentiles(s.seen.between(step.from, step.to))
+				count.Took = &took
 			}
+			b.results.Requests = append(b.results.Requests, count)
 			b.say("%-10s %s of %d: %.1f writes each, %.1f dry runs", c.name, step.name, n,
 				perJob(count.Requests, n, c.integrators(), stored), perJob(count.Requests, n, c.integrators(), dryRuns))
 		}

@@ -18,7 +18,6 @@ type Results struct {
 	// Commits of this repository by the part that was measured there.
 	Commits   map[string]string `json:"commits"`
 	Requests  []*Requests       `json:"requests,omitempty"`
-	Evictions []*Eviction       `json:"evictions,omitempty"`
 	Runs      []*Run            `json:"runs,omitempty"`
 	Functions []*Function       `json:"functions,omitempty"`
 }
@@ -32,20 +31,15 @@ type Requests struct {
 	Seconds  float64 `json:"seconds"`
 	Requests []Count `json:"requests"`
 	Used     Used    `json:"used"`
+	// Took is the time of start and re-admission, from admitted to started, and of
+	// eviction, to the end of the last pod of a job.
+	Took *Percentiles `json:"took,omitempty"`
 }
 
 // Count is a kind of request and how many there were, of all jobs together.
 type Count struct {
 	audit.Request
 	Count int `json:"count"`
-}
-
-// Eviction is how long evicted TrainJobs kept their pods.
-type Eviction struct {
-	Column string `json:"column"`
-	Jobs   int    `json:"jobs"`
-	// Gone is from the eviction to the end of the last pod of a job.
-	Gone Percentiles `json:"gone"`
 }
 
 // Run is a stream or a burst. Times are in seconds, to the last of all jobs: in a stream
@@ -101,7 +95,7 @@ type Function struct {
 func (r *Results) drop(part string) {
 	switch part {
 	case partRequests:
-		r.Requests, r.Evictions = nil, nil
+		r.Requests = nil
 	case partFunctions:
 		r.Functions = nil
 	case partStream, partBurst:

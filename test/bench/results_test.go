@@ -82,7 +82,7 @@ func measured() *Results {
 	}
 	return &Results{
 		Runs: []*Run{run("in-tree", 20, 4), run("external", 5, 3)},
-		Requests: []*Requests{{Column: "external", Step: "start", Jobs: 10, Requests: []Count{
+		Requests: []*Requests{{Column: "external", Step: "start", Jobs: 10, Took: &Percentiles{P50Ms: 30, P99Ms: 40}, Requests: []Count{
 			{Request: audit.Request{User: "kueue-trainer", Verb: "patch", Resource: "trainjobs", Outcome: audit.Done}, Count: 10},
 			{Request: audit.Request{User: "kueue-trainer", Verb: "patch", Resource: "trainjobs", Outcome: audit.Conflict}, Count: 5},
 			{Request: audit.Request{User: "trainer", Verb: "patch", Resource: "jobsets", Outcome: audit.Done}, Count: 90},
@@ -100,6 +100,8 @@ func TestTables(t *testing.T) {
 		"| start: writes | 1.5 |",
 		"| start: of these in vain | 0.5 |",
 		"| patch trainjobs, conflict | 0.50 |",
+		"| one by one: admitted to started, p50, ms | 30 |",
+		"| 20 at once: evicted to last pod gone, p99, ms | |",
 	} {
 		if !strings.Contains(got, want+"\n") {
 			t.Errorf("no line %q in\n%s", want, got)

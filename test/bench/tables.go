@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/audit"
@@ -63,7 +64,7 @@ func tables(results *Results) string {
 	t.WriteString(goals(results))
 	t.requests(results)
 	t.lifeByResource(results)
-	t.evictions(results)
+	t.times(results)
 	for _, how := range []shape{stream, burst} {
 		for _, n := range results.sizes(how) {
 			t.throughput(results, how, n)
@@ -180,18 +181,31 @@ func addLife(all map[string]map[string]float64, column string, r *Requests) {
 	}
 }
 
-func (t *table) evictions(results *Results) {
-	if len(results.Evictions) == 0 {
+// times tells how long the steps of few TrainJobs took, where no queue of requests delays them.
+func (t *table) times(results *Results) {
+	columns := results.requestColumns()
+	if len(columns) == 0 {
 		return
 	}
-	var columns []string
-	gone := map[string]Percentiles{}
-	for _, e := range results.Evictions {
-		columns, gone[e.Column] = append(columns, e.Column), e.Gone
+	t.head("times of few TrainJobs", columns)
+	for _, what := range []struct{ step, name string }{
+		{"start", "one by one: admitted to started"},
+		{"re-admission", "%d at once: admitted again to started"},
+		{"eviction", "%d at once: evicted to last pod gone"},
+	} {
+		name := strings.ReplaceAll(what.name, "%d", strconv.Itoa(requestJobs))
+		took := func(of func(*Percentiles) float64) func(string) (float64, bool) {
+			return func(column string) (float64, bool) {
+				step := results.step(column, what.step)
+				if step == nil || step.Took == nil {
+					return 0, false
+				}
+				return of(step.Took), true
+			}
+		}
+		t.row(name+", p50, ms", "%.0f", took(func(p *Percentiles) float64 { return p.P50Ms }))
+		t.row(name+", p99, ms", "%.0f", took(func(p *Percentiles) float64 { return p.P99Ms }))
 	}
-	t.head(fmt.Sprintf("eviction of %d TrainJobs to last pod gone", results.Evictions[0].Jobs), columns)
-	t.row("p50, ms", "%.0f", func(c string) (float64, bool) { return gone[c].P50Ms, true })
-	t.row("p99, ms", "%.0f", func(c string) (float64, bool) { return gone[c].P99Ms, true })
 }
 
 func (t *table) throughput(results *Results, how shape, n int) {
