@@ -52,7 +52,8 @@ type Runtimes struct {
 	Served Generation
 
 	// Seen reports whether Trainer has looked at a TrainJob, and so frozen its runtime. A
-	// snapshot that was not there is not looked for again before that. Nil: it always may have.
+	// snapshot that the storage did not have is not looked for again before that. Nil: it
+	// always may have.
 	Seen func(context.Context, *TrainJob) bool
 
 	// snapshots are Runtimes by the UID of the TrainJob, texts their specs by the text;
@@ -177,13 +178,11 @@ func (r *Runtimes) snapshot(ctx context.Context, job *TrainJob) (Runtime, error)
 	if known, ok := r.snapshots.Get(job.UID); ok {
 		return known.(Runtime), nil
 	}
-	if _, unfrozen := r.unfrozen.Get(job.UID); unfrozen && r.Seen != nil && !r.Seen(ctx, job) {
+	_, unfrozen := r.unfrozen.Get(job.UID)
+	if unfrozen && r.Seen != nil && !r.Seen(ctx, job) {
 		return Runtime{}, nil
 	}
-	cm, err := r.snapshotOf(ctx, job, watchCache)
-	if cm == nil && err == nil && (r.Seen == nil || r.Seen(ctx, job)) {
-		cm, err = r.snapshotOf(ctx, job, storage)
-	}
+	cm, err := r.look(ctx, job, unfrozen)
 	if err != nil {
 		return Runtime{}, err
 	}
@@ -191,12 +190,12 @@ func (r *Runtimes) snapshot(ctx context.Context, job *TrainJob) (Runtime, error)
 		r.unfrozen.Add(job.UID, nil)
 		return Runtime{}, nil
 	}
-	r.unfrozen.Remove(job.UID)
 	return r.remember(job, cm)
 }
 
 // remember keeps the snapshot of job, so that it is read once.
 func (r *Runtimes) remember(job *TrainJob, cm *corev1.ConfigMap) (Runtime, error) {
+	r.unfrozen.Remove(job.UID)
 	spec, err := r.decode(cm.Data[snapshotKey])
 	if err != nil {
 		return Runtime{}, fmt.Errorf("ConfigMap %s, key %q, is not the runtime snapshot Trainer writes: %w; delete it and Trainer makes it anew",
@@ -207,12 +206,24 @@ func (r *Runtimes) remember(job *TrainJob, cm *corev1.ConfigMap) (Runtime, error
 	return runtime, nil
 }
 
-// Where the API server takes a ConfigMap from. Its watch cache may be a moment behind, and
-// is half the work: a snapshot that it has is right, one that it lacks may be in the storage.
+// Where the API server takes a ConfigMap from. Its watch cache is half the work and may be
+// a moment behind: what it lacks can be in the storage, and what it has was Trainer's, but
+// may have been replaced since, which SnapshotTaken finds out.
 var (
 	watchCache = &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
 	storage    = &client.GetOptions{}
 )
+
+// look reads the snapshot of job, or gives nil. One that the storage did not have once is
+// asked of the storage alone: the watch cache may still have what was deleted there.
+func (r *Runtimes) look(ctx context.Context, job *TrainJob, unfrozen bool) (*corev1.ConfigMap, error) {
+	if !unfrozen {
+		if cm, err := r.snapshotOf(ctx, job, watchCache); cm != nil || err != nil {
+			return cm, err
+		}
+	}
+	return r.snapshotOf(ctx, job, storage)
+}
 
 // snapshotOf gives the ConfigMap with the snapshot of this very TrainJob, or nil: a former
 // one of the same name may have left one behind for the garbage collector.
@@ -229,7 +240,7 @@ func (r *Runtimes) snapshotOf(ctx context.Context, job *TrainJob, from client.Ge
 }
 
 // SnapshotTaken tells when Trainer froze the runtime of job; zero when it did not. It asks
-// the storage, and what people replaced by another is from then on what Of gives.
+// the storage, and what that has is from then on what Of gives: people may replace it.
 func (r *Runtimes) SnapshotTaken(ctx context.Context, job *TrainJob) (time.Time, error) {
 	cm, err := r.snapshotOf(ctx, job, storage)
 	if err != nil {
@@ -237,12 +248,12 @@ func (r *Runtimes) SnapshotTaken(ctx context.Context, job *TrainJob) (time.Time,
 	}
 	if cm == nil {
 		r.snapshots.Remove(job.UID)
+		r.unfrozen.Add(job.UID, nil)
 		return time.Time{}, nil
 	}
-	if known, ok := r.snapshots.Get(job.UID); ok && known.(Runtime).Version != versionOf(cm) {
+	if _, err := r.remember(job, cm); err != nil {
+		// Of tells it, to those who need the runtime.
 		r.snapshots.Remove(job.UID)
-		// One that cannot be read is told where it is needed.
-		_, _ = r.remember(job, cm)
 	}
 	return cm.CreationTimestamp.Time, nil
 }

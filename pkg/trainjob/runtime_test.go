@@ -11,7 +11,6 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -223,10 +222,10 @@ func TestRuntimesForRemembersSnapshotsOnly(t *testing.T) {
 			configMap: snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)}),
 			wantReads: 1,
 		},
-		"a missing one is looked for again, since Trainer may make it any moment": {wantReads: 4},
+		"a missing one is looked for again, since Trainer may make it any moment": {wantReads: 3},
 		"one of another UID is looked for again": {
 			configMap: snapshotOf("former", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)}),
-			wantReads: 4,
+			wantReads: 3,
 		},
 	}
 	for name, tc := range cases {
@@ -275,8 +274,8 @@ func TestRuntimesAwaitTrainer(t *testing.T) {
 		}
 		return *spec.MLPolicy.NumNodes
 	}
-	if first, second := nodes(), nodes(); first != 1 || second != 1 || reads != 1 {
-		t.Errorf("%d and %d nodes after %d live reads, want the runtime's 1, and one read", first, second, reads)
+	if first, second := nodes(), nodes(); first != 1 || second != 1 || reads != 2 {
+		t.Errorf("%d and %d nodes after %d live reads, want the runtime's 1, and one read of the watch cache and the storage", first, second, reads)
 	}
 	if err := live.Create(t.Context(), snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)})); err != nil {
 		t.Fatal(err)
@@ -287,29 +286,55 @@ func TestRuntimesAwaitTrainer(t *testing.T) {
 	}
 }
 
-// A watch cache that is behind must not make a job one whose runtime is not frozen.
-func TestRuntimesAskTheStorageForWhatTheWatchCacheLacks(t *testing.T) {
-	scheme := testScheme(t)
-	cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusterRuntime("torch", 1)).Build()
-	live := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			asked := (&client.GetOptions{}).ApplyOptions(opts).AsGetOptions()
-			if asked.ResourceVersion == "0" {
-				return apierrors.NewNotFound(corev1.Resource("configmaps"), key.Name)
+// A watch cache that is behind must not describe a job by another runtime than Trainer's.
+func TestRuntimesAreNotMisledByAWatchCacheThatIsBehind(t *testing.T) {
+	frozen := func(uid types.UID, nodes int) *corev1.ConfigMap {
+		cm := snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", nodes)})
+		cm.UID, cm.CreationTimestamp = uid, metav1.Now()
+		return cm
+	}
+	cases := map[string]struct {
+		cached, stored *corev1.ConfigMap
+		confirmed      bool
+		wantNodes      int32
+	}{
+		"it has not heard of the snapshot":                  {stored: frozen("second", 8), wantNodes: 8},
+		"it has the replaced one, and the storage is asked": {cached: frozen("first", 2), stored: frozen("second", 8), confirmed: true, wantNodes: 8},
+		"it has a deleted one, and the storage is asked":    {cached: frozen("first", 2), confirmed: true, wantNodes: 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			scheme := testScheme(t)
+			server := func(cm *corev1.ConfigMap) client.WithWatch {
+				builder := fake.NewClientBuilder().WithScheme(scheme)
+				if cm != nil {
+					builder = builder.WithObjects(cm)
+				}
+				return builder.Build()
 			}
-			return c.Get(ctx, key, obj, opts...)
-		},
-	}).WithObjects(snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)})).Build()
-	for seen, wantNodes := range map[bool]int32{true: 8, false: 1} {
-		runtimes := NewRuntimes(cached, live)
-		runtimes.Seen = func(context.Context, *TrainJob) bool { return seen }
-		spec, err := runtimes.For(t.Context(), jobOf("uid", nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := *spec.MLPolicy.NumNodes; got != wantNodes {
-			t.Errorf("%d nodes where Trainer has looked at the job: %t, want %d", got, seen, wantNodes)
-		}
+			stored, cached := server(tc.stored), server(tc.cached)
+			live := interceptor.NewClient(stored, interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+					if (&client.GetOptions{}).ApplyOptions(opts).AsGetOptions().ResourceVersion == "0" {
+						c = cached
+					}
+					return c.Get(ctx, key, obj)
+				},
+			})
+			runtimes := NewRuntimes(fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusterRuntime("torch", 1)).Build(), live)
+			if tc.confirmed {
+				if _, err := runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			spec, err := runtimes.For(t.Context(), jobOf("uid", nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := *spec.MLPolicy.NumNodes; got != tc.wantNodes {
+				t.Errorf("%d nodes, want %d", got, tc.wantNodes)
+			}
+		})
 	}
 }
 

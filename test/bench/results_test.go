@@ -100,8 +100,9 @@ func TestTables(t *testing.T) {
 		"| start: writes | 1.5 |",
 		"| start: of these in vain | 0.5 |",
 		"| patch trainjobs, conflict | 0.50 |",
+		"| times of 10 TrainJobs | kueue-trainer |",
 		"| one by one: admitted to started, p50, ms | 30 |",
-		"| 20 at once: evicted to last pod gone, p99, ms | |",
+		"| all at once: evicted to last pod gone, p99, ms | |",
 	} {
 		if !strings.Contains(got, want+"\n") {
 			t.Errorf("no line %q in\n%s", want, got)

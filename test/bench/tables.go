@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/audit"
@@ -187,13 +186,12 @@ func (t *table) times(results *Results) {
 	if len(columns) == 0 {
 		return
 	}
-	t.head("times of few TrainJobs", columns)
+	t.head(fmt.Sprintf("times of %d TrainJobs", results.step(columns[0], "start").Jobs), columns)
 	for _, what := range []struct{ step, name string }{
 		{"start", "one by one: admitted to started"},
-		{"re-admission", "%d at once: admitted again to started"},
-		{"eviction", "%d at once: evicted to last pod gone"},
+		{"re-admission", "all at once: admitted again to started"},
+		{"eviction", "all at once: evicted to last pod gone"},
 	} {
-		name := strings.ReplaceAll(what.name, "%d", strconv.Itoa(requestJobs))
 		took := func(of func(*Percentiles) float64) func(string) (float64, bool) {
 			return func(column string) (float64, bool) {
 				step := results.step(column, what.step)
@@ -203,8 +201,8 @@ func (t *table) times(results *Results) {
 				return of(step.Took), true
 			}
 		}
-		t.row(name+", p50, ms", "%.0f", took(func(p *Percentiles) float64 { return p.P50Ms }))
-		t.row(name+", p99, ms", "%.0f", took(func(p *Percentiles) float64 { return p.P99Ms }))
+		t.row(what.name+", p50, ms", "%.0f", took(func(p *Percentiles) float64 { return p.P50Ms }))
+		t.row(what.name+", p99, ms", "%.0f", took(func(p *Percentiles) float64 { return p.P99Ms }))
 	}
 }
 
