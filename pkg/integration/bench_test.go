@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/events"
@@ -175,10 +177,45 @@ func newStore(tb testing.TB, server apiServer, scheme *runtime.Scheme, job clien
 	defaults, err := podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version)
 	check(tb, err, true)
 	s := &store{server: server, scheme: scheme, defaults: defaults, objects: map[reflect.Type]client.Object{}}
-	for _, obj := range []client.Object{job, crd, rt, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchKey.Namespace}}} {
+	if server.client != nil {
+		job.SetUID(freeze(tb, server.client))
+	}
+	for _, obj := range []client.Object{job, crd, rt, frozen(tb, rt, job), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchKey.Namespace}}} {
 		s.objects[reflect.TypeOf(obj)] = obj
 	}
 	return s
+}
+
+// snapshotKey is where Trainer freezes the runtime of the job.
+var snapshotKey = client.ObjectKey{Namespace: benchKey.Namespace, Name: benchKey.Name + "-runtime-snapshot"}
+
+// frozen gives rt as Trainer freezes it for job.
+func frozen(tb testing.TB, rt *trainer.ClusterTrainingRuntime, job client.Object) *corev1.ConfigMap {
+	tb.Helper()
+	text, err := yaml.Marshal(rt)
+	check(tb, err, true)
+	owner := metav1.OwnerReference{APIVersion: trainjob.GVK.GroupVersion().String(), Kind: trainjob.GVK.Kind, Name: job.GetName(), UID: job.GetUID(), Controller: ptr.To(true)}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: snapshotKey.Namespace, Name: snapshotKey.Name, OwnerReferences: []metav1.OwnerReference{owner}},
+		Data:       map[string]string{"runtime": string(text)},
+	}
+}
+
+// freeze makes the job in a cluster, in no queue, and gives its UID when the Trainer there
+// has frozen its runtime.
+func freeze(tb testing.TB, c client.Client) types.UID {
+	tb.Helper()
+	job := &trainjob.TrainJob{}
+	check(tb, json.Unmarshal([]byte(benchJob), job), true)
+	job.UID, job.ResourceVersion, job.Labels, job.Spec.RuntimePatches = "", "", nil, nil
+	check(tb, c.Create(tb.Context(), job), true)
+	tb.Cleanup(func() { check(tb, c.Delete(context.Background(), job), true) })
+	check(tb, wait.PollUntilContextTimeout(tb.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		var cm corev1.ConfigMap
+		err := c.Get(ctx, snapshotKey, &cm)
+		return err == nil && metav1.IsControlledBy(&cm, job), client.IgnoreNotFound(err)
+	}), true)
+	return job.UID
 }
 
 func newInTreeStore(tb testing.TB, server apiServer) *store {
