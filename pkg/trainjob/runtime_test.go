@@ -286,21 +286,23 @@ func TestRuntimesAwaitTrainer(t *testing.T) {
 	}
 }
 
+// frozenAs gives a snapshot of the job that is told from others by its UID.
+func frozenAs(uid types.UID, nodes int) *corev1.ConfigMap {
+	cm := snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", nodes)})
+	cm.UID, cm.CreationTimestamp = uid, metav1.Now()
+	return cm
+}
+
 // A watch cache that is behind must not describe a job by another runtime than Trainer's.
 func TestRuntimesAreNotMisledByAWatchCacheThatIsBehind(t *testing.T) {
-	frozen := func(uid types.UID, nodes int) *corev1.ConfigMap {
-		cm := snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", nodes)})
-		cm.UID, cm.CreationTimestamp = uid, metav1.Now()
-		return cm
-	}
 	cases := map[string]struct {
 		cached, stored *corev1.ConfigMap
 		confirmed      bool
 		wantNodes      int32
 	}{
-		"it has not heard of the snapshot":                  {stored: frozen("second", 8), wantNodes: 8},
-		"it has the replaced one, and the storage is asked": {cached: frozen("first", 2), stored: frozen("second", 8), confirmed: true, wantNodes: 8},
-		"it has a deleted one, and the storage is asked":    {cached: frozen("first", 2), confirmed: true, wantNodes: 1},
+		"it has not heard of the snapshot":                  {stored: frozenAs("second", 8), wantNodes: 8},
+		"it has the replaced one, and the storage is asked": {cached: frozenAs("first", 2), stored: frozenAs("second", 8), confirmed: true, wantNodes: 8},
+		"it has a deleted one, and the storage is asked":    {cached: frozenAs("first", 2), confirmed: true, wantNodes: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -339,23 +341,18 @@ func TestRuntimesAreNotMisledByAWatchCacheThatIsBehind(t *testing.T) {
 }
 
 func TestRuntimesFollowReplacedSnapshot(t *testing.T) {
-	snapshot := func(uid types.UID, nodes int) *corev1.ConfigMap {
-		cm := snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", nodes)})
-		cm.UID, cm.CreationTimestamp = uid, metav1.Now()
-		return cm
-	}
 	cases := map[string]struct {
 		second      *corev1.ConfigMap
 		wantNodes   int32
 		wantVersion bool
 	}{
-		"the same is still there":             {second: snapshot("first", 1), wantNodes: 1, wantVersion: true},
-		"Trainer froze the edited runtime":    {second: snapshot("second", 8), wantNodes: 8},
+		"the same is still there":             {second: frozenAs("first", 1), wantNodes: 1, wantVersion: true},
+		"Trainer froze the edited runtime":    {second: frozenAs("second", 8), wantNodes: 8},
 		"it is gone, and the runtime renders": {wantNodes: 4},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			scheme, first := testScheme(t), snapshot("first", 1)
+			scheme, first := testScheme(t), frozenAs("first", 1)
 			cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusterRuntime("torch", 4)).Build()
 			runtimes := NewRuntimes(cached, fake.NewClientBuilder().WithScheme(scheme).WithObjects(first).Build())
 			before, err := runtimes.Of(t.Context(), jobOf("uid", nil))
