@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -122,7 +123,13 @@ func parsePlan(args []string) (*plan, error) {
 	flags.DurationVar(&p.idle, "idle", time.Minute, "how long a cluster is left alone to see what it does by itself")
 	flags.BoolVar(&p.again, "again", false, "measure these parts of the report again, and keep the others as they are")
 	flags.StringVar(&p.out, "out", "docs", "directory for performance.md and performance/, seen from the repository's root")
-	return p, flags.Parse(args)
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if p.again && slices.Contains(p.parts, partBurst) != slices.Contains(p.parts, partGrowth) {
+		return nil, fmt.Errorf("parts %s and %s share their bursts: measure both again, or neither", partBurst, partGrowth)
+	}
+	return p, nil
 }
 
 func numbers(into *[]int) func(string) error {

@@ -67,7 +67,7 @@ func TestParsePlan(t *testing.T) {
 	if diff := cmp.Diff([]int{20, 50}, p.jobs); diff != "" || names(p.columns) != "in-tree,external" {
 		t.Errorf("jobs %v, columns %s", p.jobs, names(p.columns))
 	}
-	for _, args := range [][]string{{"-jobs", "0"}, {"-columns", "other"}} {
+	for _, args := range [][]string{{"-jobs", "0"}, {"-columns", "other"}, {"-again", "-parts", "growth"}, {"-again", "-parts", "burst"}} {
 		if _, err := parsePlan(args); err == nil {
 			t.Errorf("%v is taken", args)
 		}

@@ -180,7 +180,7 @@ func addLife(all map[string]map[string]float64, column string, r *Requests) {
 	}
 }
 
-// times tells how long the steps of few TrainJobs took, where no queue of requests delays them.
+// times tells how long starts and evictions took of the few TrainJobs whose requests are counted.
 func (t *table) times(results *Results) {
 	columns := results.requestColumns()
 	if len(columns) == 0 {
