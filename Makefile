@@ -25,6 +25,13 @@ E2E_FLAGS ?=
 # Flags for the fault injection, e.g. FAULTS_FLAGS='-run "TestFaults/^clean$$|TestFaults/^answers$$/409"'.
 FAULTS_FLAGS ?=
 
+# What make image builds: the tag, which --version says too, and the platforms.
+VERSION ?= main
+PLATFORMS ?= linux/amd64,linux/arm64
+
+# Flags for the seeded bugs, e.g. MUTANTS_FLAGS='-run webhook'.
+MUTANTS_FLAGS ?=
+
 ##@ Start here
 
 .PHONY: help
@@ -69,14 +76,15 @@ $(BIN)/localcluster:
 
 .PHONY: build
 build: ## Build the manager and the kubectl plugin, with its completion.
-	go build -trimpath -o $(BIN)/ ./cmd/...
+	go build -o $(BIN)/ ./cmd/...
 	install -m 755 cmd/kubectl-trainjob/kubectl_complete-trainjob $(BIN)/
 
 .PHONY: unit
 unit: ## Run the unit tests.
-	go test ./pkg/... ./cmd/... ./test/kit/... ./test/bench/...
+	go test ./pkg/... ./cmd/... ./test/kit/... ./test/bench/... ./test/ledger/... ./test/mutants/...
 	go test -skip TestFaults ./test/faults/...
 	go test -C test/localcluster ./...
+	go test -C release ./...
 
 .PHONY: generations
 generations: ## Ask Trainer 2.1, 2.2 and 2.3 whether conversion, rules and provenance are right. GENERATIONS_FLAGS='-seed 1 -manifests 100'.
@@ -88,7 +96,7 @@ generations-sample: ## The same with a fifth of the manifests.
 
 .PHONY: e2e
 e2e: $(BIN)/localcluster ## Run the e2e specs, on the cluster of KUBECONFIG or on a local one.
-	go test ./test/e2e/... -count=1 -timeout 40m -v -ginkgo.v $(E2E_FLAGS)
+	go test ./test/e2e/... -count=1 -timeout 60m -v -ginkgo.v $(E2E_FLAGS)
 
 # Where the cluster with the oldest Trainer lives while its specs run.
 E2E_21_DIR := $(CURDIR)/.local-e2e-2.1
@@ -98,7 +106,7 @@ e2e-core-2.1: $(BIN)/localcluster ## Run the core e2e specs with Trainer 2.1 on 
 	trap 'LOCAL_DIR=$(E2E_21_DIR) $(BIN)/localcluster down' EXIT; \
 	LOCAL_DIR=$(E2E_21_DIR) TRAINER=2.1 $(BIN)/localcluster up; \
 	export KUBECONFIG=$(E2E_21_DIR)/kubeconfig; \
-	go test ./test/e2e/... -count=1 -timeout 20m -v -ginkgo.v -ginkgo.label-filter=core -walk.steps=15 -churn.kills=4 $(E2E_FLAGS); \
+	go test ./test/e2e/... -count=1 -timeout 45m -v -ginkgo.v -ginkgo.label-filter=core -walk.steps=15 -churn.kills=4 $(E2E_FLAGS); \
 	go test ./test/e2e/... -count=1 -timeout 10m -v -ginkgo.v -ginkgo.label-filter=upgrade -upgrade.to=2.3 $(E2E_FLAGS)
 
 .PHONY: faults
@@ -109,6 +117,10 @@ faults: $(BIN)/localcluster ## Crash and fault injection: all plans, against the
 faults-sample: $(BIN)/localcluster ## Crash and fault injection: some plans that a seed chooses, in a few minutes.
 	go test ./test/faults -count=1 -parallel 4 -timeout 20m -v $(FAULTS_FLAGS)
 
+.PHONY: mutants
+mutants: ## Put one bug after another into the core; each has to fail its unit test. Result in docs/invariants.md. MUTANTS_FLAGS=-e2e runs specs too.
+	go run ./test/mutants $(MUTANTS_FLAGS)
+
 .PHONY: bench
 bench: $(BIN)/localcluster ## Measure requests, speed, CPU and memory beside Kueue's in-tree integration, into docs/. About 65 minutes.
 	trap 'LOCAL_DIR=$(CURDIR)/.local-bench $(BIN)/localcluster down' EXIT; go run ./test/bench $(BENCH_FLAGS)
@@ -117,19 +129,32 @@ bench: $(BIN)/localcluster ## Measure requests, speed, CPU and memory beside Kue
 fmt: ## Format all Go code.
 	gofmt -w $$(git ls-files -- '*.go')
 
+# What the chart installs is what config/ has: its templates read these copies.
+define chart_files
+	rm -rf $(1) && mkdir -p $(1)/policies
+	cp config/manager/{configuration,manager,disruption_budget,metrics_service}.yaml \
+	  config/rbac/{role,role_binding,service_account,metrics_reader_role,batch_roles}.yaml \
+	  config/webhook/deleting_patch.yaml $(1)/
+	cp config/webhook/manifests.yaml $(1)/webhooks.yaml
+	cp config/webhook/service.yaml $(1)/webhook_service.yaml
+	cp config/policies/{jobs,jobsets,pods,snapshots,trainjobs,workloads}.yaml $(1)/policies/
+endef
+
 .PHONY: generate
-generate: tools ## Make the generated manifests: RBAC and webhooks.
+generate: tools ## Make the generated manifests: RBAC, webhooks, and the chart's copies of config/.
 	$(BIN)/controller-gen rbac:roleName=kueue-trainer-manager-role webhook paths=./pkg/integration/... \
 	  output:rbac:dir=config/rbac output:webhook:dir=config/webhook
+	$(call chart_files,$(CURDIR)/charts/kueue-trainer/files)
 
 .PHONY: verify
 verify: generate ## Check formatting, vet, module files, generated files, and that config/ renders.
 	@test -z "$$(gofmt -l $$(git ls-files -- '*.go'))" || { gofmt -d $$(git ls-files -- '*.go'); exit 1; }
 	go vet ./...
 	go vet -C test/localcluster ./...
+	go vet -C release ./...
 	@for module in oracle trainer21 trainer22 trainer23; do go vet -C test/generations/$$module ./...; done
 	@for file in $$(git ls-files -- go.mod '*/go.mod'); do go mod tidy -C "$$(dirname "$$file")" -diff && echo "$$file is tidy"; done
-	git diff --exit-code -- config
+	git diff --exit-code -- config charts
 	@for base in default samples; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done
 
 .PHONY: lint
@@ -137,8 +162,8 @@ lint: ## Run golangci-lint with .golangci.yaml; it has to be installed.
 	golangci-lint run ./...
 
 .PHONY: image
-image: ## Build the manager's image (needs docker).
-	docker build -t ghcr.io/kueue-trainer/kueue-trainer:main .
+image: ## Build the manager's image, without an engine: an OCI layout and an archive per platform in dist/. VERSION=main PLATFORMS=linux/amd64,linux/arm64.
+	go run -C release ./image -root $(CURDIR) -out $(CURDIR)/dist/image -version $(VERSION) -platforms $(PLATFORMS) -revision "$$(git rev-parse HEAD 2>/dev/null)"
 
 .PHONY: tools
 tools:

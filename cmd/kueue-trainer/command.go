@@ -8,16 +8,19 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/certificates"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/version"
 )
 
 // newCommand gives the command. Its flags say where things are; what the manager
@@ -28,6 +31,7 @@ func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "kueue-trainer",
 		Short:         "Manager that brings Kubeflow TrainJobs under Kueue's quotas",
+		Version:       version.Get().String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -50,14 +54,11 @@ func newCommand() *cobra.Command {
 
 // run starts the manager and returns when ctx ends or something fails.
 func run(ctx context.Context, cfg *managerconfig.Configuration) error {
-	if err := managerconfig.ApplyFeatureGates(cfg.FeatureGates); err != nil {
-		return err
-	}
 	effective, err := yaml.Marshal(cfg)
 	if err != nil {
 		return err
 	}
-	ctrl.Log.WithName("setup").Info("Starting", "configuration", string(effective))
+	ctrl.Log.WithName("setup").Info("Starting", "version", version.Get().String(), "configuration", string(effective))
 
 	restConfig, err := ctrl.GetConfig()
 	if err != nil {
@@ -67,7 +68,8 @@ func run(ctx context.Context, cfg *managerconfig.Configuration) error {
 	if qps := *cfg.ClientConnection.QPS; qps >= 0 {
 		restConfig.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, int(*cfg.ClientConnection.Burst))
 	}
-	options, err := managerOptions(cfg)
+	certs := newCertificates(cfg)
+	options, err := managerOptions(cfg, certs)
 	if err != nil {
 		return err
 	}
@@ -75,34 +77,47 @@ func run(ctx context.Context, cfg *managerconfig.Configuration) error {
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	return start(ctx, mgr, cfg)
+	kueue, err := followKueue(ctx, mgr, cfg)
+	if err != nil {
+		return err
+	}
+	return start(ctx, mgr, cfg, kueue, certs)
+}
+
+// followKueue reads Kueue's settings before anything goes by them, and lets the manager
+// follow them from then on.
+func followKueue(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configuration) (*kueueconfig.Follower, error) {
+	c, err := client.NewWithWatch(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, fmt.Errorf("making the client for Kueue's configuration: %w", err)
+	}
+	kueue := kueueconfig.NewFollower(c, cfg.KueueConfigMap, cfg.Overrides)
+	kueue.Read(ctx)
+	return kueue, mgr.Add(kueue)
 }
 
 // start sets the integration up once certificates are there, and runs the manager.
-func start(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configuration) error {
+func start(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configuration, kueue *kueueconfig.Follower, certs *certificates.Certificates) error {
 	if err := integration.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	certsReady, err := manageCertificates(mgr, cfg)
-	if err != nil {
-		return err
+	if certs != nil {
+		if err := certs.AddTo(mgr); err != nil {
+			return fmt.Errorf("adding the serving certificates: %w", err)
+		}
 	}
 	ready := &readiness{setUp: make(chan struct{})}
 	if err := addProbes(mgr, ready); err != nil {
 		return err
 	}
-	options, err := integrationOptions(cfg)
-	if err != nil {
-		return err
-	}
+	options := integrationOptions(cfg, kueue)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	go func() {
-		select {
-		case <-certsReady:
-		case <-ctx.Done():
+		if !certs.Await(ctx) {
 			return
 		}
+		var err error
 		if ready.checks, err = integration.Setup(ctx, mgr, options); err != nil {
 			stop(err)
 			return
@@ -118,23 +133,17 @@ func start(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configurati
 	return nil
 }
 
-func integrationOptions(cfg *managerconfig.Configuration) (integration.Options, error) {
-	selector, err := metav1.LabelSelectorAsSelector(cfg.ManagedJobsNamespaceSelector)
-	if err != nil {
-		return integration.Options{}, fmt.Errorf("managedJobsNamespaceSelector: %w", err)
-	}
+func integrationOptions(cfg *managerconfig.Configuration, kueue *kueueconfig.Follower) integration.Options {
 	rules := make([]podset.TolerationRule, 0, len(cfg.TolerationRules))
 	for _, rule := range cfg.TolerationRules {
 		rules = append(rules, podset.TolerationRule(rule))
 	}
 	return integration.Options{
-		ManageJobsWithoutQueueName:   cfg.ManageJobsWithoutQueueName,
-		ManagedJobsNamespaceSelector: selector,
-		WaitForPodsReady:             cfg.WaitForPodsReady,
-		LabelKeysToCopy:              cfg.Integrations.LabelKeysToCopy,
-		ObjectRetentionPolicies:      cfg.ObjectRetentionPolicies,
-		TolerationRules:              rules,
-		Namespace:                    cfg.Namespace,
-		Concurrency:                  cfg.Controller.GroupKindConcurrency[managerconfig.TrainJobKind],
-	}, nil
+		Kueue:           kueue,
+		TolerationRules: rules,
+		StartTimeout:    cfg.StartTimeout.Duration,
+		Namespace:       cfg.Namespace,
+		Concurrency:     cfg.Controller.GroupKindConcurrency[managerconfig.TrainJobKind],
+		Webhooks:        webhookConfigurations,
+	}
 }

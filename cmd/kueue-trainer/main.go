@@ -8,12 +8,25 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/version"
 )
 
 // gcPercent lets the heap grow by half before it is collected, where Go's default doubles
 // it: the caches are most of it, and there is little garbage. GOGC overrides it.
 const gcPercent = 50
+
+func init() {
+	build := version.Get()
+	metrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "kueue_trainer_build_info",
+		Help:        "Which build of kueue-trainer this is; always 1.",
+		ConstLabels: prometheus.Labels{"version": build.Version, "revision": build.Revision, "goversion": build.Go},
+	}, func() float64 { return 1 }))
+}
 
 func main() {
 	if os.Getenv("GOGC") == "" {

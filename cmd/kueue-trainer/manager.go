@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/open-policy-agent/cert-controller/pkg/rotator"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -28,17 +28,19 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/certificates"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
 // The webhook configurations as config/webhook names them.
-const (
-	mutatingConfiguration   = "kueue-trainer-mutating-webhook-configuration"
-	validatingConfiguration = "kueue-trainer-validating-webhook-configuration"
-)
+var webhookConfigurations = webhookconfig.Names{
+	Mutating:   "kueue-trainer-mutating-webhook-configuration",
+	Validating: "kueue-trainer-validating-webhook-configuration",
+}
 
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
@@ -52,7 +54,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-func managerOptions(cfg *managerconfig.Configuration) (ctrl.Options, error) {
+func managerOptions(cfg *managerconfig.Configuration, certs *certificates.Certificates) (ctrl.Options, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return ctrl.Options{}, err
@@ -69,7 +71,7 @@ func managerOptions(cfg *managerconfig.Configuration) (ctrl.Options, error) {
 			ByObject:         cached,
 		},
 		Metrics:                       metricsOptions(cfg),
-		WebhookServer:                 webhook.NewServer(webhookOptions(cfg)),
+		WebhookServer:                 webhook.NewServer(webhookOptions(cfg, certs)),
 		HealthProbeBindAddress:        cfg.Health.HealthProbeBindAddress,
 		ReadinessEndpointName:         cfg.Health.ReadinessEndpointName,
 		LivenessEndpointName:          cfg.Health.LivenessEndpointName,
@@ -86,7 +88,7 @@ func managerOptions(cfg *managerconfig.Configuration) (ctrl.Options, error) {
 }
 
 // cachedObjects limits the caches to what the manager looks at: Jobs of JobSets, pods
-// with the gate, the one CRD whose defaults PodSets get; of Workloads and JobSets, which
+// with the gate, the one CRD whose defaults PodSets get, our own webhook configurations; of Workloads and JobSets, which
 // no selector tells apart, the bare names of those that are not TrainJobs'.
 func cachedObjects() (map[client.Object]cache.ByObject, error) {
 	ofJobSets, err := labels.NewRequirement(jobsetapi.JobSetNameKey, selection.Exists, nil)
@@ -101,6 +103,12 @@ func cachedObjects() (map[client.Object]cache.ByObject, error) {
 		&apiextensionsv1.CustomResourceDefinition{}: {
 			Field: fields.OneTermEqualSelector("metadata.name", integration.WorkloadCRD),
 		},
+		&admissionregistrationv1.MutatingWebhookConfiguration{}: {
+			Field: fields.OneTermEqualSelector("metadata.name", webhookConfigurations.Mutating),
+		},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {
+			Field: fields.OneTermEqualSelector("metadata.name", webhookConfigurations.Validating),
+		},
 	}, nil
 }
 
@@ -114,13 +122,17 @@ func metricsOptions(cfg *managerconfig.Configuration) metricsserver.Options {
 	return options
 }
 
-func webhookOptions(cfg *managerconfig.Configuration) webhook.Options {
-	return webhook.Options{
+func webhookOptions(cfg *managerconfig.Configuration, certs *certificates.Certificates) webhook.Options {
+	options := webhook.Options{
 		Host:    cfg.Webhook.Host,
 		Port:    *cfg.Webhook.Port,
 		CertDir: cfg.Webhook.CertDir,
 		TLSOpts: []func(*tls.Config){withoutHTTP2},
 	}
+	if certs != nil {
+		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = certs.Get })
+	}
+	return options
 }
 
 // withoutHTTP2 keeps the servers out of HTTP/2's stream-reset attacks.
@@ -128,32 +140,17 @@ func withoutHTTP2(c *tls.Config) {
 	c.NextProtos = []string{"http/1.1"}
 }
 
-// manageCertificates gives a channel that closes when serving certificates are there.
-func manageCertificates(mgr ctrl.Manager, cfg *managerconfig.Configuration) (chan struct{}, error) {
-	ready := make(chan struct{})
+// newCertificates returns the certificates that the manager makes for itself, or nil where
+// somebody else brings them as files.
+func newCertificates(cfg *managerconfig.Configuration) *certificates.Certificates {
 	if !*cfg.InternalCertManagement.Enable {
-		close(ready)
-		return ready, nil
+		return nil
 	}
-	service := *cfg.InternalCertManagement.WebhookServiceName
-	err := rotator.AddRotator(mgr, &rotator.CertRotator{
-		SecretKey:      types.NamespacedName{Namespace: cfg.Namespace, Name: *cfg.InternalCertManagement.WebhookSecretName},
-		CertDir:        cfg.Webhook.CertDir,
-		CAName:         "kueue-trainer-ca",
-		CAOrganization: "kueue-trainer",
-		DNSName:        fmt.Sprintf("%s.%s.svc", service, cfg.Namespace),
-		IsReady:        ready,
-		Webhooks: []rotator.WebhookInfo{
-			{Type: rotator.Mutating, Name: mutatingConfiguration},
-			{Type: rotator.Validating, Name: validatingConfiguration},
-		},
-		// Every replica serves webhooks, so every replica needs the files.
-		RequireLeaderElection: false,
+	return certificates.New(certificates.Options{
+		Secret:   types.NamespacedName{Namespace: cfg.Namespace, Name: *cfg.InternalCertManagement.WebhookSecretName},
+		DNSNames: []string{fmt.Sprintf("%s.%s.svc", *cfg.InternalCertManagement.WebhookServiceName, cfg.Namespace)},
+		Webhooks: webhookConfigurations,
 	})
-	if err != nil {
-		return nil, fmt.Errorf("setting up certificate rotation: %w", err)
-	}
-	return ready, nil
 }
 
 // readiness of the manager: checks count once setUp is closed.
@@ -169,9 +166,10 @@ func addProbes(mgr ctrl.Manager, ready *readiness) error {
 		return fmt.Errorf("adding the health check: %w", err)
 	}
 	checks := map[string]func() healthz.Checker{
-		"webhooks-served":          func() healthz.Checker { return mgr.GetWebhookServer().StartedChecker() },
-		"in-tree-integration-off":  func() healthz.Checker { return ready.checks.InTreeOff },
-		"trainer-generation-known": func() healthz.Checker { return ready.checks.TrainerKnown },
+		"webhooks-served":           func() healthz.Checker { return mgr.GetWebhookServer().StartedChecker() },
+		"in-tree-integration-off":   func() healthz.Checker { return ready.checks.InTreeOff },
+		"in-tree-integration-known": func() healthz.Checker { return ready.checks.InTreeKnown },
+		"trainer-generation-known":  func() healthz.Checker { return ready.checks.TrainerKnown },
 	}
 	for name, check := range checks {
 		if err := mgr.AddReadyzCheck(name, ready.after(check)); err != nil {

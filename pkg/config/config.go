@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package config is the manager's configuration file: a versioned kind, strictly
-// decoded. Settings that Kueue has too carry Kueue's names and meanings, and have to
-// be set alike on both sides.
+// decoded. Settings that Kueue has too are Kueue's, read from its own configuration; they
+// can be overridden under Kueue's names.
 package config
 
 import (
@@ -14,7 +14,6 @@ import (
 	"os"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/component-base/config/v1alpha1"
@@ -22,6 +21,8 @@ import (
 	"sigs.k8s.io/json"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 )
 
 const (
@@ -65,20 +66,18 @@ type Configuration struct {
 	// Default: on. Turn it off where cert-manager or a file mount provides it.
 	InternalCertManagement *configapi.InternalCertManagement `json:"internalCertManagement,omitempty"`
 
-	// ManageJobsWithoutQueueName, as in Kueue's configuration. Default: false.
-	ManageJobsWithoutQueueName bool `json:"manageJobsWithoutQueueName,omitempty"`
-	// ManagedJobsNamespaceSelector, as in Kueue's configuration.
-	// Default: every namespace but kube-system, kueue-system and Namespace.
-	ManagedJobsNamespaceSelector *metav1.LabelSelector `json:"managedJobsNamespaceSelector,omitempty"`
-	// WaitForPodsReady, as in Kueue's configuration. Default: off.
-	WaitForPodsReady *configapi.WaitForPodsReady `json:"waitForPodsReady,omitempty"`
-	// Integrations, as in Kueue's configuration, as far as it concerns one kind.
-	Integrations Integrations `json:"integrations,omitempty"`
-	// ObjectRetentionPolicies, as in Kueue's configuration. Default: nothing is deleted.
-	ObjectRetentionPolicies *configapi.ObjectRetentionPolicies `json:"objectRetentionPolicies,omitempty"`
-	// FeatureGates of Kueue. They decide what stands in Workloads and on pods, so
-	// they must be Kueue's own. Default: Kueue's defaults.
-	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+	// KueueConfigMap is where Kueue has its configuration, whose settings hold here, too.
+	// Default: key controller_manager_config.yaml of ConfigMap kueue-manager-config in
+	// namespace kueue-system.
+	KueueConfigMap kueueconfig.ConfigMap `json:"kueueConfigMap,omitzero"`
+	// Overrides are settings of Kueue's that count instead of what Kueue itself has: for
+	// those who cannot let the manager read that ConfigMap. Default: none.
+	kueueconfig.Overrides `json:",inline"`
+
+	// StartTimeout is how long an admitted TrainJob may be without a JobSet, a child Job or a
+	// pod that somebody refuses, before its quota is given back; where nobody says why, it is
+	// five times as long. Default: 2m.
+	StartTimeout metav1.Duration `json:"startTimeout,omitempty"`
 
 	// TolerationRules are for accelerators of other vendors than NVIDIA, whose tolerations
 	// are built in. Default: none.
@@ -98,12 +97,6 @@ type Controller struct {
 	// GroupKindConcurrency is the number of workers per kind, as in Kueue's
 	// configuration; its one key is TrainJob.trainer.kubeflow.org. Default: 20.
 	GroupKindConcurrency map[string]int `json:"groupKindConcurrency,omitempty"`
-}
-
-// Integrations is the part of Kueue's setting of that name that concerns one kind.
-type Integrations struct {
-	// LabelKeysToCopy are labels copied from TrainJobs to their Workloads. Default: none.
-	LabelKeysToCopy []string `json:"labelKeysToCopy,omitempty"`
 }
 
 // Load reads, defaults and validates the file at path; without a path it gives the
@@ -160,15 +153,13 @@ func Default(cfg *Configuration) {
 	setDefault(&cfg.InternalCertManagement.Enable, ptr.To(true))
 	setDefault(&cfg.InternalCertManagement.WebhookServiceName, ptr.To("kueue-trainer-webhook-service"))
 	setDefault(&cfg.InternalCertManagement.WebhookSecretName, ptr.To("kueue-trainer-webhook-server-cert"))
+	setDefault(&cfg.StartTimeout, metav1.Duration{Duration: 2 * time.Minute})
 	if len(cfg.Controller.GroupKindConcurrency) == 0 {
 		cfg.Controller.GroupKindConcurrency = map[string]int{TrainJobKind: 20}
 	}
-	if cfg.ManagedJobsNamespaceSelector == nil {
-		cfg.ManagedJobsNamespaceSelector = systemNamespacesExcluded(cfg.Namespace)
-	}
-	if cfg.WaitForPodsReady != nil {
-		setDefault(&cfg.WaitForPodsReady.Timeout, metav1.Duration{Duration: configapi.DefaultWaitForPodsReadyTimeout})
-	}
+	setDefault(&cfg.KueueConfigMap.Namespace, configapi.DefaultNamespace)
+	setDefault(&cfg.KueueConfigMap.Name, "kueue-manager-config")
+	setDefault(&cfg.KueueConfigMap.Key, "controller_manager_config.yaml")
 	defaultLeaderElection(cfg)
 }
 
@@ -191,12 +182,4 @@ func setDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
-}
-
-func systemNamespacesExcluded(own string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-		Key:      corev1.LabelMetadataName,
-		Operator: metav1.LabelSelectorOpNotIn,
-		Values:   []string{"kube-system", "kueue-system", own},
-	}}}
 }

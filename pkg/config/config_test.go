@@ -5,23 +5,20 @@ package config
 import (
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/config/v1alpha1"
-	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
-	"sigs.k8s.io/kueue/pkg/features"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 )
 
 const head = "apiVersion: config.kueue-trainer.dev/v1alpha1\nkind: Configuration\n"
@@ -43,9 +40,8 @@ func defaults() *Configuration {
 		InternalCertManagement: &configapi.InternalCertManagement{
 			Enable: ptr.To(true), WebhookServiceName: ptr.To("kueue-trainer-webhook-service"), WebhookSecretName: ptr.To("kueue-trainer-webhook-server-cert"),
 		},
-		ManagedJobsNamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", "kueue-system", "kueue-trainer-system"},
-		}}},
+		KueueConfigMap: kueueconfig.ConfigMap{Namespace: "kueue-system", Name: "kueue-manager-config", Key: "controller_manager_config.yaml"},
+		StartTimeout:   metav1.Duration{Duration: 2 * time.Minute},
 	}
 }
 
@@ -89,7 +85,7 @@ integrations: {labelKeysToCopy: [team]}
 				c.Controller.GroupKindConcurrency[TrainJobKind] = 1
 				c.ClientConnection.QPS = ptr.To[float32](-1)
 				c.InternalCertManagement.Enable = ptr.To(false)
-				c.ManageJobsWithoutQueueName = true
+				c.ManageJobsWithoutQueueName = ptr.To(true)
 				c.Integrations.LabelKeysToCopy = []string{"team"}
 			}),
 		},
@@ -97,7 +93,6 @@ integrations: {labelKeysToCopy: [team]}
 			content: head + "namespace: elsewhere\n",
 			want: changed(func(c *Configuration) {
 				c.Namespace, c.LeaderElection.ResourceNamespace = "elsewhere", "elsewhere"
-				c.ManagedJobsNamespaceSelector.MatchExpressions[0].Values[2] = "elsewhere"
 			}),
 		},
 		"a selector of one's own": {
@@ -110,10 +105,18 @@ integrations: {labelKeysToCopy: [team]}
 			content: head + "controller: {groupKindConcurrency: {}}\n",
 			want:    defaults(),
 		},
-		"waitForPodsReady gets Kueue's timeout": {
-			content: head + "waitForPodsReady: {}\n",
+		"a value that is Kueue's default is an override, too": {
+			content: head + "manageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}\nwaitForPodsReady: {}\n",
 			want: changed(func(c *Configuration) {
-				c.WaitForPodsReady = &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: configapi.DefaultWaitForPodsReadyTimeout}}
+				c.ManageJobsWithoutQueueName = ptr.To(false)
+				c.Integrations.LabelKeysToCopy = []string{}
+				c.WaitForPodsReady = &configapi.WaitForPodsReady{}
+			}),
+		},
+		"Kueue's configuration somewhere else": {
+			content: head + "kueueConfigMap: {namespace: openshift-kueue-operator, name: kueue-config}\n",
+			want: changed(func(c *Configuration) {
+				c.KueueConfigMap.Namespace, c.KueueConfigMap.Name = "openshift-kueue-operator", "kueue-config"
 			}),
 		},
 		"waitForPodsReady with a timeout": {
@@ -226,35 +229,11 @@ func TestLoadOfAMissingFile(t *testing.T) {
 }
 
 func TestDefaultIsIdempotent(t *testing.T) {
-	cfg := changed(func(c *Configuration) { c.WaitForPodsReady = &configapi.WaitForPodsReady{} })
+	cfg := changed(func(c *Configuration) { c.KueueConfigMap.Key = "" })
 	Default(cfg)
 	first := *cfg
 	Default(cfg)
 	if diff := cmp.Diff(&first, cfg); diff != "" {
 		t.Errorf("The second time changes it (-once,+twice):\n%s", diff)
-	}
-}
-
-func TestApplyFeatureGates(t *testing.T) {
-	// Brings the gates back after the test.
-	features.SetFeatureGateDuringTest(t, features.TopologyAwareScheduling, true)
-	if err := ApplyFeatureGates(map[string]bool{"TopologyAwareScheduling": false}); err != nil {
-		t.Fatalf("ApplyFeatureGates: %v", err)
-	}
-	if features.Enabled(features.TopologyAwareScheduling) {
-		t.Error("The gate is still on")
-	}
-	if err := ApplyFeatureGates(nil); err != nil {
-		t.Errorf("ApplyFeatureGates of nothing: %v", err)
-	}
-}
-
-// Every gate of Kueue has to be a known one, or files that hold Kueue's gates are refused.
-func TestKueuesGatesAreRegistered(t *testing.T) {
-	known := slices.Collect(maps.Keys(utilfeature.DefaultMutableFeatureGate.GetAll()))
-	for _, gate := range []featuregate.Feature{features.TopologyAwareScheduling, features.MultiKueue} {
-		if !slices.Contains(known, gate) {
-			t.Errorf("Gate %s is not known", gate)
-		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,10 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/component-base/featuregate"
-	// Registers Kueue's gates.
-	_ "sigs.k8s.io/kueue/pkg/features"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 )
 
 // Validate gives every error of a defaulted configuration, each with its field.
@@ -35,6 +34,9 @@ func Validate(cfg *Configuration) field.ErrorList {
 	errs = append(errs, validateTolerationRules(cfg.TolerationRules)...)
 	if w := cfg.WaitForPodsReady; w != nil && w.Timeout.Duration < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("waitForPodsReady", "timeout"), w.Timeout.String(), "must not be negative"))
+	}
+	if timeout := cfg.StartTimeout.Duration; timeout < time.Second {
+		errs = append(errs, field.Invalid(field.NewPath("startTimeout"), timeout.String(), "must be at least 1s"))
 	}
 	return errs
 }
@@ -71,8 +73,12 @@ func validateConcurrency(workers map[string]int) field.ErrorList {
 	return errs
 }
 
+// validateSelector checks an override as Kueue checks its own setting.
 func validateSelector(cfg *Configuration) field.ErrorList {
 	path := field.NewPath("managedJobsNamespaceSelector")
+	if cfg.ManagedJobsNamespaceSelector == nil {
+		return nil
+	}
 	errs := metav1validation.ValidateLabelSelector(cfg.ManagedJobsNamespaceSelector, metav1validation.LabelSelectorValidationOptions{}, path)
 	if len(errs) > 0 {
 		return errs
@@ -81,7 +87,7 @@ func validateSelector(cfg *Configuration) field.ErrorList {
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, cfg.ManagedJobsNamespaceSelector, err.Error())}
 	}
-	for _, namespace := range []string{"kube-system", "kueue-system"} {
+	for _, namespace := range []string{metav1.NamespaceSystem, cfg.KueueConfigMap.Namespace} {
 		if selector.Matches(labels.Set{corev1.LabelMetadataName: namespace}) {
 			errs = append(errs, field.Invalid(path, selector.String(), fmt.Sprintf("must not match namespace %s", namespace)))
 		}
@@ -91,19 +97,10 @@ func validateSelector(cfg *Configuration) field.ErrorList {
 
 func validateGates(gates map[string]bool) field.ErrorList {
 	var errs field.ErrorList
-	known := utilfeature.DefaultMutableFeatureGate.GetAll()
 	for _, name := range slices.Sorted(maps.Keys(gates)) {
-		if _, ok := known[featuregate.Feature(name)]; !ok {
+		if !kueueconfig.KnowsGate(name) {
 			errs = append(errs, field.Invalid(field.NewPath("featureGates").Key(name), gates[name], "is not a feature gate of the Kueue version this manager is built with"))
 		}
 	}
 	return errs
-}
-
-// ApplyFeatureGates sets Kueue's process-wide feature gates.
-func ApplyFeatureGates(gates map[string]bool) error {
-	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
-		return fmt.Errorf("featureGates: %w", err)
-	}
-	return nil
 }

@@ -34,6 +34,7 @@ func TestValidate(t *testing.T) {
 		"a port that is none":              {change: func(c *Configuration) { c.Webhook.Port = ptr.To(99999) }, want: []string{"webhook.port: FieldValueInvalid"}},
 		"no burst":                         {change: func(c *Configuration) { c.ClientConnection.Burst = ptr.To[int32](-5) }, want: []string{"clientConnection.burst: FieldValueInvalid"}},
 		"a lease that ends before renewal": {change: func(c *Configuration) { c.LeaderElection.LeaseDuration.Duration = time.Second }, want: []string{"leaderElection.leaseDuration: FieldValueInvalid"}},
+		"no time to start":                 {change: func(c *Configuration) { c.StartTimeout.Duration = -time.Minute }, want: []string{"startTimeout: FieldValueInvalid"}},
 		"many workers":                     {change: workers(map[string]int{TrainJobKind: 50})},
 		"no workers":                       {change: workers(map[string]int{TrainJobKind: 0}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
 		"fewer than none":                  {change: workers(map[string]int{TrainJobKind: -1}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},

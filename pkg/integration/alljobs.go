@@ -79,6 +79,13 @@ func (t *told) first(uid types.UID) bool {
 	return true
 }
 
+// drop forgets one TrainJob.
+func (t *told) drop(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.uids, uid)
+}
+
 // forget makes the next reason news to every TrainJob.
 func (t *told) forget() {
 	t.mu.Lock()

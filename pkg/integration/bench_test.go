@@ -38,6 +38,7 @@ import (
 	intree "sigs.k8s.io/kueue/pkg/controller/jobs/trainjob"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -239,7 +240,7 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	env := fresh(&environment{
 		client: &specClient{Client: s, live: s, expectations: &expectations{}},
 		live:   s, renderer: renderer, recorder: newOnceRecorder(&events.FakeRecorder{}), expectations: &expectations{},
-		field: patch.Of(trainjob.Trainer23),
+		field: patch.Of(trainjob.Trainer23), kueue: kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}),
 	}, s, server)
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	env.expectations.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}

@@ -62,15 +62,15 @@ func (e *environment) jobsOf(ctx context.Context, js *jobsetapi.JobSet) ([]batch
 // active reports whether a pod of job is there, terminating ones included, or may
 // still come because some controller has not taken note of the suspension.
 func (e *environment) active(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	js, err := e.jobSet(ctx, job)
-	if err != nil || js == nil {
-		return false, err
-	}
-	jobs, err := e.jobsOf(ctx, js)
+	jobs, err := e.jobsNamed(ctx, client.ObjectKeyFromObject(job))
 	if err != nil || slices.ContainsFunc(jobs, hasPods) {
 		return err == nil, err
 	}
-	return !job.Finished() && (!ptr.Deref(js.Spec.Suspend, false) || saysActive(js) || e.overtaken(job, js) > 0), nil
+	js, err := e.jobSet(ctx, job)
+	if err != nil || job.Finished() {
+		return false, err
+	}
+	return e.overtaken(job, js) > 0 || js != nil && (!ptr.Deref(js.Spec.Suspend, false) || saysActive(js)), nil
 }
 
 // saysActive reports whether JobSet still counts Jobs with pods. It hears of the last pod
@@ -79,18 +79,16 @@ func saysActive(js *jobsetapi.JobSet) bool {
 	return slices.ContainsFunc(js.Status.ReplicatedJobsStatus, func(rj jobsetapi.ReplicatedJobStatus) bool { return rj.Active > 0 })
 }
 
-// inHand is how long Trainer may be busy with what it saw of a TrainJob before.
-const inHand = 5 * time.Second
-
-// overtaken gives how long Trainer may still resume a job that is back at the gate,
-// because it started to before: until the JobSet has the gate, which is only ever
-// written to a suspended job. Trainer before 2.3 cannot bring the gate there when the
-// runtime was edited, so the time is limited.
+// overtaken returns how long Trainer may still resume a job that was stopped, because it
+// began to before: a JobSet that ran, until it has the gate, which is only ever written to a
+// suspended job; one that was not seen to run, or is not there, for a while. Trainer before
+// 2.3 cannot bring the gate there when the runtime was edited, so that time is limited too.
 func (e *environment) overtaken(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.Duration {
-	if !slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-		return !slices.ContainsFunc(rj.Template.Spec.Template.Spec.SchedulingGates, isAdmissionGate) && e.field.Gates(&job.Spec, rj.Name)
-	}) {
+	if !job.Suspended() || job.Elsewhere() {
 		return 0
+	}
+	if js == nil || !e.lacksGate(job, js) {
+		return e.inHand(job)
 	}
 	written := e.field.Time(&job.Spec)
 	if written.IsZero() {
@@ -98,6 +96,13 @@ func (e *environment) overtaken(job *trainjob.TrainJob, js *jobsetapi.JobSet) ti
 	}
 	// Trainer's webhook stamped the entry when the gate was written, by its own clock.
 	return min(inHand, max(0, time.Until(written.Add(inHand))))
+}
+
+// lacksGate reports whether the JobSet of job does not have the gate that job has.
+func (e *environment) lacksGate(job *trainjob.TrainJob, js *jobsetapi.JobSet) bool {
+	return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+		return !slices.ContainsFunc(rj.Template.Spec.Template.Spec.SchedulingGates, isAdmissionGate) && e.field.Gates(&job.Spec, rj.Name)
+	})
 }
 
 // countPods adds up the pods of job that its child Jobs know of, terminating ones included.
@@ -131,14 +136,7 @@ func jobResumed(j *batchv1.Job) bool {
 	return j.Status.StartTime != nil
 }
 
-func jobFinished(j *batchv1.Job) bool {
-	for _, c := range j.Status.Conditions {
-		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
-			return true
-		}
-	}
-	return false
-}
+func jobFinished(j *batchv1.Job) bool { return podset.JobEnded(j) }
 
 // placeChildJobs brings the suspended child Jobs to the pod templates of the rendered
 // JobSet, one write for each that differs. JobSet itself only ever merges into a Job

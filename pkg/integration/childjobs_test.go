@@ -66,19 +66,7 @@ func TestHasPods(t *testing.T) {
 
 func TestOvertaken(t *testing.T) {
 	entry := func(age time.Duration, placements ...patch.Placement) []trainjob.RuntimePatch {
-		ours, err := patch.Entry(placements)
-		if err != nil {
-			t.Fatal(err)
-		}
-		typed, err := ours.Decode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		typed.Time = ptr.To(metav1.NewTime(time.Now().Add(-age)))
-		if ours, err = trainjob.NewRuntimePatch(&typed); err != nil {
-			t.Fatal(err)
-		}
-		return []trainjob.RuntimePatch{ours}
+		return entryAt(t, time.Now().Add(-age), placements...)
 	}
 	replicatedJob := func(name string, gates ...corev1.PodSchedulingGate) jobsetapi.ReplicatedJob {
 		rj := jobsetapi.ReplicatedJob{Name: name}
@@ -101,7 +89,7 @@ func TestOvertaken(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
-			job := &trainjob.TrainJob{Spec: trainjob.Spec{RuntimePatches: tc.patches}}
+			job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true), RuntimePatches: tc.patches}}
 			env := &environment{field: patch.Of(trainjob.Trainer23), expectations: &expectations{}}
 			if got := env.overtaken(job, js) > 0; got != tc.want {
 				t.Errorf("overtaken = %t, want %t", got, tc.want)

@@ -33,6 +33,8 @@ type specClient struct {
 	live         client.Reader
 	expectations *expectations
 	trainer      *servedTrainer
+	// repeats may be nil.
+	repeats *repeats
 }
 
 // Get implements client.Reader.
@@ -101,30 +103,75 @@ func steps(all changes, served trainjob.Generation) []changes {
 
 // write changes fields of the spec in one request.
 func (c *specClient) write(ctx context.Context, job *trainjob.TrainJob, step changes, opts ...client.PatchOption) error {
-	guarded, err := guardedPatch(step, job.Generation)
+	guarded, err := guardedPatch(step, &job.ObjectMeta)
 	if err != nil {
 		return err
 	}
-	known := job.Generation
+	what, err := json.Marshal(step)
+	if err != nil {
+		return err
+	}
+	if err := c.repeats.may(job.UID, string(what)); err != nil {
+		return err
+	}
+	refused := func() {}
+	if string(step["suspend"]) == "false" {
+		refused = c.expectations.starts(job)
+	}
+	known := job.ObjectMeta.DeepCopy()
 	if err := c.Client.Patch(ctx, job, guarded, opts...); err != nil {
-		return c.refused(ctx, job, known, err)
+		refusal := c.refused(ctx, job, known, err)
+		if decides(refusal) || trainerLags(refusal) {
+			refused()
+		}
+		if decides(refusal) && refusal == err {
+			c.repeats.inVain(known.UID, string(what), refusedAgain(refusal))
+		}
+		return refusal
 	}
 	c.expectations.wrote(job)
+	changed := c.compare(job, step, string(what))
 	if step.sets("podTemplateOverrides") && job.Spec.PodTemplateOverrides == nil ||
 		step.sets("runtimePatches") && job.Spec.RuntimePatches == nil {
 		return apierrors.NewConflict(trainJobs, job.Name, errDropped)
 	}
-	return nil
+	return changed
+}
+
+// compare takes note whether the write of a step is stored as it was meant, and returns
+// errVain where it is not: whatever runs then, its user has to know.
+func (c *specClient) compare(job *trainjob.TrainJob, step changes, what string) error {
+	field, err := step.changed(&job.Spec)
+	if err != nil {
+		return err
+	}
+	if field == "" {
+		c.repeats.kept(job.UID, what)
+		return nil
+	}
+	c.repeats.inVain(job.UID, what, undone(field))
+	return &errVain{wait: max(retrySoon, vainWait(c.repeats.may(job.UID, what))), why: undone(field)}
+}
+
+// decides reports whether err is somebody's decision about a write, and no state of the
+// API server or of Trainer that passes.
+func decides(err error) bool {
+	return !trainerLags(err) &&
+		(apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err) || apierrors.IsBadRequest(err))
 }
 
 // refused tells a view that was overtaken, which is a conflict, from other refusals that
 // look like it: a webhook may answer 422 as well.
-func (c *specClient) refused(ctx context.Context, job *trainjob.TrainJob, known int64, refusal error) error {
+func (c *specClient) refused(ctx context.Context, job *trainjob.TrainJob, known *metav1.ObjectMeta, refusal error) error {
 	if !failedTest(refusal) {
 		return refusal
 	}
 	live := &trainjob.TrainJob{}
-	if err := c.live.Get(ctx, client.ObjectKeyFromObject(job), live); err != nil || live.UID != job.UID || live.Generation <= known {
+	err := c.live.Get(ctx, client.ObjectKeyFromObject(job), live)
+	if err == nil && live.UID != known.UID {
+		return apierrors.NewConflict(trainJobs, job.Name, refusal)
+	}
+	if err != nil || live.Generation <= known.Generation && decidedAlike(&live.ObjectMeta, known) {
 		return refusal
 	}
 	c.expectations.expect(live)
@@ -171,9 +218,18 @@ func specChanges(merge []byte) (changes, error) {
 }
 
 // guardedPatch makes a JSON patch that tests the generation first: the API server counts
-// it up with every change of a spec.
-func guardedPatch(step changes, generation int64) (client.Patch, error) {
-	ops := []jsonpatch.JsonPatchOperation{jsonpatch.NewOperation("test", "/metadata/generation", generation)}
+// it up with every change of a spec. It does not for labels, so a start tests those as well
+// that decide which admission is the job's. A stop does not: nobody shall be able to put it
+// off by changing labels.
+func guardedPatch(step changes, known *metav1.ObjectMeta) (client.Patch, error) {
+	ops := []jsonpatch.JsonPatchOperation{
+		// Another job of the same name has the same generations.
+		jsonpatch.NewOperation("test", "/metadata/uid", known.UID),
+		jsonpatch.NewOperation("test", "/metadata/generation", known.Generation),
+	}
+	if string(step["suspend"]) == "false" {
+		ops = append(ops, decisionTests(known)...)
+	}
 	for _, field := range slices.Sorted(maps.Keys(step)) {
 		op := jsonpatch.NewOperation("add", "/spec/"+field, step[field])
 		if !step.sets(field) {

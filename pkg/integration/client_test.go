@@ -21,18 +21,36 @@ import (
 )
 
 func TestGuardedPatch(t *testing.T) {
+	const noLabels = `{"op":"test","path":"/metadata/labels"},{"op":"test","path":"/metadata/annotations"},`
 	cases := map[string]struct {
+		known   metav1.ObjectMeta
 		merge   string
 		want    string
 		wantErr bool
 	}{
-		"changed fields are set under a test of the generation": {
+		"a start is made under a test of the generation, and of labels that are not there": {
 			merge: `{"metadata":{"resourceVersion":"7"},"spec":{"suspend":false,"runtimePatches":[{"manager":"a","x":{"zero":false}}]}}`,
-			want:  `[{"op":"test","path":"/metadata/generation","value":3},{"op":"add","path":"/spec/runtimePatches","value":[{"manager":"a","x":{"zero":false}}]},{"op":"add","path":"/spec/suspend","value":false}]`,
+			want:  `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},` + noLabels + `{"op":"add","path":"/spec/runtimePatches","value":[{"manager":"a","x":{"zero":false}}]},{"op":"add","path":"/spec/suspend","value":false}]`,
+		},
+		"and of those that are": {
+			known: metav1.ObjectMeta{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q", "a": "b"}, Annotations: map[string]string{"c": "d"}},
+			merge: `{"spec":{"suspend":false}}`,
+			want: `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},` +
+				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"q"},` +
+				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1prebuilt-workload-name"},` +
+				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1max-exec-time-seconds"},` +
+				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1priority-class"},` +
+				`{"op":"test","path":"/metadata/annotations/kueue.x-k8s.io~1prebuilt-workload-name"},` +
+				`{"op":"add","path":"/spec/suspend","value":false}]`,
+		},
+		"a stop is not kept from a job by its labels": {
+			known: metav1.ObjectMeta{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}},
+			merge: `{"spec":{"suspend":true}}`,
+			want:  `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},{"op":"add","path":"/spec/suspend","value":true}]`,
 		},
 		"a field that goes is removed": {
 			merge: `{"spec":{"runtimePatches":null}}`,
-			want:  `[{"op":"test","path":"/metadata/generation","value":3},{"op":"remove","path":"/spec/runtimePatches"}]`,
+			want:  `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},{"op":"remove","path":"/spec/runtimePatches"}]`,
 		},
 		"labels are not our business": {
 			merge:   `{"metadata":{"labels":{"a":"b"}},"spec":{"suspend":true}}`,
@@ -53,7 +71,8 @@ func TestGuardedPatch(t *testing.T) {
 			if err != nil {
 				return
 			}
-			patch, err := guardedPatch(changes, 3)
+			tc.known.UID, tc.known.Generation = "uid", 3
+			patch, err := guardedPatch(changes, &tc.known)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,23 +144,27 @@ func TestRefused(t *testing.T) {
 	at := func(generation int64) *trainjob.TrainJob {
 		return &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Generation: generation}}
 	}
+	labelled := at(3)
+	labelled.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "other"}
 	cases := map[string]struct {
 		live         *trainjob.TrainJob
 		err          error
 		wantConflict bool
 	}{
 		"somebody was faster":              {live: at(4), err: overtaken, wantConflict: true},
+		"the queue is another by now":      {live: labelled, err: overtaken, wantConflict: true},
 		"a webhook's refusal looks alike":  {live: at(3), err: overtaken},
-		"another job has the name by now":  {live: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "new", Generation: 9}}, err: overtaken},
+		"another job has the name by now":  {live: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "new", Generation: 3}}, err: overtaken, wantConflict: true},
 		"anything else stays what it was ": {live: at(4), err: errors.New("network")},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c := &specClient{live: clientOf(t, tc.live), expectations: &expectations{}}
-			if got := apierrors.IsConflict(c.refused(t.Context(), at(3), 3, tc.err)); got != tc.wantConflict {
+			if got := apierrors.IsConflict(c.refused(t.Context(), at(3), &at(3).ObjectMeta, tc.err)); got != tc.wantConflict {
 				t.Errorf("a conflict: %t, want %t", got, tc.wantConflict)
 			}
-			if c.expectations.seen(at(3)) == tc.wantConflict {
+			newer := tc.wantConflict && tc.live.Generation > 3
+			if c.expectations.seen(at(3)) == newer {
 				t.Error("A view must be waited for if, and only if, there is a newer one")
 			}
 		})
@@ -209,7 +232,7 @@ func TestWrite(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", Generation: 1}}
+			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Generation: 1}}
 			if err := json.Unmarshal([]byte(`{"runtimePatches":[{"manager":"b"}],"podTemplateOverrides":[{"targetJobs":[]}]}`), &job.Spec); err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +241,8 @@ func TestWrite(t *testing.T) {
 				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 					err := c.Patch(ctx, obj, p, opts...)
 					if tc.dropped {
-						obj.(*trainjob.TrainJob).Spec = trainjob.Spec{}
+						job := obj.(*trainjob.TrainJob)
+						job.Spec = trainjob.Spec{Suspend: job.Spec.Suspend}
 					}
 					return err
 				},

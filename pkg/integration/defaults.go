@@ -54,7 +54,7 @@ func (w *workloadDefaults) follow(ctx context.Context, crds cache.Cache) error {
 	return nil
 }
 
-// look makes the defaults anew where the schema changed. Most events are of the status, and
+// look makes the defaults again where the schema changed. Most events are of the status, and
 // other defaults, though the same ones, would have every TrainJob described again.
 func (w *workloadDefaults) look(obj any) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)

@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -87,6 +88,13 @@ func (r *rememberedPodSets) get(from origin) []kueue.PodSet {
 		return value.(*remembered).podSets
 	}
 	return nil
+}
+
+// forget drops the PodSets of a TrainJob.
+func (r *rememberedPodSets) forget(uid types.UID) {
+	if r != nil {
+		r.byUID.Remove(uid)
+	}
 }
 
 // add remembers the PodSets of a TrainJob that is stored; another one has neither UID nor

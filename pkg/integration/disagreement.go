@@ -26,10 +26,11 @@ import (
 const disagreement = 2 * time.Second
 
 // ensureAgreed stops and starts what Trainer cannot. Trainer 2.1 and 2.2 render the JobSet
-// from the runtime as it is now, and JobSet refuses all of that, suspend included, when
-// the runtime was edited beyond what may change in a JobSet: an image is enough. Trainer
-// still reports the TrainJob as suspended, or resumed. So an evicted job would run on, and
-// an admitted one hold its quota without a pod, until somebody undoes the edit.
+// from the runtime as it is now, 2.3 from a snapshot that people may edit, and JobSet refuses
+// all of that, suspend included, when either was edited beyond what may change in a JobSet:
+// an image is enough. Trainer still reports the TrainJob as suspended, or resumed. So an
+// evicted job would run on, and an admitted one hold its quota without a pod, until somebody
+// undoes the edit.
 //
 // It gives the time after which to look again, 0 for never.
 func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, error) {
@@ -46,7 +47,7 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 		return 0, err
 	}
 	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
-		return r.env.overtaken(&j.TrainJob, js), nil
+		return 0, nil
 	}
 	managed, err := r.env.managed(ctx, &j.TrainJob)
 	if err != nil || !managed {
@@ -56,15 +57,15 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 	if wait := time.Until(said.LastTransitionTime.Add(disagreement)); wait > 0 {
 		return wait, nil
 	}
-	if frozen, err := r.env.frozen(ctx, &j.TrainJob, js); err != nil || frozen {
-		// Trainer tries again until it is heard.
-		return 0, err
-	}
 	if current, err := r.env.areCurrent(ctx, &j.TrainJob, js); err != nil || !current {
 		return disagreement, err
 	}
 	if j.IsSuspended() {
 		return 0, r.suspendJobSet(ctx, j, js)
+	}
+	if frozen, err := r.env.frozen(ctx, &j.TrainJob, js); err != nil || frozen {
+		// Trainer tries again until it is heard; until then ensureStarted minds the quota.
+		return 0, err
 	}
 	if suspendedSince(js, said) {
 		// By somebody else, and for them to resume.
@@ -73,7 +74,7 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 	return 0, r.restart(ctx, j, js)
 }
 
-// restart has the JobSet made anew, unless what Trainer would make is not what the job was
+// restart has the JobSet made again, unless what Trainer would make is not what the job was
 // admitted for: then it is for Kueue to decide again.
 func (r *reconciler) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 	covered, err := r.env.covered(ctx, &j.TrainJob)
@@ -144,11 +145,11 @@ func (r *reconciler) suspendJobSet(ctx context.Context, j *job, js *jobsetapi.Jo
 		return client.IgnoreNotFound(err)
 	}
 	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonJobSetSuspended, actionStop,
-		"Trainer could not suspend JobSet %s, whose runtime was edited since it started: it was suspended for Trainer", js.Name)
+		"Trainer could not suspend JobSet %s, whose runtime or snapshot was edited since it started: it was suspended for Trainer", js.Name)
 	return nil
 }
 
-// renewJobSet lets Trainer make the JobSet anew where nothing is lost with it, and says
+// renewJobSet lets Trainer make the JobSet again where nothing is lost with it, and says
 // why; or what there is to do where something is.
 func (r *reconciler) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet, why string) error {
 	lost, err := r.env.lostWith(ctx, js)
@@ -157,7 +158,7 @@ func (r *reconciler) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobS
 	}
 	if lost != "" {
 		r.env.warn(&j.TrainJob, reasonJobSetOutdated, actionStart, fmt.Errorf(
-			"%s: undo the edit, or delete the JobSet, with %s, and Trainer makes it anew", why, lost))
+			"%s: undo the edit, or delete the JobSet with --cascade=foreground, and %s with it, and Trainer creates it again", why, lost))
 		return nil
 	}
 	err = r.env.client.Delete(ctx, js, client.Preconditions{UID: &js.UID, ResourceVersion: &js.ResourceVersion},
@@ -167,7 +168,7 @@ func (r *reconciler) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobS
 		return client.IgnoreNotFound(err)
 	}
 	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonJobSetOutdated, actionStart,
-		"%s: it is made anew", why)
+		"%s: it is made again", why)
 	return nil
 }
 

@@ -48,21 +48,22 @@ func TestEnsureAgreed(t *testing.T) {
 		// wantEvent is a part of what the user is told; empty where that is nothing.
 		wantEvent string
 	}{
-		"all agree":                                    {job: true, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
-		"Trainer has not seen the stop":                {job: true, said: false, jobSet: false, since: long, wantJobSet: "runs"},
-		"a stop that may be on its way":                {job: true, said: true, jobSet: false, since: now, wantWait: true, wantJobSet: "runs"},
-		"a stop that Trainer could not do":             {job: true, said: true, jobSet: false, since: long, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
-		"the same in an old view":                      {job: true, said: true, jobSet: false, since: long, stale: true, wantWait: true, wantJobSet: "runs"},
-		"Trainer has not seen the start":               {job: false, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
-		"a start that may be on its way":               {job: false, said: false, jobSet: true, since: now, wantWait: true, wantJobSet: "suspended"},
-		"a start that Trainer could not do":            {job: false, said: false, jobSet: true, since: long, wantJobSet: "gone", wantEvent: "made anew"},
-		"the same with Trainer 2.3, which tries again": {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, wantJobSet: "suspended"},
-		"one whose downloads are done":                 {job: false, said: false, jobSet: true, since: long, done: true, wantJobSet: "suspended", wantEvent: "what its Jobs have done"},
+		"all agree":                                            {job: true, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
+		"Trainer has not seen the stop":                        {job: true, said: false, jobSet: false, since: long, wantJobSet: "runs"},
+		"a stop that may be on its way":                        {job: true, said: true, jobSet: false, since: now, wantWait: true, wantJobSet: "runs"},
+		"a stop that Trainer could not do":                     {job: true, said: true, jobSet: false, since: long, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
+		"the same with Trainer 2.3, whose snapshot was edited": {job: true, said: true, jobSet: false, since: long, served: trainjob.Trainer23, wantJobSet: "suspended", wantEvent: "was suspended for Trainer"},
+		"the same in an old view":                              {job: true, said: true, jobSet: false, since: long, stale: true, wantWait: true, wantJobSet: "runs"},
+		"Trainer has not seen the start":                       {job: false, said: true, jobSet: true, since: long, wantJobSet: "suspended"},
+		"a start that may be on its way":                       {job: false, said: false, jobSet: true, since: now, wantWait: true, wantJobSet: "suspended"},
+		"a start that Trainer could not do":                    {job: false, said: false, jobSet: true, since: long, wantJobSet: "gone", wantEvent: "made again"},
+		"the same with Trainer 2.3, which tries again":         {job: false, said: false, jobSet: true, since: long, served: trainjob.Trainer23, wantJobSet: "suspended"},
+		"one whose downloads are done":                         {job: false, said: false, jobSet: true, since: long, done: true, wantJobSet: "suspended", wantEvent: "what its Jobs have done"},
 		"one that somebody suspended later": {job: false, said: false, jobSet: true, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) {
 			js.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now)
 		}, wantJobSet: "suspended"},
 		"one that would delete volumes":   {job: false, said: false, jobSet: true, since: long, change: volumes(nil), wantJobSet: "suspended", wantEvent: "its volume claims"},
-		"one that keeps its volumes":      {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: ptr.To(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "gone", wantEvent: "made anew"},
+		"one that keeps its volumes":      {job: false, said: false, jobSet: true, since: long, change: volumes(&jobsetapi.VolumeRetentionPolicy{WhenDeleted: ptr.To(jobsetapi.RetentionPolicyRetain)}), wantJobSet: "gone", wantEvent: "made again"},
 		"a job that is not Kueue's":       {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) { t.Labels = nil }, wantJobSet: "runs"},
 		"the JobSet of a former TrainJob": {job: true, said: true, jobSet: false, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
 		"a finished job is beyond stop or start": {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) {
@@ -87,7 +88,8 @@ func TestEnsureAgreed(t *testing.T) {
 			runtimes := trainjob.NewRuntimes(c, c)
 			runtimes.Served = cmp.Or(tc.served, trainjob.Trainer22)
 			recorder := events.NewFakeRecorder(1)
-			r := &reconciler{env: &environment{client: c, live: c, runtimes: runtimes, recorder: newOnceRecorder(recorder)}}
+			r := &reconciler{env: &environment{client: c, live: c, runtimes: runtimes, recorder: newOnceRecorder(recorder),
+				field: patch.Of(runtimes.Served), expectations: &expectations{}}}
 			wait, err := r.ensureAgreed(t.Context(), j)
 			if err != nil || (wait > 0) != tc.wantWait {
 				t.Errorf("ensureAgreed gives %s, %v; want to wait: %t", wait, err, tc.wantWait)
@@ -103,7 +105,7 @@ func TestEnsureAgreed(t *testing.T) {
 	}
 }
 
-// A snapshot that a user deleted is taken anew, of the runtime as it is then.
+// A snapshot that a user deleted is taken again, of the runtime as it is then.
 func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 	cases := map[string]struct {
 		admitted              int32

@@ -6,7 +6,6 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -14,13 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-	"sigs.k8s.io/kueue/pkg/workload"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -39,6 +39,8 @@ type environment struct {
 	recorder  *onceRecorder
 
 	expectations *expectations
+	repeats      *repeats
+	starts       *starts
 	inTree       *inTree
 	trainer      *servedTrainer
 	all          *allTrainJobs
@@ -46,9 +48,9 @@ type environment struct {
 	// field is the field of the generation of Trainer that is served; see now.
 	field patch.Field
 
-	tolerationRules              []podset.TolerationRule
-	manageJobsWithoutQueueName   bool
-	managedJobsNamespaceSelector labels.Selector
+	tolerationRules []podset.TolerationRule
+	// kueue has the settings that are Kueue's.
+	kueue *kueueconfig.Follower
 }
 
 // now gives the environment of the generation of Trainer that the cluster serves now, or
@@ -67,8 +69,9 @@ func (e *environment) now() (*environment, error) {
 // managed reports whether job is Kueue's to start, by the rule that Kueue's own
 // webhooks use: it has a queue, or jobs without one are managed in its namespace.
 func (e *environment) managed(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	settings := e.kueue.Settings()
 	return jobframework.WorkloadShouldBeSuspended(ctx, job, e.client,
-		e.manageJobsWithoutQueueName, e.managedJobsNamespaceSelector, jobframework.WithDeletingObjectTolerance(true))
+		settings.ManageJobsWithoutQueueName, settings.NamespaceSelector(), jobframework.WithDeletingObjectTolerance(true))
 }
 
 // render gives the JobSet that Trainer makes of job.
@@ -100,51 +103,33 @@ func (e *environment) gated(ctx context.Context, job *trainjob.TrainJob) (spec t
 	return spec, changed, err
 }
 
-// replicatedJobs names the replicated jobs of job's runtime. Where that is gone, the
-// ones that our part already names serve as well.
-func (e *environment) replicatedJobs(ctx context.Context, job *trainjob.TrainJob) ([]string, error) {
-	runtime, err := e.runtimes.For(ctx, job)
-	if errors.Is(err, trainjob.ErrRuntimeNotFound) {
-		if e.field.Has(&job.Spec) {
-			return e.field.Jobs(&job.Spec)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for i := range runtime.Template.Spec.ReplicatedJobs {
-		names = append(names, runtime.Template.Spec.ReplicatedJobs[i].Name)
-	}
-	return names, nil
-}
-
 // workloads lists the Workloads of this very job; one of the same name may have left
 // some behind.
 func (e *environment) workloads(ctx context.Context, job *trainjob.TrainJob) ([]kueue.Workload, error) {
-	all, err := e.workloadsOfName(ctx, job)
+	all, err := e.workloadsOfName(ctx, client.ObjectKeyFromObject(job))
 	return slices.DeleteFunc(all, func(wl kueue.Workload) bool { return !metav1.IsControlledBy(&wl, job) }), err
 }
 
 // workloadsOfName lists the Workloads of TrainJobs of this name.
-func (e *environment) workloadsOfName(ctx context.Context, job *trainjob.TrainJob) ([]kueue.Workload, error) {
+func (e *environment) workloadsOfName(ctx context.Context, name types.NamespacedName) ([]kueue.Workload, error) {
 	var list kueue.WorkloadList
-	err := e.client.List(ctx, &list, client.InNamespace(job.Namespace),
-		jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, job.Name))
+	err := e.client.List(ctx, &list, client.InNamespace(name.Namespace),
+		jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, name.Name))
 	if err != nil {
-		return nil, fmt.Errorf("listing the Workloads of TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
+		return nil, fmt.Errorf("listing the Workloads of TrainJob %s: %w", name, err)
 	}
 	return list.Items, nil
 }
 
-// workload gives the Workload of job that holds quota, or nil.
+// workload returns the Workload of job that holds quota, or nil. A finished one holds none,
+// although it keeps its conditions.
 func (e *environment) workload(ctx context.Context, job *trainjob.TrainJob) (*kueue.Workload, error) {
 	workloads, err := e.workloads(ctx, job)
 	if err != nil {
 		return nil, err
 	}
 	for i := range workloads {
-		if workload.HasQuotaReservation(&workloads[i]) {
+		if holdsQuota(workloads[i]) {
 			return &workloads[i], nil
 		}
 	}
@@ -160,7 +145,13 @@ func (e *environment) stillAdmitted(ctx context.Context, job *trainjob.TrainJob)
 		}
 		return false, fmt.Errorf("reading Workload %s: %w", workloadKey(job), err)
 	}
-	return metav1.IsControlledBy(&wl, job) && wl.DeletionTimestamp.IsZero() && mayRun(&wl), nil
+	return metav1.IsControlledBy(&wl, job) && wl.DeletionTimestamp.IsZero() && mayRun(&wl) && sameTimeLimit(&wl, job), nil
+}
+
+// sameTimeLimit reports whether a Workload has the time limit that the job asks for. With
+// another one jobframework takes it for another job's, and that is no view of the past.
+func sameTimeLimit(wl *kueue.Workload, job *trainjob.TrainJob) bool {
+	return ptr.Equal(wl.Spec.MaximumExecutionTimeSeconds, jobframework.MaximumExecutionTimeSecondsForObject(job))
 }
 
 // workloadKey names the Workload of job: the one that MultiKueue made for it, or the one

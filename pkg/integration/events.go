@@ -25,9 +25,22 @@ const (
 	reasonRefused        = "WriteRefused"
 	reasonStopping       = "StillStopping"
 	reasonNotAlone       = "InTreeActive"
+	reasonInTreeUnknown  = "InTreeUnknown"
 	reasonTrainerUnknown = "TrainerUnknown"
 	reasonTrainerBehind  = "TrainerBehind"
 	reasonUnprepared     = "NotPrepared"
+	reasonPrebuilt       = "PrebuiltWorkloadUnusable"
+	reasonEnded          = "HasEnded"
+	reasonCannotStart    = "CannotStart"
+	reasonNotStarted     = "NotStarted"
+
+	reasonTrainerSilent = "TrainerSilent"
+	reasonWriteInVain   = "WriteInVain"
+	reasonOutOfSync     = "WorkloadOutOfSync"
+	reasonDeactivated   = "WorkloadDeactivated"
+	reasonCheckRejected = "AdmissionCheckRejected"
+	reasonCheckRetries  = "AdmissionCheckRetries"
+	reasonNotAdmissible = "NotAdmissible"
 
 	reasonJobSetSuspended = "JobSetSuspended"
 	reasonJobSetOutdated  = "JobSetOutdated"
@@ -37,6 +50,7 @@ const (
 	actionDescribe = "Describe"
 	actionUngate   = "Ungate"
 	actionWrite    = "Write"
+	actionQueue    = "Queue"
 )
 
 // truncate keeps a message within what the events API takes.

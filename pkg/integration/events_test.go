@@ -5,6 +5,9 @@ package integration
 import (
 	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -65,5 +68,27 @@ func TestQuiet(t *testing.T) {
 				t.Errorf("The values are lost:\n%s", out.String())
 			}
 		})
+	}
+}
+
+// Every reason is explained where users look for it.
+func TestEveryReasonIsDocumented(t *testing.T) {
+	source, err := os.ReadFile("events.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := os.ReadFile(filepath.Join("..", "..", "docs", "trainjobs.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, events, _ := strings.Cut(string(docs), "\n## Events\n")
+	reasons := regexp.MustCompile(`reason\w+\s+= "(\w+)"`).FindAllStringSubmatch(string(source), -1)
+	if len(reasons) < 20 {
+		t.Fatalf("Only %d reasons are found in events.go", len(reasons))
+	}
+	for _, reason := range reasons {
+		if !strings.Contains(events, "`"+reason[1]+"`") {
+			t.Errorf("docs/trainjobs.md does not explain event %s", reason[1])
+		}
 	}
 }

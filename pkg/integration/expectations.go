@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,6 +27,16 @@ type expectations struct {
 	writes map[types.NamespacedName]write
 	queued map[types.NamespacedName]write
 	waits  map[types.NamespacedName]*waiting
+	failed map[types.NamespacedName]failure
+
+	unanswered map[types.NamespacedName]unanswered
+	old        map[types.NamespacedName]outdatedVersions
+}
+
+// failure is the condition that a job failed with.
+type failure struct {
+	uid       types.UID
+	condition metav1.Condition
 }
 
 type write struct {
@@ -36,6 +47,20 @@ type write struct {
 type expectation struct {
 	uid        types.UID
 	generation int64
+}
+
+// leads notes that this process leads from now on: what was written before, another one wrote.
+func (e *expectations) leads() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.began = time.Now()
+}
+
+// beganAt returns since when this process leads.
+func (e *expectations) beganAt() time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.began
 }
 
 // wrote notes the generation that a write of ours returned.
@@ -108,6 +133,26 @@ func (e *expectations) seen(job *trainjob.TrainJob) bool {
 	return true
 }
 
+// sawFailed notes that job has failed.
+func (e *expectations) sawFailed(job *trainjob.TrainJob, condition metav1.Condition) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.failed == nil {
+		e.failed = map[types.NamespacedName]failure{}
+	}
+	e.failed[client.ObjectKeyFromObject(job)] = failure{job.UID, condition}
+}
+
+// failure returns the condition that job failed with, as far as this process saw it; nil: none.
+func (e *expectations) failure(job *trainjob.TrainJob) *metav1.Condition {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if seen, ok := e.failed[client.ObjectKeyFromObject(job)]; ok && seen.uid == job.UID {
+		return &seen.condition
+	}
+	return nil
+}
+
 // forget drops what was remembered of a job that is gone.
 func (e *expectations) forget(key types.NamespacedName) {
 	e.mu.Lock()
@@ -116,4 +161,7 @@ func (e *expectations) forget(key types.NamespacedName) {
 	delete(e.writes, key)
 	delete(e.queued, key)
 	delete(e.waits, key)
+	delete(e.failed, key)
+	delete(e.unanswered, key)
+	delete(e.old, key)
 }

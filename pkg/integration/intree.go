@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,23 +19,22 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-const (
-	// inTreeEvery is how often the manager looks whether the in-tree integration is
-	// active, and inTreeRetry how soon again when it is, or when there was no answer.
-	inTreeEvery = 30 * time.Second
-	inTreeRetry = 2 * time.Second
+// inTreeRemedy is what events, log and readiness say.
+const inTreeRemedy = "Kueue's in-tree TrainJob integration is active as well, so kueue-trainer stands aside; " +
+	"take trainer.kubeflow.org/trainjob out of integrations.frameworks in Kueue's configuration and restart Kueue, or uninstall kueue-trainer"
 
-	// inTreeRemedy is what events, log and readiness say.
-	inTreeRemedy = "Kueue's in-tree TrainJob integration is active as well, so kueue-trainer stands aside; " +
-		"take trainer.kubeflow.org/trainjob out of integrations.frameworks in Kueue's configuration and restart Kueue, or uninstall kueue-trainer"
+var (
+	inTreeGauge = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "kueue_trainer_in_tree_active",
+		Help: "1 while Kueue's in-tree TrainJob integration is active as well and this manager stands aside, else 0.",
+	})
+	inTreeUnknownGauge = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "kueue_trainer_in_tree_unknown",
+		Help: "1 while this manager gets no answer whether Kueue's in-tree TrainJob integration is active as well, else 0.",
+	})
 )
 
-var inTreeGauge = prometheus.NewGauge(prometheus.GaugeOpts{
-	Name: "kueue_trainer_in_tree_active",
-	Help: "1 while Kueue's in-tree TrainJob integration is active as well and this manager stands aside, else 0.",
-})
-
-func init() { metrics.Registry.MustRegister(inTreeGauge) }
+func init() { metrics.Registry.MustRegister(inTreeGauge, inTreeUnknownGauge) }
 
 // inTree finds out whether Kueue's own TrainJob integration is active too. Two
 // integrations would rewrite each other's Workloads, so while it is, the manager
@@ -46,50 +45,53 @@ func init() { metrics.Registry.MustRegister(inTreeGauge) }
 // dry run: the in-tree webhook suspends it, and nobody else does, since our own leaves
 // the manager's requests alone. That needs no view of Kueue's configuration, and nothing
 // that a user writes can feign it.
+//
+// Before the first answer the manager writes nothing either, while its webhooks already
+// keep TrainJobs from running without quota. The answer needs these webhooks, and so a
+// manager that is ready: the readiness of its pod must not wait for the answer.
 type inTree struct {
 	told
 	client    client.Client
 	namespace string
 	all       *allTrainJobs
 
-	found atomic.Bool
-	// unknown is set while the last look had no answer.
-	unknown atomic.Bool
+	mu   sync.Mutex
+	view inTreeView
+	// saidSilent is set once people were told that there is no answer. Only looks touch it.
+	saidSilent bool
 }
 
 // Start implements manager.Runnable.
 func (t *inTree) Start(ctx context.Context) error {
 	for {
-		wait := inTreeEvery
-		if known, err := t.look(ctx); err != nil {
+		if err := t.look(ctx); err != nil {
 			return err
-		} else if !known || t.active() {
-			// What the in-tree integration leaves is taken over soon.
-			wait = inTreeRetry
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(wait):
+		case <-time.After(t.viewed().wait(time.Now())):
 		}
 	}
-}
-
-// look asks once, and reports whether there was an answer.
-func (t *inTree) look(ctx context.Context) (known bool, err error) {
-	found, err := t.probe(ctx)
-	if err != nil {
-		if !t.unknown.Swap(true) {
-			ctrl.LoggerFrom(ctx).Info("Cannot tell whether Kueue's in-tree TrainJob integration is active as well; asking on", "reason", err.Error())
-		}
-		return false, nil
-	}
-	t.unknown.Store(false)
-	return true, t.set(ctx, found)
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves webhooks.
 func (t *inTree) NeedLeaderElection() bool { return false }
+
+// lookTimeout bounds one look. A webhook may take as long as the API server lets it.
+const lookTimeout = 15 * time.Second
+
+// look asks once.
+func (t *inTree) look(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	found, err := t.probe(asking)
+	before := t.viewed()
+	if err != nil {
+		return t.set(ctx, before, before.unheard(err, time.Now()))
+	}
+	return t.set(ctx, before, before.heard(found))
+}
 
 // probe reports whether the in-tree webhook answers.
 func (t *inTree) probe(ctx context.Context) (bool, error) {
@@ -97,25 +99,56 @@ func (t *inTree) probe(ctx context.Context) (bool, error) {
 	return err == nil && job.Suspended(), err
 }
 
-// set takes note of an answer. When it is another one, every TrainJob is looked at again.
-func (t *inTree) set(ctx context.Context, found bool) error {
-	if t.found.Swap(found) == found {
+// set takes note of another view, and tells people what is new in it. Whenever something
+// is, every TrainJob is looked at again.
+func (t *inTree) set(ctx context.Context, before, after inTreeView) error {
+	t.mu.Lock()
+	t.view = after
+	t.mu.Unlock()
+	now := time.Now()
+	inTreeUnknownGauge.Set(oneIf(after.failed > 0))
+	silentNow := after.silent(now) && !t.saidSilent
+	t.saidSilent = after.silent(now)
+	switch log := ctrl.LoggerFrom(ctx); {
+	case silentNow:
+		log.Error(after.err, "Cannot tell whether Kueue's in-tree TrainJob integration is active as well; asking on",
+			"since", after.silentSince, "answerBefore", after.answer.String(), "remedy", inTreeUnknownRemedy(t.namespace, after.err))
+	case after.answer == before.answer:
 		return nil
-	}
-	log := ctrl.LoggerFrom(ctx)
-	if found {
+	case after.answer == answerActive:
 		log.Error(errors.New("two integrations for TrainJobs"), inTreeRemedy)
-		inTreeGauge.Set(1)
-	} else {
+	case before.answer == answerActive:
 		log.Info("Kueue's in-tree TrainJob integration is gone; TrainJobs are in this manager's hands again")
-		inTreeGauge.Set(0)
-		t.forget()
+	default:
+		log.Info("Kueue's in-tree TrainJob integration is not active; TrainJobs are in this manager's hands")
 	}
+	inTreeGauge.Set(oneIf(after.answer == answerActive))
+	t.forget()
 	return t.all.requeue(ctx)
 }
 
+func oneIf(condition bool) float64 {
+	if condition {
+		return 1
+	}
+	return 0
+}
+
+// viewed returns what is known now. Nobody who looks means nobody to look for.
+func (t *inTree) viewed() inTreeView {
+	if t == nil {
+		return inTreeView{answer: answerOff}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.view
+}
+
 // active reports whether the manager has to stand aside.
-func (t *inTree) active() bool { return t != nil && t.found.Load() }
+func (t *inTree) active() bool { return t.viewed().answer == answerActive }
+
+// unknown reports whether there was no answer yet.
+func (t *inTree) unknown() bool { return t.viewed().answer == answerUnknown }
 
 // check is the readiness check: not ready while the manager stands aside.
 func (t *inTree) check(*http.Request) error {
@@ -123,6 +156,25 @@ func (t *inTree) check(*http.Request) error {
 		return errors.New(inTreeRemedy)
 	}
 	return nil
+}
+
+// checkKnown is the readiness check that fails when there has been no answer for long.
+func (t *inTree) checkKnown(*http.Request) error {
+	if view := t.viewed(); view.silent(time.Now()) {
+		return errors.New(inTreeUnknownMessage(t.namespace, view.err))
+	}
+	return nil
+}
+
+// awaitAnswer leaves a TrainJob alone before it is known who looks after it: the answer
+// brings it here again. When that takes long, the user is told.
+func (r *reconciler) awaitAnswer(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	t := r.env.inTree
+	view := t.viewed()
+	if !view.silent(time.Now()) {
+		return ctrl.Result{}, nil
+	}
+	return r.standAside(ctx, req, &t.told, reasonInTreeUnknown, truncate(inTreeUnknownMessage(t.namespace, view.err)))
 }
 
 // standAside tells a queued TrainJob, once, why the manager does nothing for it.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,8 +21,8 @@ import (
 )
 
 // inTreeOn gives the look for the in-tree integration on an API server whose webhooks
-// are answer, with two runtimes, "a" and "b".
-func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error) *inTree {
+// are answer, with two runtimes, "a" and "b", and objects.
+func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error, objects ...client.Object) *inTree {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := trainjob.AddToScheme(scheme); err != nil {
@@ -31,6 +32,7 @@ func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error) *inTree {
 		WithObjects(
 			&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
 			&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "b"}}).
+		WithObjects(objects...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(_ context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 				options := (&client.CreateOptions{}).ApplyOptions(opts)
@@ -44,9 +46,11 @@ func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error) *inTree {
 }
 
 func TestInTreeProbe(t *testing.T) {
-	refused := errors.New("refused")
+	refused := apierrors.NewForbidden(trainJobs, "dry-run", errors.New("not with this runtime"))
+	away := apierrors.NewInternalError(errors.New(`failed calling webhook "queued-trainjobs-need-kueue-trainer-running.kueue-trainer.dev"`))
 	cases := map[string]struct {
 		answer  func(*trainjob.TrainJob) error
+		own     []client.Object
 		want    bool
 		wantErr error
 	}{
@@ -68,11 +72,31 @@ func TestInTreeProbe(t *testing.T) {
 			},
 			want: true,
 		},
+		"a webhook that is away decides nothing, whatever other runtimes there are": {
+			answer: func(job *trainjob.TrainJob) error {
+				if job.Spec.RuntimeRef.Name == "a" {
+					return away
+				}
+				return nil
+			},
+			wantErr: away,
+		},
+		"where Trainer takes no ClusterTrainingRuntime, a runtime of the manager's namespace serves": {
+			answer: func(job *trainjob.TrainJob) error {
+				if *job.Spec.RuntimeRef.Kind == trainer.ClusterTrainingRuntimeKind {
+					return refused
+				}
+				job.Spec.Suspend = ptr.To(true)
+				return nil
+			},
+			own:  []client.Object{&trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: "own"}}},
+			want: true,
+		},
 		"all refused is no answer": {answer: func(*trainjob.TrainJob) error { return refused }, wantErr: refused},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := inTreeOn(t, tc.answer).probe(context.Background())
+			got, err := inTreeOn(t, tc.answer, tc.own...).probe(context.Background())
 			if !errors.Is(err, tc.wantErr) || (tc.wantErr == nil && err != nil) {
 				t.Fatalf("Unexpected error: %v", err)
 			}
@@ -89,7 +113,8 @@ func TestInTreeReadiness(t *testing.T) {
 		t.Errorf("Not ready before anything was found: %v", err)
 	}
 	for _, found := range []bool{true, false} {
-		if err := in.set(context.Background(), found); err != nil {
+		before := in.viewed()
+		if err := in.set(context.Background(), before, before.heard(found)); err != nil {
 			t.Fatal(err)
 		}
 		if err := in.check(nil); (err != nil) != found {
@@ -103,8 +128,7 @@ func TestInTreeReadiness(t *testing.T) {
 
 func TestWebhooksStandAside(t *testing.T) {
 	d, v := newHandlers(t)
-	in := &inTree{}
-	in.found.Store(true)
+	in := &inTree{view: inTreeView{answer: answerActive}}
 	d.env.inTree, v.env.inTree = in, in
 	// What the in-tree integration does at a start: no gate, its own entry, resumed.
 	old := manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`+gateJSON+`]}`)

@@ -13,6 +13,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -23,7 +24,6 @@ import (
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
 	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -33,6 +33,10 @@ type job struct {
 	trainjob.TrainJob
 
 	env *environment
+	// key names the job, also one that is gone.
+	key types.NamespacedName
+	// viewed are the versions of its Workloads that this reconcile goes by.
+	viewed []version
 	// placed is what the start of this reconcile, if there was one, has to tell.
 	placed string
 	// stopping is set when this reconcile suspended the job.
@@ -44,12 +48,17 @@ type job struct {
 	// unread is set when this reconcile did not start the job because Trainer may not read
 	// where to.
 	unread bool
+	// drifted is in what the JobSet asks for more than Trainer would make of the job now; the
+	// job did not start for it.
+	drifted string
 	// prepareErr is why, if it was for an error.
 	prepareErr error
 	// again is when to look again at a job that was skipped; 0 is never.
 	again time.Duration
 	// described remembers the PodSets within this reconcile.
 	described []kueue.PodSet
+	// active remembers within this reconcile whether pods may be there.
+	active *bool
 }
 
 var (
@@ -81,23 +90,42 @@ func (j *job) Suspend() { j.Spec.Suspend = ptr.To(true) }
 // Skip implements jobframework.JobWithSkip, which is called when the job is loaded. A
 // view older than our last write is not worth a look: the newer one comes as an event.
 func (j *job) Skip(ctx context.Context) bool {
-	if j.UID == "" || !j.DeletionTimestamp.IsZero() {
-		return false
-	}
-	if !j.env.expectations.seen(&j.TrainJob) {
-		j.skipped = true
-	} else if j.TrainJob.Finished() {
-		j.skipped, j.prepareErr = j.over(ctx)
-	} else if j.IsSuspended() {
-		j.skipped, j.prepareErr = j.follow(ctx)
-	}
+	j.skipped, j.prepareErr = j.prepare(ctx)
 	j.skipped = j.skipped || j.prepareErr != nil
 	return j.skipped
 }
 
-// describe gives the PodSets of the effective TrainJob. The list is the caller's.
+// prepare reports whether there is nothing for jobframework to do, or not yet.
+func (j *job) prepare(ctx context.Context) (bool, error) {
+	if j.UID == "" || !j.DeletionTimestamp.IsZero() {
+		return j.awaitPodsOfDeleted(ctx)
+	}
+	if !j.env.expectations.seen(&j.TrainJob) {
+		return true, nil
+	}
+	if waits, err := j.awaitPodsOfFormer(ctx); err != nil || waits {
+		return true, err
+	}
+	if err := j.env.seeAnswer(ctx, &j.TrainJob); err != nil {
+		return true, err
+	}
+	j.keepFailed()
+	if j.TrainJob.Finished() {
+		return j.finish(ctx)
+	}
+	if j.IsSuspended() {
+		return j.follow(ctx)
+	}
+	return false, nil
+}
+
+// describe returns the PodSets of the effective TrainJob, or why it could not run. The list
+// is the caller's.
 func (j *job) describe(ctx context.Context) ([]kueue.PodSet, error) {
 	if j.described == nil {
+		if err := j.env.reachable(ctx, &j.TrainJob); err != nil {
+			return nil, err
+		}
 		podSets, err := j.env.describe(ctx, &j.TrainJob)
 		if err != nil {
 			return nil, err
@@ -122,30 +150,52 @@ func (j *job) IsActive() bool {
 	if j.stopping {
 		return true
 	}
-	active, err := j.env.active(context.Background(), &j.TrainJob)
-	return err != nil || active
+	if j.active == nil {
+		active, err := j.mayHavePods(context.Background())
+		j.active = ptr.To(err != nil || active)
+	}
+	return *j.active
+}
+
+// mayHavePods asks the API server where the caches say no and quota depends on it.
+func (j *job) mayHavePods(ctx context.Context) (bool, error) {
+	if active, err := j.env.active(ctx, &j.TrainJob); err != nil || active {
+		return true, err
+	}
+	if releases, err := j.releasesQuota(ctx); err != nil || !releases {
+		return false, err
+	}
+	pods, err := j.env.podsLeft(ctx, client.ObjectKeyFromObject(&j.TrainJob))
+	return len(pods) > 0, err
 }
 
 // PodSets describes the pods that Trainer creates for the job. A job that runs is
 // described by its Workload: what it runs was decided at its start, and neither an
-// edited runtime nor a newer rendering library may make it look like another job. So is
-// one that was evicted, until its quota is free: then jobframework brings the Workload up
+// edited runtime nor a newer rendering library may make it look like another job. So is one
+// that has ended, and one that was evicted, until its quota is free: then jobframework brings the Workload up
 // to date, where before it would delete it, and a deactivation would be forgotten.
 func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, error) {
 	wl, err := j.env.workload(ctx, &j.TrainJob)
 	if err != nil {
 		return nil, err
 	}
-	if wl != nil && (!j.IsSuspended() || workloadevict.IsEvicted(wl) || j.IsActive()) {
+	if wl != nil && (!j.IsSuspended() || j.TrainJob.Finished() || workloadevict.IsEvicted(wl) || j.IsActive()) {
 		return wl.DeepCopy().Spec.PodSets, nil
+	}
+	if ended, err := j.endedWorkload(ctx); err != nil || ended != nil {
+		return ended.DeepCopy().Spec.PodSets, err
 	}
 	podSets, err := j.describe(ctx)
 	if err == nil {
 		j.env.recorder.settle(j.UID, reasonNotDescribed)
-		return podSets, nil
+		return j.asPrebuilt(ctx, podSets)
+	}
+	if wl, errWl := j.unfinishedWorkload(ctx); errWl == nil && wl != nil && !wl.DeletionTimestamp.IsZero() {
+		// jobframework compares before it lets a deleted Workload go, and its quota with it.
+		return wl.DeepCopy().Spec.PodSets, nil
 	}
 	j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
-	if runtimeMissing(err) || errors.Is(err, patch.ErrNotPatches) {
+	if runtimeMissing(err) || unfit(err) {
 		// The user has to act; trying again before something changes is of no use.
 		return nil, jobframework.UnretryableError(err.Error())
 	}
@@ -170,6 +220,9 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 		return errOutdated
 	}
 	if err := j.env.confirm(ctx, wl); err != nil {
+		return err
+	}
+	if err := j.startable(ctx, wl); err != nil {
 		return err
 	}
 	podSets, err := j.describe(ctx)
@@ -207,7 +260,7 @@ func (j *job) RestorePodSetsInfo(context.Context, []kueuepodset.PodSetInfo) bool
 //
 // A running job is not stopped for the want of an admission that only our cache has not
 // heard of, nor for an eviction that is over. What a running job is comes from its
-// Workload, so an admitted one matches.
+// Workload, so an admitted one matches, unless its time limit is another.
 //
 // While pods are left, a Workload that is deleted keeps its finalizer, and with it the
 // quota: that is what errStillActive is for.
@@ -227,13 +280,34 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 			return false, err
 		}
 	}
-	if j.IsActive() {
-		if reason == jobframework.StopReasonWorkloadDeleted {
-			return stopped, errStillActive
+	if reason == jobframework.StopReasonWorkloadEvicted {
+		if err := j.startReadinessOver(ctx); err != nil {
+			return stopped, err
 		}
+	}
+	if j.IsActive() {
+		return stopped, j.keepsQuota(ctx, reason)
+	}
+	err := j.gate(ctx, c)
+	if withoutNames(err) {
+		j.env.warn(&j.TrainJob, reasonNotDescribed, actionStop, err)
 		return stopped, nil
 	}
-	return stopped, j.gate(ctx, c)
+	return stopped, err
+}
+
+// keepsQuota returns errStillActive where jobframework would go on and give up the quota that
+// the pods which are left are charged to.
+func (j *job) keepsQuota(ctx context.Context, reason jobframework.StopReason) error {
+	switch reason {
+	case jobframework.StopReasonWorkloadDeleted:
+		return errStillActive
+	case jobframework.StopReasonNoMatchingWorkload:
+		if wl, err := j.env.workload(ctx, &j.TrainJob); err != nil || wl != nil {
+			return firstError(err, errStillActive)
+		}
+	}
+	return nil
 }
 
 // suspendNow suspends the job, with the gate in the same request where nothing seems
@@ -243,9 +317,11 @@ func (j *job) suspendNow(ctx context.Context, c client.Client) error {
 	active := j.IsActive()
 	j.stopping = true
 	if !active {
+		// Whoever resumed it: no JobSet runs yet, and Trainer may be about to have it run.
+		j.env.expectations.starts(&j.TrainJob)
 		err := j.suspend(ctx, c, true)
 		// Refused: Trainer's view of the JobSet is ahead of ours, and it runs.
-		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !withoutNames(err) {
 			return err
 		}
 	}

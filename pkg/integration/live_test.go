@@ -49,6 +49,8 @@ func clientOf(t *testing.T, objs ...client.Object) client.WithWatch {
 func TestStillAdmitted(t *testing.T) {
 	going := ownedBy("a", true)
 	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
+	foreign := ownedBy("a", true)
+	foreign.OwnerReferences[0].UID = "b"
 	tests := map[string]struct {
 		live *kueue.Workload
 		want bool
@@ -58,6 +60,7 @@ func TestStillAdmitted(t *testing.T) {
 		"the Workload is being deleted":   {live: going},
 		"the admission is a former job's": {live: ownedBy("b", true)},
 		"there is no Workload":            {},
+		"somebody else's has its name":    {live: foreign},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

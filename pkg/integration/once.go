@@ -60,6 +60,12 @@ func (r frameworkRecorder) Eventf(regarding, related runtime.Object, eventType, 
 	}
 }
 
+// forget drops what was told of an object.
+func (r *onceRecorder) forget(uid types.UID) {
+	r.last.Remove(uid)
+	r.last.Remove(noticeKey(uid))
+}
+
 // settle makes an event of this reason news again for an object: what it told is over.
 func (r *onceRecorder) settle(uid types.UID, reason string) {
 	if last, ok := r.last.Get(uid); ok && strings.HasPrefix(last.(said).text, reason+": ") {
@@ -67,7 +73,7 @@ func (r *onceRecorder) settle(uid types.UID, reason string) {
 	}
 }
 
-func (r *onceRecorder) repeated(uid types.UID, text string) bool {
+func (r *onceRecorder) repeated(uid any, text string) bool {
 	if last, ok := r.last.Get(uid); ok && last.(said).text == text && time.Since(last.(said).at) < saidAgainAfter {
 		return true
 	}

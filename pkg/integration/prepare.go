@@ -23,6 +23,9 @@ func (j *job) notYet(ctx context.Context) (bool, error) {
 	if err := j.env.releaseFormer(ctx, &j.TrainJob); err != nil {
 		return false, err
 	}
+	if j.again = j.env.starts.heldBack(&j.TrainJob, j.env.field); j.again > 0 {
+		return true, nil
+	}
 	if since, queued := j.env.expectations.queuedSince(&j.TrainJob); queued && since < retrySlowly {
 		// The cache has not heard of the Workload that we made; its event comes.
 		j.again = retrySlowly - since
@@ -34,7 +37,7 @@ func (j *job) notYet(ctx context.Context) (bool, error) {
 // releaseFormer takes the finalizer off what a deleted job of the same name left behind,
 // and with it the quota. jobframework would, but it does not see a job that is too early.
 func (e *environment) releaseFormer(ctx context.Context, job *trainjob.TrainJob) error {
-	all, err := e.workloadsOfName(ctx, job)
+	all, err := e.workloadsOfName(ctx, client.ObjectKeyFromObject(job))
 	if err != nil {
 		return err
 	}
@@ -73,7 +76,7 @@ func (j *job) awaitChildJobs(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	if js == nil {
-		return false, j.tellUnprepared(ctx)
+		return j.awaitJobSet(ctx)
 	}
 	return false, nil
 }

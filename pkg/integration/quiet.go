@@ -18,16 +18,20 @@ var errStillActive = errors.New("pods of the stopped run are still there")
 // errOutdated keeps jobframework from starting or stopping a job by a view of the past.
 var errOutdated = errors.New("the admission of the job is another one than the cache has heard of")
 
+// errOldView ends a reconcile whose view of a Workload is known to be an old one.
+var errOldView = errors.New("a newer version of the Workload is on its way")
+
 // expectedRetry reports whether err only says that the world moved while we looked:
 // the next try is all there is to do, and nobody has to know.
 func expectedRetry(err error) bool {
-	return awaitsEvent(err) || apierrors.IsConflict(err) ||
+	return awaitsEvent(err) || vainWait(err) > 0 || apierrors.IsConflict(err) ||
 		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
 }
 
 // awaitsEvent reports whether something has to happen before the next try is of use.
 func awaitsEvent(err error) bool {
 	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || errors.Is(err, errUnread) ||
+		errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) ||
 		apierrors.IsAlreadyExists(err) || trainerLags(err)
 }
 
@@ -41,7 +45,7 @@ func trainerLags(err error) bool {
 const (
 	// retrySoon is how long a reconcile waits that was overtaken by another writer;
 	// mostly the event of that write is faster.
-	retrySoon = 100 * time.Millisecond
+	retrySoon = 300 * time.Millisecond
 
 	// retrySlowly is how long a reconcile waits for an event that has to come: of its own
 	// Workload, of an admission, of the last pod. Asking more often brings nothing.
@@ -50,6 +54,9 @@ const (
 
 // retryIn gives when to try again after an expected retry.
 func retryIn(err error) time.Duration {
+	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
+		return retryPrebuilt
+	}
 	if awaitsEvent(err) {
 		return retrySlowly
 	}

@@ -18,6 +18,13 @@ package integration
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 //
+// The settings that Kueue and the manager share stand in Kueue's own configuration.
+// +kubebuilder:rbac:groups="",namespace=kueue-system,resources=configmaps,resourceNames=kueue-manager-config,verbs=get;watch
+//
+// The policies of config/policies let those write what they guard who may write this
+// resource, which no API serves, in every namespace.
+// +kubebuilder:rbac:groups=kueue-trainer.dev,resources=guarded,verbs=create;update;delete
+//
 // Kueue's objects. Only Workloads are written.
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=kueue.x-k8s.io,resources=workloads/status,verbs=get;update;patch
@@ -27,7 +34,9 @@ package integration
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=workloads.kueue.x-k8s.io;trainjobs.trainer.kubeflow.org,verbs=get;list;watch
 //
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;update
+// Events are told, and those about a job that cannot start are read: a refused JobSet, Job or
+// pod shows nowhere else.
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;list;patch;update
 //
 // Who may read the metrics is asked of the API server.
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
@@ -37,12 +46,10 @@ package integration
 // +kubebuilder:rbac:groups=trainer.kubeflow.org,namespace=kueue-trainer-system,resources=trainjobs,verbs=create
 //
 // Leader election and the serving certificate, in the manager's own namespace; the
-// certificate's authority goes into our two webhook configurations. The rotator's
-// informers cannot be limited by name.
+// certificate's authority goes into our two webhook configurations.
 // Leader election tells of itself by events of the old kind.
 // +kubebuilder:rbac:groups="",namespace=kueue-trainer-system,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kueue-trainer-system,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups="",namespace=kueue-trainer-system,resources=secrets,verbs=get;list;watch;update
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,verbs=list;watch
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=kueue-trainer-mutating-webhook-configuration,verbs=get;update
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=kueue-trainer-validating-webhook-configuration,verbs=get;update
+// +kubebuilder:rbac:groups="",namespace=kueue-trainer-system,resources=secrets,resourceNames=kueue-trainer-webhook-server-cert,verbs=get;list;watch;update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=kueue-trainer-mutating-webhook-configuration,verbs=get;list;watch;update
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=kueue-trainer-validating-webhook-configuration,verbs=get;list;watch;update

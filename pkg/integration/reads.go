@@ -131,11 +131,11 @@ func (e *environment) snapshotTaken(ctx context.Context, job *trainjob.TrainJob)
 	return e.runtimes.SnapshotTaken(ctx, job)
 }
 
-// unreadFor is how long a JobSet may go without showing our part before it is made anew.
+// unreadFor is how long a JobSet may go without showing our part before it is made again.
 const unreadFor = 30 * time.Second
 
 // awaitReading tells the user of an admitted job why it is not started, and has its JobSet
-// made anew when it stays as it is: where the releases render a runtime differently,
+// made again when it stays as it is: where the releases render a runtime differently,
 // JobSet lets the newer Trainer change nothing of it.
 func (r *reconciler) awaitReading(ctx context.Context, j *job) error {
 	field := r.env.field.Path()

@@ -9,10 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 	"sigs.k8s.io/kueue/pkg/workload"
 
@@ -23,13 +21,17 @@ import (
 // reconciler runs Kueue's jobframework on TrainJobs and adds what that cannot know:
 // that a suspended TrainJob which is not admitted always holds the gate.
 type reconciler struct {
-	env       *environment
+	env *environment
+	// framework is made for every reconcile, under the settings of that moment.
 	framework *jobframework.JobReconciler
 }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ctx = ctrl.LoggerInto(ctx, quiet(ctrl.LoggerFrom(ctx)))
+	if r.env.inTree.unknown() {
+		return r.awaitAnswer(ctx, req)
+	}
 	if r.env.inTree.active() {
 		return r.standAside(ctx, req, &r.env.inTree.told, reasonNotAlone, inTreeRemedy)
 	}
@@ -37,10 +39,21 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return r.standAside(ctx, req, &r.env.trainer.told, reasonTrainerUnknown, err.Error())
 	}
-	r = &reconciler{env: env, framework: r.framework}
+	r = &reconciler{env: env, framework: env.framework()}
 	j := &job{env: env}
 	result, err := r.reconcile(ctx, req, j)
+	if errors.Is(err, errOldView) {
+		// It is as urgent as it was.
+		return ctrl.Result{RequeueAfter: retrySlowly}, nil
+	}
+	if wait := vainWait(err); wait > 0 {
+		r.env.warn(&j.TrainJob, reasonWriteInVain, actionWrite, err)
+		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
+	}
 	if apierrors.IsConflict(err) {
+		if name := overtakenWorkload(err); name != "" {
+			env.expectations.outdate(req.NamespacedName, named(name, j.viewed))
+		}
 		// Whatever Kueue decided is not done yet: it stays as urgent as it is.
 		return ctrl.Result{RequeueAfter: retrySoon}, nil
 	}
@@ -61,19 +74,41 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl.Result, error) {
+	j.key = req.NamespacedName
+	workloads, err := r.env.workloadsOfName(ctx, j.key)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if j.viewed = versionsOf(workloads); r.env.expectations.outdated(j.key, j.viewed) {
+		return ctrl.Result{}, errOldView
+	}
 	result, err := r.framework.ReconcileGenericJob(ctx, req, j)
 	if j.UID == "" {
 		r.env.expectations.forget(req.NamespacedName)
+		r.env.starts.forget(req.NamespacedName)
+	}
+	if errNotice := r.tellNotice(ctx, j); err == nil {
+		err = errNotice
 	}
 	if j.unread {
 		err = firstError(r.awaitReading(ctx, j), err)
+	}
+	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
+		err = firstError(r.tellPrebuilt(ctx, j), err)
+	}
+	if j.drifted != "" {
+		err = firstError(r.renewDrifted(ctx, j), err)
 	}
 	if errors.Is(err, errStillActive) {
 		_, errStop := r.watchStop(ctx, j)
 		err = firstError(errStop, err)
 	}
 	// Whatever else there is to wait for: it may wait for this.
+	waitTrainer, errTrainer := r.awaitTrainer(ctx, j)
+	result, err = sooner(result, waitTrainer), firstError(err, errTrainer)
 	waitAgreed, errAgreed := r.ensureAgreed(ctx, j)
+	waitStarted, errStarted := r.ensureStarted(ctx, j, err)
+	result, errAgreed = sooner(result, waitStarted), firstError(errAgreed, errStarted)
 	if j.skipped || err != nil {
 		return sooner(sooner(result, waitAgreed), j.again), firstError(j.prepareErr, err, errAgreed, r.gateEarly(ctx, j))
 	}
@@ -82,11 +117,11 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 		r.env.recorder.settle(j.UID, reasonStarted)
 		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonStarted, actionStart, "%s", j.placed)
 	}
-	if err := firstError(r.ensurePlaced(ctx, j), r.ensureCovered(ctx, j)); err != nil {
+	if err := firstError(r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {
 		return result, err
 	}
 	waitStop, errStop := r.watchStop(ctx, j)
-	return sooner(sooner(result, waitAgreed), waitStop), firstError(errAgreed, errStop, r.ensureGate(ctx, j))
+	return sooner(sooner(result, waitAgreed), waitStop), firstError(errAgreed, errStop, r.ensureGate(ctx, j), r.reportPodsReady(ctx, j))
 }
 
 // sooner makes a reconcile come again after wait at the latest; 0 is never.
@@ -127,35 +162,24 @@ func (r *reconciler) ensurePlaced(ctx context.Context, j *job) error {
 	return j.suspend(ctx, r.env.client, false)
 }
 
-// newJobSet is how long a JobSet is looked at whether it is what the quota is for. Later, a
-// newer library here must not make a job that runs look like another.
-const newJobSet = time.Minute
-
-// ensureCovered takes a job back that was started before Trainer had looked at it, when the
-// runtime that Trainer froze then asks for other resources than the one that the job was
-// admitted by: it was edited in between. Trainer before 2.3 freezes nothing.
-func (r *reconciler) ensureCovered(ctx context.Context, j *job) error {
-	if r.env.runtimes.Served < trainjob.Trainer23 || !j.alive() || j.IsSuspended() || j.Elsewhere() || jobframework.PrebuiltWorkloadNameFor(j) != "" {
+// ensureWithinQuota takes a job back that asks for more than it was admitted for. What a
+// job runs is what its JobSet has, whenever that was made and of whatever: people may edit
+// the snapshot of the runtime, or delete it together with the JobSet, and Trainer makes
+// another one of what it finds then.
+func (r *reconciler) ensureWithinQuota(ctx context.Context, j *job) error {
+	if !j.alive() || j.IsSuspended() || j.Elsewhere() {
 		return nil
-	}
-	js, err := r.env.jobSet(ctx, &j.TrainJob)
-	if err != nil || js == nil || time.Since(js.CreationTimestamp.Time) > newJobSet {
-		return err
 	}
 	wl, err := r.env.workload(ctx, &j.TrainJob)
 	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !mayRun(wl) {
 		// Kueue takes it back already, and a deactivation stands in this Workload alone.
 		return err
 	}
-	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	if js.CreationTimestamp.Before(&admitted.LastTransitionTime) {
-		return nil
-	}
-	covered, err := r.env.covered(ctx, &j.TrainJob)
-	if err != nil || covered {
+	excess, err := r.env.excess(ctx, &j.TrainJob, wl)
+	if err != nil || excess == "" {
 		return err
 	}
-	return j.giveUp(ctx, wl, "Trainer froze its runtime after the job had started, and that asks for other resources than the job was admitted for; it queues again")
+	return j.takeBack(ctx, wl, excess)
 }
 
 // placed reports whether our part is there and past the gate. Where it is not there at

@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +25,9 @@ import (
 func (j *job) follow(ctx context.Context) (bool, error) {
 	wl, err := j.unfinishedWorkload(ctx)
 	if err == nil && wl == nil {
+		if over, err := j.stayEnded(ctx); err != nil || over {
+			return true, err
+		}
 		j.early, err = j.notYet(ctx)
 		return j.early, err
 	}
@@ -37,12 +41,23 @@ func (j *job) follow(ctx context.Context) (bool, error) {
 		return !workloadevict.IsEvicted(wl), nil
 	}
 	active := j.IsActive()
-	if workload.HasQuotaReservation(wl) && wl.Spec.QueueName != jobframework.QueueName(j) {
-		// jobframework would start the job again on the quota of the queue that it left.
+	if active && workload.IsAdmitted(wl) && !workloadevict.IsEvicted(wl) {
+		// Its user stopped it. Started again now, it would run new pods beside the old ones,
+		// and both on one quota.
+		j.again = retrySlowly
+		return true, nil
+	}
+	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
+		// It is somebody else's to write, and what it says counts.
+		return false, nil
+	}
+	if changed := j.movedOn(wl); workload.HasQuotaReservation(wl) && changed != "" {
+		// jobframework would start the job again on the quota that it had before.
 		if active {
+			j.again = retrySlowly
 			return true, nil
 		}
-		return true, j.giveUp(ctx, wl, "The queue changed; the job queues again")
+		return true, j.giveUp(ctx, wl, changed)
 	}
 	if active {
 		return false, nil
@@ -50,13 +65,28 @@ func (j *job) follow(ctx context.Context) (bool, error) {
 	return j.followSelection(ctx, wl)
 }
 
+// movedOn says which of the job's labels are not for the Workload that holds quota, or
+// nothing. Kueue takes no priority class for one that was admitted without. One with another
+// time limit jobframework would delete, and its quota with it, while pods are left.
+func (j *job) movedOn(wl *kueue.Workload) string {
+	if wl.Spec.QueueName != jobframework.QueueName(j) {
+		return "The queue changed; the job queues again"
+	}
+	if jobframework.WorkloadPriorityClassName(j) != "" && !workload.IsWorkloadPriorityClass(wl) {
+		return "The job got a priority class; it queues again"
+	}
+	if !sameTimeLimit(wl, &j.TrainJob) {
+		return "The time limit changed; the job queues again"
+	}
+	return ""
+}
+
 // followSelection updates a Workload that waits. One that holds quota holds it for the
-// wrong nodes perhaps, so it is given up and the job queues anew.
+// wrong nodes perhaps, so it is given up and the job queues again.
 func (j *job) followSelection(ctx context.Context, wl *kueue.Workload) (bool, error) {
 	podSets, err := j.describe(ctx)
 	if err != nil {
-		// jobframework asks again and reports it.
-		return false, nil
+		return j.giveBack(ctx, wl, err)
 	}
 	jobframework.SanitizePodSets(podSets)
 	if len(podSets) != len(wl.Spec.PodSets) || podset.SameSelection(podSets, wl.Spec.PodSets) {
@@ -78,11 +108,18 @@ func (j *job) renewWorkload(ctx context.Context, wl *kueue.Workload, podSets []k
 
 // giveUp deletes the Workload as we know it; jobframework makes another.
 func (j *job) giveUp(ctx context.Context, wl *kueue.Workload, why string) error {
+	if err := j.deleteWorkload(ctx, wl); err != nil {
+		return err
+	}
+	j.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonRequeued, actionDescribe, "%s", why)
+	return nil
+}
+
+func (j *job) deleteWorkload(ctx context.Context, wl *kueue.Workload) error {
 	err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID, ResourceVersion: &wl.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("giving up Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 	}
-	j.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonRequeued, actionDescribe, "%s", why)
 	return nil
 }
 
@@ -98,4 +135,32 @@ func (j *job) unfinishedWorkload(ctx context.Context) (*kueue.Workload, error) {
 		}
 	}
 	return nil, nil
+}
+
+// endedWorkload returns the Workload of a job that has ended, whatever Trainer makes of it
+// since; nil if the job has another one.
+func (j *job) endedWorkload(ctx context.Context) (*kueue.Workload, error) {
+	workloads, err := j.env.workloads(ctx, &j.TrainJob)
+	if err != nil || !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return ended(&wl) }) {
+		return nil, err
+	}
+	var last *kueue.Workload
+	for i := range workloads {
+		if !workloadfinish.IsFinished(&workloads[i]) {
+			return nil, nil
+		}
+		last = &workloads[i]
+	}
+	return last, nil
+}
+
+// stayEnded reports whether a suspended job has ended, and needs no more than the gate.
+func (j *job) stayEnded(ctx context.Context) (bool, error) {
+	wl, err := j.endedWorkload(ctx)
+	if err != nil || wl == nil {
+		return false, err
+	}
+	over, err := j.over(ctx)
+	j.early = over
+	return over, err
 }

@@ -15,51 +15,49 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	schdcache "sigs.k8s.io/kueue/pkg/cache/scheduler"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 )
 
 // controllerName is the controller's name in logs and metrics and the source of its events.
 const controllerName = "kueue-trainer"
 
-// Options are the settings of the integration; they mean what the fields of the same
-// names in Kueue's Configuration mean, where it has them.
+// Options are the settings of the integration.
 type Options struct {
 	// Namespace is the manager's own.
 	Namespace string
-	// ManageJobsWithoutQueueName makes TrainJobs without a queue wait for one, in
-	// the namespaces that ManagedJobsNamespaceSelector matches. Default: false.
-	ManageJobsWithoutQueueName bool
-	// ManagedJobsNamespaceSelector limits the namespaces; nil matches all.
-	ManagedJobsNamespaceSelector labels.Selector
-	// WaitForPodsReady makes the manager report PodsReady on Workloads. Nil: off.
-	WaitForPodsReady *configapi.WaitForPodsReady
-	// LabelKeysToCopy are copied from TrainJobs to their Workloads. Nil: none.
-	LabelKeysToCopy []string
-	// ObjectRetentionPolicies delete TrainJobs that Kueue deactivated. Nil: never.
-	ObjectRetentionPolicies *configapi.ObjectRetentionPolicies
+	// Kueue has the settings that Kueue has, too, as they are now.
+	Kueue *kueueconfig.Follower
 	// TolerationRules are applied to pods beside what pkg/gpu knows of NVIDIA's. Nil: none.
 	TolerationRules []podset.TolerationRule
+	// StartTimeout is how long an admitted TrainJob may be without what it needs to run. 0
+	// means 2 minutes.
+	StartTimeout time.Duration
 	// Concurrency is the number of TrainJobs reconciled at a time. 0 means 1.
 	Concurrency int
+	// Webhooks are the configurations of our webhooks.
+	Webhooks webhookconfig.Names
 }
 
 // SetupIndexes adds the field indexes, which have to be there before the caches start.
@@ -107,26 +105,40 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err := awaitWebhooks(ctx, mgr); err != nil {
 		return nil, err
 	}
-	// Where there is no answer yet, the first one comes soon.
-	if _, err := env.inTree.look(ctx); err != nil {
-		return nil, err
-	}
 	if err := setupReconciler(mgr, env, opts); err != nil {
 		return nil, fmt.Errorf("setting up the TrainJob controller: %w", err)
 	}
 	if err := setupUngater(mgr, env); err != nil {
 		return nil, fmt.Errorf("setting up the ungater: %w", err)
 	}
+	err = webhookscope.AddTo(mgr, webhookscope.Options{
+		Webhooks: opts.Webhooks, Self: self,
+		ManagesAll: func() (bool, bool) { return opts.Kueue.Settings().ManageJobsWithoutQueueName, opts.Kueue.Known() },
+		OnChange:   opts.Kueue.OnChange,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the scope of the webhooks: %w", err)
+	}
+	// Runnables of the leader's, controllers among them, start when it begins to lead.
+	err = mgr.Add(manager.RunnableFunc(func(context.Context) error {
+		env.expectations.leads()
+		return nil
+	}))
+	if err != nil {
+		return nil, err
+	}
 	if err := mgr.Add(env.inTree); err != nil {
 		return nil, fmt.Errorf("adding the look for Kueue's in-tree integration: %w", err)
 	}
-	return &Checks{InTreeOff: env.inTree.check, TrainerKnown: env.trainer.check}, nil
+	return &Checks{InTreeOff: env.inTree.check, InTreeKnown: env.inTree.checkKnown, TrainerKnown: env.trainer.check}, nil
 }
 
 // Checks are the readiness checks of the integration.
 type Checks struct {
 	// InTreeOff fails while Kueue's in-tree integration is active as well.
 	InTreeOff healthz.Checker
+	// InTreeKnown fails when it has been unknown for long whether that is so.
+	InTreeKnown healthz.Checker
 	// TrainerKnown fails while the served TrainJob CRD is of no generation that we know.
 	TrainerKnown healthz.Checker
 }
@@ -171,23 +183,25 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
 	expectations := &expectations{began: time.Now()}
+	repeats := &repeats{now: time.Now}
 	env := &environment{
-		client:                       &specClient{Client: mgr.GetClient(), live: mgr.GetAPIReader(), expectations: expectations, trainer: trainer},
-		live:                         mgr.GetAPIReader(),
-		expectations:                 expectations,
-		inTree:                       &inTree{client: mgr.GetClient(), namespace: opts.Namespace, all: all},
-		trainer:                      trainer,
-		all:                          all,
-		runtimes:                     runtimes,
-		renderer:                     renderer,
-		tolerationRules:              opts.TolerationRules,
-		defaults:                     defaults,
-		described:                    newRememberedPodSets(),
-		recorder:                     newOnceRecorder(mgr.GetEventRecorder(controllerName)),
-		manageJobsWithoutQueueName:   opts.ManageJobsWithoutQueueName,
-		managedJobsNamespaceSelector: opts.ManagedJobsNamespaceSelector,
+		client:          &specClient{Client: mgr.GetClient(), live: mgr.GetAPIReader(), expectations: expectations, trainer: trainer, repeats: repeats},
+		live:            mgr.GetAPIReader(),
+		expectations:    expectations,
+		starts:          newStarts(opts.StartTimeout),
+		inTree:          &inTree{client: mgr.GetClient(), namespace: opts.Namespace, all: all},
+		trainer:         trainer,
+		all:             all,
+		runtimes:        runtimes,
+		renderer:        renderer,
+		tolerationRules: opts.TolerationRules,
+		defaults:        defaults,
+		described:       newRememberedPodSets(),
+		recorder:        newOnceRecorder(mgr.GetEventRecorder(controllerName)),
+		kueue:           opts.Kueue,
 	}
 	runtimes.Seen = env.seen
+	opts.Kueue.OnChange(all.requeue)
 	return env, nil
 }
 
@@ -210,26 +224,33 @@ func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager, trainer *servedTrai
 }
 
 func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
-	framework := jobframework.NewReconciler(env.client, frameworkRecorder{env.recorder},
-		jobframework.WithManagerName(controllerName),
-		jobframework.WithManageJobsWithoutQueueName(opts.ManageJobsWithoutQueueName),
-		jobframework.WithManagedJobsNamespaceSelector(opts.ManagedJobsNamespaceSelector),
-		jobframework.WithWaitForPodsReady(opts.WaitForPodsReady),
-		jobframework.WithLabelKeysToCopy(sets.New(opts.LabelKeysToCopy...)),
-		jobframework.WithObjectRetentionPolicies(opts.ObjectRetentionPolicies),
-		// Asked whether LocalQueue metrics are on, when pods get ready; nil panics there.
-		jobframework.WithCache(schdcache.New(mgr.GetClient())),
-	)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("trainjob").
-		For(&trainjob.TrainJob{}).
+		For(&trainjob.TrainJob{}, builder.WithPredicates(env.forgetDeleted())).
 		Watches(&kueue.Workload{}, decidedFirst(handler.EnqueueRequestForOwner(
 			mgr.GetScheme(), mgr.GetRESTMapper(), &trainjob.TrainJob{}, handler.OnlyControllerOwner()))).
 		Owns(&jobsetapi.JobSet{}).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(env.trainJobOfChild)).
+		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(env.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&trainer.TrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(env.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(env.all.source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(opts.Concurrency, 1)}).
-		Complete(&reconciler{env: env, framework: framework})
+		Complete(&reconciler{env: env})
+}
+
+// framework returns Kueue's jobframework under the settings that hold now. PodsReady is ours
+// to report, see nextReadiness: jobframework writes it more often, and asks a cache of
+// LocalQueues that only Kueue itself fills.
+func (e *environment) framework() *jobframework.JobReconciler {
+	settings := e.kueue.Settings()
+	return jobframework.NewReconciler(e.client, frameworkRecorder{e.recorder},
+		jobframework.WithManagerName(controllerName),
+		jobframework.WithManageJobsWithoutQueueName(settings.ManageJobsWithoutQueueName),
+		jobframework.WithManagedJobsNamespaceSelector(settings.NamespaceSelector()),
+		jobframework.WithLabelKeysToCopy(sets.New(settings.LabelKeysToCopy...)),
+		jobframework.WithAnnotationsToCopy(sets.New(settings.AnnotationKeysToCopy...)),
+		jobframework.WithObjectRetentionPolicies(settings.ObjectRetentionPolicies),
+	)
 }
 
 func setupUngater(mgr ctrl.Manager, env *environment) error {

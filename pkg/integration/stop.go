@@ -37,10 +37,12 @@ func (r *reconciler) watchStop(ctx context.Context, j *job) (time.Duration, erro
 	if since.IsZero() || !j.IsActive() {
 		return 0, nil
 	}
-	if wait := time.Until(since.Add(longStop)); wait > 0 {
+	// What would tell of the last pod may be gone: the job looks again by itself.
+	wait := recheckIn(since)
+	if time.Since(since) < longStop {
 		return wait, nil
 	}
-	return 0, r.tellStop(ctx, j)
+	return wait, r.tellStop(ctx, j)
 }
 
 // stoppedSince tells when it was decided that the job of a Workload stops; zero: it was not.
@@ -64,6 +66,14 @@ func (r *reconciler) tellStop(ctx context.Context, j *job) error {
 	if pods > 0 {
 		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonStopping, actionStop,
 			"%s of the stopped run still terminating; the job keeps its quota and starts again only when they are gone", plural(pods, "pod"))
+		return nil
+	}
+	left, err := r.env.podsLeft(ctx, j.key)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		r.env.tellPodsLeft(&j.TrainJob, "stopped", left)
 		return nil
 	}
 	js, err := r.env.jobSet(ctx, &j.TrainJob)

@@ -35,7 +35,7 @@ func TrimWorkload(in any) (any, error) {
 }
 
 // TrimJobSet empties the JobSets that do not belong to a TrainJob, and drops what their
-// pods run.
+// pods run, but not what they ask for.
 func TrimJobSet(in any) (any, error) {
 	js, ok := in.(*jobsetapi.JobSet)
 	if !ok {
@@ -45,7 +45,11 @@ func TrimJobSet(in any) (any, error) {
 		js.Spec, js.Status = jobsetapi.JobSetSpec{}, jobsetapi.JobSetStatus{}
 	}
 	for i := range js.Spec.ReplicatedJobs {
-		trimTemplate(&js.Spec.ReplicatedJobs[i].Template.Spec.Template)
+		template := &js.Spec.ReplicatedJobs[i].Template.Spec.Template
+		asked := askedOf(&template.Spec)
+		trimTemplate(template)
+		asked.NodeSelector, asked.Tolerations, asked.SchedulingGates = template.Spec.NodeSelector, template.Spec.Tolerations, template.Spec.SchedulingGates
+		template.Spec = asked
 	}
 	return stripManagedFields(in)
 }
@@ -86,6 +90,22 @@ func ofAnother(obj client.Object) bool {
 }
 
 func isTrainJob(owner metav1.OwnerReference) bool { return owner.Kind == trainjob.GVK.Kind }
+
+// askedOf keeps what Excess of pkg/podset compares.
+func askedOf(spec *corev1.PodSpec) corev1.PodSpec {
+	return corev1.PodSpec{
+		InitContainers: resourcesOf(spec.InitContainers), Containers: resourcesOf(spec.Containers),
+		Resources: spec.Resources, Overhead: spec.Overhead, ResourceClaims: spec.ResourceClaims,
+	}
+}
+
+func resourcesOf(containers []corev1.Container) []corev1.Container {
+	var out []corev1.Container
+	for i := range containers {
+		out = append(out, corev1.Container{Name: containers[i].Name, Resources: containers[i].Resources, RestartPolicy: containers[i].RestartPolicy})
+	}
+	return out
+}
 
 // trimTemplate keeps what PlaceTemplate of pkg/podset brings to an admission.
 func trimTemplate(template *corev1.PodTemplateSpec) {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -25,9 +26,13 @@ func TestTrim(t *testing.T) {
 	shared.OwnerReferences = append(shared.OwnerReferences, metav1.OwnerReference{Kind: "TrainJob", Name: "o"})
 	spec := kueue.WorkloadSpec{QueueName: "q"}
 	gates := []corev1.PodSchedulingGate{{Name: "g"}}
+	gpus := corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
 	full := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-		Containers: []corev1.Container{{Name: "node"}}, NodeSelector: map[string]string{"a": "b"}, SchedulingGates: gates,
+		Containers:   []corev1.Container{{Name: "node", Image: "i", Resources: gpus}},
+		NodeSelector: map[string]string{"a": "b"}, SchedulingGates: gates,
 	}}
+	asked := full.DeepCopy()
+	asked.Spec.Containers[0].Image = ""
 	lean := corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}, SchedulingGates: gates}}
 	jobSet := func(template corev1.PodTemplateSpec) jobsetapi.JobSetSpec {
 		return jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{
@@ -58,9 +63,9 @@ func TestTrim(t *testing.T) {
 			trim: TrimWorkload,
 			in:   &kueue.Workload{Spec: spec}, want: &kueue.Workload{Spec: spec},
 		},
-		"a TrainJob's JobSet keeps where its pods go": {
+		"a TrainJob's JobSet keeps where its pods go and what they ask for": {
 			trim: TrimJobSet,
-			in:   &jobsetapi.JobSet{ObjectMeta: owned("TrainJob"), Spec: jobSet(full)}, want: &jobsetapi.JobSet{ObjectMeta: owned("TrainJob"), Spec: jobSet(lean)},
+			in:   &jobsetapi.JobSet{ObjectMeta: owned("TrainJob"), Spec: jobSet(full)}, want: &jobsetapi.JobSet{ObjectMeta: owned("TrainJob"), Spec: jobSet(*asked)},
 		},
 		"another kind's JobSet keeps its name": {
 			trim: TrimJobSet,

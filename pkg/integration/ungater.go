@@ -18,6 +18,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/workload"
 	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
+	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -31,11 +32,18 @@ type ungater struct {
 	env *environment
 }
 
+// retryUnansweredAfter is how long a gated pod waits for the answer who looks after
+// TrainJobs: mostly it comes right after the start.
+const retryUnansweredAfter = time.Second
+
 // retryUnknownAfter is how long a gated pod waits for a generation of Trainer that we know.
 const retryUnknownAfter = 5 * time.Second
 
 // Reconcile implements reconcile.Reconciler, for one gated pod.
 func (u *ungater) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if u.env.inTree.unknown() {
+		return ctrl.Result{RequeueAfter: retryUnansweredAfter}, nil
+	}
 	env, err := u.env.now()
 	if err != nil {
 		return ctrl.Result{RequeueAfter: retryUnknownAfter}, nil
@@ -94,7 +102,7 @@ func (u *ungater) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.T
 }
 
 func mayRun(wl *kueue.Workload) bool {
-	return workload.IsAdmitted(wl) && !workloadevict.IsEvicted(wl) && workload.IsActive(wl)
+	return workload.IsAdmitted(wl) && !workloadevict.IsEvicted(wl) && workload.IsActive(wl) && !workloadfinish.IsFinished(wl)
 }
 
 // template gives what pods of the pod's replicated job look like under our part, or

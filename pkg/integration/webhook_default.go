@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -53,6 +54,7 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 	}
 	d = &defaulter{env: env, decoder: d.decoder, self: d.self}
 	lost := env.field.Surplus(&job.Spec)
+	resumed := old != nil && old.Suspended() && !job.Suspended()
 	if err := d.apply(ctx, req, job, old); err != nil {
 		return refused(err)
 	}
@@ -67,6 +69,10 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 	restore, err := restoreFields(req.Object.Raw, req.OldObject.Raw, req.UserInfo.Username == d.self)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if resumed && job.Suspended() {
+		response = response.WithWarnings(fmt.Sprintf(
+			"TrainJob %s stays suspended: its quota is being given back, and it starts when it is admitted again", job.Name))
 	}
 	return withOperations(response, restore)
 }
@@ -142,7 +148,7 @@ func (d *defaulter) apply(ctx context.Context, req admission.Request, job, old *
 
 func (d *defaulter) onCreate(ctx context.Context, job *trainjob.TrainJob) error {
 	err := jobframework.ApplyDefaultLocalQueueWithManagedJobsNamespaceSelector(ctx, d.env.client, job,
-		d.env.defaultLocalQueueExists(ctx), d.env.managedJobsNamespaceSelector)
+		d.env.defaultLocalQueueExists(ctx), d.env.kueue.Settings().NamespaceSelector())
 	if err != nil {
 		return err
 	}
@@ -181,6 +187,9 @@ func (d *defaulter) onUpdate(ctx context.Context, job, old *trainjob.TrainJob) e
 	if err != nil || !managed {
 		return err
 	}
+	if err := d.keepStopped(ctx, job, old); err != nil {
+		return err
+	}
 	field := d.env.field
 	switch given := field.Has(&job.Spec); {
 	case !given && field.Has(&old.Spec):
@@ -191,6 +200,22 @@ func (d *defaulter) onUpdate(ctx context.Context, job, old *trainjob.TrainJob) e
 		return d.gate(ctx, job)
 	case given && (job.Suspended() || old.Suspended()) && !field.Last(&job.Spec):
 		field.Copy(&job.Spec, &job.Spec)
+	}
+	return nil
+}
+
+// keepStopped keeps a job suspended that has to give its quota back. Whoever could resume it
+// would run new pods each time the old ones are gone, and never let a preemption happen.
+func (d *defaulter) keepStopped(ctx context.Context, job, old *trainjob.TrainJob) error {
+	if !old.Suspended() || job.Suspended() {
+		return nil
+	}
+	wl, err := d.env.workload(ctx, job)
+	if err != nil || wl == nil {
+		return err
+	}
+	if !stoppedSince(wl).IsZero() {
+		job.Spec.Suspend = ptr.To(true)
 	}
 	return nil
 }
@@ -216,28 +241,4 @@ func (e *environment) defaultManagedBy(ctx context.Context, t *trainjob.TrainJob
 	}
 	t.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
 	return nil
-}
-
-func (e *environment) queueIsMultiKueue(ctx context.Context, namespace, queue string) (bool, error) {
-	var lq kueue.LocalQueue
-	if err := e.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: queue}, &lq); err != nil {
-		return false, client.IgnoreNotFound(err)
-	}
-	var cq kueue.ClusterQueue
-	if err := e.client.Get(ctx, client.ObjectKey{Name: string(lq.Spec.ClusterQueue)}, &cq); err != nil {
-		return false, client.IgnoreNotFound(err)
-	}
-	if cq.Spec.AdmissionChecksStrategy == nil {
-		return false, nil
-	}
-	for _, rule := range cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
-		var check kueue.AdmissionCheck
-		if err := e.client.Get(ctx, client.ObjectKey{Name: string(rule.Name)}, &check); client.IgnoreNotFound(err) != nil {
-			return false, err
-		}
-		if check.Spec.ControllerName == kueue.MultiKueueControllerName {
-			return true, nil
-		}
-	}
-	return false, nil
 }

@@ -16,7 +16,7 @@ import (
 var immutableFields = []string{"trainer", "initializer"}
 
 // restoreFields undoes what Trainer's own defaulting webhook does to an update while
-// it stamps a time: it writes every amount anew, "nvidia.com/gpu: 8" becomes "8", drops
+// it stamps a time: it writes every amount again, "nvidia.com/gpu: 8" becomes "8", drops
 // what its types do not know, and the API server then refuses the update for changing
 // an immutable field. It gives the operations that put the stored bytes back: where
 // only their spelling changed, and always for our own writes, which never mean them.

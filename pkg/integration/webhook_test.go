@@ -16,7 +16,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +24,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -46,7 +46,7 @@ func newHandlers(tb testing.TB) (*defaulter, *validator) {
 		tb.Fatal(err)
 	}
 	env := &environment{client: c, runtimes: trainjob.NewRuntimes(c, c), renderer: renderer, expectations: &expectations{},
-		defaults: &workloadDefaults{defaults: &podset.Defaults{}}}
+		defaults: &workloadDefaults{defaults: &podset.Defaults{}}, kueue: kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})}
 	decoder := admission.NewDecoder(scheme)
 	return &defaulter{env: env, decoder: decoder, self: self}, &validator{env: env, decoder: decoder, self: self}
 }
@@ -134,7 +134,7 @@ func TestDefaulter(t *testing.T) {
 			spec:    `{` + ref + `,"suspend":false,"runtimePatches":[` + placedJSON + `,` + late + `]}`,
 			want:    `{` + ref + `,"suspend":false,"runtimePatches":[` + late + `,` + placedJSON + `]}`,
 		},
-		"an amount that was only spelled anew is put back": {
+		"an amount that was only spelled again is put back": {
 			queue: queued, user: self, oldSpec: gpus(`8`), spec: gpus(`"8"`), want: gpus(`8`),
 		},
 		"our own write never means the entries of others": {
@@ -227,10 +227,29 @@ func TestValidator(t *testing.T) {
 			old:    manifest(queued, ref+placedJSON+`]}`),
 			object: manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[`+unknown+`,`+placedJSON+`]}`),
 			want:   []string{"spec.runtimePatches[example.com/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].name"}},
-		"a stop of a job whose runtime is gone":        {old: manifest(queued, `{"runtimeRef":{"name":"none"}}`), object: manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":true}`)},
-		"a resume of a job whose runtime is gone":      {old: manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":true}`), object: manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":false}`)},
-		"a label on a running job without its runtime": {old: manifest(queued, `{"runtimeRef":{"name":"none"}}`), object: manifest(queued+`,"a":"b"`, `{"runtimeRef":{"name":"none"}}`)},
-		"another queue for a running job":              {old: manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: manifest(`"kueue.x-k8s.io/queue-name":"other"`, `{"runtimeRef":{"name":"torch"}}`), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
+		"a stop of a job whose runtime is gone":              {old: manifest(queued, `{"runtimeRef":{"name":"none"}}`), object: manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":true}`)},
+		"a resume of a job whose runtime is gone":            {old: manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":true}`), object: manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":false}`)},
+		"a label on a running job without its runtime":       {old: manifest(queued, `{"runtimeRef":{"name":"none"}}`), object: manifest(queued+`,"a":"b"`, `{"runtimeRef":{"name":"none"}}`)},
+		"a prebuilt Workload for a running job, with a stop": {old: manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"},"suspend":true}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
+		"a prebuilt Workload for a waiting job":              {old: manifest(queued, ref+gateJSON+`]}`), object: manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
+		"a queued job that leaves its queue":                 {old: manifest(queued, ref+gateJSON+`]}`), object: manifest(``, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
+		"a prebuilt Workload that goes":                      {old: manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`), object: manifest(queued, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
+		"a prebuilt Workload for a new job":                  {object: manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`)},
+		"a prebuilt Workload that stays, and a stop":         {old: manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"}}`), object: manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"},"suspend":true}`)},
+		"a time limit for a running job, with a stop":        {old: manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: manifest(queued+`,"kueue.x-k8s.io/max-exec-time-seconds":"9"`, `{"runtimeRef":{"name":"torch"},"suspend":true}`), want: []string{"metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]"}},
+		"a priority for a running job":                       {old: manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: manifest(queued+`,"kueue.x-k8s.io/priority-class":"p"`, `{"runtimeRef":{"name":"torch"}}`), want: []string{"metadata.labels[kueue.x-k8s.io/priority-class]"}},
+		"a priority for a running job, with a stop":          {old: manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: manifest(queued+`,"kueue.x-k8s.io/priority-class":"p"`, `{"runtimeRef":{"name":"torch"},"suspend":true}`)},
+		"a spec that is too large":                           {object: manifest(queued, large(maxSpecBytes)), want: []string{"spec"}},
+		"a large spec without a queue":                       {object: manifest(``, large(maxSpecBytes))},
+		"a large spec that does not grow":                    {old: manifest(queued, large(maxSpecBytes)), object: manifest(queued+`,"a":"b"`, large(maxSpecBytes))},
+		"a large spec that shrinks":                          {old: manifest(queued, large(2*maxSpecBytes)), object: manifest(queued, large(maxSpecBytes))},
+		"a large spec that grows":                            {old: manifest(queued, large(maxSpecBytes)), object: manifest(queued, large(2*maxSpecBytes)), want: []string{"spec"}},
+		"a spec that is just not too large":                  {object: manifest(queued, large(maxSpecBytes-len(large(0))))},
+		"fewer nodes than none":                              {object: manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`), want: []string{"spec.trainer.numNodes"}},
+		"fewer nodes than none, without a queue":             {object: manifest(``, `{"runtimeRef":{"name":"torch"},"trainer":{"numNodes":-1}}`)},
+		"a resume of a job that is broken":                   {old: manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`), object: manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"trainer":{"numNodes":-1}}`)},
+		"a label of a job that is broken":                    {old: manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`), object: manifest(queued+`,"a":"b"`, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`)},
+		"another queue for a running job":                    {old: manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: manifest(`"kueue.x-k8s.io/queue-name":"other"`, `{"runtimeRef":{"name":"torch"}}`), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -249,25 +268,79 @@ func TestValidator(t *testing.T) {
 	}
 }
 
+const prebuilt = `"kueue.x-k8s.io/prebuilt-workload-name":"w"`
+
+// large gives a spec with so many characters more than it needs.
+func large(more int) string {
+	return `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"args":["` + strings.Repeat("x", more) + `"]}}`
+}
+
+func TestManagedBy(t *testing.T) {
+	const elsewhere = `{"runtimeRef":{"name":"torch"},"managedBy":"kueue.x-k8s.io/multikueue","suspend":true,"runtimePatches":[` + gateJSON + `]}`
+	queue := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"}}
+	clusterQueue := func(checks ...string) *kueue.ClusterQueue {
+		cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{AdmissionChecksStrategy: &kueue.AdmissionChecksStrategy{}}}
+		for _, check := range checks {
+			cq.Spec.AdmissionChecksStrategy.AdmissionChecks = append(cq.Spec.AdmissionChecksStrategy.AdmissionChecks,
+				kueue.AdmissionCheckStrategyRule{Name: kueue.AdmissionCheckReference(check)})
+		}
+		return cq
+	}
+	check := func(name, controller string) *kueue.AdmissionCheck {
+		return &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.AdmissionCheckSpec{ControllerName: controller}}
+	}
+	other, remote := check("other", "example.com/budget"), check("remote", kueue.MultiKueueControllerName)
+	cases := map[string]struct {
+		objects     []client.Object
+		object, old string
+		refused     bool
+	}{
+		"a queue without checks":           {objects: []client.Object{queue, clusterQueue()}, object: manifest(queued, elsewhere), refused: true},
+		"a queue with another check":       {objects: []client.Object{queue, clusterQueue("other"), other}, object: manifest(queued, elsewhere), refused: true},
+		"a queue with MultiKueue":          {objects: []client.Object{queue, clusterQueue("other", "remote"), other, remote}, object: manifest(queued, elsewhere)},
+		"a check that is not there yet":    {objects: []client.Object{queue, clusterQueue("other", "remote"), other}, object: manifest(queued, elsewhere)},
+		"a ClusterQueue that is not there": {objects: []client.Object{queue}, object: manifest(queued, elsewhere)},
+		"a LocalQueue that is not there":   {object: manifest(queued, elsewhere)},
+		"a job of Trainer's":               {objects: []client.Object{queue, clusterQueue()}, object: manifest(queued, `{"runtimeRef":{"name":"torch"},"managedBy":"trainer.kubeflow.org/trainjob-controller"}`)},
+		"no queue":                         {objects: []client.Object{queue, clusterQueue()}, object: manifest(``, elsewhere)},
+		"a move to such a queue":           {objects: []client.Object{queue, clusterQueue()}, object: manifest(queued, elsewhere), old: manifest(`"kueue.x-k8s.io/queue-name":"far"`, elsewhere), refused: true},
+		"a label of a job that is there":   {objects: []client.Object{queue, clusterQueue()}, object: manifest(queued+`,"a":"b"`, elsewhere), old: manifest(queued, elsewhere)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, v := newHandlers(t)
+			for _, obj := range tc.objects {
+				if err := v.env.client.Create(t.Context(), obj.DeepCopyObject().(client.Object)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			response := v.Handle(t.Context(), request("user", tc.object, tc.old))
+			if response.Allowed == tc.refused || tc.refused && !strings.Contains(response.Result.Message, "spec.managedBy") {
+				t.Errorf("allowed: %t, %v", response.Allowed, response.Result)
+			}
+		})
+	}
+}
+
 func TestDefaulterOfManagedNamespaces(t *testing.T) {
 	spec := `{"runtimeRef":{"name":"torch"}}`
 	cases := map[string]struct {
-		selector labels.Selector
+		selector *metav1.LabelSelector
 		want     string
 	}{
 		"a job without a queue waits for one where all are managed": {
-			selector: labels.Everything(),
+			selector: &metav1.LabelSelector{},
 			want:     `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[` + gateJSON + `]}`,
 		},
 		"in a namespace that is left out it is left as it is": {
-			selector: labels.SelectorFromSet(labels.Set{"managed": "true"}),
+			selector: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}},
 			want:     spec,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
-			d.env.manageJobsWithoutQueueName, d.env.managedJobsNamespaceSelector = true, tc.selector
+			d.env.kueue = kueueconfig.Fixed(kueueconfig.Settings{ManageJobsWithoutQueueName: true, ManagedJobsNamespaceSelector: tc.selector})
 			response := d.Handle(context.Background(), request("user", manifest(``, spec), ""))
 			if diff := cmp.Diff(decoded(t, manifest(``, tc.want)), decoded(t, patched(t, manifest(``, spec), response))); diff != "" {
 				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
@@ -326,4 +399,50 @@ func FuzzWebhooks(f *testing.F) {
 		d.Handle(context.Background(), request("user", object, oldObject))
 		v.Handle(context.Background(), request("user", object, oldObject))
 	})
+}
+
+func TestJobThatGivesItsQuotaBackIsNotResumed(t *testing.T) {
+	evicted := metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}
+	cases := map[string]struct {
+		conditions    []metav1.Condition
+		noWorkload    bool
+		user          string
+		wantSuspended bool
+	}{
+		"it was evicted":         {conditions: []metav1.Condition{evicted}, wantSuspended: true},
+		"it is admitted":         {},
+		"it has no Workload":     {noWorkload: true},
+		"the manager resumes it": {conditions: []metav1.Condition{evicted}, user: self},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d, _ := newHandlers(t)
+			old := manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`+gateJSON+`]}`)
+			resumed := manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[`+gateJSON+`]}`)
+			var job trainjob.TrainJob
+			if err := json.Unmarshal([]byte(old), &job); err != nil {
+				t.Fatal(err)
+			}
+			if !tc.noWorkload {
+				wl := ownedBy(job.UID, true)
+				wl.Namespace, wl.OwnerReferences[0].Name = "ns", job.Name
+				wl.Status.Conditions = append(wl.Status.Conditions, tc.conditions...)
+				if err := d.env.client.Create(t.Context(), wl); err != nil {
+					t.Fatal(err)
+				}
+			}
+			user := "user"
+			if tc.user != "" {
+				user = tc.user
+			}
+			response := d.Handle(t.Context(), request(user, resumed, old))
+			var after trainjob.TrainJob
+			if err := json.Unmarshal([]byte(patched(t, resumed, response)), &after); err != nil {
+				t.Fatal(err)
+			}
+			if after.Suspended() != tc.wantSuspended || len(response.Warnings) > 0 != tc.wantSuspended {
+				t.Errorf("The job is suspended: %t, with warnings %q; want %t", after.Suspended(), response.Warnings, tc.wantSuspended)
+			}
+		})
+	}
 }

@@ -8,12 +8,10 @@ import (
 	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -21,18 +19,15 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// +kubebuilder:webhook:path=/mutate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=true,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=mtrainjob.kueue-trainer.dev,admissionReviewVersions=v1,reinvocationPolicy=IfNeeded
-// +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=vtrainjob.kueue-trainer.dev,admissionReviewVersions=v1
+// +kubebuilder:webhook:path=/mutate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=true,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=queued-trainjobs-need-kueue-trainer-running.kueue-trainer.dev,admissionReviewVersions=v1,reinvocationPolicy=IfNeeded
+// +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=queued-trainjobs-need-kueue-trainer-running.kueue-trainer.dev,admissionReviewVersions=v1
 
 const (
 	mutatePath   = "/mutate-trainer-kubeflow-org-v1alpha1-trainjob"
 	validatePath = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
 )
 
-var (
-	runtimeRefPath = field.NewPath("spec", "runtimeRef")
-	queueNamePath  = field.NewPath("metadata", "labels").Key(kueueconstants.QueueLabel)
-)
+var runtimeRefPath = field.NewPath("spec", "runtimeRef")
 
 // setupWebhooks registers both webhooks. Each recovers from panics.
 func setupWebhooks(mgr ctrl.Manager, env *environment, self string) {
@@ -66,7 +61,11 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 		return v.env.takesNothingNew(ctx, job, old, err)
 	}
 	v = &validator{env: env, decoder: v.decoder, self: v.self}
-	errs, err := v.validate(ctx, job, old)
+	tooLarge, err := validateSize(req.Object.Raw, req.OldObject.Raw)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	errs, err := v.validate(ctx, job, old, tooLarge)
 	if err != nil {
 		return refused(err)
 	}
@@ -80,12 +79,13 @@ func invalid(job *trainjob.TrainJob, errs field.ErrorList) error {
 	return apierrors.NewInvalid(trainjob.GVK.GroupKind(), job.Name, errs)
 }
 
-func (v *validator) validate(ctx context.Context, t, old *trainjob.TrainJob) (field.ErrorList, error) {
+// validate checks a request. What it is told of is refused where the TrainJob is managed.
+func (v *validator) validate(ctx context.Context, t, old *trainjob.TrainJob, ifManaged field.ErrorList) (field.ErrorList, error) {
 	j := &job{TrainJob: *t, env: v.env}
 	errs := jobframework.ValidateJobOnCreate(j)
 	if old != nil {
 		changes := jobframework.ValidateJobOnUpdate(&job{TrainJob: *old, env: v.env}, j, v.env.defaultLocalQueueExists(ctx))
-		errs = append(errs, withQueueRemedy(changes)...)
+		errs = append(errs, withRemedies(changes, !t.Suspended() || !old.Suspended())...)
 	}
 	managed, err := v.env.managed(ctx, t)
 	if err != nil {
@@ -93,12 +93,20 @@ func (v *validator) validate(ctx context.Context, t, old *trainjob.TrainJob) (fi
 	}
 	if old != nil {
 		errs = append(errs, v.leavesQueue(t, old, managed)...)
+		if managed {
+			errs = append(errs, keepsWorkload(t, old)...)
+		}
 		errs = append(errs, patch.Changed(v.env.field, &old.Spec, &t.Spec, v.added(ctx, t, managed))...)
 	}
-	if !managed || !describes(t, old) {
+	if !managed {
 		return errs, nil
 	}
-	more, err := v.validateDescription(ctx, t)
+	more, err := v.validateManagedBy(ctx, t, old)
+	errs = append(append(errs, ifManaged...), more...)
+	if err != nil || !describes(t, old) {
+		return errs, err
+	}
+	more, err = v.validateDescription(ctx, t)
 	return append(errs, more...), err
 }
 
@@ -109,7 +117,7 @@ func (v *validator) leavesQueue(t, old *trainjob.TrainJob, managed bool) field.E
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(queueNamePath,
-		"a TrainJob that was queued cannot leave its queue; name another queue, or create the TrainJob anew without one")}
+		"a TrainJob that was queued cannot leave its queue; name another queue, or create the TrainJob again without one")}
 }
 
 // added gives the spec with the part that the defaulter adds to a TrainJob which comes
@@ -124,16 +132,6 @@ func (v *validator) added(ctx context.Context, t *trainjob.TrainJob, managed boo
 		return nil
 	}
 	return &spec
-}
-
-// withQueueRemedy says what to do where jobframework only says that the queue is immutable.
-func withQueueRemedy(errs field.ErrorList) field.ErrorList {
-	for _, err := range errs {
-		if err.Field == queueNamePath.String() && err.Detail == apivalidation.FieldImmutableErrorMsg {
-			err.Detail = "the queue of a running TrainJob cannot change; set spec.suspend to true in the same request, and it stops and queues there"
-		}
-	}
-	return errs
 }
 
 // describes reports whether the request decides what the job is going to be, if only by

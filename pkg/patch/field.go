@@ -49,7 +49,7 @@ type Field interface {
 	// Drop takes our part away.
 	Drop(spec *trainjob.Spec)
 	// Restore gives everybody else's parts the bytes they have in old, where a writer
-	// only spelled them anew; with own, always.
+	// only spelled them again; with own, always.
 	Restore(spec, old *trainjob.Spec, own bool)
 
 	// All gives what spec says, our part included, in the patches of the newest Trainer,
@@ -61,6 +61,9 @@ type Field interface {
 	// UnknownJobs gives an error for every patch of others of a replicated job that the
 	// runtime does not have.
 	UnknownJobs(spec *trainjob.Spec, runtimeJobs []string) field.ErrorList
+	// ReservedByOthers gives the places where patches of others set what only the manager
+	// or Kueue may: their scheduling gates, and the label of gated pods.
+	ReservedByOthers(spec *trainjob.Spec) []*field.Path
 	// Refusal says that our part is not for users to change.
 	Refusal() *field.Error
 }

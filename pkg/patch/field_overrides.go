@@ -141,7 +141,7 @@ func (podTemplateOverrides) Drop(spec *trainjob.Spec) {
 	_, spec.PodTemplateOverrides = split(spec.PodTemplateOverrides)
 }
 
-// Restore has only our own writes to look after: nobody spells overrides anew, since
+// Restore has only our own writes to look after: nobody spells overrides again, since
 // Trainer 2.1 has no webhook that writes.
 func (podTemplateOverrides) Restore(spec, old *trainjob.Spec, own bool) {
 	if !own {

@@ -114,6 +114,20 @@ func TestFieldSetChangesNothingTwice(t *testing.T) {
 	})
 }
 
+// Trainer's webhook stamps entries, and only those of Trainer 2.2 and newer have a time.
+func TestFieldSetChangesNothingForTheTimeThatTrainerStamps(t *testing.T) {
+	s := sides["runtimePatches"]
+	stamped := strings.Replace(s.placed, `{"manager"`, `{"time":"2026-01-01T00:00:00Z","manager"`, 1)
+	spec := specOf(t, s.spec(s.first, stamped))
+	before := jsonOf(t, spec)
+	if changed, err := Of(s.served).Set(spec, placed); err != nil || changed {
+		t.Errorf("Only the time differs: changed %t, %v", changed, err)
+	}
+	if diff := cmp.Diff(before, jsonOf(t, spec)); diff != "" {
+		t.Errorf("The entry is another (-want,+got):\n%s", diff)
+	}
+}
+
 func TestFieldCopy(t *testing.T) {
 	eachField(t, func(t *testing.T, f Field, s side) {
 		spec := specOf(t, s.spec(s.second))

@@ -4,6 +4,7 @@ package podset
 
 import (
 	"context"
+	"fmt"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -13,7 +14,8 @@ import (
 )
 
 // Describe gives the PodSets of the effective TrainJob: its runtime with everybody's
-// patches but our own. The API server adds defaults to those that it stores; see Defaults.
+// patches but our own, or ErrCannotRun. The API server adds defaults to those that it
+// stores; see Defaults.
 func Describe(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, field patch.Field) ([]kueue.PodSet, error) {
 	others, err := field.Others(&job.Spec)
 	if err != nil {
@@ -22,6 +24,9 @@ func Describe(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.Tr
 	js, err := renderer.Describe(ctx, job, runtime, others)
 	if err != nil {
 		return nil, err
+	}
+	if errs := runnable(job, runtime, js, field); len(errs) > 0 {
+		return nil, fmt.Errorf("%w: %w", ErrCannotRun, errs.ToAggregate())
 	}
 	return FromJobSet(js)
 }

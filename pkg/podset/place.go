@@ -83,5 +83,5 @@ func conflict(name kueue.PodSetReference, field string, have, given map[string]s
 	}
 	slices.Sort(keys)
 	return kueuepodset.BadPodSetsUpdateError(
-		fmt.Sprintf("%s of replicated job %q", field, name), fmt.Errorf("%s; take it out of the runtime or of spec.runtimePatches (Trainer 2.1: spec.podTemplateOverrides) and create the TrainJob anew", strings.Join(keys, ", ")))
+		fmt.Sprintf("%s of replicated job %q", field, name), fmt.Errorf("%s; take it out of the runtime or of spec.runtimePatches (Trainer 2.1: spec.podTemplateOverrides) and create the TrainJob again", strings.Join(keys, ", ")))
 }

@@ -54,9 +54,10 @@ func AnySucceeded(statuses []trainer.JobStatus) bool {
 	return false
 }
 
-// Reclaimable gives per PodSet the pods of child Jobs that have succeeded, and never
+// Reclaimable returns per PodSet the pods of child Jobs that have succeeded, and never
 // less than was given already. A JobSet that may restart runs its succeeded Jobs once
-// more, so it gives nothing.
+// more, so it gives nothing; nor does a Job with a TTL, which JobSet creates again once the
+// TTL has deleted it.
 func Reclaimable(js *jobsetapi.JobSet, statuses []trainer.JobStatus, given []kueue.ReclaimablePod) []kueue.ReclaimablePod {
 	if policy := js.Spec.FailurePolicy; policy != nil && policy.MaxRestarts > 0 {
 		return given
@@ -71,6 +72,9 @@ func Reclaimable(js *jobsetapi.JobSet, statuses []trainer.JobStatus, given []kue
 		rj := &js.Spec.ReplicatedJobs[i]
 		name := kueue.NewPodSetReference(rj.Name)
 		succeeded := min(ptr.Deref(byName[rj.Name].Succeeded, 0), rj.Replicas)
+		if rj.Template.Spec.TTLSecondsAfterFinished != nil {
+			succeeded = 0
+		}
 		if count := max(succeeded*PodsPerReplica(rj), counts[name]); count > 0 {
 			reclaimable = append(reclaimable, kueue.ReclaimablePod{Name: name, Count: count})
 		}

@@ -75,6 +75,11 @@ func TestPlaceTemplate(t *testing.T) {
 			want:   template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine")}),
 			placed: template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine")}),
 		},
+		"gates of others, which no template names, stay": {
+			child:  template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/theirs", gate, "kueue.x-k8s.io/topology")}),
+			want:   template(nil, nil, nil, corev1.PodSpec{}),
+			placed: template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/theirs")}),
+		},
 		"fields that a suspended Job must keep are not touched": {
 			child:  template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "old"}}, RestartPolicy: corev1.RestartPolicyNever, Subdomain: "s"}),
 			want:   template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "new"}}}),
@@ -279,6 +284,36 @@ func TestFieldOf(t *testing.T) {
 			js.Spec.ReplicatedJobs[1].Template.Spec.Template = tc.template
 			if got := FieldOf(js); got != tc.want {
 				t.Errorf("FieldOf = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestPlaced(t *testing.T) {
+	type keys = map[string]string
+	placed := template(keys{"kueue.x-k8s.io/podset": "node"}, nil, nil, corev1.PodSpec{})
+	cases := map[string]struct {
+		jobs []corev1.PodTemplateSpec
+		want bool
+	}{
+		"all replicated jobs are":         {jobs: []corev1.PodTemplateSpec{placed, placed}, want: true},
+		"one of them is not":              {jobs: []corev1.PodTemplateSpec{placed, {}}},
+		"one of them is placed and gated": {jobs: []corev1.PodTemplateSpec{placed, template(keys{"kueue.x-k8s.io/podset": "node"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)})}},
+		"it is gated":                     {jobs: []corev1.PodTemplateSpec{template(keys{gatedLabel: "true"}, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)})}},
+		"somebody else's gate says nothing": {
+			jobs: []corev1.PodTemplateSpec{template(keys{"kueue.x-k8s.io/podset": "node"}, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/theirs")})}, want: true,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			js := &jobsetapi.JobSet{}
+			for _, template := range tc.jobs {
+				rj := jobsetapi.ReplicatedJob{}
+				rj.Template.Spec.Template = template
+				js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, rj)
+			}
+			if got := Placed(js); got != tc.want {
+				t.Errorf("Placed = %t, want %t", got, tc.want)
 			}
 		})
 	}

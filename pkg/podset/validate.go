@@ -16,8 +16,8 @@ import (
 var runtimeRefPath = field.NewPath("spec", "runtimeRef")
 
 // Validate says why Kueue could not take a TrainJob that uses the runtime: it checks what
-// the PodSets are made of, the runtime and the patches of others, and the topology
-// annotations of the pods that come out.
+// the PodSets are made of, the runtime and the patches of others, whether the pods that
+// come out can run, and their topology annotations.
 func Validate(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, patches patch.Field) field.ErrorList {
 	var names []string
 	for i := range runtime.Template.Spec.ReplicatedJobs {
@@ -37,6 +37,9 @@ func Validate(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.Tr
 	js, err := renderer.Describe(ctx, job, runtime, others)
 	if err != nil {
 		return field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, err.Error())}
+	}
+	if errs := runnable(job, runtime, js, patches); len(errs) > 0 {
+		return errs
 	}
 	podSets, err := FromJobSet(js)
 	// An annotation that cannot be read at all is named by its own check as well.

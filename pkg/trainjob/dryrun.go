@@ -7,31 +7,67 @@ import (
 	"errors"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 )
 
-// errNoRuntime is why there is nothing to ask the API server.
-var errNoRuntime = errors.New("no ClusterTrainingRuntime that a plain TrainJob can use")
+// ErrNoRuntime is why there is nothing to ask the API server.
+var ErrNoRuntime = errors.New("no runtime that a plain TrainJob can use")
 
-// DryRun gives what the webhooks of a cluster make of a plain TrainJob in a queue, which
+// DryRun returns what the webhooks of a cluster make of a plain TrainJob in a queue, which
 // is not stored: it tells who looks after such TrainJobs. Trainer refuses some runtimes
-// for a TrainJob as plain as this one, so the first one that it takes decides.
+// for a TrainJob as plain as this one, so the first one that it takes decides. They are
+// the ClusterTrainingRuntimes and, for clusters without, the TrainingRuntimes of the namespace.
 func DryRun(ctx context.Context, c client.Client, namespace string) (*TrainJob, error) {
-	var runtimes trainer.ClusterTrainingRuntimeList
-	if err := c.List(ctx, &runtimes); err != nil {
+	var shared trainer.ClusterTrainingRuntimeList
+	if err := c.List(ctx, &shared); err != nil {
 		return nil, err
 	}
-	refusal := errNoRuntime
-	for i := range runtimes.Items {
+	job, refusal := firstTaken(ctx, c, namespace, trainer.ClusterTrainingRuntimeKind, names(shared.Items))
+	if refusal == nil || !ofTheRuntime(refusal) {
+		return job, refusal
+	}
+	var own trainer.TrainingRuntimeList
+	if err := c.List(ctx, &own, client.InNamespace(namespace)); err != nil || len(own.Items) == 0 {
+		// Nobody needs these where the others are refused for a reason of their own.
+		return nil, refusal
+	}
+	return firstTaken(ctx, c, namespace, trainer.TrainingRuntimeKind, names(own.Items))
+}
+
+// firstTaken asks with one runtime after the other.
+func firstTaken(ctx context.Context, c client.Client, namespace, kind string, runtimes []string) (*TrainJob, error) {
+	refusal := ErrNoRuntime
+	for _, name := range runtimes {
 		job := &TrainJob{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "dry-run", Labels: map[string]string{kueueconstants.QueueLabel: "dry-run"},
 		}}
-		job.Spec.RuntimeRef.Name = runtimes.Items[i].Name
+		job.Spec.RuntimeRef.Name, job.Spec.RuntimeRef.Kind = name, &kind
 		if refusal = c.Create(ctx, job, client.DryRunAll); refusal == nil {
 			return job, nil
 		}
+		if !ofTheRuntime(refusal) {
+			break
+		}
 	}
 	return nil, refusal
+}
+
+func names[T any, P interface {
+	*T
+	client.Object
+}](items []T) []string {
+	out := make([]string, 0, len(items))
+	for i := range items {
+		out = append(out, P(&items[i]).GetName())
+	}
+	return out
+}
+
+// ofTheRuntime reports whether another runtime may bring another answer. A webhook that
+// cannot be reached, or a timeout, does not depend on it.
+func ofTheRuntime(refusal error) bool {
+	return errors.Is(refusal, ErrNoRuntime) || apierrors.IsForbidden(refusal) || apierrors.IsInvalid(refusal) || apierrors.IsBadRequest(refusal)
 }

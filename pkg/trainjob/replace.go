@@ -28,7 +28,7 @@ func replaceResources(spec *trainer.TrainingRuntimeSpec, job *TrainJob) *trainer
 	spec = spec.DeepCopy()
 	for i := range spec.Template.Spec.ReplicatedJobs {
 		rj := &spec.Template.Spec.ReplicatedJobs[i]
-		if !runsNodes(spec.MLPolicy, rj) {
+		if !RunsNodes(spec.MLPolicy, rj) {
 			continue
 		}
 		containers := rj.Template.Spec.Template.Spec.Containers
@@ -41,9 +41,9 @@ func replaceResources(spec *trainer.TrainingRuntimeSpec, job *TrainJob) *trainer
 	return spec
 }
 
-// runsNodes tells whether a replicated job is one that resourcesPerNode is for: the
+// RunsNodes reports whether a replicated job is one that resourcesPerNode is for: the
 // trainer step, and the nodes of MPI when the launcher is one of them.
-func runsNodes(policy *trainer.MLPolicy, rj *jobsetapi.ReplicatedJob) bool {
+func RunsNodes(policy *trainer.MLPolicy, rj *jobsetapi.ReplicatedJob) bool {
 	if rj.Template.Labels[constants.LabelTrainJobAncestor] == constants.AncestorTrainer {
 		return true
 	}

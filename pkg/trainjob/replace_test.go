@@ -80,3 +80,20 @@ func TestOlderTrainersReplaceResources(t *testing.T) {
 		})
 	}
 }
+
+func TestOlderTrainersReplaceResourcesOfTheNodeContainerAlone(t *testing.T) {
+	gpus := &corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
+	own := corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}}
+	spec := runtimeSpec(t, torchRuntime)
+	for i := range spec.Template.Spec.ReplicatedJobs {
+		pod := &spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec
+		pod.Containers = append(pod.Containers, corev1.Container{Name: "beside", Resources: own})
+	}
+	replaced := replaceResources(spec, jobWithTrainer(&trainer.Trainer{ResourcesPerNode: gpus}))
+	for _, rj := range replaced.Template.Spec.ReplicatedJobs {
+		containers := rj.Template.Spec.Template.Spec.Containers
+		if diff := cmp.Diff(own, containers[len(containers)-1].Resources); diff != "" {
+			t.Errorf("the container beside %s (-want,+got):\n%s", rj.Name, diff)
+		}
+	}
+}

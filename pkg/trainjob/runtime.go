@@ -38,6 +38,10 @@ var ErrRuntimeNotFound = errors.New("runtime not found")
 // ErrRuntimeUnsupported is the cause when spec.runtimeRef names a kind that is not a runtime.
 var ErrRuntimeUnsupported = errors.New("runtime kind not supported")
 
+// ErrSnapshotUnreadable is the cause when Trainer froze the runtime, and what stands there
+// now is no runtime.
+var ErrSnapshotUnreadable = errors.New("the runtime snapshot cannot be read")
+
 var errEmptySnapshot = errors.New("it is missing or empty")
 
 // Runtimes finds the runtime that Trainer uses for a TrainJob.
@@ -93,7 +97,8 @@ func (r *Runtimes) For(ctx context.Context, job *TrainJob) (*trainer.TrainingRun
 // Of gives the runtime that Trainer renders job from: its snapshot when there is one, the
 // live object before. What an older Trainer makes of it otherwise than the Renderer, which
 // has the newest one's library, is brought in line here.
-// Errors wrap ErrRuntimeNotFound or ErrRuntimeUnsupported and name the remedy.
+// Errors wrap ErrRuntimeNotFound, ErrRuntimeUnsupported or ErrSnapshotUnreadable and name the
+// remedy.
 func (r *Runtimes) Of(ctx context.Context, job *TrainJob) (Runtime, error) {
 	if r.Served < Trainer23 {
 		return r.replaced(ctx, job)
@@ -198,8 +203,8 @@ func (r *Runtimes) remember(job *TrainJob, cm *corev1.ConfigMap) (Runtime, error
 	r.unfrozen.Remove(job.UID)
 	spec, err := r.decode(cm.Data[snapshotKey])
 	if err != nil {
-		return Runtime{}, fmt.Errorf("ConfigMap %s, key %q, is not the runtime snapshot Trainer writes: %w; delete it and Trainer makes it anew",
-			client.ObjectKeyFromObject(cm), snapshotKey, err)
+		return Runtime{}, fmt.Errorf("%w: ConfigMap %s, key %q, is not the runtime snapshot Trainer writes: %w; delete it and Trainer recreates it",
+			ErrSnapshotUnreadable, client.ObjectKeyFromObject(cm), snapshotKey, err)
 	}
 	runtime := Runtime{Spec: spec, Version: versionOf(cm)}
 	r.snapshots.Add(job.UID, runtime)
@@ -256,6 +261,13 @@ func (r *Runtimes) SnapshotTaken(ctx context.Context, job *TrainJob) (time.Time,
 		r.snapshots.Remove(job.UID)
 	}
 	return cm.CreationTimestamp.Time, nil
+}
+
+// Forget drops what is remembered of a TrainJob that is gone or over. The specs themselves
+// are shared by all that have the same one.
+func (r *Runtimes) Forget(uid types.UID) {
+	r.snapshots.Remove(uid)
+	r.unfrozen.Remove(uid)
 }
 
 // decode gives the same spec for the same text.

@@ -154,18 +154,21 @@ func TestRuntimesFor(t *testing.T) {
 			job:       jobOf("uid", nil),
 			cluster:   []client.Object{clusterRuntime("torch", 1)},
 			configMap: snapshotOf("uid", map[string]string{"runtime": "spec: ["}),
+			wantErr:   ErrSnapshotUnreadable,
 			wantInErr: []string{"ns/job-runtime-snapshot", `"runtime"`, "delete it"},
 		},
 		"a snapshot that is no runtime": {
 			job:       jobOf("uid", nil),
 			cluster:   []client.Object{clusterRuntime("torch", 1)},
 			configMap: snapshotOf("uid", map[string]string{"runtime": "spec: text"}),
+			wantErr:   ErrSnapshotUnreadable,
 			wantInErr: []string{"ns/job-runtime-snapshot", `"runtime"`, "delete it"},
 		},
 		"a snapshot without its key": {
 			job:       jobOf("uid", nil),
 			cluster:   []client.Object{clusterRuntime("torch", 1)},
 			configMap: snapshotOf("uid", map[string]string{"other": "text"}),
+			wantErr:   ErrSnapshotUnreadable,
 			wantInErr: []string{"ns/job-runtime-snapshot", `"runtime"`, "delete it"},
 		},
 		"a snapshot that cannot be read is not a missing one": {

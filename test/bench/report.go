@@ -17,6 +17,8 @@ import (
 const (
 	beginMark = "<!-- make bench writes from here -->\n"
 	endMark   = "<!-- to here -->\n"
+
+	tablesTitle = "# What make bench measured\n\n[How to read it](method.md#how-to-read-it). All of this page is written by make bench.\n\n"
 )
 
 // writeReport writes the raw numbers and the plots to performance/ below dir, and the
@@ -35,8 +37,9 @@ func writeReport(dir string, results *Results) (string, error) {
 	for name, content := range files {
 		err = errors.Join(err, os.WriteFile(filepath.Join(details, name), content, 0o644))
 	}
-	tables := tables(results)
-	return tables, errors.Join(err, replaceGenerated(filepath.Join(dir, "performance.md"), tables+pictures(files)))
+	return summary(results) + tables(results), errors.Join(err,
+		os.WriteFile(filepath.Join(details, "tables.md"), []byte(tablesTitle+tables(results)), 0o644),
+		replaceGenerated(filepath.Join(dir, "performance.md"), summary(results)+pictures(files)))
 }
 
 // earlierResults reads the raw numbers of a report, to which others are added. Those of

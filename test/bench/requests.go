@@ -89,7 +89,7 @@ func (s *site) touch(ctx context.Context, _ int) error {
 	return nil
 }
 
-// restart starts the integration anew: all jobs are looked at by a process that knows
+// restart starts the integration again: all jobs are looked at by a process that knows
 // nothing of them.
 func (s *site) restart(ctx context.Context, c column) error {
 	integrators := c.integrators()

@@ -91,7 +91,7 @@ func measured() *Results {
 }
 
 func TestTables(t *testing.T) {
-	got := tables(measured())
+	got := summary(measured()) + tables(measured())
 	for _, want := range []string{
 		"| burst of 200: released to last started, in-tree as shipped / ours | ≥ 4 | 4.00 | yes |",
 		"| burst of 200: CPU of Kueue and manager, ours / in-tree as shipped | ≤ 0.6 | 0.75 | **no** |",

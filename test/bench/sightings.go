@@ -161,7 +161,7 @@ func (s *sightings) mark(job string, m moment, at time.Time, is bool) {
 	}
 }
 
-// forget begins anew, for another round of the same jobs.
+// forget begins again, for another round of the same jobs.
 func (s *sightings) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

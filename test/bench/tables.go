@@ -56,11 +56,21 @@ func ratio(values []float64, want int) string {
 	return fmt.Sprintf("%.1f", values[0]/values[len(values)-1])
 }
 
-// tables are the generated part of the report, in Markdown.
+// summary is the generated part of the report's page: what was measured where, and which
+// goals are met.
+func summary(results *Results) string {
+	return results.measured() + goals(results)
+}
+
+// measured says on what, with which versions and of which commit.
+func (r *Results) measured() string {
+	return fmt.Sprintf("%s; commit %s. All managers: 300 requests a second, bursts of 500.\n", r.Machine, r.commits())
+}
+
+// tables are all that was measured, in Markdown.
 func tables(results *Results) string {
 	t := &table{}
-	fmt.Fprintf(t, "%s; commit %s. All managers: 300 requests a second, bursts of 500.\n", results.Machine, results.commits())
-	t.WriteString(goals(results))
+	t.WriteString(results.measured())
 	t.requests(results)
 	t.lifeByResource(results)
 	t.times(results)

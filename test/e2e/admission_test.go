@@ -121,6 +121,6 @@ var _ = Describe("The manager's entry", func() {
 		w.update(ctx, "wanders", func(t *trainer.TrainJob) { metav1.SetMetaDataLabel(&t.ObjectMeta, kit.QueueLabel, "queue") })
 		w.eventuallyAtTheGate(ctx, "wanders")
 		Expect(w.tryUpdate(ctx, "wanders", func(t *trainer.TrainJob) { delete(t.Labels, kit.QueueLabel) })).To(MatchError(SatisfyAll(
-			ContainSubstring("metadata.labels[kueue.x-k8s.io/queue-name]"), ContainSubstring("create the TrainJob anew"))))
+			ContainSubstring("metadata.labels[kueue.x-k8s.io/queue-name]"), ContainSubstring("create the TrainJob again"))))
 	}, SpecTimeout(specTimeout))
 })

@@ -253,6 +253,11 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			w.mend(ctx, w.eventuallyFinds(ctx, "error", "PermissionsMissing", "ClusterRole kueue-trainer-manager-role"))
 		}, SpecTimeout(specTimeout))
 
+		It("PolicyNotEnforced", func(ctx context.Context) {
+			DeferCleanup(unbindPolicies(ctx))
+			w.mend(ctx, w.eventuallyFinds(ctx, "warning", "PolicyNotEnforced", "ValidatingAdmissionPolicy kueue-trainer-jobsets"))
+		}, SpecTimeout(specTimeout))
+
 		It("TrainerGeneration", core, func(ctx context.Context) {
 			field := map[bool]string{true: "runtimePatches", false: "podTemplateOverrides"}[trainerOf(ctx) >= kit.Trainer22]
 			w.hideField(ctx, field)
@@ -319,12 +324,12 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		}, SpecTimeout(specTimeout))
 
 		It("FeatureGatesDiffer", func(ctx context.Context) {
-			w.configure(ctx, "kueue-trainer-system", "kueue-trainer-config", "VisibilityOnDemand: false", "VisibilityOnDemand: true")
+			w.configure(ctx, "kueue-trainer-system", "kueue-trainer-config", "kind: Configuration", "kind: Configuration\nfeatureGates: {VisibilityOnDemand: true}")
 			w.mendConfig(ctx, w.eventuallyFinds(ctx, "warning", "FeatureGatesDiffer", managerConfig))
 		}, SpecTimeout(specTimeout))
 
 		It("SettingsDiffer", func(ctx context.Context) {
-			w.configure(ctx, "kueue-system", "kueue-manager-config", "kind: Configuration", "kind: Configuration\nmanageJobsWithoutQueueName: true")
+			w.configure(ctx, "kueue-trainer-system", "kueue-trainer-config", "kind: Configuration", "kind: Configuration\nmanageJobsWithoutQueueName: true")
 			w.mendConfig(ctx, w.eventuallyFinds(ctx, "warning", "SettingsDiffer", managerConfig))
 		}, SpecTimeout(specTimeout))
 	})
@@ -507,7 +512,8 @@ func (w *world) restoreLater(ctx context.Context, namespace, name string) {
 	DeferCleanup(func(ctx context.Context) { Expect(w.Update(ctx, config.DeepCopy())).To(Succeed()) })
 }
 
-// configure replaces texts in a configuration, which nobody reads before the next start.
+// configure replaces texts in a configuration. Kueue and the manager read their own when they
+// start; Kueue's settings, the manager follows at once.
 func (w *world) configure(ctx context.Context, namespace, name string, oldNew ...string) {
 	GinkgoHelper()
 	var config corev1.ConfigMap

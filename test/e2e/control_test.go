@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -29,8 +30,9 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("running").GPUs("8").Obj(), w.job("waiting").GPUs("8").Tolerate(gpuToleration).Obj())
+		w.make(ctx, w.job("running").GPUs("8").Obj())
 		w.eventuallyRuns(ctx, "running", 1, onH100)
+		w.make(ctx, w.job("waiting").GPUs("8").Tolerate(gpuToleration).Obj())
 		w.eventuallyAtTheGate(ctx, "waiting")
 		w.eventuallyChildJobs(ctx, "waiting", 1)
 
@@ -46,6 +48,22 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, "waiting") }).Should(BeEmpty())
 		w.finish(ctx, "running", "succeeded")
 		w.eventuallyRuns(ctx, "waiting", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("TrainJobs without a queue are nobody's concern, and one with a queue is refused with what it needs", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.eventuallyInScope(ctx, webhookscope.Queued)
+		w.stopManager(ctx)
+
+		plain := w.job("plain").Obj()
+		delete(plain.Labels, kit.QueueLabel)
+		w.make(ctx, plain)
+		w.eventuallyRuns(ctx, "plain", 1, nil)
+		w.update(ctx, "plain", func(t *trainer.TrainJob) { t.Labels = map[string]string{"app": "plain"} })
+		Expect(w.Delete(ctx, plain)).To(Succeed())
+
+		Expect(w.Create(ctx, w.job("queued").GPUs("8").Obj())).To(MatchError(ContainSubstring("queued-trainjobs-need-kueue-trainer-running")))
 	}, SpecTimeout(specTimeout))
 
 	It("running TrainJobs run on, and nothing is written when it is back", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -104,6 +103,7 @@ var _ = Describe("A waiting TrainJob", func() {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		runtime := w.copyRuntime(ctx, "torch-distributed")
+		w.runsOutside("Trainer makes the JobSet of a job that was resumed before it looked, from the edited runtime, and pods come before the manager sees that")
 		allow := w.refuseSnapshots(ctx)
 		w.make(ctx, runtime, w.job("late").Runtime(runtime.Name).GPUs("2").Obj())
 		Eventually(ctx, func(g Gomega) {
@@ -220,22 +220,19 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	It("runs placed although its user resumes it in the moment of its admission", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
-		const jobs = 8
-		for i := range jobs {
-			w.make(ctx, w.job(fmt.Sprintf("eager-%d", i)).GPUs("4").Obj())
-		}
-		for i := range jobs {
-			w.eventuallyChildJobs(ctx, fmt.Sprintf("eager-%d", i), 1)
-		}
-		// Every admission comes while a user writes.
-		w.setQuota(ctx, w.name("gpus"), "32")
-		for i := range jobs {
-			Expect(w.tryUpdate(ctx, fmt.Sprintf("eager-%d", i), resume)).To(Succeed())
-		}
-		for i := range jobs {
-			for _, pod := range w.eventuallyRuns(ctx, fmt.Sprintf("eager-%d", i), 1, onH100) {
-				Expect(pod.Spec.NodeSelector).To(Equal(onH100))
-			}
+		w.make(ctx, w.job("eager").GPUs("4").Obj())
+		w.eventuallyAtTheGate(ctx, "eager")
+		w.eventuallyChildJobs(ctx, "eager", 1)
+		// It is admitted, the manager does not get to start it, and the user does.
+		allow := w.refuseManager(ctx)
+		w.setQuota(ctx, w.name("gpus"), "8")
+		w.eventuallyCondition(ctx, "eager", kueue.WorkloadAdmitted)
+		w.update(ctx, "eager", resume)
+		Expect(get(ctx, w, &trainer.TrainJob{}, "eager").Spec.Suspend).To(HaveValue(BeFalse()))
+		allow(ctx)
+		for _, pod := range w.eventuallyRuns(ctx, "eager", 1, onH100) {
+			Expect(pod.Spec.NodeSelector).To(Equal(onH100))
+			Expect(pod.Spec.SchedulingGates).To(BeEmpty())
 		}
 	}, SpecTimeout(specTimeout))
 
@@ -260,7 +257,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 })
 
 // refuseSnapshots keeps Trainer from freezing runtimes in the namespace, and so from making
-// JobSets, until allow.
+// JobSets, until allow. It cannot tell anybody why either: it is as if it were busy.
 func (w *world) refuseSnapshots(ctx context.Context) (allow func(context.Context)) {
 	GinkgoHelper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
@@ -271,10 +268,11 @@ func (w *world) refuseSnapshots(ctx context.Context) (allow func(context.Context
 				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{"", "events.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"configmaps", "events"}},
 				}}},
 			},
-			Validations: []admissionregistrationv1.Validation{{Expression: "!object.metadata.name.endsWith('-runtime-snapshot')"}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "!object.metadata.name.endsWith('-runtime-snapshot') && " +
+				"!(object.kind == 'Event' && object.reason == 'TrainJobResourcesCreationFailed')"}},
 		},
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{

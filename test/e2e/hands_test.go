@@ -90,7 +90,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 			w.eventuallyRuns(ctx, job, 1, nil)
 		}
 		w.eventuallyRuns(ctx, "later", 1, nil)
-	}, SpecTimeout(specTimeout))
+	}, SpecTimeout(2*specTimeout))
 
 	It("lose the gate when this project is uninstalled, and get it back with it", core, func(ctx context.Context) {
 		w := newWorld(ctx)

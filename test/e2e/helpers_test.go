@@ -47,9 +47,11 @@ func (w *world) makeNeeds(ctx context.Context, runtime string) {
 	w.make(ctx, needs...)
 }
 
-// activate sets spec.active of a TrainJob's Workload.
+// activate sets spec.active of a TrainJob's Workload; the ledger then tolerates what Kueue
+// makes of that.
 func (w *world) activate(ctx context.Context, job string, active bool) {
 	GinkgoHelper()
+	w.toleratesInactive()
 	wl := w.workload(ctx, job)
 	Expect(wl).NotTo(BeNil())
 	before := wl.DeepCopy()

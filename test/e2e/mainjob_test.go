@@ -227,7 +227,7 @@ var _ = Describe("A queued TrainJob", func() {
 			Should(ConsistOf(kueue.ReclaimablePod{Name: "dataset-initializer", Count: 1}))
 	}, SpecTimeout(specTimeout))
 
-	It("starts although its amounts are plain numbers, which Trainer's webhook writes anew", since(kit.Trainer22), func(ctx context.Context) {
+	It("starts although its amounts are plain numbers, which Trainer's webhook writes again", since(kit.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.makeYAML(ctx, `

@@ -44,7 +44,7 @@ var _ = Describe("Any sequence of events", func() {
 		}
 		AddReportEntry("pods checked", k.checked)
 		Expect(k.checked).To(BeNumerically(">", *walkSteps), "the walk must get pods to run")
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(40*time.Minute))
 })
 
 // walk is a world with pools that differ in label keys, tolerations and topology.

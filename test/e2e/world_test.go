@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/ledger"
 )
 
 // world is what one spec works in: a namespace and cluster-wide objects of its own.
@@ -33,6 +34,12 @@ type world struct {
 	// suffix keeps names of cluster-wide objects apart.
 	suffix string
 	made   []client.Object
+
+	// ledger compares the pods with what their jobs are charged for, in every spec.
+	ledger *ledger.Ledger
+	// inactive and outside are what it puts up with; see ledger_test.go.
+	inactive bool
+	outside  string
 }
 
 // newWorld makes a namespace, and takes everything away after the spec; a spec that
@@ -41,6 +48,7 @@ func newWorld(ctx context.Context) *world {
 	suffix := rand.String(5)
 	w := &world{Client: cluster.Client, suffix: suffix, namespace: "e2e-" + suffix}
 	Expect(w.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})).To(Succeed())
+	w.openLedger(ctx)
 	DeferCleanup(w.leave)
 	return w
 }
@@ -69,7 +77,9 @@ func (w *world) eventuallyKnown(ctx context.Context, runtime string) {
 func (w *world) name(name string) string { return name + "-" + w.suffix }
 
 func (w *world) leave(ctx context.Context) {
-	if CurrentSpecReport().Failed() {
+	defer w.ledger.Close()
+	problem := InterceptGomegaFailure(func() { w.audit(ctx) })
+	if CurrentSpecReport().Failed() || problem != nil {
 		w.dump(ctx)
 	}
 	Expect(w.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(w.namespace))).To(Succeed())
@@ -83,6 +93,7 @@ func (w *world) leave(ctx context.Context) {
 		Expect(client.IgnoreNotFound(w.Delete(ctx, obj))).To(Succeed())
 	}
 	Expect(w.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})).To(Succeed())
+	Expect(problem).NotTo(HaveOccurred())
 }
 
 func (w *world) count(ctx context.Context, list client.ObjectList) (int, error) {
@@ -126,7 +137,7 @@ func (w *world) job(name string) *kit.TrainJob {
 	return kit.MakeTrainJob(w.namespace, name).Queue("queue")
 }
 
-// get reads an object of the spec's namespace anew.
+// get reads an object of the spec's namespace again.
 func get[T client.Object](ctx context.Context, w *world, obj T, name string) T {
 	GinkgoHelper()
 	Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, obj)).To(Succeed())

@@ -186,7 +186,7 @@ func both(first, second hook) hook {
 	}
 }
 
-// restartWithOldList starts the manager anew after a step, and tells it of one resource
+// restartWithOldList starts the manager again after a step, and tells it of one resource
 // what was so before.
 func restartWithOldList(view string) hooks {
 	var list []byte

@@ -13,9 +13,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
 )
+
+// lasting are the kinds that an end state is made of.
+var lasting = []schema.GroupVersionResource{
+	{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"},
+	{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"},
+	{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"},
+	{Group: "batch", Version: "v1", Resource: "jobs"},
+	{Version: "v1", Resource: "pods"},
+}
 
 // endState is what a run leaves behind, in sections like "low/workload/conditions", with
 // names that every run has in common.
@@ -26,7 +36,7 @@ var workloadHash = regexp.MustCompile(`trainjob-(low|high|staged)-[a-z0-9]+`)
 
 func (r *run) endState(ctx context.Context) (endState, error) {
 	end := endState{}
-	for _, gvr := range recorded[:5] {
+	for _, gvr := range lasting {
 		list, err := r.api.Resource(gvr).Namespace(r.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, err

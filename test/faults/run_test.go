@@ -13,12 +13,18 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
+	"github.com/kueue-trainer/kueue-trainer/test/ledger"
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 )
@@ -40,6 +46,7 @@ const (
 	fewWrites   history.Invariant = "few writes"
 	steadyState history.Invariant = "steady state"
 	staysUp     history.Invariant = "stays up"
+	inTheLedger history.Invariant = "in the ledger"
 )
 
 // problem is something that should not have been.
@@ -103,7 +110,7 @@ func (r *run) play(ctx context.Context) {
 	r.eventually(ctx, func(g Gomega) { g.Expect(r.child.ready(ctx)).To(Succeed()) }, "the manager serves")
 	r.world(ctx)
 	var err error
-	r.recorder, err = record(ctx, r.api, r.namespace, "-"+r.suffix)
+	r.recorder, err = startRecording(ctx, r.api, r.namespace, "-"+r.suffix)
 	r.Expect(err).NotTo(HaveOccurred())
 	r.proxy.Intercept(r.namespace, r.intercept)
 	for n, s := range r.plan.scenario.steps {
@@ -142,6 +149,7 @@ func (r *run) hook(ctx context.Context, f hook) {
 func (r *run) steady(ctx context.Context, when string) {
 	r.background.Wait()
 	r.eventually(ctx, func(g Gomega) { g.Expect(r.child.ready(ctx)).To(Succeed()) }, "the manager serves")
+	r.eventually(ctx, func(g Gomega) { r.allAreCounted(ctx, g) }, "Trainer has heard of the pods that run")
 	before := -1
 	err := wait.PollUntilContextTimeout(ctx, quiet, settleTimeout/2, true, func(context.Context) (bool, error) {
 		last := before
@@ -160,6 +168,29 @@ func (r *run) steady(ctx context.Context, when string) {
 	}
 	if more := refs(r.writes())[before:]; len(more) > 0 {
 		r.fail(steadyState, "after %q, an event that changes nothing made it write %v", when, more)
+	}
+}
+
+// allAreCounted: what a TrainJob says of its Jobs is what its pods are, and its Workload
+// says that they are ready. Job controller, JobSet and Trainer take seconds to pass that on,
+// a manager that was killed as long to lead again, and it makes the integration write.
+func (r *run) allAreCounted(ctx context.Context, g Gomega) {
+	var jobs trainer.TrainJobList
+	g.Expect(r.List(ctx, &jobs, client.InNamespace(r.namespace))).To(Succeed())
+	for _, job := range jobs.Items {
+		running, ready := 0, 0
+		for _, pod := range r.pods(ctx, g, job.Name) {
+			if pod.Status.Phase == corev1.PodRunning {
+				running++
+			}
+		}
+		for _, status := range job.Status.JobsStatus {
+			ready += int(ptr.Deref(status.Ready, 0))
+		}
+		g.Expect(ready).To(Equal(running), "ready Jobs of %s, which have one pod each", job.Name)
+		if wl := r.workload(ctx, g, job.Name); running > 0 && wl != nil && !workloadevict.IsEvicted(wl) {
+			g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady)).To(BeTrue(), "the pods of %s are reported ready", job.Name)
+		}
 	}
 }
 
@@ -187,7 +218,7 @@ func (r *run) intercept(e *apiproxy.Exchange) bool {
 }
 
 // collect ends all faults and gives every version that there was.
-func (r *run) collect(ctx context.Context) []history.Version {
+func (r *run) collect(ctx context.Context) []record.Version {
 	r.proxy.Intercept(r.namespace, nil)
 	r.background.Wait()
 	if !r.plan.together {
@@ -197,16 +228,15 @@ func (r *run) collect(ctx context.Context) []history.Version {
 		return nil
 	}
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
-		return r.recorder.caughtUp(ctx) == nil, nil
+		return r.recorder.CaughtUp(ctx) == nil, nil
 	})
-	versions, recordErr := r.recorder.all()
 	if err != nil && !r.t.Failed() {
-		r.fail(converges, "the objects do not come to rest: %v", r.recorder.caughtUp(ctx))
+		r.fail(converges, "the objects do not come to rest: %v", r.recorder.CaughtUp(ctx))
 	}
-	if recordErr != nil {
-		r.fail(converges, "recording: %v", recordErr)
+	if gaps := r.recorder.Gaps(); len(gaps) > 0 {
+		r.fail(converges, "recording: versions are missing: %v", gaps)
 	}
-	return versions
+	return r.recorder.all()
 }
 
 // judge holds the run against the clean one, if there is one yet, and says what it found.
@@ -216,6 +246,7 @@ func (r *run) judge(ctx context.Context) {
 	for _, v := range history.Check(versions, r.expectation()) {
 		r.fail(v.Invariant, "%s: %s", v.Version, v.Message)
 	}
+	r.audit(versions)
 	if c != nil && !r.t.Failed() {
 		r.compareEnd(ctx, c)
 	}
@@ -229,6 +260,21 @@ func (r *run) judge(ctx context.Context) {
 	if len(r.problems) > 0 {
 		r.tell(versions)
 		r.t.Fail()
+	}
+}
+
+// audit: the pods of a job never ask for more than Kueue counts for it. Of a Workload that
+// a plan deactivates Kueue counts nothing, while its pods still terminate.
+func (r *run) audit(versions []record.Version) {
+	result, err := ledger.Check(versions, ledger.Expectation{TolerateInactive: true})
+	if err != nil {
+		r.fail(inTheLedger, "%v", err)
+	}
+	for _, v := range result.Violations {
+		r.fail(inTheLedger, "%s", v)
+	}
+	for _, v := range result.Tolerated {
+		r.t.Logf("tolerated: %s", v)
 	}
 }
 
@@ -270,7 +316,7 @@ func (r *run) leave(ctx context.Context) {
 }
 
 // tell prints what a person needs who looks into it.
-func (r *run) tell(versions []history.Version) {
+func (r *run) tell(versions []record.Version) {
 	var out strings.Builder
 	for _, p := range r.problems {
 		fmt.Fprintf(&out, "VIOLATED %s: %s\n", p.oracle, p.message)
@@ -281,7 +327,10 @@ func (r *run) tell(versions []history.Version) {
 	}
 	fmt.Fprintln(&out, "versions:")
 	for _, v := range versions {
-		fmt.Fprintf(&out, "  %s\n", history.Summary(v))
+		// What a node says of itself again and again tells nobody anything.
+		if v.Object.GetKind() != "Node" {
+			fmt.Fprintf(&out, "  %s\n", history.Summary(v))
+		}
 	}
 	fmt.Fprintf(&out, "last lines of %s:\n%s\n", r.child.log, r.child.lastLines(15))
 	fmt.Fprintf(&out, "again: go test ./test/faults -count=1 -v -run '%s'\n", r.plan.pattern())

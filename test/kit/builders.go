@@ -76,6 +76,12 @@ func (t *TrainJob) Request(name corev1.ResourceName, amount string) *TrainJob {
 	return t
 }
 
+// GPUResources are whole GPUs of a container.
+func GPUResources(amount string) corev1.ResourceRequirements {
+	gpus := corev1.ResourceList{GPU: resource.MustParse(amount)}
+	return corev1.ResourceRequirements{Requests: gpus, Limits: gpus}
+}
+
 // GPUs sets the whole GPUs per node.
 func (t *TrainJob) GPUs(amount string) *TrainJob { return t.Request(GPU, amount) }
 

@@ -109,14 +109,9 @@ func permissions(f *Facts) []Finding {
 			Commands: []string{"kubectl apply -k config/rbac"},
 		}}
 	}
-	everywhere, own := f.granted(subjects)
 	var findings []Finding
 	for _, needed := range neededRoles() {
-		granted := everywhere
-		if needed.Kind == "Role" {
-			granted = slices.Concat(everywhere, own)
-		}
-		covered, missing := validation.Covers(granted, needed.Rules)
+		covered, missing := validation.Covers(f.granted(subjects, needed.Namespace), needed.Rules)
 		if covered {
 			continue
 		}
@@ -144,8 +139,8 @@ func (f *Facts) managerSubjects() []rbacv1.Subject {
 	return nil
 }
 
-// granted gives the rules that the subjects have everywhere, and in the manager's namespace.
-func (f *Facts) granted(subjects []rbacv1.Subject) (everywhere, own []rbacv1.PolicyRule) {
+// granted returns the rules that the subjects have in a namespace; without one, everywhere.
+func (f *Facts) granted(subjects []rbacv1.Subject, namespace string) []rbacv1.PolicyRule {
 	concerned := func(bound []rbacv1.Subject) bool {
 		return slices.ContainsFunc(bound, func(b rbacv1.Subject) bool {
 			return slices.ContainsFunc(subjects, func(s rbacv1.Subject) bool {
@@ -153,27 +148,29 @@ func (f *Facts) granted(subjects []rbacv1.Subject) (everywhere, own []rbacv1.Pol
 			})
 		})
 	}
+	var rules []rbacv1.PolicyRule
 	for i := range f.ClusterRoleBindings {
 		if b := &f.ClusterRoleBindings[i]; concerned(b.Subjects) {
-			everywhere = append(everywhere, f.rules(b.RoleRef)...)
+			rules = append(rules, f.rules(b.RoleRef, "")...)
 		}
 	}
 	for i := range f.RoleBindings {
-		if b := &f.RoleBindings[i]; concerned(b.Subjects) {
-			own = append(own, f.rules(b.RoleRef)...)
+		if b := &f.RoleBindings[i]; b.Namespace == namespace && concerned(b.Subjects) {
+			rules = append(rules, f.rules(b.RoleRef, namespace)...)
 		}
 	}
-	return everywhere, own
+	return rules
 }
 
-func (f *Facts) rules(ref rbacv1.RoleRef) []rbacv1.PolicyRule {
+// rules returns those of the role that a binding in namespace refers to.
+func (f *Facts) rules(ref rbacv1.RoleRef, namespace string) []rbacv1.PolicyRule {
 	for i := range f.ClusterRoles {
 		if ref.Kind == "ClusterRole" && f.ClusterRoles[i].Name == ref.Name {
 			return f.ClusterRoles[i].Rules
 		}
 	}
 	for i := range f.Roles {
-		if ref.Kind == "Role" && f.Roles[i].Name == ref.Name {
+		if ref.Kind == "Role" && f.Roles[i].Namespace == namespace && f.Roles[i].Name == ref.Name {
 			return f.Roles[i].Rules
 		}
 	}

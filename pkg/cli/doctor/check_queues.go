@@ -25,7 +25,7 @@ func localQueuesToNowhere(f *Facts) []Finding {
 			Severity: Error, Reason: "LocalQueueToNowhere", Object: object("LocalQueue", q.Namespace, q.Name),
 			Problem:  fmt.Sprintf("Its ClusterQueue %s does not exist.", q.Spec.ClusterQueue),
 			Effect:   "TrainJobs in this queue wait for ever.",
-			Advice:   "Make the ClusterQueue, or, since a LocalQueue cannot change its ClusterQueue, delete this one and make it anew:",
+			Advice:   "Make the ClusterQueue, or, since a LocalQueue cannot change its ClusterQueue, delete this one and make it again:",
 			Commands: []string{fmt.Sprintf("kubectl -n %s delete localqueue %s", q.Namespace, q.Name)},
 		})
 	}

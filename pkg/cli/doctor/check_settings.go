@@ -4,34 +4,21 @@ package doctor
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/component-base/featuregate"
-	// Registers Kueue's gates with their defaults.
-	_ "sigs.k8s.io/kueue/pkg/features"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 )
 
-// featureGates finds gates of Kueue that kueue-trainer has otherwise. One that is not set
-// has the default of the Kueue that this program is built with.
+// featureGates finds gates of Kueue that kueue-trainer has otherwise, because its own
+// configuration sets them, or because Kueue has them from a flag.
 func featureGates(f *Facts) []Finding {
-	cfg, err := f.kueueSettings()
+	kueues, managers, err := f.settingsInForce()
 	if err != nil {
 		return nil
 	}
-	kueues, own := f.kueueGates(cfg), f.managerConfiguration().FeatureGates
-	names := maps.Clone(kueues)
-	maps.Copy(names, own)
 	var differ []string
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		there, known := gate(kueues, name)
-		here, knownHere := gate(own, name)
-		if known && knownHere && there != here {
-			differ = append(differ, fmt.Sprintf("%s is %t in Kueue and %t in kueue-trainer", name, there, here))
-		}
+	for _, d := range kueueconfig.GateDifferences(kueues, managers) {
+		differ = append(differ, fmt.Sprintf("%s is %t in Kueue and %t in kueue-trainer", strings.TrimPrefix(d.Setting, "featureGates."), d.Kueue, d.Here))
 	}
 	if len(differ) == 0 {
 		return nil
@@ -44,44 +31,23 @@ func featureGates(f *Facts) []Finding {
 	}}
 }
 
-// gate tells whether a gate is on, and whether that is known.
-func gate(set map[string]bool, name string) (on, known bool) {
-	if on, found := set[name]; found {
-		return on, true
-	}
-	spec, known := utilfeature.DefaultMutableFeatureGate.GetAll()[featuregate.Feature(name)]
-	return spec.Default, known
-}
-
-// settings finds fields that both configurations have and that mean the same, with
-// different values.
+// settings finds settings of Kueue's that kueue-trainer's own configuration overrides with
+// other values.
 func settings(f *Facts) []Finding {
-	cfg, err := f.kueueSettings()
+	kueues, managers, err := f.settingsInForce()
 	if err != nil {
 		return nil
 	}
-	own := f.managerConfiguration()
 	var differ []string
-	for _, setting := range []struct {
-		name        string
-		there, here any
-	}{
-		{"manageJobsWithoutQueueName", cfg.ManageJobsWithoutQueueName, own.ManageJobsWithoutQueueName},
-		{"managedJobsNamespaceSelector", cfg.ManagedJobsNamespaceSelector, own.ManagedJobsNamespaceSelector},
-		{"waitForPodsReady", cfg.WaitForPodsReady, own.WaitForPodsReady},
-		{"objectRetentionPolicies", cfg.ObjectRetentionPolicies, own.ObjectRetentionPolicies},
-		{"integrations.labelKeysToCopy", cfg.Integrations.LabelKeysToCopy, own.Integrations.LabelKeysToCopy},
-	} {
-		if !equality.Semantic.DeepEqual(setting.there, setting.here) {
-			differ = append(differ, setting.name)
-		}
+	for _, d := range kueueconfig.Differences(kueues, managers) {
+		differ = append(differ, d.Setting)
 	}
 	if len(differ) == 0 {
 		return nil
 	}
 	return []Finding{{
 		Severity: Warning, Reason: "SettingsDiffer", Object: f.managerConfigObject(),
-		Problem:  fmt.Sprintf("Kueue's configuration and kueue-trainer's have different values for %s.", strings.Join(differ, ", ")),
+		Problem:  fmt.Sprintf("kueue-trainer's configuration overrides Kueue's with other values for %s.", strings.Join(differ, ", ")),
 		Effect:   "TrainJobs are treated otherwise than all other jobs.",
 		Commands: []string{mendManagerConfig, managerPart.restart()},
 	}}

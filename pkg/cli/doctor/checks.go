@@ -31,6 +31,7 @@ var checks = []check{
 	{"JobSet answers", []Kind{mutating, validating, jobSetProbe}, silentWebhooks(1), nil},
 	{"Trainer and kueue-trainer answer", []Kind{mutating, validating, trainJobProbe}, silentWebhooks(2), nil},
 	{"kueue-trainer's webhooks see every TrainJob, and see it last", []Kind{mutating, validating}, webhookPolicies, nil},
+	{"kueue-trainer's policies are enforced", []Kind{admissionPolicies, deployments, mutating, validating}, unenforcedPolicies, []condition{managerThere}},
 	{"one integration looks after TrainJobs", []Kind{trainJobProbe, mutating, validating, deployments}, integrations, []condition{probeAnswered}},
 	{"Kueue's configuration can be read", []Kind{configMaps, deployments}, kueueConfiguration, []condition{kueueConfigMap}},
 	{"Kueue's configuration lists TrainJob as external", []Kind{configMaps, mutating, validating, deployments, localQueues}, listed, []condition{managerThere, kueueConfigured}},

@@ -52,7 +52,9 @@ func callFailed(webhook string) error {
 	return errors.New(`Internal error occurred: failed calling webhook "` + webhook + `": failed to call webhook: Post "https://x": connection refused`)
 }
 
-func (f *Facts) kueueConfig(content string) { f.ConfigMaps[0] = configMap(kueuePart, content) }
+func (f *Facts) kueueConfig(content string) {
+	f.ConfigMaps[0] = configMap(kueuePart, kueueHead+content)
+}
 
 func (f *Facts) managerConfig(content string) { f.ConfigMaps[1] = configMap(managerPart, content) }
 
@@ -142,8 +144,13 @@ func TestManager(t *testing.T) {
 			want:   []Finding{{Severity: Error, Reason: "PermissionsMissing", Object: "ClusterRoleBinding " + managerBinding, Commands: []string{"kubectl apply -k config/rbac"}}},
 		},
 		"bound to somebody else": {
-			change: func(f *Facts) { f.RoleBindings[0].Subjects = []rbacv1.Subject{{Kind: "User", Name: "other"}} },
+			change: func(f *Facts) { f.RoleBindings[1].Subjects = []rbacv1.Subject{{Kind: "User", Name: "other"}} },
 			want: []Finding{{Severity: Error, Reason: "PermissionsMissing", Object: "Role kueue-trainer-system/kueue-trainer-manager-role",
+				Commands: []string{"kubectl apply -f config/rbac/role.yaml"}}},
+		},
+		"Kueue's configuration is out of its reach": {
+			change: func(f *Facts) { f.RoleBindings = f.RoleBindings[1:] },
+			want: []Finding{{Severity: Error, Reason: "PermissionsMissing", Object: "Role kueue-system/kueue-trainer-manager-role",
 				Commands: []string{"kubectl apply -f config/rbac/role.yaml"}}},
 		},
 		"a rule is missing": {
@@ -322,8 +329,7 @@ func TestConfiguration(t *testing.T) {
 		},
 		"TrainJob in no list, and jobs without a queue are managed": {
 			change: func(f *Facts) {
-				f.kueueConfig("{integrations: {frameworks: [jobset.x-k8s.io/jobset]}, manageJobsWithoutQueueName: true}")
-				f.managerConfig("manageJobsWithoutQueueName: true")
+				f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset]}\nmanageJobsWithoutQueueName: true")
 			},
 			want: []Finding{{Severity: Error, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: mend}},
 		},
@@ -356,6 +362,24 @@ func TestConfiguration(t *testing.T) {
 		"settings differ": {
 			change: func(f *Facts) { f.managerConfig("waitForPodsReady: {timeout: 5m}") },
 			want:   managers("SettingsDiffer"),
+		},
+		"a setting that is off here and on in Kueue": {
+			change: func(f *Facts) {
+				f.kueueConfig("integrations: {externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true")
+				f.managerConfig("manageJobsWithoutQueueName: false")
+			},
+			want: managers("SettingsDiffer"),
+		},
+		"overrides with Kueue's own values, its defaults included": {
+			change: func(f *Facts) {
+				f.managerConfig("waitForPodsReady: {timeout: 30m}\nmanageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}")
+			},
+		},
+		"Kueue's settings are the manager's without a word of it": {
+			change: func(f *Facts) {
+				f.kueueConfig("integrations: {externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org], labelKeysToCopy: [team]}\n" +
+					"waitForPodsReady: {timeout: 5m}\nfeatureGates: {TopologyAwareScheduling: false}")
+			},
 		},
 		"the ConfigMap that the Deployment mounts counts": {
 			change: func(f *Facts) {
@@ -562,6 +586,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 		one           = "one integration looks after TrainJobs"
 		running       = "kueue-trainer is running"
 		permitted     = "kueue-trainer has its permissions"
+		enforced      = "kueue-trainer's policies are enforced"
 	)
 	cases := map[string]struct {
 		change func(*Facts)
@@ -581,11 +606,11 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 		"a configuration that is no YAML": {
 			change: func(f *Facts) { f.kueueConfig("integrations: [") },
 			want:   []string{external, restarted, gates, alike},
-			reason: "Kueue's configuration cannot be read: error converting YAML to JSON: yaml: line 1: did not find expected node content",
+			reason: "Kueue's configuration cannot be read: decoding Kueue's configuration: yaml: line 3: did not find expected node content",
 		},
 		"without kueue-trainer": {
 			change: uninstalled,
-			want:   []string{running, permitted, external, gates, alike},
+			want:   []string{running, permitted, enforced, external, gates, alike},
 			reason: "kueue-trainer is not installed",
 		},
 		"without an answer to the TrainJob": {
@@ -640,7 +665,7 @@ func TestPoolsAreJudgedByAllQuotasOrNot(t *testing.T) {
 func TestForbiddenIsNotMissing(t *testing.T) {
 	for _, kind := range []Kind{
 		nodes, pods, flavors, clusterQueues, cohorts, localQueues, workloads, trainJobs, jobSets, jobs, crds, mutating, validating,
-		services, endpointSlices, deployments, configMaps, leases, clusterRoles, roleBindings, trainJobProbe, jobSetProbe, flavorProbe, schedulerView,
+		services, endpointSlices, deployments, configMaps, leases, clusterRoles, roleBindings, admissionPolicies, trainJobProbe, jobSetProbe, flavorProbe, schedulerView,
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			f := healthy(t)
@@ -686,6 +711,8 @@ func forget(f *Facts, kind Kind) {
 		f.Leases = nil
 	case clusterRoles:
 		f.ClusterRoles, f.ClusterRoleBindings = nil, nil
+	case admissionPolicies:
+		f.Policies, f.PolicyBindings = nil, nil
 	case roleBindings:
 		f.Roles, f.RoleBindings = nil, nil
 	case trainJobProbe:

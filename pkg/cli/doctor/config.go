@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 )
 
 // How Kueue's configuration names TrainJobs.
@@ -23,21 +24,33 @@ const (
 	jobSetFramework   = "jobset.x-k8s.io/jobset"
 )
 
-// kueueSettings is Kueue's configuration; the error is of one that is not there or is no
-// YAML. Fields that this version does not know are left out.
+// kueueSettings is Kueue's configuration with its defaults; the error is of one that is not
+// there or cannot be decoded. Fields that this version does not know are left out.
 func (f *Facts) kueueSettings() (*configapi.Configuration, error) {
 	cm := f.configMap(kueuePart)
 	if cm == nil {
 		return nil, errors.New(f.withoutConfigMap(kueuePart))
 	}
-	var cfg configapi.Configuration
-	if err := yaml.Unmarshal([]byte(cm.Data[kueuePart.configKey]), &cfg); err != nil {
+	cfg, err := kueueconfig.Decode([]byte(cm.Data[kueuePart.configKey]), kueuePart.namespace)
+	if err != nil {
 		return nil, fmt.Errorf("Kueue's configuration cannot be read: %w", err)
 	}
-	if cfg.Integrations == nil {
-		cfg.Integrations = &configapi.Integrations{}
+	return cfg, nil
+}
+
+// settingsInForce returns the settings that Kueue goes by, and those that the manager goes
+// by: Kueue's, as its ConfigMap has them, under the manager's own overrides.
+func (f *Facts) settingsInForce() (kueues, managers *kueueconfig.Settings, err error) {
+	cfg, err := f.kueueSettings()
+	if err != nil {
+		return nil, nil, err
 	}
-	return &cfg, nil
+	running := cfg.DeepCopy()
+	running.FeatureGates = f.kueueGates(cfg)
+	// Gates that this version does not know have the same value on both sides.
+	kueues, _ = kueueconfig.Of(running, kueueconfig.Overrides{})
+	managers, _ = kueueconfig.Of(cfg, f.managerConfiguration().Overrides)
+	return kueues, managers, nil
 }
 
 // managerConfiguration is the manager's configuration without its defaults; empty without
@@ -64,6 +77,14 @@ func listsExternal(cfg *configapi.Configuration) bool {
 func (f *Facts) kueueGates(cfg *configapi.Configuration) map[string]bool {
 	gates := map[string]bool{}
 	maps.Copy(gates, cfg.FeatureGates)
+	maps.Copy(gates, f.kueueGateFlags())
+	return gates
+}
+
+// kueueGateFlags are the feature gates that Kueue's Deployment sets by a flag, which the
+// manager does not see.
+func (f *Facts) kueueGateFlags() map[string]bool {
+	gates := map[string]bool{}
 	d := f.deployment(kueuePart)
 	if d == nil {
 		return gates

@@ -18,13 +18,14 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 )
 
 const configMapLong = `Print the ConfigMap of Kueue's or kueue-trainer's configuration as it should be.
 
 Of Kueue's, TrainJob goes into integrations.externalFrameworks and out of
-integrations.frameworks. Of kueue-trainer's, feature gates and settings of the same name
-become Kueue's. Everything else stays, comments too. Nothing is changed in the cluster:
+integrations.frameworks. Of kueue-trainer's, settings that Kueue has too go, so that Kueue's
+hold; feature gates stay that Kueue has from a flag. Everything else stays, comments too. Nothing is changed in the cluster:
 look at the output with "kubectl diff -f -", apply it with "kubectl replace -f -" and
 restart the manager.`
 
@@ -125,41 +126,21 @@ func trainJobExternal(config *yaml.Node) error {
 	return nil
 }
 
-// likeKueue gives the manager's configuration Kueue's gates and the settings of the same name.
+// likeKueue takes out of the manager's configuration what overrides Kueue's. Gates that Kueue
+// has from a flag are in no ConfigMap, and the manager has to be told of them.
 func (f *Facts) likeKueue(config *yaml.Node) error {
-	cfg, err := f.kueueSettings()
-	if err != nil {
+	if _, err := f.kueueSettings(); err != nil {
 		return err
 	}
-	gates := f.kueueGates(cfg)
+	for _, setting := range []string{"manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "waitForPodsReady", "integrations", "objectRetentionPolicies", "featureGates"} {
+		remove(config, setting)
+	}
+	gates := f.kueueGateFlags()
 	maps.DeleteFunc(gates, func(name string, _ bool) bool {
-		_, known := gate(nil, name)
-		return !known // the manager would refuse it
+		return !kueueconfig.KnowsGate(name) // the manager would refuse it
 	})
-	integrations := child(config, "integrations", yaml.MappingNode)
-	for _, setting := range []struct {
-		in    *yaml.Node
-		name  string
-		value any
-		empty bool
-	}{
-		{config, "featureGates", gates, len(gates) == 0},
-		{config, "manageJobsWithoutQueueName", cfg.ManageJobsWithoutQueueName, !cfg.ManageJobsWithoutQueueName},
-		{config, "managedJobsNamespaceSelector", cfg.ManagedJobsNamespaceSelector, cfg.ManagedJobsNamespaceSelector == nil},
-		{config, "waitForPodsReady", cfg.WaitForPodsReady, cfg.WaitForPodsReady == nil},
-		{config, "objectRetentionPolicies", cfg.ObjectRetentionPolicies, cfg.ObjectRetentionPolicies == nil},
-		{integrations, "labelKeysToCopy", cfg.Integrations.LabelKeysToCopy, len(cfg.Integrations.LabelKeysToCopy) == 0},
-	} {
-		if setting.empty {
-			remove(setting.in, setting.name)
-			continue
-		}
-		if err := set(setting.in, setting.name, setting.value); err != nil {
-			return err
-		}
+	if len(gates) == 0 {
+		return nil
 	}
-	if len(integrations.Content) == 0 {
-		remove(config, "integrations")
-	}
-	return nil
+	return set(config, "featureGates", gates)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -14,6 +15,7 @@ import (
 func TestPrintConfigMap(t *testing.T) {
 	cases := map[string]struct {
 		kueue, manager string
+		flag           string
 		ofKueue        bool
 		want           string
 		wantErr        string
@@ -58,12 +60,18 @@ waitForPodsReady:
 			kueue:   "kind: Configuration\n",
 			want:    "kind: Configuration\nintegrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n",
 		},
-		"the manager gets Kueue's gates and settings, and loses what Kueue does not have": {
-			kueue: "featureGates:\n  PartialAdmission: false\n  FromTheFuture: true\nmanageJobsWithoutQueueName: true\nintegrations:\n  labelKeysToCopy: [team]\n",
+		"the manager loses what overrides Kueue, and gets the gates of Kueue's flag": {
+			kueue: kueueHead + "featureGates:\n  MultiKueue: false\n",
+			flag:  "--feature-gates=PartialAdmission=false,FromTheFuture=true",
 			manager: `kind: Configuration # ours
 controller:
   groupKindConcurrency:
     TrainJob.trainer.kubeflow.org: 3
+manageJobsWithoutQueueName: true
+integrations:
+  labelKeysToCopy: [team]
+featureGates:
+  MultiKueue: true
 waitForPodsReady:
   timeout: 5m
 `,
@@ -71,12 +79,8 @@ waitForPodsReady:
 controller:
   groupKindConcurrency:
     TrainJob.trainer.kubeflow.org: 3
-integrations:
-  labelKeysToCopy:
-  - team
 featureGates:
   PartialAdmission: false
-manageJobsWithoutQueueName: true
 `,
 		},
 		"a configuration that is no mapping": {
@@ -87,6 +91,8 @@ manageJobsWithoutQueueName: true
 		t.Run(name, func(t *testing.T) {
 			f := &Facts{ConfigMaps: []corev1.ConfigMap{configMap(kueuePart, tc.kueue), configMap(managerPart, tc.manager)}}
 			f.ConfigMaps[0].ResourceVersion = "7"
+			f.Deployments = []appsv1.Deployment{deployment(kueuePart)}
+			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{tc.flag}
 			var out strings.Builder
 			err := printConfigMap(&out, f, tc.ofKueue)
 			if tc.wantErr != "" {

@@ -45,6 +45,9 @@ type Facts struct {
 	Mutating   []admissionregistrationv1.MutatingWebhookConfiguration
 	Validating []admissionregistrationv1.ValidatingWebhookConfiguration
 
+	Policies       []admissionregistrationv1.ValidatingAdmissionPolicy
+	PolicyBindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
+
 	// Of the namespaces of the parts.
 	Services       []corev1.Service
 	EndpointSlices []discoveryv1.EndpointSlice
@@ -54,7 +57,7 @@ type Facts struct {
 
 	ClusterRoles        []rbacv1.ClusterRole
 	ClusterRoleBindings []rbacv1.ClusterRoleBinding
-	// Roles and RoleBindings of the manager's namespace.
+	// Roles and RoleBindings of the manager's namespace and of Kueue's.
 	Roles        []rbacv1.Role
 	RoleBindings []rbacv1.RoleBinding
 

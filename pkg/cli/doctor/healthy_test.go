@@ -27,6 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 )
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -46,7 +47,7 @@ func healthy(t *testing.T) *Facts {
 		},
 		Probes: Probes{Job: gatedJob(t, "jobs", "dry-run")},
 		ConfigMaps: []corev1.ConfigMap{
-			configMap(kueuePart, "integrations:\n  frameworks: [batch/job, jobset.x-k8s.io/jobset]\n  externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]\n"),
+			configMap(kueuePart, kueueHead+"integrations:\n  frameworks: [batch/job, jobset.x-k8s.io/jobset]\n  externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]\n"),
 			configMap(managerPart, "kind: Configuration\n"),
 		},
 		Leases: []coordinationv1.Lease{{
@@ -67,12 +68,16 @@ func healthy(t *testing.T) *Facts {
 		f.Validating = append(f.Validating, validatingConfiguration(p))
 	}
 	withPermissions(f)
+	withPolicies(f)
 	f.Nodes = []corev1.Node{gpuNode("gpu-0", h100), gpuNode("gpu-1", h100)}
 	f.Flavors = []kueue.ResourceFlavor{flavor("h100", h100)}
 	f.ClusterQueues = []kueue.ClusterQueue{clusterQueue("gpus", "h100", "16")}
 	f.LocalQueues = []kueue.LocalQueue{localQueue("jobs", "queue", "gpus")}
 	return f
 }
+
+// kueueHead heads Kueue's configuration.
+const kueueHead = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 
 func crd(name, version string, specFields ...string) apiextensionsv1.CustomResourceDefinition {
 	fields := map[string]apiextensionsv1.JSONSchemaProps{}
@@ -122,7 +127,7 @@ func mutatingConfiguration(p *part) admissionregistrationv1.MutatingWebhookConfi
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name: "m." + p.name, ClientConfig: clientConfig(p), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			ReinvocationPolicy: ptr.To(admissionregistrationv1.IfNeededReinvocationPolicy),
-			MatchConditions:    []admissionregistrationv1.MatchCondition{{Name: ownCondition}},
+			MatchConditions:    []admissionregistrationv1.MatchCondition{{Name: "not-deleting"}, {Name: webhookscope.Queued}, {Name: webhookscope.NotOwn}},
 			Rules:              trainJobRules(admissionregistrationv1.Create, admissionregistrationv1.Update),
 		}},
 	}
@@ -144,7 +149,9 @@ func withPermissions(f *Facts) {
 		ref := rbacv1.RoleRef{Kind: role.Kind, Name: role.Name}
 		if role.Kind == "Role" {
 			f.Roles = append(f.Roles, role)
-			f.RoleBindings = append(f.RoleBindings, rbacv1.RoleBinding{RoleRef: ref, Subjects: subjects})
+			f.RoleBindings = append(f.RoleBindings, rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: role.Namespace, Name: managerBinding}, RoleRef: ref, Subjects: subjects,
+			})
 			continue
 		}
 		f.ClusterRoles = append(f.ClusterRoles, rbacv1.ClusterRole{ObjectMeta: role.ObjectMeta, Rules: role.Rules})

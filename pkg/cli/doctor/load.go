@@ -38,21 +38,23 @@ const (
 	// schedulerView is what Kueue's scheduler makes of the inventory.
 	schedulerView Kind = "Kueue's view of queues and quotas"
 
-	namespaceKind  Kind = "namespaces"
-	events         Kind = "events"
-	trainJobs      Kind = "trainjobs.trainer.kubeflow.org"
-	jobSets        Kind = "jobsets.jobset.x-k8s.io"
-	jobs           Kind = "jobs.batch"
-	crds           Kind = "customresourcedefinitions.apiextensions.k8s.io"
-	mutating       Kind = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
-	validating     Kind = "validatingwebhookconfigurations.admissionregistration.k8s.io"
-	services       Kind = "services"
-	endpointSlices Kind = "endpointslices.discovery.k8s.io"
-	deployments    Kind = "deployments.apps"
-	configMaps     Kind = "configmaps"
-	leases         Kind = "leases.coordination.k8s.io"
-	clusterRoles   Kind = "clusterroles.rbac.authorization.k8s.io"
-	roleBindings   Kind = "rolebindings.rbac.authorization.k8s.io"
+	namespaceKind Kind = "namespaces"
+	events        Kind = "events"
+	trainJobs     Kind = "trainjobs.trainer.kubeflow.org"
+	jobSets       Kind = "jobsets.jobset.x-k8s.io"
+	jobs          Kind = "jobs.batch"
+	crds          Kind = "customresourcedefinitions.apiextensions.k8s.io"
+	mutating      Kind = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+	validating    Kind = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+	// admissionPolicies are read with their bindings.
+	admissionPolicies Kind = "validatingadmissionpolicies.admissionregistration.k8s.io"
+	services          Kind = "services"
+	endpointSlices    Kind = "endpointslices.discovery.k8s.io"
+	deployments       Kind = "deployments.apps"
+	configMaps        Kind = "configmaps"
+	leases            Kind = "leases.coordination.k8s.io"
+	clusterRoles      Kind = "clusterroles.rbac.authorization.k8s.io"
+	roleBindings      Kind = "rolebindings.rbac.authorization.k8s.io"
 
 	trainJobProbe Kind = "a TrainJob made as a dry run"
 	jobSetProbe   Kind = "a JobSet made as a dry run"
@@ -81,11 +83,17 @@ func (l *loader) installation(ctx context.Context) {
 	list(ctx, l, crds, &apiextensionsv1.CustomResourceDefinitionList{}, func(list *apiextensionsv1.CustomResourceDefinitionList) { f.CRDs = list.Items })
 	list(ctx, l, mutating, &admissionregistrationv1.MutatingWebhookConfigurationList{}, func(list *admissionregistrationv1.MutatingWebhookConfigurationList) { f.Mutating = list.Items })
 	list(ctx, l, validating, &admissionregistrationv1.ValidatingWebhookConfigurationList{}, func(list *admissionregistrationv1.ValidatingWebhookConfigurationList) { f.Validating = list.Items })
+	list(ctx, l, admissionPolicies, &admissionregistrationv1.ValidatingAdmissionPolicyList{}, func(list *admissionregistrationv1.ValidatingAdmissionPolicyList) { f.Policies = list.Items })
+	list(ctx, l, admissionPolicies, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, func(list *admissionregistrationv1.ValidatingAdmissionPolicyBindingList) {
+		f.PolicyBindings = list.Items
+	})
 	list(ctx, l, clusterRoles, &rbacv1.ClusterRoleList{}, func(list *rbacv1.ClusterRoleList) { f.ClusterRoles = list.Items })
 	list(ctx, l, clusterRoles, &rbacv1.ClusterRoleBindingList{}, func(list *rbacv1.ClusterRoleBindingList) { f.ClusterRoleBindings = list.Items })
-	own := client.InNamespace(managerPart.namespace)
-	list(ctx, l, roleBindings, &rbacv1.RoleList{}, func(list *rbacv1.RoleList) { f.Roles = list.Items }, own)
-	list(ctx, l, roleBindings, &rbacv1.RoleBindingList{}, func(list *rbacv1.RoleBindingList) { f.RoleBindings = list.Items }, own)
+	for _, p := range []*part{managerPart, kueuePart} {
+		in := client.InNamespace(p.namespace)
+		list(ctx, l, roleBindings, &rbacv1.RoleList{}, func(list *rbacv1.RoleList) { f.Roles = append(f.Roles, list.Items...) }, in)
+		list(ctx, l, roleBindings, &rbacv1.RoleBindingList{}, func(list *rbacv1.RoleBindingList) { f.RoleBindings = append(f.RoleBindings, list.Items...) }, in)
+	}
 	for _, p := range parts {
 		in := client.InNamespace(p.namespace)
 		list(ctx, l, services, &corev1.ServiceList{}, func(list *corev1.ServiceList) { f.Services = append(f.Services, list.Items...) }, in)

@@ -56,7 +56,7 @@ var (
 	parts = []*part{kueuePart, jobSetPart, trainerPart, managerPart}
 )
 
-// restart is the command that starts the part anew.
+// restart is the command that starts the part again.
 func (p *part) restart() string {
 	return fmt.Sprintf("kubectl -n %s rollout restart deployment %s", p.namespace, p.deployment)
 }

@@ -9,8 +9,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ownCondition leaves out what is being deleted, see config/webhook.
-const ownCondition = "not-deleting"
+// ownConditions leave out what is being deleted, see config/webhook, what has no queue and
+// what the manager writes, see pkg/webhookscope.
+var ownConditions = []string{"not-deleting", "queued", "not-own"}
 
 // webhook is what mutating and validating webhooks have in common, and whose it is.
 type webhook struct {
@@ -69,7 +70,7 @@ func validatingWebhook(configuration string, index int, w admissionregistrationv
 	}
 }
 
-// conditional reports whether there is a condition beside the one of our manifests.
+// conditional reports whether there is a condition beside our own.
 func conditional(conditions []admissionregistrationv1.MatchCondition) bool {
-	return slices.ContainsFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name != ownCondition })
+	return slices.ContainsFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool { return !slices.Contains(ownConditions, c.Name) })
 }

@@ -39,7 +39,7 @@ spec:
       - name: node
         template:
           metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
-          spec: {template: {spec: {containers: [{name: node, image: torch, resources: {requests: {nvidia.com/gpu: 8}}}]}}}
+          spec: {template: {spec: {containers: [{name: node, image: torch, resources: {limits: {nvidia.com/gpu: 8}}}]}}}
 `
 
 const jobYAML = `
@@ -186,6 +186,10 @@ func TestPreview(t *testing.T) {
 		},
 		"no such runtime": {
 			files: fill(jobYAML, "TrainingRuntime", ""), want: []any{int32(0), "", "RuntimeMissing"},
+		},
+		"a job that would be refused": {
+			files: fill(jobYAML, "ClusterTrainingRuntime", "") + "---" + strings.Replace(fill(runtimeYAML, "ClusterTrainingRuntime", "3"), "limits", "requests", 1),
+			want:  []any{int32(0), "", "CannotRun"},
 		},
 		"TrainJob and runtime in a list": {
 			files: listed(fill(jobYAML, "ClusterTrainingRuntime", ""), fill(runtimeYAML, "ClusterTrainingRuntime", "8")), want: []any{int32(8), "", "NoQueue"},

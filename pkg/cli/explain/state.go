@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/workload"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -89,6 +90,9 @@ func (f *Facts) overdue(begun metav1.Time) bool {
 func notCreated(f *Facts) *State {
 	if f.Job.UID != "" {
 		return nil
+	}
+	if errors.Is(f.Undescribed, podset.ErrCannotRun) {
+		return &State{Phase: NotCreated, Reason: "CannotRun", Stuck: true, Message: "would be refused: " + f.Undescribed.Error()}
 	}
 	if f.Undescribed != nil {
 		return &State{Phase: NotCreated, Reason: "RuntimeMissing", Stuck: true, Message: "cannot be described: " + f.Undescribed.Error()}

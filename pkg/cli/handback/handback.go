@@ -162,7 +162,7 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 	err = h.client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsInvalid(err) {
 		return false, fmt.Errorf("TrainJob %s cannot be changed any more, so the in-tree integration could not start it either; "+
-			"create it anew: kubectl -n %s get trainjob %s -o yaml | kubectl replace --force -f - (%w)", key, job.Namespace, job.Name, err)
+			"create it again: kubectl -n %s get trainjob %s -o yaml | kubectl replace --force -f - (%w)", key, job.Namespace, job.Name, err)
 	}
 	if err != nil {
 		return false, fmt.Errorf("removing the gate from the entry of TrainJob %s: %w", key, err)

@@ -22,7 +22,7 @@ import (
 // several writes.
 const together = 300 * time.Millisecond
 
-// Follow watches what could be listed for seen and tells of the inventory anew after
+// Follow watches what could be listed for seen and tells of the inventory again after
 // changes, until ctx ends or changed fails. The API server is asked for nothing else.
 func Follow(ctx context.Context, config *rest.Config, seen *Inventory, changed func(context.Context, *Inventory) error) error {
 	scheme, err := cluster.Scheme()

@@ -29,7 +29,7 @@ comments, order, other kinds. Comments within the old fields move along with wha
 stand by.
 
 Without -f it reads the TrainJobs of the cluster that have not finished, and prints
-manifests to create them anew: without status, what the API server sets, and what
+manifests to create them again: without status, what the API server sets, and what
 kueue-trainer had added.
 
 Converted manifests go to standard output, with --in-place into the files. What changed,

@@ -46,7 +46,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
 	}
 	cmd.Flags().StringVarP(&p.format, "output", "o", "", "wide, json or yaml")
-	cmd.Flags().BoolVarP(&p.watch, "watch", "w", false, "show them anew whenever something changes")
+	cmd.Flags().BoolVarP(&p.watch, "watch", "w", false, "show them again whenever something changes")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.AddCommand(newGenerate(flags, streams))
 	return cmd

@@ -92,7 +92,7 @@ func (f *follower) changes(ctx context.Context) <-chan struct{} {
 	return changed
 }
 
-// watch tells of every event, and begins anew when the API server ends it. What the user
+// watch tells of every event, and begins again when the API server ends it. What the user
 // may not watch does not count.
 func (f *follower) watch(ctx context.Context, list client.ObjectList, options []client.ListOption, events chan<- struct{}) {
 	for ctx.Err() == nil {

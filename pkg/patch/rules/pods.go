@@ -3,16 +3,14 @@
 package rules
 
 import (
-	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/amounts"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -64,32 +62,11 @@ func checkEnv(path *field.Path, variables []corev1.EnvVar) field.ErrorList {
 	return errs
 }
 
-// checkResources: pods. Devices, and whatever else is not of Kubernetes itself, cannot be
-// overcommitted.
+// checkResources: pods.
 func checkResources(path *field.Path, resources *corev1.ResourceRequirements) field.ErrorList {
-	errs := append(checkAmounts(path.Child("limits"), resources.Limits), checkAmounts(path.Child("requests"), resources.Requests)...)
-	for _, name := range slices.Sorted(maps.Keys(resources.Requests)) {
-		request, at := resources.Requests[name], path.Child("requests").Key(string(name))
-		limit, ok := resources.Limits[name]
-		switch {
-		case !ok:
-		case strings.Contains(string(name), "/") && request.Cmp(limit) != 0:
-			errs = append(errs, field.Invalid(at, request.String(), fmt.Sprintf("it must be as much as the limit, %s", &limit)))
-		case request.Cmp(limit) > 0:
-			errs = append(errs, field.Invalid(at, request.String(), fmt.Sprintf("it must not be more than the limit, %s", &limit)))
-		}
-	}
-	return errs
-}
-
-func checkAmounts(path *field.Path, amounts corev1.ResourceList) field.ErrorList {
 	var errs field.ErrorList
-	for _, name := range slices.Sorted(maps.Keys(amounts)) {
-		at := path.Key(string(name))
-		errs = append(errs, complaints(at, string(name), validation.IsQualifiedName(string(name)))...)
-		if amount := amounts[name]; amount.Sign() < 0 {
-			errs = append(errs, field.Invalid(at, amount.String(), "it must not be negative"))
-		}
+	for _, wrong := range amounts.Check(resources) {
+		errs = append(errs, field.Invalid(path.Child(wrong.List).Key(string(wrong.Name)), wrong.Amount.String(), wrong.Why))
 	}
 	return errs
 }

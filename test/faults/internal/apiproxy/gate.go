@@ -20,7 +20,7 @@ type gate struct {
 	shut chan struct{}
 	// isCut makes new requests wait, too.
 	isCut bool
-	// expired is the number of reconnects that are still to be told to list anew.
+	// expired is the number of reconnects that are still to be told to list again.
 	expired int
 	// old is a list of before, served to whoever lists now.
 	old []byte
@@ -57,7 +57,7 @@ func (p *Proxy) Hold(resource string) {
 }
 
 // Cut breaks the watches of a resource off and lets nobody see it until Release; who
-// then wants to go on where it was is told to list anew.
+// then wants to go on where it was is told to list again.
 func (p *Proxy) Cut(resource string) {
 	g := p.gate(resource)
 	g.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
 // Invariant names what must always hold.
@@ -32,7 +33,7 @@ const (
 // Violation says what did not hold, and from which version on.
 type Violation struct {
 	Invariant Invariant
-	Version   Version
+	Version   record.Version
 	Message   string
 }
 
@@ -46,7 +47,7 @@ type Expectation struct {
 	OwnEntry string
 	// UserWrites are the resource versions of TrainJobs as users wrote them.
 	UserWrites map[uint64]bool
-	// Restarts is how often a user's own edits may have a job started anew.
+	// Restarts is how often a user's own edits may have a job started again.
 	Restarts int
 	// AnyFlavorVersion lets pods match a flavor as it was before its latest change, as
 	// long as they match one version of it whole: its watch was held back.
@@ -69,9 +70,8 @@ type checker struct {
 
 // Check goes through versions in the order of their resource versions and gives
 // everything that should not have been.
-func Check(versions []Version, want Expectation) []Violation {
-	versions = slices.Clone(versions)
-	slices.SortStableFunc(versions, func(a, b Version) int { return int(int64(a.RV) - int64(b.RV)) })
+func Check(versions []record.Version, want Expectation) []Violation {
+	versions = record.InOrder(versions)
 	c := &checker{
 		Expectation: want, state: newState(),
 		entries: map[types.UID]string{}, starts: map[types.UID]map[string]int{},
@@ -82,6 +82,7 @@ func Check(versions []Version, want Expectation) []Violation {
 		switch v.Object.GetKind() {
 		case "TrainJob":
 			c.checkEntries(v, before)
+			c.checkOrder(v, before)
 		case "Workload":
 			c.countEvictions(v)
 			c.checkRelease(v, before)
@@ -94,12 +95,12 @@ func Check(versions []Version, want Expectation) []Violation {
 	return append(c.found, c.tooManyStarts(versions)...)
 }
 
-func (c *checker) report(i Invariant, v Version, format string, args ...any) {
+func (c *checker) report(i Invariant, v record.Version, format string, args ...any) {
 	c.found = append(c.found, Violation{i, v, fmt.Sprintf(format, args...)})
 }
 
 // checkEntries: what others wrote into a TrainJob stays as they wrote it.
-func (c *checker) checkEntries(v Version, before *unstructured.Unstructured) {
+func (c *checker) checkEntries(v record.Version, before *unstructured.Unstructured) {
 	if v.Deleted {
 		return
 	}
@@ -111,6 +112,41 @@ func (c *checker) checkEntries(v Version, before *unstructured.Unstructured) {
 	if wrote := c.entries[v.Object.GetUID()]; entries != wrote {
 		c.report(OursOnly, v, "entries of others are %s, the user wrote %s", entries, wrote)
 	}
+}
+
+// checkOrder: our entry is the last, so that no other has its way over the admission. What
+// a user writes past the webhook is the user's; a start with it is not.
+func (c *checker) checkOrder(v record.Version, before *unstructured.Unstructured) {
+	if v.Deleted || c.UserWrites[v.RV] || c.ownIsLast(v.Object) {
+		return
+	}
+	starts := field(v.Object, "spec", "suspend") == false && (before == nil || field(before, "spec", "suspend") != false)
+	if starts || before == nil || c.ownIsLast(before) {
+		c.report(Exact, v, "our patch entry is not the last: %s", toJSON(entriesOf(v.Object)))
+	}
+}
+
+// ownIsLast reports whether no entry comes after ours.
+func (c *checker) ownIsLast(job *unstructured.Unstructured) bool {
+	entries := entriesOf(job)
+	own := slices.IndexFunc(entries, func(e any) bool {
+		entry, ok := e.(map[string]any)
+		return ok && owner(entry) == c.OwnEntry
+	})
+	return own < 0 || c.allOwn(entries[own:])
+}
+
+// allOwn reports whether all entries are ours: on Trainer 2.1 there is one per replicated job.
+func (c *checker) allOwn(entries []any) bool {
+	return !slices.ContainsFunc(entries, func(e any) bool {
+		entry, ok := e.(map[string]any)
+		return !ok || owner(entry) != c.OwnEntry
+	})
+}
+
+func entriesOf(job *unstructured.Unstructured) []any {
+	_, entries := Entries(job)
+	return entries
 }
 
 // Entries gives the field of spec that holds the patch entries of a TrainJob, which
@@ -151,7 +187,7 @@ func OtherEntries(job *unstructured.Unstructured, manager string) string {
 
 // checkBinding: a pod that gets a node belongs to an admitted Workload, looks as that
 // says, and is the only one at its place.
-func (c *checker) checkBinding(v Version) {
+func (c *checker) checkBinding(v record.Version) {
 	pod := v.Object
 	job := c.trainJobOf(pod)
 	if c.starts[job] == nil {
@@ -168,6 +204,10 @@ func (c *checker) checkBinding(v Version) {
 		c.report(NoQuotaNoPod, v, "bound to %s while no Workload of TrainJob %q is admitted", text(pod, "spec", "nodeName"), c.names[job])
 		return
 	}
+	if stopped := c.stopped[workloads[0].GetUID()]; stopped > 0 && c.freed[pod.GetUID()] > stopped {
+		c.report(NoQuotaNoPod, v, "its gate went at resourceVersion %d, after Workload %s was evicted or deactivated at %d",
+			c.freed[pod.GetUID()], workloads[0].GetName(), stopped)
+	}
 	c.checkExact(v, workloads[0])
 }
 
@@ -177,7 +217,7 @@ func place(pod *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s/%s/%s", l["jobset.sigs.k8s.io/replicatedjob-name"], l["jobset.sigs.k8s.io/job-index"], l["batch.kubernetes.io/job-completion-index"])
 }
 
-func (c *checker) checkExact(v Version, wl *unstructured.Unstructured) {
+func (c *checker) checkExact(v record.Version, wl *unstructured.Unstructured) {
 	var got corev1.PodSpec
 	spec, _ := field(v.Object, "spec").(map[string]any)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &got); err != nil {
@@ -187,49 +227,107 @@ func (c *checker) checkExact(v Version, wl *unstructured.Unstructured) {
 	if len(got.SchedulingGates) > 0 {
 		c.report(Exact, v, "bound with gates %v", got.SchedulingGates)
 	}
-	flavor := assignedFlavor(wl, v.Object.GetLabels()["jobset.sigs.k8s.io/replicatedjob-name"])
-	versions := c.flavors[flavor]
-	if flavor == "" {
-		// It asks for nothing that has flavors.
-		versions = []*unstructured.Unstructured{{Object: map[string]any{}}}
-	}
-	if len(versions) == 0 {
-		c.report(Exact, v, "admitted to flavor %q, which nobody has seen", flavor)
-		return
-	}
-	if !c.AnyFlavorVersion {
-		versions = versions[len(versions)-1:]
+	c.checkMarks(v, wl)
+	flavors := assignedFlavors(wl, replicatedJob(v.Object))
+	for _, flavor := range flavors {
+		if len(c.flavors[flavor]) == 0 {
+			c.report(Exact, v, "admitted to flavor %q, which nobody has seen", flavor)
+			return
+		}
 	}
 	var differences []string
-	for _, version := range slices.Backward(versions) {
-		difference := c.differs(&got, version)
+	for _, placement := range c.placements(flavors) {
+		difference := c.differs(&got, placement)
 		if difference == "" {
 			return
 		}
 		differences = append(differences, difference)
 	}
-	c.report(Exact, v, "admitted to flavor %s: %s", flavor, strings.Join(differences, "; nor as before: "))
+	c.report(Exact, v, "admitted to flavors %v: %s", flavors, strings.Join(differences, "; nor as before: "))
 }
 
-// differs says in what a pod is not base + flavor, or nothing.
-func (c *checker) differs(pod *corev1.PodSpec, flavor *unstructured.Unstructured) string {
-	var spec struct {
-		NodeLabels  map[string]string   `json:"nodeLabels"`
-		Tolerations []corev1.Toleration `json:"tolerations"`
+func replicatedJob(pod *unstructured.Unstructured) string {
+	return pod.GetLabels()["jobset.sigs.k8s.io/replicatedjob-name"]
+}
+
+// checkMarks: a pod carries Kueue's labels and its annotation as its Workload has it, and
+// none besides.
+func (c *checker) checkMarks(v record.Version, wl *unstructured.Unstructured) {
+	want := map[string]string{
+		"kueue.x-k8s.io/podset":             replicatedJob(v.Object),
+		"kueue.x-k8s.io/local-queue-name":   text(wl, "spec", "queueName"),
+		"kueue.x-k8s.io/cluster-queue-name": text(wl, "status", "admission", "clusterQueue"),
 	}
-	given, _ := field(flavor, "spec").(map[string]any)
-	if err := json.Unmarshal([]byte(toJSON(given)), &spec); err != nil {
-		return err.Error()
+	if got := kueueKeys(v.Object.GetLabels()); !maps.Equal(got, want) {
+		c.report(Exact, v, "Kueue's labels are %v, want %v", got, want)
 	}
+	want = map[string]string{"kueue.x-k8s.io/workload": wl.GetName()}
+	if got := kueueKeys(v.Object.GetAnnotations()); !maps.Equal(got, want) {
+		c.report(Exact, v, "Kueue's annotations are %v, want %v", got, want)
+	}
+}
+
+func kueueKeys(all map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range all {
+		if strings.Contains(key, "kueue") {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// placement is what flavors add to a pod.
+type placement struct {
+	NodeLabels  map[string]string   `json:"nodeLabels"`
+	Tolerations []corev1.Toleration `json:"tolerations"`
+}
+
+// placements are what all flavors of a pod add together: one, or with AnyFlavorVersion one
+// for each combination of their versions, the present ones first.
+func (c *checker) placements(flavors []string) []placement {
+	all := []placement{{}}
+	for _, flavor := range flavors {
+		versions := c.flavors[flavor]
+		if !c.AnyFlavorVersion {
+			versions = versions[len(versions)-1:]
+		}
+		var more []placement
+		for _, version := range slices.Backward(versions) {
+			for _, p := range all {
+				more = append(more, p.with(version))
+			}
+		}
+		all = more
+	}
+	return all
+}
+
+func (p placement) with(flavor *unstructured.Unstructured) placement {
+	var own placement
+	spec, _ := field(flavor, "spec").(map[string]any)
+	if err := json.Unmarshal([]byte(toJSON(spec)), &own); err != nil {
+		own.NodeLabels = map[string]string{"unreadable": err.Error()}
+	}
+	sum := placement{NodeLabels: maps.Clone(p.NodeLabels), Tolerations: append(slices.Clone(p.Tolerations), own.Tolerations...)}
+	if sum.NodeLabels == nil {
+		sum.NodeLabels = map[string]string{}
+	}
+	maps.Copy(sum.NodeLabels, own.NodeLabels)
+	return sum
+}
+
+// differs says in what a pod is not base + flavors, or nothing.
+func (c *checker) differs(pod *corev1.PodSpec, flavors placement) string {
 	selector := maps.Clone(c.NodeSelector)
 	if selector == nil {
 		selector = map[string]string{}
 	}
-	maps.Copy(selector, spec.NodeLabels)
+	maps.Copy(selector, flavors.NodeLabels)
 	if !maps.Equal(selector, pod.NodeSelector) {
 		return fmt.Sprintf("node selector %v, want %v", pod.NodeSelector, selector)
 	}
-	want := tolerationSet(append(slices.Clone(c.Tolerations), spec.Tolerations...))
+	want := tolerationSet(append(slices.Clone(c.Tolerations), flavors.Tolerations...))
 	if got := tolerationSet(pod.Tolerations); !slices.Equal(got, want) {
 		return fmt.Sprintf("tolerations %v, want %v", got, want)
 	}
@@ -249,9 +347,11 @@ func tolerationSet(all []corev1.Toleration) []string {
 	return slices.Compact(out)
 }
 
-// assignedFlavor gives the flavor that a Workload was admitted to with a PodSet.
-func assignedFlavor(wl *unstructured.Unstructured, podSet string) string {
+// assignedFlavors returns the flavors that a Workload was admitted to with a PodSet, for
+// all its resources.
+func assignedFlavors(wl *unstructured.Unstructured, podSet string) []string {
 	assignments, _ := field(wl, "status", "admission", "podSetAssignments").([]any)
+	var names []string
 	for _, a := range assignments {
 		assignment, ok := a.(map[string]any)
 		if !ok || assignment["name"] != podSet {
@@ -260,16 +360,16 @@ func assignedFlavor(wl *unstructured.Unstructured, podSet string) string {
 		flavors, _ := assignment["flavors"].(map[string]any)
 		for _, flavor := range flavors {
 			name, _ := flavor.(string)
-			return name
+			names = append(names, name)
 		}
 	}
-	return ""
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // checkRelease: quota is given back, by the end of the admission or of the Workload, when
-// no pod is left. A job that its user deleted
-// does not count: its pods are the garbage collector's, and Kueue does not wait for it.
-func (c *checker) checkRelease(v Version, before *unstructured.Unstructured) {
+// no pod is left, also of a job that its user deleted.
+func (c *checker) checkRelease(v record.Version, before *unstructured.Unstructured) {
 	if before == nil || field(before, "status", "admission") == nil || condition(before, "Finished") {
 		return
 	}
@@ -277,9 +377,6 @@ func (c *checker) checkRelease(v Version, before *unstructured.Unstructured) {
 		return
 	}
 	job := c.trainJobOf(v.Object)
-	if trainJob := c.objects[job]; trainJob == nil || trainJob.GetDeletionTimestamp() != nil {
-		return
-	}
 	for _, pod := range c.of("Pod", job) {
 		if bound(pod) {
 			c.report(OneIncarnation, v, "its quota is given away while pod %s runs on %s", pod.GetName(), text(pod, "spec", "nodeName"))
@@ -287,7 +384,7 @@ func (c *checker) checkRelease(v Version, before *unstructured.Unstructured) {
 	}
 }
 
-func (c *checker) countEvictions(v Version) {
+func (c *checker) countEvictions(v record.Version) {
 	c.jobs[v.Object.GetUID()] = c.trainJobOf(v.Object)
 	evictions, _ := field(v.Object, "status", "schedulingStats", "evictions").([]any)
 	total := int64(0)
@@ -301,7 +398,7 @@ func (c *checker) countEvictions(v Version) {
 }
 
 // tooManyStarts: a job starts once, and once more after each eviction.
-func (c *checker) tooManyStarts(versions []Version) []Violation {
+func (c *checker) tooManyStarts(versions []record.Version) []Violation {
 	var found []Violation
 	for job, places := range c.starts {
 		evictions := 0
@@ -320,13 +417,13 @@ func (c *checker) tooManyStarts(versions []Version) []Violation {
 	return found
 }
 
-func lastOf(versions []Version, uid types.UID) Version {
+func lastOf(versions []record.Version, uid types.UID) record.Version {
 	for _, v := range slices.Backward(versions) {
 		if v.Object.GetUID() == uid {
 			return v
 		}
 	}
-	return Version{Object: &unstructured.Unstructured{}}
+	return record.Version{Object: &unstructured.Unstructured{}}
 }
 
 func toJSON(value any) string {

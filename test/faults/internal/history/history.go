@@ -1,39 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package history records every version of the objects of one namespace, and checks
-// what must hold of all of them.
+// Package history checks what must hold of every version of the objects of one namespace.
 package history
 
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
-
-// Version is an object as it was from one resource version on. These are ordered over
-// all kinds, because all kinds lie in one etcd.
-type Version struct {
-	RV      uint64
-	Deleted bool
-	Object  *unstructured.Unstructured
-}
-
-// NewVersion makes a version of an object that a watch brought.
-func NewVersion(obj *unstructured.Unstructured, deleted bool) (Version, error) {
-	rv, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
-	if err != nil {
-		return Version{}, fmt.Errorf("%s %s: %w", obj.GetKind(), obj.GetName(), err)
-	}
-	return Version{RV: rv, Deleted: deleted, Object: obj}, nil
-}
-
-func (v Version) String() string {
-	return fmt.Sprintf("%s %s at resourceVersion %d", v.Object.GetKind(), v.Object.GetName(), v.RV)
-}
 
 // state is the namespace at one resource version.
 type state struct {
@@ -45,6 +24,9 @@ type state struct {
 	owners map[types.UID]types.UID
 	// names are those of the TrainJobs.
 	names map[types.UID]string
+	// freed is since when a pod has no gate, stopped since when a Workload must not start
+	// any, as resource versions.
+	freed, stopped map[types.UID]uint64
 }
 
 func newState() *state {
@@ -53,11 +35,13 @@ func newState() *state {
 		flavors: map[string][]*unstructured.Unstructured{},
 		owners:  map[types.UID]types.UID{},
 		names:   map[types.UID]string{},
+		freed:   map[types.UID]uint64{},
+		stopped: map[types.UID]uint64{},
 	}
 }
 
 // apply goes on to the next version and gives the object as it was before, or nil.
-func (s *state) apply(v Version) *unstructured.Unstructured {
+func (s *state) apply(v record.Version) *unstructured.Unstructured {
 	obj := v.Object
 	before := s.objects[obj.GetUID()]
 	if v.Deleted {
@@ -74,8 +58,22 @@ func (s *state) apply(v Version) *unstructured.Unstructured {
 		if owner := metav1.GetControllerOf(obj); owner != nil {
 			s.owners[obj.GetUID()] = owner.UID
 		}
+	case "Pod":
+		since(s.freed, v, field(obj, "spec", "schedulingGates") == nil)
+	case "Workload":
+		since(s.stopped, v, condition(obj, "Evicted") || !active(obj))
 	}
 	return before
+}
+
+// since remembers the version from which on something is so.
+func since(versions map[types.UID]uint64, v record.Version, is bool) {
+	uid := v.Object.GetUID()
+	if !is {
+		delete(versions, uid)
+	} else if versions[uid] == 0 {
+		versions[uid] = v.RV
+	}
 }
 
 // trainJobOf gives the TrainJob that a pod or a Workload belongs to.
@@ -114,8 +112,10 @@ func bound(pod *unstructured.Unstructured) bool {
 
 // admitted reports whether a Workload holds quota and may run.
 func admitted(wl *unstructured.Unstructured) bool {
-	return field(wl, "status", "admission") != nil && condition(wl, "Admitted")
+	return field(wl, "status", "admission") != nil && condition(wl, "Admitted") && !condition(wl, "Finished")
 }
+
+func active(wl *unstructured.Unstructured) bool { return field(wl, "spec", "active") != false }
 
 func condition(obj *unstructured.Unstructured, name string) bool {
 	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
@@ -138,7 +138,7 @@ func text(obj *unstructured.Unstructured, path ...string) string {
 }
 
 // Summary says in one line what matters of a version.
-func Summary(v Version) string {
+func Summary(v record.Version) string {
 	obj := v.Object
 	line := v.String()
 	if v.Deleted {

@@ -87,18 +87,33 @@ func (c *Cluster) handOver(ctx context.Context, to Integration) error {
 }
 
 func (c *Cluster) uninstall(ctx context.Context) error {
-	if err := c.removeWebhooks(ctx); err != nil {
+	api, err := kube.NewClient(c.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	if err := removeWebhooks(ctx, api); err != nil {
+		return err
+	}
+	if err := removePolicies(ctx, api); err != nil {
 		return err
 	}
 	return c.handBack(ctx)
 }
 
-// removeWebhooks deletes kueue-trainer's, which nobody would answer.
-func (c *Cluster) removeWebhooks(ctx context.Context) error {
-	api, err := kube.NewClient(c.Kubeconfig())
-	if err != nil {
-		return err
+// removePolicies deletes kueue-trainer's rules at the API server.
+func removePolicies(ctx context.Context, api *kube.Client) error {
+	for _, obj := range []client.Object{
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{},
+	} {
+		if err := api.DeleteAllOf(ctx, obj, client.MatchingLabels{"app.kubernetes.io/part-of": build.KueueTrainer}); err != nil {
+			return fmt.Errorf("failed to delete the admission policies: %w", err)
+		}
 	}
+	return nil
+}
+
+// removeWebhooks deletes kueue-trainer's, which nobody would answer.
+func removeWebhooks(ctx context.Context, api *kube.Client) error {
 	for _, obj := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-mutating-webhook-configuration"}},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-validating-webhook-configuration"}},

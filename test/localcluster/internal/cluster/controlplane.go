@@ -88,7 +88,7 @@ var apiServer = component{
 func (c *Cluster) apiURL() string { return "https://" + c.address("kube-apiserver", "secure") }
 
 // controllers are those that jobs, their pods and volumes need, and that look after
-// nodes, namespaces and the aggregated roles of Kueue.
+// nodes, namespaces and the aggregated roles of Kueue, and that check the types of policies.
 var controllers = []string{
 	"clusterrole-aggregation-controller",
 	"ephemeral-volume-controller",
@@ -105,6 +105,7 @@ var controllers = []string{
 	"serviceaccount-controller",
 	"taint-eviction-controller",
 	"ttl-after-finished-controller",
+	"validatingadmissionpolicy-status-controller",
 }
 
 var controllerManager = component{

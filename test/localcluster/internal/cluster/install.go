@@ -61,7 +61,7 @@ func bundles(settings Settings) []bundle {
 	}
 	if settings.Integration.manager() {
 		all = append(all, bundle{name: build.KueueTrainer, component: build.KueueTrainer, source: manifests.Source{
-			Namespace: "kueue-trainer-system", Resources: []string{"config/rbac", "config/webhook"}}})
+			Resources: []string{"config/rbac", "config/webhook", "config/policies"}}})
 	}
 	return all
 }

@@ -70,8 +70,7 @@ var (
 	}()
 )
 
-// featureGates are those of Kueue, and so of kueue-trainer: the visibility server has a
-// fixed port and a certificate directory at the root of the file system.
+// featureGates are those of Kueue: the visibility server has a fixed port and a certificate directory at the root of the file system.
 func featureGates() map[string]any { return map[string]any{"VisibilityOnDemand": false} }
 
 // manager is a controller manager with webhooks that reads config/NAME.yaml.
@@ -149,7 +148,6 @@ func trainerConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 
 func kueueTrainerConfig(_ context.Context, c *Cluster) ([]byte, error) {
 	config := fields{"apiVersion": "config.kueue-trainer.dev/v1alpha1", "kind": "Configuration"}
-	config.set(featureGates(), "featureGates")
 	config.set(false, "internalCertManagement", "enable")
 	config.set(false, "metrics", "secureServing")
 	config.set(c.certDir(build.KueueTrainer), "webhook", "certDir")

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package amounts knows which resources a container can ask for.
+package amounts
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Wrong is something in the resources of a container that the API server refuses.
+type Wrong struct {
+	// List is "limits" or "requests".
+	List   string
+	Name   corev1.ResourceName
+	Amount resource.Quantity
+	// Why says what is wrong and what to do.
+	Why string
+}
+
+// Check reports what a container cannot ask for, by the rules of the API server
+// (validateResourceRequirements in pkg/apis/core/validation of k8s.io/kubernetes, which is
+// no library): it stores a JobSet that breaks them, but takes no Job and no pod of it.
+func Check(resources *corev1.ResourceRequirements) []Wrong {
+	var wrong []Wrong
+	for _, name := range slices.Sorted(maps.Keys(resources.Limits)) {
+		amount := resources.Limits[name]
+		if why := impossible(name, amount); why != "" {
+			wrong = append(wrong, Wrong{"limits", name, amount, why})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(resources.Requests)) {
+		amount := resources.Requests[name]
+		if why := cmp.Or(impossible(name, amount), besideLimit(name, amount, resources.Limits)); why != "" {
+			wrong = append(wrong, Wrong{"requests", name, amount, why})
+		}
+	}
+	return wrong
+}
+
+// impossible returns why nobody can have such an amount, or nothing.
+func impossible(name corev1.ResourceName, amount resource.Quantity) string {
+	if why := unknownResource(name); why != "" {
+		return why
+	}
+	if amount.Sign() < 0 {
+		return "an amount must not be negative"
+	}
+	if extended(name) && amount.MilliValue()%1000 != 0 {
+		return "it must be a whole number: Kubernetes divides no device; where parts are offered, they have a name of their own"
+	}
+	return ""
+}
+
+// besideLimit returns what is wrong with a request beside the limits, or nothing.
+func besideLimit(name corev1.ResourceName, request resource.Quantity, limits corev1.ResourceList) string {
+	limit, limited := limits[name]
+	switch {
+	case !limited && !overcommitted(name):
+		return "it needs a limit of the same amount: Kubernetes takes no pod without; set the limit, the request may be left out"
+	case limited && !overcommitted(name) && request.Cmp(limit) != 0:
+		return fmt.Sprintf("it must be equal to the limit, which is %s: leave the request out, or set both to the same amount", limit.String())
+	case limited && request.Cmp(limit) > 0:
+		return fmt.Sprintf("it must not be more than the limit, which is %s", limit.String())
+	}
+	return ""
+}
+
+// unknownResource returns why no container can ask for a resource of this name, or nothing.
+func unknownResource(name corev1.ResourceName) string {
+	if errs := validation.IsQualifiedName(string(name)); len(errs) > 0 {
+		return strings.Join(errs, ", ")
+	}
+	known := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+	if strings.Contains(string(name), "/") || hugePages(name) || slices.Contains(known, name) {
+		return ""
+	}
+	return "Kubernetes knows no such resource, and one of a device has a domain before its name, as nvidia.com/gpu has"
+}
+
+// extended reports whether a resource is a device's: it has a domain, which is not
+// Kubernetes' own.
+func extended(name corev1.ResourceName) bool {
+	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
+}
+
+func hugePages(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// overcommitted reports whether pods may request less of a resource than they may use.
+func overcommitted(name corev1.ResourceName) bool { return !extended(name) && !hugePages(name) }

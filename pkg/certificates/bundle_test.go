@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cert-manager/cert-manager/pkg/util/pki"
+	"github.com/google/go-cmp/cmp"
+)
+
+// newAuthority returns a PEM certificate, and one for serving that it signed.
+func newAuthority(t *testing.T, name string, notAfter time.Time) ([]byte, *tls.Certificate) {
+	t.Helper()
+	key, err := pki.GenerateECPrivateKey(256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: notAfter}
+	data, ca, err := pki.SignCertificate(template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := &x509.Certificate{DNSNames: []string{"svc"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	_, signed, err := pki.SignCertificate(leaf, ca, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data, &tls.Certificate{Certificate: [][]byte{signed.Raw}}
+}
+
+func TestWithAuthority(t *testing.T) {
+	now := time.Now()
+	former, _ := newAuthority(t, "former", now.Add(time.Hour))
+	current, _ := newAuthority(t, "current", now.Add(time.Hour))
+	expired, _ := newAuthority(t, "expired", now.Add(-time.Minute))
+	noCertificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("none")})
+	cases := map[string]struct{ bundle, want []byte }{
+		"nobody is trusted":                       {want: current},
+		"it is trusted":                           {bundle: current, want: current},
+		"a former one stays":                      {bundle: former, want: slices.Concat(former, current)},
+		"both are trusted":                        {bundle: slices.Concat(former, current), want: slices.Concat(former, current)},
+		"an expired one goes":                     {bundle: slices.Concat(expired, former), want: slices.Concat(former, current)},
+		"a placeholder goes":                      {bundle: []byte("\n"), want: current},
+		"what is no certificate goes":             {bundle: noCertificate, want: current},
+		"what somebody added twice is there once": {bundle: slices.Concat(former, former), want: slices.Concat(former, current)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(string(tc.want), string(withAuthority(tc.bundle, current, now))); diff != "" {
+				t.Errorf("Unexpected bundle (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSignedBy(t *testing.T) {
+	ca, signed := newAuthority(t, "ours", time.Now().Add(time.Hour))
+	other, _ := newAuthority(t, "other", time.Now().Add(time.Hour))
+	cases := map[string]struct {
+		serving *tls.Certificate
+		ca      []byte
+		want    bool
+	}{
+		"of the authority":           {serving: signed, ca: ca, want: true},
+		"of another":                 {serving: signed, ca: other},
+		"none yet":                   {ca: ca},
+		"without a certificate":      {serving: &tls.Certificate{}, ca: ca},
+		"what is no certificate":     {serving: &tls.Certificate{Certificate: [][]byte{{1}}}, ca: ca},
+		"of an unreadable authority": {serving: signed, ca: []byte("none")},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := signedBy(tc.serving, tc.ca); got != tc.want {
+				t.Errorf("signedBy = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package certificates serves the manager's webhooks by an authority of their own: its key is
+// in a Secret, every replica signs a certificate for itself in memory, and the webhook
+// configurations are told to trust the authority. Nothing is written to a file.
+package certificates
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	servertls "github.com/cert-manager/cert-manager/pkg/server/tls"
+	"github.com/cert-manager/cert-manager/pkg/server/tls/authority"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
+)
+
+const (
+	authorityName = "kueue-trainer-ca"
+
+	// checkSoon is how long to wait for a certificate of the authority of now.
+	checkSoon = 200 * time.Millisecond
+
+	// checkLater is how often to look for a certificate that was renewed.
+	checkLater = time.Minute
+)
+
+// Options say where the authority is kept, and for whom it signs.
+type Options struct {
+	// Secret keeps the authority. It has to exist; its data is filled.
+	Secret types.NamespacedName
+	// DNSNames are those that the API server reaches the webhooks by.
+	DNSNames []string
+	// Webhooks are the configurations that have to trust it.
+	Webhooks webhookconfig.Names
+}
+
+// Certificates are those that this process serves with.
+type Certificates struct {
+	options Options
+	// serving is the last certificate that the webhook configurations trust; nil at first.
+	serving atomic.Pointer[tls.Certificate]
+	ready   chan struct{}
+	once    sync.Once
+
+	source *servertls.DynamicSource
+	client client.Client
+	live   client.Reader
+}
+
+// New returns Certificates that serve nothing before they are added to a manager that runs.
+func New(options Options) *Certificates {
+	return &Certificates{options: options, ready: make(chan struct{})}
+}
+
+// Await returns when there is a certificate that the API server trusts, and false if ctx
+// ends before. There is nothing to wait for where somebody else brings the files, and c is nil.
+func (c *Certificates) Await(ctx context.Context) bool {
+	if c == nil {
+		return true
+	}
+	select {
+	case <-c.ready:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+var errNoCertificate = errors.New("no certificate yet that the webhook configurations trust")
+
+// Get is tls.Config's GetCertificate.
+func (c *Certificates) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if serving := c.serving.Load(); serving != nil {
+		return serving, nil
+	}
+	return nil, errNoCertificate
+}
+
+// AddTo adds the certificates to a manager; each replica has its own.
+func (c *Certificates) AddTo(mgr ctrl.Manager) error {
+	signer := &authority.DynamicAuthority{
+		SecretNamespace: c.options.Secret.Namespace, SecretName: c.options.Secret.Name,
+		CommonName: authorityName, RESTConfig: rest.CopyConfig(mgr.GetConfig()),
+	}
+	c.source = &servertls.DynamicSource{DNSNames: c.options.DNSNames, Authority: signer, RetryInterval: checkSoon}
+	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
+
+	rotated := make(chan struct{}, 1)
+	signer.WatchRotation(rotated)
+	events := make(chan event.GenericEvent)
+	err := mgr.Add(everywhere(func(ctx context.Context) error {
+		go announce(ctx, rotated, events)
+		if err := c.source.Start(ctrl.LoggerInto(ctx, mgr.GetLogger().WithName("certificates"))); ctx.Err() == nil {
+			return fmt.Errorf("signing serving certificates: %w", err)
+		}
+		return nil
+	}))
+	if err != nil {
+		return err
+	}
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: c.options.Secret}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("certificates").
+		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, one).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, one).
+		WatchesRawSource(source.Channel(events, one)).
+		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).
+		Complete(c)
+}
+
+// announce makes events of rotations.
+func announce(ctx context.Context, rotated <-chan struct{}, events chan<- event.GenericEvent) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-rotated:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case events <- event.GenericEvent{Object: &metav1.PartialObjectMetadata{}}:
+		}
+	}
+}
+
+// Reconcile has the webhook configurations trust the authority, and serves a new certificate
+// only then.
+func (c *Certificates) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	var secret corev1.Secret
+	if err := c.live.Get(ctx, c.options.Secret, &secret); err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading Secret %s of the serving certificates: %w", c.options.Secret, err)
+	}
+	ca := secret.Data["ca.crt"]
+	if len(ca) == 0 {
+		return reconcile.Result{RequeueAfter: checkSoon}, nil
+	}
+	err := c.options.Webhooks.Change(ctx, c.client, func(w webhookconfig.Webhook) {
+		w.ClientConfig.CABundle = withAuthority(w.ClientConfig.CABundle, ca, time.Now())
+	})
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("telling the API server whom to trust: %w", err)
+	}
+	signed, err := c.source.GetCertificate(nil)
+	if err != nil || !signedBy(signed, ca) {
+		// It is on its way.
+		return reconcile.Result{RequeueAfter: checkSoon}, nil
+	}
+	c.serving.Store(signed)
+	c.once.Do(func() { close(c.ready) })
+	return reconcile.Result{RequeueAfter: checkLater}, nil
+}
+
+// everywhere runs on every replica, which all serve webhooks.
+type everywhere func(context.Context) error
+
+var _ manager.LeaderElectionRunnable = everywhere(nil)
+
+// Start implements manager.Runnable.
+func (r everywhere) Start(ctx context.Context) error { return r(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everywhere) NeedLeaderElection() bool { return false }

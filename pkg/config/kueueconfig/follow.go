@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kueueconfig
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+)
+
+const (
+	// readTimeout is how long one request may take.
+	readTimeout = 10 * time.Second
+	// retryAfter is how soon a configuration is asked for again that could not be read,
+	// or cannot be watched.
+	retryAfter = 30 * time.Second
+	// watchFor is how long one watch lasts, and pause the least time between two.
+	watchFor = 5 * time.Minute
+	pause    = time.Second
+)
+
+var (
+	readGauge = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "kueue_trainer_kueue_configuration_read",
+		Help: "1 while Kueue's configuration can be read and its settings hold here, else 0.",
+	})
+	overrideGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kueue_trainer_setting_differs",
+		Help: "1 for every setting and feature gate of Kueue's that this manager's configuration overrides with another value.",
+	}, []string{"setting"})
+)
+
+func init() { metrics.Registry.MustRegister(readGauge, overrideGauge) }
+
+// ConfigMap is where Kueue's configuration file is.
+type ConfigMap struct {
+	// Namespace, where Kueue runs, too. Default: kueue-system.
+	Namespace string `json:"namespace,omitempty"`
+	// Name. Default: kueue-manager-config.
+	Name string `json:"name,omitempty"`
+	// Key of the file. Default: controller_manager_config.yaml.
+	Key string `json:"key,omitempty"`
+}
+
+func (c ConfigMap) String() string { return c.Namespace + "/" + c.Name }
+
+// Follower holds the settings in force. It reads Kueue's configuration and follows it while
+// the manager runs. What it read last holds where there is nothing to read any more; before
+// the first time, Kueue's defaults do.
+type Follower struct {
+	where     ConfigMap
+	overrides Overrides
+	client    client.WithWatch
+
+	current atomic.Pointer[Settings]
+
+	// read is set once Kueue's configuration was read; problem is what was told of it last,
+	// and differ which overrides.
+	read    atomic.Bool
+	problem string
+	differ  []Difference
+
+	mu      sync.Mutex
+	changed []func(context.Context) error
+}
+
+// NewFollower returns a Follower with Kueue's defaults, and what overrides them.
+func NewFollower(c client.WithWatch, where ConfigMap, overrides Overrides) *Follower {
+	f := &Follower{client: c, where: where, overrides: overrides}
+	settings, _ := Of(Defaults(where.Namespace), overrides)
+	f.current.Store(settings)
+	return f
+}
+
+// Fixed returns a Follower of settings that do not change.
+func Fixed(settings Settings) *Follower {
+	f := &Follower{}
+	f.current.Store(&settings)
+	return f
+}
+
+// defaults are the settings of a Kueue that is told nothing.
+var defaults = sync.OnceValue(func() *Settings {
+	settings, _ := Of(Defaults(configapi.DefaultNamespace), Overrides{})
+	return settings
+})
+
+// Settings returns what holds now; of a nil Follower, Kueue's defaults. Nobody may change it.
+func (f *Follower) Settings() *Settings {
+	if f == nil {
+		return defaults()
+	}
+	return f.current.Load()
+}
+
+// Known reports whether Kueue's configuration was read at least once. Before that its defaults
+// hold, which may not be Kueue's settings.
+func (f *Follower) Known() bool { return f.read.Load() }
+
+// OnChange has do called after every change of the settings.
+func (f *Follower) OnChange(do func(context.Context) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changed = append(f.changed, do)
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves webhooks.
+func (f *Follower) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (f *Follower) Start(ctx context.Context) error {
+	for ctx.Err() == nil {
+		version := f.Read(ctx)
+		if version == "" || !f.watch(ctx, version) {
+			sleep(ctx, retryAfter)
+		} else {
+			sleep(ctx, pause)
+		}
+	}
+	return nil
+}
+
+// Read reads Kueue's configuration once, and lets it hold. It returns the resourceVersion of
+// the ConfigMap, which may be a wrong one; empty where there is none to read.
+func (f *Follower) Read(ctx context.Context) string {
+	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var found corev1.ConfigMap
+	err := f.client.Get(reading, client.ObjectKey{Namespace: f.where.Namespace, Name: f.where.Name}, &found)
+	if ctx.Err() != nil {
+		return ""
+	}
+	var cfg *configapi.Configuration
+	if err == nil {
+		cfg, err = f.decode(&found)
+	}
+	f.take(ctx, cfg, err)
+	return found.ResourceVersion
+}
+
+func (f *Follower) decode(found *corev1.ConfigMap) (*configapi.Configuration, error) {
+	file, ok := found.Data[f.where.Key]
+	if !ok {
+		return nil, fmt.Errorf("it has no key %s", f.where.Key)
+	}
+	return Decode([]byte(file), f.where.Namespace)
+}
+
+// watch returns when the ConfigMap has changed since version, or after a while. It reports
+// whether it could watch.
+func (f *Follower) watch(ctx context.Context, version string) bool {
+	ctx, cancel := context.WithTimeout(ctx, watchFor)
+	defer cancel()
+	watcher, err := f.client.Watch(ctx, &corev1.ConfigMapList{}, &client.ListOptions{
+		Namespace:     f.where.Namespace,
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, f.where.Name),
+		Raw:           &metav1.ListOptions{ResourceVersion: version},
+	})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).V(1).Info("Cannot watch Kueue's configuration; asking for it from time to time", "configMap", f.where.String(), "reason", err.Error())
+		return false
+	}
+	defer watcher.Stop()
+	select {
+	case <-ctx.Done():
+	case <-watcher.ResultChan():
+	}
+	return true
+}
+
+// take lets what was read hold, or tells why that cannot be.
+func (f *Follower) take(ctx context.Context, cfg *configapi.Configuration, err error) {
+	log := ctrl.LoggerFrom(ctx).WithName("kueue-configuration").WithValues("configMap", f.where.String(), "key", f.where.Key)
+	settings := f.Settings()
+	if err != nil {
+		readGauge.Set(0)
+		f.tell(log, fmt.Errorf("reading it: %w", err))
+	} else {
+		readGauge.Set(1)
+		f.read.Store(true)
+		if settings, err = Of(cfg, f.overrides); err != nil {
+			f.tell(log, fmt.Errorf("taking it over: %w", err))
+		} else if f.problem != "" {
+			f.problem = ""
+			log.Info("Kueue's configuration is read again")
+		}
+		f.compare(log, cfg, settings)
+	}
+	f.hold(ctx, log, settings)
+}
+
+// tell logs a problem that was not told yet.
+func (f *Follower) tell(log logr.Logger, problem error) {
+	if f.problem == problem.Error() {
+		return
+	}
+	f.problem = problem.Error()
+	holds := "Kueue's defaults, with what this manager's configuration sets"
+	if f.read.Load() {
+		holds = "what was read last"
+	}
+	log.Error(problem, "Kueue's configuration does not hold as it is; let the manager read it, "+
+		"or set what differs from Kueue's defaults in the manager's configuration", "holds", holds)
+}
+
+// compare tells which overrides have other values than Kueue.
+func (f *Follower) compare(log logr.Logger, cfg *configapi.Configuration, here *Settings) {
+	kueues, _ := Of(cfg, Overrides{})
+	differ := slices.Concat(Differences(kueues, here), GateDifferences(kueues, here))
+	overrideGauge.Reset()
+	for _, d := range differ {
+		overrideGauge.WithLabelValues(d.Setting).Set(1)
+	}
+	if equality.Semantic.DeepEqual(differ, f.differ) {
+		return
+	}
+	f.differ = differ
+	if len(differ) > 0 {
+		log.Info("This manager's configuration overrides Kueue's with other values, so TrainJobs are treated otherwise than other jobs; "+
+			"leave the fields out, and Kueue's hold", "settings", differ)
+	}
+}
+
+// hold makes settings those in force and tells who wants to know.
+func (f *Follower) hold(ctx context.Context, log logr.Logger, settings *Settings) {
+	if err := applyGates(settings.FeatureGates); err != nil {
+		log.Error(err, "Setting Kueue's feature gates")
+	}
+	if before := f.current.Swap(settings); equality.Semantic.DeepEqual(before, settings) {
+		return
+	}
+	log.Info("The settings that Kueue and this manager share have changed", "settings", withoutGates(*settings))
+	f.mu.Lock()
+	changed := slices.Clone(f.changed)
+	f.mu.Unlock()
+	for _, do := range changed {
+		if err := do(ctx); err != nil {
+			log.Error(err, "After a change of Kueue's settings")
+		}
+	}
+}
+
+// withoutGates leaves the gates out of what is logged: there are too many of them.
+func withoutGates(settings Settings) Settings {
+	settings.FeatureGates = nil
+	return settings
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kueueconfig
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+var where = ConfigMap{Namespace: "kueue-system", Name: "kueue-manager-config", Key: "controller_manager_config.yaml"}
+
+// site is a cluster with Kueue's ConfigMap, which a test may change, and a Follower of it.
+type site struct {
+	*Follower
+	client    client.WithWatch
+	forbidden bool
+	changes   int
+}
+
+func newSite(t *testing.T, overrides Overrides) *site {
+	t.Helper()
+	s := &site{}
+	s.client = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if s.forbidden {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, key.Name, errors.New("no"))
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	s.Follower = NewFollower(s.client, where, overrides)
+	s.OnChange(func(context.Context) error { s.changes++; return nil })
+	return s
+}
+
+// write makes file Kueue's configuration, or takes the ConfigMap away.
+func (s *site) write(t *testing.T, file string) {
+	t.Helper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: where.Namespace, Name: where.Name}, Data: map[string]string{where.Key: file}}
+	err := client.IgnoreNotFound(s.client.Delete(t.Context(), cm.DeepCopy()))
+	if file != "" {
+		err = errors.Join(err, s.client.Create(t.Context(), cm))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRead(t *testing.T) {
+	const manages, broken = head + "manageJobsWithoutQueueName: true\n", head + "integrations: ["
+	type state struct{ Waits, Manages, Read bool }
+	cases := map[string]struct {
+		overrides Overrides
+		// files are read one after the other; an empty one is a ConfigMap that is not there.
+		files       []string
+		forbidden   bool
+		want        state
+		wantChanges int
+	}{
+		"Kueue's settings hold":                        {files: []string{manages}, want: state{Waits: true, Manages: true, Read: true}, wantChanges: 1},
+		"the same once more is no change":              {files: []string{manages, manages}, want: state{Waits: true, Manages: true, Read: true}, wantChanges: 1},
+		"a change is followed":                         {files: []string{head, manages, headOfV1}, want: state{Read: true}, wantChanges: 2},
+		"without a ConfigMap its defaults hold":        {files: []string{""}, want: state{Waits: true}},
+		"where it may not be read its defaults hold":   {files: []string{manages}, forbidden: true, want: state{Waits: true}},
+		"where it cannot be decoded its defaults do":   {files: []string{broken}, want: state{Waits: true}},
+		"what was read holds when it breaks":           {files: []string{manages, broken}, want: state{Waits: true, Manages: true}, wantChanges: 1},
+		"what was read holds when it goes":             {files: []string{manages, ""}, want: state{Waits: true, Manages: true}, wantChanges: 1},
+		"it is read when it is there":                  {files: []string{"", manages}, want: state{Waits: true, Manages: true, Read: true}, wantChanges: 1},
+		"an override counts":                           {overrides: Overrides{ManageJobsWithoutQueueName: ptr.To(false)}, files: []string{manages}, want: state{Waits: true, Read: true}},
+		"an override counts where nothing can be read": {overrides: Overrides{ManageJobsWithoutQueueName: ptr.To(true)}, files: []string{""}, want: state{Waits: true, Manages: true}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, tc.overrides)
+			s.forbidden = tc.forbidden
+			read := false
+			for _, file := range tc.files {
+				s.write(t, file)
+				read = s.Read(t.Context()) != "" && s.problem == ""
+			}
+			got := state{Waits: s.Settings().WaitForPodsReady != nil, Manages: s.Settings().ManageJobsWithoutQueueName, Read: read}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected state (-want,+got):\n%s", diff)
+			}
+			if s.changes != tc.wantChanges {
+				t.Errorf("Told of %d changes, want %d", s.changes, tc.wantChanges)
+			}
+		})
+	}
+}
+
+func TestWatchReturnsWhenTheConfigMapChanges(t *testing.T) {
+	s := newSite(t, Overrides{})
+	watcher := watch.NewFake()
+	s.Follower.client = interceptor.NewClient(s.client, interceptor.Funcs{
+		Watch: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+			options := (&client.ListOptions{}).ApplyOptions(opts)
+			if got, want := options.FieldSelector.String(), "metadata.name=kueue-manager-config"; got != want || options.Namespace != where.Namespace {
+				t.Errorf("Watching %s in %s, want %s in %s", got, options.Namespace, want, where.Namespace)
+			}
+			return watcher, nil
+		},
+	})
+	go watcher.Modify(&corev1.ConfigMap{})
+	if !s.watch(t.Context(), "1") {
+		t.Error("It could not watch")
+	}
+}
+
+func TestWatchThatIsForbidden(t *testing.T) {
+	s := newSite(t, Overrides{})
+	s.Follower.client = interceptor.NewClient(s.client, interceptor.Funcs{
+		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+			return nil, errors.New("no")
+		},
+	})
+	if s.watch(t.Context(), "1") {
+		t.Error("It could watch")
+	}
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kueueconfig
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	"sigs.k8s.io/kueue/pkg/features"
+	"sigs.k8s.io/kueue/pkg/metrics"
+)
+
+// Overrides are settings of Kueue's as the manager's own configuration has them. What is
+// set counts instead of Kueue's; what is not set is Kueue's.
+type Overrides struct {
+	// ManageJobsWithoutQueueName, as in Kueue's configuration. Default: Kueue's.
+	ManageJobsWithoutQueueName *bool `json:"manageJobsWithoutQueueName,omitempty"`
+	// ManagedJobsNamespaceSelector, as in Kueue's configuration. Default: Kueue's.
+	ManagedJobsNamespaceSelector *metav1.LabelSelector `json:"managedJobsNamespaceSelector,omitempty"`
+	// WaitForPodsReady, as in Kueue's configuration. Default: Kueue's. It is turned off by
+	// feature gate DisableWaitForPodsReady, as in Kueue.
+	WaitForPodsReady *configapi.WaitForPodsReady `json:"waitForPodsReady,omitempty"`
+	// Integrations, as in Kueue's configuration, as far as it concerns one kind.
+	Integrations Integrations `json:"integrations,omitzero"`
+	// ObjectRetentionPolicies, as in Kueue's configuration. Default: Kueue's.
+	ObjectRetentionPolicies *configapi.ObjectRetentionPolicies `json:"objectRetentionPolicies,omitempty"`
+	// FeatureGates of Kueue, gate by gate. Default: Kueue's.
+	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+}
+
+// Integrations is the part of Kueue's setting of that name that concerns one kind.
+type Integrations struct {
+	// LabelKeysToCopy are labels copied from TrainJobs to their Workloads; an empty list
+	// copies none. Default: Kueue's.
+	LabelKeysToCopy []string `json:"labelKeysToCopy,omitzero"`
+}
+
+// Settings are what this manager needs to know of Kueue's configuration. They do not change;
+// another configuration makes others.
+type Settings struct {
+	ManageJobsWithoutQueueName   bool
+	ManagedJobsNamespaceSelector *metav1.LabelSelector
+	// WaitForPodsReady is nil where Kueue does not wait.
+	WaitForPodsReady        *configapi.WaitForPodsReady
+	LabelKeysToCopy         []string
+	AnnotationKeysToCopy    []string
+	ObjectRetentionPolicies *configapi.ObjectRetentionPolicies
+	LocalQueueMetrics       *configapi.LocalQueueMetrics
+	// FeatureGates are the values of all gates.
+	FeatureGates map[string]bool
+}
+
+// NamespaceSelector returns ManagedJobsNamespaceSelector as a selector.
+func (s *Settings) NamespaceSelector() labels.Selector {
+	selector, err := metav1.LabelSelectorAsSelector(s.ManagedJobsNamespaceSelector)
+	if err != nil {
+		return labels.Nothing() // validated before
+	}
+	return selector
+}
+
+// Of returns the settings of Kueue's configuration under overrides. The error is of feature
+// gates that this version does not know, or cannot change; they are left out.
+func Of(kueues *configapi.Configuration, overrides Overrides) (*Settings, error) {
+	cfg := overrides.over(kueues)
+	gates, err := resolve(cfg.FeatureGates)
+	labelKeys, annotationKeys := copiedKeys(cfg, gates[string(features.CustomMetricLabels)])
+	waits := cfg.WaitForPodsReady
+	if gates[string(features.DisableWaitForPodsReady)] {
+		waits = nil
+	}
+	return &Settings{
+		ManageJobsWithoutQueueName:   cfg.ManageJobsWithoutQueueName,
+		ManagedJobsNamespaceSelector: cfg.ManagedJobsNamespaceSelector,
+		WaitForPodsReady:             waits,
+		LabelKeysToCopy:              labelKeys,
+		AnnotationKeysToCopy:         annotationKeys,
+		ObjectRetentionPolicies:      cfg.ObjectRetentionPolicies,
+		LocalQueueMetrics:            cfg.Metrics.LocalQueueMetrics,
+		FeatureGates:                 gates,
+	}, err
+}
+
+// over returns Kueue's configuration with what is set here instead of what Kueue has.
+// Kueue's own defaults fill in what an override leaves open; they come only where there is
+// one, since they would turn on what a file of an older version leaves off.
+func (o Overrides) over(kueues *configapi.Configuration) *configapi.Configuration {
+	cfg := kueues.DeepCopy()
+	if o.ManageJobsWithoutQueueName != nil {
+		cfg.ManageJobsWithoutQueueName = *o.ManageJobsWithoutQueueName
+	}
+	if o.ManagedJobsNamespaceSelector != nil {
+		cfg.ManagedJobsNamespaceSelector = o.ManagedJobsNamespaceSelector
+	}
+	if o.WaitForPodsReady != nil {
+		own := &configapi.Configuration{Namespace: cfg.Namespace, WaitForPodsReady: o.WaitForPodsReady.DeepCopy()}
+		scheme.Default(own)
+		cfg.WaitForPodsReady = own.WaitForPodsReady
+	}
+	if o.Integrations.LabelKeysToCopy != nil {
+		cfg.Integrations = orElse(cfg.Integrations, configapi.Integrations{})
+		cfg.Integrations.LabelKeysToCopy = o.Integrations.LabelKeysToCopy
+	}
+	if o.ObjectRetentionPolicies != nil {
+		cfg.ObjectRetentionPolicies = o.ObjectRetentionPolicies
+	}
+	gates := map[string]bool{}
+	maps.Copy(gates, cfg.FeatureGates)
+	maps.Copy(gates, o.FeatureGates)
+	cfg.FeatureGates = gates
+	return cfg
+}
+
+// copiedKeys returns the labels and annotations that Workloads get from jobs: those that
+// Kueue is told to copy, and those that its metrics have as labels.
+func copiedKeys(cfg *configapi.Configuration, customMetricLabels bool) (labelKeys, annotationKeys []string) {
+	copied := sets.New[string]()
+	if cfg.Integrations != nil {
+		copied.Insert(cfg.Integrations.LabelKeysToCopy...)
+	}
+	if customMetricLabels {
+		ofLabels, ofAnnotations := metrics.WorkloadCustomLabelSources(cfg.Metrics.CustomLabels)
+		return sets.List(copied.Union(ofLabels)), sets.List(ofAnnotations)
+	}
+	return sets.List(copied), nil
+}
+
+// Difference is a setting that has another value here than in Kueue.
+type Difference struct {
+	// Setting is its field in the configuration.
+	Setting     string
+	Kueue, Here any
+}
+
+// Differences returns the settings in which here is not as kueues, feature gates apart.
+func Differences(kueues, here *Settings) []Difference {
+	all := []Difference{
+		{"manageJobsWithoutQueueName", kueues.ManageJobsWithoutQueueName, here.ManageJobsWithoutQueueName},
+		{"managedJobsNamespaceSelector", kueues.ManagedJobsNamespaceSelector, here.ManagedJobsNamespaceSelector},
+		{"waitForPodsReady", kueues.WaitForPodsReady, here.WaitForPodsReady},
+		{"integrations.labelKeysToCopy", kueues.LabelKeysToCopy, here.LabelKeysToCopy},
+		{"objectRetentionPolicies", kueues.ObjectRetentionPolicies, here.ObjectRetentionPolicies},
+	}
+	return slices.DeleteFunc(all, func(d Difference) bool { return equality.Semantic.DeepEqual(d.Kueue, d.Here) })
+}
+
+// GateDifferences returns the feature gates in which here is not as kueues.
+func GateDifferences(kueues, here *Settings) []Difference {
+	var differ []Difference
+	for _, name := range slices.Sorted(maps.Keys(kueues.FeatureGates)) {
+		if there, own := kueues.FeatureGates[name], here.FeatureGates[name]; there != own {
+			differ = append(differ, Difference{"featureGates." + name, there, own})
+		}
+	}
+	return differ
+}

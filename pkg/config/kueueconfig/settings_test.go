@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kueueconfig
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	"sigs.k8s.io/kueue/pkg/features"
+)
+
+func TestDifferences(t *testing.T) {
+	cases := map[string]struct {
+		file      string
+		overrides Overrides
+		want      []string
+	}{
+		"nothing is overridden": {file: head + "manageJobsWithoutQueueName: true\n"},
+		"each setting": {
+			file: head,
+			overrides: Overrides{
+				ManageJobsWithoutQueueName:   ptr.To(true),
+				ManagedJobsNamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}},
+				WaitForPodsReady:             &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: time.Minute}},
+				Integrations:                 Integrations{LabelKeysToCopy: []string{"team"}},
+				ObjectRetentionPolicies:      &configapi.ObjectRetentionPolicies{Workloads: &configapi.WorkloadRetentionPolicy{AfterDeactivatedByKueue: &metav1.Duration{}}},
+				FeatureGates:                 map[string]bool{"MultiKueue": false, "TopologyAwareScheduling": true},
+			},
+			want: []string{"manageJobsWithoutQueueName", "managedJobsNamespaceSelector", "waitForPodsReady", "integrations.labelKeysToCopy", "objectRetentionPolicies", "featureGates.MultiKueue"},
+		},
+		"the zero value is a value": {
+			file:      head + "manageJobsWithoutQueueName: true\nintegrations: {labelKeysToCopy: [team]}\n",
+			overrides: Overrides{ManageJobsWithoutQueueName: ptr.To(false), Integrations: Integrations{LabelKeysToCopy: []string{}}},
+			want:      []string{"manageJobsWithoutQueueName", "integrations.labelKeysToCopy"},
+		},
+		"the same value is none": {
+			file: head + "waitForPodsReady: {timeout: 5m}\nfeatureGates: {MultiKueue: false}\n",
+			overrides: Overrides{
+				WaitForPodsReady: &configapi.WaitForPodsReady{Timeout: metav1.Duration{Duration: 5 * time.Minute}},
+				FeatureGates:     map[string]bool{"MultiKueue": false},
+			},
+		},
+		"waiting for pods, which a file of the version before leaves off": {
+			file:      headOfV1,
+			overrides: Overrides{WaitForPodsReady: &configapi.WaitForPodsReady{}},
+			want:      []string{"waitForPodsReady"},
+		},
+		"waiting for pods, which a gate turns off": {
+			file:      head,
+			overrides: Overrides{FeatureGates: map[string]bool{"DisableWaitForPodsReady": true}},
+			want:      []string{"waitForPodsReady", "featureGates.DisableWaitForPodsReady"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			cfg, err := Decode([]byte(tc.file), "kueue-system")
+			if err != nil {
+				t.Fatalf("Decode: %v", err)
+			}
+			kueues, here := mustOf(t, cfg, Overrides{}), mustOf(t, cfg, tc.overrides)
+			var got []string
+			for _, d := range slices.Concat(Differences(kueues, here), GateDifferences(kueues, here)) {
+				got = append(got, d.Setting)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected differences (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func mustOf(t *testing.T, cfg *configapi.Configuration, overrides Overrides) *Settings {
+	t.Helper()
+	settings, err := Of(cfg, overrides)
+	if err != nil {
+		t.Fatalf("Of: %v", err)
+	}
+	return settings
+}
+
+func TestOfCopiesWhatMetricsHaveAsLabels(t *testing.T) {
+	const file = head + `
+integrations: {labelKeysToCopy: [team]}
+metrics:
+  customLabels:
+  - {name: cost, sourceKind: Workload, sourceLabelKey: cost-center}
+  - {name: note, sourceKind: Workload, sourceAnnotationKey: note}
+  - {name: of_queues, sourceKind: LocalQueue, sourceLabelKey: owner}
+`
+	for gate, want := range map[string][2][]string{
+		"off": {{"team"}, nil},
+		"on":  {{"cost-center", "team"}, {"note"}},
+	} {
+		t.Run("gate "+gate, func(t *testing.T) {
+			cfg, err := Decode([]byte(file), "kueue-system")
+			if err != nil {
+				t.Fatalf("Decode: %v", err)
+			}
+			settings := mustOf(t, cfg, Overrides{FeatureGates: map[string]bool{"CustomMetricLabels": gate == "on"}})
+			if diff := cmp.Diff(want, [2][]string{settings.LabelKeysToCopy, settings.AnnotationKeysToCopy}); diff != "" {
+				t.Errorf("Unexpected keys (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOfLeavesOutGatesItDoesNotKnow(t *testing.T) {
+	settings, err := Of(Defaults("kueue-system"), Overrides{FeatureGates: map[string]bool{"FromTheFuture": true, "MultiKueue": false}})
+	if err == nil || !strings.Contains(err.Error(), "FromTheFuture") {
+		t.Errorf("Of = %v, want an error that names the gate", err)
+	}
+	if _, found := settings.FeatureGates["FromTheFuture"]; found || settings.FeatureGates["MultiKueue"] {
+		t.Errorf("FromTheFuture is there: %t, MultiKueue: %t", found, settings.FeatureGates["MultiKueue"])
+	}
+}
+
+func TestApplyGates(t *testing.T) {
+	// Brings the gates back after the test.
+	features.SetFeatureGateDuringTest(t, features.TopologyAwareScheduling, true)
+	features.SetFeatureGateDuringTest(t, features.MultiKueue, true)
+	off := mustOf(t, Defaults("kueue-system"), Overrides{FeatureGates: map[string]bool{"TopologyAwareScheduling": false}})
+	if err := applyGates(off.FeatureGates); err != nil {
+		t.Fatalf("applyGates: %v", err)
+	}
+	if features.Enabled(features.TopologyAwareScheduling) || !features.Enabled(features.MultiKueue) {
+		t.Errorf("TopologyAwareScheduling is %t, MultiKueue %t", features.Enabled(features.TopologyAwareScheduling), features.Enabled(features.MultiKueue))
+	}
+	// A gate that is not set any more has its default again.
+	if err := applyGates(mustOf(t, Defaults("kueue-system"), Overrides{}).FeatureGates); err != nil {
+		t.Fatalf("applyGates: %v", err)
+	}
+	if !features.Enabled(features.TopologyAwareScheduling) {
+		t.Error("TopologyAwareScheduling is still off")
+	}
+}
+
+// Every gate of Kueue has to be a known one, or files that hold Kueue's gates are refused.
+func TestKueuesGatesAreRegistered(t *testing.T) {
+	for _, gate := range []string{"TopologyAwareScheduling", "MultiKueue"} {
+		if !KnowsGate(gate) {
+			t.Errorf("Gate %s is not known", gate)
+		}
+	}
+	if KnowsGate("FromTheFuture") {
+		t.Error("A gate is known that does not exist")
+	}
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+)
+
+// trainerSilent is how long Trainer may take no note of a start or a stop before people
+// are told: its controller may be away, and no event comes then.
+const trainerSilent = 30 * time.Second
+
+// awaitTrainer returns when to look again at a job whose start or stop Trainer has not taken
+// note of, or may still undo; 0 is never. It tells people when that takes long. What
+// Trainer did take note of is ensureAgreed's.
+func (r *reconciler) awaitTrainer(ctx context.Context, j *job) (time.Duration, error) {
+	if !j.alive() || j.Elsewhere() {
+		return 0, nil
+	}
+	js, err := r.env.jobSet(ctx, &j.TrainJob)
+	if err != nil {
+		return 0, err
+	}
+	if taken := r.env.overtaken(&j.TrainJob, js); taken > 0 {
+		return taken, nil
+	}
+	if js == nil || trainerAgrees(j) {
+		return 0, nil
+	}
+	behind := r.behind(j, js)
+	if behind == "" {
+		return 0, nil
+	}
+	managed, err := r.env.managed(ctx, &j.TrainJob)
+	if err != nil || !managed {
+		return 0, err
+	}
+	if wait := time.Until(r.env.expectations.wroteBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
+		return wait, nil
+	}
+	r.env.warn(&j.TrainJob, reasonTrainerSilent, actionWrite, fmt.Errorf(
+		"JobSet %s %s although the TrainJob says otherwise: Trainer has not taken note of it for %s; look at Trainer's controller and its log", js.Name, behind, trainerSilent))
+	return trainerSilent, nil
+}
+
+// trainerAgrees reports whether Trainer says of the job what its spec says.
+func trainerAgrees(j *job) bool {
+	said := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobSuspended)
+	return said != nil && (said.Status == metav1.ConditionTrue) == j.IsSuspended()
+}
+
+// behind says in what a JobSet is behind its TrainJob; empty: in nothing that matters here.
+func (r *reconciler) behind(j *job, js *jobsetapi.JobSet) string {
+	suspended := ptr.Deref(js.Spec.Suspend, false)
+	switch {
+	case suspended && !j.IsSuspended():
+		return "is still suspended"
+	case !suspended && j.IsSuspended():
+		return "still runs"
+	case suspended && r.env.lacksGate(&j.TrainJob, js):
+		return "still lacks the admission gate"
+	}
+	return ""
+}

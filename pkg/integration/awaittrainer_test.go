@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestAwaitTrainer(t *testing.T) {
+	tests := map[string]struct {
+		// suspended: the TrainJob, what Trainer says of it, the JobSet.
+		job, said, jobSet bool
+		// written is how long ago the TrainJob was.
+		written   time.Duration
+		notKueues bool
+
+		wantWait bool
+		wantTold string
+	}{
+		"Trainer has heard":                         {job: true, said: true, jobSet: true, written: time.Hour},
+		"what it heard is for somebody else":        {job: true, said: true, jobSet: false, written: time.Hour},
+		"a stop just now":                           {job: true, said: false, jobSet: false, wantWait: true},
+		"a stop long ago":                           {job: true, said: false, jobSet: false, written: time.Hour, wantWait: true, wantTold: "still runs"},
+		"a start just now":                          {job: false, said: true, jobSet: true, wantWait: true},
+		"a start long ago":                          {job: false, said: true, jobSet: true, written: time.Hour, wantWait: true, wantTold: "is still suspended"},
+		"a start that the JobSet shows already":     {job: false, said: true, jobSet: false, written: time.Hour},
+		"a job that is not Kueue's":                 {job: true, said: false, jobSet: false, written: time.Hour, notKueues: true},
+		"a stop that the JobSet shows, with a gate": {job: true, said: false, jobSet: true, written: time.Hour},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(tc.job, tc.said, tc.jobSet, time.Now())
+			if tc.notKueues {
+				stored.Labels = nil
+			}
+			r, recorder := newReconciler(t, stored, js, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}})
+			r.env.expectations = &expectations{began: time.Now().Add(-tc.written)}
+			wait, err := r.awaitTrainer(t.Context(), &job{TrainJob: *stored, env: r.env})
+			if err != nil || (wait > 0) != tc.wantWait || wait > trainerSilent {
+				t.Errorf("awaitTrainer() = %s, %v; want to wait: %t", wait, err, tc.wantWait)
+			}
+			close(recorder.Events)
+			if told := <-recorder.Events; !strings.Contains(told, tc.wantTold) || (told == "") != (tc.wantTold == "") {
+				t.Errorf("The user is told %q, want %q in it", told, tc.wantTold)
+			}
+		})
+	}
+}

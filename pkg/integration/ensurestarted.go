@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+)
+
+// ensureStarted gives the quota of a job back that was admitted and cannot start: Trainer,
+// JobSet or the Job controller were refused what they had to make, by a webhook, a
+// ResourceQuota or validation, or do not answer. They try again for ever, and say so by
+// events alone. refused is why this reconcile could not resume the job, if it tried.
+//
+// It returns the time after which to look again, 0 for never.
+func (r *reconciler) ensureStarted(ctx context.Context, j *job, refused error) (time.Duration, error) {
+	if r.env.starts == nil || j.skipped || !j.alive() || j.Elsewhere() {
+		return 0, nil
+	}
+	if expectedRetry(refused) && !(trainerLags(refused) && r.env.lagsLong(&j.TrainJob)) {
+		return 0, nil
+	}
+	wl, err := r.env.workload(ctx, &j.TrainJob)
+	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !mayRun(wl) {
+		return 0, err
+	}
+	lack, err := r.lackNow(ctx, j, refused)
+	if err != nil {
+		return 0, err
+	}
+	if lack == nil {
+		r.env.starts.lacksNothing(&j.TrainJob, wl.UID)
+		return 0, nil
+	}
+	lacking, wait, complete := r.env.starts.lacks(&j.TrainJob, wl.UID)
+	if lack.pods && (complete || wasReady(wl)) {
+		// A job that runs is not ours to stop.
+		return 0, nil
+	}
+	if wait > 0 {
+		return wait, nil
+	}
+	return r.judge(ctx, j, wl, lack, lacking)
+}
+
+// lackNow returns what an admitted job lacks in our view of it.
+func (r *reconciler) lackNow(ctx context.Context, j *job, refused error) (*lack, error) {
+	if j.IsSuspended() {
+		l := &lack{what: "the TrainJob has not been resumed"}
+		if apierrors.IsInvalid(refused) || apierrors.IsForbidden(refused) || withoutNames(refused) {
+			l.quote = refused.Error()
+		}
+		return l, nil
+	}
+	js, err := r.env.jobSet(ctx, &j.TrainJob)
+	if err != nil || js == nil {
+		return lackOf(&j.TrainJob, nil, nil), err
+	}
+	jobs, err := r.env.jobsOf(ctx, js)
+	return lackOf(&j.TrainJob, js, jobs), err
+}
+
+// wasReady reports whether the pods of an admitted Workload were ready once since, which a
+// restart of this process does not make us forget.
+func wasReady(wl *kueue.Workload) bool {
+	ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
+	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	return ready != nil && ready.Reason != kueue.WorkloadWaitForStart && !ready.LastTransitionTime.Before(&admitted.LastTransitionTime)
+}
+
+// judge looks for a refusal and does what is to be done about a job that is late.
+func (r *reconciler) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking time.Duration) (time.Duration, error) {
+	timeout := r.env.starts.timeout
+	refusal := l.quote
+	if refusal == "" {
+		var err error
+		if refusal, err = r.env.refusal(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, lacking+timeout)); err != nil {
+			return 0, err
+		}
+	}
+	switch l.decide(lacking, timeout, refusal) {
+	case giveBack:
+		return r.giveBack(ctx, j, wl, because(l.what, refusal), lacking)
+	case tellSilence:
+		// Another reason than giveBack has: recorders keep the first text of one reason.
+		r.env.warn(&j.TrainJob, reasonNotStarted, actionStart, fmt.Errorf(
+			"admitted, but without a pod after %s: %s. It gives its quota back after %s; look at the controller's log",
+			timeout, because(l.what, ""), silentFor*timeout))
+	}
+	return r.env.starts.looked(&j.TrainJob), nil
+}
+
+// toldSince returns the time from which refusals count: within the time given, and since the
+// admission, by a clock that may be a moment ahead of those of the recorders.
+func toldSince(wl *kueue.Workload, ago time.Duration) time.Time {
+	since := time.Now().Add(-ago)
+	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	if admitted != nil && admitted.LastTransitionTime.After(since) {
+		since = admitted.LastTransitionTime.Add(-2 * time.Second)
+	}
+	return since
+}
+
+func because(what, refusal string) string {
+	if refusal == "" {
+		return what + ", and no event says why"
+	}
+	return what + ": " + refusal
+}
+
+// giveBack deletes the Workload, and with it the quota when the last pod is gone, and has
+// the job wait before it queues again. A Workload that somebody else made is theirs.
+func (r *reconciler) giveBack(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) (time.Duration, error) {
+	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
+		r.env.warn(&j.TrainJob, reasonCannotStart, actionStart, fmt.Errorf(
+			"cannot start, and holds quota by prebuilt Workload %s, which only its maker can take back: %s", wl.Name, why))
+		return r.env.starts.looked(&j.TrainJob), nil
+	}
+	if err := j.deleteWorkload(ctx, wl); err != nil {
+		return 0, err
+	}
+	hold := r.env.starts.holdBack(&j.TrainJob, r.env.field)
+	r.env.warn(&j.TrainJob, reasonCannotStart, actionStart, fmt.Errorf(
+		"gives its quota back, could not start in %s; queues again in %s or when the TrainJob is changed: %s",
+		lacking.Round(time.Second), hold.Round(time.Second), why))
+	return 0, nil
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// excess says in what the JobSet of job, and the Jobs that it made, ask for more than wl
+// holds quota for; empty: in nothing.
+func (e *environment) excess(ctx context.Context, job *trainjob.TrainJob, wl *kueue.Workload) (string, error) {
+	js, err := e.jobSet(ctx, job)
+	if err != nil || js == nil || !js.DeletionTimestamp.IsZero() {
+		return "", err
+	}
+	jobs, err := e.jobsOf(ctx, js)
+	if err != nil {
+		return "", err
+	}
+	return podset.Excess(js, jobs, wl.Spec.PodSets, wl.Status.ReclaimablePods), nil
+}
+
+// takeBack gives up the quota of a job whose JobSet asks for more, so that the job queues
+// for what it really is. What was remembered of its runtime is read again: it is not what
+// Trainer made the JobSet of.
+func (j *job) takeBack(ctx context.Context, wl *kueue.Workload, excess string) error {
+	if _, err := j.env.snapshotTaken(ctx, &j.TrainJob); err != nil {
+		return err
+	}
+	return j.giveUp(ctx, wl, fmt.Sprintf("JobSet %s asks for more than the job was admitted for: %s. The job queues for that", j.Name, excess))
+}
+
+// startable returns an error where the JobSet that would be started asks for more than the
+// job was admitted for. Where that is what Trainer makes of the job now, the job queues for
+// it; else the JobSet is an old one, or was changed, and is replaced.
+func (j *job) startable(ctx context.Context, wl *kueue.Workload) error {
+	excess, err := j.env.excess(ctx, &j.TrainJob, wl)
+	if err != nil || excess == "" {
+		return err
+	}
+	if _, err := j.env.snapshotTaken(ctx, &j.TrainJob); err != nil {
+		return err
+	}
+	podSets, err := j.env.describe(ctx, &j.TrainJob)
+	if err != nil {
+		return err
+	}
+	if podset.SameResources(podSets, wl.Spec.PodSets) {
+		j.drifted = excess
+		return errOutdated
+	}
+	if err := j.takeBack(ctx, wl, excess); err != nil {
+		return err
+	}
+	return errOutdated
+}
+
+// renewEvery is how often a JobSet that asks for too much is replaced. One that is younger
+// was made so on purpose, by somebody's webhook say, and would be again.
+const renewEvery = time.Minute
+
+// renewDrifted replaces a JobSet that asks for more than Trainer would make of its TrainJob.
+// Where that was done already, the job gives its quota back, and waits longer each time.
+func (r *reconciler) renewDrifted(ctx context.Context, j *job) error {
+	js, err := r.env.jobSet(ctx, &j.TrainJob)
+	if err != nil || js == nil {
+		return err
+	}
+	why := fmt.Sprintf("JobSet %s asks for more than its TrainJob: %s", js.Name, j.drifted)
+	if time.Since(js.CreationTimestamp.Time) > renewEvery {
+		return r.renewJobSet(ctx, j, js, why)
+	}
+	wl, err := r.env.workload(ctx, &j.TrainJob)
+	if err != nil || wl == nil {
+		return err
+	}
+	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	if admitted == nil {
+		return nil
+	}
+	_, err = r.giveBack(ctx, j, wl, why, time.Since(admitted.LastTransitionTime.Time))
+	return err
+}

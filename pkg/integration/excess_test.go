@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+)
+
+// Somebody's webhook may have every JobSet ask for more than its TrainJob does.
+func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
+	tests := map[string]struct {
+		age                   time.Duration
+		wantJobSet, wantQuota bool
+		wantTold              string
+	}{
+		"an old JobSet is replaced":                 {age: time.Hour, wantQuota: true, wantTold: reasonJobSetOutdated},
+		"a new one has the job give its quota back": {age: time.Second, wantJobSet: true, wantTold: reasonCannotStart},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(true, true, true, time.Now())
+			js.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
+			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 2}}
+			wl := ownedBy(stored.UID, true)
+			wl.Namespace, wl.OwnerReferences[0].Name = "ns", "job"
+			r, recorder := newReconciler(t, js, wl)
+			r.env.starts = newStarts(time.Minute)
+			if err := r.renewDrifted(t.Context(), &job{TrainJob: *stored, env: r.env, drifted: "replicated job node has 2 pods instead of 1"}); err != nil {
+				t.Fatal(err)
+			}
+			if kept := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(js), js) == nil; kept != tc.wantJobSet {
+				t.Errorf("The JobSet is kept: %t, want %t", kept, tc.wantJobSet)
+			}
+			if kept := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl) == nil; kept != tc.wantQuota {
+				t.Errorf("The quota is kept: %t, want %t", kept, tc.wantQuota)
+			}
+			close(recorder.Events)
+			if told := <-recorder.Events; !strings.Contains(told, tc.wantTold) {
+				t.Errorf("The user is told %q, want %s", told, tc.wantTold)
+			}
+		})
+	}
+}

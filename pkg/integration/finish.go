@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// finish prepares the end of a finished job for Kueue: its quota is its own until its last
+// pod is gone, and a failed job cannot come back. It reports whether the reconcile ends
+// here; otherwise jobframework finishes the Workload.
+func (j *job) finish(ctx context.Context) (bool, error) {
+	held, err := j.holdFailed(ctx)
+	if err != nil || !held {
+		return true, err
+	}
+	if over, err := j.over(ctx); err != nil || over {
+		if over {
+			j.env.forget(j.UID)
+		}
+		return true, err
+	}
+	if !j.IsActive() {
+		return false, nil
+	}
+	since := j.finishedSince()
+	j.again = recheckIn(since)
+	if time.Since(since) < longStop {
+		return true, nil
+	}
+	pods, err := j.env.podsLeft(ctx, j.key)
+	if err == nil && len(pods) > 0 {
+		j.env.tellPodsLeft(&j.TrainJob, "finished", pods)
+	}
+	return true, err
+}
+
+// holdFailed suspends a failed job and brings our entry back to the gate, and reports
+// whether that is done. Trainer takes a TrainJob for failed only as long as its JobSet is:
+// once that is deleted, by its TTL or by a user, Trainer makes another one and runs the job
+// again, on quota that is somebody else's by then.
+func (j *job) holdFailed(ctx context.Context) (bool, error) {
+	if !apimeta.IsStatusConditionTrue(j.Status.Conditions, trainer.TrainJobFailed) || j.Elsewhere() {
+		return true, nil
+	}
+	if managed, err := j.env.managed(ctx, &j.TrainJob); err != nil || !managed {
+		return true, err
+	}
+	if !j.IsSuspended() {
+		if stopped, err := j.stopEnded(ctx); err != nil || stopped {
+			return false, err
+		}
+		active := j.IsActive()
+		if err := j.suspendNow(ctx, j.env.client); err != nil {
+			return false, err
+		}
+		// Nothing ran before, so nothing does now; what is left to do is the Workload's end,
+		// and that while Trainer still says that the job failed.
+		j.stopping = active
+	}
+	if !j.env.field.HoldsGate(&j.Spec) && !j.IsActive() {
+		if err := j.gate(ctx, j.env.client); err != nil {
+			return false, err
+		}
+	}
+	// A write brings the status of now.
+	j.keepFailed()
+	return true, nil
+}
+
+// finishedSince returns when Trainer reported the end of the job.
+func (j *job) finishedSince() time.Time {
+	for _, condition := range []string{trainer.TrainJobComplete, trainer.TrainJobFailed} {
+		if c := apimeta.FindStatusCondition(j.Status.Conditions, condition); c != nil {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Now()
+}
+
+// tellPodsLeft tells the user which pods keep the quota of a job that is over.
+func (e *environment) tellPodsLeft(job *trainjob.TrainJob, what string, pods []corev1.Pod) {
+	e.recorder.Eventf(job, nil, corev1.EventTypeNormal, reasonStopping, actionStop,
+		"The job has %s, but %s of it still there, %s first; it keeps its quota until they are gone", what, plural(int32(len(pods)), "pod"), pods[0].Name)
+}
+
+// keepFailed has a job that failed once stay failed: Trainer forgets it with the JobSet.
+func (j *job) keepFailed() {
+	if failed := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobFailed); failed != nil && failed.Status == metav1.ConditionTrue {
+		j.env.expectations.sawFailed(&j.TrainJob, *failed)
+	} else if failed := j.env.expectations.failure(&j.TrainJob); failed != nil {
+		apimeta.SetStatusCondition(&j.Status.Conditions, *failed)
+	}
+}
+
+// ended reports whether a Workload is finished because its job is.
+func ended(wl *kueue.Workload) bool {
+	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+	return finished != nil && workloadfinish.IsFinished(wl) &&
+		(finished.Reason == kueue.WorkloadFinishedReasonSucceeded || finished.Reason == kueue.WorkloadFinishedReasonFailed)
+}
+
+// ensureEnded is stopEnded for a job that Trainer does not take for failed any more.
+func (r *reconciler) ensureEnded(ctx context.Context, j *job) error {
+	if !j.alive() || j.IsSuspended() {
+		return nil
+	}
+	_, err := j.stopEnded(ctx)
+	return err
+}
+
+// stopEnded suspends a job that runs again after its end, and reports whether it does: a
+// failed one whose JobSet was deleted, which a user has resumed. Its pods would stay at the
+// gate for ever.
+func (j *job) stopEnded(ctx context.Context) (bool, error) {
+	wl, err := j.endedWorkload(ctx)
+	if err != nil || wl == nil {
+		return false, err
+	}
+	if err := j.suspend(ctx, j.env.client, false); err != nil {
+		return true, err
+	}
+	j.env.warn(&j.TrainJob, reasonEnded, actionStop, fmt.Errorf(
+		"the job has ended and its quota is given back (Workload %s is finished); to run it again, delete it and create it again", wl.Name))
+	return true, nil
+}

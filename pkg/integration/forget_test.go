@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
+	stored, _ := disagreeing(true, true, true, time.Now())
+	stored.Spec.RuntimeRef.Name = "torch"
+	r, _ := newReconciler(t, stored)
+	env := r.env
+	env.inTree, env.trainer, env.repeats = &inTree{}, &servedTrainer{}, &repeats{now: time.Now}
+	env.described = newRememberedPodSets()
+	remember := func() {
+		env.described.add(origin{job: stored}, []kueue.PodSet{{}})
+		env.recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
+		env.recorder.notice(stored, notice{"NotAdmissible", "told"})
+		env.repeats.inVain(stored.UID, "write", "undone")
+		env.inTree.first(stored.UID)
+		env.trainer.first(stored.UID)
+		env.trainer.reads.first(stored.UID)
+		if _, err := env.runtimes.Of(t.Context(), stored); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remembered := func() int {
+		return env.described.byUID.Len() + env.recorder.last.Len() + len(env.repeats.vain) +
+			len(env.inTree.uids) + len(env.trainer.uids) + len(env.trainer.reads.uids)
+	}
+	remember()
+	if got := remembered(); got != 7 {
+		t.Fatalf("%d things are remembered, want 7", got)
+	}
+	if !env.forgetDeleted().Delete(event.DeleteEvent{Object: stored}) {
+		t.Error("The event must pass")
+	}
+	if got := remembered(); got != 0 {
+		t.Errorf("%d things are remembered of a TrainJob that is gone", got)
+	}
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// The looks of a start without an answer, by the times that the view asks for.
+func TestInTreeWaits(t *testing.T) {
+	start := time.Unix(0, 0)
+	now, view := start, inTreeView{}
+	var waits []time.Duration
+	for now.Sub(start) < 2*time.Minute {
+		view = view.unheard(errors.New("no answer"), now)
+		wait := view.wait(now)
+		waits, now = append(waits, wait.Truncate(100*time.Millisecond)), now.Add(wait)
+	}
+	ms := time.Millisecond
+	want := append([]time.Duration{200 * ms, 400 * ms, 800 * ms, 1600 * ms}, repeat(2*time.Second, 14)...)
+	if diff := cmp.Diff(append(want, repeat(inTreeEvery, 3)...), waits); diff != "" {
+		t.Errorf("Unexpected waits (-want,+got):\n%s", diff)
+	}
+	if wait := view.heard(true).wait(now); wait != inTreeRetry {
+		t.Errorf("Stands aside, and looks again after %s", wait)
+	}
+	if wait := view.heard(false).wait(now); wait != inTreeEvery {
+		t.Errorf("All is well, and it looks again after %s", wait)
+	}
+}
+
+func repeat(d time.Duration, n int) []time.Duration {
+	out := make([]time.Duration, n)
+	for i := range out {
+		out[i] = d
+	}
+	return out
+}
+
+func TestInTreeAnswerHolds(t *testing.T) {
+	start := time.Unix(0, 0)
+	refused := errors.New("refused")
+	tests := map[string]struct {
+		view       inTreeView
+		at         time.Duration
+		want       answer
+		wantSilent bool
+	}{
+		"nobody has looked":                  {want: answerUnknown},
+		"no answer yet":                      {view: inTreeView{}.unheard(refused, start), at: 29 * time.Second, want: answerUnknown},
+		"no answer for long":                 {view: inTreeView{}.unheard(refused, start), at: 30 * time.Second, want: answerUnknown, wantSilent: true},
+		"the time counts from the first one": {view: inTreeView{}.unheard(refused, start).unheard(refused, start.Add(time.Minute)), at: 30 * time.Second, want: answerUnknown, wantSilent: true},
+		"off":                                {view: inTreeView{}.heard(false), at: time.Hour, want: answerOff},
+		"an answer ends the silence":         {view: inTreeView{}.unheard(refused, start).heard(true), at: time.Hour, want: answerActive},
+		"an answer holds although none has come since":   {view: inTreeView{}.heard(false).unheard(refused, start), at: time.Second, want: answerOff},
+		"but people hear that none has come for so long": {view: inTreeView{}.heard(false).unheard(refused, start), at: time.Minute, want: answerOff, wantSilent: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tc.view.answer != tc.want || tc.view.silent(start.Add(tc.at)) != tc.wantSilent {
+				t.Errorf("answer %s, silent %v; want %s, %v", tc.view.answer, tc.view.silent(start.Add(tc.at)), tc.want, tc.wantSilent)
+			}
+		})
+	}
+}
+
+func TestInTreeUnknownRemedy(t *testing.T) {
+	tests := map[string]struct {
+		err  error
+		want string
+	}{
+		"no runtime": {trainjob.ErrNoRuntime, "create a ClusterTrainingRuntime, or a TrainingRuntime in namespace ours"},
+		"a webhook that cannot be reached": {
+			apierrors.NewInternalError(errors.New(`failed calling webhook "mtrainjob.kb.io": no endpoints available for service "kueue-webhook-service"`)),
+			"look at the Service and the pods behind webhook mtrainjob.kb.io",
+		},
+		"a webhook that refuses": {
+			apierrors.NewForbidden(trainJobs, "dry-run", errors.New(`admission webhook "policy.example.com" denied the request: no`)),
+			"let webhook policy.example.com accept such a TrainJob in namespace ours, or add a ClusterTrainingRuntime that it accepts",
+		},
+		"a quota": {
+			apierrors.NewForbidden(trainJobs, "dry-run", errors.New("exceeded quota: no-trainjobs, requested: count/trainjobs=1")),
+			"take TrainJobs out of the ResourceQuotas of namespace ours",
+		},
+		"no permission": {
+			apierrors.NewForbidden(trainJobs, "", errors.New(`User "us" cannot create resource "trainjobs"`)),
+			"let the manager's ServiceAccount create trainjobs in namespace ours, as config/rbac has it, and let no policy refuse that",
+		},
+		"anything else": {context.DeadlineExceeded, "look at the API server's answer"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := inTreeUnknownRemedy("ours", fmt.Errorf("asking: %w", tc.err)); got != tc.want {
+				t.Errorf("inTreeUnknownRemedy() = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// While nobody knows who looks after TrainJobs, none of them is written, nor told before
+// it has lasted; every answer has all of them looked at.
+func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
+	stored, _ := disagreeing(true, true, true, time.Now())
+	stored.Spec.RuntimeRef.Name, stored.Labels = "torch", map[string]string{"kueue.x-k8s.io/queue-name": "queue"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}, Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}}
+	r, recorder := newReconciler(t, stored, pod)
+	refused := errors.New("refused")
+	var answered error
+	in := inTreeOn(t, func(*trainjob.TrainJob) error { return answered })
+	in.all.client, in.all.queue = r.env.client, workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	r.env.inTree, in.namespace = in, "ours"
+	writes := 0
+	count := func(...any) error { writes++; return nil }
+	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return count() },
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return count() },
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return count() },
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return count()
+		},
+	})
+	look := func(since time.Time) ctrl.Result {
+		t.Helper()
+		answered = refused
+		before := in.viewed()
+		if err := in.set(t.Context(), before, before.unheard(refused, since)); err != nil {
+			t.Fatal(err)
+		}
+		key := types.NamespacedName{Namespace: "ns", Name: "job"}
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	look(time.Now())
+	if len(recorder.Events) > 0 {
+		t.Errorf("Told at once: %s", <-recorder.Events)
+	}
+	freed, err := (&ungater{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
+	if err != nil || freed.RequeueAfter == 0 {
+		t.Errorf("Ungater: %+v, %v; want a time after which it looks again", freed, err)
+	}
+	in.view = inTreeView{}
+	look(time.Now().Add(-inTreeSilent))
+	if event := <-recorder.Events; !strings.Contains(event, "Warning InTreeUnknown") || !strings.Contains(event, "refused") {
+		t.Errorf("Unexpected event: %s", event)
+	}
+	if in.all.queue.Len() != 1 || in.checkKnown(nil) == nil {
+		t.Error("After the time every TrainJob must be looked at, and the manager not be ready")
+	}
+	if writes > 0 {
+		t.Errorf("%d writes before it was known who looks after TrainJobs", writes)
+	}
+	for _, answer := range []bool{false, true, false} {
+		drain(in.all.queue)
+		before := in.viewed()
+		if err := in.set(t.Context(), before, before.heard(answer)); err != nil {
+			t.Fatal(err)
+		}
+		if in.all.queue.Len() != 1 || in.checkKnown(nil) != nil {
+			t.Errorf("Active %v, and the TrainJob is not looked at", answer)
+		}
+	}
+}
+
+func drain(queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	for queue.Len() > 0 {
+		item, _ := queue.Get()
+		queue.Done(item)
+	}
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// replicatedJobs names the replicated jobs of job's runtime. Where that is gone or cannot be
+// read, the ones that our part already names serve as well, or those of the JobSet: a job
+// has to stop whatever became of its runtime.
+func (e *environment) replicatedJobs(ctx context.Context, job *trainjob.TrainJob) ([]string, error) {
+	runtime, err := e.runtimes.For(ctx, job)
+	if err == nil && len(runtime.Template.Spec.ReplicatedJobs) > 0 {
+		return namesOf(runtime.Template.Spec.ReplicatedJobs), nil
+	}
+	known, errKnown := e.knownJobs(ctx, job)
+	if errKnown != nil || len(known) == 0 {
+		return nil, err
+	}
+	if errors.Is(err, trainjob.ErrSnapshotUnreadable) {
+		e.warn(job, reasonNotDescribed, actionDescribe, err)
+	}
+	return known, nil
+}
+
+// knownJobs names the replicated jobs that job was seen to have.
+func (e *environment) knownJobs(ctx context.Context, job *trainjob.TrainJob) ([]string, error) {
+	if e.field.Has(&job.Spec) {
+		return e.field.Jobs(&job.Spec)
+	}
+	js, err := e.jobSet(ctx, job)
+	if err != nil || js == nil {
+		return nil, err
+	}
+	return namesOf(js.Spec.ReplicatedJobs), nil
+}
+
+func namesOf(replicatedJobs []jobsetapi.ReplicatedJob) []string {
+	var names []string
+	for i := range replicatedJobs {
+		names = append(names, replicatedJobs[i].Name)
+	}
+	return names
+}
+
+// withoutNames reports whether err says that nothing names the replicated jobs of a job:
+// then there is no JobSet of it that could run, and nothing to put a gate on.
+func withoutNames(err error) bool {
+	return runtimeMissing(err) || errors.Is(err, trainjob.ErrSnapshotUnreadable)
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// Quota must not hang on a ConfigMap that every tenant can break.
+func TestStopNeedsNoRuntime(t *testing.T) {
+	placed := func(t *testing.T, stored *trainjob.TrainJob) {
+		t.Helper()
+		if _, err := patch.Of(trainjob.Trainer23).Set(&stored.Spec, []patch.Placement{{Name: "node"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := map[string]struct {
+		// entry and jobSet name the replicated jobs of the job.
+		entry, jobSet bool
+		snapshot      string
+		wantGate      bool
+		wantTold      bool
+	}{
+		"our entry names what the runtime did":   {entry: true, snapshot: "no: [runtime", wantGate: true, wantTold: true},
+		"the JobSet names it":                    {jobSet: true, snapshot: "no: [runtime", wantGate: true, wantTold: true},
+		"nothing names it, so nothing could run": {snapshot: "no: [runtime", wantTold: true},
+		"a snapshot without replicated jobs":     {entry: true, snapshot: "spec: {}", wantGate: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
+			stored.Spec.RuntimeRef.Name = "torch"
+			if tc.entry {
+				placed(t, stored)
+			}
+			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node"}}
+			objects := []client.Object{stored, snapshotFor(stored, tc.snapshot)}
+			if tc.jobSet {
+				objects = append(objects, js)
+			}
+			r, recorder := newReconciler(t, objects...)
+			for range 2 {
+				j := &job{env: r.env}
+				if err := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(stored), &j.TrainJob); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {
+				t.Fatal(err)
+			}
+			if !stored.Suspended() || r.env.field.HoldsGate(&stored.Spec) != tc.wantGate {
+				t.Errorf("suspended: %t, at the gate: %t, want %t", stored.Suspended(), r.env.field.HoldsGate(&stored.Spec), tc.wantGate)
+			}
+			told := eventsSoFar(recorder, "Warning "+reasonNotDescribed)
+			if (len(told) == 1 && strings.Contains(told[0], "job-runtime-snapshot")) != tc.wantTold {
+				t.Errorf("The user is told %q, want: %t", told, tc.wantTold)
+			}
+		})
+	}
+}
+
+// snapshotFor is what stands where Trainer froze the runtime of a job.
+func snapshotFor(job *trainjob.TrainJob, content string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name + "-runtime-snapshot",
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
+		Data: map[string]string{"runtime": content},
+	}
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+func TestMayRun(t *testing.T) {
+	tests := map[string]struct {
+		change func(*kueue.Workload)
+		want   bool
+	}{
+		"it is admitted":           {change: func(*kueue.Workload) {}, want: true},
+		"it waits":                 {change: func(wl *kueue.Workload) { wl.Status.Conditions = nil }},
+		"it is evicted":            {change: func(wl *kueue.Workload) { is(wl, kueue.WorkloadEvicted) }},
+		"it is deactivated":        {change: func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(false) }},
+		"it is active in so words": {change: func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(true) }, want: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			wl := ownedBy("a", true)
+			tc.change(wl)
+			if got := mayRun(wl); got != tc.want {
+				t.Errorf("mayRun = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+// is sets a condition.
+func is(wl *kueue.Workload, condition string) {
+	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue})
+}
+
+// Trainer names the JobSet as the TrainJob, and so may somebody else name one.
+func TestJobSetIsTheJobsOwn(t *testing.T) {
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
+	former := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "b"}}
+	tests := map[string]struct {
+		owners []metav1.OwnerReference
+		want   bool
+	}{
+		"the job controls it":                 {owners: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}, want: true},
+		"a former job of that name does":      {owners: []metav1.OwnerReference{*metav1.NewControllerRef(former, trainjob.GVK)}},
+		"nobody does":                         {},
+		"the job is an owner, not controller": {owners: []metav1.OwnerReference{{APIVersion: trainjob.GVK.GroupVersion().String(), Kind: trainjob.GVK.Kind, Name: "llm", UID: "a"}}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: tc.owners}}
+			env := &environment{client: fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(js).Build()}
+			got, err := env.jobSet(t.Context(), job)
+			if err != nil || (got != nil) != tc.want {
+				t.Errorf("jobSet = %v, %v; want one: %t", got, err, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+	"sigs.k8s.io/kueue/pkg/workload"
+	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
+	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// notice is what the Workload of a TrainJob says that people have to know who look at the
+// TrainJob alone.
+type notice struct {
+	reason, message string
+}
+
+// noticeOf returns the one that matters most, or none.
+func noticeOf(wl *kueue.Workload) notice {
+	for _, of := range []func(*kueue.Workload) notice{outOfSync, deactivated, checked, inadmissible} {
+		if n := of(wl); n.reason != "" {
+			n.message = truncate(fmt.Sprintf("Workload %s %s", wl.Name, n.message))
+			return n
+		}
+	}
+	return notice{}
+}
+
+func outOfSync(wl *kueue.Workload) notice {
+	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+	if finished == nil || finished.Status != metav1.ConditionTrue || finished.Reason != kueue.WorkloadFinishedReasonOutOfSync {
+		return notice{}
+	}
+	return notice{reasonOutOfSync, fmt.Sprintf("was finished without a run: %s; create Workload and TrainJob again, one like the other", finished.Message)}
+}
+
+// deactivated says by whom and why: Kueue gives a reason of its own for what it deactivates.
+func deactivated(wl *kueue.Workload) notice {
+	if workloadfinish.IsFinished(wl) || workload.IsActive(wl) {
+		return notice{}
+	}
+	who, why := "", ""
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	if evicted != nil && strings.HasPrefix(evicted.Reason, kueue.WorkloadDeactivated) {
+		why = fmt.Sprintf(" (%s: %s)", evicted.Reason, evicted.Message)
+		if evicted.Reason != kueue.WorkloadDeactivated {
+			who = " by Kueue"
+		}
+	}
+	return notice{reasonDeactivated, fmt.Sprintf("was deactivated%s%s; set its spec.active to true, and the job queues again", who, why)}
+}
+
+func checked(wl *kueue.Workload) notice {
+	if workloadfinish.IsFinished(wl) {
+		return notice{}
+	}
+	for _, check := range wl.Status.AdmissionChecks {
+		switch check.State {
+		case kueue.CheckStateRejected:
+			return notice{reasonCheckRejected, fmt.Sprintf("was rejected by admission check %s: %s; when that is put right, set its spec.active to true", check.Name, check.Message)}
+		case kueue.CheckStateRetry:
+			return notice{reasonCheckRetries, fmt.Sprintf("has to wait for admission check %s, which gave its quota back to try again: %s", check.Name, check.Message)}
+		}
+	}
+	// Kueue sets the state back with the eviction.
+	if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); workloadevict.IsEvicted(wl) && evicted.Reason == kueue.WorkloadEvictedByAdmissionCheck {
+		return notice{reasonCheckRetries, fmt.Sprintf("has to wait for an admission check, which gave its quota back to try again: %s", evicted.Message)}
+	}
+	return notice{}
+}
+
+// inadmissible is about what no freed quota helps. Kueue before its granular reasons calls
+// all of that inadmissible.
+func inadmissible(wl *kueue.Workload) notice {
+	reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if workloadfinish.IsFinished(wl) || reserved == nil || reserved.Status != metav1.ConditionFalse {
+		return notice{}
+	}
+	switch reserved.Reason {
+	case kueue.WorkloadInadmissible, kueue.WorkloadQuotaReservedReasonMisconfigured, kueue.WorkloadQuotaReservedReasonSuspended:
+		return notice{reasonNotAdmissible, fmt.Sprintf("cannot be admitted: %s%s", reserved.Message, queueRemedy(wl, reserved.Message))}
+	}
+	return notice{}
+}
+
+// queueRemedy goes by Kueue's words, since its reasons do not tell the queues apart.
+func queueRemedy(wl *kueue.Workload, message string) string {
+	local := strings.HasPrefix(message, "LocalQueue ")
+	switch {
+	case local && strings.HasSuffix(message, "doesn't exist"):
+		return fmt.Sprintf("; create it in namespace %s, or name another in label %s of the TrainJob", wl.Namespace, kueueconstants.QueueLabel)
+	case local:
+		return "; it starts again with spec.stopPolicy None, if its ClusterQueue is active"
+	case strings.HasPrefix(message, "ClusterQueue ") && strings.HasSuffix(message, "doesn't exist"):
+		return "; create it, or name another in the spec.clusterQueue of a new LocalQueue"
+	case strings.HasPrefix(message, "ClusterQueue "):
+		return "; its condition Active says why, spec.stopPolicy among other things"
+	}
+	return ""
+}
+
+// tellNotice tells a TrainJob what its Workload says, once while it says so.
+func (r *reconciler) tellNotice(ctx context.Context, j *job) error {
+	if !j.alive() {
+		return nil
+	}
+	n, err := r.env.noticeFor(ctx, &j.TrainJob)
+	if err != nil {
+		return err
+	}
+	r.env.recorder.notice(&j.TrainJob, n)
+	return nil
+}
+
+// noticeFor asks the cache, and reads only what is there.
+func (e *environment) noticeFor(ctx context.Context, job *trainjob.TrainJob) (notice, error) {
+	var list kueue.WorkloadList
+	err := e.client.List(ctx, &list, client.InNamespace(job.Namespace), client.UnsafeDisableDeepCopy,
+		jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, job.Name))
+	if err != nil {
+		return notice{}, fmt.Errorf("listing the Workloads of TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
+	}
+	var out notice
+	for i := range list.Items {
+		if n := noticeOf(&list.Items[i]); metav1.IsControlledBy(&list.Items[i], job) && (out.reason == "" || !workloadfinish.IsFinished(&list.Items[i])) {
+			out = n
+		}
+	}
+	return out, nil
+}
+
+// noticeKey keeps notices apart from other events of the same object.
+type noticeKey types.UID
+
+// notice tells a notice that is not the last one; one without a reason is the end of it.
+func (r *onceRecorder) notice(job *trainjob.TrainJob, n notice) {
+	key := noticeKey(job.UID)
+	if n.reason == "" {
+		r.last.Remove(key)
+		return
+	}
+	if !r.repeated(key, n.reason+": "+n.message) {
+		r.EventRecorder.Eventf(job, nil, corev1.EventTypeWarning, n.reason, actionQueue, "%s", n.message)
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+func TestNoticeOf(t *testing.T) {
+	condition := func(kind string, status metav1.ConditionStatus, reason, message string) func(*kueue.Workload) {
+		return func(wl *kueue.Workload) {
+			wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+		}
+	}
+	check := func(name string, state kueue.CheckState, message string) func(*kueue.Workload) {
+		return func(wl *kueue.Workload) {
+			wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: kueue.AdmissionCheckReference(name), State: state, Message: message})
+		}
+	}
+	inactive := func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(false) }
+	unreserved := func(reason, message string) func(*kueue.Workload) {
+		return condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
+	}
+	type changes []func(*kueue.Workload)
+	tests := map[string]struct {
+		workload changes
+		want     notice
+	}{
+		"a new one has nothing to say": {},
+		"nor has one that waits for quota": {
+			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonWaitingForQuota, "couldn't assign flavors")},
+		},
+		"nor one that was waiting under the old reason": {workload: changes{unreserved(kueue.WorkloadPending, "couldn't assign flavors")}},
+		"nor one that runs":                             {workload: changes{condition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved", "")}},
+		"nor one that was preempted":                    {workload: changes{condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPreemption, "Preempted")}},
+		"nor one that succeeded":                        {workload: changes{inactive, condition(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", "")}},
+		"out of sync": {
+			workload: changes{condition(kueue.WorkloadFinished, metav1.ConditionTrue, kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its user job")},
+			want:     notice{"WorkloadOutOfSync", "Workload wl was finished without a run: The prebuilt workload is out of sync with its user job; create Workload and TrainJob again, one like the other"},
+		},
+		"deactivated by hand": {
+			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadDeactivated, "The workload is deactivated")},
+			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated (Deactivated: The workload is deactivated); set its spec.active to true, and the job queues again"},
+		},
+		"deactivated by Kueue": {
+			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToRequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")},
+			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToRequeuingLimitExceeded: exceeding the maximum number of re-queuing retries); set its spec.active to true, and the job queues again"},
+		},
+		"made inactive before it was admitted": {
+			workload: changes{inactive, unreserved(kueue.WorkloadDeactivated, "The workload is deactivated")},
+			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated; set its spec.active to true, and the job queues again"},
+		},
+		"a check rejects": {
+			workload: changes{check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")},
+			want:     notice{"AdmissionCheckRejected", "Workload wl was rejected by admission check site: no such site; when that is put right, set its spec.active to true"},
+		},
+		"a check retries": {
+			workload: changes{check("site", kueue.CheckStateRetry, "site is full")},
+			want:     notice{"AdmissionCheckRetries", "Workload wl has to wait for admission check site, which gave its quota back to try again: site is full"},
+		},
+		"a check retried, and its state is set back": {
+			workload: changes{check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Retry"), condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByAdmissionCheck, "At least one admission check is false")},
+			want:     notice{"AdmissionCheckRetries", "Workload wl has to wait for an admission check, which gave its quota back to try again: At least one admission check is false"},
+		},
+		"no LocalQueue": {
+			workload: changes{unreserved(kueue.WorkloadInadmissible, "LocalQueue q doesn't exist")},
+			want:     notice{"NotAdmissible", "Workload wl cannot be admitted: LocalQueue q doesn't exist; create it in namespace ns, or name another in label kueue.x-k8s.io/queue-name of the TrainJob"},
+		},
+		"a LocalQueue that is stopped": {
+			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue q is stopped")},
+			want:     notice{"NotAdmissible", "Workload wl cannot be admitted: LocalQueue q is stopped; it starts again with spec.stopPolicy None, if its ClusterQueue is active"},
+		},
+		"no ClusterQueue": {
+			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonMisconfigured, "ClusterQueue c doesn't exist")},
+			want:     notice{"NotAdmissible", "Workload wl cannot be admitted: ClusterQueue c doesn't exist; create it, or name another in the spec.clusterQueue of a new LocalQueue"},
+		},
+		"a ClusterQueue that is not active": {
+			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "ClusterQueue c is inactive")},
+			want:     notice{"NotAdmissible", "Workload wl cannot be admitted: ClusterQueue c is inactive; its condition Active says why, spec.stopPolicy among other things"},
+		},
+		"anything else that no quota helps": {
+			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonMisconfigured, "resource limits are wrong")},
+			want:     notice{"NotAdmissible", "Workload wl cannot be admitted: resource limits are wrong"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "wl"}}
+			for _, change := range tc.workload {
+				change(wl)
+			}
+			if diff := cmp.Diff(tc.want, noticeOf(wl), cmp.AllowUnexported(notice{})); diff != "" {
+				t.Errorf("Unexpected notice (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whatever else is told of a TrainJob meanwhile, a notice is told once while it holds.
+func TestNoticeIsToldOncePerChange(t *testing.T) {
+	stored, _ := disagreeing(true, true, true, metav1.Now().Time)
+	r, recorder := newReconciler(t, stored)
+	stopped, missing := notice{"NotAdmissible", "stopped"}, notice{"NotAdmissible", "missing"}
+	for _, n := range []notice{stopped, stopped, {}, stopped, missing, missing} {
+		r.env.recorder.notice(stored, n)
+		r.env.recorder.Eventf(stored, nil, "Normal", "Else", "Else", "something else")
+	}
+	var told []string
+	for len(recorder.Events) > 0 {
+		if event := <-recorder.Events; strings.HasPrefix(event, "Warning") {
+			told = append(told, event)
+		}
+	}
+	if diff := cmp.Diff([]string{"Warning NotAdmissible stopped", "Warning NotAdmissible stopped", "Warning NotAdmissible missing"}, told); diff != "" {
+		t.Errorf("Unexpected events (-want,+got):\n%s", diff)
+	}
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+	"sigs.k8s.io/kueue/pkg/workload"
+	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
+	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
+)
+
+// notEnded selects the pods that hold their node, or may get one.
+var notEnded = fields.AndSelectors(
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+)
+
+// podsLeft lists the pods of the JobSets of this name that hold a node or may get one. It
+// asks the API server, not the statuses of JobSet and Jobs: those go with their objects,
+// which a user can delete at any time, while the pods may take as long as their grace
+// period.
+func (e *environment) podsLeft(ctx context.Context, name types.NamespacedName) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := e.live.List(ctx, &pods, client.InNamespace(name.Namespace),
+		client.MatchingLabels{jobsetapi.JobSetNameKey: name.Name}, client.MatchingFieldsSelector{Selector: notEnded})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of JobSet %s: %w", name, err)
+	}
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !holdsNode(&pod) }), nil
+}
+
+// holdsNode reports whether a pod of a Job that has not ended has a node, or may be bound
+// to one at any moment. What Job it is of does not count: that may be gone.
+func holdsNode(pod *corev1.Pod) bool {
+	if controllerOfKind(pod, "Job") == nil {
+		return false
+	}
+	return pod.Spec.NodeName != "" || len(pod.Spec.SchedulingGates) == 0
+}
+
+// jobsNamed lists the Jobs of the JobSets of this name, whichever of them made it: one that
+// was deleted leaves its Jobs to the garbage collector.
+func (e *environment) jobsNamed(ctx context.Context, name types.NamespacedName) ([]batchv1.Job, error) {
+	var list batchv1.JobList
+	err := e.client.List(ctx, &list, client.InNamespace(name.Namespace), client.MatchingFields{jobSetIndex: name.Name})
+	if err != nil {
+		return nil, fmt.Errorf("listing the child Jobs of JobSet %s: %w", name, err)
+	}
+	return slices.DeleteFunc(list.Items, func(child batchv1.Job) bool {
+		owner := controllerOfKind(&child, "JobSet")
+		return owner == nil || owner.Name != name.Name
+	}), nil
+}
+
+// anyLeft reports whether a pod of the JobSets of this name may be there: by what the Jobs
+// say, which is cheap, and where they say no, by the API server.
+func (e *environment) anyLeft(ctx context.Context, name types.NamespacedName) (bool, error) {
+	jobs, err := e.jobsNamed(ctx, name)
+	if err != nil || slices.ContainsFunc(jobs, hasPods) {
+		return true, err
+	}
+	pods, err := e.podsLeft(ctx, name)
+	return len(pods) > 0, err
+}
+
+// releasesQuota reports whether quota is given back once the job is not active any more.
+// Only then it pays to ask the API server for its pods: a job that starts has none since
+// its quota was last given back.
+func (j *job) releasesQuota(ctx context.Context) (bool, error) {
+	wl, err := j.env.workload(ctx, &j.TrainJob)
+	if err != nil || wl == nil {
+		return false, err
+	}
+	return j.TrainJob.Finished() || !wl.DeletionTimestamp.IsZero() || workloadevict.IsEvicted(wl) ||
+		!workload.IsActive(wl) || wl.Spec.QueueName != jobframework.QueueName(j), nil
+}
+
+// awaitPodsOfDeleted reports whether a deleted TrainJob still has pods: until they are gone
+// its Workload keeps its finalizer, and with it the quota.
+func (j *job) awaitPodsOfDeleted(ctx context.Context) (bool, error) {
+	workloads, err := j.env.workloadsOfName(ctx, j.key)
+	if err != nil || !slices.ContainsFunc(workloads, holdsQuota) {
+		return false, err
+	}
+	left, err := j.env.anyLeft(ctx, j.key)
+	if !left {
+		return false, err
+	}
+	j.again = recheckIn(goingSince(workloads))
+	return true, firstError(err, j.suspendDeleted(ctx))
+}
+
+// suspendDeleted suspends a job that waits for its dependents to be deleted. Trainer would
+// make another JobSet as soon as the last one is gone, and run it until that is deleted too.
+func (j *job) suspendDeleted(ctx context.Context) error {
+	if j.UID == "" || j.IsSuspended() || j.Elsewhere() {
+		return nil
+	}
+	return client.IgnoreNotFound(j.suspend(ctx, j.env.client, false))
+}
+
+// awaitPodsOfFormer reports whether a deleted TrainJob of the same name still has pods.
+// jobframework would delete its Workload, and with it the quota that they run on.
+func (j *job) awaitPodsOfFormer(ctx context.Context) (bool, error) {
+	workloads, err := j.env.workloadsOfName(ctx, j.key)
+	if err != nil {
+		return false, err
+	}
+	former := slices.DeleteFunc(workloads, func(wl kueue.Workload) bool {
+		owner := metav1.GetControllerOfNoCopy(&wl)
+		return owner == nil || owner.UID == j.UID || !holdsQuota(wl)
+	})
+	if len(former) == 0 {
+		return false, nil
+	}
+	js, err := j.env.jobSet(ctx, &j.TrainJob)
+	if err != nil {
+		return false, err
+	}
+	pods, err := j.env.podsLeft(ctx, j.key)
+	left := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
+		return js == nil || pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID)
+	})
+	if left {
+		j.again = recheckIn(goingSince(former))
+	}
+	return left, err
+}
+
+// holdsQuota reports whether Kueue counts a Workload against its ClusterQueue.
+func holdsQuota(wl kueue.Workload) bool {
+	return workload.HasQuotaReservation(&wl) && !workloadfinish.IsFinished(&wl)
+}
+
+// goingSince returns when the first of these Workloads began to go; now if none has.
+func goingSince(workloads []kueue.Workload) time.Time {
+	since := time.Now()
+	for i := range workloads {
+		if at := stoppedSince(&workloads[i]); !at.IsZero() && at.Before(since) {
+			since = at
+		}
+	}
+	return since
+}
+
+const (
+	recheckMin = 500 * time.Millisecond
+	recheckMax = 10 * time.Second
+)
+
+// recheckIn returns when to look again for the last pod of a stop that began at since:
+// pods are not watched, and what would tell of them may be gone. The longer it takes, the
+// less a moment matters.
+func recheckIn(since time.Time) time.Duration {
+	return min(max(time.Since(since)/4, recheckMin), recheckMax)
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// child makes a child Job of a replicated job that runs n pods.
+func child(replicatedJob string, n int32, status batchv1.JobStatus) batchv1.Job {
+	name := "job-" + replicatedJob + "-0"
+	return batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{jobsetapi.ReplicatedJobNameKey: replicatedJob}},
+		Spec:       batchv1.JobSpec{Parallelism: ptr.To(n), Completions: ptr.To(n)},
+		Status:     status,
+	}
+}
+
+func suspended(job batchv1.Job) batchv1.Job {
+	job.Spec.Suspend = ptr.To(true)
+	return job
+}
+
+func TestLackOf(t *testing.T) {
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "trainjob"}}
+	complete := batchv1.JobStatus{Succeeded: 1, Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}
+	plain := []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
+	staged := []jobsetapi.ReplicatedJob{{Name: "download", Replicas: 1}, {Name: "node", Replicas: 1,
+		DependsOn: []jobsetapi.DependsOn{{Name: "download", Status: jobsetapi.DependencyComplete}}}}
+	byTrainer := func(what string) *lack {
+		return &lack{what: what, kind: "TrainJob", asked: []types.UID{"trainjob"}}
+	}
+	byJobSet := func(what string) *lack { return &lack{what: what, kind: "JobSet", asked: []types.UID{"js"}} }
+	tests := map[string]struct {
+		replicated []jobsetapi.ReplicatedJob
+		none       bool
+		change     func(*jobsetapi.JobSet)
+		jobs       []batchv1.Job
+		want       *lack
+	}{
+		"no JobSet":          {none: true, want: byTrainer("Trainer has not made JobSet job")},
+		"a suspended JobSet": {change: func(js *jobsetapi.JobSet) { js.Spec.Suspend = ptr.To(true) }, want: byTrainer("Trainer has not resumed JobSet job")},
+		"a JobSet that goes": {change: func(js *jobsetapi.JobSet) { js.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: byTrainer("JobSet job is still being deleted")},
+		"a finished JobSet":  {change: func(js *jobsetapi.JobSet) { js.Status.TerminalState = string(jobsetapi.JobSetFailed) }},
+		"no child Job":       {want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
+		"a suspended child":  {jobs: []batchv1.Job{suspended(child("node", 1, batchv1.JobStatus{}))}, want: byJobSet("JobSet has not resumed child Job job-node-0")},
+		"no pod":             {jobs: []batchv1.Job{child("node", 2, batchv1.JobStatus{})}, want: &lack{what: "the Job controller has not made 2 of 2 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}}},
+		"some pods":          {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3})}, want: &lack{what: "the Job controller has not made 1 of 4 pods of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, pods: true}},
+		"all pods":           {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 4})}},
+		"all pods, and some are on their way out": {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 2, Terminating: ptr.To[int32](2)})}},
+		"a pod failed and others run":             {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 3, Failed: 1})}},
+		"the last pods of many":                   {jobs: []batchv1.Job{child("node", 4, batchv1.JobStatus{Active: 1, Succeeded: 3})}},
+		"the only pod failed, and comes again": {jobs: []batchv1.Job{child("node", 1, batchv1.JobStatus{Failed: 1})},
+			want: &lack{what: "the Job controller has not made 1 of 1 pod of child Job job-node-0", kind: "Job", asked: []types.UID{"job-node-0"}, pods: true}},
+		"a Job of no pods":                {jobs: []batchv1.Job{child("node", 0, batchv1.JobStatus{})}},
+		"a stage whose turn has not come": {replicated: staged, jobs: []batchv1.Job{child("download", 1, batchv1.JobStatus{Active: 1})}},
+		"a stage whose turn has come":     {replicated: staged, jobs: []batchv1.Job{child("download", 1, complete)}, want: byJobSet("JobSet has not made 1 of 1 child Job of replicated job node")},
+		"a later stage in order": {replicated: []jobsetapi.ReplicatedJob{{Name: "first", Replicas: 1}, {Name: "node", Replicas: 1}},
+			change: func(js *jobsetapi.JobSet) {
+				js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
+			},
+			jobs: []batchv1.Job{child("first", 1, batchv1.JobStatus{Active: 1}), suspended(child("node", 1, batchv1.JobStatus{}))}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "job", UID: "js"}}
+			if js.Spec.ReplicatedJobs = tc.replicated; tc.replicated == nil {
+				js.Spec.ReplicatedJobs = plain
+			}
+			if tc.change != nil {
+				tc.change(js)
+			}
+			if tc.none {
+				js = nil
+			}
+			if diff := cmp.Diff(tc.want, lackOf(job, js, tc.jobs), cmp.AllowUnexported(lack{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecide(t *testing.T) {
+	tests := map[string]struct {
+		lacking time.Duration
+		pods    bool
+		refusal string
+		want    decision
+	}{
+		"refused a moment ago":           {lacking: time.Second, refusal: "no", want: notYet},
+		"refused":                        {lacking: time.Minute, refusal: "no", want: giveBack},
+		"refused, with other pods there": {lacking: time.Minute, pods: true, refusal: "no", want: giveBack},
+		"late":                           {lacking: time.Minute, want: tellSilence},
+		"late for too long":              {lacking: 5 * time.Minute, want: giveBack},
+		"late, with other pods there":    {lacking: time.Hour, pods: true, want: notYet},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := (&lack{pods: tc.pods}).decide(tc.lacking, time.Minute, tc.refusal); got != tc.want {
+				t.Errorf("decide() = %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestHoldBack(t *testing.T) {
+	field := patch.Of(trainjob.Trainer23)
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"}}
+	s := newStarts(0)
+	if wait := s.heldBack(job, field); wait != 0 {
+		t.Errorf("A job that never started waits for %s", wait)
+	}
+	for i, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
+		if got := s.holdBack(job, field); got != want {
+			t.Errorf("%d: held back for %s, want %s", i, got, want)
+		}
+	}
+	for range 10 {
+		s.holdBack(job, field)
+	}
+	if wait := s.heldBack(job, field); wait > time.Hour || wait < 59*time.Minute {
+		t.Errorf("held back for %s, want an hour at the most", wait)
+	}
+	ours := *job.DeepCopy()
+	if _, err := field.Set(&ours.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
+		t.Fatal(err)
+	}
+	ours.Spec.Suspend = ptr.To(true)
+	if s.heldBack(&ours, field) == 0 {
+		t.Error("Our own write frees the job")
+	}
+	changed := *job.DeepCopy()
+	changed.Annotations = map[string]string{"try": "again"}
+	if wait := s.heldBack(&changed, field); wait != 0 {
+		t.Errorf("A changed job waits for %s", wait)
+	}
+	if got := s.holdBack(&changed, field); got != time.Minute {
+		t.Errorf("A changed job is held back for %s, want a minute", got)
+	}
+	s.lacksNothing(&changed, "wl")
+	if got := s.holdBack(&changed, field); got != time.Minute {
+		t.Errorf("A job that has started since is held back for %s, want a minute", got)
+	}
+	s.forget(types.NamespacedName{Namespace: "ns", Name: "job"})
+	if len(s.jobs) > 0 {
+		t.Error("A job that is gone is remembered")
+	}
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
+	long := time.Now().Add(-time.Hour)
+	// Before it was resumed it had an earlier generation.
+	starts := func(e *expectations, job *trainjob.TrainJob) func() {
+		before := job.DeepCopy()
+		before.Generation--
+		return e.starts(before)
+	}
+	started := func(e *expectations, job *trainjob.TrainJob) { starts(e, job) }
+	stoppedLongAgo := func(e *expectations, job *trainjob.TrainJob) {
+		starts(e, job)
+		e.unanswered[client.ObjectKeyFromObject(job)] = unanswered{uid: job.UID, stopped: long}
+	}
+	cases := map[string]struct {
+		// before is what happened before the job was stopped.
+		before func(*expectations, *trainjob.TrainJob)
+		began  time.Time
+		// noJobSet: Trainer has not made one, or somebody deleted it.
+		noJobSet  bool
+		running   bool
+		elsewhere bool
+		// entryWritten is the time in our patch entry; zero: there is none.
+		entryWritten time.Time
+		want         bool
+	}{
+		"it was never started":                                  {began: long},
+		"it was started, and Trainer may have that in hand":     {began: long, before: started, want: true},
+		"and has no JobSet, which Trainer may be about to make": {began: long, before: started, noJobSet: true, want: true},
+		"Trainer had time enough since":                         {began: long, before: stoppedLongAgo},
+		"Trainer resumed it, and suspended it again":            {began: long, before: func(e *expectations, job *trainjob.TrainJob) { starts(e, job); e.answered(job) }},
+		"a job of the same name was started": {began: long, before: func(e *expectations, job *trainjob.TrainJob) {
+			former := job.DeepCopy()
+			former.UID = "former"
+			starts(e, former)
+		}},
+		"another process may have started it a moment ago": {began: time.Now(), entryWritten: time.Now(), want: true},
+		"another process had never placed it":              {began: time.Now()},
+		"another process did not write it lately":          {began: time.Now(), entryWritten: long},
+		"the start is not in this view":                    {began: long, before: func(e *expectations, job *trainjob.TrainJob) { e.starts(job) }},
+		"the start was refused":                            {began: long, before: func(e *expectations, job *trainjob.TrainJob) { starts(e, job)() }},
+		"it is not stopped":                                {began: long, before: started, running: true},
+		"it is in another cluster":                         {began: long, before: started, noJobSet: true, elsewhere: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a", Generation: 5}}
+			job.Spec.Suspend = ptr.To(!tc.running)
+			if tc.elsewhere {
+				job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue")
+			}
+			if !tc.entryWritten.IsZero() {
+				job.Spec.RuntimePatches = entryAt(t, tc.entryWritten, patch.Placement{Name: "node"})
+			}
+			builder := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)))
+			if !tc.noJobSet {
+				builder = builder.WithObjects(&jobsetapi.JobSet{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
+					Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(true)},
+				})
+			}
+			env := &environment{client: builder.Build(), field: patch.Of(trainjob.Trainer23), expectations: &expectations{began: tc.began}}
+			if tc.before != nil {
+				tc.before(env.expectations, job)
+			}
+			for range 2 {
+				if got, err := env.active(t.Context(), job); err != nil || got != tc.want {
+					t.Errorf("active() = %t, %v; want %t", got, err, tc.want)
+				}
+			}
+		})
+	}
+}
+
+func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
+	for name, tc := range map[string]struct{ suspended, want bool }{
+		"a JobSet runs":               {want: true},
+		"a JobSet is still suspended": {suspended: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
+			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(&jobsetapi.JobSet{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
+				Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(tc.suspended)},
+			}).Build()
+			env := &environment{client: c, expectations: &expectations{}}
+			env.expectations.starts(job)
+			if err := env.seeAnswer(t.Context(), job); err != nil {
+				t.Fatal(err)
+			}
+			if _, waits := env.expectations.unanswered[client.ObjectKeyFromObject(job)]; waits == tc.want {
+				t.Errorf("Trainer has answered: %t, want %t", !waits, tc.want)
+			}
+		})
+	}
+}
+
+// entryAt returns our entry, written at a time.
+func entryAt(t *testing.T, at time.Time, placements ...patch.Placement) []trainjob.RuntimePatch {
+	t.Helper()
+	ours, err := patch.Entry(placements)
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed, err := ours.Decode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed.Time = ptr.To(metav1.NewTime(at))
+	if ours, err = trainjob.NewRuntimePatch(&typed); err != nil {
+		t.Fatal(err)
+	}
+	return []trainjob.RuntimePatch{ours}
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/workload"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+)
+
+// unfit reports whether err says that a job could not use quota, whatever the cluster has:
+// people have to change the TrainJob, its runtime or its queue.
+func unfit(err error) bool {
+	return errors.Is(err, podset.ErrCannotRun) || errors.Is(err, patch.ErrNotPatches) || errors.Is(err, errNoOtherCluster)
+}
+
+// giveBack takes the Workload of a job that waits and could not run: the webhook saw it as
+// something else, or was away. PodSets tells the user, and keeps another from being made.
+// A job whose runtime is gone for a moment keeps its place in the queue, but no quota.
+func (j *job) giveBack(ctx context.Context, wl *kueue.Workload, why error) (bool, error) {
+	lost := runtimeMissing(why) && workload.HasQuotaReservation(wl)
+	if !unfit(why) && !lost || !workload.IsActive(wl) {
+		// jobframework asks again and reports it.
+		return false, nil
+	}
+	j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, why)
+	return true, j.deleteWorkload(ctx, wl)
+}

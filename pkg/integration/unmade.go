@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// unmade is what is known of a job whose JobSet Trainer does not make.
+type unmade struct {
+	// generation is the one that the rest is about.
+	generation int64
+	// refused is set while a refusal is known; looks counts how often it was found, until is
+	// when to look again.
+	refused bool
+	looks   int
+	until   time.Time
+}
+
+// longestUnmade is the longest time between two looks at a job whose JobSet was refused.
+const longestUnmade = 5 * time.Minute
+
+// awaitJobSet reports whether a job that has waited long enough for its JobSet stays out of
+// the queue: it does where Trainer was refused the JobSet, for then it could only hold quota.
+// Trainer tries again by itself, and the event of the JobSet brings the job here.
+func (j *job) awaitJobSet(ctx context.Context) (bool, error) {
+	managed, err := j.env.managed(ctx, &j.TrainJob)
+	if err != nil || !managed || j.env.starts == nil {
+		return false, firstError(err, j.tellUnprepared(ctx))
+	}
+	wait, refused := j.env.starts.unmadeFor(&j.TrainJob)
+	if wait > 0 {
+		j.again = wait
+		return refused, nil
+	}
+	refusal, err := j.env.refusal(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{})
+	if err != nil {
+		return false, err
+	}
+	j.again = j.env.starts.foundUnmade(&j.TrainJob, refusal != "")
+	if refusal == "" {
+		return false, j.tellUnprepared(ctx)
+	}
+	j.env.warn(&j.TrainJob, reasonCannotStart, actionDescribe, fmt.Errorf(
+		"does not queue, because Trainer could not make JobSet %s: %s", j.Name, refusal))
+	return true, nil
+}
+
+// unmadeFor returns the time to the next look for a refusal, and whether the last look found
+// one. Trainer tries again as soon as a job is changed, so that is worth a look soon after.
+func (s *starts) unmadeFor(job *trainjob.TrainJob) (wait time.Duration, refused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := &s.of(job).unmade
+	if u.refused && u.generation != job.Generation {
+		u.looks, u.until = 0, time.Now().Add(retrySlowly)
+	}
+	u.generation = job.Generation
+	return max(0, time.Until(u.until)), u.refused
+}
+
+// foundUnmade notes what a look found, and returns the time to the next.
+func (s *starts) foundUnmade(job *trainjob.TrainJob, refused bool) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := &s.of(job).unmade
+	if u.refused = refused; !refused {
+		u.looks = 0
+		return 0
+	}
+	wait := min(longestUnmade, trainerPatience<<min(u.looks, 16))
+	u.looks, u.until = u.looks+1, time.Now().Add(wait)
+	return wait
+}

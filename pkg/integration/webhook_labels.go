@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+var (
+	queueNamePath = labelPath(kueueconstants.QueueLabel)
+	maxExecPath   = labelPath(kueueconstants.MaxExecTimeSecondsLabel)
+	priorityPath  = labelPath(kueueconstants.WorkloadPriorityClassLabel)
+)
+
+func labelPath(label string) *field.Path { return field.NewPath("metadata", "labels").Key(label) }
+
+// labelRemedies say what to do where jobframework only says that a label cannot change.
+var labelRemedies = map[string]string{
+	queueNamePath.String(): "the queue of a running TrainJob cannot change; set spec.suspend to true in the same request, and it stops and queues there",
+	priorityPath.String():  "a running TrainJob cannot get a priority class; set spec.suspend to true in the same request, and it stops and queues with it",
+	maxExecPath.String():   "the time limit of a running TrainJob cannot change, nor in the request that stops it; create the TrainJob again with another",
+}
+
+// withRemedies completes jobframework's refusals of changed labels.
+func withRemedies(errs field.ErrorList, running bool) field.ErrorList {
+	for _, err := range errs {
+		added := err.Field == priorityPath.String() && err.BadValue != ""
+		if remedy := labelRemedies[err.Field]; remedy != "" && running && (added || err.Detail == apivalidation.FieldImmutableErrorMsg) {
+			err.Detail = remedy
+		}
+	}
+	return errs
+}
+
+// keepsWorkload refuses to give a TrainJob that exists a prebuilt Workload, another or none:
+// the one that it has would hold its quota for ever. jobframework allows it with a suspend.
+func keepsWorkload(t, old *trainjob.TrainJob) field.ErrorList {
+	before := jobframework.PrebuiltWorkloadNameFor(old)
+	if jobframework.PrebuiltWorkloadNameFor(t) == before {
+		return nil
+	}
+	path := jobframework.GetPrebuiltWorkloadPath(t)
+	if before != "" {
+		path = jobframework.GetPrebuiltWorkloadPath(old)
+	}
+	return field.ErrorList{field.Forbidden(path,
+		"the Workload of a TrainJob that exists cannot change, nor in the request that stops it; put the label back, or create another TrainJob with it")}
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// maxSpecBytes is how large the spec of a queued TrainJob may be, as JSON. JobSet, Jobs and
+// Workload hold its pods again, some with managed fields that are nearly as large, in 1.5
+// MiB at the most, which is what etcd takes; and so do the caches of every controller. No
+// larger manifest could be applied from a file, since kubectl keeps it in an annotation.
+const maxSpecBytes = 256 << 10
+
+// validateSize refuses a spec that is too large, unless it was at least as large before.
+func validateSize(object, oldObject []byte) (field.ErrorList, error) {
+	size, err := specBytes(object)
+	if err != nil || size <= maxSpecBytes {
+		return nil, err
+	}
+	if oldObject != nil {
+		if before, err := specBytes(oldObject); err != nil || size <= before {
+			return nil, err
+		}
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("spec"), fmt.Sprintf("%d bytes", size), fmt.Sprintf(
+		"the spec of a TrainJob in a queue may have %d bytes as JSON, because its JobSet, Jobs, pods and Workload repeat it; put long variables, commands and arguments into a ConfigMap or a volume", maxSpecBytes))}, nil
+}
+
+func specBytes(object []byte) (int, error) {
+	var fields struct {
+		Spec json.RawMessage `json:"spec"`
+	}
+	err := json.Unmarshal(object, &fields)
+	return len(fields.Spec), err
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	resourcehelpers "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Excess says in what a JobSet or its Jobs ask for more than the PodSets that quota is held
+// for; empty: in nothing. Asking for less is no excess. jobs are the child Jobs that were
+// made; reclaimed are the pods whose quota was given back already, which must not run again.
+//
+// A JobSet may have been made of another runtime than the PodSets, and a Job may be scaled:
+// Kubernetes lets people change the parallelism of a Job that runs.
+func Excess(js *jobsetapi.JobSet, jobs []batchv1.Job, podSets []kueue.PodSet, reclaimed []kueue.ReclaimablePod) string {
+	for i := range js.Spec.ReplicatedJobs {
+		rj := &js.Spec.ReplicatedJobs[i]
+		ps := podSetOf(rj.Name, podSets)
+		if ps == nil {
+			return fmt.Sprintf("replicated job %s is not among those that the job was admitted with", rj.Name)
+		}
+		if excess := cmp.Or(tooManyPods(rj, jobs, ps, reclaimed), tooMuchPerPod(&rj.Template.Spec.Template.Spec, &ps.Template.Spec)); excess != "" {
+			return fmt.Sprintf("replicated job %s %s", rj.Name, excess)
+		}
+	}
+	return ""
+}
+
+func podSetOf(replicatedJob string, podSets []kueue.PodSet) *kueue.PodSet {
+	name := kueue.NewPodSetReference(replicatedJob)
+	for i := range podSets {
+		if podSets[i].Name == name {
+			return &podSets[i]
+		}
+	}
+	return nil
+}
+
+func tooManyPods(rj *jobsetapi.ReplicatedJob, jobs []batchv1.Job, ps *kueue.PodSet, reclaimed []kueue.ReclaimablePod) string {
+	if want := rj.Replicas * PodsPerReplica(rj); want > ps.Count {
+		return fmt.Sprintf("has %d pods instead of %d", want, ps.Count)
+	}
+	made, running := podsOfJobs(rj.Name, jobs)
+	if made > ps.Count {
+		return fmt.Sprintf("has child Jobs with %d pods instead of %d", made, ps.Count)
+	}
+	for _, r := range reclaimed {
+		if r.Name == ps.Name && running > ps.Count-r.Count {
+			return fmt.Sprintf("runs %d pods again whose quota was given back when they had succeeded", running-(ps.Count-r.Count))
+		}
+	}
+	return ""
+}
+
+// podsOfJobs adds up the pods that the child Jobs of a replicated job run at a time, in all
+// and without the Jobs that have ended.
+func podsOfJobs(replicatedJob string, jobs []batchv1.Job) (made, running int32) {
+	for i := range jobs {
+		if jobs[i].Labels[jobsetapi.ReplicatedJobNameKey] != replicatedJob {
+			continue
+		}
+		parallelism := ptr.Deref(jobs[i].Spec.Parallelism, 1)
+		pods := min(parallelism, ptr.Deref(jobs[i].Spec.Completions, parallelism))
+		made += pods
+		if !JobEnded(&jobs[i]) {
+			running += pods
+		}
+	}
+	return made, running
+}
+
+// JobEnded reports whether a Job is complete or has failed.
+func JobEnded(job *batchv1.Job) bool {
+	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue
+	})
+}
+
+// tooMuchPerPod compares what one pod requests, a limit standing for a request that is not
+// there, as the API server has it.
+func tooMuchPerPod(has, admitted *corev1.PodSpec) string {
+	asks, quota := requestsOf(has), requestsOf(admitted)
+	for _, name := range slices.Sorted(maps.Keys(asks)) {
+		if amount, held := asks[name], quota[name]; amount.Cmp(held) > 0 {
+			return fmt.Sprintf("asks for %s of %s per pod instead of %s", amount.String(), name, held.String())
+		}
+	}
+	if len(has.ResourceClaims) > 0 && !equality.Semantic.DeepEqual(has.ResourceClaims, admitted.ResourceClaims) {
+		return "has other resource claims"
+	}
+	return ""
+}
+
+func requestsOf(spec *corev1.PodSpec) corev1.ResourceList {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: withLimitsAsRequests(spec.InitContainers),
+		Containers:     withLimitsAsRequests(spec.Containers),
+		Resources:      spec.Resources,
+		Overhead:       spec.Overhead,
+	}}
+	return resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})
+}
+
+func withLimitsAsRequests(containers []corev1.Container) []corev1.Container {
+	out := slices.Clone(containers)
+	for i := range out {
+		requests := maps.Clone(out[i].Resources.Limits)
+		if requests == nil {
+			requests = corev1.ResourceList{}
+		}
+		maps.Copy(requests, out[i].Resources.Requests)
+		out[i].Resources.Requests = requests
+	}
+	return out
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"testing"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+func TestExcess(t *testing.T) {
+	limits := func(gpus string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(gpus)}}
+	}
+	both := func(gpus string) corev1.ResourceRequirements {
+		r := limits(gpus)
+		r.Requests = r.Limits
+		return r
+	}
+	pods := func(resources corev1.ResourceRequirements) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Resources: resources}}}}
+	}
+	job := func(name string, replicas, parallelism int32, template corev1.PodTemplateSpec) jobsetapi.ReplicatedJob {
+		rj := jobsetapi.ReplicatedJob{Name: name, Replicas: replicas}
+		rj.Template.Spec.Parallelism, rj.Template.Spec.Template = &parallelism, template
+		return rj
+	}
+	child := func(parallelism int32, ended bool) batchv1.Job {
+		c := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{jobsetapi.ReplicatedJobNameKey: "node"}}}
+		c.Spec.Parallelism = &parallelism
+		if ended {
+			c.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		}
+		return c
+	}
+	// The quota is for two Jobs of two pods with 8 GPUs.
+	admitted := []kueue.PodSet{{Name: "node", Count: 4, Template: pods(both("8"))}}
+	tests := map[string]struct {
+		jobs      []jobsetapi.ReplicatedJob
+		children  []batchv1.Job
+		reclaimed int32
+		want      string
+	}{
+		"it is what was admitted":             {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}},
+		"a limit stands for a request":        {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(limits("8")))}},
+		"less is no excess":                   {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 2, pods(both("4")))}},
+		"as many pods in another arrangement": {jobs: []jobsetapi.ReplicatedJob{job("node", 1, 4, pods(both("8")))}},
+		"another replicated job": {
+			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8"))), job("extra", 1, 1, pods(both("8")))},
+			want: "replicated job extra is not among those that the job was admitted with",
+		},
+		"more Jobs":         {jobs: []jobsetapi.ReplicatedJob{job("node", 3, 2, pods(both("8")))}, want: "replicated job node has 6 pods instead of 4"},
+		"more pods per Job": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 3, pods(both("8")))}, want: "replicated job node has 6 pods instead of 4"},
+		"more GPUs per pod": {jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(limits("9")))}, want: "replicated job node asks for 9 of nvidia.com/gpu per pod instead of 8"},
+		"a Job that was scaled": {
+			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}, children: []batchv1.Job{child(2, false), child(3, false)},
+			want: "replicated job node has child Jobs with 5 pods instead of 4",
+		},
+		"a Job that has succeeded gave its quota back": {
+			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}, children: []batchv1.Job{child(2, true), child(2, false)}, reclaimed: 2,
+		},
+		"a Job runs again whose quota was given back": {
+			jobs: []jobsetapi.ReplicatedJob{job("node", 2, 2, pods(both("8")))}, children: []batchv1.Job{child(2, false), child(2, false)}, reclaimed: 2,
+			want: "replicated job node runs 2 pods again whose quota was given back when they had succeeded",
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
+			reclaimed := []kueue.ReclaimablePod{{Name: "node", Count: tc.reclaimed}}
+			if got := Excess(js, tc.children, admitted, reclaimed); got != tc.want {
+				t.Errorf("Excess returns %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// JobSet creates a child Job again that its TTL has deleted.
+func TestReclaimableLeavesJobsWithATTL(t *testing.T) {
+	rj := jobsetapi.ReplicatedJob{Name: "node", Replicas: 1}
+	rj.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](60)
+	js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{rj}}}
+	if got := Reclaimable(js, []trainer.JobStatus{status("node", 0, 1, 0)}, nil); len(got) > 0 {
+		t.Errorf("Reclaimable returns %v", got)
+	}
+}

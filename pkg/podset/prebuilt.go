@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/util/tolerations"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+)
+
+// Difference says in what a prebuilt Workload's PodSets differ from those of a TrainJob, by
+// what Kueue compares; empty: in nothing. Tolerations that this project or the given rules
+// add to pods may be missing in the Workload, since who wrote it need not know them.
+func Difference(job, prebuilt []kueue.PodSet, rules []TolerationRule) string {
+	if len(job) != len(prebuilt) {
+		return fmt.Sprintf("the TrainJob has %d PodSets, the Workload %d", len(job), len(prebuilt))
+	}
+	for i := range job {
+		if what := difference(&job[i], &prebuilt[i], rules); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+func difference(job, prebuilt *kueue.PodSet, rules []TolerationRule) string {
+	if job.Name != prebuilt.Name {
+		return fmt.Sprintf("where the TrainJob has PodSet %q, the Workload has %q", job.Name, prebuilt.Name)
+	}
+	if job.Count != prebuilt.Count {
+		return fmt.Sprintf("PodSet %q has %d pods in the TrainJob, %d in the Workload", job.Name, job.Count, prebuilt.Count)
+	}
+	a, b := &job.Template.Spec, &prebuilt.Template.Spec
+	field := ""
+	switch {
+	case ptr.Deref(job.MinCount, -1) != ptr.Deref(prebuilt.MinCount, -1):
+		field = "minCount"
+	case !equality.Semantic.DeepEqual(a.InitContainers, b.InitContainers):
+		field = "template.spec.initContainers"
+	case !equality.Semantic.DeepEqual(a.Containers, b.Containers):
+		field = "template.spec.containers"
+	case !toleratesAlike(a, b, rules):
+		field = "template.spec.tolerations"
+	default:
+		return ""
+	}
+	return fmt.Sprintf("PodSet %q differs in %s", job.Name, field)
+}
+
+// toleratesAlike reports whether the pods of a TrainJob tolerate what those of a prebuilt
+// Workload do and, beyond that, only what is added to them.
+func toleratesAlike(job, prebuilt *corev1.PodSpec, rules []TolerationRule) bool {
+	added := gpu.Tolerations(job)
+	for _, rule := range rules {
+		if rule.appliesTo(job) {
+			added = append(added, rule.Tolerations...)
+		}
+	}
+	return !slices.ContainsFunc(prebuilt.Tolerations, func(t corev1.Toleration) bool { return !has(job.Tolerations, t) }) &&
+		!slices.ContainsFunc(job.Tolerations, func(t corev1.Toleration) bool { return !has(prebuilt.Tolerations, t) && !has(added, t) })
+}
+
+func has(all []corev1.Toleration, t corev1.Toleration) bool {
+	return slices.ContainsFunc(all, func(other corev1.Toleration) bool { return tolerations.Equal(other, t) })
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/amounts"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// ErrCannotRun is of a TrainJob of which JobSet, Kubernetes or the manager's gate would let
+// no pod run. Only people can change that: in the TrainJob or in its runtime.
+var ErrCannotRun = errors.New("the TrainJob cannot run")
+
+// runnable reports what keeps the pods of a TrainJob from ever running, as far as that can
+// be seen in the JobSet that is rendered of it with the patches of others alone.
+func runnable(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jobsetapi.JobSet, patches patch.Field) field.ErrorList {
+	if errs := validateNodes(job); len(errs) > 0 {
+		return errs
+	}
+	b := &blame{job, runtime}
+	errs := append(validateName(job.Name, js, b), validateReserved(job, js, patches, b)...)
+	for i := range js.Spec.ReplicatedJobs {
+		errs = append(errs, validateJob(&js.Spec.ReplicatedJobs[i], b)...)
+	}
+	return errs
+}
+
+// validateNodes: no CRD and no webhook of Trainer has a minimum.
+func validateNodes(job *trainjob.TrainJob) field.ErrorList {
+	if job.Spec.Trainer == nil || ptr.Deref(job.Spec.Trainer.NumNodes, 1) > 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(trainerPath.Child("numNodes"), *job.Spec.Trainer.NumNodes,
+		"it must be at least 1; leave it out for as many nodes as the runtime has")}
+}
+
+// validateJob checks the numbers of a replicated job.
+func validateJob(rj *jobsetapi.ReplicatedJob, b *blame) field.ErrorList {
+	var errs field.ErrorList
+	for _, count := range []*int32{&rj.Replicas, rj.Template.Spec.Parallelism, rj.Template.Spec.Completions} {
+		if ptr.Deref(count, 0) < 0 {
+			errs = append(errs, b.refuse(fmt.Sprintf("replicated job %s has %d replicas, parallelism or completions, which must not be negative", rj.Name, *count)))
+		}
+	}
+	pod := &rj.Template.Spec.Template.Spec
+	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
+		for _, wrong := range amounts.Check(&container.Resources) {
+			errs = append(errs, b.refuseAmount(rj, container.Name, wrong))
+		}
+	}
+	return errs
+}
+
+// validateReserved refuses what nobody would ever take off the pods again: our gate in
+// other hands, and Kueue's; and the label by which gated pods are found.
+func validateReserved(job *trainjob.TrainJob, js *jobsetapi.JobSet, patches patch.Field, b *blame) field.ErrorList {
+	const why = "it belongs to the manager of queued TrainJobs or to Kueue, and nobody would take it off the pods again; leave it out"
+	var errs field.ErrorList
+	for _, path := range patches.ReservedByOthers(&job.Spec) {
+		errs = append(errs, field.Forbidden(path, why))
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	for i := range js.Spec.ReplicatedJobs {
+		if what := reserved(&js.Spec.ReplicatedJobs[i].Template.Spec.Template); what != "" {
+			errs = append(errs, b.refuse(fmt.Sprintf("in replicated job %s, the pods have %s: %s", js.Spec.ReplicatedJobs[i].Name, what, why)))
+		}
+	}
+	return errs
+}
+
+// reserved names what a pod template has and only an admission may give or take, or nothing.
+func reserved(template *corev1.PodTemplateSpec) string {
+	for _, gate := range template.Spec.SchedulingGates {
+		if patch.ReservedGate(gate.Name) {
+			return "scheduling gate " + gate.Name
+		}
+	}
+	if _, ok := template.Labels[patch.GatedLabel]; ok {
+		return "label " + patch.GatedLabel
+	}
+	return ""
+}

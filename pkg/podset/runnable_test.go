@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podset
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const nodeRuntime = `
+mlPolicy: {numNodes: 1, torch: {}}
+template:
+  spec:
+    replicatedJobs:
+    - name: a
+      template:
+        spec: {template: {spec: {containers: [{name: prepare, image: i}]}}}
+    - name: node
+      template:
+        metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+        spec:
+          template:
+            metadata: {annotations: {a: b}}
+            spec:
+              initContainers: [{name: fetch, image: i}]
+              containers:
+              - {name: node, image: i, resources: {limits: {cpu: 4}}}
+              - {name: side, image: i}
+`
+
+func TestRunnable(t *testing.T) {
+	const (
+		perNode = "spec.trainer.resourcesPerNode."
+		gpus    = `trainer: {resourcesPerNode: {limits: {nvidia.com/gpu: "8"}}}`
+		entry   = `runtimePatches: [{manager: a.io/me, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: %}}}]}}}}]`
+	)
+	with := func(from, to string) string { return strings.Replace(nodeRuntime, from, to, 1) }
+	cases := map[string]struct {
+		name, spec, runtime string
+		served              trainjob.Generation
+		// want is the field, and a word of the message.
+		want [][2]string
+	}{
+		"GPUs":                          {spec: gpus},
+		"GPUs with Trainer 2.1":         {spec: gpus, served: trainjob.Trainer21},
+		"the longest name":              {name: strings.Repeat("a", 48), spec: `trainer: {numNodes: 10}`},
+		"a longer name":                 {name: strings.Repeat("a", 49), spec: `trainer: {numNodes: 10}`, want: [][2]string{{"metadata.name", "at most 48 characters"}}},
+		"a name too long for 11 nodes":  {name: strings.Repeat("a", 48), spec: `trainer: {numNodes: 11}`, want: [][2]string{{"metadata.name", "at most 47 characters"}}},
+		"a replicated job without room": {runtime: with("name: a", "name: "+strings.Repeat("p", 60)), want: [][2]string{{"spec.runtimeRef", "leaves nothing of 63"}}},
+		"a replicated job in capitals":  {runtime: with("name: a", "name: Prepare"), want: [][2]string{{"spec.runtimeRef", "lower case"}}},
+		"a volume claim with a long name": {
+			name:    strings.Repeat("a", 40),
+			runtime: nodeRuntime + "    volumeClaimPolicies: [{templates: [{metadata: {name: " + strings.Repeat("c", 30) + "}, spec: {}}]}]\n",
+			want:    [][2]string{{"metadata.name", "at most 32 characters"}},
+		},
+
+		"no nodes":          {spec: `trainer: {numNodes: 0}`, want: [][2]string{{"spec.trainer.numNodes", "at least 1"}}},
+		"less than nothing": {spec: `trainer: {numNodes: -1}`, want: [][2]string{{"spec.trainer.numNodes", "at least 1"}}},
+		"a runtime with fewer replicas than none": {
+			runtime: with("name: a", "name: a\n      replicas: -1"), want: [][2]string{{"spec.runtimeRef", "replicated job a has -1"}},
+		},
+		"a runtime with fewer nodes than none, where Trainer takes one": {runtime: with("numNodes: 1", "numNodes: -1")},
+
+		"a part of a GPU": {spec: `trainer: {resourcesPerNode: {limits: {nvidia.com/gpu: 500m}}}`, want: [][2]string{{perNode + "limits[nvidia.com/gpu]", "whole number"}}},
+		"a request beside the runtime's limit": {
+			spec: `trainer: {resourcesPerNode: {requests: {cpu: 8}}}`, want: [][2]string{{perNode + "requests[cpu]", "which is 4"}},
+		},
+		"a limit below the runtime's request": {
+			spec: `trainer: {resourcesPerNode: {limits: {cpu: 1}}}`, runtime: with("limits: {cpu: 4}", "requests: {cpu: 4}"),
+			want: [][2]string{{perNode + "requests[cpu]", "which is 1"}},
+		},
+		"the runtime's own fault": {
+			spec: `trainer: {resourcesPerNode: {limits: {cpu: 1}}}`, runtime: with("limits: {cpu: 4}", "requests: {nvidia.com/gpu: 1}"),
+			want: [][2]string{{"spec.runtimeRef", "container node, resources.requests[nvidia.com/gpu] is 1"}},
+		},
+		"an init container of the runtime": {
+			runtime: with("name: fetch,", "name: fetch, resources: {limits: {gpu: 1}},"), want: [][2]string{{"spec.runtimeRef", "container fetch, resources.limits[gpu]"}},
+		},
+		"another container, for which the TrainJob does not ask": {
+			spec: gpus, runtime: with("name: side,", "name: side, resources: {limits: {nvidia.com/gpu: -1}},"),
+			want: [][2]string{{"spec.runtimeRef", "container side, resources.limits[nvidia.com/gpu]"}},
+		},
+
+		"our gate in a patch":     {spec: strings.Replace(entry, "%", `{spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}}`, 1), want: [][2]string{{"spec.runtimePatches[a.io/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.schedulingGates[0].name", "leave it out"}}},
+		"our label in a patch":    {spec: strings.Replace(entry, "%", `{metadata: {labels: {kueue-trainer.dev/gated: "true"}}}`, 1), want: [][2]string{{"spec.runtimePatches[a.io/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.metadata.labels[kueue-trainer.dev/gated]", "leave it out"}}},
+		"a gate of the user's":    {spec: strings.Replace(entry, "%", `{spec: {schedulingGates: [{name: example.com/later}]}}`, 1)},
+		"our gate in an override": {served: trainjob.Trainer21, spec: `podTemplateOverrides: [{targetJobs: [{name: node}], spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}}]`, want: [][2]string{{"spec.podTemplateOverrides[0].spec.schedulingGates[0].name", "leave it out"}}},
+		"our gate in the runtime": {runtime: with("              initContainers:", "              schedulingGates: [{name: kueue-trainer.dev/admission}]\n              initContainers:"), want: [][2]string{{"spec.runtimeRef", "scheduling gate kueue-trainer.dev/admission"}}},
+		"our label in the runtime": {
+			runtime: with("annotations: {a: b}", `labels: {kueue-trainer.dev/gated: "true"}`), want: [][2]string{{"spec.runtimeRef", "label kueue-trainer.dev/gated"}},
+		},
+	}
+	renderer := newRenderer(t)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			job := &trainjob.TrainJob{}
+			job.Namespace, job.Name = "ns", cmp.Or(tc.name, "job")
+			decode(t, cmp.Or(tc.spec, "{}"), &job.Spec)
+			job.Spec.RuntimeRef.Name = "torch"
+			rt := &trainer.TrainingRuntimeSpec{}
+			decode(t, cmp.Or(tc.runtime, nodeRuntime), rt)
+			field := patch.Of(cmp.Or(tc.served, trainjob.Trainer23))
+			var got [][2]string
+			for i, err := range Validate(t.Context(), renderer, job, rt, field) {
+				detail := err.Detail
+				if i < len(tc.want) && strings.Contains(detail, tc.want[i][1]) {
+					detail = tc.want[i][1]
+				}
+				got = append(got, [2]string{err.Field, detail})
+			}
+			if diff := gocmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected refusals (-want,+got):\n%s", diff)
+			}
+			if _, err := Describe(t.Context(), renderer, job, rt, field); errors.Is(err, ErrCannotRun) != (len(tc.want) > 0) || (err != nil) != (len(tc.want) > 0) {
+				t.Errorf("Describe gives %v", err)
+			}
+		})
+	}
+}
+
+func newRenderer(t *testing.T) *trainjob.Renderer {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renderer, err := trainjob.NewRenderer(t.Context(), scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return renderer
+}
+
+func decode(t *testing.T, text string, into any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("Decoding %s: %v", text, err)
+	}
+}

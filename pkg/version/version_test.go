@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import "testing"
+
+func TestInfo(t *testing.T) {
+	if got := Get(); got.Version == "" || got.Go == "" {
+		t.Errorf("Get() = %+v, want a version, if only devel, and Go's", got)
+	}
+	cases := map[string]struct {
+		info Info
+		want string
+	}{
+		"a release":              {info: Info{Version: "v1.2.3", Revision: "abc", Go: "go1.26.0"}, want: "v1.2.3 (abc, go1.26.0)"},
+		"without a known commit": {info: Info{Version: "devel", Go: "go1.26.0"}, want: "devel (go1.26.0)"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.info.String(); got != tc.want {
+				t.Errorf("String() = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookscope
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
+)
+
+// everyGauge tells whether the webhooks are asked about every TrainJob.
+var everyGauge = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "kueue_trainer_webhooks_every_trainjob",
+	Help: "1 while the webhooks are asked about every TrainJob, 0 while only about those with a queue. The leader exports it.",
+})
+
+const (
+	unknownSettings = "Kueue's configuration could not be read yet"
+
+	// askAgain is how soon to look again at settings that are not known.
+	askAgain = 10 * time.Second
+)
+
+// Options are what the scope goes by.
+type Options struct {
+	// Webhooks are the configurations.
+	Webhooks webhookconfig.Names
+	// Self is the manager's user. Its writes do not go to the validating webhook; the mutating
+	// one puts back what Trainer's makes of them.
+	Self string
+	// ManagesAll reports whether TrainJobs without a queue are Kueue's too, and whether that
+	// is known.
+	ManagesAll func() (managesAll, known bool)
+	// OnChange has a function called whenever the answer may be another.
+	OnChange func(func(context.Context) error)
+}
+
+// Scope keeps the matchConditions.
+type Scope struct {
+	Options
+	client client.Client
+	events chan event.GenericEvent
+	told   string
+}
+
+// AddTo adds the scope to a manager; the leader keeps it.
+func AddTo(mgr ctrl.Manager, options Options) error {
+	s := &Scope{Options: options, client: mgr.GetClient(), events: make(chan event.GenericEvent, 1)}
+	options.OnChange(s.changed)
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: options.Webhooks.Mutating}}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("webhook-scope").
+		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, one).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, one).
+		Watches(&kueue.LocalQueue{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(isDefault))).
+		WatchesRawSource(source.Channel(s.events, one)).
+		Complete(s)
+}
+
+// changed brings a new answer of ManagesAll into the configurations. One event that waits
+// stands for all.
+func (s *Scope) changed(context.Context) error {
+	select {
+	case s.events <- event.GenericEvent{Object: &metav1.PartialObjectMetadata{}}:
+	default:
+	}
+	return nil
+}
+
+// isDefault reports whether TrainJobs of a LocalQueue's namespace get it without asking.
+func isDefault(queue client.Object) bool {
+	return queue.GetName() == string(kueueconstants.DefaultLocalQueueName)
+}
+
+// Reconcile brings the matchConditions in step.
+func (s *Scope) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	why, err := s.every(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	err = s.Webhooks.Change(ctx, s.client, func(w webhookconfig.Webhook) {
+		self := ""
+		if w.Validating {
+			self = s.Self
+		}
+		*w.MatchConditions = conditions(*w.MatchConditions, why != "", self)
+	})
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("telling the API server which TrainJobs matter: %w", err)
+	}
+	s.tell(ctx, why)
+	if why == unknownSettings {
+		// That they are known, and nothing new, is no change.
+		return reconcile.Result{RequeueAfter: askAgain}, nil
+	}
+	return reconcile.Result{}, nil
+}
+
+// every says why all TrainJobs matter; empty: only those with a queue do.
+func (s *Scope) every(ctx context.Context) (string, error) {
+	switch all, known := s.ManagesAll(); {
+	case all:
+		return "Kueue manages jobs without a queue name", nil
+	case !known:
+		return unknownSettings, nil
+	}
+	var queues kueue.LocalQueueList
+	if err := s.client.List(ctx, &queues); err != nil {
+		return "", fmt.Errorf("listing LocalQueues: %w", err)
+	}
+	for i := range queues.Items {
+		if isDefault(&queues.Items[i]) {
+			return fmt.Sprintf("namespace %s has a LocalQueue %s", queues.Items[i].Namespace, kueueconstants.DefaultLocalQueueName), nil
+		}
+	}
+	return "", nil
+}
+
+// tell logs a scope that is another than before.
+func (s *Scope) tell(ctx context.Context, why string) {
+	every, message := 0.0, "The webhooks are asked about TrainJobs with a queue only"
+	if why != "" {
+		every, message = 1, "The webhooks are asked about every TrainJob, because "+why
+	}
+	everyGauge.Set(every)
+	if s.told == "" {
+		// Only the leader knows.
+		metrics.Registry.MustRegister(everyGauge)
+	}
+	if message != s.told {
+		ctrl.LoggerFrom(ctx).Info(message)
+	}
+	s.told = message
+}

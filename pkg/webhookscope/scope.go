@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package webhookscope keeps TrainJobs that are none of Kueue's away from the manager's
+// webhooks, so that people can write those while the manager is down: the matchConditions
+// of the webhook configurations follow Kueue's settings.
+package webhookscope
+
+import (
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
+)
+
+// The conditions that this package keeps; those of others in a configuration stay as they are.
+const (
+	// Queued is met by TrainJobs that have, or had, a queue or our patch entry.
+	Queued = "queued"
+	// NotOwn is met by requests of anybody but the manager.
+	NotOwn = "not-own"
+)
+
+// queued is met where a queue label or our part of the patches is in the object, or was
+// there before. In podTemplateOverrides our part has a mark.
+var queued = fmt.Sprintf(`[object, oldObject].exists(o, o != null && (`+
+	`%q in o.metadata.?labels.orValue({}) || `+
+	`o.?spec.?runtimePatches.orValue([]).exists(p, p.?manager.orValue('') == %q) || `+
+	`o.?spec.?podTemplateOverrides.orValue([]).exists(p, p.?metadata.?annotations[?%q].orValue('') == %q)))`,
+	kueueconstants.QueueLabel, mark.Manager, mark.Annotation, mark.Manager)
+
+// conditions returns those of a webhook: its others, and ours where they hold. With every
+// TrainJob in scope nothing is left out. self is the manager's user, or empty where its
+// writes have to pass.
+func conditions(have []admissionregistrationv1.MatchCondition, every bool, self string) []admissionregistrationv1.MatchCondition {
+	out := slices.DeleteFunc(slices.Clone(have), func(c admissionregistrationv1.MatchCondition) bool {
+		return c.Name == Queued || c.Name == NotOwn
+	})
+	if !every {
+		out = append(out, admissionregistrationv1.MatchCondition{Name: Queued, Expression: queued})
+	}
+	if self != "" {
+		out = append(out, admissionregistrationv1.MatchCondition{Name: NotOwn, Expression: fmt.Sprintf("request.userInfo.username != %q", self)})
+	}
+	if equality.Semantic.DeepEqual(out, have) {
+		return have
+	}
+	return out
+}

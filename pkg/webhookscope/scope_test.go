@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookscope
+
+import (
+	"cmp"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+func TestConditions(t *testing.T) {
+	deleting := admissionregistrationv1.MatchCondition{Name: "not-deleting", Expression: "true"}
+	scope := admissionregistrationv1.MatchCondition{Name: Queued, Expression: queued}
+	notOwn := admissionregistrationv1.MatchCondition{Name: NotOwn, Expression: `request.userInfo.username != "manager"`}
+	type list = []admissionregistrationv1.MatchCondition
+	cases := map[string]struct {
+		have  list
+		every bool
+		self  string
+		want  list
+	}{
+		"only queued TrainJobs":               {have: list{deleting}, want: list{deleting, scope}},
+		"every TrainJob":                      {have: list{deleting, scope}, every: true, want: list{deleting}},
+		"every one, but of the manager":       {have: list{deleting, scope}, every: true, self: "manager", want: list{deleting, notOwn}},
+		"what is there already":               {have: list{deleting, scope, notOwn}, self: "manager", want: list{deleting, scope, notOwn}},
+		"what a former version wrote":         {have: list{{Name: Queued, Expression: "old"}, deleting}, want: list{deleting, scope}},
+		"a configuration without a condition": {want: list{scope}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := gocmp.Diff(tc.want, conditions(tc.have, tc.every, tc.self)); diff != "" {
+				t.Errorf("Unexpected conditions (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The API server's own code decides which requests reach a webhook.
+func TestWhatReachesTheWebhooks(t *testing.T) {
+	type object = map[string]any
+	job := func(labels, spec object) object {
+		metadata := object{"name": "llm", "namespace": "team"}
+		if labels != nil {
+			metadata["labels"] = labels
+		}
+		return object{"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+	}
+	entry := func(manager string) object { return object{"runtimePatches": []any{object{"manager": manager}}} }
+	plain, queue := job(nil, object{}), object{"kueue.x-k8s.io/queue-name": "gpus"}
+	cases := map[string]struct {
+		object, old object
+		user        string
+		want        bool
+	}{
+		"a TrainJob without a queue":          {object: plain},
+		"one with other labels":               {object: job(object{"app": "llm"}, object{})},
+		"one with somebody's entry":           {object: job(nil, entry("example.com/user"))},
+		"a change of one without a queue":     {object: plain, old: plain},
+		"one with a queue":                    {object: job(queue, object{}), want: true},
+		"one that gets a queue":               {object: job(queue, object{}), old: plain, want: true},
+		"one that loses its queue":            {object: plain, old: job(queue, object{}), want: true},
+		"one with our entry, from a manifest": {object: job(nil, entry("kueue.x-k8s.io/manager")), want: true},
+		"one that loses our entry":            {object: plain, old: job(nil, entry("kueue.x-k8s.io/manager")), want: true},
+		"one with somebody's overrides":       {object: job(nil, object{"podTemplateOverrides": []any{object{"targetJobs": []any{}}}})},
+		"one with our overrides":              {object: job(nil, object{"podTemplateOverrides": []any{object{"metadata": object{"annotations": object{"kueue-trainer.dev/manager": "kueue.x-k8s.io/manager"}}}}}), want: true},
+		"one without a spec":                  {object: object{"metadata": object{"name": "llm"}}},
+		"a write of the manager":              {object: job(queue, object{}), user: `the "manager"`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := matches(t, conditions(nil, false, `the "manager"`), tc.object, tc.old, tc.user); got != tc.want {
+				t.Errorf("It reaches the webhook: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func matches(t *testing.T, conditions []admissionregistrationv1.MatchCondition, obj, old map[string]any, userName string) bool {
+	t.Helper()
+	var accessors []cel.ExpressionAccessor
+	for i := range conditions {
+		c := matchconditions.MatchCondition(conditions[i])
+		accessors = append(accessors, &c)
+	}
+	compiler := cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	evaluator := compiler.CompileCondition(accessors, cel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.NewExpressions)
+	gvk, gvr := trainjob.GVK, trainjob.GVK.GroupVersion().WithResource("trainjobs")
+	attributes := &admission.VersionedAttributes{VersionedKind: gvk, VersionedObject: &unstructured.Unstructured{Object: obj}}
+	userName = cmp.Or(userName, "somebody")
+	operation := admission.Create
+	if old != nil {
+		operation, attributes.VersionedOldObject = admission.Update, &unstructured.Unstructured{Object: old}
+	}
+	attributes.Attributes = admission.NewAttributesRecord(attributes.VersionedObject, attributes.VersionedOldObject, gvk, "team", "llm", gvr, "",
+		operation, nil, false, &user.DefaultInfo{Name: userName})
+	result := matchconditions.NewMatcher(evaluator, nil, "webhook", "validating", "test").Match(t.Context(), attributes, nil, nil)
+	if result.Error != nil {
+		t.Fatal(result.Error)
+	}
+	return result.Matches
+}

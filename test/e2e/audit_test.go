@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// auditLog is the audit log of a local control plane, from when it was opened.
+type auditLog struct {
+	path  string
+	start int64
+}
+
+func openAuditLog() *auditLog {
+	GinkgoHelper()
+	l := &auditLog{path: filepath.Join(cluster.LocalDir(), "logs", "audit.log")}
+	info, err := os.Stat(l.path)
+	Expect(err).NotTo(HaveOccurred())
+	l.start = info.Size()
+	return l
+}
+
+// notWrites are resources whose requests change nothing that TrainJobs are made of: what
+// people are told, who leads, and questions that have to be asked by a create.
+var notWrites = []string{"events", "leases", "selfsubjectreviews", "tokenreviews", "subjectaccessreviews"}
+
+// writes returns what a user has written since, or tried to, as "verb resource name code".
+// Dry runs do not count.
+func (l *auditLog) writes(user string) []string {
+	GinkgoHelper()
+	file, err := os.Open(l.path)
+	Expect(err).NotTo(HaveOccurred())
+	defer file.Close() //nolint:errcheck // only read
+	_, err = file.Seek(l.start, io.SeekStart)
+	Expect(err).NotTo(HaveOccurred())
+	content, err := io.ReadAll(file)
+	Expect(err).NotTo(HaveOccurred())
+	var out []string
+	for line := range strings.Lines(string(content)) {
+		if !strings.HasSuffix(line, "\n") {
+			// It is being written.
+			continue
+		}
+		var e auditEvent
+		Expect(json.Unmarshal([]byte(line), &e)).To(Succeed(), line)
+		if e.User.Username == user && e.isWrite() {
+			out = append(out, e.String())
+		}
+	}
+	return out
+}
+
+// auditEvent is what the specs need of audit.k8s.io/v1 Event.
+type auditEvent struct {
+	Verb           string
+	RequestURI     string
+	User           struct{ Username string }
+	ObjectRef      struct{ Namespace, Name, Resource, Subresource string }
+	ResponseStatus struct{ Code json.Number }
+}
+
+func (e *auditEvent) isWrite() bool {
+	u, err := url.Parse(e.RequestURI)
+	return err == nil && !u.Query().Has("dryRun") &&
+		!slices.Contains([]string{"get", "list", "watch"}, e.Verb) && !slices.Contains(notWrites, e.ObjectRef.Resource)
+}
+
+func (e *auditEvent) String() string {
+	return strings.Join([]string{e.Verb, e.ObjectRef.Resource, e.ObjectRef.Name, e.ResponseStatus.Code.String()}, " ")
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+var _ = Describe("A job that is evicted while Trainer resumes it", Label("control"), Serial, func() {
+	It("keeps its quota until that has come to nothing", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+		if !cluster.Local() {
+			Skip("the API server has to reach a webhook of this process; run it on a cluster of make local-up")
+		}
+		w := newWorld(ctx)
+		w.pools(ctx, "0", "0")
+		w.make(ctx, w.job("late").GPUs("8").Obj())
+		w.eventuallyAtTheGate(ctx, "late")
+		w.eventuallyPending(ctx, "late")
+		resumed, letThrough := w.holdResumes(ctx)
+
+		w.setQuota(ctx, w.name("gpus"), "8")
+		Eventually(ctx, func(g Gomega) {
+			var late trainer.TrainJob
+			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "late"}, &late)).To(Succeed())
+			g.Expect(late.Spec.Suspend).To(HaveValue(BeFalse()))
+		}).WithPolling(20 * time.Millisecond).Should(Succeed())
+		w.patch(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.name("gpus")}}, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
+		w.eventuallyEvicted(ctx, "late", kueue.WorkloadEvictedByClusterQueueStopped)
+		Eventually(ctx, resumed.Load).Should(BeNumerically(">", 0), "Trainer resumes the JobSet")
+		w.eventuallyAtTheGate(ctx, "late")
+		letThrough()
+
+		// What it asks for meanwhile is compared with its quota by the spec's ledger.
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(w.usedGPUs(ctx)).To(BeZero())
+			g.Expect(w.pods(ctx, "late")).To(BeEmpty())
+			g.Expect(get(ctx, w, &jobsetapi.JobSet{}, "late").Spec.Suspend).To(HaveValue(BeTrue()))
+		}).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+})
+
+// holdResumes has a webhook hold every request that resumes a JobSet of the spec, counts
+// them, and returns how to let them through.
+func (w *world) holdResumes(ctx context.Context) (*atomic.Int32, func()) {
+	GinkgoHelper()
+	var resumed atomic.Int32
+	through := make(chan struct{})
+	letThrough := sync.OnceFunc(func() { close(through) })
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(in.Body).Decode(&review); err != nil {
+			http.Error(out, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if suspended(review.Request.OldObject.Raw) && !suspended(review.Request.Object.Raw) {
+			resumed.Add(1)
+			<-through
+		}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+		_ = json.NewEncoder(out).Encode(review)
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	DeferCleanup(server.Close)
+	DeferCleanup(letThrough)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	w.make(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: w.name("slow")},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "slow.example.com", SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: authority},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.namespace}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{jobsetapi.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"jobsets"}},
+			}},
+		}},
+	})
+	return &resumed, letThrough
+}
+
+func suspended(raw []byte) bool {
+	var js jobsetapi.JobSet
+	return json.Unmarshal(raw, &js) == nil && ptr.Deref(js.Spec.Suspend, false)
+}

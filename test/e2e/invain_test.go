@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// ourEntry is where our entry of a TrainJob without others stands for a JSON patch.
+const ourEntry = "/spec/runtimePatches/0/trainingRuntimeSpec/template/spec/replicatedJobs/0/template/spec/template/spec"
+
+// Policies of an admin, for what this manager writes: they stand for webhooks and
+// controllers of others that know nothing of our entry.
+var _ = Describe("Where somebody's admission undoes what the manager writes", Label("control"), Serial, func() {
+	BeforeEach(func() {
+		if !cluster.Local() || cluster.Integration != kit.External {
+			Skip("the specs of this group read the audit log; run them on a cluster of make local-up")
+		}
+	})
+
+	DescribeTable("the write is repeated less and less often, and the user is told", since(kit.Trainer22), Label("invariant", "nothing-waits-in-silence"),
+		func(ctx context.Context, expression, note string) {
+			w := newWorld(ctx)
+			w.pools(ctx, "8", "0")
+			w.make(ctx, w.job("runs").GPUs("8").Obj())
+			w.eventuallyRuns(ctx, "runs", 1, onH100)
+			w.make(ctx, w.job("undone").GPUs("8").Obj())
+			w.eventuallyAtTheGate(ctx, "undone")
+			w.interfere(ctx, expression)
+			w.finish(ctx, "runs", "succeeded")
+			w.eventuallyTold(ctx, "undone", "WriteInVain", note)
+
+			log := openAuditLog()
+			Consistently(ctx, func() int { return len(trainJobWrites(log)) }).
+				WithTimeout(10*time.Second).WithPolling(time.Second).Should(BeNumerically("<=", 12), "writes of TrainJobs in ten seconds")
+		},
+		Entry("when it is stripped", `[JSONPatch{op: "remove", path: "/spec/runtimePatches"}]`, "spec.runtimePatches is not stored as kueue-trainer writes it", SpecTimeout(specTimeout)),
+		Entry("when it is changed", fmt.Sprintf(`[JSONPatch{op: "add", path: %q, value: {"example.com/policy": "on"}}]`, ourEntry+"/nodeSelector"), "spec.runtimePatches is not stored as kueue-trainer writes it", SpecTimeout(specTimeout)),
+		Entry("when it is refused", "", "is refused again and again", SpecTimeout(specTimeout)),
+	)
+})
+
+// interfere has an admission policy patch the spec of TrainJobs as the manager writes them
+// in the spec's namespace or, without an expression, refuse them.
+func (w *world) interfere(ctx context.Context, expression string) {
+	GinkgoHelper()
+	match := &admissionregistrationv1.MatchResources{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.namespace}},
+		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{trainer.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"trainjobs"}},
+		}}},
+	}
+	conditions := []admissionregistrationv1.MatchCondition{{
+		Name: "ours", Expression: `request.userInfo.username == "kueue-trainer" && has(object.spec.runtimePatches)`,
+	}}
+	meta := metav1.ObjectMeta{Name: w.name("interferes")}
+	if expression == "" {
+		w.make(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: match, MatchConditions: conditions,
+			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "not in this cluster"}},
+		}}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: meta.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		}})
+		return
+	}
+	w.make(ctx, &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+		MatchConstraints: match, MatchConditions: conditions, ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+		Mutations: []admissionregistrationv1.Mutation{{
+			PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{Expression: expression}}},
+	}}, &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name}})
+}
+
+// trainJobWrites returns what the manager wrote of TrainJobs.
+func trainJobWrites(log *auditLog) []string {
+	GinkgoHelper()
+	var out []string
+	for _, write := range log.writes("kueue-trainer") {
+		if strings.HasPrefix(write, "patch trainjobs ") {
+			out = append(out, write)
+		}
+	}
+	return out
+}

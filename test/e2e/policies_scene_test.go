@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// scene has a TrainJob "runs", of whose replicated jobs "side" is done, a TrainJob "waits"
+// for quota, a TrainJob "free" without a queue, and a tenant.
+type scene struct {
+	*world
+	// tenant has every right in the namespace that Kubernetes' and Kueue's roles for users
+	// give, and makes dry runs.
+	tenant client.Client
+}
+
+// tenantsRoles are the ClusterRoles of a namespace's admin.
+var tenantsRoles = []string{"admin", "kueue-batch-admin-role"}
+
+func newScene(ctx context.Context) *scene {
+	GinkgoHelper()
+	w := newWorld(ctx)
+	s := &scene{world: w, tenant: as("tenant-" + w.suffix)}
+	w.allow(ctx, "tenant-"+w.suffix)
+	w.pools(ctx, "8", "0")
+	runtime := w.copyRuntime(ctx, "torch-distributed")
+	side := runtime.Spec.Template.Spec.ReplicatedJobs[0].DeepCopy()
+	side.Name, side.Template.Labels = "side", nil
+	runtime.Spec.Template.Spec.ReplicatedJobs = append(runtime.Spec.Template.Spec.ReplicatedJobs, *side)
+	w.make(ctx, runtime,
+		w.job("runs").Runtime(runtime.Name).GPUs("8").Obj(), kit.MakeTrainJob(w.namespace, "free").Obj())
+	w.eventuallyRuns(ctx, "runs", 2, nil)
+	w.finish(ctx, "runs", "succeeded", "side")
+	w.make(ctx, w.job("waits").GPUs("8").Obj())
+	w.eventuallyAtTheGate(ctx, "waits")
+	w.eventuallyChildJobs(ctx, "waits", 1)
+	w.eventuallyChildJobs(ctx, "free", 1)
+	Eventually(ctx, func() int32 { return get(ctx, w, &batchv1.Job{}, "runs-side-0").Status.Succeeded }).Should(BeEquivalentTo(1))
+	Eventually(ctx, func() any { return w.workload(ctx, "waits") }).ShouldNot(BeNil())
+	s.makeBystanders(ctx)
+	return s
+}
+
+// allow gives a user the tenant's roles, and what only deletes more at a time.
+func (w *world) allow(ctx context.Context, user string) {
+	GinkgoHelper()
+	sweeper := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "sweeper"},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"trainer.kubeflow.org"}, Resources: []string{"trainjobs"}, Verbs: []string{"deletecollection"}},
+			{APIGroups: []string{"jobset.x-k8s.io"}, Resources: []string{"jobsets"}, Verbs: []string{"deletecollection"}},
+		},
+	}
+	refs := []rbacv1.RoleRef{{APIGroup: rbacv1.GroupName, Kind: "Role", Name: sweeper.Name}}
+	for _, role := range tenantsRoles {
+		refs = append(refs, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role})
+	}
+	w.make(ctx, sweeper)
+	for _, ref := range refs {
+		w.make(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: ref.Name}, RoleRef: ref,
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+		})
+	}
+}
+
+// makeBystanders makes what only looks like something of a TrainJob.
+func (s *scene) makeBystanders(ctx context.Context) {
+	GinkgoHelper()
+	pod := s.gatedPod("gated")
+	s.make(ctx, s.jobSet("bare"), pod,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "bare-runtime-snapshot"}})
+	DeferCleanup(func(ctx context.Context) { Expect(s.Delete(ctx, pod)).To(Succeed()) })
+}
+
+// as makes dry runs as somebody else.
+func as(user string, groups ...string) client.Client {
+	GinkgoHelper()
+	config := rest.CopyConfig(cluster.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
+	c, err := client.New(config, client.Options{Scheme: cluster.Client.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return client.NewDryRunClient(c)
+}
+
+// meta names an object of the scene.
+func (s *scene) meta(name string, owners ...metav1.OwnerReference) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: s.namespace, Name: name, OwnerReferences: owners}
+}
+
+// ownedBy is the reference of an object whose controller is a TrainJob.
+func (s *scene) ownedBy(ctx context.Context, job string) metav1.OwnerReference {
+	return *metav1.NewControllerRef(get(ctx, s.world, &trainer.TrainJob{}, job), trainer.GroupVersion.WithKind("TrainJob"))
+}
+
+// jobSet is one that somebody makes without Trainer.
+func (s *scene) jobSet(name string, owners ...metav1.OwnerReference) *jobsetapi.JobSet {
+	return &jobsetapi.JobSet{
+		ObjectMeta: s.meta(name, owners...),
+		Spec: jobsetapi.JobSetSpec{
+			Suspend: new(true),
+			ReplicatedJobs: []jobsetapi.ReplicatedJob{{
+				Name: "node", Replicas: 1,
+				Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: podSpec()}}},
+			}},
+		},
+	}
+}
+
+func podSpec() corev1.PodSpec {
+	return corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers:    []corev1.Container{{Name: "main", Image: "example.com/main:1"}},
+	}
+}
+
+// gatedPod is a pod that says of itself that it waits for quota.
+func (s *scene) gatedPod(name string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: s.meta(name), Spec: podSpec()}
+	pod.Labels = map[string]string{patch.GatedLabel: "true"}
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+	return pod
+}
+
+// patched sends a JSON merge patch of an object of the scene.
+func (s *scene) patched(ctx context.Context, c client.Client, obj client.Object, name, patch string, args ...any) error {
+	return s.send(ctx, c, obj, name, types.MergePatchType, fmt.Sprintf(patch, args...))
+}
+
+// changed sends a JSON patch of an object of the scene.
+func (s *scene) changed(ctx context.Context, c client.Client, obj client.Object, name, operations string) error {
+	return s.send(ctx, c, obj, name, types.JSONPatchType, operations)
+}
+
+func (s *scene) send(ctx context.Context, c client.Client, obj client.Object, name string, kind types.PatchType, patch string) error {
+	obj.SetNamespace(s.namespace)
+	obj.SetName(name)
+	return c.Patch(ctx, obj, client.RawPatch(kind, []byte(patch)))
+}
+
+// deleted deletes an object of the scene.
+func (s *scene) deleted(ctx context.Context, c client.Client, obj client.Object, name string, opts ...client.DeleteOption) error {
+	obj.SetNamespace(s.namespace)
+	obj.SetName(name)
+	return c.Delete(ctx, obj, opts...)
+}
+
+// allDeleted deletes all objects of a kind.
+func (s *scene) allDeleted(ctx context.Context, c client.Client, obj client.Object, policy metav1.DeletionPropagation) error {
+	return c.DeleteAllOf(ctx, obj, client.InNamespace(s.namespace), client.PropagationPolicy(policy))
+}
+
+// adopt makes a TrainJob the controller of an object.
+func (s *scene) adopt(ctx context.Context, c client.Client, obj client.Object, name, job string) error {
+	owners, err := jsonOf([]metav1.OwnerReference{s.ownedBy(ctx, job)})
+	if err != nil {
+		return err
+	}
+	return s.patched(ctx, c, obj, name, `{"metadata":{"ownerReferences":%s}}`, owners)
+}
+
+// plantedWorkload is one that somebody makes without Kueue.
+func (s *scene) plantedWorkload(owners ...metav1.OwnerReference) *kueue.Workload {
+	return &kueue.Workload{
+		ObjectMeta: s.meta("planted", owners...),
+		Spec: kueue.WorkloadSpec{
+			QueueName: "queue",
+			PodSets:   []kueue.PodSet{{Name: "node", Count: 1, Template: corev1.PodTemplateSpec{Spec: podSpec()}}},
+		},
+	}
+}

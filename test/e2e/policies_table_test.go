@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// request is something that somebody asks of the API server in a scene.
+type request func(ctx context.Context, s *scene, c client.Client) error
+
+// prohibited is a request that a policy refuses, with words that tell what to do.
+type prohibited struct {
+	policy, words string
+	ask           request
+	// since is the generation of Trainer that has what it is about; empty: all.
+	since string
+}
+
+func (a prohibited) possible(ctx context.Context) bool { return trainerOf(ctx) >= a.since }
+
+// flow is a request of a controller of Kubernetes.
+type flow struct {
+	account string
+	ask     request
+	since   string
+}
+
+func (f flow) possible(ctx context.Context) bool { return trainerOf(ctx) >= f.since }
+
+const (
+	ofTrainJobs = "kueue-trainer-trainjobs"
+	ofSnapshots = "kueue-trainer-snapshots"
+	ofJobSets   = "kueue-trainer-jobsets"
+	ofJobs      = "kueue-trainer-jobs"
+	ofPods      = "kueue-trainer-pods"
+	ofWorkloads = "kueue-trainer-workloads"
+
+	inForeground = client.PropagationPolicy(metav1.DeletePropagationForeground)
+	inBackground = client.PropagationPolicy(metav1.DeletePropagationBackground)
+	orphaning    = client.PropagationPolicy(metav1.DeletePropagationOrphan)
+
+	addOrphan   = `{"metadata":{"finalizers":["orphan"]}}`
+	dropOwner   = `{"metadata":{"ownerReferences":null}}`
+	annotate    = `{"metadata":{"annotations":{"example.com/note":"x"}}}`
+	dropPodGate = `[{"op":"remove","path":"/spec/schedulingGates"}]`
+)
+
+// orphanDependents is how clients orphaned before there were policies.
+type orphanDependents struct{}
+
+// ApplyToDelete implements client.DeleteOption.
+func (orphanDependents) ApplyToDelete(o *client.DeleteOptions) {
+	o.Raw = &metav1.DeleteOptions{OrphanDependents: new(true)}
+}
+
+// attempts are what a hostile tenant may try, and what a careless one may do.
+var attempts = map[string]prohibited{
+	"orphan a running TrainJob": {policy: ofTrainJobs, words: "delete it with propagationPolicy Background or Foreground",
+		ask: deletes(&trainer.TrainJob{}, "runs", orphaning)},
+	"orphan a waiting TrainJob": {policy: ofTrainJobs, words: "its pods would run on without quota",
+		ask: deletes(&trainer.TrainJob{}, "waits", orphaning)},
+	"orphan a TrainJob with orphanDependents": {policy: ofTrainJobs, words: "its pods would run on without quota",
+		ask: deletes(&trainer.TrainJob{}, "runs", orphanDependents{})},
+	"orphan all TrainJobs": {policy: ofTrainJobs, words: "its pods would run on without quota",
+		ask: func(ctx context.Context, s *scene, c client.Client) error {
+			return s.allDeleted(ctx, c, &trainer.TrainJob{}, metav1.DeletePropagationOrphan)
+		}},
+	"give a TrainJob finalizer orphan": {policy: ofTrainJobs, words: "leave the finalizer out",
+		ask: patches(&trainer.TrainJob{}, "runs", addOrphan)},
+	"create a TrainJob with finalizer orphan": {policy: ofTrainJobs, words: "leave the finalizer out",
+		ask: func(ctx context.Context, s *scene, c client.Client) error {
+			job := s.job("born").Obj()
+			job.Finalizers = []string{metav1.FinalizerOrphanDependents}
+			return c.Create(ctx, job)
+		}},
+
+	"edit a snapshot": {policy: ofSnapshots, words: "only Trainer writes it", since: kit.Trainer23,
+		ask: patches(&corev1.ConfigMap{}, "waits-runtime-snapshot", `{"data":{"runtime":"{}"}}`)},
+	"delete a snapshot": {policy: ofSnapshots, words: "only Trainer writes it", since: kit.Trainer23,
+		ask: deletes(&corev1.ConfigMap{}, "waits-runtime-snapshot")},
+	"take a snapshot from its TrainJob": {policy: ofSnapshots, words: "only Trainer writes it", since: kit.Trainer23,
+		ask: patches(&corev1.ConfigMap{}, "waits-runtime-snapshot", dropOwner)},
+	"plant a snapshot": {policy: ofSnapshots, words: "only Trainer writes it",
+		ask: func(ctx context.Context, s *scene, c client.Client) error {
+			return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: s.meta("planted-runtime-snapshot", s.ownedBy(ctx, "waits"))})
+		}},
+	"plant a snapshot whose owner has another kind and the same UID": {policy: ofSnapshots, words: "only Trainer writes it",
+		ask: func(ctx context.Context, s *scene, c client.Client) error {
+			owner := s.ownedBy(ctx, "waits")
+			owner.APIVersion, owner.Kind = "v1", "ConfigMap"
+			return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: s.meta("planted-runtime-snapshot", owner)})
+		}},
+	"make a ConfigMap a snapshot": {policy: ofSnapshots, words: "only Trainer writes it",
+		ask: func(ctx context.Context, s *scene, c client.Client) error {
+			return s.adopt(ctx, c, &corev1.ConfigMap{}, "bare-runtime-snapshot", "waits")
+		}},
+
+	"create a JobSet for a TrainJob": {policy: ofJobSets, words: "leave the ownerReference out",
+		ask: func(ctx context.Context, s *scene, c client.Client) error {
+			return c.Create(ctx, s.jobSet("planted", s.ownedBy(ctx, "waits")))
+		}},
+	"give a JobSet to a TrainJob": {policy: ofJobSets, words: "delete the JobSet",
+		ask: func(ctx context.Context, s *scene, c client.Client) error {
+			return s.adopt(ctx, c, &jobsetapi.JobSet{}, "bare", "waits")
+		}},
+	"take a JobSet from its TrainJob": {policy: ofJobSets, words: "change TrainJob",
+		ask: patches(&jobsetapi.JobSet{}, "runs", dropOwner)},
+	"resume the JobSet of a waiting TrainJob": {policy: ofJobSets, words: "change TrainJob",
+		ask: patches(&jobsetapi.JobSet{}, "waits", `{"spec":{"suspend":false}}`)},
+	"suspend the JobSet of a running TrainJob": {policy: ofJobSets, words: "change TrainJob",
+		ask: patches(&jobsetapi.JobSet{}, "runs", `{"spec":{"suspend":true}}`)},
+	"have the JobSet of a running TrainJob delete itself": {policy: ofJobSets, words: "change TrainJob",
+		ask: patches(&jobsetapi.JobSet{}, "runs", `{"spec":{"ttlSecondsAfterFinished":1}}`)},
+	"take the gate off a JobSet": {policy: ofJobSets, words: "change TrainJob",
+		ask: changes(&jobsetapi.JobSet{}, "waits", `[{"op":"remove","path":"/spec/replicatedJobs/0/template/spec/template/spec/schedulingGates"}]`)},
+	"place the pods of a JobSet elsewhere": {policy: ofJobSets, words: "change TrainJob",
+		ask: changes(&jobsetapi.JobSet{}, "waits", `[{"op":"add","path":"/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector","value":{"a":"b"}}]`)},
+	"orphan a JobSet": {policy: ofJobSets, words: "delete it with propagationPolicy Foreground",
+		ask: deletes(&jobsetapi.JobSet{}, "runs", orphaning)},
+	"give a JobSet finalizer orphan": {policy: ofJobSets, words: "leave the finalizer out",
+		ask: patches(&jobsetapi.JobSet{}, "runs", addOrphan)},
+	"have a JobSet replaced beside its pods": {policy: ofJobSets, words: "--cascade=foreground",
+		ask: deletes(&jobsetapi.JobSet{}, "runs", inBackground)},
+	"create a JobSet with the gate": {policy: ofJobSets, words: "leave the gate out",
+		ask: func(ctx context.Context, s *scene, c client.Client) error {
+			js := s.jobSet("gated")
+			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+			return c.Create(ctx, js)
+		}},
+	"put the gate into a JobSet": {policy: ofJobSets, words: "leave the gate out",
+		ask: changes(&jobsetapi.JobSet{}, "bare", `[{"op":"add","path":"/spec/replicatedJobs/0/template/spec/template/spec/schedulingGates","value":[{"name":"kueue-trainer.dev/admission"}]}]`)},
+
+	"resume a child Job that waits": {policy: ofJobs, words: "change the TrainJob",
+		ask: patches(&batchv1.Job{}, "waits-node-0", `{"spec":{"suspend":false}}`)},
+	"suspend a child Job that runs": {policy: ofJobs, words: "change the TrainJob",
+		ask: patches(&batchv1.Job{}, "runs-node-0", `{"spec":{"suspend":true}}`)},
+	"take the gate off a child Job": {policy: ofJobs, words: "change the TrainJob",
+		ask: changes(&batchv1.Job{}, "waits-node-0", `[{"op":"remove","path":"/spec/template/spec/schedulingGates"}]`)},
+	"place the pods of a child Job elsewhere": {policy: ofJobs, words: "change the TrainJob",
+		ask: patches(&batchv1.Job{}, "waits-node-0", `{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`)},
+	"give a child Job more pods": {policy: ofJobs, words: "change the TrainJob",
+		ask: patches(&batchv1.Job{}, "runs-node-0", `{"spec":{"parallelism":3,"completions":3}}`)},
+	"have a child Job delete itself": {policy: ofJobs, words: "change the TrainJob",
+		ask: patches(&batchv1.Job{}, "runs-side-0", `{"spec":{"ttlSecondsAfterFinished":1}}`)},
+	"take a child Job from its JobSet": {policy: ofJobs, words: "change the TrainJob",
+		ask: patches(&batchv1.Job{}, "runs-node-0", dropOwner)},
+	"give a child Job to another JobSet by its labels": {policy: ofJobs, words: "change the TrainJob",
+		ask: patches(&batchv1.Job{}, "runs-node-0", `{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-name":null}}}`)},
+	"orphan a child Job": {policy: ofJobs, words: "delete it with propagationPolicy Foreground",
+		ask: deletes(&batchv1.Job{}, "runs-node-0", orphaning)},
+	"orphan a child Job by saying nothing": {policy: ofJobs, words: "delete it with propagationPolicy Foreground",
+		ask: deletes(&batchv1.Job{}, "runs-node-0")},
+	"orphan all child Jobs": {policy: ofJobs, words: "delete it with propagationPolicy Foreground",
+		ask: func(ctx context.Context, s *scene, c client.Client) error {
+			return s.allDeleted(ctx, c, &batchv1.Job{}, metav1.DeletePropagationOrphan)
+		}},
+	"give a child Job finalizer orphan": {policy: ofJobs, words: "leave the finalizer out",
+		ask: patches(&batchv1.Job{}, "runs-node-0", addOrphan)},
+	"have a child Job replaced beside its pods": {policy: ofJobs, words: "--cascade=foreground",
+		ask: deletes(&batchv1.Job{}, "runs-node-0", inBackground)},
+	"have a finished child Job run again": {policy: ofJobs, words: "delete the TrainJob instead",
+		ask: deletes(&batchv1.Job{}, "runs-side-0", inForeground)},
+	"create a child Job": {policy: ofJobs, words: "only JobSet and kueue-trainer change it",
+		ask: func(ctx context.Context, s *scene, c client.Client) error {
+			like := get(ctx, s.world, &batchv1.Job{}, "waits-node-0")
+			child := &batchv1.Job{ObjectMeta: s.meta("waits-node-1", like.OwnerReferences...)}
+			child.Labels = like.Labels
+			child.Spec.Template.Labels = map[string]string{patch.GatedLabel: "true"}
+			child.Spec.Template.Spec = podSpec()
+			return c.Create(ctx, child)
+		}},
+
+	"take the gate off a pod": {policy: ofPods, words: "waits for quota",
+		ask: changes(&corev1.Pod{}, "gated", dropPodGate)},
+	"take the gate off a pod with its mark": {policy: ofPods, words: "waits for quota",
+		ask: changes(&corev1.Pod{}, "gated", `[{"op":"remove","path":"/spec/schedulingGates"},{"op":"remove","path":"/metadata/labels"}]`)},
+	"take the mark off a gated pod": {policy: ofPods, words: "stay as they are",
+		ask: patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":null}}`)},
+	"have a gated pod freed with another TrainJob": {policy: ofPods, words: "stay as they are",
+		ask: patches(&corev1.Pod{}, "gated", `{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-name":"runs"}}}`)},
+	"create a gated pod": {policy: ofPods, words: "leave the gate out",
+		ask: func(ctx context.Context, s *scene, c client.Client) error { return c.Create(ctx, s.gatedPod("other")) }},
+
+	"take the finalizer off a Workload": {policy: ofWorkloads, words: "delete the Workload",
+		ask: ofWorkload("runs", `{"metadata":{"finalizers":null}}`)},
+	"take a Workload from its TrainJob": {policy: ofWorkloads, words: "change the TrainJob",
+		ask: ofWorkload("runs", dropOwner)},
+	"have a TrainJob charged for less": {policy: ofWorkloads, words: "change the TrainJob",
+		ask: func(ctx context.Context, s *scene, c client.Client) error {
+			return s.changed(ctx, c, &kueue.Workload{}, s.workload(ctx, "waits").Name,
+				`[{"op":"remove","path":"/spec/podSets/0/template/spec/containers/0/resources"}]`)
+		}},
+	"create the Workload of a TrainJob": {policy: ofWorkloads, words: "only Kueue and kueue-trainer make it",
+		ask: func(ctx context.Context, s *scene, c client.Client) error {
+			return c.Create(ctx, s.plantedWorkload(s.ownedBy(ctx, "waits")))
+		}},
+}
+
+// tenantsFlows are what people do all day.
+var tenantsFlows = map[string]request{
+	"delete a running TrainJob":                                    deletes(&trainer.TrainJob{}, "runs"),
+	"delete a waiting TrainJob":                                    deletes(&trainer.TrainJob{}, "waits", inBackground),
+	"delete a TrainJob in the foreground":                          deletes(&trainer.TrainJob{}, "runs", inForeground),
+	"delete all TrainJobs":                                         deletesAll(&trainer.TrainJob{}, metav1.DeletePropagationBackground),
+	"orphan a TrainJob without a queue":                            deletes(&trainer.TrainJob{}, "free", orphaning),
+	"annotate a TrainJob":                                          patches(&trainer.TrainJob{}, "runs", annotate),
+	"annotate a JobSet":                                            patches(&jobsetapi.JobSet{}, "runs", annotate),
+	"delete a JobSet in the foreground":                            deletes(&jobsetapi.JobSet{}, "runs", inForeground),
+	"delete the JobSet of a TrainJob without a queue as they like": deletes(&jobsetapi.JobSet{}, "free", orphaning),
+	"create a JobSet":                                              func(ctx context.Context, s *scene, c client.Client) error { return c.Create(ctx, s.jobSet("other")) },
+	"resume a JobSet that is no TrainJob's":                        patches(&jobsetapi.JobSet{}, "bare", `{"spec":{"suspend":false}}`),
+	"orphan a JobSet that is no TrainJob's":                        deletes(&jobsetapi.JobSet{}, "bare", orphaning),
+	"annotate a child Job":                                         patches(&batchv1.Job{}, "runs-node-0", annotate),
+	"delete a child Job in the foreground":                         deletes(&batchv1.Job{}, "runs-node-0", inForeground),
+	"resume a child Job that is no TrainJob's":                     patches(&batchv1.Job{}, "bare-node-0", `{"spec":{"suspend":false}}`),
+	"orphan the child Job of a TrainJob without a queue":           deletes(&batchv1.Job{}, "free-node-0", orphaning),
+	"delete a gated pod":                                           deletes(&corev1.Pod{}, "gated"),
+	"annotate a gated pod":                                         patches(&corev1.Pod{}, "gated", annotate),
+	"create a ConfigMap": func(ctx context.Context, s *scene, c client.Client) error {
+		return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: s.meta("other-runtime-snapshot")})
+	},
+	"deactivate a TrainJob by its Workload": ofWorkload("runs", `{"spec":{"active":false}}`),
+	"delete a Workload": func(ctx context.Context, s *scene, c client.Client) error {
+		return s.deleted(ctx, c, &kueue.Workload{}, s.workload(ctx, "waits").Name)
+	},
+	"create a prebuilt Workload": func(ctx context.Context, s *scene, c client.Client) error {
+		return c.Create(ctx, s.plantedWorkload())
+	},
+}
+
+const (
+	garbageCollector    = "system:serviceaccount:kube-system:generic-garbage-collector"
+	namespaceController = "system:serviceaccount:kube-system:namespace-controller"
+	ttlController       = "system:serviceaccount:kube-system:ttl-after-finished-controller"
+)
+
+// systemFlows are what Kubernetes does on its own, each with the rights that it ships with.
+var systemFlows = map[string]flow{
+	"the garbage collector delete a JobSet":    {account: garbageCollector, ask: deletes(&jobsetapi.JobSet{}, "runs", inBackground)},
+	"the garbage collector delete a child Job": {account: garbageCollector, ask: deletes(&batchv1.Job{}, "runs-side-0", inBackground)},
+	"the garbage collector delete a snapshot": {account: garbageCollector, since: kit.Trainer23,
+		ask: deletes(&corev1.ConfigMap{}, "runs-runtime-snapshot", inBackground)},
+	"the garbage collector release a JobSet": {account: garbageCollector, ask: patches(&jobsetapi.JobSet{}, "runs", dropOwner)},
+	"the garbage collector release a snapshot": {account: garbageCollector, since: kit.Trainer23,
+		ask: patches(&corev1.ConfigMap{}, "runs-runtime-snapshot", dropOwner)},
+	"the garbage collector release a Workload": {account: garbageCollector, ask: ofWorkload("runs", dropOwner)},
+	"the namespace controller delete all TrainJobs": {account: namespaceController,
+		ask: deletesAll(&trainer.TrainJob{}, metav1.DeletePropagationBackground)},
+	"the namespace controller delete all JobSets": {account: namespaceController,
+		ask: deletesAll(&jobsetapi.JobSet{}, metav1.DeletePropagationBackground)},
+	"the namespace controller delete all Jobs": {account: namespaceController,
+		ask: deletesAll(&batchv1.Job{}, metav1.DeletePropagationBackground)},
+	"the namespace controller delete all ConfigMaps": {account: namespaceController,
+		ask: deletesAll(&corev1.ConfigMap{}, metav1.DeletePropagationBackground)},
+	"the TTL controller delete a finished child Job": {account: ttlController, ask: deletes(&batchv1.Job{}, "runs-side-0", inForeground)},
+}
+
+// patches is the request of a merge patch.
+func patches(obj client.Object, name, patch string) request {
+	return func(ctx context.Context, s *scene, c client.Client) error {
+		return s.send(ctx, c, obj.DeepCopyObject().(client.Object), name, types.MergePatchType, patch)
+	}
+}
+
+// changes is the request of a JSON patch.
+func changes(obj client.Object, name, operations string) request {
+	return func(ctx context.Context, s *scene, c client.Client) error {
+		return s.changed(ctx, c, obj.DeepCopyObject().(client.Object), name, operations)
+	}
+}
+
+// ofWorkload is the request of a merge patch of a TrainJob's Workload.
+func ofWorkload(job, patch string) request {
+	return func(ctx context.Context, s *scene, c client.Client) error {
+		return s.send(ctx, c, &kueue.Workload{}, s.workload(ctx, job).Name, types.MergePatchType, patch)
+	}
+}
+
+// deletes is the request of a deletion.
+func deletes(obj client.Object, name string, opts ...client.DeleteOption) request {
+	return func(ctx context.Context, s *scene, c client.Client) error {
+		return s.deleted(ctx, c, obj.DeepCopyObject().(client.Object), name, opts...)
+	}
+}
+
+// deletesAll is the request to delete all objects of a kind.
+func deletesAll(obj client.Object, policy metav1.DeletionPropagation) request {
+	return func(ctx context.Context, s *scene, c client.Client) error {
+		return s.allDeleted(ctx, c, obj.DeepCopyObject().(client.Object), policy)
+	}
+}

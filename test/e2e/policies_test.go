@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// Every request of these specs is a dry run, so that one scene serves them all.
+var _ = Describe("The policies at the API server", Label("invariant", "policies"), Serial, Ordered, ContinueOnFailure, core, func() {
+	var s *scene
+
+	BeforeAll(func(ctx context.Context) {
+		if cluster.Integration != kit.External {
+			Skip("the policies come with kueue-trainer")
+		}
+		s = newScene(ctx)
+		bind := unbindPolicies(ctx)
+		for name, a := range attempts {
+			if a.possible(ctx) {
+				Eventually(ctx, func() error { return a.ask(ctx, s, s.tenant) }).Should(Succeed(), "without a policy a tenant can %s", name)
+			}
+		}
+		bind(ctx)
+	}, NodeTimeout(specTimeout))
+
+	for _, name := range slices.Sorted(maps.Keys(attempts)) {
+		a := attempts[name]
+		It("do not let a tenant "+name, func(ctx context.Context) {
+			if !a.possible(ctx) {
+				Skip("this Trainer has nothing like it")
+			}
+			Eventually(ctx, func() error { return a.ask(ctx, s, s.tenant) }).Should(SatisfyAll(
+				WithTransform(apierrors.IsForbidden, BeTrue()),
+				MatchError(ContainSubstring("ValidatingAdmissionPolicy '"+a.policy+"'")),
+				MatchError(ContainSubstring(a.words))))
+		}, SpecTimeout(specTimeout))
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(tenantsFlows)) {
+		It("let a tenant "+name, func(ctx context.Context) {
+			Expect(tenantsFlows[name](ctx, s, s.tenant)).To(Succeed())
+		}, SpecTimeout(specTimeout))
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(systemFlows)) {
+		flow := systemFlows[name]
+		It("let "+name, func(ctx context.Context) {
+			if !flow.possible(ctx) {
+				Skip("this Trainer has nothing like it")
+			}
+			Expect(flow.ask(ctx, s, as(flow.account, "system:serviceaccounts", "system:serviceaccounts:kube-system"))).To(Succeed())
+		}, SpecTimeout(specTimeout))
+	}
+
+	It("have expressions that fit the types of what they look at", func(ctx context.Context) {
+		var list admissionregistrationv1.ValidatingAdmissionPolicyList
+		Expect(cluster.Client.List(ctx, &list, policiesOfOurs)).To(Succeed())
+		Expect(list.Items).NotTo(BeEmpty())
+		for _, policy := range list.Items {
+			Expect(policy.Status.TypeChecking).NotTo(BeNil(), policy.Name)
+			Expect(policy.Status.TypeChecking.ExpressionWarnings).To(BeEmpty(), policy.Name)
+		}
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("With the policies at the API server", Label("policies"), core, func() {
+	BeforeEach(func() {
+		if cluster.Integration != kit.External {
+			Skip("the policies come with kueue-trainer")
+		}
+	})
+
+	It("Trainer takes over no JobSet that was planted, and its TrainJob runs when that is gone", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		job := w.job("job").Queue("nowhere").GPUs("8").Obj()
+		Expect(w.Create(ctx, job)).To(Succeed())
+		w.eventuallyChildJobs(ctx, "job", 1)
+		// Just what Trainer would make, and one more.
+		planted := (&scene{world: w}).jobSet("job")
+		planted.Spec = get(ctx, w, &jobsetapi.JobSet{}, "job").Spec
+		more := planted.Spec.ReplicatedJobs[0].DeepCopy()
+		more.Name = "more"
+		planted.Spec.ReplicatedJobs = append(planted.Spec.ReplicatedJobs, *more)
+		for i := range planted.Spec.ReplicatedJobs {
+			planted.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.SchedulingGates = nil
+		}
+		Expect(w.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
+		Eventually(ctx, func() error { return w.Create(ctx, planted.DeepCopy()) }).Should(Succeed())
+
+		w.make(ctx, w.job("job").GPUs("8").Obj())
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "job", "CannotStart") }).ShouldNot(BeEmpty())
+		Consistently(ctx, func() []metav1.OwnerReference {
+			return get(ctx, w, &jobsetapi.JobSet{}, "job").OwnerReferences
+		}).Should(BeEmpty())
+		Expect(w.Delete(ctx, planted)).To(Succeed())
+		// Trainer hears nothing of a JobSet that is not its own, and its back-off is long by now.
+		w.touch(ctx, "job")
+		w.eventuallyRuns(ctx, "job", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("JobSet restarts a TrainJob that fails", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		runtime.Spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: 1}
+		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = new(int32)
+		w.make(ctx, runtime, w.job("job").Runtime(runtime.Name).GPUs("8").Obj())
+		first := w.eventuallyRuns(ctx, "job", 1, onH100)
+		w.finish(ctx, "job", "failed")
+		Eventually(ctx, func() int32 { return get(ctx, w, &jobsetapi.JobSet{}, "job").Status.Restarts }).Should(BeEquivalentTo(1))
+		Eventually(ctx, func() []types.UID { return uids(w.pods(ctx, "job")) }).ShouldNot(ContainElement(first[0].UID))
+		w.eventuallyRuns(ctx, "job", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("a namespace goes with the TrainJobs that run and wait in it", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		doomed := &world{Client: w.Client, namespace: w.namespace + "-doomed", suffix: w.suffix}
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: doomed.namespace}}
+		Expect(w.Create(ctx, namespace)).To(Succeed())
+		doomed.make(ctx, kit.MakeLocalQueue(doomed.namespace, "queue", w.name("gpus")), doomed.job("runs").GPUs("8").Obj())
+		doomed.eventuallyRuns(ctx, "runs", 1, onH100)
+		doomed.make(ctx, doomed.job("waits").GPUs("8").Obj())
+		doomed.eventuallyChildJobs(ctx, "waits", 1)
+		Expect(w.Delete(ctx, namespace)).To(Succeed())
+		Eventually(ctx, func() bool {
+			return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{}))
+		}).Should(BeTrue())
+	}, SpecTimeout(specTimeout))
+})
+
+var policiesOfOurs = client.MatchingLabels{"app.kubernetes.io/part-of": "kueue-trainer"}
+
+// unbindPolicies switches the policies off until bind.
+func unbindPolicies(ctx context.Context) (bind func(context.Context)) {
+	GinkgoHelper()
+	var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
+	Expect(cluster.Client.List(ctx, &bindings, policiesOfOurs)).To(Succeed())
+	Expect(bindings.Items).NotTo(BeEmpty())
+	bind = func(ctx context.Context) {
+		GinkgoHelper()
+		for _, b := range bindings.Items {
+			b.ResourceVersion = ""
+			err := cluster.Client.Create(ctx, &b)
+			Expect(client.IgnoreAlreadyExists(err)).To(Succeed())
+		}
+	}
+	DeferCleanup(bind)
+	for _, b := range bindings.Items {
+		Expect(cluster.Client.Delete(ctx, b.DeepCopy())).To(Succeed())
+	}
+	return bind
+}

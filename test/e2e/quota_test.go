@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// slowly has the pods of a job take so long to go that nobody could miss them.
+const slowly = "6s"
+
+// All specs here have quota for one of two jobs.
+var _ = Describe("Quota is given back when the last pod is gone", func() {
+	It("where JobSet and Trainer delete what is left of a job that is complete", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		runtime := w.runtimeWithChief(ctx)
+		runtime.Spec.Template.Spec.SuccessPolicy = &jobsetapi.SuccessPolicy{Operator: jobsetapi.OperatorAny, TargetReplicatedJobs: []string{"chief"}}
+		w.pools(ctx, "8", "0")
+		w.make(ctx, runtime, w.slow("first").Runtime(runtime.Name).Obj())
+		w.eventuallyRuns(ctx, "first", 2, nil)
+		w.make(ctx, w.job("next").GPUs("8").Obj())
+
+		w.finish(ctx, "first", "succeeded", "chief")
+		w.eventuallyTrainJob(ctx, "first", trainer.TrainJobComplete)
+		w.eventuallyFollows(ctx, "next")
+	}, SpecTimeout(specTimeout))
+
+	It("where somebody deletes the JobSet of a job that is being evicted", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, kit.MakePriority(w.name("urgent"), 100), w.slow("first").Obj())
+		w.eventuallyRuns(ctx, "first", 1, onH100)
+		w.make(ctx, w.job("next").Priority(w.name("urgent")).GPUs("8").Obj())
+
+		Eventually(ctx, func() *bool { return get(ctx, w, &jobsetapi.JobSet{}, "first").Spec.Suspend }).Should(HaveValue(BeTrue()))
+		w.deleteJobSet(ctx, "first")
+		w.eventuallyFollows(ctx, "next")
+	}, SpecTimeout(specTimeout))
+
+	for _, how := range []client.PropagationPolicy{"Background", "Foreground"} {
+		It(fmt.Sprintf("where somebody deletes the TrainJob (%s)", how), core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
+			w := newWorld(ctx)
+			w.pools(ctx, "8", "0")
+			w.make(ctx, w.slow("first").Obj())
+			w.eventuallyRuns(ctx, "first", 1, onH100)
+			w.make(ctx, w.job("next").GPUs("8").Obj())
+
+			Expect(w.Delete(ctx, w.job("first").Obj(), how)).To(Succeed())
+			w.eventuallyFollows(ctx, "next")
+		}, SpecTimeout(specTimeout))
+	}
+
+	It("where somebody creates the deleted TrainJob again", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.slow("first").Obj())
+		w.eventuallyRuns(ctx, "first", 1, onH100)
+
+		Expect(w.Delete(ctx, w.job("first").Obj())).To(Succeed())
+		Eventually(ctx, func() error { return w.Create(ctx, w.job("first").GPUs("8").Obj()) }).Should(Succeed())
+		w.eventuallyFollows(ctx, "first")
+	}, SpecTimeout(specTimeout))
+
+	It("where Trainer ends a job at its deadline", since(kit.Trainer23), Label("invariant", "one-incarnation"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		job := w.slow("first").Obj()
+		job.Spec.ActiveDeadlineSeconds = 4
+		w.make(ctx, job)
+		w.eventuallyRuns(ctx, "first", 1, onH100)
+		w.make(ctx, w.job("next").GPUs("8").Obj())
+
+		w.eventuallyTrainJob(ctx, "first", trainer.TrainJobFailed)
+		w.eventuallyFollows(ctx, "next")
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("Quota that was given back is not used again", func() {
+	It("by a failed job whose JobSet removes itself", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		runtime := w.frailRuntime(ctx)
+		runtime.Spec.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](1)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, runtime, w.job("first").Runtime(runtime.Name).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "first", 1, onH100)
+		w.make(ctx, w.job("next").GPUs("8").Obj())
+
+		made := get(ctx, w, &jobsetapi.JobSet{}, "first").UID
+		w.finish(ctx, "first", "failed")
+		w.eventuallyFollows(ctx, "next")
+		w.eventuallyOtherJobSet(ctx, "first", made)
+		w.eventuallyCaughtUp(ctx)
+		w.consistentlyUnbound(ctx, "first")
+		w.eventuallyAtTheGate(ctx, "first")
+	}, SpecTimeout(specTimeout))
+
+	It("by a failed job that its user resumes when somebody has deleted its JobSet", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		runtime := w.frailRuntime(ctx)
+		w.make(ctx, runtime, w.job("first").Runtime(runtime.Name).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "first", 1, onH100)
+		w.make(ctx, w.job("next").GPUs("8").Obj())
+		made := get(ctx, w, &jobsetapi.JobSet{}, "first").UID
+		w.finish(ctx, "first", "failed")
+		w.eventuallyFollows(ctx, "next")
+
+		w.deleteJobSet(ctx, "first")
+		w.eventuallyOtherJobSet(ctx, "first", made)
+		w.update(ctx, "first", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "first", "HasEnded") }).
+			Should(ContainElement(ContainSubstring("delete it and create it again")))
+		w.consistentlyUnbound(ctx, "first")
+		w.eventuallyAtTheGate(ctx, "first")
+	}, SpecTimeout(specTimeout))
+
+	It("by a child Job that JobSet creates again after its TTL", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		runtime := w.runtimeWithChief(ctx)
+		chief := &runtime.Spec.Template.Spec.ReplicatedJobs[1]
+		chief.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](1)
+		chief.Template.Spec.Template.Spec.Containers[0].Resources = kit.GPUResources("8")
+		w.pools(ctx, "16", "0")
+		w.make(ctx, runtime, w.job("first").Runtime(runtime.Name).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "first", 2, onH100)
+		w.make(ctx, w.job("next").GPUs("8").Obj())
+
+		ended := get(ctx, w, &batchv1.Job{}, "first-chief-0").UID
+		w.finish(ctx, "first", "succeeded", "chief")
+		Eventually(ctx, func(g Gomega) {
+			var again batchv1.Job
+			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "first-chief-0"}, &again)).To(Succeed())
+			g.Expect(again.UID).NotTo(Equal(ended))
+			g.Expect(again.Status.Active).To(BeEquivalentTo(1))
+		}).Should(Succeed())
+		Expect(w.usedGPUs(ctx)).To(BeNumerically("<=", 16))
+		w.consistentlyUnbound(ctx, "next")
+		w.finish(ctx, "first", "succeeded")
+		Expect(w.Delete(ctx, w.job("first").Obj())).To(Succeed())
+		w.eventuallyRuns(ctx, "next", 1, onH100)
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("A job is charged for what its JobSet has", func() {
+	It("when its snapshot was edited while it waited and its JobSet deleted", core, since(kit.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("first").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "first", 1, onH100)
+		w.make(ctx, w.job("next").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "next")
+
+		w.growSnapshot(ctx, "next")
+		w.eventuallyRefusedByJobSet(ctx, "next")
+		w.deleteJobSet(ctx, "next")
+		w.finish(ctx, "first", "succeeded")
+		w.eventuallyChargedFor(ctx, "next", 16)
+		w.consistentlyUnbound(ctx, "next")
+		w.setQuota(ctx, w.name("gpus"), "16")
+		w.eventuallyRuns(ctx, "next", 2, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("when its snapshot and its JobSet were deleted while it waited, and its runtime had been edited", core, since(kit.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		w.pools(ctx, "8", "0")
+		w.make(ctx, runtime, w.job("first").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "first", 1, onH100)
+		w.make(ctx, w.job("next").Runtime(runtime.Name).GPUs("8").Obj())
+		w.eventuallyPending(ctx, "next")
+
+		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) { addChief(&r.Spec) })
+		w.eventuallyMadeOf(ctx, runtime.Name, "chief")
+		Expect(w.Delete(ctx, get(ctx, w, &corev1.ConfigMap{}, "next-runtime-snapshot"))).To(Succeed())
+		w.eventuallyRefusedByJobSet(ctx, "next")
+		w.deleteJobSet(ctx, "next")
+		w.finish(ctx, "first", "succeeded")
+		w.eventuallyChargedFor(ctx, "next", 16)
+		w.consistentlyUnbound(ctx, "next")
+	}, SpecTimeout(specTimeout))
+
+	It("and is taken back when its snapshot was edited while it ran and its JobSet deleted", core, since(kit.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("first").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "first", 1, onH100)
+		w.runsOutside(forbidden)
+		w.growSnapshot(ctx, "first")
+		w.deleteJobSet(ctx, "first")
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "first", "QueuedAgain") }).
+			Should(ContainElement(ContainSubstring("replicated job extra is not among those that the job was admitted with")))
+		w.eventuallyChargedFor(ctx, "first", 16)
+		w.consistentlyUnbound(ctx, "first")
+	}, SpecTimeout(specTimeout))
+
+	It("and is taken back when somebody scales one of its Jobs", core, Label("invariant", "truth"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("first").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "first", 1, onH100)
+		w.runsOutside(forbidden)
+		child := get(ctx, w, &batchv1.Job{}, "first-node-0")
+		before := child.DeepCopy()
+		child.Spec.Parallelism, child.Spec.Completions = ptr.To[int32](2), ptr.To[int32](2)
+		Expect(w.Patch(ctx, child, client.MergeFrom(before))).To(Succeed())
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "first", "QueuedAgain") }).
+			Should(ContainElement(ContainSubstring("has child Jobs with 2 pods instead of 1")))
+	}, SpecTimeout(specTimeout))
+})
+
+// forbidden is what an admin does in a spec and the policies forbid to everybody else: pods
+// can be bound then before anybody could see that they have no quota.
+const forbidden = "an admin does what the policies forbid to tenants"
+
+// slow starts a job of 8 GPUs whose pods take long to go.
+func (w *world) slow(name string) *kit.TrainJob {
+	return w.job(name).GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", slowly)
+}
+
+// runtimeWithChief returns torch-distributed with a second replicated job without GPUs.
+func (w *world) runtimeWithChief(ctx context.Context) *trainer.ClusterTrainingRuntime {
+	GinkgoHelper()
+	runtime := w.copyRuntime(ctx, "torch-distributed")
+	addChief(&runtime.Spec)
+	runtime.Spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	return runtime
+}
+
+// frailRuntime returns torch-distributed without a second try.
+func (w *world) frailRuntime(ctx context.Context) *trainer.ClusterTrainingRuntime {
+	GinkgoHelper()
+	runtime := w.copyRuntime(ctx, "torch-distributed")
+	runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
+	return runtime
+}
+
+// addChief adds a second replicated job, of 8 GPUs.
+func addChief(spec *trainer.TrainingRuntimeSpec) {
+	spec.Template.Spec.ReplicatedJobs = append(spec.Template.Spec.ReplicatedJobs, extraJob("chief"))
+}
+
+func extraJob(name string) jobsetapi.ReplicatedJob {
+	rj := jobsetapi.ReplicatedJob{Name: name, Replicas: 1}
+	rj.Template.Spec.Template.Spec.Containers = []corev1.Container{{Name: name, Image: "example.com/" + name, Resources: kit.GPUResources("8")}}
+	return rj
+}
+
+// growSnapshot adds a replicated job of 8 GPUs to what Trainer has frozen for a job.
+func (w *world) growSnapshot(ctx context.Context, job string) {
+	GinkgoHelper()
+	w.updateSnapshot(ctx, job, func(spec *trainer.TrainingRuntimeSpec) {
+		spec.Template.Spec.ReplicatedJobs = append(spec.Template.Spec.ReplicatedJobs, extraJob("extra"))
+	})
+}
+
+// eventuallyRefusedByJobSet waits until Trainer's cache has the other replicated jobs of a job:
+// it makes JobSets of what that has, and JobSet refuses what it makes of these.
+func (w *world) eventuallyRefusedByJobSet(ctx context.Context, job string) {
+	GinkgoHelper()
+	Eventually(ctx, func() []string {
+		w.touch(ctx, job)
+		return w.eventNotes(ctx, "TrainJob", job, "TrainJobResourcesCreationFailed")
+	}).Should(ContainElement(ContainSubstring("spec.replicatedJobs")))
+}
+
+func (w *world) deleteJobSet(ctx context.Context, name string) {
+	GinkgoHelper()
+	Expect(client.IgnoreNotFound(w.Delete(ctx, get(ctx, w, &jobsetapi.JobSet{}, name)))).To(Succeed())
+}
+
+// eventuallyOtherJobSet waits until Trainer has made another JobSet of a job.
+func (w *world) eventuallyOtherJobSet(ctx context.Context, job string, than types.UID) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var js jobsetapi.JobSet
+		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: job}, &js)).To(Succeed())
+		g.Expect(js.UID).NotTo(Equal(than))
+	}).Should(Succeed())
+}
+
+func (w *world) eventuallyTrainJob(ctx context.Context, name, condition string) {
+	GinkgoHelper()
+	Eventually(ctx, func() bool {
+		return apimeta.IsStatusConditionTrue(get(ctx, w, &trainer.TrainJob{}, name).Status.Conditions, condition)
+	}).Should(BeTrue(), condition)
+}
+
+// eventuallyFollows waits until a job of one pod with 8 GPUs runs, and fails as soon as
+// that is beside the job whose quota it has.
+func (w *world) eventuallyFollows(ctx context.Context, next string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		Expect(w.usedGPUs(ctx)).To(BeNumerically("<=", 8), "GPUs of bound pods")
+		pods := w.pods(ctx, next)
+		g.Expect(pods).To(HaveLen(1))
+		g.Expect(pods[0].DeletionTimestamp).To(BeNil())
+		g.Expect(pods[0].Status.Phase).To(Equal(corev1.PodRunning))
+	}).Should(Succeed())
+}
+
+// usedGPUs adds up what the bound pods of the spec's namespace hold that have not ended.
+func (w *world) usedGPUs(ctx context.Context) int64 {
+	GinkgoHelper()
+	var pods corev1.PodList
+	Expect(w.List(ctx, &pods, client.InNamespace(w.namespace))).To(Succeed())
+	used := int64(0)
+	for _, pod := range pods.Items {
+		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		for _, c := range pod.Spec.Containers {
+			used += c.Resources.Requests.Name(kit.GPU, "").Value()
+		}
+	}
+	return used
+}
+
+// eventuallyMadeOf waits until Trainer has heard of a replicated job that a runtime got: it
+// makes JobSets of the runtime as its cache has it.
+func (w *world) eventuallyMadeOf(ctx context.Context, runtime, replicatedJob string) {
+	GinkgoHelper()
+	probes := 0
+	Eventually(ctx, func(g Gomega) {
+		probes++
+		probe := w.job(fmt.Sprintf("probe-%d", probes)).Runtime(runtime).Obj()
+		delete(probe.Labels, kit.QueueLabel)
+		probe.Spec.Suspend = ptr.To(true)
+		w.make(ctx, probe)
+		var js jobsetapi.JobSet
+		Eventually(ctx, func() error { return w.Get(ctx, client.ObjectKeyFromObject(probe), &js) }).Should(Succeed())
+		g.Expect(js.Spec.ReplicatedJobs).To(ContainElement(HaveField("Name", replicatedJob)))
+	}).Should(Succeed())
+}
+
+// eventuallyChargedFor waits until the Workload of a job asks for so many GPUs.
+func (w *world) eventuallyChargedFor(ctx context.Context, job string, gpus int64) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		wl := w.workload(ctx, job)
+		g.Expect(wl).NotTo(BeNil())
+		charged := int64(0)
+		for _, ps := range wl.Spec.PodSets {
+			for _, c := range ps.Template.Spec.Containers {
+				charged += int64(ps.Count) * c.Resources.Limits.Name(kit.GPU, "").Value()
+			}
+		}
+		g.Expect(charged).To(Equal(gpus))
+	}).Should(Succeed())
+}
+
+// updateSnapshot changes the runtime that Trainer has frozen for a job.
+func (w *world) updateSnapshot(ctx context.Context, job string, change func(*trainer.TrainingRuntimeSpec)) {
+	GinkgoHelper()
+	snapshot := get(ctx, w, &corev1.ConfigMap{}, job+"-runtime-snapshot")
+	var runtime trainer.ClusterTrainingRuntime
+	Expect(yaml.Unmarshal([]byte(snapshot.Data["runtime"]), &runtime)).To(Succeed())
+	change(&runtime.Spec)
+	data, err := yaml.Marshal(&runtime)
+	Expect(err).NotTo(HaveOccurred())
+	snapshot.Data["runtime"] = string(data)
+	Expect(w.Update(ctx, snapshot)).To(Succeed())
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// refuseManager has the API server refuse what the manager writes into TrainJobs of the
+// spec's namespace, until allow. What users write is not touched.
+func (w *world) refuseManager(ctx context.Context) (allow func(context.Context)) {
+	GinkgoHelper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: w.name("no-manager")},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{trainer.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"trainjobs"}},
+				}}},
+			},
+			// Kueue's name is in that of both managers, and Kueue itself writes no TrainJob.
+			Validations: []admissionregistrationv1.Validation{{Expression: "!request.userInfo.username.contains('kueue')"}},
+		},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	asked := w.probeAs(ctx, "kueue-probe")
+	allow = func(ctx context.Context) {
+		GinkgoHelper()
+		Expect(client.IgnoreNotFound(w.Delete(ctx, binding))).To(Succeed())
+		Expect(client.IgnoreNotFound(w.Delete(ctx, policy))).To(Succeed())
+		Eventually(ctx, asked).Should(Succeed())
+	}
+	DeferCleanup(allow)
+	Expect(w.Create(ctx, policy)).To(Succeed())
+	Expect(w.Create(ctx, binding)).To(Succeed())
+	Eventually(ctx, asked).ShouldNot(Succeed())
+	return allow
+}
+
+// probeAs returns a dry run of a write to a TrainJob of nobody's queue, by a user of this name.
+func (w *world) probeAs(ctx context.Context, user string) func(context.Context) error {
+	GinkgoHelper()
+	config := rest.CopyConfig(cluster.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+	as, err := client.New(config, client.Options{Scheme: w.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	probe := kit.MakeTrainJob(w.namespace, "probe").Obj()
+	probe.Spec.Suspend = ptr.To(true)
+	Expect(w.Create(ctx, probe)).To(Succeed())
+	return func(ctx context.Context) error {
+		return as.Patch(ctx, probe.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/probe":"asked"}}}`)), client.DryRunAll)
+	}
+}

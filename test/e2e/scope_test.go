@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// every TrainJob is in the scope of the webhooks.
+const every = "every"
+
+var _ = Describe("The scope of the manager's webhooks", Serial, func() {
+	BeforeEach(func() {
+		if cluster.Integration != kit.External {
+			Skip("the manager has to be the one who integrates TrainJobs")
+		}
+	})
+
+	It("is every TrainJob while a namespace has a LocalQueue that its TrainJobs get without asking", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.eventuallyInScope(ctx, webhookscope.Queued)
+		queue := kit.MakeLocalQueue(w.namespace, "default", w.name("gpus"))
+		Expect(w.Create(ctx, queue)).To(Succeed())
+		w.eventuallyInScope(ctx, every)
+
+		unnamed := w.job("unnamed").GPUs("8").Obj()
+		delete(unnamed.Labels, kit.QueueLabel)
+		w.make(ctx, unnamed)
+		w.eventuallyRuns(ctx, "unnamed", 1, onH100)
+		Expect(w.Delete(ctx, unnamed)).To(Succeed())
+		Expect(w.Delete(ctx, queue)).To(Succeed())
+		w.eventuallyInScope(ctx, webhookscope.Queued)
+	}, SpecTimeout(specTimeout))
+
+	It("is every TrainJob while Kueue manages jobs without a queue name", Label("control"), func(ctx context.Context) {
+		if !cluster.Local() {
+			Skip("the spec changes Kueue's configuration; run it on a cluster of make local-up")
+		}
+		w := newWorld(ctx)
+		w.eventuallyInScope(ctx, webhookscope.Queued)
+		restore := configureKueue(ctx, map[string]any{"manageJobsWithoutQueueName": true})
+		w.eventuallyInScope(ctx, every)
+		restore(ctx)
+		w.eventuallyInScope(ctx, webhookscope.Queued)
+	}, SpecTimeout(specTimeout))
+
+	It("is restored when somebody takes it out, beside conditions of others", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.eventuallyInScope(ctx, webhookscope.Queued)
+		var mutating admissionregistrationv1.MutatingWebhookConfiguration
+		key := client.ObjectKey{Name: "kueue-trainer-mutating-webhook-configuration"}
+		Expect(w.Get(ctx, key, &mutating)).To(Succeed())
+		before := mutating.DeepCopy()
+		own := admissionregistrationv1.MatchCondition{Name: "mine", Expression: "true"}
+		mutating.Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{own}
+		Expect(w.Update(ctx, &mutating)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(w.Get(ctx, key, &mutating)).To(Succeed())
+			mutating.Webhooks = before.Webhooks
+			Expect(w.Update(ctx, &mutating)).To(Succeed())
+		})
+		w.eventuallyInScope(ctx, webhookscope.Queued)
+		Expect(w.Get(ctx, key, &mutating)).To(Succeed())
+		Expect(mutating.Webhooks[0].MatchConditions).To(ContainElement(own))
+	}, SpecTimeout(specTimeout))
+})
+
+// eventuallyInScope waits until both webhook configurations have the same TrainJobs in scope:
+// those with a queue, or every one.
+func (w *world) eventuallyInScope(ctx context.Context, scope string) {
+	GinkgoHelper()
+	Eventually(ctx, func() []string { return w.scope(ctx) }).Should(HaveEach(scope))
+}
+
+// scope returns which TrainJobs the manager's webhooks are asked about, by configuration.
+func (w *world) scope(ctx context.Context) []string {
+	GinkgoHelper()
+	var mutating admissionregistrationv1.MutatingWebhookConfiguration
+	var validating admissionregistrationv1.ValidatingWebhookConfiguration
+	Expect(w.Get(ctx, client.ObjectKey{Name: "kueue-trainer-mutating-webhook-configuration"}, &mutating)).To(Succeed())
+	Expect(w.Get(ctx, client.ObjectKey{Name: "kueue-trainer-validating-webhook-configuration"}, &validating)).To(Succeed())
+	scopes := make([]string, 2)
+	for i, conditions := range [][]admissionregistrationv1.MatchCondition{mutating.Webhooks[0].MatchConditions, validating.Webhooks[0].MatchConditions} {
+		scopes[i] = every
+		if slices.ContainsFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == webhookscope.Queued }) {
+			scopes[i] = webhookscope.Queued
+		}
+	}
+	return scopes
+}

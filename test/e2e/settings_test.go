@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// readyTimeout is how long Kueue waits for pods in these specs: longer than a start takes
+// on a busy machine.
+const readyTimeout = 25 * time.Second
+
+// These specs change Kueue's own configuration and nothing of ours, which only a local
+// control plane lets them do.
+var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, ContinueOnFailure, func() {
+	var w *world
+
+	BeforeAll(func(ctx context.Context) {
+		if !cluster.Local() || cluster.Integration != kit.External {
+			Skip("the specs of this group change Kueue's configuration; run them on a cluster of make local-up")
+		}
+	})
+
+	BeforeEach(func(ctx context.Context) {
+		w = newWorld(ctx)
+		w.pools(ctx, "16", "0")
+	})
+
+	It("holds for the manager as soon as it changes", core, func(ctx context.Context) {
+		suspended := func() (bool, error) {
+			job := kit.MakeTrainJob(w.namespace, "probe").Obj()
+			err := w.Create(ctx, job, client.DryRunAll)
+			return job.Spec.Suspend != nil && *job.Spec.Suspend, err
+		}
+		Expect(suspended()).To(BeFalse(), "a TrainJob without a queue runs")
+		restore := configureKueue(ctx, map[string]any{
+			"manageJobsWithoutQueueName":   true,
+			"managedJobsNamespaceSelector": map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: w.namespace}},
+		})
+		Eventually(ctx, suspended).Should(BeTrue(), "it waits for a queue")
+		restore(ctx)
+		Eventually(ctx, suspended).Should(BeFalse())
+	}, SpecTimeout(specTimeout))
+
+	Describe("waits for pods", Ordered, func() {
+		BeforeAll(func(ctx context.Context) {
+			restore := configureKueue(ctx, map[string]any{"waitForPodsReady": map[string]any{
+				"timeout": readyTimeout.String(), "recoveryTimeout": readyTimeout.String(),
+				"requeuingStrategy": map[string]any{"backoffBaseSeconds": 1, "backoffMaxSeconds": 2, "backoffLimitCount": 1},
+			}})
+			restart := func(ctx context.Context) {
+				Expect(cluster.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
+			}
+			DeferCleanup(func(ctx context.Context) {
+				restore(ctx)
+				restart(ctx)
+			})
+			restart(ctx)
+		})
+
+		It("a job whose pods are ready runs on, and the metrics tell how long that took", core, func(ctx context.Context) {
+			before, err := cluster.ErrorLines(cluster.Manager())
+			Expect(err).NotTo(HaveOccurred())
+			w.make(ctx, w.job("ready").GPUs("8").Obj())
+			pods := w.eventuallyRuns(ctx, "ready", 1, onH100)
+			w.eventuallyReady(ctx, "ready", kueue.WorkloadStarted)
+			Expect(fetch(ctx, "metrics", "/metrics")).To(And(
+				MatchRegexp(`\nkueue_ready_wait_time_seconds_count{cluster_queue="%s",[^}]*} 1\n`, w.name("gpus")),
+				MatchRegexp(`\nkueue_admitted_until_ready_wait_time_seconds_count{cluster_queue="%s",[^}]*} 1\n`, w.name("gpus")),
+				MatchRegexp(`\nkueue_local_queue_ready_wait_time_seconds_count{name="queue",namespace="%s",[^}]*} 1\n`, w.namespace),
+			))
+			w.consistentlyAdmitted(ctx, "ready")
+			Expect(uids(w.pods(ctx, "ready"))).To(Equal(uids(pods)))
+			Expect(cluster.ErrorLines(cluster.Manager())).To(Equal(before))
+		}, SpecTimeout(specTimeout))
+
+		It("a job whose download takes longer runs on", core, func(ctx context.Context) {
+			w.makeNeeds(ctx, "torchtune-qwen2.5-1.5b")
+			w.make(ctx, w.job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
+			w.eventuallyRuns(ctx, "tune", 2, nil)
+			w.consistentlyAdmitted(ctx, "tune")
+			w.finish(ctx, "tune", "succeeded")
+			Eventually(ctx, func() []corev1.Pod { return ofReplicatedJob(w.pods(ctx, "tune"), "node") }).
+				Should(ConsistOf(HaveField("Status.Phase", corev1.PodRunning)))
+			w.eventuallyReady(ctx, "tune", kueue.WorkloadRecovered)
+		}, SpecTimeout(specTimeout))
+
+		It("a job whose pods do not get ready is evicted, queues again, and is deactivated at the limit", core, func(ctx context.Context) {
+			w.closeNodes(ctx, kit.H100)
+			w.make(ctx, w.job("stuck").GPUs("8").Obj())
+			w.eventuallyEvicted(ctx, "stuck", kueue.WorkloadEvictedByPodsReadyTimeout)
+			Eventually(ctx, func(g Gomega) {
+				wl := w.workload(ctx, "stuck")
+				g.Expect(wl.Status.RequeueState).To(HaveField("Count", HaveValue(BeEquivalentTo(1))))
+				g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)).To(BeTrue(), "admitted again")
+			}).Should(Succeed())
+			w.eventuallyEvicted(ctx, "stuck", kueue.WorkloadDeactivated+"DueToRequeuingLimitExceeded")
+			Expect(w.workload(ctx, "stuck").Spec.Active).To(HaveValue(BeFalse()))
+			Eventually(ctx, func(g Gomega) {
+				g.Expect(get(ctx, w, &trainer.TrainJob{}, "stuck").Spec.Suspend).To(HaveValue(BeTrue()))
+				g.Expect(w.pods(ctx, "stuck")).To(BeEmpty())
+			}).Should(Succeed())
+		}, SpecTimeout(specTimeout))
+
+		It("a job that loses a pod and does not get another is evicted", core, func(ctx context.Context) {
+			w.make(ctx, w.job("loses").GPUs("8").Obj())
+			pods := w.eventuallyRuns(ctx, "loses", 1, onH100)
+			w.eventuallyReady(ctx, "loses", kueue.WorkloadStarted)
+			w.closeNodes(ctx, kit.H100)
+			Expect(w.Delete(ctx, &pods[0])).To(Succeed())
+			Eventually(ctx, func() *metav1.Condition { return w.podsReady(ctx, "loses") }).
+				Should(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", kueue.WorkloadWaitForRecovery))))
+			w.eventuallyEvicted(ctx, "loses", kueue.WorkloadEvictedByPodsReadyTimeout)
+			Eventually(ctx, func() *metav1.Condition { return w.podsReady(ctx, "loses") }).
+				Should(HaveValue(HaveField("Reason", kueue.WorkloadWaitForStart)), "the next admission is a start")
+		}, SpecTimeout(specTimeout))
+	})
+})
+
+// podsReady returns the condition PodsReady of a TrainJob's Workload, or nil.
+func (w *world) podsReady(ctx context.Context, job string) *metav1.Condition {
+	GinkgoHelper()
+	wl := w.workload(ctx, job)
+	if wl == nil {
+		return nil
+	}
+	return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
+}
+
+func (w *world) eventuallyReady(ctx context.Context, job, reason string) {
+	GinkgoHelper()
+	Eventually(ctx, func() *metav1.Condition { return w.podsReady(ctx, job) }).
+		Should(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
+}
+
+// consistentlyAdmitted watches that Kueue leaves a TrainJob alone for longer than it waits.
+func (w *world) consistentlyAdmitted(ctx context.Context, job string) {
+	GinkgoHelper()
+	Consistently(ctx, func(g Gomega) {
+		wl := w.workload(ctx, job)
+		g.Expect(wl).NotTo(BeNil())
+		g.Expect(apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)).To(BeNil())
+		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)).To(BeTrue())
+	}, readyTimeout+5*time.Second, time.Second).Should(Succeed())
+}
+
+func (w *world) eventuallyEvicted(ctx context.Context, job, reason string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		wl := w.workload(ctx, job)
+		g.Expect(wl).NotTo(BeNil())
+		g.Expect(wl.Status.Conditions).To(ContainElement(And(
+			HaveField("Type", kueue.WorkloadEvicted), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
+	}).Should(Succeed())
+}
+
+// closeNodes keeps new pods off the nodes of a GPU product until the spec is over.
+func (w *world) closeNodes(ctx context.Context, product string) {
+	GinkgoHelper()
+	var nodes corev1.NodeList
+	Expect(w.List(ctx, &nodes, client.MatchingLabels{kit.ProductLabel: product})).To(Succeed())
+	Expect(nodes.Items).NotTo(BeEmpty())
+	for _, node := range nodes.Items {
+		w.taint(ctx, node.Name, corev1.Taint{Key: "example.com/closed", Effect: corev1.TaintEffectNoSchedule})
+	}
+}
+
+// configureKueue sets fields of Kueue's configuration, until restore or the spec's end.
+// Kueue itself reads it when it starts.
+func configureKueue(ctx context.Context, set map[string]any) (restore func(context.Context)) {
+	GinkgoHelper()
+	const key = "controller_manager_config.yaml"
+	change := func(ctx context.Context, change func(string) string) {
+		GinkgoHelper()
+		Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			var config corev1.ConfigMap
+			if err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"}, &config); err != nil {
+				return err
+			}
+			config.Data[key] = change(config.Data[key])
+			return cluster.Client.Update(ctx, &config)
+		})).To(Succeed())
+	}
+	var before string
+	restore = func(ctx context.Context) {
+		GinkgoHelper()
+		change(ctx, func(string) string { return before })
+	}
+	change(ctx, func(content string) string {
+		before = content
+		fields := map[string]any{}
+		Expect(yaml.Unmarshal([]byte(content), &fields)).To(Succeed())
+		for field, value := range set {
+			fields[field] = value
+		}
+		changed, err := yaml.Marshal(fields)
+		Expect(err).NotTo(HaveOccurred())
+		return string(changed)
+	})
+	DeferCleanup(restore)
+	return restore
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+var _ = Describe("A preempted TrainJob", func() {
+	It("stops although an edit of its runtime has JobSet refuse all that Trainer says", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), runtime, w.job("patient").Runtime(runtime.Name).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "patient", 1, onH100)
+		if trainerOf(ctx) >= kit.Trainer23 {
+			w.editSnapshot(ctx, "patient", func(content string) string {
+				return strings.ReplaceAll(content, "image: ", "image: example.com/edited/")
+			})
+		} else {
+			w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+				r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/edited"
+			})
+		}
+		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "urgent", 1, onH100)
+		Expect(w.pods(ctx, "patient")).To(BeEmpty())
+		Expect(w.eventNotes(ctx, "TrainJob", "patient", "JobSetSuspended")).To(ConsistOf(ContainSubstring("was suspended for Trainer")))
+	}, SpecTimeout(specTimeout))
+
+	It("gives way although its user resumes it again and again", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("stubborn").GPUs("8").Obj())
+		first := uids(w.eventuallyRuns(ctx, "stubborn", 1, onH100))
+		w.keepResuming(ctx, "stubborn")
+		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8").Obj())
+		Eventually(ctx, func() []corev1.Pod {
+			for _, pod := range w.pods(ctx, "stubborn") {
+				if pod.Spec.NodeName != "" && !slices.Contains(first, pod.UID) {
+					StopTrying("pod " + pod.Name + " was bound after its job had been preempted").Now()
+				}
+			}
+			return w.pods(ctx, "urgent")
+		}).WithPolling(20 * time.Millisecond).Should(ConsistOf(HaveField("Spec.NodeName", Not(BeEmpty()))))
+	}, SpecTimeout(specTimeout))
+
+	It("stops and gives its quota back although its snapshot cannot be read", Label("control"), Serial, since(kit.Trainer23), func(ctx context.Context) {
+		if !cluster.Local() {
+			Skip("the spec restarts the manager; run it on a cluster of make local-up")
+		}
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("patient").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "patient", 1, onH100)
+		w.editSnapshot(ctx, "patient", func(string) string { return "no: [runtime" })
+		// It has read the snapshot before, and may remember that.
+		Expect(cluster.Control(ctx, "restart", cluster.Manager(), GinkgoWriter)).To(Succeed())
+		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "urgent", 1, onH100)
+		w.eventuallyAtTheGate(ctx, "patient")
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "patient", "PodSetsUnknown") }).
+			Should(ContainElement(ContainSubstring("ConfigMap " + w.namespace + "/patient-runtime-snapshot")))
+	}, SpecTimeout(specTimeout))
+})
+
+// In these specs job "refused" needs all GPUs, and job "waits" some of them.
+var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func() {
+	var w *world
+
+	BeforeEach(func(ctx context.Context) {
+		if !cluster.Local() {
+			Skip("the specs of this group change the manager's configuration; run them on a cluster of make local-up")
+		}
+		w = newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.setStartTimeout(ctx, "4s")
+	})
+
+	// gaveBack waits until "refused" has made room for "waits", and told why.
+	gaveBack := func(ctx context.Context, why string) {
+		GinkgoHelper()
+		w.eventuallyRuns(ctx, "waits", 1, onH100)
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "refused", "CannotStart") }).
+			Should(ContainElement(SatisfyAll(HavePrefix("gives its quota back"), ContainSubstring("queues again in"), ContainSubstring(why))))
+		w.eventuallyAtTheGate(ctx, "refused")
+		Expect(w.pods(ctx, "refused")).To(BeEmpty())
+	}
+
+	It("because of a ResourceQuota gives its quota back, and starts when that is gone", core, func(ctx context.Context) {
+		limit := w.limitGPUs(ctx, "4")
+		w.make(ctx, w.job("refused").GPUs("8").Obj())
+		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.make(ctx, w.job("waits").GPUs("4").Obj())
+		w.eventuallyPending(ctx, "waits")
+		gaveBack(ctx, "exceeded quota: gpus")
+
+		w.finish(ctx, "waits", "succeeded")
+		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		Expect(w.Delete(ctx, limit)).To(Succeed())
+		w.exactlyPlaced(w.eventuallyRuns(ctx, "refused", 1, onH100))
+	}, SpecTimeout(specTimeout))
+
+	It("as a whole because of a ResourceQuota gives its quota back when the pods that came are gone", core, func(ctx context.Context) {
+		w.limitGPUs(ctx, "4")
+		w.make(ctx, w.job("refused").Nodes(2).GPUs("4").Obj())
+		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.make(ctx, w.job("waits").GPUs("4").Obj())
+		w.eventuallyPending(ctx, "waits")
+		gaveBack(ctx, "has not made 1 of 2 pods of child Job refused-node-0: Error creating: pods")
+	}, SpecTimeout(specTimeout))
+
+	It("because its JobSet may not be resumed gives its quota back", core, func(ctx context.Context) {
+		w.refuse(ctx, jobSetNamed(w.namespace, "refused"), "jobset.x-k8s.io", "jobsets", `object.metadata.name != "refused" || has(object.spec.suspend) && object.spec.suspend`)
+		w.make(ctx, w.job("refused").GPUs("8").Obj())
+		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.make(ctx, w.job("waits").GPUs("4").Obj())
+		w.eventuallyPending(ctx, "waits")
+		if trainerOf(ctx) >= kit.Trainer23 {
+			gaveBack(ctx, "Trainer has not resumed JobSet refused: ")
+		} else {
+			// The JobSet was deleted, for a runtime that may have been edited.
+			gaveBack(ctx, "Trainer has not made JobSet refused: ")
+		}
+		Expect(w.eventNotes(ctx, "TrainJob", "refused", "CannotStart")).To(ContainElement(ContainSubstring("refused by the spec")))
+	}, SpecTimeout(specTimeout))
+
+	It("because its child Job may not be made gives its quota back, and starts when its user changes it", core, func(ctx context.Context) {
+		allow := w.refuse(ctx, childJobOf(w.namespace, "refused"), "batch", "jobs", `object.metadata.labels["jobset.sigs.k8s.io/jobset-name"] != "refused"`)
+		w.make(ctx, w.job("refused").GPUs("8").Obj())
+		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.make(ctx, w.job("waits").GPUs("4").Obj())
+		w.eventuallyPending(ctx, "waits")
+		gaveBack(ctx, "JobSet has not made 1 of 1 child Job of replicated job node")
+		why := "refused by the spec"
+		if trainerOf(ctx) < kit.Trainer22 {
+			// JobSet 0.10 keeps it to itself.
+			why = "no event says why"
+		}
+		Expect(w.eventNotes(ctx, "TrainJob", "refused", "CannotStart")).To(ContainElement(ContainSubstring(why)))
+
+		allow(ctx)
+		w.finish(ctx, "waits", "succeeded")
+		w.touch(ctx, "refused")
+		w.exactlyPlaced(w.eventuallyRuns(ctx, "refused", 1, onH100))
+	}, SpecTimeout(specTimeout))
+
+	It("because its JobSet may not be made does not queue, and does when it may", core, func(ctx context.Context) {
+		allow := w.refuse(ctx, jobSetNamed(w.namespace, "refused"), "jobset.x-k8s.io", "jobsets", `object.metadata.name != "refused"`)
+		w.make(ctx, w.job("refused").GPUs("8").Obj())
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "refused", "CannotStart") }).
+			Should(ConsistOf(SatisfyAll(HavePrefix("does not queue"), ContainSubstring("refused by the spec"))))
+		w.make(ctx, w.job("waits").GPUs("4").Obj())
+		w.eventuallyRuns(ctx, "waits", 1, onH100)
+		Expect(w.workload(ctx, "refused")).To(BeNil())
+
+		allow(ctx)
+		w.finish(ctx, "waits", "succeeded")
+		// Trainer tries again at once then, and later by itself.
+		w.touch(ctx, "refused")
+		w.exactlyPlaced(w.eventuallyRuns(ctx, "refused", 1, onH100))
+	}, SpecTimeout(specTimeout))
+
+	It("because nobody makes its pods says so, gives its quota back later, and starts when somebody does", func(ctx context.Context) {
+		start := stopComponent(ctx, "kube-controller-manager")
+		w.make(ctx, w.job("refused").GPUs("8").Obj())
+		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "refused", "NotStarted") }).Should(ContainElement(SatisfyAll(
+			HavePrefix("admitted, but without a pod after 4s: the Job controller has not made 1 of 1 pod of child Job refused-node-0"), ContainSubstring("after 20s"))))
+		Expect(w.workload(ctx, "refused").Status.Admission).NotTo(BeNil(), "it keeps its quota meanwhile")
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "refused", "CannotStart") }).
+			Should(ContainElement(SatisfyAll(HavePrefix("gives its quota back"), ContainSubstring("no event says why"))))
+		Eventually(ctx, func() *kueue.Workload { return w.workload(ctx, "refused") }).Should(Or(BeNil(), HaveField("Status.Admission", BeNil())))
+		start(ctx)
+		w.exactlyPlaced(w.eventuallyRuns(ctx, "refused", 1, onH100))
+	}, SpecTimeout(specTimeout))
+
+	It("yet, because its pods wait for a node, keeps its quota", func(ctx context.Context) {
+		nowhere := w.job("refused").GPUs("8").Obj()
+		nowhere.Spec.RuntimePatches = nodeSelectorPatch(map[string]string{"example.com/nowhere": "true"})
+		w.make(ctx, nowhere)
+		wl := w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, "refused") }).Should(HaveLen(1))
+		pods := w.pods(ctx, "refused")
+		Consistently(ctx, func(g Gomega) {
+			g.Expect(w.workload(ctx, "refused")).To(HaveField("UID", wl.UID))
+			g.Expect(uids(w.pods(ctx, "refused"))).To(Equal(uids(pods)))
+		}).WithTimeout(25 * time.Second).Should(Succeed())
+		Expect(w.eventNotes(ctx, "TrainJob", "refused", "CannotStart")).To(BeEmpty())
+	}, SpecTimeout(specTimeout))
+})
+
+// editSnapshot changes what Trainer froze for a TrainJob, as everybody may who edits the namespace.
+func (w *world) editSnapshot(ctx context.Context, job string, change func(string) string) {
+	GinkgoHelper()
+	snapshot := get(ctx, w, &corev1.ConfigMap{}, job+"-runtime-snapshot")
+	before := snapshot.Data["runtime"]
+	snapshot.Data["runtime"] = change(before)
+	Expect(snapshot.Data["runtime"]).NotTo(Equal(before))
+	Expect(w.Update(ctx, snapshot)).To(Succeed())
+}
+
+// setStartTimeout restarts the manager with another startTimeout, until the spec's end.
+func (w *world) setStartTimeout(ctx context.Context, timeout string) {
+	GinkgoHelper()
+	restart := func(ctx context.Context) {
+		GinkgoHelper()
+		Expect(cluster.Control(ctx, "restart", cluster.Manager(), GinkgoWriter)).To(Succeed())
+	}
+	DeferCleanup(restart)
+	w.restoreLater(ctx, "kueue-trainer-system", "kueue-trainer-config")
+	w.configure(ctx, "kueue-trainer-system", "kueue-trainer-config", "kind: Configuration", "kind: Configuration\nstartTimeout: "+timeout)
+	restart(ctx)
+}
+
+// limitGPUs makes a ResourceQuota of the spec's namespace.
+func (w *world) limitGPUs(ctx context.Context, amount string) *corev1.ResourceQuota {
+	GinkgoHelper()
+	limit := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "gpus"}}
+	limit.Spec.Hard = corev1.ResourceList{"requests.nvidia.com/gpu": *quantity(amount)}
+	w.make(ctx, limit)
+	// Without a status nothing of what it limits is let in.
+	Eventually(ctx, func() corev1.ResourceList { return get(ctx, w, &corev1.ResourceQuota{}, "gpus").Status.Used }).ShouldNot(BeEmpty())
+	return limit
+}
+
+// refuse has the API server refuse objects of the spec's namespace for which an expression
+// is false, as it is for the probe, until allow or the spec's end.
+func (w *world) refuse(ctx context.Context, probe client.Object, group, resource, expression string) (allow func(context.Context)) {
+	GinkgoHelper()
+	name := w.name("refuse-" + resource)
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource}},
+				}}},
+			},
+			Validations: []admissionregistrationv1.Validation{{Expression: expression, Message: "refused by the spec"}},
+		},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	w.make(ctx, policy, binding)
+	try := func(ctx context.Context) string {
+		return fmt.Sprint(w.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll))
+	}
+	Eventually(ctx, try).Should(ContainSubstring("refused by the spec"))
+	return func(ctx context.Context) {
+		GinkgoHelper()
+		Expect(w.Delete(ctx, binding)).To(Succeed())
+		Eventually(ctx, try).ShouldNot(ContainSubstring("refused by the spec"))
+	}
+}
+
+func anyPod() corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}},
+	}}
+}
+
+func jobSetNamed(namespace, name string) *jobsetapi.JobSet {
+	return &jobsetapi.JobSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{
+			Name: "node", Replicas: 1, Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: anyPod()}},
+		}}},
+	}
+}
+
+func childJobOf(namespace, jobSet string) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: jobSet + "-probe", Labels: map[string]string{jobsetapi.JobSetNameKey: jobSet}},
+		Spec:       batchv1.JobSpec{Suspend: ptr.To(true), Template: anyPod()},
+	}
+}
+
+// keepResuming sets suspend: false on a TrainJob twenty times a second until the spec is over.
+func (w *world) keepResuming(ctx context.Context, name string) {
+	GinkgoHelper()
+	resuming, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.Tick(50 * time.Millisecond); resuming.Err() == nil; <-tick {
+			// It may be refused, as a resume of a job that stops.
+			_ = w.Patch(resuming, w.job(name).Obj(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false}}`)))
+		}
+	}()
+	DeferCleanup(func() {
+		stop()
+		<-done
+	})
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/resources"
+
+	"github.com/kueue-trainer/kueue-trainer/test/record"
+)
+
+// Rule names what a violation is one of.
+type Rule string
+
+const (
+	// Uncharged: the pods of a job ask for more than Kueue counts for the job.
+	Uncharged Rule = "uncharged"
+	// OverQuota: the pods of all jobs ask for more than the quota.
+	OverQuota Rule = "over quota"
+)
+
+// Violation says what was not so, and from when to when.
+type Violation struct {
+	Rule Rule
+	// From and Until are times of the recorder, RV is the first resource version.
+	// Until is zero where it never ended.
+	From, Until time.Time
+	RV          uint64
+
+	ClusterQueue, Flavor string
+	Resource             corev1.ResourceName
+	// Job is the TrainJob, empty for OverQuota.
+	Job string
+	// Asked and Allowed are amounts at the worst moment; of cpu in thousandths.
+	Asked, Allowed int64
+	// Pods and Workloads are those of that moment.
+	Pods, Workloads []string
+}
+
+func (v Violation) String() string {
+	until := "the end"
+	if !v.Until.IsZero() {
+		until = fmt.Sprintf("%s (%s)", v.Until.Format("15:04:05.000"), v.Until.Sub(v.From).Round(time.Millisecond))
+	}
+	whose := "all jobs together"
+	if v.Job != "" {
+		whose = "TrainJob " + v.Job
+	}
+	return fmt.Sprintf("%s: ClusterQueue %s, flavor %q: bound pods of %s ask for %d %s of %d, %d too many, from %s (resourceVersion %d) until %s; pods %s; Workloads %s",
+		v.Rule, v.ClusterQueue, v.Flavor, whose, v.Asked, v.Resource, v.Allowed, v.Asked-v.Allowed,
+		v.From.Format("15:04:05.000"), v.RV, until, strings.Join(v.Pods, ", "), strings.Join(v.Workloads, ", "))
+}
+
+// Result is what Check found.
+type Result struct {
+	Violations []Violation
+	// Tolerated would be violations without Expectation.TolerateInactive.
+	Tolerated []Violation
+	// Checked counts the versions with a pod on a node: a check of none says nothing.
+	Checked int
+}
+
+// Expectation is what the objects themselves do not say.
+type Expectation struct {
+	// TolerateInactive tolerates that the pods of a job whose Workload has spec.active
+	// false are still there. Kueue drops such a Workload from its usage at once, and
+	// nobody else can hold the quota until they are gone.
+	TolerateInactive bool
+	// Gaps are not looked into.
+	Gaps []record.Gap
+}
+
+// page is what one job is counted for in one slot.
+type page struct {
+	slot
+	job types.UID
+}
+
+// checker goes through a history once.
+type checker struct {
+	Expectation
+	*state
+	Result
+	// open are the violations that go on, found those and the ended ones.
+	open  map[string]*Violation
+	found []*Violation
+	// tolerated has those among them that are.
+	tolerated map[*Violation]bool
+	// ceilings are the quotas, or what was charged when they were lowered.
+	ceilings map[slot]int64
+}
+
+// Check goes through versions in the order of their resource versions and returns all that
+// should not have been.
+func Check(versions []record.Version, want Expectation) (Result, error) {
+	entries := make([]entry, 0, len(versions))
+	for _, v := range versions {
+		e, err := read(v)
+		if err != nil {
+			return Result{}, fmt.Errorf("%s: %w", v, err)
+		}
+		entries = append(entries, e)
+	}
+	return check(entries, want), nil
+}
+
+func check(entries []entry, want Expectation) Result {
+	entries = slices.Clone(entries)
+	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.rv, b.rv) })
+	c := &checker{
+		Expectation: want, state: newState(),
+		open: map[string]*Violation{}, tolerated: map[*Violation]bool{}, ceilings: map[slot]int64{},
+	}
+	for _, e := range entries {
+		c.apply(e)
+		if !c.unknown(e.rv) {
+			c.look(e)
+		}
+	}
+	slices.SortFunc(c.found, func(a, b *Violation) int {
+		return cmp.Or(cmp.Compare(a.RV, b.RV), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.ClusterQueue, b.ClusterQueue), cmp.Compare(a.Job, b.Job))
+	})
+	for _, v := range c.found {
+		if c.tolerated[v] {
+			c.Tolerated = append(c.Tolerated, *v)
+		} else {
+			c.Violations = append(c.Violations, *v)
+		}
+	}
+	return c.Result
+}
+
+// unknown reports whether other versions of that time may be missing.
+func (c *checker) unknown(rv uint64) bool {
+	return slices.ContainsFunc(c.Gaps, func(g record.Gap) bool { return g.From <= rv && rv < g.To })
+}
+
+// look compares pods, charges and quotas as they are after e.
+func (c *checker) look(e entry) {
+	if len(c.pods) > 0 {
+		c.Checked++
+	}
+	asked, charged, inactive := c.asked(), c.charged(true), c.charged(false)
+	c.lowerCeilings(charged)
+	over, sums := map[string]bool{}, map[slot]int64{}
+	for p, amount := range asked {
+		counts := amount
+		if amount > charged[p] {
+			tolerated := c.TolerateInactive && amount <= charged[p]+inactive[p]
+			if tolerated {
+				counts = charged[p]
+			}
+			over[c.note(e, Violation{Rule: Uncharged, Job: c.names[p.job], Asked: amount, Allowed: charged[p]}, p, tolerated)] = true
+		}
+		for _, account := range c.accounts(p.slot) {
+			sums[account] += counts
+		}
+	}
+	for account, amount := range sums {
+		if quota, limited := c.ceilings[account]; limited && amount > quota {
+			over[c.note(e, Violation{Rule: OverQuota, Asked: amount, Allowed: quota}, page{slot: account}, false)] = true
+		}
+	}
+	c.close(e, over)
+}
+
+// note begins a violation, or makes one worse, and returns its key.
+func (c *checker) note(e entry, v Violation, p page, tolerated bool) string {
+	key := fmt.Sprint(v.Rule, p, tolerated)
+	known := c.open[key]
+	if known == nil {
+		v.From, v.RV, v.ClusterQueue, v.Flavor, v.Resource = e.at, e.rv, p.clusterQueue, p.flavor, p.resource
+		known = &v
+		c.open[key], c.found, c.tolerated[known] = known, append(c.found, known), tolerated
+	} else if v.Asked-v.Allowed <= known.Asked-known.Allowed {
+		return key
+	}
+	known.Asked, known.Allowed = v.Asked, v.Allowed
+	known.Pods, known.Workloads = c.podsIn(p), c.workloadsIn(p)
+	return key
+}
+
+// close ends the violations that go on no more.
+func (c *checker) close(e entry, over map[string]bool) {
+	for key, v := range c.open {
+		if !over[key] {
+			v.Until = e.at
+			delete(c.open, key)
+		}
+	}
+}
+
+// asked adds up the pods.
+func (c *checker) asked() map[page]int64 {
+	sums := map[page]int64{}
+	for _, p := range c.pods {
+		c.count(p)
+		for slot, amount := range p.asks {
+			sums[page{slot, p.job}] += amount
+		}
+	}
+	return sums
+}
+
+// charged adds up the Workloads that hold quota, those that Kueue counts or the others.
+func (c *checker) charged(active bool) map[page]int64 {
+	sums := map[page]int64{}
+	for _, wl := range c.workloads {
+		if wl.owner == nil || !wl.workload.reserved || wl.workload.active != active {
+			continue
+		}
+		for of, amount := range wl.workload.usage {
+			sums[page{slotOf(wl.workload, of), wl.owner.UID}] += amount
+		}
+	}
+	return sums
+}
+
+func slotOf(wl *charge, of resources.FlavorResource) slot {
+	return slot{wl.clusterQueue, string(of.Flavor), of.Resource}
+}
+
+// lowerCeilings follows the quotas. Where an admin lowers one, Kueue lets those go on that
+// it has charged for.
+func (c *checker) lowerCeilings(charged map[page]int64) {
+	used := map[slot]int64{}
+	for p, amount := range charged {
+		for _, account := range c.accounts(p.slot) {
+			used[account] += amount
+		}
+	}
+	limits := c.limits()
+	for account, amount := range limits {
+		limits[account] = max(amount, min(c.ceilings[account], used[account]))
+	}
+	c.ceilings = limits
+}
+
+// accounts are those that a slot is a part of: its ClusterQueue and its cohort.
+func (c *checker) accounts(s slot) []slot {
+	queue := c.queues[s.clusterQueue]
+	if queue == nil || queue.CohortName == "" {
+		return []slot{s}
+	}
+	cohort := s
+	cohort.clusterQueue = "cohort " + string(queue.CohortName)
+	return []slot{s, cohort}
+}
+
+// limits are the quotas of ClusterQueues and cohorts. A ClusterQueue that borrows without a
+// limit has none; nor are quotas of Cohort objects known.
+func (c *checker) limits() map[slot]int64 {
+	limits := map[slot]int64{}
+	for name, queue := range c.queues {
+		for _, group := range queue.ResourceGroups {
+			for _, flavor := range group.Flavors {
+				for _, quota := range flavor.Resources {
+					c.addLimit(limits, slot{name, string(flavor.Name), quota.Name}, quota)
+				}
+			}
+		}
+	}
+	return limits
+}
+
+func (c *checker) addLimit(limits map[slot]int64, s slot, quota kueue.ResourceQuota) {
+	nominal := resources.AmountFromQuantity(quota.Name, quota.NominalQuota).Int64()
+	for _, account := range c.accounts(s) {
+		switch {
+		case account != s:
+			limits[account] += nominal
+		case c.queues[s.clusterQueue].CohortName == "":
+			limits[s] = nominal
+		case quota.BorrowingLimit != nil:
+			limits[s] = nominal + resources.AmountFromQuantity(quota.Name, *quota.BorrowingLimit).Int64()
+		}
+	}
+}
+
+func (c *checker) podsIn(p page) []string {
+	var out []string
+	for _, pod := range c.pods {
+		for asked, amount := range pod.asks {
+			if slices.Contains(c.accounts(asked), p.slot) && (p.job == "" || p.job == pod.job) {
+				out = append(out, fmt.Sprintf("%s (%d, on %s)", pod.name, amount, pod.node))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (c *checker) workloadsIn(p page) []string {
+	var out []string
+	for _, wl := range c.workloads {
+		if p.job != "" && (wl.owner == nil || wl.owner.UID != p.job) {
+			continue
+		}
+		amount := int64(0)
+		for of, used := range wl.workload.usage {
+			if slices.Contains(c.accounts(slotOf(wl.workload, of)), p.slot) {
+				amount = used
+			}
+		}
+		out = append(out, fmt.Sprintf("%s (%d, holds quota: %t, active: %t)", wl.name, amount, wl.workload.reserved, wl.workload.active))
+	}
+	slices.Sort(out)
+	return out
+}

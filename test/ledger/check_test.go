@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/record"
+)
+
+// story is a made-up history, one manifest per version.
+type story struct {
+	t        *testing.T
+	versions []record.Version
+}
+
+func (s *story) add(deleted bool, manifests ...string) *story {
+	s.t.Helper()
+	for _, manifest := range manifests {
+		obj := &unstructured.Unstructured{}
+		data, err := yaml.YAMLToJSON([]byte(manifest))
+		if err != nil {
+			s.t.Fatalf("%s: %v", manifest, err)
+		}
+		if err := obj.UnmarshalJSON(data); err != nil {
+			s.t.Fatalf("%s: %v", manifest, err)
+		}
+		s.versions = append(s.versions, record.Version{RV: uint64(len(s.versions) + 1), Deleted: deleted, Object: obj, At: time.Unix(int64(len(s.versions)+1), 0)})
+	}
+	return s
+}
+
+func (s *story) is(manifests ...string) *story { s.t.Helper(); return s.add(false, manifests...) }
+func (s *story) gone(manifest string) *story   { s.t.Helper(); return s.add(true, manifest) }
+
+// The cluster: two kinds of nodes, a flavor of each, and one of both.
+const (
+	nodeA   = `{kind: Node, metadata: {uid: na, name: node-a, labels: {gpu: a}}}`
+	nodeB   = `{kind: Node, metadata: {uid: nb, name: node-b, labels: {gpu: b}}}`
+	flavorA = `{kind: ResourceFlavor, metadata: {uid: fa, name: a}, spec: {nodeLabels: {gpu: a}}}`
+	flavorB = `{kind: ResourceFlavor, metadata: {uid: fb, name: b}, spec: {nodeLabels: {gpu: b}}}`
+	anyNode = `{kind: ResourceFlavor, metadata: {uid: fc, name: any}}`
+	queue   = `{kind: LocalQueue, metadata: {uid: lq, name: queue}, spec: {clusterQueue: cq}}`
+)
+
+// clusterQueue has quota of all flavors.
+func clusterQueue(name string, quota int, more string) string {
+	of := func(flavor string) string {
+		return fmt.Sprintf(`{name: %s, resources: [{name: nvidia.com/gpu, nominalQuota: %d%s}]}`, flavor, quota, more)
+	}
+	return fmt.Sprintf(`{kind: ClusterQueue, metadata: {uid: %s, name: %s}, spec: {resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [%s, %s, %s]}]}}`,
+		name, name, of("a"), of("b"), of("any"))
+}
+
+// inCohort has quota of flavor a, and a cohort.
+func inCohort(name, more string) string {
+	return fmt.Sprintf(`{kind: ClusterQueue, metadata: {uid: %s, name: %s}, spec: {cohortName: all, resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [{name: a, resources: [{name: nvidia.com/gpu, nominalQuota: 8%s}]}]}]}}`, name, name, more)
+}
+
+// job is a queued TrainJob with its JobSet and Job; uids are made of its name.
+func job(name string) []string {
+	return []string{
+		fmt.Sprintf(`{kind: TrainJob, metadata: {uid: t-%s, name: %s, labels: {kueue.x-k8s.io/queue-name: queue}}}`, name, name),
+		fmt.Sprintf(`{kind: JobSet, metadata: {uid: s-%s, name: %s, ownerReferences: [{kind: TrainJob, uid: t-%s, controller: true}]}}`, name, name, name),
+		fmt.Sprintf(`{kind: Job, metadata: {uid: j-%s, name: %s, ownerReferences: [{kind: JobSet, uid: s-%s, controller: true}]}}`, name, name, name),
+	}
+}
+
+// workloadOf is a Workload of two pods with 4 GPUs each.
+func workloadOf(job, status string) string {
+	return fmt.Sprintf(`{kind: Workload, metadata: {uid: w-%s, name: %s, ownerReferences: [{kind: TrainJob, uid: t-%s, controller: true}]},
+		spec: {podSets: [{name: node, count: 2, template: {spec: {containers: [{name: c, resources: {requests: {nvidia.com/gpu: 4}}}]}}}]}, status: %s}`, job, job, job, status)
+}
+
+func admission(flavor string) string {
+	return `admission: {clusterQueue: cq, podSetAssignments: [{name: node, count: 2, flavors: {nvidia.com/gpu: ` + flavor + `}, resourceUsage: {nvidia.com/gpu: 8}}]}`
+}
+
+func admitted(job, flavor string) string {
+	return workloadOf(job, `{`+admission(flavor)+`, conditions: [{type: QuotaReserved, status: "True"}]}`)
+}
+
+func inactive(job string) string {
+	return fmt.Sprintf(`{kind: Workload, metadata: {uid: w-%s, name: %s, ownerReferences: [{kind: TrainJob, uid: t-%s, controller: true}]},
+		spec: {active: false, podSets: [{name: node, count: 2}]}, status: {%s, conditions: [{type: QuotaReserved, status: "True"}]}}`, job, job, job, admission("a"))
+}
+
+// podOn has 4 GPUs; more goes into its spec and after.
+func podOn(name, job, node, more string) string {
+	return fmt.Sprintf(`{kind: Pod, metadata: {uid: p-%s, name: %q, labels: {jobset.sigs.k8s.io/replicatedjob-name: node}, ownerReferences: [{kind: Job, uid: j-%s, controller: true}]},
+		spec: {nodeName: %q, containers: [{name: c, resources: {requests: {nvidia.com/gpu: 4}}}]}%s}`, name, name, job, node, more)
+}
+
+// over is what a test expects of a violation.
+type over struct {
+	Rule                      Rule
+	ClusterQueue, Flavor, Job string
+	Asked, Allowed            int64
+	Ended                     bool
+}
+
+func TestCheck(t *testing.T) {
+	tests := map[string]struct {
+		story     func(*story)
+		want      []over
+		tolerated []over
+		tolerate  bool
+		gap       record.Gap
+	}{
+		"a job runs on what it is charged for, and ends": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), podOn("1", "one", "", ""), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""))
+				s.is(podOn("1", "one", "node-a", ", status: {phase: Succeeded}"), podOn("2", "one", "node-a", ", status: {phase: Failed}"))
+				s.is(workloadOf("one", `{`+admission("a")+`, conditions: [{type: QuotaReserved, status: "True"}, {type: Finished, status: "True"}]}`))
+			},
+		},
+		"a pod runs while its Workload waits": {
+			story: func(s *story) { s.is(workloadOf("one", "{}"), podOn("1", "one", "node-a", "")) },
+			want:  []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
+		},
+		"a pod runs without a Workload, until it is deleted": {
+			story: func(s *story) {
+				s.is(podOn("1", "one", "node-a", "")).gone(podOn("1", "one", "node-a", ""))
+			},
+			want: []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
+		},
+		"a job has a pod more than it is charged for, beside one that has none yet": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), admitted("two", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "one", "node-a", ""))
+			},
+			want: []over{{OverQuota, "cq", "a", "", 12, 8, false}, {Uncharged, "cq", "a", "one", 12, 8, false}},
+		},
+		"a pod is on nodes of another flavor": {
+			story: func(s *story) { s.is(admitted("one", "a"), podOn("1", "one", "node-b", "")) },
+			want:  []over{{Uncharged, "cq", "b", "one", 4, 0, false}},
+		},
+		"a pod is on a node that two flavors have, and its Workload has the second": {
+			story: func(s *story) { s.is(admitted("one", "any"), podOn("1", "one", "node-a", "")) },
+		},
+		"a pod is on a node of no flavor": {
+			story: func(s *story) {
+				s.is(`{kind: ResourceFlavor, metadata: {uid: fc, name: any}, spec: {nodeLabels: {gpu: c}}}`)
+				s.versions = append(s.versions[:4], s.versions[5:]...)
+				s.is(`{kind: Node, metadata: {uid: nd, name: node-d}}`, admitted("one", "a"), podOn("1", "one", "node-d", ""))
+			},
+			want: []over{{Uncharged, "cq", "", "one", 4, 0, false}},
+		},
+		"a flavor is edited while pods of before run": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), `{kind: ResourceFlavor, metadata: {uid: fa, name: a}, spec: {nodeLabels: {gpu: other}}}`, podOn("1", "one", "node-a", ""))
+			},
+		},
+		"quota goes while a pod terminates": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""))
+				s.is(`{kind: Pod, metadata: {uid: p-1, name: "1", deletionTimestamp: "2026-01-01T00:00:00Z", ownerReferences: [{kind: Job, uid: j-one, controller: true}]}, spec: {nodeName: node-a, containers: [{name: c, resources: {requests: {nvidia.com/gpu: 4}}}]}}`)
+				s.is(workloadOf("one", "{}")).gone(podOn("1", "one", "node-a", ""))
+			},
+			want: []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
+		},
+		"a job is deleted and its pods are orphans": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""))
+				s.is(`{kind: JobSet, metadata: {uid: s-one, name: one}}`).gone(job("one")[0]).gone(admitted("one", "a"))
+			},
+			want: []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
+		},
+		"a JobSet comes back after its Workload finished": {
+			story: func(s *story) {
+				s.is(admitted("one", "a")).gone(job("one")[1])
+				s.is(workloadOf("one", `{`+admission("a")+`, conditions: [{type: QuotaReserved, status: "True"}, {type: Finished, status: "True"}]}`))
+				s.is(`{kind: JobSet, metadata: {uid: again, name: one, ownerReferences: [{kind: TrainJob, uid: t-one, controller: true}]}}`)
+				s.is(`{kind: Job, metadata: {uid: j-again, name: one, ownerReferences: [{kind: JobSet, uid: again, controller: true}]}}`)
+				s.is(podOn("1", "again", "node-a", ""))
+			},
+			want: []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
+		},
+		"pods come back whose quota was reclaimed": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""))
+				s.is(workloadOf("one", `{`+admission("a")+`, reclaimablePods: [{name: node, count: 1}], conditions: [{type: QuotaReserved, status: "True"}]}`))
+			},
+			want: []over{{Uncharged, "cq", "a", "one", 8, 4, false}},
+		},
+		"a pod asks for nothing": {
+			story: func(s *story) {
+				s.is(`{kind: Pod, metadata: {uid: p-1, name: "1", ownerReferences: [{kind: Job, uid: j-one, controller: true}]}, spec: {nodeName: node-a, containers: [{name: c}]}}`)
+			},
+		},
+		"a job without a queue is nobody's": {
+			story: func(s *story) {
+				s.is(`{kind: TrainJob, metadata: {uid: t-one, name: one}}`, podOn("1", "one", "node-a", ""))
+			},
+		},
+		"a job without a queue has a Workload, as with manageJobsWithoutQueueName": {
+			story: func(s *story) {
+				s.is(`{kind: TrainJob, metadata: {uid: t-one, name: one}}`, podOn("1", "one", "node-a", ""), workloadOf("one", "{}"))
+			},
+			want: []over{{Uncharged, "", "", "one", 4, 0, false}},
+		},
+		"a deactivated job's pods terminate": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), inactive("one")).gone(podOn("1", "one", "node-a", ""))
+			},
+			want: []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
+		},
+		"a deactivated job's pods terminate, which is tolerated": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), inactive("one")).gone(podOn("1", "one", "node-a", ""))
+			},
+			tolerate:  true,
+			tolerated: []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
+		},
+		"a deactivated job's pods outlive even its admission, which is not tolerated": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), inactive("one"), workloadOf("one", "{}"))
+			},
+			tolerate:  true,
+			tolerated: []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
+			want:      []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
+		},
+		"Kueue gives more than there is": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), admitted("two", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "two", "node-a", ""))
+			},
+			want: []over{{OverQuota, "cq", "a", "", 12, 8, false}},
+		},
+		"an admin lowers the quota of a running job": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), clusterQueue("cq", 0, ""), podOn("2", "one", "node-a", ""))
+			},
+		},
+		"a lowered quota is not given to somebody else": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), clusterQueue("cq", 0, "")).gone(admitted("one", "a"))
+				s.is(admitted("two", "a"), podOn("1", "two", "node-a", ""))
+			},
+			want: []over{{OverQuota, "cq", "a", "", 4, 0, false}},
+		},
+		"a ClusterQueue borrows in its cohort": {
+			story: func(s *story) {
+				s.is(inCohort("cq", ""), inCohort("lends", ""), admitted("one", "a"), admitted("two", "a"))
+				s.is(podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "two", "node-a", ""), podOn("4", "two", "node-a", ""))
+			},
+		},
+		"a ClusterQueue borrows more than it may": {
+			story: func(s *story) {
+				s.is(inCohort("cq", ", borrowingLimit: 2"), inCohort("lends", ""), admitted("one", "a"), admitted("two", "a"))
+				s.is(podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "two", "node-a", ""))
+			},
+			want: []over{{OverQuota, "cq", "a", "", 12, 10, false}},
+		},
+		"a cohort has not that much": {
+			story: func(s *story) {
+				s.is(inCohort("cq", ""), admitted("one", "a"), admitted("two", "a"))
+				s.is(podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "two", "node-a", ""))
+			},
+			want: []over{{OverQuota, "cohort all", "a", "", 12, 8, false}},
+		},
+		"versions are missing": {
+			story: func(s *story) {
+				s.is(podOn("1", "one", "node-a", "")).gone(podOn("1", "one", "node-a", ""))
+			},
+			gap: record.Gap{From: 1, To: 100},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := (&story{t: t}).is(nodeA, nodeB, flavorA, flavorB, anyNode, clusterQueue("cq", 8, ""), queue)
+			s.is(job("one")...).is(job("two")...)
+			tc.story(s)
+			got, err := Check(s.versions, Expectation{TolerateInactive: tc.tolerate, Gaps: []record.Gap{tc.gap}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, overs(got.Violations)); diff != "" {
+				t.Errorf("unexpected violations (-want +got):\n%s\n%v", diff, got.Violations)
+			}
+			if diff := cmp.Diff(tc.tolerated, overs(got.Tolerated)); diff != "" {
+				t.Errorf("unexpectedly tolerated (-want +got):\n%s\n%v", diff, got.Tolerated)
+			}
+		})
+	}
+}
+
+func overs(violations []Violation) []over {
+	var out []over
+	for _, v := range violations {
+		out = append(out, over{v.Rule, v.ClusterQueue, v.Flavor, v.Job, v.Asked, v.Allowed, !v.Until.IsZero()})
+	}
+	return out
+}

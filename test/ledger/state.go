@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// state is the cluster at one resource version.
+type state struct {
+	// pods are those on a node that have not ended.
+	pods      map[types.UID]*boundPod
+	workloads map[types.UID]entry
+	queues    map[string]*kueue.ClusterQueueSpec
+	nodes     map[string]map[string]string
+	// What follows outlives the objects: a pod may run on when they are gone.
+
+	// owners leads from Jobs and JobSets to their owner.
+	owners map[types.UID]types.UID
+	// trainJobs holds the LocalQueue of every TrainJob, names their names.
+	trainJobs map[types.UID]string
+	names     map[types.UID]string
+	// localQueues leads from LocalQueue to ClusterQueue.
+	localQueues map[string]string
+	// flavors holds all node labels that a flavor ever had: pods that were placed
+	// before it was edited run on.
+	flavors map[string][]map[string]string
+}
+
+// boundPod is a pod on a node, and what it is counted for ever after.
+type boundPod struct {
+	*pod
+	name string
+	job  types.UID
+	asks map[slot]int64
+}
+
+// slot is what quotas are given for.
+type slot struct {
+	clusterQueue, flavor string
+	resource             corev1.ResourceName
+}
+
+func newState() *state {
+	return &state{
+		pods:      map[types.UID]*boundPod{},
+		workloads: map[types.UID]entry{},
+		queues:    map[string]*kueue.ClusterQueueSpec{},
+		nodes:     map[string]map[string]string{},
+
+		owners:      map[types.UID]types.UID{},
+		trainJobs:   map[types.UID]string{},
+		names:       map[types.UID]string{},
+		localQueues: map[string]string{},
+		flavors:     map[string][]map[string]string{},
+	}
+}
+
+// apply goes on to the next version.
+func (s *state) apply(e entry) {
+	if e.deleted {
+		delete(s.pods, e.uid)
+		delete(s.workloads, e.uid)
+		return
+	}
+	switch e.kind {
+	case "Pod":
+		s.applyPod(e)
+	case "Workload":
+		s.workloads[e.uid] = e
+	case "ClusterQueue":
+		s.queues[e.name] = e.queue
+	case "ResourceFlavor":
+		s.flavors[e.name] = append(s.flavors[e.name], e.nodeLabels)
+	case "Node":
+		s.nodes[e.name] = e.nodeLabels
+	case "LocalQueue":
+		s.localQueues[e.name] = e.clusterQueue
+	case "TrainJob":
+		s.trainJobs[e.uid], s.names[e.uid] = e.localQueue, e.name
+	case "JobSet", "Job":
+		// An orphan is still the pod's way to its TrainJob.
+		if e.owner != nil {
+			s.owners[e.uid] = e.owner.UID
+		}
+	}
+}
+
+func (s *state) applyPod(e entry) {
+	known := s.pods[e.uid]
+	switch {
+	case e.pod.node == "" || e.pod.ended:
+		delete(s.pods, e.uid)
+	case known == nil:
+		p := &boundPod{pod: e.pod, name: e.name}
+		if e.owner != nil {
+			p.job = s.trainJobOf(e.owner.UID)
+		}
+		s.pods[e.uid] = p
+		s.count(p)
+	}
+}
+
+// count fixes what a pod is counted for, as soon as Kueue is to look after its job.
+func (s *state) count(p *boundPod) {
+	if _, queued := s.queueOf(p.job); queued && p.asks == nil {
+		p.asks = s.asks(p)
+	}
+}
+
+// trainJobOf follows owners up to a TrainJob, or as far as they are known.
+func (s *state) trainJobOf(owner types.UID) types.UID {
+	for range 8 {
+		next, ok := s.owners[owner]
+		if !ok {
+			break
+		}
+		owner = next
+	}
+	return owner
+}
+
+// queueOf returns the LocalQueue of a TrainJob, and whether Kueue is to look after it: it
+// names a queue, or it has a Workload.
+func (s *state) queueOf(job types.UID) (string, bool) {
+	queue, isTrainJob := s.trainJobs[job]
+	return queue, isTrainJob && (queue != "" || len(s.workloadsOf(job)) > 0)
+}
+
+// workloadsOf returns the Workloads of a TrainJob, by name.
+func (s *state) workloadsOf(job types.UID) []entry {
+	var out []entry
+	for _, wl := range s.workloads {
+		if wl.owner != nil && wl.owner.UID == job {
+			out = append(out, wl)
+		}
+	}
+	slices.SortFunc(out, func(a, b entry) int {
+		if a.name < b.name {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// asks returns what a pod that is being bound is counted for. Its node says of which
+// flavor that is; only where several flavors have such nodes, its Workload does.
+func (s *state) asks(p *boundPod) map[slot]int64 {
+	clusterQueue := s.clusterQueueOf(p)
+	asks := map[slot]int64{}
+	for resource, amount := range p.requests {
+		flavors, covered := s.flavorsOf(clusterQueue, resource)
+		if covered && amount > 0 {
+			asks[slot{clusterQueue, s.flavorOf(p, resource, flavors), resource}] += amount
+		}
+	}
+	return asks
+}
+
+// clusterQueueOf returns the ClusterQueue that the pod's job holds quota of, or else the one
+// that its pod or its queue names.
+func (s *state) clusterQueueOf(p *boundPod) string {
+	for _, wl := range s.workloadsOf(p.job) {
+		if wl.workload.reserved {
+			return wl.workload.clusterQueue
+		}
+	}
+	if s.queues[p.clusterQueue] != nil {
+		return p.clusterQueue
+	}
+	queue, _ := s.queueOf(p.job)
+	return s.localQueues[queue]
+}
+
+// flavorsOf returns the flavors of a resource in a ClusterQueue, and whether it has quota of
+// it at all. Without a ClusterQueue nothing has quota.
+func (s *state) flavorsOf(clusterQueue string, resource corev1.ResourceName) ([]string, bool) {
+	spec := s.queues[clusterQueue]
+	if spec == nil {
+		return nil, resource != corev1.ResourcePods
+	}
+	for _, group := range spec.ResourceGroups {
+		if !slices.Contains(group.CoveredResources, resource) {
+			continue
+		}
+		var flavors []string
+		for _, flavor := range group.Flavors {
+			flavors = append(flavors, string(flavor.Name))
+		}
+		return flavors, true
+	}
+	return nil, false
+}
+
+// flavorOf picks the flavor whose nodes the pod is on, the one that says most of them where
+// its Workload does not decide; "" is none.
+func (s *state) flavorOf(p *boundPod, resource corev1.ResourceName, flavors []string) string {
+	best, most := "", -1
+	for _, flavor := range flavors {
+		labels, found := s.matching(flavor, s.nodes[p.node])
+		if !found {
+			continue
+		}
+		if s.assigned(p, resource) == flavor {
+			return flavor
+		}
+		if labels > most {
+			best, most = flavor, labels
+		}
+	}
+	return best
+}
+
+// assigned is the flavor that a Workload of the pod's job has for it.
+func (s *state) assigned(p *boundPod, resource corev1.ResourceName) string {
+	for _, wl := range s.workloadsOf(p.job) {
+		if flavor := wl.workload.flavors[p.podSet][resource]; flavor != "" {
+			return flavor
+		}
+	}
+	return ""
+}
+
+// matching returns how many node labels a flavor has, or once had, if all are on a node.
+func (s *state) matching(flavor string, node map[string]string) (int, bool) {
+	most, found := 0, false
+	for _, labels := range s.flavors[flavor] {
+		if includes(node, labels) {
+			most, found = max(most, len(labels)), true
+		}
+	}
+	return most, found
+}
+
+func includes(all, some map[string]string) bool {
+	for key, value := range some {
+		if got, ok := all[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}

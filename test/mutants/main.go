@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command mutants puts one bug after another into the core and runs the test that has to
+// notice. The checkout stays as it is: the go command reads the changed file in its place.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"sync"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+var (
+	withSpecs = flag.Bool("e2e", false, "run the e2e specs too, on the control plane of LOCAL_DIR and KUBECONFIG")
+	only      = flag.String("run", "", "regular expression of the mutants to try, by what they break or their file; the document is left alone")
+	atATime   = flag.Int("parallel", 2, "unit tests at a time")
+)
+
+const document = "docs/invariants.md"
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	root, err := kit.Root()
+	if err != nil {
+		return err
+	}
+	chosen, err := choose(mutants, *only)
+	if err != nil {
+		return err
+	}
+	fates := tryUnits(ctx, root, chosen)
+	if *withSpecs {
+		if err := trySpecs(ctx, root, fates); err != nil {
+			return err
+		}
+	}
+	for _, f := range fates {
+		fmt.Printf("%s (%s)\n  %s\n", f.Breaks, f.File, f.outcome())
+	}
+	if *only == "" {
+		if err := writeSection(filepath.Join(root, document), section(fates)); err != nil {
+			return err
+		}
+	}
+	return judge(fates)
+}
+
+func choose(all []mutant, expression string) ([]mutant, error) {
+	pattern, err := regexp.Compile(expression)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []mutant
+	for _, m := range all {
+		if pattern.MatchString(m.Breaks) || pattern.MatchString(m.File) {
+			chosen = append(chosen, m)
+		}
+	}
+	return chosen, nil
+}
+
+// tryUnits runs the unit tests, some at a time.
+func tryUnits(ctx context.Context, root string, chosen []mutant) []fate {
+	fates := make([]fate, len(chosen))
+	var group sync.WaitGroup
+	slots := make(chan struct{}, *atATime)
+	for i, m := range chosen {
+		fates[i] = fate{mutant: m, notRun: m.Test == ""}
+		if m.Test == "" {
+			continue
+		}
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			killedBy, err := runUnit(ctx, root, m)
+			fates[i].killedBy, fates[i].err = short(killedBy), err
+			fmt.Fprintf(os.Stderr, "%d of %d: %s\n", i+1, len(chosen), fates[i].outcome())
+		})
+	}
+	group.Wait()
+	return fates
+}
+
+// trySpecs runs the specs, one after another.
+func trySpecs(ctx context.Context, root string, fates []fate) (err error) {
+	l, err := newLab(ctx, root)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := l.close(context.WithoutCancel(ctx)); err == nil {
+			err = closed
+		}
+	}()
+	for i := range fates {
+		f := &fates[i]
+		if f.Spec == "" || f.err != nil {
+			continue
+		}
+		f.notRun = false
+		var failed []string
+		if failed, f.err = l.run(ctx, f.mutant); len(failed) > 0 {
+			f.killedBy, f.bySpec = append(f.killedBy, "spec "+f.Spec), true
+		}
+		fmt.Fprintf(os.Stderr, "%d of %d: %s\n", i+1, len(fates), f.outcome())
+	}
+	return nil
+}
+
+// judge is an error where a bug was not noticed, or could not be tried.
+func judge(fates []fate) error {
+	survived, broken, notRun := 0, 0, 0
+	for _, f := range fates {
+		switch {
+		case f.err != nil:
+			broken++
+		case f.notRun:
+			notRun++
+		case f.survived():
+			survived++
+		}
+	}
+	fmt.Printf("\n%d mutants: %d survived, %d do not apply, %d need -e2e\n", len(fates), survived, broken, notRun)
+	if survived+broken > 0 {
+		return fmt.Errorf("%d mutants survived, %d do not apply", survived, broken)
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+func TestMutantsApply(t *testing.T) {
+	root, err := kit.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, m := range mutants {
+		content, err := os.ReadFile(filepath.Join(root, m.File))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		changed, err := m.applied(string(content))
+		if err != nil {
+			t.Errorf("%s: %v", m.Breaks, err)
+		}
+		if err == nil && changed == string(content) {
+			t.Errorf("%s: the mutant changes nothing", m.Breaks)
+		}
+		if m.Test == "" && m.Spec == "" {
+			t.Errorf("%s: no test or spec is named that has to fail", m.Breaks)
+		}
+		if seen[m.Breaks] {
+			t.Errorf("%s: two mutants have this name", m.Breaks)
+		}
+		seen[m.Breaks] = true
+	}
+	if len(mutants) < 40 {
+		t.Errorf("there are %d mutants; 40 are promised", len(mutants))
+	}
+}
+
+func TestApplied(t *testing.T) {
+	m := mutant{File: "f.go", Search: "a < b", Replace: "a <= b"}
+	tests := map[string]struct {
+		content, want string
+		fails         bool
+	}{
+		"the code is there":       {content: "if a < b {", want: "if a <= b {"},
+		"the code is gone":        {content: "if b > a {", fails: true},
+		"the code is there twice": {content: "a < b && a < b", fails: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := m.applied(tc.content)
+			if got != tc.want || (err != nil) != tc.fails {
+				t.Errorf("applied(%q) = %q, %v; want %q, failing: %t", tc.content, got, err, tc.want, tc.fails)
+			}
+		})
+	}
+}
+
+func TestPattern(t *testing.T) {
+	if got, want := pattern("TestPlace/a (b)"), `^TestPlace$/^a \(b\)$`; got != want {
+		t.Errorf("pattern = %s, want %s", got, want)
+	}
+}

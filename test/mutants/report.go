@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// outcome says in a few words what became of a mutant.
+func (f fate) outcome() string {
+	switch {
+	case f.err != nil:
+		return "DOES NOT APPLY: " + f.err.Error()
+	case f.notRun:
+		return "not run without -e2e: " + f.Spec
+	case f.survived():
+		return "SURVIVED"
+	}
+	return strings.Join(f.killedBy, "; ")
+}
+
+// short leaves out the tests that only failed because a part of them did.
+func short(names []string) []string {
+	var out []string
+	for i, name := range names {
+		if i+1 == len(names) || !strings.HasPrefix(names[i+1], name+"/") {
+			out = append(out, strings.ReplaceAll(name, "_", " "))
+		}
+	}
+	if len(out) > 2 {
+		out = append(out[:2], fmt.Sprintf("and %d more", len(out)-2))
+	}
+	return out
+}
+
+// proof names what has to fail and did, without what differs from run to run.
+func (f fate) proof() string {
+	if f.err != nil || f.notRun || f.survived() {
+		return f.outcome()
+	}
+	var names []string
+	if f.Test != "" {
+		names = append(names, "`"+f.Test+"`")
+	}
+	if f.bySpec {
+		names = append(names, "spec `"+f.Spec+"`")
+	}
+	return strings.Join(names, ", ")
+}
+
+const (
+	begin = "<!-- make mutants writes from here -->\n"
+	end   = "<!-- to here -->\n"
+)
+
+// section is the part of docs/invariants.md that tells of the mutants.
+func section(fates []fate) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%d seeded bugs, one line each; `make mutants` tries them all.\n\n| the bug | where | killed by |\n|---|---|---|\n", len(fates))
+	for _, f := range fates {
+		fmt.Fprintf(&out, "| %s | `%s` | %s |\n", f.Breaks, f.File, cell(f.proof()))
+	}
+	return out.String()
+}
+
+func cell(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\n", " "), "|", "\\|")
+}
+
+// writeSection replaces what stands between the marks of a document.
+func writeSection(file, text string) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, rest, found := strings.Cut(string(content), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return fmt.Errorf("%s lacks the marks %q and %q", file, strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return os.WriteFile(file, []byte(before+begin+text+end+after), 0o644)
+}

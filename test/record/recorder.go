@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+)
+
+// again is the pause before a watch that ended is opened again.
+const again = 100 * time.Millisecond
+
+// Kind is one of the kinds that a Recorder watches.
+type Kind struct {
+	schema.GroupVersionResource
+	// Namespace is empty for objects of the cluster.
+	Namespace string
+	// Ours picks the objects to record; nil records all.
+	Ours func(*unstructured.Unstructured) bool
+}
+
+// Gap is a stretch of resource versions of which some of a kind may be missing, as after a
+// restart of the API server.
+type Gap struct {
+	Resource string
+	From, To uint64
+}
+
+// Recorder watches kinds and hands every version to its taker, one at a time.
+type Recorder struct {
+	api   dynamic.Interface
+	feeds []*feed
+
+	mu   sync.Mutex
+	take func(Version)
+	gaps []Gap
+	err  error
+}
+
+// feed is one kind, how far it has come, and its objects that are there.
+type feed struct {
+	Kind
+	rv   string
+	live map[types.UID]*unstructured.Unstructured
+}
+
+// Start lists and watches kinds until ctx ends. It calls take for every version.
+func Start(ctx context.Context, api dynamic.Interface, kinds []Kind, take func(Version)) (*Recorder, error) {
+	r := &Recorder{api: api, take: take}
+	for _, kind := range kinds {
+		f := &feed{Kind: kind, live: map[types.UID]*unstructured.Unstructured{}}
+		if err := r.list(ctx, f); err != nil {
+			return nil, err
+		}
+		r.feeds = append(r.feeds, f)
+	}
+	for _, f := range r.feeds {
+		go r.follow(ctx, f)
+	}
+	return r, nil
+}
+
+// Gaps returns the stretches of which versions may be missing.
+func (r *Recorder) Gaps() []Gap {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.gaps)
+}
+
+// CaughtUp reports, by an error, whether a version is still on its way: every object
+// that the API server lists is recorded as it is, and no other is.
+func (r *Recorder) CaughtUp(ctx context.Context) error {
+	for _, f := range r.feeds {
+		list, err := r.resource(f.Kind).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", f.Resource, err)
+		}
+		if err := r.compare(f, list.Items); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Recorder) compare(f *feed, items []unstructured.Unstructured) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return r.err
+	}
+	there := 0
+	for i := range items {
+		obj := &items[i]
+		if !f.ours(obj) {
+			continue
+		}
+		there++
+		if live := f.live[obj.GetUID()]; live == nil || live.GetResourceVersion() != obj.GetResourceVersion() {
+			return fmt.Errorf("%s %s is not recorded yet", f.Resource, obj.GetName())
+		}
+	}
+	if gone := len(f.live) - there; gone > 0 {
+		return fmt.Errorf("the deletion of %d %s is not recorded yet", gone, f.Resource)
+	}
+	return nil
+}
+
+func (r *Recorder) resource(k Kind) dynamic.ResourceInterface {
+	if k.Namespace == "" {
+		return r.api.Resource(k.GroupVersionResource)
+	}
+	return r.api.Resource(k.GroupVersionResource).Namespace(k.Namespace)
+}
+
+// follow goes on where a watch ended. Where the API server has forgotten that place, it
+// lists again and notes the gap.
+func (r *Recorder) follow(ctx context.Context, f *feed) {
+	for ctx.Err() == nil {
+		if err := r.watch(ctx, f); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			r.bridge(ctx, f)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(again):
+		}
+	}
+}
+
+// watch takes versions until the watch ends.
+func (r *Recorder) watch(ctx context.Context, f *feed) error {
+	w, err := r.resource(f.Kind).Watch(ctx, metav1.ListOptions{ResourceVersion: f.rv, AllowWatchBookmarks: true})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		obj, ok := event.Object.(*unstructured.Unstructured)
+		if !ok || event.Type == watch.Error {
+			return apierrors.FromObject(event.Object)
+		}
+		f.rv = obj.GetResourceVersion()
+		if event.Type != watch.Bookmark {
+			r.add(f, obj, event.Type == watch.Deleted)
+		}
+	}
+	return nil
+}
+
+func (r *Recorder) bridge(ctx context.Context, f *feed) {
+	gap, from := Gap{Resource: f.Resource}, f.rv
+	err := r.list(ctx, f)
+	if err != nil {
+		// The next round comes here again.
+		return
+	}
+	_, err = fmt.Sscan(from+" "+f.rv, &gap.From, &gap.To)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gaps, r.err = append(r.gaps, gap), err
+}
+
+// list takes the objects as they are now. Those that are there no more count as deleted now.
+func (r *Recorder) list(ctx context.Context, f *feed) error {
+	list, err := r.resource(f.Kind).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", f.Resource, err)
+	}
+	there := map[types.UID]bool{}
+	for i := range list.Items {
+		there[list.Items[i].GetUID()] = true
+		r.add(f, &list.Items[i], false)
+	}
+	f.rv = list.GetResourceVersion()
+	for uid, obj := range f.live {
+		if !there[uid] {
+			gone := obj.DeepCopy()
+			gone.SetResourceVersion(f.rv)
+			r.add(f, gone, true)
+		}
+	}
+	return nil
+}
+
+// add takes a version, unless it is known.
+func (r *Recorder) add(f *feed, obj *unstructured.Unstructured, deleted bool) {
+	if !f.ours(obj) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := f.live[obj.GetUID()]
+	if known != nil && known.GetResourceVersion() == obj.GetResourceVersion() && !deleted {
+		return
+	}
+	v, err := NewVersion(obj, deleted)
+	if err != nil {
+		r.err = err
+		return
+	}
+	if deleted {
+		delete(f.live, obj.GetUID())
+	} else {
+		f.live[obj.GetUID()] = obj
+	}
+	r.take(v)
+}
+
+func (k Kind) ours(obj *unstructured.Unstructured) bool { return k.Ours == nil || k.Ours(obj) }
