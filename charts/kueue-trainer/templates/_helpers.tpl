@@ -1,0 +1,36 @@
+{{/* Names are fixed: the manager knows its webhook configurations by them. */}}
+{{- define "kueue-trainer.selector" -}}
+app.kubernetes.io/name: kueue-trainer
+{{- end }}
+
+{{- define "kueue-trainer.labels" -}}
+{{ include "kueue-trainer.selector" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.extraLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* An object with the chart's labels beside its own. Takes a list of the object and the context. */}}
+{{- define "kueue-trainer.labelled" -}}
+{{- $object := index . 0 -}}
+{{- $labels := include "kueue-trainer.labels" (index . 1) | fromYaml -}}
+{{- $_ := set $object.metadata "labels" (merge $labels (default dict $object.metadata.labels)) -}}
+{{ toYaml $object }}
+{{- end }}
+
+{{- define "kueue-trainer.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end -}}
+{{- end }}
+
+{{/* The manager's configuration: that of config/manager, what the chart knows, what the values say. */}}
+{{- define "kueue-trainer.configuration" -}}
+{{- $base := .Files.Get "files/configuration.yaml" | fromYaml -}}
+{{- $chart := dict "namespace" .Release.Namespace "kueueConfigMap" (dict "namespace" .Values.kueue.namespace "name" .Values.kueue.configMap "key" .Values.kueue.key) "internalCertManagement" (dict "enable" (not .Values.certificates.certManager.enabled)) -}}
+{{ toYaml (mergeOverwrite $base $chart .Values.configuration) }}
+{{- end }}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package chart holds the tests of charts/kueue-trainer.
+package chart
+
+import (
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+const namespace = "kueue-trainer-system"
+
+// objects are manifests by kind, namespace and name.
+type objects map[string]*unstructured.Unstructured
+
+func (o objects) add(t *testing.T, manifest string) {
+	t.Helper()
+	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
+	for {
+		obj := &unstructured.Unstructured{}
+		err := decoder.Decode(obj)
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, manifest)
+		}
+		if len(obj.Object) == 0 {
+			continue
+		}
+		key := obj.GetKind() + " " + obj.GetNamespace() + "/" + obj.GetName()
+		if o[key] != nil {
+			t.Errorf("%s is there twice", key)
+		}
+		o[key] = obj
+	}
+}
+
+func loadChart(t *testing.T) *chartv2.Chart {
+	t.Helper()
+	chart, err := loader.Load("../../charts/kueue-trainer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chart
+}
+
+// render renders the chart with values, as YAML, and without notes.
+func render(t *testing.T, values string) (objects, error) {
+	t.Helper()
+	given := map[string]any{}
+	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+		t.Fatal(err)
+	}
+	chart := loadChart(t)
+	release := common.ReleaseOptions{Name: "test", Namespace: namespace, IsInstall: true}
+	all, err := util.ToRenderValues(chart, given, release, common.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Render(chart, all)
+	if err != nil {
+		return nil, err
+	}
+	rendered := objects{}
+	for name, content := range files {
+		if strings.HasSuffix(name, ".yaml") {
+			rendered.add(t, content)
+		}
+	}
+	return rendered, nil
+}
+
+func mustRender(t *testing.T, values string) objects {
+	t.Helper()
+	rendered, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rendered
+}
+
+// kustomized builds config/default.
+func kustomized(t *testing.T) objects {
+	t.Helper()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := built.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := objects{}
+	out.add(t, string(manifest))
+	return out
+}
+
+// comparable takes away what both ways name and label differently, and nothing else.
+func comparable(all objects) map[string]any {
+	out := map[string]any{}
+	for key, obj := range all {
+		if obj.GetKind() == "Namespace" {
+			// Helm makes it, or does not.
+			continue
+		}
+		obj = obj.DeepCopy()
+		labels := obj.GetLabels()
+		maps.DeleteFunc(labels, func(label, _ string) bool {
+			return strings.HasPrefix(label, "app.kubernetes.io/") || label == "helm.sh/chart"
+		})
+		unstructured.RemoveNestedField(obj.Object, "metadata", "labels")
+		if len(labels) > 0 {
+			obj.SetLabels(labels)
+		}
+		// kustomize names a ConfigMap by its content, and its users after it.
+		name, _, hashed := strings.Cut(obj.GetName(), "-config-")
+		if obj.GetKind() == "ConfigMap" && hashed {
+			key = "ConfigMap " + namespace + "/" + name + "-config"
+			obj.SetName(name + "-config")
+		}
+		if obj.GetKind() == "ConfigMap" {
+			normalizeConfiguration(obj)
+		}
+		if obj.GetKind() == "Deployment" {
+			normalizeDeployment(obj)
+		}
+		webhooks, _, _ := unstructured.NestedSlice(obj.Object, "webhooks")
+		for _, webhook := range webhooks {
+			// What the API server takes by itself.
+			if webhook.(map[string]any)["timeoutSeconds"] == int64(10) {
+				delete(webhook.(map[string]any), "timeoutSeconds")
+			}
+		}
+		if len(webhooks) > 0 {
+			_ = unstructured.SetNestedSlice(obj.Object, webhooks, "webhooks")
+		}
+		out[key] = oneLine(obj.Object)
+	}
+	return out
+}
+
+// oneLine takes line breaks out of strings: kustomize folds long expressions in its own way.
+func oneLine(value any) any {
+	switch v := value.(type) {
+	case string:
+		return strings.Join(strings.Fields(v), " ")
+	case map[string]any:
+		for key := range v {
+			v[key] = oneLine(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = oneLine(v[i])
+		}
+	}
+	return value
+}
+
+// normalizeConfiguration compares what a configuration says, not its comments.
+func normalizeConfiguration(obj *unstructured.Unstructured) {
+	text, _, _ := unstructured.NestedString(obj.Object, "data", "configuration.yaml")
+	var parsed map[string]any
+	if err := yaml.Unmarshal([]byte(text), &parsed); err == nil {
+		obj.Object["data"] = parsed
+	}
+}
+
+func normalizeDeployment(obj *unstructured.Unstructured) {
+	template, _, _ := unstructured.NestedMap(obj.Object, "spec", "template")
+	unstructured.RemoveNestedField(template, "metadata", "annotations", "checksum/configuration")
+	unstructured.SetNestedStringMap(template, map[string]string{"app.kubernetes.io/name": "kueue-trainer"}, "metadata", "labels")
+	containers, _, _ := unstructured.NestedSlice(template, "spec", "containers")
+	manager := containers[0].(map[string]any)
+	delete(manager, "imagePullPolicy")
+	manager["args"] = slices.DeleteFunc(manager["args"].([]any), func(arg any) bool { return arg == "--zap-log-level=info" })
+	_ = unstructured.SetNestedSlice(template, containers, "spec", "containers")
+	volumes, _, _ := unstructured.NestedSlice(template, "spec", "volumes")
+	for _, volume := range volumes {
+		if configMap, ok := volume.(map[string]any)["configMap"].(map[string]any); ok {
+			configMap["name"] = "kueue-trainer-config"
+		}
+	}
+	_ = unstructured.SetNestedSlice(template, volumes, "spec", "volumes")
+	_ = unstructured.SetNestedMap(obj.Object, template, "spec", "template")
+}
+
+// The chart with its defaults and config/default install the same.
+func TestDefaultsAreWhatKustomizeInstalls(t *testing.T) {
+	if diff := cmp.Diff(comparable(kustomized(t)), comparable(mustRender(t, ""))); diff != "" {
+		t.Errorf("chart and config/default differ (-config,+chart):\n%s", diff)
+	}
+}
