@@ -6,6 +6,9 @@ SHELL := /usr/bin/env bash
 
 BIN := $(CURDIR)/bin
 
+# No C compiler is needed, and what is built runs in an image of nothing else.
+export CGO_ENABLED := 0
+
 # The local control plane; see `make help`.
 export LOCAL_DIR ?= .local
 export NODES ?= 8
@@ -28,6 +31,11 @@ FAULTS_FLAGS ?=
 # What make image builds: the tag, which --version says too, and the platforms.
 VERSION ?= main
 PLATFORMS ?= linux/amd64,linux/arm64
+
+# The kind cluster; KIND_IMAGE is kind's own for the Kubernetes of the local control plane.
+export KIND_NAME ?= kueue-trainer
+export KIND_DIR ?= .kind
+export KIND_IMAGE
 
 # Flags for the seeded bugs, e.g. MUTANTS_FLAGS='-run webhook'.
 MUTANTS_FLAGS ?=
@@ -71,6 +79,25 @@ local-start local-stop local-kill local-restart: $(BIN)/localcluster ## One comp
 $(BIN)/localcluster:
 	@mkdir -p $(BIN)
 	@go build -C test/localcluster -o $@ .
+
+##@ Kind cluster
+
+# helm and the image builder have a module of their own.
+.PHONY: kind-tools
+kind-tools: tools $(BIN)/localcluster
+	@go build -C release -o $(BIN)/ ./image helm.sh/helm/v4/cmd/helm
+
+.PHONY: kind-up
+kind-up: kind-tools ## Make a kind cluster with everything in pods, and fake GPU nodes. Needs Docker. KIND_IMAGE=for the nodes, KIND_NAME=kueue-trainer.
+	$(BIN)/localcluster kind up
+
+.PHONY: kind-down
+kind-down: kind-tools ## Delete that kind cluster.
+	$(BIN)/localcluster kind down
+
+.PHONY: e2e-kind
+e2e-kind: kind-up ## Run the e2e specs on the kind cluster: all that need no process of their own, and those of a real kubelet. The cluster stays.
+	KUBECONFIG=$(abspath $(KIND_DIR))/kubeconfig go test ./test/e2e/... -count=1 -timeout 60m -v -ginkgo.v $(E2E_FLAGS)
 
 ##@ Development
 

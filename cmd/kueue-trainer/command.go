@@ -6,8 +6,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,11 +19,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/certificates"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/uninstall"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/version"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
 // newCommand gives the command. Its flags say where things are; what the manager
@@ -49,6 +55,9 @@ func newCommand() *cobra.Command {
 	logging.BindFlags(flags)
 	config.RegisterFlags(flags)
 	cmd.Flags().AddGoFlagSet(flags)
+	// The image has this binary alone, and the chart's hook needs the command.
+	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
+	cmd.AddCommand(uninstall.NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams))
 	return cmd
 }
 
@@ -144,6 +153,6 @@ func integrationOptions(cfg *managerconfig.Configuration, kueue *kueueconfig.Fol
 		StartTimeout:    cfg.StartTimeout.Duration,
 		Namespace:       cfg.Namespace,
 		Concurrency:     cfg.Controller.GroupKindConcurrency[managerconfig.TrainJobKind],
-		Webhooks:        webhookConfigurations,
+		Webhooks:        webhookconfig.Installed,
 	}
 }

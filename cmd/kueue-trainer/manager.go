@@ -36,12 +36,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
-// The webhook configurations as config/webhook names them.
-var webhookConfigurations = webhookconfig.Names{
-	Mutating:   "kueue-trainer-mutating-webhook-configuration",
-	Validating: "kueue-trainer-validating-webhook-configuration",
-}
-
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -104,10 +98,10 @@ func cachedObjects() (map[client.Object]cache.ByObject, error) {
 			Field: fields.OneTermEqualSelector("metadata.name", integration.WorkloadCRD),
 		},
 		&admissionregistrationv1.MutatingWebhookConfiguration{}: {
-			Field: fields.OneTermEqualSelector("metadata.name", webhookConfigurations.Mutating),
+			Field: fields.OneTermEqualSelector("metadata.name", webhookconfig.Installed.Mutating),
 		},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {
-			Field: fields.OneTermEqualSelector("metadata.name", webhookConfigurations.Validating),
+			Field: fields.OneTermEqualSelector("metadata.name", webhookconfig.Installed.Validating),
 		},
 	}, nil
 }
@@ -149,7 +143,7 @@ func newCertificates(cfg *managerconfig.Configuration) *certificates.Certificate
 	return certificates.New(certificates.Options{
 		Secret:   types.NamespacedName{Namespace: cfg.Namespace, Name: *cfg.InternalCertManagement.WebhookSecretName},
 		DNSNames: []string{fmt.Sprintf("%s.%s.svc", *cfg.InternalCertManagement.WebhookServiceName, cfg.Namespace)},
-		Webhooks: webhookConfigurations,
+		Webhooks: webhookconfig.Installed,
 	})
 }
 

@@ -3,9 +3,26 @@
 // Package policies holds the rules at the API server as they are installed.
 package policies
 
-import "embed"
+import (
+	"embed"
+	"io/fs"
+	"strings"
+)
 
 // Files are the manifests: a ValidatingAdmissionPolicy and its binding in each.
 //
 //go:embed jobs.yaml jobsets.yaml pods.yaml snapshots.yaml trainjobs.yaml workloads.yaml
 var Files embed.FS
+
+// Names are those of the policies, and of their bindings: each is named after its file.
+func Names() []string {
+	files, err := fs.Glob(Files, "*.yaml")
+	if err != nil {
+		panic(err) // the pattern is right
+	}
+	names := make([]string, 0, len(files))
+	for _, file := range files {
+		names = append(names, "kueue-trainer-"+strings.TrimSuffix(file, ".yaml"))
+	}
+	return names
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/migrate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/submit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/uninstall"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/validate"
 )
 
@@ -40,6 +41,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		pools.NewCommand,
 		migrate.NewCommand,
 		submit.NewCommand,
+		uninstall.NewCommand,
 		validate.NewCommand,
 	} {
 		root.AddCommand(command(flags, streams))

@@ -17,6 +17,12 @@ type Names struct {
 	Mutating, Validating string
 }
 
+// Installed are the configurations as config/webhook names them.
+var Installed = Names{
+	Mutating:   "kueue-trainer-mutating-webhook-configuration",
+	Validating: "kueue-trainer-validating-webhook-configuration",
+}
+
 // Webhook is what is changed in one webhook of a configuration.
 type Webhook struct {
 	// Validating tells the webhooks of the two configurations apart.

@@ -8,11 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 )
 
 const (
 	deployment = "Deployment " + namespace + "/kueue-trainer-controller-manager"
+	hook       = "Job " + namespace + "/kueue-trainer-uninstall"
 	mutating   = "MutatingWebhookConfiguration /kueue-trainer-mutating-webhook-configuration"
 	validating = "ValidatingWebhookConfiguration /kueue-trainer-validating-webhook-configuration"
 )
@@ -80,6 +82,10 @@ func TestValues(t *testing.T) {
 			object: "ServiceMonitor " + namespace + "/kueue-trainer", read: first("metadata", "labels", "release"), want: "prometheus"},
 		"or the pods": {values: "metrics: {podMonitor: {enabled: true, authorization: {credentials: {name: prometheus, key: token}}}}", object: "PodMonitor " + namespace + "/kueue-trainer",
 			read: first("spec", "podMetricsEndpoints", "port"), want: "metrics"},
+		"the image of the hook": {values: "image: {repository: example.com/t, digest: '" + digest + "'}", object: hook,
+			read: manager("image"), want: "example.com/t@" + digest},
+		"the nodes of the hook": {values: "nodeSelector: {pool: system}", object: hook,
+			read: first("spec", "template", "spec", "nodeSelector"), want: map[string]any{"pool": "system"}},
 		"a network policy": {values: "networkPolicy: {enabled: true}", object: "NetworkPolicy " + namespace + "/kueue-trainer-controller-manager",
 			read: first("spec", "policyTypes"), want: []any{"Ingress"}},
 	}
@@ -102,6 +108,7 @@ func TestWhatIsSwitchedOffIsNotThere(t *testing.T) {
 		"podDisruptionBudget: {enabled: false}":        "PodDisruptionBudget ",
 		"certificates: {certManager: {enabled: true}}": "Secret ",
 		"rbac: {aggregateToKueue: false}":              "ClusterRole /kueue-trainer-runtimes-viewer",
+		"uninstallHook: {enabled: false}":              "Job ",
 	} {
 		t.Run(values, func(t *testing.T) {
 			for key := range mustRender(t, values) {
@@ -132,5 +139,20 @@ func TestManagerIsRestricted(t *testing.T) {
 	want := map[string]any{"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": map[string]any{"drop": []any{"ALL"}}}
 	if diff := cmp.Diff(want, container); diff != "" {
 		t.Errorf("Unexpected securityContext (-want,+got):\n%s", diff)
+	}
+}
+
+// It waits until the manager's pods are gone, and must not be behind the manager's Service.
+func TestTheHookIsNoPodOfTheManager(t *testing.T) {
+	rendered := mustRender(t, "extraLabels: {team: ml}")
+	labels, _, _ := unstructured.NestedStringMap(rendered[hook].Object, "spec", "template", "metadata", "labels")
+	for key, field := range map[string][]string{
+		deployment: {"spec", "selector", "matchLabels"},
+		"Service " + namespace + "/kueue-trainer-webhook-service": {"spec", "selector"},
+	} {
+		selector, found, _ := unstructured.NestedStringMap(rendered[key].Object, field...)
+		if !found || k8slabels.SelectorFromSet(selector).Matches(k8slabels.Set(labels)) {
+			t.Errorf("Selector %v of %s matches the labels %v of the hook's pod", selector, key, labels)
+		}
 	}
 }

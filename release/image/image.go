@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -21,9 +22,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// binaryName is the one file of the image.
-const binaryName = "kueue-trainer"
-
 // nobody is the user that the image runs as, by its number: there is no /etc/passwd.
 const nobody = "65532:65532"
 
@@ -35,7 +33,7 @@ type platformImage struct {
 
 // build compiles the manager for a platform and returns where it lies.
 func (o options) build(platform *v1.Platform) (string, error) {
-	out, err := filepath.Abs(filepath.Join(o.out+"-binaries", platform.OS+"_"+platform.Architecture, binaryName))
+	out, err := filepath.Abs(filepath.Join(o.out+"-binaries", platform.OS+"_"+platform.Architecture, managerName))
 	if err != nil {
 		return "", err
 	}
@@ -43,7 +41,7 @@ func (o options) build(platform *v1.Platform) (string, error) {
 	// What Go stamps into a binary by itself would tell a dirty checkout from a clean one.
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false",
 		"-ldflags", fmt.Sprintf("-s -w -X %[1]s.version=%[2]s -X %[1]s.revision=%[3]s", pkg, o.version, o.revision),
-		"-o", out, "./cmd/"+binaryName)
+		"-o", out, "./cmd/"+managerName)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = o.root, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
 	if err := cmd.Run(); err != nil {
@@ -54,7 +52,7 @@ func (o options) build(platform *v1.Platform) (string, error) {
 
 // image makes an image of nothing but a binary.
 func (o options) image(binary string, platform *v1.Platform) (v1.Image, error) {
-	content, err := layerOf(binary)
+	content, err := layerOf(binary, o.file)
 	if err != nil {
 		return nil, err
 	}
@@ -76,28 +74,30 @@ func (o options) image(binary string, platform *v1.Platform) (v1.Image, error) {
 	file.OS, file.Architecture = platform.OS, platform.Architecture
 	file.Created = v1.Time{Time: time.Unix(0, 0).UTC()}
 	file.Config = v1.Config{
-		Entrypoint: []string{"/" + binaryName}, User: nobody, WorkingDir: "/",
+		Entrypoint: []string{"/" + o.file}, User: nobody, WorkingDir: "/",
 		Labels: map[string]string{
-			"org.opencontainers.image.title":       "kueue-trainer",
-			"org.opencontainers.image.description": "Kubeflow TrainJobs under Kueue's quotas",
-			"org.opencontainers.image.source":      "https://github.com/kueue-trainer/kueue-trainer",
-			"org.opencontainers.image.licenses":    "Apache-2.0",
-			"org.opencontainers.image.version":     o.version,
-			"org.opencontainers.image.revision":    o.revision,
+			"org.opencontainers.image.title":    path.Base(o.name),
+			"org.opencontainers.image.licenses": "Apache-2.0",
+			"org.opencontainers.image.version":  o.version,
+			"org.opencontainers.image.revision": o.revision,
 		},
+	}
+	if o.binary == "" {
+		file.Config.Labels["org.opencontainers.image.description"] = "Kubeflow TrainJobs under Kueue's quotas"
+		file.Config.Labels["org.opencontainers.image.source"] = "https://github.com/kueue-trainer/kueue-trainer"
 	}
 	return mutate.ConfigFile(image, file)
 }
 
 // layerOf returns a tar archive with a binary in its root, the same for the same binary.
-func layerOf(binary string) ([]byte, error) {
+func layerOf(binary, file string) ([]byte, error) {
 	content, err := os.ReadFile(binary)
 	if err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	header := &tar.Header{Name: binaryName, Typeflag: tar.TypeReg, Mode: 0o555, Size: int64(len(content)), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+	header := &tar.Header{Name: file, Typeflag: tar.TypeReg, Mode: 0o555, Size: int64(len(content)), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
 	if err := w.WriteHeader(header); err != nil {
 		return nil, err
 	}
@@ -124,11 +124,11 @@ func (o options) write(images []platformImage) error {
 			return fmt.Errorf("writing %s: %w", archive, err)
 		}
 	}
-	path, err := layout.Write(o.out, empty.Index)
+	dir, err := layout.Write(o.out, empty.Index)
 	if err != nil {
 		return err
 	}
-	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag.String()})); err != nil {
+	if err := dir.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": tag.String()})); err != nil {
 		return err
 	}
 	digest, err := index.Digest()

@@ -20,7 +20,7 @@ import (
 // written makes the images of a binary for two platforms and returns the digest of their index.
 func written(t *testing.T, out, binary string) v1.Hash {
 	t.Helper()
-	o := options{out: out, name: "example.com/kueue-trainer", version: "v1.2.3", revision: "abc"}
+	o := options{out: out, name: "example.com/kueue-trainer", file: managerName, version: "v1.2.3", revision: "abc"}
 	var images []platformImage
 	for _, platform := range []*v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}} {
 		image, err := o.image(binary, platform)

@@ -2,7 +2,8 @@
 
 // Command image builds the manager's image without an engine: the binary for every platform,
 // nothing else, as an OCI layout and as an archive that docker load and ctr import take. The
-// same commit gives the same digest on every machine.
+// same commit gives the same digest on every machine. With -binary it packs another program in
+// the same way, as the kind cluster of the tests needs it.
 package main
 
 import (
@@ -22,6 +23,8 @@ func main() {
 	flag.StringVar(&o.name, "name", "ghcr.io/kueue-trainer/kueue-trainer", "the image's repository")
 	flag.StringVar(&o.version, "version", "main", "tag of the image, and what --version says")
 	flag.StringVar(&o.revision, "revision", "", "commit that is built")
+	flag.StringVar(&o.binary, "binary", "", "a static program to pack instead of building the manager; for one platform")
+	flag.StringVar(&o.file, "file", managerName, "name of the program in the image's root directory")
 	platforms := flag.String("platforms", "linux/amd64,linux/arm64", "platforms, separated by commas")
 	flag.Parse()
 	if err := run(o, *platforms); err != nil {
@@ -30,21 +33,32 @@ func main() {
 	}
 }
 
+// managerName is the manager's command, and the one file of its image.
+const managerName = "kueue-trainer"
+
 // options say what is built from what.
 type options struct {
 	root, out, name, version, revision string
+	// binary is packed under the name file; empty means that the manager is built.
+	binary, file string
 }
 
 func run(o options, platforms string) error {
 	var images []platformImage
-	for _, name := range strings.Split(platforms, ",") {
+	names := strings.Split(platforms, ",")
+	if o.binary != "" && len(names) != 1 {
+		return fmt.Errorf("-binary is for one platform, not for %s", platforms)
+	}
+	for _, name := range names {
 		platform, err := v1.ParsePlatform(name)
 		if err != nil {
 			return fmt.Errorf("platform %q: %w", name, err)
 		}
-		binary, err := o.build(platform)
-		if err != nil {
-			return err
+		binary := o.binary
+		if binary == "" {
+			if binary, err = o.build(platform); err != nil {
+				return err
+			}
 		}
 		image, err := o.image(binary, platform)
 		if err != nil {

@@ -102,6 +102,7 @@ var _ = Describe("With the policies at the API server", Label("policies"), core,
 		}
 		Expect(w.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 		Eventually(ctx, func() error { return w.Create(ctx, planted.DeepCopy()) }).Should(Succeed())
+		w.eventuallyGone(ctx, job)
 
 		w.make(ctx, w.job("job").GPUs("8").Obj())
 		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "job", "CannotStart") }).ShouldNot(BeEmpty())
@@ -139,9 +140,7 @@ var _ = Describe("With the policies at the API server", Label("policies"), core,
 		doomed.make(ctx, doomed.job("waits").GPUs("8").Obj())
 		doomed.eventuallyChildJobs(ctx, "waits", 1)
 		Expect(w.Delete(ctx, namespace)).To(Succeed())
-		Eventually(ctx, func() bool {
-			return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(namespace), &corev1.Namespace{}))
-		}).Should(BeTrue())
+		w.eventuallyGone(ctx, namespace)
 	}, SpecTimeout(specTimeout))
 })
 

@@ -89,7 +89,7 @@ func (w *world) prebuilt(ctx context.Context, job, name string) *kueue.Workload 
 	var wl *kueue.Workload
 	Eventually(ctx, func() *kueue.Workload { wl = w.workload(ctx, job); return wl }).ShouldNot(BeNil())
 	Expect(w.Delete(ctx, model, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
-	Eventually(ctx, func() error { return w.Get(ctx, client.ObjectKeyFromObject(model), &trainer.TrainJob{}) }).ShouldNot(Succeed())
+	w.eventuallyGone(ctx, model)
 	Eventually(ctx, func() *kueue.Workload { return w.workload(ctx, job) }).Should(BeNil())
 	prebuilt := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
 	prebuilt.Spec.QueueName = "queue"

@@ -13,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -71,6 +72,15 @@ func (w *world) eventuallyKnown(ctx context.Context, runtime string) {
 	Eventually(ctx, func() error {
 		return w.Create(ctx, kit.MakeTrainJob(w.namespace, "probe").Runtime(runtime).Obj(), client.DryRunAll)
 	}).Should(Succeed())
+}
+
+// eventuallyGone waits until a deleted object is no more: while its finalizers hold it,
+// nothing of its name can be made.
+func (w *world) eventuallyGone(ctx context.Context, obj client.Object) {
+	GinkgoHelper()
+	Eventually(ctx, func() bool {
+		return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)))
+	}).Should(BeTrue(), "%T %s", obj, obj.GetName())
 }
 
 // name makes the name of a cluster-wide object this spec's own.

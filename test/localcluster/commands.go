@@ -47,6 +47,7 @@ func newCommand() *cobra.Command {
 		o.onComponent("stop", "Stop one component (SIGTERM)", (*cluster.Cluster).Stop),
 		o.onComponent("kill", "Kill one component (SIGKILL), as a crash would", (*cluster.Cluster).Kill),
 		o.onComponent("restart", "Stop and start one component", (*cluster.Cluster).Restart),
+		newKindCommand(),
 	)
 	return root
 }

@@ -34,3 +34,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $chart := dict "namespace" .Release.Namespace "kueueConfigMap" (dict "namespace" .Values.kueue.namespace "name" .Values.kueue.configMap "key" .Values.kueue.key) "internalCertManagement" (dict "enable" (not .Values.certificates.certManager.enabled)) -}}
 {{ toYaml (mergeOverwrite $base $chart .Values.configuration) }}
 {{- end }}
+
+{{/* Labels and annotations of what is there before helm uninstall alone. */}}
+{{- define "kueue-trainer.hook" -}}
+labels:
+  app.kubernetes.io/instance: {{ .Release.Name }}
+  app.kubernetes.io/managed-by: {{ .Release.Service }}
+  {{- with .Values.extraLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+annotations:
+  helm.sh/hook: pre-delete
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}

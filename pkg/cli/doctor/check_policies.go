@@ -3,9 +3,7 @@
 package doctor
 
 import (
-	"io/fs"
 	"slices"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
@@ -16,7 +14,7 @@ import (
 // not enforce. People may have switched them off on purpose.
 func unenforcedPolicies(f *Facts) []Finding {
 	var findings []Finding
-	for _, name := range neededPolicies() {
+	for _, name := range policies.Names() {
 		problem := f.policyProblem(name)
 		if problem == "" {
 			continue
@@ -43,18 +41,4 @@ func (f *Facts) policyProblem(name string) string {
 		return "No binding of the policy denies what it refuses."
 	}
 	return ""
-}
-
-// neededPolicies names what this version of the manager is installed with: a policy in each
-// file, named after it.
-func neededPolicies() []string {
-	files, err := fs.Glob(policies.Files, "*.yaml")
-	if err != nil {
-		panic(err) // the pattern is right
-	}
-	var names []string
-	for _, file := range files {
-		names = append(names, "kueue-trainer-"+strings.TrimSuffix(file, ".yaml"))
-	}
-	return names
 }

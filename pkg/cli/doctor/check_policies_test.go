@@ -16,7 +16,7 @@ import (
 
 // withPolicies installs all of them.
 func withPolicies(f *Facts) {
-	for _, name := range neededPolicies() {
+	for _, name := range policies.Names() {
 		policy, binding := policyAndBinding(name)
 		f.Policies, f.PolicyBindings = append(f.Policies, policy), append(f.PolicyBindings, binding)
 	}
@@ -83,7 +83,7 @@ func TestUnenforcedPolicies(t *testing.T) {
 }
 
 func TestPoliciesAreNamedAfterTheirFiles(t *testing.T) {
-	names := neededPolicies()
+	names := policies.Names()
 	if len(names) == 0 {
 		t.Fatal("no policies")
 	}

@@ -67,61 +67,70 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			if err != nil {
 				return err
 			}
-			return (&handBack{client: c, out: streams.Out}).run(cmd.Context(), namespace)
+			return run(cmd.Context(), c, streams.Out, namespace)
 		},
 	}
 	cmd.Flags().BoolVarP(&allNamespaces, "all-namespaces", "A", false, "the TrainJobs of every namespace")
 	return cmd
 }
 
-type handBack struct {
-	client client.Client
-	out    io.Writer
-
-	// field is the field of the generation of Trainer that the cluster serves.
-	field patch.Field
+// run frees what it can, unless the manager is active.
+func run(ctx context.Context, c client.Client, out io.Writer, namespace string) error {
+	if err := managerIdle(ctx, c); err != nil {
+		return err
+	}
+	return Free(ctx, c, out, namespace)
 }
 
-// run frees what it can and reports everything that it could not.
-func (h *handBack) run(ctx context.Context, namespace string) error {
-	served, err := cluster.Generation(ctx, h.client)
+// Free takes the gate off the waiting TrainJobs of a namespace, empty for all, and tells out
+// which these are. It reports everything that it could not free. A manager that is active
+// would put the gate back.
+func Free(ctx context.Context, c client.Client, out io.Writer, namespace string) error {
+	served, err := cluster.Generation(ctx, c)
 	if err != nil {
 		return err
 	}
-	h.field = patch.Of(served)
-	if err := h.managerIdle(ctx); err != nil {
-		return err
-	}
 	var jobs trainjob.List
-	if err := h.client.List(ctx, &jobs, client.InNamespace(namespace)); err != nil {
+	if err := c.List(ctx, &jobs, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing TrainJobs: %w", err)
 	}
+	h := &handBack{client: c, field: patch.Of(served)}
 	var failures error
 	freed := 0
 	for i := range jobs.Items {
 		changed, err := h.free(ctx, &jobs.Items[i])
 		failures = errors.Join(failures, err)
 		if changed && err == nil {
-			fmt.Fprintf(h.out, "trainjob %s/%s: gate removed\n", jobs.Items[i].Namespace, jobs.Items[i].Name)
+			fmt.Fprintf(out, "trainjob %s/%s: gate removed\n", jobs.Items[i].Namespace, jobs.Items[i].Name)
 			freed++
 		}
 	}
-	fmt.Fprintf(h.out, "%d of %d TrainJobs changed\n", freed, len(jobs.Items))
+	fmt.Fprintf(out, "%d of %d TrainJobs changed\n", freed, len(jobs.Items))
 	return failures
 }
 
 // managerIdle refuses to work against a manager that would put the gate back: it must be
 // uninstalled, or stand aside for the in-tree integration.
-func (h *handBack) managerIdle(ctx context.Context) error {
-	job, err := trainjob.DryRun(ctx, h.client, metav1.NamespaceDefault)
+func managerIdle(ctx context.Context, c client.Client) error {
+	served, err := cluster.Generation(ctx, c)
+	if err != nil {
+		return err
+	}
+	job, err := trainjob.DryRun(ctx, c, metav1.NamespaceDefault)
 	if err != nil {
 		return fmt.Errorf("asking the API server what becomes of a queued TrainJob: %w", err)
 	}
-	if h.field.HoldsGate(&job.Spec) {
+	if patch.Of(served).HoldsGate(&job.Spec) {
 		return errors.New("kueue-trainer is active and would put the gate back: switch Kueue's in-tree integration on first, " +
 			"see docs/changing-hands.md, or uninstall kueue-trainer")
 	}
 	return nil
+}
+
+type handBack struct {
+	client client.Client
+	// field is the field of the generation of Trainer that the cluster serves.
+	field patch.Field
 }
 
 // free takes the gate off one TrainJob: its entry first, then its JobSet, then the child

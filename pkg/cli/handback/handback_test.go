@@ -49,7 +49,7 @@ func TestRun(t *testing.T) {
 					gate(t, ours, job)
 				}
 			})
-			err := (&handBack{client: c, out: io.Discard}).run(t.Context(), "ns")
+			err := run(t.Context(), c, io.Discard, "ns")
 			if (err != nil) != (tc.wantErr != "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
 				t.Fatalf("run gives %v, want %q", err, tc.wantErr)
 			}

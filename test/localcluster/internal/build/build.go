@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -30,10 +31,27 @@ type Builder struct {
 	LogDir string
 	// Out receives the progress, for people.
 	Out io.Writer
+	// OS is the operating system that the binaries run on; empty means this one.
+	OS string
 }
 
 // BinDir is where the binaries lie.
-func (b Builder) BinDir() string { return filepath.Join(b.Repo, "bin") }
+func (b Builder) BinDir() string {
+	if b.OS == "" || b.OS == runtime.GOOS {
+		return filepath.Join(b.Repo, "bin")
+	}
+	return filepath.Join(b.Repo, "bin", b.OS)
+}
+
+// environment is that of the go command. Nothing is built with C, so that no compiler is
+// needed and what is built runs in an image of nothing else.
+func (b Builder) environment() []string {
+	env := append(os.Environ(), "CGO_ENABLED=0")
+	if b.OS != "" {
+		env = append(env, "GOOS="+b.OS)
+	}
+	return env
+}
 
 // Build makes those of binaries that are missing or out of date.
 func (b Builder) Build(ctx context.Context, binaries []Binary) error {
@@ -123,7 +141,7 @@ func (b Builder) goBuild(ctx context.Context, bin Binary) error {
 	args := []string{"build", "-C", filepath.Join(b.Repo, bin.Dir),
 		"-ldflags", flags, "-o", filepath.Join(b.BinDir(), bin.Name), bin.Package}
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, b.environment()
 	fmt.Fprintln(log, strings.Join(cmd.Args, " "))
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("failed to build %s: %w%s", bin.Name, err, logtail.Of(logFile))

@@ -47,7 +47,7 @@ func (b Builder) ModuleOf(ctx context.Context, binaries []Binary, path string) (
 
 func (b Builder) goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = filepath.Join(b.Repo, dir)
+	cmd.Dir, cmd.Env = filepath.Join(b.Repo, dir), b.environment()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -177,7 +177,7 @@ var kwok = component{
 	tier:   core,
 	ports:  []string{"server"},
 	groups: []string{mastersGroup},
-	config: func(context.Context, *Cluster) ([]byte, error) { return kwokConfig() },
+	config: func(context.Context, *Cluster) ([]byte, error) { return stages.KwokConfiguration() },
 	args: func(c *Cluster) []string {
 		return []string{
 			"--kubeconfig=" + c.componentKubeconfig("kwok"),
@@ -193,29 +193,4 @@ var kwok = component{
 	health: func(c *Cluster) []probe {
 		return []probe{{url: "http://" + c.address("kwok", "server") + "/healthz"}}
 	},
-}
-
-// kwokConfig is kwok's options and the Stages in one stream.
-func kwokConfig() ([]byte, error) {
-	options, err := yaml.Marshal(map[string]any{
-		"apiVersion": "config.kwok.x-k8s.io/v1alpha1",
-		"kind":       "KwokConfiguration",
-		"options": map[string]any{
-			// Its default holds 254 pods in a lifetime.
-			"cidr":                     "10.128.0.0/9",
-			"nodeLeaseDurationSeconds": 40,
-			"nodeLeaseParallelism":     4,
-			"nodePlayStageParallelism": 16,
-			// Many pods that start together shall not wait for each other.
-			"podPlayStageParallelism": 16,
-			// Of a node that comes back all pods are looked at again.
-			"podsOnNodeSyncParallelism":       4,
-			"enablePodsOnNodeSyncStreamWatch": true,
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	all, err := stages.YAML()
-	return append(options, all...), err
 }

@@ -84,10 +84,14 @@ func (c *Cluster) render(ctx context.Context) ([]*unstructured.Unstructured, err
 	return slices.Concat(rendered...), nil
 }
 
+// OwnObjects are what a cluster for the specs has besides the projects' own manifests: the
+// namespace for jobs, a StorageClass that binds, the permissions of context "user".
+func OwnObjects() ([]*unstructured.Unstructured, error) { return manifests.Decode(clusterManifest) }
+
 // installOwn applies what the cluster itself brings. It comes before the scheduler,
 // which waits longer and longer between attempts while it has no permissions.
 func installOwn(ctx context.Context, client *kube.Client) error {
-	objects, err := manifests.Decode(clusterManifest)
+	objects, err := OwnObjects()
 	if err != nil {
 		return err
 	}

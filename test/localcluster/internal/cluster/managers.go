@@ -107,15 +107,11 @@ func managerEnv(c *Cluster, name string) []string {
 // kueueSecret, so it has nothing to do.
 func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 	return c.shippedConfig(ctx, build.KueueModule, "config/components/manager/controller_manager_config.yaml", func(config fields) error {
-		frameworks, _, err := unstructured.NestedStringSlice(config, "integrations", "frameworks")
-		if err != nil {
-			return err
-		}
 		if !c.state.Settings.Integration.inTree() {
-			frameworks = slices.DeleteFunc(frameworks, func(f string) bool { return f == inTreeFramework })
-			config.set([]any{externalFramework}, "integrations", "externalFrameworks")
+			if err := ExternalTrainJobs(config); err != nil {
+				return err
+			}
 		}
-		config.set(toAny(frameworks), "integrations", "frameworks")
 		config.set(featureGates(), "featureGates")
 		if workers := c.state.Settings.InTreeWorkers; workers > 0 {
 			config.set(int64(workers), "controller", "groupKindConcurrency", inTreeKind)
@@ -125,6 +121,18 @@ func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 		config.listen(c, "kueue")
 		return nil
 	})
+}
+
+// ExternalTrainJobs tells a configuration of Kueue that TrainJobs are managed outside.
+func ExternalTrainJobs(config map[string]any) error {
+	frameworks, _, err := unstructured.NestedStringSlice(config, "integrations", "frameworks")
+	if err != nil {
+		return err
+	}
+	frameworks = slices.DeleteFunc(frameworks, func(f string) bool { return f == inTreeFramework })
+	fields(config).set(toAny(frameworks), "integrations", "frameworks")
+	fields(config).set([]any{externalFramework}, "integrations", "externalFrameworks")
+	return nil
 }
 
 func jobsetConfig(ctx context.Context, c *Cluster) ([]byte, error) {

@@ -6,6 +6,7 @@ package nodes
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -98,6 +99,25 @@ func (p pool) node(name string) *corev1.Node {
 		Spec:   corev1.NodeSpec{Taints: p.taints},
 		Status: corev1.NodeStatus{Capacity: p.resources, Allocatable: p.resources},
 	}
+}
+
+// KubeletTaint keeps pods away from the node of Kubelet that no kubelet can run, for want of an
+// image; a flavor has to tolerate it.
+const KubeletTaint = "kueue-trainer.test/kubelet"
+
+// Kubelet dresses a node with a real kubelet up as one with GPUs, of a product of its own.
+// A kubelet keeps what others say of resources that it does not know.
+func Kubelet(node *corev1.Node) {
+	p := gpuPool("kubelet", "FAKE-KUBELET", "81559", "hopper")
+	for key, value := range p.labels {
+		node.Labels[key] = value
+	}
+	for _, taint := range append(p.taints, corev1.Taint{Key: KubeletTaint, Value: "real", Effect: corev1.TaintEffectNoSchedule}) {
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint.Key })
+		node.Spec.Taints = append(node.Spec.Taints, taint)
+	}
+	node.Status.Capacity[gpuResource] = p.resources[gpuResource]
+	node.Status.Allocatable[gpuResource] = p.resources[gpuResource]
 }
 
 // Usable tells whether pods can be placed on the node: it is ready, and the node

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/config/policies"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
+)
+
+// installed is a cluster with the manager, a runtime and some objects. Dry runs of TrainJobs
+// come back as webhook leaves them.
+func installed(t *testing.T, webhook func(*trainjob.TrainJob) error, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme, err := cluster.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"runtimePatches": {}}}
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: trainjob.CRDName}}
+	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{
+		Name: trainjob.GVK.Version, Served: true, Schema: &apiextensionsv1.CustomResourceValidation{
+			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec}}},
+	}}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerDeployment}}
+	deployment.Spec.Replicas = ptr.To[int32](2)
+	deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "manager"}}
+	objects = append(objects, crd, deployment, &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}},
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Validating}},
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policies.Names()[0]}})
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+			return webhook(obj.(*trainjob.TrainJob))
+		},
+	}).Build()
+}
+
+func trainJob(name string, change func(*trainjob.TrainJob)) *trainjob.TrainJob {
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+	job.Spec.Suspend = ptr.To(true)
+	change(job)
+	return job
+}
+
+func workloadOf(kind, job string) *kueue.Workload {
+	owner := metav1.OwnerReference{APIVersion: trainer.GroupVersion.String(), Kind: kind, Name: job, UID: types.UID(job), Controller: ptr.To(true)}
+	if kind != trainer.TrainJobKind {
+		owner.APIVersion = "batch/v1"
+	}
+	return &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: job, UID: types.UID("workload-" + job), OwnerReferences: []metav1.OwnerReference{owner},
+		Finalizers: []string{kueue.ResourceInUseFinalizerName, "example.com/mine"},
+	}}
+}
+
+// What becomes of a Workload.
+const (
+	kept    = "keeps its finalizer"
+	freed   = "loses its finalizer"
+	deleted = "is deleted"
+)
+
+func fate(t *testing.T, c client.Client, name string) string {
+	t.Helper()
+	var wl kueue.Workload
+	err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, &wl)
+	switch {
+	case err == nil && !wl.DeletionTimestamp.IsZero():
+		return deleted
+	case err == nil && len(wl.Finalizers) == 2:
+		return kept
+	case err == nil && cmp.Equal(wl.Finalizers, []string{"example.com/mine"}):
+		return freed
+	default:
+		t.Fatalf("Workload %s: %v, finalizers %v", name, err, wl.Finalizers)
+		return ""
+	}
+}
+
+func TestWorkloadsAreFreed(t *testing.T) {
+	waits := func(*trainjob.TrainJob) {}
+	runs := func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(false) }
+	finished := func(job *trainjob.TrainJob) {
+		job.Spec.Suspend = ptr.To(false)
+		job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
+	}
+	cases := map[string]struct {
+		job    func(*trainjob.TrainJob)
+		kind   string
+		inTree bool
+		want   string
+	}{
+		"of a TrainJob that waits":               {job: waits, want: deleted},
+		"of a TrainJob that runs":                {job: runs, want: freed},
+		"of a finished TrainJob":                 {job: finished, want: freed},
+		"of a TrainJob that is gone":             {want: freed},
+		"of a TrainJob that the in-tree one has": {job: waits, inTree: true, want: kept},
+		"of a Job":                               {kind: "Job", want: kept},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			kind := trainer.TrainJobKind
+			if tc.kind != "" {
+				kind = tc.kind
+			}
+			objects := []client.Object{workloadOf(kind, "job")}
+			if tc.job != nil {
+				objects = append(objects, trainJob("job", tc.job))
+			}
+			c := installed(t, func(job *trainjob.TrainJob) error {
+				job.Spec.Suspend = ptr.To(tc.inTree)
+				return nil
+			}, objects...)
+			if err := (&uninstall{client: c, out: &bytes.Buffer{}, namespace: config.Namespace}).run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := fate(t, c, "job"); got != tc.want {
+				t.Errorf("The Workload %s, want: %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheManagerStopsAndNobodyAsksIt(t *testing.T) {
+	ours := patch.Of(trainjob.Trainer22)
+	waits := trainJob("waits", func(job *trainjob.TrainJob) {
+		if _, err := ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	c := installed(t, func(*trainjob.TrainJob) error { return nil }, waits)
+	out := &bytes.Buffer{}
+	for range 2 { // the second time there is nothing left to do
+		if err := (&uninstall{client: c, out: out, namespace: config.Namespace}).run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var deployment appsv1.Deployment
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: config.Namespace, Name: cluster.ManagerDeployment}, &deployment); err != nil {
+		t.Fatal(err)
+	}
+	if replicas := ptr.Deref(deployment.Spec.Replicas, 1); replicas != 0 {
+		t.Errorf("The Deployment has %d replicas, want 0", replicas)
+	}
+	for _, obj := range []client.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Validating}},
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policies.Names()[0]}},
+	} {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); !apierrors.IsNotFound(err) {
+			t.Errorf("%T %s is still there (%v)", obj, obj.GetName(), err)
+		}
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits); err != nil || ours.HoldsGate(&waits.Spec) {
+		t.Errorf("The TrainJob that waits is still at the gate (%v)", err)
+	}
+	if !strings.Contains(out.String(), "ns/waits: gate removed") {
+		t.Errorf("People are not told of the TrainJob:\n%s", out)
+	}
+}
+
+func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "manager-1", Labels: map[string]string{"app": "manager"}}}
+	c := installed(t, func(*trainjob.TrainJob) error { return nil }, pod)
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	err := (&uninstall{client: c, out: &bytes.Buffer{}, namespace: config.Namespace}).run(ctx)
+	if err == nil || !strings.Contains(err.Error(), "manager-1") {
+		t.Errorf("run gives %v, want an error that names pod manager-1", err)
+	}
+	var webhook admissionregistrationv1.MutatingWebhookConfiguration
+	if err := c.Get(t.Context(), client.ObjectKey{Name: webhookconfig.Installed.Mutating}, &webhook); err != nil {
+		t.Errorf("The webhooks of a manager that runs are gone: %v", err)
+	}
+}
+
+func TestAnUnansweredQuestionFreesNothing(t *testing.T) {
+	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "trainjobs"}, "dry-run", nil)
+	c := installed(t, func(*trainjob.TrainJob) error { return refusal }, trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"))
+	if err := (&uninstall{client: c, out: &bytes.Buffer{}, namespace: config.Namespace}).run(t.Context()); !apierrors.IsForbidden(err) {
+		t.Errorf("run gives %v, want the refusal", err)
+	}
+	if got := fate(t, c, "job"); got != kept {
+		t.Errorf("The Workload %s, want: %s", got, kept)
+	}
+}

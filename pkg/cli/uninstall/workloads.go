@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// freeWorkloads leaves no Workload of a TrainJob that only the manager could end, and none
+// that would be admitted for a TrainJob that nobody starts.
+func (u *uninstall) freeWorkloads(ctx context.Context) error {
+	jobs, err := u.trainJobs(ctx)
+	if err != nil {
+		return err
+	}
+	var workloads kueue.WorkloadList
+	if err := u.client.List(ctx, &workloads); err != nil {
+		return fmt.Errorf("listing Workloads: %w", err)
+	}
+	var failures error
+	for i := range workloads.Items {
+		wl := &workloads.Items[i]
+		if owner := trainJobOf(wl); owner != "" {
+			failures = errors.Join(failures, u.freeWorkload(ctx, wl, jobs[owner]))
+		}
+	}
+	return failures
+}
+
+func (u *uninstall) trainJobs(ctx context.Context) (map[types.UID]*trainjob.TrainJob, error) {
+	var list trainjob.List
+	if err := u.client.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing TrainJobs: %w", err)
+	}
+	jobs := map[types.UID]*trainjob.TrainJob{}
+	for i := range list.Items {
+		jobs[list.Items[i].UID] = &list.Items[i]
+	}
+	return jobs, nil
+}
+
+// trainJobOf gives the TrainJob that controls a Workload; empty if none does.
+func trainJobOf(wl *kueue.Workload) types.UID {
+	owner := metav1.GetControllerOfNoCopy(wl)
+	if owner == nil || owner.Kind != trainer.TrainJobKind {
+		return ""
+	}
+	if gv, err := schema.ParseGroupVersion(owner.APIVersion); err != nil || gv.Group != trainer.GroupVersion.Group {
+		return ""
+	}
+	return owner.UID
+}
+
+// freeWorkload takes the finalizer off, and deletes the Workload of a TrainJob that waits. The
+// job is nil when it is gone.
+func (u *uninstall) freeWorkload(ctx context.Context, wl *kueue.Workload, job *trainjob.TrainJob) error {
+	key := client.ObjectKeyFromObject(wl)
+	before := wl.DeepCopy()
+	if controllerutil.RemoveFinalizer(wl, kueue.ResourceInUseFinalizerName) {
+		err := u.client.Patch(ctx, wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("taking the finalizer off Workload %s: %w", key, err)
+		}
+	}
+	if job == nil || job.Finished() {
+		return nil
+	}
+	if !job.Suspended() {
+		fmt.Fprintf(u.out, "trainjob %s/%s: runs on, and its Workload %s keeps the quota until it is deleted\n", job.Namespace, job.Name, wl.Name)
+		return nil
+	}
+	if err := u.client.Delete(ctx, wl, client.Preconditions{UID: ptr.To(wl.UID)}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Workload %s of a TrainJob that waits: %w", key, err)
+	}
+	fmt.Fprintf(u.out, "trainjob %s/%s: out of its queue, Workload %s deleted\n", job.Namespace, job.Name, wl.Name)
+	return nil
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kindcluster
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
+)
+
+// registry is where nothing can be pulled from: all images are loaded into the nodes.
+const registry = "kueue-trainer.test"
+
+// tag of all images: they are what was built last.
+const tag = "local"
+
+// payload is the program of test/payload, which pods on the real kubelet run.
+const payload = "payload"
+
+// programs are what images are made of.
+var programs = []string{build.JobSetManager, build.TrainerManager, "kueue", "kwok", build.KueueTrainer, payload}
+
+// image gives the image of a program.
+func image(program string) string { return registry + "/" + program + ":" + tag }
+
+// binaries are what the images are made of, and the plugin for whoever uses the cluster.
+func (c *Cluster) binaries() []build.Binary {
+	var wanted []build.Binary
+	for _, bin := range build.All(build.DefaultTrainer()) {
+		switch bin.Name {
+		case build.DefaultTrainer().Binary(build.JobSetManager), build.DefaultTrainer().Binary(build.TrainerManager),
+			"kueue", "kwok", build.KueueTrainer, build.Plugin:
+			wanted = append(wanted, bin)
+		}
+	}
+	return append(wanted, build.Binary{Name: payload, Dir: ".", Package: "./test/payload"})
+}
+
+// packImages makes an archive per program, each with nothing but that, and returns where they lie.
+func (c *Cluster) packImages(ctx context.Context) ([]string, error) {
+	start := time.Now()
+	archives := make([]string, len(programs))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, program := range programs {
+		binary := program
+		if program == build.JobSetManager || program == build.TrainerManager {
+			binary = build.DefaultTrainer().Binary(program)
+		}
+		out := filepath.Join(c.Dir, "images", program)
+		archives[i] = fmt.Sprintf("%s-linux-%s.tar", out, runtime.GOARCH)
+		group.Go(func() error {
+			return c.run(ctx, "image", "-binary", filepath.Join(c.Builder.BinDir(), binary), "-file", fileOf(program),
+				"-name", registry+"/"+program, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-out", out)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	c.done(fmt.Sprintf("%d images", len(archives)), "packed", start)
+	return archives, nil
+}
+
+// fileOf is where manifests expect a program.
+func fileOf(program string) string {
+	switch program {
+	case build.JobSetManager, build.TrainerManager, "kueue":
+		return "manager"
+	}
+	return program
+}
+
+func (c *Cluster) load(ctx context.Context, archives []string) error {
+	start := time.Now()
+	for _, archive := range archives {
+		if err := c.run(ctx, "kind", "load", "image-archive", archive, "--name", c.Name); err != nil {
+			return err
+		}
+	}
+	c.done(fmt.Sprintf("%d images", len(archives)), "loaded", start)
+	return nil
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kindcluster
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/cluster"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/manifests"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/nodes"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/stages"
+)
+
+//go:embed files/cluster.yaml
+var clusterManifest []byte
+
+// availableWithin is how long Deployments may take until all their pods are ready.
+const availableWithin = 3 * time.Minute
+
+// install applies everything, in an order that needs no second try: nobody's webhook is asked
+// before it can answer.
+func (c *Cluster) install(ctx context.Context, api *kube.Client) error {
+	start := time.Now()
+	runtimes, rest, err := c.objects(ctx)
+	if err != nil {
+		return err
+	}
+	basis := func(obj *unstructured.Unstructured) bool {
+		return obj.GetKind() == manifests.CRD || obj.GetKind() == manifests.Namespace
+	}
+	first := slices.DeleteFunc(slices.Clone(rest), func(obj *unstructured.Unstructured) bool { return !basis(obj) })
+	if err := api.ApplyAll(ctx, first); err != nil {
+		return err
+	}
+	if err := api.WaitEstablished(ctx, namesOf(first, manifests.CRD)); err != nil {
+		return err
+	}
+	webhook := func(obj *unstructured.Unstructured) bool {
+		return obj.GetKind() == "MutatingWebhookConfiguration" || obj.GetKind() == "ValidatingWebhookConfiguration"
+	}
+	// Deployments before webhooks: Kueue's is asked about pods.
+	for _, group := range []func(*unstructured.Unstructured) bool{
+		func(obj *unstructured.Unstructured) bool { return !basis(obj) && !webhook(obj) }, webhook,
+	} {
+		if err := api.ApplyAll(ctx, slices.DeleteFunc(slices.Clone(rest), func(obj *unstructured.Unstructured) bool { return !group(obj) })); err != nil {
+			return err
+		}
+	}
+	if err := c.available(ctx, api, deploymentsOf(rest)); err != nil {
+		return err
+	}
+	c.done("JobSet, Trainer, Kueue", "available", start)
+	if err := c.makeNodes(ctx, api); err != nil {
+		return err
+	}
+	// Not before: Trainer's webhook is asked about them.
+	if err := c.applyRuntimes(ctx, api, runtimes); err != nil {
+		return err
+	}
+	return c.installManager(ctx)
+}
+
+// applyRuntimes waits for Trainer's webhook, whose Service may be slower than its pod.
+func (c *Cluster) applyRuntimes(ctx context.Context, api *kube.Client, runtimes []*unstructured.Unstructured) error {
+	return kube.WaitFor(ctx, availableWithin, "runtimes", func(ctx context.Context) (string, error) {
+		return "", api.ApplyAll(ctx, runtimes)
+	})
+}
+
+// installManager installs kueue-trainer by its chart.
+func (c *Cluster) installManager(ctx context.Context) error {
+	start := time.Now()
+	values := filepath.Join(c.Dir, "values.yaml")
+	content := fmt.Sprintf(`# The chart as it is, on the node of the managers.
+image: {repository: %s/%s, tag: %s}
+nodeSelector: {%s: ""}
+tolerations: [{key: %s, operator: Exists}]
+`, registry, build.KueueTrainer, tag, controlPlane, controlPlane)
+	if err := os.WriteFile(values, []byte(content), 0o644); err != nil {
+		return err
+	}
+	err := c.run(ctx, "helm", "upgrade", "--install", build.KueueTrainer, "charts/kueue-trainer", "--kubeconfig", c.Kubeconfig(),
+		"--namespace", "kueue-trainer-system", "--create-namespace", "--values", values, "--wait", "--timeout", "3m")
+	if err != nil {
+		return err
+	}
+	c.done(build.KueueTrainer, "installed", start)
+	return nil
+}
+
+// available waits until all pods of Deployments are there and ready.
+func (c *Cluster) available(ctx context.Context, api *kube.Client, keys []client.ObjectKey) error {
+	return kube.WaitFor(ctx, availableWithin, "Deployments", func(ctx context.Context) (string, error) {
+		for _, key := range keys {
+			var d appsv1.Deployment
+			if err := api.Get(ctx, key, &d); err != nil {
+				return "", err
+			}
+			if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas == 0 || d.Status.AvailableReplicas < d.Status.Replicas ||
+				d.Status.UpdatedReplicas < d.Status.Replicas {
+				return fmt.Sprintf("Deployment %s has %d of %d pods", key, d.Status.AvailableReplicas, d.Status.Replicas), nil
+			}
+		}
+		return "", nil
+	})
+}
+
+// makeNodes makes kwok's nodes and the GPU node that has a kubelet, and gives volumes to claims.
+func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) error {
+	start := time.Now()
+	wanted := nodes.Make(c.FakeNodes)
+	if err := kube.Create(ctx, api, wanted); err != nil {
+		return err
+	}
+	if err := c.makeGPUNode(ctx, api); err != nil {
+		return err
+	}
+	if err := otherDefaultClass(ctx, api); err != nil {
+		return err
+	}
+	err := kube.WaitFor(ctx, availableWithin, "nodes", func(ctx context.Context) (string, error) {
+		var list corev1.NodeList
+		if err := api.List(ctx, &list); err != nil {
+			return "", err
+		}
+		for i := range list.Items {
+			if !nodes.Usable(&list.Items[i]) {
+				return list.Items[i].Name + " is not ready", nil
+			}
+		}
+		return "", nil
+	})
+	if err == nil {
+		c.done(fmt.Sprintf("%d fake nodes", len(wanted)), "ready", start)
+	}
+	return err
+}
+
+// makeGPUNode dresses kind's worker up.
+func (c *Cluster) makeGPUNode(ctx context.Context, api *kube.Client) error {
+	key := client.ObjectKey{Name: c.Name + "-worker"}
+	return kube.WaitFor(ctx, availableWithin, "node "+key.Name, func(ctx context.Context) (string, error) {
+		var node corev1.Node
+		if err := api.Get(ctx, key, &node); err != nil {
+			return "", err
+		}
+		before := node.DeepCopy()
+		nodes.Kubelet(&node)
+		status := node.Status.DeepCopy()
+		if err := api.Patch(ctx, &node, client.MergeFrom(before)); err != nil {
+			return "", err
+		}
+		before = node.DeepCopy()
+		node.Status.Capacity, node.Status.Allocatable = status.Capacity, status.Allocatable
+		return "", api.Status().Patch(ctx, &node, client.MergeFrom(before))
+	})
+}
+
+// otherDefaultClass leaves the StorageClass of this cluster the only default.
+func otherDefaultClass(ctx context.Context, api *kube.Client) error {
+	class := &storagev1.StorageClass{}
+	class.Name = "standard"
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"storageclass.kubernetes.io/is-default-class":null}}}`))
+	return client.IgnoreNotFound(api.Patch(ctx, class, patch))
+}
+
+// objects renders what is applied: Trainer's runtimes, and everything else.
+func (c *Cluster) objects(ctx context.Context) (runtimes, rest []*unstructured.Unstructured, err error) {
+	for _, b := range bundles {
+		module, err := c.Builder.Module(ctx, build.ControlPlaneDir, b.module)
+		if err != nil {
+			return nil, nil, err
+		}
+		b.source.Root, b.source.ImageTag = module.Dir, module.Version
+		objects, err := manifests.Render(b.source, filepath.Join(c.Dir, "manifests", b.name))
+		if err != nil {
+			return nil, nil, err
+		}
+		if b.adjust != nil {
+			if err := b.adjust(objects); err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", b.name, err)
+			}
+		}
+		if b.program != "" {
+			if err := deployment(objects, b.program); err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", b.name, err)
+			}
+		}
+		if b.name == "runtimes" {
+			runtimes = objects
+		} else {
+			rest = append(rest, objects...)
+		}
+	}
+	own, err := c.ownObjects()
+	return runtimes, append(rest, own...), err
+}
+
+// ownObjects are kwok, what Trainer's overlay has beside its bases, and what local clusters have.
+func (c *Cluster) ownObjects() ([]*unstructured.Unstructured, error) {
+	objects, err := manifests.Decode(clusterManifest)
+	if err != nil {
+		return nil, err
+	}
+	if err := deployment(objects, "kwok"); err != nil {
+		return nil, err
+	}
+	err = each(objects, "Deployment", func(obj *unstructured.Unstructured) error {
+		return addArgs(obj, "--node-ip=$(POD_IP)", "--manage-nodes-with-annotation-selector="+nodes.ManagedAnnotation+"="+nodes.ManagedValue)
+	})
+	if err != nil {
+		return nil, err
+	}
+	config, err := stages.KwokConfiguration()
+	if err != nil {
+		return nil, err
+	}
+	own, err := cluster.OwnObjects()
+	if err != nil {
+		return nil, err
+	}
+	objects = append(append(objects, own...), namespaced("Secret", "kubeflow-system", "kubeflow-trainer-webhook-cert"))
+	configMap := namespaced("ConfigMap", "kwok-system", "kwok")
+	err = unstructured.SetNestedStringMap(configMap.Object, map[string]string{"kwok.yaml": string(config)}, "data")
+	return append(objects, configMap), err
+}
+
+func namespaced(kind, namespace, name string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	return obj
+}
+
+func namesOf(objects []*unstructured.Unstructured, kind string) []string {
+	var names []string
+	_ = each(objects, kind, func(obj *unstructured.Unstructured) error { names = append(names, obj.GetName()); return nil })
+	return names
+}
+
+func deploymentsOf(objects []*unstructured.Unstructured) []client.ObjectKey {
+	var keys []client.ObjectKey
+	_ = each(objects, "Deployment", func(obj *unstructured.Unstructured) error {
+		keys = append(keys, client.ObjectKeyFromObject(obj))
+		return nil
+	})
+	return keys
+}
