@@ -49,12 +49,15 @@ help: ## Show this.
 	  /^[a-z][a-z0-9 -]*:.*## / {printf "  %-48s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external, in-tree or both), TRAINER=%s (2.1, 2.2 or 2.3), COMPONENT, E2E_FLAGS, FAULTS_FLAGS\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)" "$(or $(TRAINER),2.3)"
 
+# KIND=1 has the demo play on the kind cluster, which stays.
+KIND ?=
+
 .PHONY: demo
-demo: $(BIN)/localcluster ## Play the main job on a local control plane of its own, and take it down.
-	go run ./test/demo
+demo: $(if $(KIND),kind-up,$(BIN)/localcluster) ## Play the main job on a local control plane of its own, and take it down. KIND=1: on a kind cluster.
+	go run ./test/demo $(if $(KIND),-kubeconfig $(KIND_DIR)/kubeconfig)
 
 .PHONY: test
-test: unit generations-sample e2e e2e-core-2.1 faults-sample ## Run all tests: unit tests, samples of what Trainer's releases say and of the faults, and the e2e specs.
+test: unit generations-sample e2e e2e-chart e2e-core-2.1 faults-sample ## Run all tests: unit tests, samples of what Trainer's releases say and of the faults, the e2e specs, the chart.
 
 ##@ Local control plane
 
@@ -136,6 +139,15 @@ e2e-core-2.1: $(BIN)/localcluster ## Run the core e2e specs with Trainer 2.1 on 
 	go test ./test/e2e/... -count=1 -timeout 45m -v -ginkgo.v -ginkgo.label-filter=core -walk.steps=15 -churn.kills=4 $(E2E_FLAGS); \
 	go test ./test/e2e/... -count=1 -timeout 10m -v -ginkgo.v -ginkgo.label-filter=upgrade -upgrade.to=2.3 $(E2E_FLAGS)
 
+# Where the cluster lives that the chart is installed to: without our manager's objects.
+CHART_DIR := $(CURDIR)/.local-chart
+
+.PHONY: e2e-chart
+e2e-chart: $(BIN)/localcluster ## Install, upgrade and uninstall the chart by Helm's library on a local control plane of its own.
+	trap 'LOCAL_DIR=$(CHART_DIR) $(BIN)/localcluster down' EXIT; \
+	LOCAL_DIR=$(CHART_DIR) INTEGRATION=in-tree $(BIN)/localcluster up; \
+	KUBECONFIG=$(CHART_DIR)/kubeconfig go test -C release ./chart -count=1 -v -run OnACluster
+
 .PHONY: faults
 faults: $(BIN)/localcluster ## Crash and fault injection: all plans, against the manager or, with INTEGRATION=in-tree, Kueue.
 	go test ./test/faults -count=1 -parallel 4 -timeout 120m -v -faults.all $(FAULTS_FLAGS)
@@ -174,7 +186,7 @@ generate: tools ## Make the generated manifests: RBAC, webhooks, and the chart's
 	$(call chart_files,$(CURDIR)/charts/kueue-trainer/files)
 
 .PHONY: verify
-verify: generate ## Check formatting, vet, module files, generated files, and that config/ renders.
+verify: generate ## Check formatting, vet, module files, generated files, workflows, and that config/ renders.
 	@test -z "$$(gofmt -l $$(git ls-files -- '*.go'))" || { gofmt -d $$(git ls-files -- '*.go'); exit 1; }
 	go vet ./...
 	go vet -C test/localcluster ./...
@@ -182,6 +194,7 @@ verify: generate ## Check formatting, vet, module files, generated files, and th
 	@for module in oracle trainer21 trainer22 trainer23; do go vet -C test/generations/$$module ./...; done
 	@for file in $$(git ls-files -- go.mod '*/go.mod'); do go mod tidy -C "$$(dirname "$$file")" -diff && echo "$$file is tidy"; done
 	git diff --exit-code -- config charts
+	$(BIN)/actionlint
 	@for base in default samples; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done
 
 .PHONY: lint
@@ -191,6 +204,11 @@ lint: ## Run golangci-lint with .golangci.yaml; it has to be installed.
 .PHONY: image
 image: ## Build the manager's image, without an engine: an OCI layout and an archive per platform in dist/. VERSION=main PLATFORMS=linux/amd64,linux/arm64.
 	go run -C release ./image -root $(CURDIR) -out $(CURDIR)/dist/image -version $(VERSION) -platforms $(PLATFORMS) -revision "$$(git rev-parse HEAD 2>/dev/null)"
+
+.PHONY: release
+release: ## Make everything of a release in dist/: manifests, chart, plugin archives, image, bills of materials, notes, checksums. VERSION=vX.Y.Z.
+	go run -C release ./dist -root $(CURDIR) -out $(CURDIR)/dist -version $(VERSION) \
+	  -revision "$$(git rev-parse HEAD)" -date "$$(TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)"
 
 .PHONY: tools
 tools:

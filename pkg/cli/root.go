@@ -17,6 +17,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/submit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/uninstall"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/validate"
+	"github.com/kueue-trainer/kueue-trainer/pkg/version"
 )
 
 // NewCommand gives the plugin's root command, with kubectl's usual flags.
@@ -25,6 +26,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kubectl-trainjob",
 		Short:         "TrainJobs under Kueue's quotas",
+		Version:       version.Get().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		// How users call it, in help and usage.

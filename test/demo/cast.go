@@ -3,9 +3,16 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -55,6 +62,22 @@ func setting() []client.Object {
 			kit.MakeLocalQueue(team, queueOf(team), clusterQueue))
 	}
 	return objs
+}
+
+// strike deletes the setting, and with the namespaces everything in them.
+func strike(ctx context.Context, c client.Client) error {
+	var failures error
+	objs := setting()
+	slices.Reverse(objs)
+	for _, obj := range objs {
+		failures = errors.Join(failures, client.IgnoreNotFound(c.Delete(ctx, obj)))
+	}
+	for _, obj := range objs {
+		failures = errors.Join(failures, wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, stepLimit, true, func(ctx context.Context) (bool, error) {
+			return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
+		}))
+	}
+	return failures
 }
 
 func job(team, name, runtime string, nodes int32, gpus string) *kit.TrainJob {

@@ -2,30 +2,52 @@
 
 // Command demo plays the main job on a local control plane of its own: TrainJobs of two
 // teams under quota on two pools of GPU nodes. It prints what the API server shows as it
-// happens, checks that the story came true, and takes the cluster down.
+// happens, checks that the story came true, and takes the cluster down. With -kubeconfig it
+// plays on a cluster that is there, such as one of make kind-up, and leaves that as it was.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // storyLimit ends a story that hangs; on an idle machine it takes well below a minute.
 const storyLimit = 5 * time.Minute
 
 func main() {
+	kubeconfig := flag.String("kubeconfig", "", "play on the cluster of this file")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
+	play := run
+	if *kubeconfig != "" {
+		play = func(ctx context.Context) error { return playOn(ctx, *kubeconfig) }
+	}
+	err := play(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, newPaint(os.Stderr).red("error: ")+err.Error())
 		os.Exit(1)
 	}
+}
+
+// playOn plays on a cluster that is there, and takes away what it made.
+func playOn(ctx context.Context, kubeconfig string) error {
+	cluster, err := kit.Use(kubeconfig)
+	if err != nil {
+		return err
+	}
+	playing, cancel := context.WithTimeout(ctx, storyLimit)
+	defer cancel()
+	err = newStage(cluster.Client, os.Stdout).play(playing)
+	return errors.Join(err, strike(context.WithoutCancel(ctx), cluster.Client))
 }
 
 // run brings the cluster up, plays, and takes the cluster down whatever happened.

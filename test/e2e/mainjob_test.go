@@ -25,7 +25,7 @@ var (
 
 var gpuToleration = corev1.Toleration{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
 
-var _ = Describe("A queued TrainJob", func() {
+var _ = Describe("A queued TrainJob", kindCore, func() {
 	It("is admitted to each flavor in turn and bound to its nodes", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "16", "16")

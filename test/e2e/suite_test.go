@@ -57,6 +57,10 @@ func since(trainer string) Labels { return Label(sinceLabel + trainer) }
 // these specs on the oldest.
 var core = Label("core")
 
+// kindCore marks what every test run has on a kind cluster; the other specs run there when somebody
+// asks for all.
+var kindCore = Label("kind-core")
+
 // until marks specs of what this generation of Trainer and older ones have, and newer
 // ones do not.
 func until(trainer string) Labels { return Label(untilLabel + trainer) }

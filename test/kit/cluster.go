@@ -183,6 +183,16 @@ func (c *Cluster) Local() bool { return c.localDir != "" }
 // LocalDir is the LOCAL_DIR of a local control plane; empty for other clusters.
 func (c *Cluster) LocalDir() string { return c.localDir }
 
+// KindDir is where make kind-up keeps what it made a cluster with, the chart's values among it;
+// empty for other clusters.
+func (c *Cluster) KindDir() string {
+	dir := filepath.Dir(c.Kubeconfig)
+	if _, err := os.Stat(filepath.Join(dir, "values.yaml")); err != nil {
+		return ""
+	}
+	return dir
+}
+
 // Manager names the component that integrates TrainJobs with Kueue.
 func (c *Cluster) Manager() string {
 	if c.Integration == InTree {

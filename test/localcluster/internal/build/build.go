@@ -64,6 +64,9 @@ func (b Builder) Build(ctx context.Context, binaries []Binary) error {
 		return err
 	}
 	fresh := 0
+	if len(record) == 0 {
+		b.sayHowLong(len(binaries))
+	}
 	for i, bin := range binaries {
 		last := record[bin.Name]
 		if b.upToDate(bin, last, stamps[bin.Name]) {
@@ -85,6 +88,17 @@ func (b Builder) Build(ctx context.Context, binaries []Binary) error {
 	}
 	return nil
 }
+
+// sayHowLong tells whoever builds for the first time what is coming.
+func (b Builder) sayHowLong(programs int) {
+	fmt.Fprintf(b.Out, "Compiling %d programs from Go modules, once: 7 to 10 minutes on two cores, and longer on a busy machine.\n", programs)
+	if programs > kindPrograms {
+		fmt.Fprintln(b.Out, "With Docker, `make demo KIND=1` compiles no Kubernetes and is there in half of the time.")
+	}
+}
+
+// kindPrograms is how many a kind cluster takes, or fewer.
+const kindPrograms = 7
 
 // upToDate spares the go command's own check, which reads every source file of
 // Kubernetes and takes seconds per binary. A module version never changes, so the

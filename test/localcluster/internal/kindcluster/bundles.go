@@ -44,7 +44,11 @@ var bundles = []bundle{
 
 // deployment has the Deployment among objects run a program's image on the node of the managers,
 // and ask for little CPU: all of them share two cores with the control plane.
-func deployment(objects []*unstructured.Unstructured, program string) error {
+func (c *Cluster) deployment(objects []*unstructured.Unstructured, program string) error {
+	repository, tag, err := c.image(program)
+	if err != nil {
+		return err
+	}
 	return each(objects, "Deployment", func(obj *unstructured.Unstructured) error {
 		pod := []string{"spec", "template", "spec"}
 		containers, err := containersOf(obj)
@@ -52,7 +56,7 @@ func deployment(objects []*unstructured.Unstructured, program string) error {
 			return err
 		}
 		container := containers[0].(map[string]any)
-		container["image"], container["imagePullPolicy"] = image(program), string(corev1.PullNever)
+		container["image"], container["imagePullPolicy"] = repository+":"+tag, string(corev1.PullNever)
 		if err := unstructured.SetNestedField(container, "50m", "resources", "requests", "cpu"); err != nil {
 			return err
 		}

@@ -4,7 +4,9 @@ package kindcluster
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -17,17 +19,33 @@ import (
 // registry is where nothing can be pulled from: all images are loaded into the nodes.
 const registry = "kueue-trainer.test"
 
-// tag of all images: they are what was built last.
-const tag = "local"
-
 // payload is the program of test/payload, which pods on the real kubelet run.
 const payload = "payload"
 
 // programs are what images are made of.
 var programs = []string{build.JobSetManager, build.TrainerManager, "kueue", "kwok", build.KueueTrainer, payload}
 
-// image gives the image of a program.
-func image(program string) string { return registry + "/" + program + ":" + tag }
+// image gives the image of a program. The tag changes with the program, so that a Deployment is
+// rolled out when it does; that of the payload stands in TrainJobs.
+func (c *Cluster) image(program string) (repository, tag string, err error) {
+	repository = registry + "/" + program
+	if program == payload {
+		return repository, "local", nil
+	}
+	content, err := os.ReadFile(c.binary(program))
+	if err != nil {
+		return "", "", err
+	}
+	return repository, fmt.Sprintf("%x", sha256.Sum256(content))[:12], nil
+}
+
+// binary is where a program lies.
+func (c *Cluster) binary(program string) string {
+	if program == build.JobSetManager || program == build.TrainerManager {
+		program = build.DefaultTrainer().Binary(program)
+	}
+	return filepath.Join(c.Builder.BinDir(), program)
+}
 
 // binaries are what the images are made of, and the plugin for whoever uses the cluster.
 func (c *Cluster) binaries() []build.Binary {
@@ -48,15 +66,15 @@ func (c *Cluster) packImages(ctx context.Context) ([]string, error) {
 	archives := make([]string, len(programs))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, program := range programs {
-		binary := program
-		if program == build.JobSetManager || program == build.TrainerManager {
-			binary = build.DefaultTrainer().Binary(program)
+		repository, tag, err := c.image(program)
+		if err != nil {
+			return nil, err
 		}
 		out := filepath.Join(c.Dir, "images", program)
 		archives[i] = fmt.Sprintf("%s-linux-%s.tar", out, runtime.GOARCH)
 		group.Go(func() error {
-			return c.run(ctx, "image", "-binary", filepath.Join(c.Builder.BinDir(), binary), "-file", fileOf(program),
-				"-name", registry+"/"+program, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-out", out)
+			return c.run(ctx, "image", "-binary", c.binary(program), "-file", fileOf(program),
+				"-name", repository, "-version", tag, "-platforms", "linux/"+runtime.GOARCH, "-out", out)
 		})
 	}
 	if err := group.Wait(); err != nil {

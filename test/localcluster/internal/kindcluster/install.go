@@ -85,16 +85,20 @@ func (c *Cluster) applyRuntimes(ctx context.Context, api *kube.Client, runtimes 
 // installManager installs kueue-trainer by its chart.
 func (c *Cluster) installManager(ctx context.Context) error {
 	start := time.Now()
+	repository, tag, err := c.image(build.KueueTrainer)
+	if err != nil {
+		return err
+	}
 	values := filepath.Join(c.Dir, "values.yaml")
 	content := fmt.Sprintf(`# The chart as it is, on the node of the managers.
-image: {repository: %s/%s, tag: %s}
+image: {repository: %s, tag: %q}
 nodeSelector: {%s: ""}
 tolerations: [{key: %s, operator: Exists}]
-`, registry, build.KueueTrainer, tag, controlPlane, controlPlane)
+`, repository, tag, controlPlane, controlPlane)
 	if err := os.WriteFile(values, []byte(content), 0o644); err != nil {
 		return err
 	}
-	err := c.run(ctx, "helm", "upgrade", "--install", build.KueueTrainer, "charts/kueue-trainer", "--kubeconfig", c.Kubeconfig(),
+	err = c.run(ctx, "helm", "upgrade", "--install", build.KueueTrainer, "charts/kueue-trainer", "--kubeconfig", c.Kubeconfig(),
 		"--namespace", "kueue-trainer-system", "--create-namespace", "--values", values, "--wait", "--timeout", "3m")
 	if err != nil {
 		return err
@@ -197,7 +201,7 @@ func (c *Cluster) objects(ctx context.Context) (runtimes, rest []*unstructured.U
 			}
 		}
 		if b.program != "" {
-			if err := deployment(objects, b.program); err != nil {
+			if err := c.deployment(objects, b.program); err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", b.name, err)
 			}
 		}
@@ -217,7 +221,7 @@ func (c *Cluster) ownObjects() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := deployment(objects, "kwok"); err != nil {
+	if err := c.deployment(objects, "kwok"); err != nil {
 		return nil, err
 	}
 	err = each(objects, "Deployment", func(obj *unstructured.Unstructured) error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package images
 
 import (
 	"archive/tar"
@@ -20,7 +20,7 @@ import (
 // written makes the images of a binary for two platforms and returns the digest of their index.
 func written(t *testing.T, out, binary string) v1.Hash {
 	t.Helper()
-	o := options{out: out, name: "example.com/kueue-trainer", file: managerName, version: "v1.2.3", revision: "abc"}
+	o := Options{Out: out, Name: "example.com/kueue-trainer", File: Manager, Version: "v1.2.3", Revision: "abc"}
 	var images []platformImage
 	for _, platform := range []*v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}} {
 		image, err := o.image(binary, platform)
@@ -29,7 +29,7 @@ func written(t *testing.T, out, binary string) v1.Hash {
 		}
 		images = append(images, platformImage{platform, image})
 	}
-	if err := o.write(images); err != nil {
+	if _, err := o.write(images); err != nil {
 		t.Fatal(err)
 	}
 	index, err := layout.ImageIndexFromPath(out)

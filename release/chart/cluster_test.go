@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"context"
+	"encoding/pem"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/kube"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes"
+)
+
+const releaseName = "kueue-trainer"
+
+// release is the chart's release on the cluster of KUBECONFIG, whose pods are fake.
+type release struct {
+	*testing.T
+	config *action.Configuration
+	client kubernetes.Interface
+}
+
+func onCluster(t *testing.T) *release {
+	t.Helper()
+	if os.Getenv("KUBECONFIG") == "" {
+		t.Skip("without KUBECONFIG there is no cluster to install to; make e2e-chart brings one")
+	}
+	flags := genericclioptions.NewConfigFlags(true)
+	ns := namespace
+	flags.Namespace = &ns
+	rest, err := flags.ToRESTConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := action.NewConfiguration()
+	if err := config.Init(flags, namespace, ""); err != nil {
+		t.Fatal(err)
+	}
+	return &release{T: t, config: config, client: client}
+}
+
+func (r *release) install(values map[string]any) {
+	r.Helper()
+	install := action.NewInstall(r.config)
+	install.ReleaseName, install.Namespace, install.CreateNamespace = releaseName, namespace, true
+	install.ServerSideApply, install.WaitStrategy = true, kube.HookOnlyStrategy
+	if _, err := install.Run(loadChart(r.T), values); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *release) upgrade(values map[string]any) {
+	r.Helper()
+	upgrade := action.NewUpgrade(r.config)
+	upgrade.Namespace, upgrade.ServerSideApply, upgrade.WaitStrategy = namespace, "auto", kube.HookOnlyStrategy
+	if _, err := upgrade.Run(releaseName, loadChart(r.T), values); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// uninstall has the pods of the hook end in one way.
+func (r *release) uninstall(how string) error {
+	r.Helper()
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	go r.endHook(ctx, how)
+	uninstall := action.NewUninstall(r.config)
+	uninstall.WaitStrategy, uninstall.Timeout, uninstall.DeletionPropagation = kube.HookOnlyStrategy, 2*time.Minute, "background"
+	_, err := uninstall.Run(releaseName)
+	return err
+}
+
+func (r *release) endHook(ctx context.Context, how string) {
+	_ = wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		pods, err := r.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=kueue-trainer-uninstall"})
+		if err != nil {
+			return false, nil
+		}
+		for _, pod := range pods.Items {
+			patch := []byte(`{"metadata":{"annotations":{"localcluster/finish":"` + how + `"}}}`)
+			_, _ = r.client.CoreV1().Pods(namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+		return false, nil
+	})
+}
+
+func (r *release) webhooks() *admissionregistrationv1.ValidatingWebhookConfiguration {
+	r.Helper()
+	webhooks, err := r.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().
+		Get(r.Context(), "kueue-trainer-validating-webhook-configuration", metav1.GetOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return webhooks
+}
+
+func (r *release) authority() *corev1.Secret {
+	r.Helper()
+	secret, err := r.client.CoreV1().Secrets(namespace).Get(r.Context(), "kueue-trainer-webhook-server-cert", metav1.GetOptions{})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return secret
+}
+
+// The API server takes all of it, and an upgrade leaves alone what the manager wrote.
+func TestTheChartOnACluster(t *testing.T) {
+	r := onCluster(t)
+	r.install(nil)
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	caBundle := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+
+	// As the manager does.
+	webhooks := r.webhooks()
+	webhooks.Webhooks[0].ClientConfig.CABundle = []byte(caBundle)
+	webhooks.Webhooks[0].MatchConditions = append(webhooks.Webhooks[0].MatchConditions,
+		admissionregistrationv1.MatchCondition{Name: "queued", Expression: "false"})
+	if _, err := r.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Update(t.Context(), webhooks, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	secret := r.authority()
+	secret.Data = map[string][]byte{"ca.crt": []byte("authority")}
+	if _, err := r.client.CoreV1().Secrets(namespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	r.upgrade(map[string]any{"replicas": 3, "webhooks": map[string]any{"timeoutSeconds": 7}})
+	deployment, err := r.client.AppsV1().Deployments(namespace).Get(t.Context(), "kueue-trainer-controller-manager", metav1.GetOptions{})
+	if err != nil || *deployment.Spec.Replicas != 3 {
+		t.Errorf("The Deployment has %v replicas (%v), want 3", deployment.Spec.Replicas, err)
+	}
+	upgraded := r.webhooks().Webhooks[0]
+	var conditions []string
+	for _, condition := range upgraded.MatchConditions {
+		conditions = append(conditions, condition.Name)
+	}
+	got := []any{*upgraded.TimeoutSeconds, string(upgraded.ClientConfig.CABundle), strings.Join(conditions, " "), string(r.authority().Data["ca.crt"])}
+	if diff := cmp.Diff([]any{int32(7), caBundle, "not-deleting queued", "authority"}, got); diff != "" {
+		t.Errorf("Unexpected webhook and authority (-want,+got):\n%s", diff)
+	}
+
+	if err := r.uninstall("failed"); err == nil {
+		t.Error("It is uninstalled, although the hook refused")
+	}
+	r.webhooks()
+	if err := r.uninstall("succeeded"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.client.AppsV1().Deployments(namespace).Get(t.Context(), "kueue-trainer-controller-manager", metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("The Deployment is still there (%v)", err)
+	}
+	for _, role := range []string{"kueue-trainer-manager-role", "kueue-trainer-uninstall"} {
+		if _, err := r.client.RbacV1().ClusterRoles().Get(t.Context(), role, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("ClusterRole %s is still there (%v)", role, err)
+		}
+	}
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/spdx/tools-golang/json"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+)
+
+const testVersion = "v0.1.0"
+
+var testDate = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// compileFast shares Go's build cache with the tests, which -trimpath would not.
+func compileFast(command, out string, platform *v1.Platform) error {
+	cmd := exec.Command("go", "build", "-ldflags", "-s -w -X github.com/kueue-trainer/kueue-trainer/pkg/version.version="+testVersion, "-o", out, command)
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, said)
+	}
+	return nil
+}
+
+// Everything that a release has is unpacked and tried, for the platform that this runs on.
+func TestRelease(t *testing.T) {
+	host := runtime.GOOS + "/" + runtime.GOARCH
+	image := "linux/" + runtime.GOARCH
+	r := &release{root: "../..", out: filepath.Join(t.TempDir(), "dist"), version: testVersion, revision: "abc", date: testDate,
+		images: []string{image}, plugins: []string{host}, compile: compileFast}
+	if err := r.make(); err != nil {
+		t.Fatal(err)
+	}
+	artefact := func(name string) string { return filepath.Join(r.out, name) }
+	plugin := fmt.Sprintf("kubectl-trainjob_%s_%s_%s", testVersion, runtime.GOOS, runtime.GOARCH)
+
+	t.Run("the plugin says its version", func(t *testing.T) {
+		dir := untarGz(t, artefact(plugin+".tar.gz"))
+		if said := output(t, filepath.Join(dir, "kubectl-trainjob"), "--version"); !strings.Contains(said, testVersion) {
+			t.Errorf("--version says %q, want %s in it", said, testVersion)
+		}
+		for _, name := range []string{"LICENSE", "kubectl_complete-trainjob"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Run("krew takes the plugin's manifest", func(t *testing.T) {
+		output(t, "go", "tool", "validate-krew-manifest", "-skip-install", "-manifest", artefact("trainjob.yaml"))
+	})
+	t.Run("the chart installs the release's image", func(t *testing.T) {
+		chart, err := loader.Load(artefact("kueue-trainer-0.1.0.tgz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"0.1.0", testVersion}, []string{chart.Metadata.Version, chart.Metadata.AppVersion}); diff != "" {
+			t.Errorf("Unexpected versions (-want,+got):\n%s", diff)
+		}
+	})
+	t.Run("so do the manifests", func(t *testing.T) {
+		if content := read(t, artefact("install.yaml")); !strings.Contains(content, "image: ghcr.io/kueue-trainer/kueue-trainer:"+testVersion+"\n") {
+			t.Error("install.yaml does not name the image")
+		}
+	})
+	t.Run("the image runs", func(t *testing.T) {
+		binary := extractManager(t, untar(t, artefact("kueue-trainer_"+testVersion+"_image.tar")))
+		if runtime.GOOS != "linux" {
+			t.Skip("the image is for Linux")
+		}
+		if said := output(t, binary, "--version"); !strings.Contains(said, testVersion) {
+			t.Errorf("--version says %q, want %s in it", said, testVersion)
+		}
+	})
+	for _, name := range []string{plugin, "image_" + strings.ReplaceAll(image, "/", "_")} {
+		t.Run("what "+name+" is made of is told", func(t *testing.T) {
+			in, err := os.Open(artefact(name + ".spdx.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			doc, err := json.Read(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kueue := strings.TrimSpace(output(t, "go", "list", "-C", "../..", "-m", "-f", "{{.Version}}", "sigs.k8s.io/kueue"))
+			for _, p := range doc.Packages {
+				if p.PackageName == "sigs.k8s.io/kueue" && p.PackageVersion == kueue {
+					return
+				}
+			}
+			t.Errorf("sigs.k8s.io/kueue %s is not among %d packages", kueue, len(doc.Packages))
+		})
+	}
+	t.Run("the checksums are those of all files", func(t *testing.T) {
+		summed := 0
+		for line := range strings.Lines(read(t, artefact("checksums.txt"))) {
+			sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+			if got, err := sha256Of(artefact(name)); err != nil || got != sum {
+				t.Errorf("%s has %s (%v), want %s", name, got, err, sum)
+			}
+			summed++
+		}
+		entries, err := os.ReadDir(r.out)
+		if err != nil || summed != len(entries)-1 {
+			t.Errorf("%d files are summed, of %d and the sums (%v)", summed, len(entries)-1, err)
+		}
+	})
+}
+
+func TestVersionIsOne(t *testing.T) {
+	for _, version := range []string{"", "1.2.3", "v1.2", "v1.2.3/..", "latest"} {
+		if err := (&release{version: version, out: filepath.Join(t.TempDir(), "dist")}).make(); err == nil {
+			t.Errorf("version %q is taken", version)
+		}
+	}
+}
+
+func TestNotesOf(t *testing.T) {
+	changelog := "# Changelog\n\n## v1.1.0 - 2030-02-01\n\n- new\n\n### Upgrading\n\nnothing\n\n## v1.0.0\n\n- first\n\n## v0.9.0\n"
+	for version, want := range map[string]string{
+		"v1.1.0": "- new\n\n### Upgrading\n\nnothing\n", "v1.0.0": "- first\n", "v0.9.0": "", "v2.0.0": "", "v1.1": "",
+	} {
+		if diff := cmp.Diff(want, notesOf(changelog, version)); diff != "" {
+			t.Errorf("Unexpected notes of %s (-want,+got):\n%s", version, diff)
+		}
+	}
+}
+
+func TestWindowsGetsAZip(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(from, []byte("program"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	archive := filepath.Join(t.TempDir(), "plugin.zip")
+	if err := packZip(archive, []file{{name: "kubectl-trainjob.exe", from: from, mode: 0o755}}, testDate); err != nil {
+		t.Fatal(err)
+	}
+	r, err := zip.OpenReader(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close() //nolint:errcheck // only read
+	if len(r.File) != 1 || r.File[0].Name != "kubectl-trainjob.exe" || r.File[0].Mode() != 0o755 || !r.File[0].Modified.Equal(testDate) {
+		t.Errorf("The archive has %+v", r.File[0].FileHeader)
+	}
+}
+
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func untarGz(t *testing.T, path string) string {
+	t.Helper()
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close() //nolint:errcheck // only read
+	out, err := gzip.NewReader(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return extract(t, out)
+}
+
+func untar(t *testing.T, path string) string {
+	t.Helper()
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close() //nolint:errcheck // only read
+	return extract(t, in)
+}
+
+// extract writes the files of a tar archive into a directory, which it returns.
+func extract(t *testing.T, in io.Reader) string {
+	t.Helper()
+	dir := t.TempDir()
+	for r := tar.NewReader(in); ; {
+		header, err := r.Next()
+		if err == io.EOF {
+			return dir
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, filepath.Clean("/"+header.Name))
+		content, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, content, os.FileMode(header.Mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// extractManager takes the program out of the only image of an OCI layout.
+func extractManager(t *testing.T, dir string) string {
+	t.Helper()
+	top, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tops, err := top.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := top.ImageIndex(tops.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := mutate.Extract(image)
+	defer content.Close() //nolint:errcheck // only read
+	return filepath.Join(extract(t, content), "kueue-trainer")
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"sync"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// kubeletProduct is the GPU product of the one node whose pods are processes; see
+// docs/kind.md.
+const kubeletProduct = "FAKE-KUBELET"
+
+var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial, func() {
+	var (
+		w    *world
+		node string
+	)
+
+	BeforeEach(func(ctx context.Context) {
+		node = kubeletNode(ctx)
+		w = newWorld(ctx)
+		w.kubeletPool(ctx)
+	}, NodeTimeout(specTimeout))
+
+	It("quota is given away when the last process of a preempted job has ended, and not before", func(ctx context.Context) {
+		w.make(ctx, kit.MakePriority(w.name("urgent"), 100))
+		processes := w.watchProcesses(ctx)
+		w.make(ctx, w.payload("first", "-linger=4s").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "first", 1, onKubelet)
+		w.make(ctx, w.payload("next").Priority(w.name("urgent")).GPUs("8").Obj())
+
+		w.eventuallyFollows(ctx, "next")
+		Eventually(ctx, func() int { return len(processes.of("next")) }).Should(Equal(1))
+		first, next := processes.of("first"), processes.of("next")
+		Expect(first).To(HaveLen(1), "incarnations of the first job")
+		Expect(first[0].exitCode).To(BeEquivalentTo(143), "the process was asked to end")
+		Expect(first[0].ended).NotTo(BeTemporally(">", next[0].started), "end of the first process and start of the next")
+	}, SpecTimeout(specTimeout))
+
+	It("a process that ignores SIGTERM keeps the quota until its grace period is over", func(ctx context.Context) {
+		processes := w.watchProcesses(ctx)
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3)
+		w.make(ctx, runtime, w.payload("first", "-linger=1h").Runtime(runtime.Name).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "first", 1, onKubelet)
+		w.make(ctx, w.payload("next").GPUs("8").Obj())
+		w.eventuallyAtTheGate(ctx, "next")
+
+		Expect(w.Delete(ctx, w.payload("first").Obj())).To(Succeed())
+		w.eventuallyFollows(ctx, "next")
+		Expect(processes.of("first")).To(HaveExactElements(HaveField("exitCode", BeEquivalentTo(137))), "killed, since it did not end")
+	}, SpecTimeout(specTimeout))
+
+	It("a job that takes too much memory is restarted by its JobSet with the quota that it has, and fails in the end", func(ctx context.Context) {
+		processes := w.watchProcesses(ctx)
+		w.make(ctx, w.restarting(ctx, 1))
+		job := w.payload("greedy", "-memory=300").Runtime(w.name("torch-distributed")).GPUs("8").Request(corev1.ResourceMemory, "64Mi").Obj()
+		w.make(ctx, job)
+		w.eventuallyCondition(ctx, "greedy", kueue.WorkloadAdmitted)
+		w.make(ctx, w.payload("next").GPUs("8").Obj())
+
+		w.eventuallyTrainJob(ctx, "greedy", trainer.TrainJobFailed)
+		Expect(get(ctx, w, &jobsetapi.JobSet{}, "greedy").Status.Restarts).To(BeEquivalentTo(1))
+		Expect(processes.of("greedy")).To(HaveExactElements(HaveField("reason", "OOMKilled"), HaveField("reason", "OOMKilled")))
+		w.eventuallyFollows(ctx, "next")
+		for _, one := range processes.of("greedy") {
+			Expect(one.ended).NotTo(BeTemporally(">", processes.of("next")[0].started), "the next job has no quota beside it")
+		}
+	}, SpecTimeout(specTimeout))
+
+	It("a job that fails is restarted by its JobSet with the quota that it has", func(ctx context.Context) {
+		processes := w.watchProcesses(ctx)
+		w.make(ctx, w.restarting(ctx, 1))
+		w.make(ctx, w.payload("flaky", "-run-for=2s", "-exit=3").Runtime(w.name("torch-distributed")).GPUs("8").Obj())
+		Eventually(ctx, func() int { return len(processes.of("flaky")) }).Should(Equal(2))
+		Expect(processes.of("flaky")[0].exitCode).To(BeEquivalentTo(3))
+		Expect(evictions(w.workload(ctx, "flaky"))).To(BeZero())
+		w.eventuallyTrainJob(ctx, "flaky", trainer.TrainJobFailed)
+	}, SpecTimeout(specTimeout))
+
+	It("a pod of a drained node waits for one, with the job's quota", func(ctx context.Context) {
+		w.make(ctx, w.payload("drained").GPUs("8").Obj())
+		pod := w.eventuallyRuns(ctx, "drained", 1, onKubelet)[0]
+		w.make(ctx, w.payload("next").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "next")
+		DeferCleanup(func(ctx context.Context) { cordon(ctx, node, false) })
+		cordon(ctx, node, true)
+		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod.Name}}
+		Expect(w.SubResource("eviction").Create(ctx, &pod, eviction)).To(Succeed())
+
+		Eventually(ctx, func(g Gomega) {
+			pods := w.pods(ctx, "drained")
+			g.Expect(pods).To(HaveLen(1))
+			g.Expect(pods[0].UID).NotTo(Equal(pod.UID))
+			g.Expect(pods[0].Spec.NodeName).To(BeEmpty())
+			g.Expect(pods[0].Spec.SchedulingGates).To(BeEmpty())
+		}).Should(Succeed())
+		w.consistentlyUnbound(ctx, "next")
+		cordon(ctx, node, false)
+		w.eventuallyRuns(ctx, "drained", 1, onKubelet)
+		Expect(evictions(w.workload(ctx, "drained"))).To(BeZero())
+	}, SpecTimeout(specTimeout))
+
+	It("a job on a node that is lost keeps its quota until the node says that its pod is gone", func(ctx context.Context) {
+		w.make(ctx, w.payload("lost").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "lost", 1, onKubelet)
+		w.make(ctx, w.payload("next").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "next")
+		DeferCleanup(func(ctx context.Context) {
+			onNode(ctx, node, "systemctl", "start", "kubelet")
+			eventuallyReady(ctx, node, corev1.ConditionTrue)
+		})
+		onNode(ctx, node, "systemctl", "stop", "kubelet")
+		eventuallyReady(ctx, node, corev1.ConditionUnknown)
+
+		Expect(w.Delete(ctx, w.payload("lost").Obj())).To(Succeed())
+		w.consistentlyUnbound(ctx, "next")
+		Expect(w.pods(ctx, "lost")).To(HaveLen(1), "a pod that nobody has seen end")
+		onNode(ctx, node, "systemctl", "start", "kubelet")
+		w.eventuallyFollows(ctx, "next")
+	}, SpecTimeout(2*specTimeout))
+})
+
+// onKubelet is what the node with a kubelet is labelled with.
+var onKubelet = map[string]string{kit.ProductLabel: kubeletProduct}
+
+// kubeletNode names the node with a kubelet; a cluster without one skips the spec.
+func kubeletNode(ctx context.Context) string {
+	GinkgoHelper()
+	var nodes corev1.NodeList
+	Expect(cluster.Client.List(ctx, &nodes, client.MatchingLabels(onKubelet))).To(Succeed())
+	if len(nodes.Items) == 0 {
+		Skip("no node of this cluster has a kubelet; run this on a cluster of make kind-up")
+	}
+	return nodes.Items[0].Name
+}
+
+// kubeletPool makes a queue for the 8 GPUs of the node with a kubelet, and memory enough.
+func (w *world) kubeletPool(ctx context.Context) {
+	GinkgoHelper()
+	taint := corev1.Toleration{Key: "kueue-trainer.test/kubelet", Operator: corev1.TolerationOpExists}
+	queue := kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("kubelet"), GPUs: "8"})
+	group := &queue.Spec.ResourceGroups[0]
+	group.CoveredResources = append(group.CoveredResources, corev1.ResourceMemory)
+	group.Flavors[0].Resources = append(group.Flavors[0].Resources,
+		kueue.ResourceQuota{Name: corev1.ResourceMemory, NominalQuota: *quantity("1Gi")})
+	w.make(ctx, w.flavor("kubelet", onKubelet, taint), queue, kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
+}
+
+// payload makes a TrainJob whose pods run the program of test/payload.
+func (w *world) payload(name string, args ...string) *kit.TrainJob {
+	job := w.job(name)
+	job.Spec.Trainer = &trainer.Trainer{Image: ptr.To("kueue-trainer.test/payload:local"), Command: []string{"/payload"}, Args: args}
+	return job
+}
+
+// restarting makes torch-distributed with a JobSet that is restarted when a pod fails.
+func (w *world) restarting(ctx context.Context, times int32) *trainer.ClusterTrainingRuntime {
+	GinkgoHelper()
+	runtime := w.copyRuntime(ctx, "torch-distributed")
+	runtime.Spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: times}
+	runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
+	return runtime
+}
+
+func cordon(ctx context.Context, node string, unschedulable bool) {
+	GinkgoHelper()
+	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable)
+	Expect(cluster.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
+}
+
+// onNode runs a command on a node of kind's, which is a container.
+func onNode(ctx context.Context, node string, command ...string) {
+	GinkgoHelper()
+	out, err := exec.CommandContext(ctx, "docker", append([]string{"exec", node}, command...)...).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(out))
+}
+
+func eventuallyReady(ctx context.Context, node string, status corev1.ConditionStatus) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var n corev1.Node
+		g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: node}, &n)).To(Succeed())
+		g.Expect(n.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.NodeReady), HaveField("Status", status))))
+	}).WithTimeout(2 * time.Minute).Should(Succeed())
+}
+
+// process is one run of a pod's only container.
+type process struct {
+	started, ended time.Time
+	exitCode       int32
+	reason         string
+}
+
+// processes follows all containers of the spec's namespace: what a kubelet says of one is there
+// for a moment only.
+type processes struct {
+	mu    sync.Mutex
+	order []string
+	// seen by pod UID.
+	seen map[string]process
+	jobs map[string]string
+}
+
+func (w *world) watchProcesses(ctx context.Context) *processes {
+	GinkgoHelper()
+	p := &processes{seen: map[string]process{}, jobs: map[string]string{}}
+	watching, err := cluster.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(w.namespace))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(watching.Stop)
+	go func() {
+		for event := range watching.ResultChan() {
+			if pod, ok := event.Object.(*corev1.Pod); ok {
+				p.note(pod)
+			}
+		}
+	}()
+	return p
+}
+
+func (p *processes) note(pod *corev1.Pod) {
+	if len(pod.Status.ContainerStatuses) == 0 {
+		return
+	}
+	one := process{}
+	switch state := pod.Status.ContainerStatuses[0].State; {
+	case state.Running != nil:
+		one.started = state.Running.StartedAt.Time
+	case state.Terminated != nil && !state.Terminated.StartedAt.IsZero():
+		one = process{started: state.Terminated.StartedAt.Time, ended: state.Terminated.FinishedAt.Time,
+			exitCode: state.Terminated.ExitCode, reason: state.Terminated.Reason}
+	default:
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	uid := string(pod.UID)
+	if _, known := p.seen[uid]; !known {
+		p.order = append(p.order, uid)
+	}
+	p.seen[uid], p.jobs[uid] = one, pod.Labels[jobsetapi.JobSetNameKey]
+}
+
+// of gives the processes of a TrainJob, the first of them first.
+func (p *processes) of(job string) []process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []process
+	for _, uid := range p.order {
+		if p.jobs[uid] == job {
+			all = append(all, p.seen[uid])
+		}
+	}
+	return all
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	managed "github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCore, Serial, func() {
+	var w *world
+
+	BeforeEach(func(ctx context.Context) {
+		if cluster.KindDir() == "" {
+			Skip("the specs of this group need the chart's release; run them on a cluster of make kind-up")
+		}
+		w = newWorld(ctx)
+		w.pools(ctx, "16", "0")
+	}, NodeTimeout(specTimeout))
+
+	It("is ready within ten seconds of its start, without a certificate to begin with", func(ctx context.Context) {
+		Expect(scaleManager(ctx, 0)).To(BeEmpty())
+		w.emptyAuthority(ctx)
+		for _, pod := range scaleManager(ctx, 2) {
+			started := pod.Status.ContainerStatuses[0].State.Running.StartedAt
+			Expect(conditionOf(&pod, corev1.PodReady).LastTransitionTime.Sub(started.Time)).To(BeNumerically("<=", 10*time.Second), pod.Name)
+		}
+		w.make(ctx, w.job("job").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "job", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("is rolled out while jobs come and go, and refuses no write and restarts no pod", func(ctx context.Context) {
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		pods, wl := w.eventuallyRuns(ctx, "runs", 1, onH100), w.workload(ctx, "runs")
+		churn := w.startWriting(ctx)
+
+		restartManager(ctx)
+		churn.stop()
+		Expect(churn.refused).To(BeEmpty())
+		Expect(churn.written).To(BeNumerically(">", 10))
+		w.consistentlyKeeps(ctx, "runs", pods, wl)
+	}, SpecTimeout(specTimeout))
+
+	It("has its certificates rotated while jobs come and go, and refuses no write", func(ctx context.Context) {
+		before := authority(ctx)
+		churn := w.startWriting(ctx)
+		w.emptyAuthority(ctx)
+		Eventually(ctx, func() []byte { return authority(ctx) }).ShouldNot(Or(BeEmpty(), Equal(before)))
+		// Each replica changes over on its own; writes go to both.
+		written := churn.count()
+		Eventually(ctx, churn.count).Should(BeNumerically(">", written+20))
+		churn.stop()
+		Expect(churn.refused).To(BeEmpty())
+	}, SpecTimeout(specTimeout))
+
+	It("loses one leader after the other, and every job runs once", func(ctx context.Context) {
+		w.make(ctx, kit.MakePriority(w.name("low"), 1), kit.MakePriority(w.name("high"), 100))
+		var pods podCounter
+		var watching sync.WaitGroup
+		stop := make(chan struct{})
+		watching.Go(func() { pods.watch(ctx, w, stop) })
+		for i := range 8 {
+			w.eventuallyCreate(ctx, w.churnJob(i))
+		}
+		for range 2 {
+			killLeader(ctx)
+			for i := range 2 {
+				w.eventuallyCreate(ctx, w.churnJob(8+i))
+			}
+		}
+		for i := range 10 {
+			w.eventuallyFinished(ctx, fmt.Sprintf("job-%d", i))
+		}
+		close(stop)
+		watching.Wait()
+		for i := range 10 {
+			name := fmt.Sprintf("job-%d", i)
+			Expect(pods.of(name)).To(BeNumerically("<=", 1+evictions(w.workload(ctx, name))), "pods that %s ever had, one per admission", name)
+		}
+		managerPods(ctx, 2)
+	}, SpecTimeout(2*specTimeout))
+
+	It("works on at its memory limit", func(ctx context.Context) {
+		limitMemory(ctx, "96Mi")
+		DeferCleanup(func(ctx context.Context) { limitMemory(ctx, "512Mi") })
+		for i := range 60 {
+			w.make(ctx, w.job(fmt.Sprintf("waits-%d", i)).GPUs("800").Obj())
+		}
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w.eventuallyAtTheGate(ctx, "waits-59")
+		for _, pod := range managerPods(ctx, 2) {
+			Expect(pod.Status.ContainerStatuses[0].RestartCount).To(BeZero(), pod.Name)
+		}
+	}, SpecTimeout(2*specTimeout))
+
+	It("is uninstalled and leaves nothing that needs it, and takes up again what waits when it is back", func(ctx context.Context) {
+		w.make(ctx, w.job("runs").Nodes(2).GPUs("8").Obj())
+		pods := w.eventuallyRuns(ctx, "runs", 2, onH100)
+		w.make(ctx, w.job("waits").GPUs("8").Obj())
+		w.eventuallyAtTheGate(ctx, "waits")
+		w.eventuallyChildJobs(ctx, "waits", 1)
+		w.runsOutside("nobody looks after TrainJobs while kueue-trainer is uninstalled")
+		DeferCleanup(func(ctx context.Context) { helm(ctx, "upgrade", "--install") })
+
+		helm(ctx, "uninstall")
+		Eventually(ctx, func() []string { return w.gates(ctx, "waits") }).Should(BeEmpty())
+		Expect(jsonOf(w.raw(ctx, "waits", "spec", "runtimePatches"))).NotTo(ContainSubstring("kueue-trainer.dev/admission"))
+		Expect(get(ctx, w, &trainer.TrainJob{}, "waits").Spec.Suspend).To(HaveValue(BeTrue()))
+		Expect(w.workload(ctx, "waits")).To(BeNil())
+		Expect(w.workload(ctx, "runs").Finalizers).To(BeEmpty())
+		Expect(uids(w.pods(ctx, "runs"))).To(ConsistOf(uids(pods)))
+
+		helm(ctx, "upgrade", "--install")
+		w.eventuallyAtTheGate(ctx, "waits")
+		Expect(uids(w.pods(ctx, "runs"))).To(ConsistOf(uids(pods)))
+		w.finish(ctx, "runs", "succeeded")
+		w.eventuallyRuns(ctx, "waits", 1, onH100)
+	}, SpecTimeout(2*specTimeout))
+})
+
+// helm runs a command on the chart's release as make kind-up installed it, and waits.
+func helm(ctx context.Context, command ...string) {
+	GinkgoHelper()
+	root, err := kit.Root()
+	Expect(err).NotTo(HaveOccurred())
+	args := append(command, "kueue-trainer")
+	if command[0] == "upgrade" {
+		args = append(args, filepath.Join(root, "charts", "kueue-trainer"), "--values", filepath.Join(cluster.KindDir(), "values.yaml"))
+	}
+	args = append(args, "--namespace", config.Namespace, "--kubeconfig", cluster.Kubeconfig, "--wait", "--timeout", "2m")
+	out, err := exec.CommandContext(ctx, filepath.Join(root, "bin", "helm"), args...).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(out))
+}
+
+// managerPods waits until the manager has so many pods and all are ready.
+func managerPods(ctx context.Context, n int) []corev1.Pod {
+	GinkgoHelper()
+	var pods corev1.PodList
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(cluster.Client.List(ctx, &pods, client.InNamespace(config.Namespace),
+			client.MatchingLabels{"app.kubernetes.io/name": "kueue-trainer"})).To(Succeed())
+		g.Expect(pods.Items).To(HaveLen(n))
+		for i := range pods.Items {
+			g.Expect(conditionOf(&pods.Items[i], corev1.PodReady).Status).To(Equal(corev1.ConditionTrue), pods.Items[i].Name)
+		}
+	}).Should(Succeed())
+	return pods.Items
+}
+
+func conditionOf(pod *corev1.Pod, of corev1.PodConditionType) corev1.PodCondition {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == of {
+			return condition
+		}
+	}
+	return corev1.PodCondition{}
+}
+
+func patchManager(ctx context.Context, patch string) {
+	GinkgoHelper()
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: managed.ManagerDeployment}}
+	Expect(cluster.Client.Patch(ctx, deployment, client.RawPatch("application/strategic-merge-patch+json", []byte(patch)))).To(Succeed())
+}
+
+// scaleManager waits until the manager has so many pods, which it returns.
+func scaleManager(ctx context.Context, replicas int) []corev1.Pod {
+	GinkgoHelper()
+	patchManager(ctx, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+	return managerPods(ctx, replicas)
+}
+
+// restartManager does what kubectl rollout restart does, and waits until it is done.
+func restartManager(ctx context.Context) {
+	GinkgoHelper()
+	patchManager(ctx, fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`, time.Now().Format(time.RFC3339Nano)))
+	eventuallyRolledOut(ctx)
+}
+
+func limitMemory(ctx context.Context, limit string) {
+	GinkgoHelper()
+	patchManager(ctx, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"manager","resources":{"limits":{"memory":%q},"requests":{"memory":"64Mi"}}}]}}}}`, limit))
+	eventuallyRolledOut(ctx)
+}
+
+func eventuallyRolledOut(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var d appsv1.Deployment
+		g.Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: config.Namespace, Name: managed.ManagerDeployment}, &d)).To(Succeed())
+		g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
+		g.Expect([]int32{d.Status.UpdatedReplicas, d.Status.AvailableReplicas, d.Status.Replicas}).To(HaveEach(*d.Spec.Replicas))
+	}).WithTimeout(2 * time.Minute).Should(Succeed())
+	managerPods(ctx, 2)
+}
+
+// killLeader kills the pod that leads, without a word, and waits until another one does.
+func killLeader(ctx context.Context) {
+	GinkgoHelper()
+	leader := leaderPod(ctx)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: leader}}
+	Expect(cluster.Client.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+	Eventually(ctx, func() string { return leaderPod(ctx) }).ShouldNot(Or(BeEmpty(), Equal(leader)))
+	managerPods(ctx, 2)
+}
+
+func leaderPod(ctx context.Context) string {
+	GinkgoHelper()
+	var leases coordinationv1.LeaseList
+	Expect(cluster.Client.List(ctx, &leases, client.InNamespace(config.Namespace))).To(Succeed())
+	Expect(leases.Items).To(HaveLen(1))
+	name, _, _ := strings.Cut(ptr.Deref(leases.Items[0].Spec.HolderIdentity, ""), "_")
+	return name
+}
+
+// authority is what the API server trusts the manager's webhooks by.
+func authority(ctx context.Context) []byte {
+	GinkgoHelper()
+	var webhooks admissionregistrationv1.ValidatingWebhookConfiguration
+	Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: webhookconfig.Installed.Validating}, &webhooks)).To(Succeed())
+	return webhooks.Webhooks[0].ClientConfig.CABundle
+}
+
+// emptyAuthority has the manager make another authority.
+func (w *world) emptyAuthority(ctx context.Context) {
+	GinkgoHelper()
+	w.patch(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "kueue-trainer-webhook-server-cert"}}, `{"data":null}`)
+}
+
+// writing creates, changes and deletes a queued TrainJob over and over.
+type writing struct {
+	stop func()
+
+	mu      sync.Mutex
+	written int
+	refused []string
+}
+
+func (w *world) startWriting(ctx context.Context) *writing {
+	running, cancel := context.WithCancel(ctx)
+	c := &writing{}
+	done := make(chan struct{})
+	c.stop = func() { cancel(); <-done }
+	go func() {
+		defer close(done)
+		for i := 0; running.Err() == nil; i++ {
+			job := w.job(fmt.Sprintf("written-%d", i)).GPUs("800").Obj()
+			c.note(running, "create", w.Create(running, job))
+			before := job.DeepCopy()
+			job.Labels["example.com/changed"] = "true"
+			c.note(running, "change", w.Patch(running, job, client.MergeFrom(before)))
+			c.note(running, "delete", w.Delete(running, job))
+		}
+	}()
+	DeferCleanup(c.stop)
+	return c
+}
+
+func (c *writing) note(ctx context.Context, verb string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.written++
+	if err != nil && !apierrors.IsConflict(err) {
+		c.refused = append(c.refused, verb+": "+err.Error())
+	}
+}
+
+func (c *writing) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.written
+}
