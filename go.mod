@@ -2,6 +2,8 @@ module github.com/kueue-trainer/kueue-trainer
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/cert-manager/cert-manager v1.21.0
 	github.com/evanphx/json-patch/v5 v5.9.11

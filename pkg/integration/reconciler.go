@@ -117,7 +117,8 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 		r.env.recorder.settle(j.UID, reasonStarted)
 		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonStarted, actionStart, "%s", j.placed)
 	}
-	if err := firstError(r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {
+	if err := firstError(r.env.ensureHeld(ctx, &j.TrainJob, workloads),
+		r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {
 		return result, err
 	}
 	waitStop, errStop := r.watchStop(ctx, j)

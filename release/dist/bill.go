@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"fmt"
+	"net/url"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spdx/tools-golang/json"
@@ -32,7 +34,7 @@ func bill(artefact, binary string, r *release) ([]byte, error) {
 	}
 	own := module(0, info.Main.Path, r.version)
 	own.PackageLicenseDeclared, own.PrimaryPackagePurpose = "Apache-2.0", "APPLICATION"
-	doc.Packages = []*spdx.Package{own, module(1, "stdlib", info.GoVersion)}
+	doc.Packages = []*spdx.Package{own, module(1, "stdlib", strings.TrimPrefix(info.GoVersion, "go"))}
 	for i, dep := range info.Deps {
 		doc.Packages = append(doc.Packages, module(i+2, used(dep).Path, used(dep).Version))
 	}
@@ -60,7 +62,7 @@ func module(i int, path, version string) *spdx.Package {
 		PackageName: path, PackageVersion: version, PackageSPDXIdentifier: spdx.ElementID(fmt.Sprintf("Package-%d", i)),
 		PackageDownloadLocation: unknown, PackageLicenseConcluded: unknown, PackageLicenseDeclared: unknown, PackageCopyrightText: unknown,
 		PackageExternalReferences: []*spdx.PackageExternalReference{{
-			Category: "PACKAGE-MANAGER", RefType: "purl", Locator: "pkg:golang/" + path + "@" + version,
+			Category: "PACKAGE-MANAGER", RefType: "purl", Locator: "pkg:golang/" + path + "@" + url.QueryEscape(version),
 		}},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -122,6 +123,12 @@ func (r *release) chart() error {
 		return err
 	}
 	chart.Metadata.Version, chart.Metadata.AppVersion = strings.TrimPrefix(r.version, "v"), r.version
+	// Not those of this checkout: the same release has the same checksums.
+	chart.ModTime = r.date
+	for _, f := range slices.Concat(chart.Raw, chart.Files, chart.Templates) {
+		f.ModTime = r.date
+	}
+	chart.SchemaModTime = r.date
 	_, err = chartutil.Save(chart, r.out)
 	return err
 }

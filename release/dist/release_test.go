@@ -100,7 +100,7 @@ func TestRelease(t *testing.T) {
 			}
 			kueue := strings.TrimSpace(output(t, "go", "list", "-C", "../..", "-m", "-f", "{{.Version}}", "sigs.k8s.io/kueue"))
 			for _, p := range doc.Packages {
-				if p.PackageName == "sigs.k8s.io/kueue" && p.PackageVersion == kueue {
+				if p.PackageName == "sigs.k8s.io/kueue" && p.PackageExternalReferences[0].Locator == "pkg:golang/sigs.k8s.io/kueue@"+kueue {
 					return
 				}
 			}

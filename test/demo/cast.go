@@ -64,17 +64,16 @@ func setting() []client.Object {
 	return objs
 }
 
-// strike deletes the setting, and with the namespaces everything in them.
-func strike(ctx context.Context, c client.Client) error {
+// strike deletes what the story made, and with the namespaces everything in them.
+func (s *stage) strike(ctx context.Context) error {
 	var failures error
-	objs := setting()
-	slices.Reverse(objs)
-	for _, obj := range objs {
-		failures = errors.Join(failures, client.IgnoreNotFound(c.Delete(ctx, obj)))
+	slices.Reverse(s.made)
+	for _, obj := range s.made {
+		failures = errors.Join(failures, client.IgnoreNotFound(s.client.Delete(ctx, obj)))
 	}
-	for _, obj := range objs {
+	for _, obj := range s.made {
 		failures = errors.Join(failures, wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, stepLimit, true, func(ctx context.Context) (bool, error) {
-			return apierrors.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
+			return apierrors.IsNotFound(s.client.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
 		}))
 	}
 	return failures

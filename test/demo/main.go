@@ -46,8 +46,9 @@ func playOn(ctx context.Context, kubeconfig string) error {
 	}
 	playing, cancel := context.WithTimeout(ctx, storyLimit)
 	defer cancel()
-	err = newStage(cluster.Client, os.Stdout).play(playing)
-	return errors.Join(err, strike(context.WithoutCancel(ctx), cluster.Client))
+	s := newStage(cluster.Client, os.Stdout)
+	err = s.play(playing)
+	return errors.Join(err, s.strike(context.WithoutCancel(ctx)))
 }
 
 // run brings the cluster up, plays, and takes the cluster down whatever happened.

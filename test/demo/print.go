@@ -27,6 +27,7 @@ func (s *stage) set(ctx context.Context) error {
 		if err := s.client.Create(ctx, obj); err != nil {
 			return fmt.Errorf("creating %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 		}
+		s.made = append(s.made, obj)
 	}
 	var nodes corev1.NodeList
 	if err := s.client.List(ctx, &nodes); err != nil {

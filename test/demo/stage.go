@@ -33,6 +33,8 @@ type stage struct {
 	jobs  []*record
 	nodes map[string]corev1.Node
 	queue *kueue.ClusterQueue
+	// made is what the story made, besides the jobs.
+	made []client.Object
 }
 
 func newStage(c client.WithWatch, out *os.File) *stage {

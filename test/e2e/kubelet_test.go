@@ -176,7 +176,10 @@ func (w *world) restarting(ctx context.Context, times int32) *trainer.ClusterTra
 	GinkgoHelper()
 	runtime := w.copyRuntime(ctx, "torch-distributed")
 	runtime.Spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: times}
-	runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
+	job := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec
+	job.BackoffLimit = ptr.To[int32](0)
+	// Or the kubelet starts the container again by itself, as JobSet has it by default.
+	job.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	return runtime
 }
 

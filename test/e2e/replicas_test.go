@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	managed "github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
@@ -41,6 +42,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 	}, NodeTimeout(specTimeout))
 
 	It("is ready within ten seconds of its start, without a certificate to begin with", func(ctx context.Context) {
+		DeferCleanup(func(ctx context.Context) { scaleManager(ctx, 2) })
 		Expect(scaleManager(ctx, 0)).To(BeEmpty())
 		w.emptyAuthority(ctx)
 		for _, pod := range scaleManager(ctx, 2) {
@@ -84,18 +86,20 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 		for i := range 8 {
 			w.eventuallyCreate(ctx, w.churnJob(i))
 		}
-		for range 2 {
+		const all = 8 + 2*4
+		for kill := range 2 {
+			Expect(w.eventuallyBusy(ctx)).To(BeTrue(), "jobs run and others wait when the leader is killed")
 			killLeader(ctx)
-			for i := range 2 {
-				w.eventuallyCreate(ctx, w.churnJob(8+i))
+			for i := range 4 {
+				w.eventuallyCreate(ctx, w.churnJob(8+4*kill+i))
 			}
 		}
-		for i := range 10 {
+		for i := range all {
 			w.eventuallyFinished(ctx, fmt.Sprintf("job-%d", i))
 		}
 		close(stop)
 		watching.Wait()
-		for i := range 10 {
+		for i := range all {
 			name := fmt.Sprintf("job-%d", i)
 			Expect(pods.of(name)).To(BeNumerically("<=", 1+evictions(w.workload(ctx, name))), "pods that %s ever had, one per admission", name)
 		}
@@ -103,8 +107,8 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 	}, SpecTimeout(2*specTimeout))
 
 	It("works on at its memory limit", func(ctx context.Context) {
-		limitMemory(ctx, "96Mi")
-		DeferCleanup(func(ctx context.Context) { limitMemory(ctx, "512Mi") })
+		DeferCleanup(func(ctx context.Context) { limitMemory(ctx, "512Mi", "128Mi") })
+		limitMemory(ctx, "96Mi", "64Mi")
 		for i := range 60 {
 			w.make(ctx, w.job(fmt.Sprintf("waits-%d", i)).GPUs("800").Obj())
 		}
@@ -123,7 +127,13 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 		w.eventuallyAtTheGate(ctx, "waits")
 		w.eventuallyChildJobs(ctx, "waits", 1)
 		w.runsOutside("nobody looks after TrainJobs while kueue-trainer is uninstalled")
-		DeferCleanup(func(ctx context.Context) { helm(ctx, "upgrade", "--install") })
+		DeferCleanup(func(ctx context.Context) {
+			if CurrentSpecReport().Failed() {
+				// Helm upgrades no release whose uninstallation failed.
+				helm(ctx, "uninstall", "--no-hooks", "--ignore-not-found")
+				helm(ctx, "upgrade", "--install")
+			}
+		})
 
 		helm(ctx, "uninstall")
 		Eventually(ctx, func() []string { return w.gates(ctx, "waits") }).Should(BeEmpty())
@@ -135,6 +145,8 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 
 		helm(ctx, "upgrade", "--install")
 		w.eventuallyAtTheGate(ctx, "waits")
+		Eventually(ctx, func() []string { return w.workload(ctx, "runs").Finalizers }).
+			Should(ContainElement(kueue.ResourceInUseFinalizerName), "it holds the quota until the last pod is gone")
 		Expect(uids(w.pods(ctx, "runs"))).To(ConsistOf(uids(pods)))
 		w.finish(ctx, "runs", "succeeded")
 		w.eventuallyRuns(ctx, "waits", 1, onH100)
@@ -199,9 +211,9 @@ func restartManager(ctx context.Context) {
 	eventuallyRolledOut(ctx)
 }
 
-func limitMemory(ctx context.Context, limit string) {
+func limitMemory(ctx context.Context, limit, request string) {
 	GinkgoHelper()
-	patchManager(ctx, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"manager","resources":{"limits":{"memory":%q},"requests":{"memory":"64Mi"}}}]}}}}`, limit))
+	patchManager(ctx, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"manager","resources":{"limits":{"memory":%q},"requests":{"memory":%q}}}]}}}}`, limit, request))
 	eventuallyRolledOut(ctx)
 }
 

@@ -340,6 +340,11 @@ var mutants = []mutant{
 		Search: "(own || trainjob.SameMeaning(now, old))", Replace: "(own || !own || trainjob.SameMeaning(now, old))",
 	},
 	{
+		Breaks: "a Workload that lost its finalizer gives the quota back before the job's pods are gone",
+		File:   "pkg/integration/hold.go", Test: "TestEnsureHeld",
+		Search: "!controllerutil.AddFinalizer(wl, kueue.ResourceInUseFinalizerName)", Replace: "true",
+	},
+	{
 		Breaks: "a job that its user resumes in the moment of its admission runs nowhere",
 		File:   "pkg/integration/reconciler.go", Spec: "runs placed although its user resumes it in the moment of its admission",
 		Search: "return j.suspend(ctx, r.env.client, false)", Replace: "return nil",

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,12 +63,15 @@ func (f Flags) InNamespace(all bool) (string, error) {
 	return namespace, err
 }
 
+// ErrNoTrainer is why there are no TrainJobs at all.
+var ErrNoTrainer = errors.New("install Kubeflow Trainer 2.1 or later")
+
 // Generation tells the generation of Trainer that the cluster serves.
 func Generation(ctx context.Context, c client.Reader) (trainjob.Generation, error) {
 	var crd apiextensionsv1.CustomResourceDefinition
 	err := c.Get(ctx, client.ObjectKey{Name: trainjob.CRDName}, &crd)
 	if apierrors.IsNotFound(err) {
-		return 0, fmt.Errorf("the cluster has no CRD %s: install Kubeflow Trainer 2.1 or later", trainjob.CRDName)
+		return 0, fmt.Errorf("the cluster has no CRD %s: %w", trainjob.CRDName, ErrNoTrainer)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reading CRD %s: %w", trainjob.CRDName, err)

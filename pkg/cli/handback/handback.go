@@ -79,22 +79,30 @@ func run(ctx context.Context, c client.Client, out io.Writer, namespace string) 
 	if err := managerIdle(ctx, c); err != nil {
 		return err
 	}
-	return Free(ctx, c, out, namespace)
+	return Free(ctx, c, out, Of{Namespace: namespace})
 }
 
-// Free takes the gate off the waiting TrainJobs of a namespace, empty for all, and tells out
-// which these are. It reports everything that it could not free. A manager that is active
-// would put the gate back.
-func Free(ctx context.Context, c client.Client, out io.Writer, namespace string) error {
+// Of says which TrainJobs are freed.
+type Of struct {
+	// Namespace of the TrainJobs; empty: all.
+	Namespace string
+	// Placed has those freed as well that wait with the placement of their last admission, where
+	// nobody will write another one.
+	Placed bool
+}
+
+// Free takes the gate off waiting TrainJobs, and tells out which these are. It reports
+// everything that it could not free. A manager that is active would put the gate back.
+func Free(ctx context.Context, c client.Client, out io.Writer, of Of) error {
 	served, err := cluster.Generation(ctx, c)
 	if err != nil {
 		return err
 	}
 	var jobs trainjob.List
-	if err := c.List(ctx, &jobs, client.InNamespace(namespace)); err != nil {
+	if err := c.List(ctx, &jobs, client.InNamespace(of.Namespace)); err != nil {
 		return fmt.Errorf("listing TrainJobs: %w", err)
 	}
-	h := &handBack{client: c, field: patch.Of(served)}
+	h := &handBack{client: c, field: patch.Of(served), placed: of.Placed}
 	var failures error
 	freed := 0
 	for i := range jobs.Items {
@@ -131,6 +139,8 @@ type handBack struct {
 	client client.Client
 	// field is the field of the generation of Trainer that the cluster serves.
 	field patch.Field
+	// placed is Of.Placed.
+	placed bool
 }
 
 // free takes the gate off one TrainJob: its entry first, then its JobSet, then the child
@@ -149,7 +159,8 @@ func (h *handBack) free(ctx context.Context, job *trainjob.TrainJob) (bool, erro
 
 func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	key := client.ObjectKeyFromObject(job)
-	if !h.field.HoldsGate(&job.Spec) {
+	placed := h.placed && job.Suspended() && h.field.Has(&job.Spec)
+	if !placed && !h.field.HoldsGate(&job.Spec) {
 		return false, nil
 	}
 	if !job.Suspended() {
@@ -165,7 +176,7 @@ func (h *handBack) freeEntry(ctx context.Context, job *trainjob.TrainJob) (bool,
 		placements = append(placements, patch.Freed(name))
 	}
 	before := job.DeepCopy()
-	if _, err := h.field.Set(&job.Spec, placements); err != nil {
+	if changed, err := h.field.Set(&job.Spec, placements); err != nil || !changed {
 		return false, err
 	}
 	err = h.client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))

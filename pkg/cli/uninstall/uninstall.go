@@ -4,10 +4,12 @@
 package uninstall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,24 +17,31 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/config/policies"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
+// inTreeFramework is Kueue's name of its own integration.
+const inTreeFramework = "trainer.kubeflow.org/trainjob"
+
 const (
-	// goneWithin is how long the manager's pods may take to end.
-	goneWithin = time.Minute
+	// goneWithin is how long pods may take to end.
+	goneWithin = 2 * time.Minute
 	// heardWithin is how long the API server may go on asking webhooks that are deleted.
 	heardWithin = 30 * time.Second
 )
@@ -65,14 +74,18 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		Example: uninstallExample,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if u.client, err = flags.Client(); err != nil {
+			c, err := flags.Client()
+			if err != nil {
 				return err
 			}
+			u.client = patient(c)
 			return u.run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVar(&u.namespace, "manager-namespace", config.Namespace, "where the manager runs")
+	cmd.Flags().StringVar(&u.kueueConfig.Namespace, "kueue-namespace", "kueue-system", "where Kueue runs")
+	cmd.Flags().StringVar(&u.kueueConfig.Name, "kueue-configmap", "kueue-manager-config", "ConfigMap with Kueue's configuration")
+	cmd.Flags().StringVar(&u.kueueConfig.Key, "kueue-configmap-key", "controller_manager_config.yaml", "key of the configuration in that")
 	return cmd
 }
 
@@ -81,27 +94,105 @@ type uninstall struct {
 	out    io.Writer
 	// namespace is the manager's.
 	namespace string
+	// kueueConfig is where Kueue's own configuration is.
+	kueueConfig kueueconfig.ConfigMap
 }
 
+// run looks at everything first and changes nothing where it would not come to an end.
 func (u *uninstall) run(ctx context.Context) error {
+	inTree, err := u.look(ctx)
+	if err != nil {
+		return fmt.Errorf("%w; nothing was changed", err)
+	}
+	if err := u.free(ctx, inTree); err != nil {
+		return fmt.Errorf("%w; the manager is stopped: run this again, or install it again "+
+			"(helm uninstall --no-hooks and helm install, or kubectl apply -k config/default)", err)
+	}
+	return nil
+}
+
+// free stops the manager and frees what it leaves.
+func (u *uninstall) free(ctx context.Context, inTree bool) error {
 	if err := u.stopManager(ctx); err != nil {
 		return err
 	}
 	if err := u.deleteAdmission(ctx); err != nil {
 		return err
 	}
-	inTree, err := u.inTreeActive(ctx)
+	if _, err := cluster.Generation(ctx, u.client); errors.Is(err, cluster.ErrNoTrainer) {
+		return nil
+	}
+	suspends, err := u.suspendsQueued(ctx)
 	if err != nil {
 		return err
 	}
+	inTree = inTree || suspends
 	if !inTree {
 		err = u.freeWorkloads(ctx)
 	}
-	if err = errors.Join(err, handback.Free(ctx, u.client, u.out, corev1.NamespaceAll)); err != nil {
-		return fmt.Errorf("%w; the manager is stopped: run this again, or start it with "+
-			"kubectl -n %s scale deployment %s --replicas=2 and install its webhooks again", err, u.namespace, cluster.ManagerDeployment)
+	return errors.Join(err, handback.Free(ctx, u.client, u.out, handback.Of{Placed: !inTree}))
+}
+
+// look reports whether Kueue's configuration has its in-tree integration on.
+func (u *uninstall) look(ctx context.Context) (inTree bool, err error) {
+	if err := u.installedHere(ctx); err != nil {
+		return false, err
 	}
-	return nil
+	if _, err := cluster.Generation(ctx, u.client); err != nil {
+		if errors.Is(err, cluster.ErrNoTrainer) {
+			return false, nil
+		}
+		return false, err
+	}
+	if err := u.client.List(ctx, &kueue.WorkloadList{}, client.Limit(1)); meta.IsNoMatchError(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("listing Workloads: %w", err)
+	}
+	if inTree, err = u.inTreeConfigured(ctx); err != nil {
+		return false, err
+	}
+	// The manager may be down, which is no reason to keep it.
+	if _, err := trainjob.DryRun(ctx, u.client, u.namespace); err != nil && !errors.Is(err, trainjob.ErrNoRuntime) && !unanswered(err) {
+		return false, fmt.Errorf("asking the API server what becomes of a queued TrainJob: %w", err)
+	}
+	return inTree, nil
+}
+
+// installedHere makes sure that the manager whose webhooks there are is the one that is stopped.
+func (u *uninstall) installedHere(ctx context.Context) error {
+	var webhooks admissionregistrationv1.MutatingWebhookConfiguration
+	err := u.client.Get(ctx, client.ObjectKey{Name: webhookconfig.Installed.Mutating}, &webhooks)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the webhooks: %w", err)
+	}
+	for _, webhook := range webhooks.Webhooks {
+		if service := webhook.ClientConfig.Service; service != nil && service.Namespace != u.namespace {
+			return fmt.Errorf("the manager is in namespace %s: say so with --manager-namespace=%s", service.Namespace, service.Namespace)
+		}
+	}
+	err = u.client.Get(ctx, client.ObjectKey{Name: u.namespace}, &corev1.Namespace{})
+	if apierrors.IsNotFound(err) {
+		// Something has to be asked for in one.
+		u.namespace = metav1.NamespaceDefault
+		return nil
+	}
+	return err
+}
+
+// inTreeConfigured asks Kueue's configuration: a dry run tells of one namespace, and Kueue's
+// webhooks may be asked about others only.
+func (u *uninstall) inTreeConfigured(ctx context.Context) (bool, error) {
+	var found corev1.ConfigMap
+	key := client.ObjectKey{Namespace: u.kueueConfig.Namespace, Name: u.kueueConfig.Name}
+	if err := u.client.Get(ctx, key, &found); err != nil {
+		return false, fmt.Errorf("reading Kueue's configuration, ConfigMap %s: %w; name another with --kueue-namespace and --kueue-configmap", key, err)
+	}
+	cfg, err := kueueconfig.Decode([]byte(found.Data[u.kueueConfig.Key]), u.kueueConfig.Namespace)
+	if err != nil {
+		return false, fmt.Errorf("Kueue's configuration, ConfigMap %s: %w", key, err)
+	}
+	return slices.Contains(cfg.Integrations.Frameworks, inTreeFramework), nil
 }
 
 // stopManager scales the manager to nothing, since it would queue again what is freed, and
@@ -112,8 +203,6 @@ func (u *uninstall) stopManager(ctx context.Context) error {
 	err := u.client.Get(ctx, key, deployment)
 	if apierrors.IsNotFound(err) {
 		fmt.Fprintf(u.out, "deployment %s: not there\n", key)
-		// Its namespace may be gone, too, and something has to be asked for in one.
-		u.namespace = metav1.NamespaceDefault
 		return nil
 	}
 	if err != nil {
@@ -137,9 +226,11 @@ func (u *uninstall) podsGone(ctx context.Context, selector labels.Selector) erro
 	var pods corev1.PodList
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, goneWithin, true, func(ctx context.Context) (bool, error) {
 		err := u.client.List(ctx, &pods, client.InNamespace(u.namespace), client.MatchingLabelsSelector{Selector: selector})
+		// One that was evicted stays for people to look at.
+		pods.Items = slices.DeleteFunc(pods.Items, ended)
 		return len(pods.Items) == 0, err
 	})
-	if wait.Interrupted(err) && len(pods.Items) > 0 {
+	if errors.Is(err, context.DeadlineExceeded) && len(pods.Items) > 0 {
 		return fmt.Errorf("pod %s/%s of the manager does not end: look at it, and run this again", u.namespace, pods.Items[0].Name)
 	}
 	return err
@@ -165,18 +256,19 @@ func (u *uninstall) deleteAdmission(ctx context.Context) error {
 	return nil
 }
 
-// inTreeActive reports whether Kueue itself looks after TrainJobs: its webhook suspends the
-// dry run of a queued one. Webhooks of ours that the API server still asks are waited for.
-func (u *uninstall) inTreeActive(ctx context.Context) (bool, error) {
+// suspendsQueued reports whether the dry run of a queued TrainJob comes back suspended, which
+// only Kueue's in-tree webhook does now. Webhooks of ours that the API server still asks are
+// waited for.
+func (u *uninstall) suspendsQueued(ctx context.Context) (bool, error) {
 	var job *trainjob.TrainJob
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, time.Second, heardWithin, true, func(ctx context.Context) (bool, error) {
 		job, last = trainjob.DryRun(ctx, u.client, u.namespace)
-		return last == nil || !apierrors.IsInternalError(last) && !apierrors.IsServiceUnavailable(last), nil
+		return !unanswered(last), nil
 	})
 	switch {
 	case errors.Is(last, trainjob.ErrNoRuntime):
-		// Nothing can be created, so nothing waits for the in-tree integration either.
+		// Nobody can ask, and Kueue's configuration has the say.
 		return false, nil
 	case last != nil:
 		return false, fmt.Errorf("asking the API server what becomes of a queued TrainJob: %w", last)
@@ -184,4 +276,28 @@ func (u *uninstall) inTreeActive(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	return job.Suspended(), nil
+}
+
+// unanswered reports whether a request failed because nobody answers behind a webhook.
+func unanswered(err error) bool {
+	return apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err)
+}
+
+// patient asks again while API servers call webhooks that are deleted already: each hears of
+// that by itself.
+func patient(c client.WithWatch) client.Client {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			var last error
+			err := wait.PollUntilContextTimeout(ctx, time.Second, heardWithin, true, func(ctx context.Context) (bool, error) {
+				last = c.Patch(ctx, obj, patch, opts...)
+				return !unanswered(last), nil
+			})
+			return cmp.Or(last, err)
+		},
+	})
+}
+
+func ended(pod corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

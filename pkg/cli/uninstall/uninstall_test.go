@@ -4,11 +4,15 @@ package uninstall
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
+	"io"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,11 +26,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/config/policies"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
@@ -49,7 +55,8 @@ func installed(t *testing.T, webhook func(*trainjob.TrainJob) error, objects ...
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerDeployment}}
 	deployment.Spec.Replicas = ptr.To[int32](2)
 	deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "manager"}}
-	objects = append(objects, crd, deployment, &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}},
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace}}
+	objects = append(objects, crd, namespace, deployment, &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}},
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Validating}},
 		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policies.Names()[0]}})
@@ -58,6 +65,18 @@ func installed(t *testing.T, webhook func(*trainjob.TrainJob) error, objects ...
 			return webhook(obj.(*trainjob.TrainJob))
 		},
 	}).Build()
+}
+
+// kueueConfigMap is Kueue's configuration with these frameworks.
+func kueueConfigMap(frameworks string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "kueue"}, Data: map[string]string{
+		"config": "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nintegrations: {frameworks: [" + frameworks + "]}",
+	}}
+}
+
+func uninstalling(c client.Client, out io.Writer) *uninstall {
+	return &uninstall{client: c, out: out, namespace: config.Namespace,
+		kueueConfig: kueueconfig.ConfigMap{Namespace: "kueue-system", Name: "kueue", Key: "config"}}
 }
 
 func trainJob(name string, change func(*trainjob.TrainJob)) *trainjob.TrainJob {
@@ -94,7 +113,7 @@ func fate(t *testing.T, c client.Client, name string) string {
 		return deleted
 	case err == nil && len(wl.Finalizers) == 2:
 		return kept
-	case err == nil && cmp.Equal(wl.Finalizers, []string{"example.com/mine"}):
+	case err == nil && slices.Equal(wl.Finalizers, []string{"example.com/mine"}):
 		return freed
 	default:
 		t.Fatalf("Workload %s: %v, finalizers %v", name, err, wl.Finalizers)
@@ -110,17 +129,20 @@ func TestWorkloadsAreFreed(t *testing.T) {
 		job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
 	}
 	cases := map[string]struct {
-		job    func(*trainjob.TrainJob)
-		kind   string
-		inTree bool
-		want   string
+		job  func(*trainjob.TrainJob)
+		kind string
+		// inTree suspends dry runs; configured is what Kueue's configuration has.
+		inTree     bool
+		configured string
+		want       string
 	}{
 		"of a TrainJob that waits":               {job: waits, want: deleted},
 		"of a TrainJob that runs":                {job: runs, want: freed},
 		"of a finished TrainJob":                 {job: finished, want: freed},
 		"of a TrainJob that is gone":             {want: freed},
 		"of a TrainJob that the in-tree one has": {job: waits, inTree: true, want: kept},
-		"of a Job":                               {kind: "Job", want: kept},
+		"of a TrainJob that the in-tree one has, whose webhook is not asked here": {job: waits, configured: "trainer.kubeflow.org/trainjob", want: kept},
+		"of a Job": {kind: "Job", want: kept},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +150,7 @@ func TestWorkloadsAreFreed(t *testing.T) {
 			if tc.kind != "" {
 				kind = tc.kind
 			}
-			objects := []client.Object{workloadOf(kind, "job")}
+			objects := []client.Object{workloadOf(kind, "job"), kueueConfigMap("batch/job, " + cmp.Or(tc.configured, "pod"))}
 			if tc.job != nil {
 				objects = append(objects, trainJob("job", tc.job))
 			}
@@ -136,7 +158,7 @@ func TestWorkloadsAreFreed(t *testing.T) {
 				job.Spec.Suspend = ptr.To(tc.inTree)
 				return nil
 			}, objects...)
-			if err := (&uninstall{client: c, out: &bytes.Buffer{}, namespace: config.Namespace}).run(t.Context()); err != nil {
+			if err := uninstalling(c, io.Discard).run(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got := fate(t, c, "job"); got != tc.want {
@@ -153,10 +175,10 @@ func TestTheManagerStopsAndNobodyAsksIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	c := installed(t, func(*trainjob.TrainJob) error { return nil }, waits)
+	c := installed(t, func(*trainjob.TrainJob) error { return nil }, waits, kueueConfigMap("batch/job"))
 	out := &bytes.Buffer{}
 	for range 2 { // the second time there is nothing left to do
-		if err := (&uninstall{client: c, out: out, namespace: config.Namespace}).run(t.Context()); err != nil {
+		if err := uninstalling(c, out).run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -186,10 +208,12 @@ func TestTheManagerStopsAndNobodyAsksIt(t *testing.T) {
 
 func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "manager-1", Labels: map[string]string{"app": "manager"}}}
-	c := installed(t, func(*trainjob.TrainJob) error { return nil }, pod)
-	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	evicted := pod.DeepCopy()
+	evicted.Name, evicted.Status.Phase = "manager-0", corev1.PodFailed
+	c := installed(t, func(*trainjob.TrainJob) error { return nil }, evicted, pod, kueueConfigMap("batch/job"))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	err := (&uninstall{client: c, out: &bytes.Buffer{}, namespace: config.Namespace}).run(ctx)
+	err := uninstalling(c, io.Discard).run(ctx)
 	if err == nil || !strings.Contains(err.Error(), "manager-1") {
 		t.Errorf("run gives %v, want an error that names pod manager-1", err)
 	}
@@ -201,11 +225,68 @@ func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
 
 func TestAnUnansweredQuestionFreesNothing(t *testing.T) {
 	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "trainjobs"}, "dry-run", nil)
-	c := installed(t, func(*trainjob.TrainJob) error { return refusal }, trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"))
-	if err := (&uninstall{client: c, out: &bytes.Buffer{}, namespace: config.Namespace}).run(t.Context()); !apierrors.IsForbidden(err) {
+	c := installed(t, func(*trainjob.TrainJob) error { return refusal }, trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"), kueueConfigMap("batch/job"))
+	if err := uninstalling(c, io.Discard).run(t.Context()); !apierrors.IsForbidden(err) {
 		t.Errorf("run gives %v, want the refusal", err)
 	}
 	if got := fate(t, c, "job"); got != kept {
 		t.Errorf("The Workload %s, want: %s", got, kept)
+	}
+}
+
+func TestTheManagerOfAnotherNamespaceIsNamed(t *testing.T) {
+	webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}}
+	c := installed(t, func(*trainjob.TrainJob) error { return nil }, kueueConfigMap("batch/job"))
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks); err != nil {
+		t.Fatal(err)
+	}
+	webhooks.Webhooks = []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{
+		Service: &admissionregistrationv1.ServiceReference{Namespace: "elsewhere"}}}}
+	if err := c.Update(t.Context(), webhooks); err != nil {
+		t.Fatal(err)
+	}
+	err := uninstalling(c, io.Discard).run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "--manager-namespace=elsewhere") {
+		t.Errorf("run gives %v, want an error that names the namespace", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks); err != nil {
+		t.Errorf("The webhooks of a manager that runs are gone: %v", err)
+	}
+}
+
+func TestAWorkloadWaitsForThePodsOfItsJob(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-node-0", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"}}}
+	pod.Spec.NodeName, pod.Status.Phase = "gpu-0", corev1.PodRunning
+	c := installed(t, func(*trainjob.TrainJob) error { return nil }, pod, kueueConfigMap("batch/job"),
+		trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err := uninstalling(c, io.Discard).run(ctx)
+	if err == nil || !strings.Contains(err.Error(), "job-node-0") {
+		t.Errorf("run gives %v, want an error that names the pod", err)
+	}
+	if got := fate(t, c, "job"); got != kept {
+		t.Errorf("The Workload %s, want: %s", got, kept)
+	}
+}
+
+func TestAWaitingJobKeepsNoPlacement(t *testing.T) {
+	ours := patch.Of(trainjob.Trainer22)
+	evicted := trainJob("evicted", func(job *trainjob.TrainJob) {
+		placement := patch.Freed("node")
+		placement.NodeSelector = map[string]string{"pool": "h100"}
+		if _, err := ours.Set(&job.Spec, []patch.Placement{placement}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	c := installed(t, func(*trainjob.TrainJob) error { return nil }, evicted, kueueConfigMap("batch/job"))
+	if err := uninstalling(c, io.Discard).run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(evicted), evicted); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := json.Marshal(evicted.Spec); err != nil || strings.Contains(string(data), "h100") {
+		t.Errorf("The TrainJob still says %s (%v)", data, err)
 	}
 }

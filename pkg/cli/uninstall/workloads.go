@@ -6,14 +6,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -64,9 +69,15 @@ func trainJobOf(wl *kueue.Workload) types.UID {
 	return owner.UID
 }
 
-// freeWorkload takes the finalizer off, and deletes the Workload of a TrainJob that waits. The
-// job is nil when it is gone.
+// freeWorkload takes the finalizer off, and deletes the Workload of a TrainJob that waits, when
+// the last pod of that is gone. The job is nil when it is gone.
 func (u *uninstall) freeWorkload(ctx context.Context, wl *kueue.Workload, job *trainjob.TrainJob) error {
+	waits := job != nil && !job.Finished() && job.Suspended()
+	if waits {
+		if err := u.jobPodsGone(ctx, job); err != nil {
+			return err
+		}
+	}
 	key := client.ObjectKeyFromObject(wl)
 	before := wl.DeepCopy()
 	if controllerutil.RemoveFinalizer(wl, kueue.ResourceInUseFinalizerName) {
@@ -75,16 +86,28 @@ func (u *uninstall) freeWorkload(ctx context.Context, wl *kueue.Workload, job *t
 			return fmt.Errorf("taking the finalizer off Workload %s: %w", key, err)
 		}
 	}
-	if job == nil || job.Finished() {
-		return nil
-	}
-	if !job.Suspended() {
+	switch {
+	case waits:
+		if err := u.client.Delete(ctx, wl, client.Preconditions{UID: ptr.To(wl.UID)}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting Workload %s of a TrainJob that waits: %w", key, err)
+		}
+		fmt.Fprintf(u.out, "trainjob %s/%s: out of its queue, Workload %s deleted\n", job.Namespace, job.Name, wl.Name)
+	case job != nil && !job.Finished():
 		fmt.Fprintf(u.out, "trainjob %s/%s: runs on, and its Workload %s keeps the quota until it is deleted\n", job.Namespace, job.Name, wl.Name)
-		return nil
 	}
-	if err := u.client.Delete(ctx, wl, client.Preconditions{UID: ptr.To(wl.UID)}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting Workload %s of a TrainJob that waits: %w", key, err)
-	}
-	fmt.Fprintf(u.out, "trainjob %s/%s: out of its queue, Workload %s deleted\n", job.Namespace, job.Name, wl.Name)
 	return nil
+}
+
+// jobPodsGone waits until the pods of a TrainJob have ended that was evicted a moment ago.
+func (u *uninstall) jobPodsGone(ctx context.Context, job *trainjob.TrainJob) error {
+	var pods corev1.PodList
+	err := wait.PollUntilContextTimeout(ctx, time.Second, goneWithin, true, func(ctx context.Context) (bool, error) {
+		err := u.client.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job.Name})
+		pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return ended(pod) || pod.Spec.NodeName == "" })
+		return len(pods.Items) == 0, err
+	})
+	if errors.Is(err, context.DeadlineExceeded) && len(pods.Items) > 0 {
+		return fmt.Errorf("TrainJob %s/%s is suspended, and its pod %s does not end: look at it, and run this again", job.Namespace, job.Name, pods.Items[0].Name)
+	}
+	return err
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package images builds images without an engine: one program for every platform, nothing else.
-// The same commit gives the same digest on every machine.
+// The same commit gives the same digest on every machine with the same Go, which go.mod names.
 package images
 
 import (
@@ -109,7 +109,7 @@ func Compile(root, command, out string, platform *v1.Platform, version, revision
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false",
 		"-ldflags", fmt.Sprintf("-s -w -X %[1]s.version=%[2]s -X %[1]s.revision=%[3]s", pkg, version, revision), "-o", out, command)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = root, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("building %s for %s: %w", command, platform, err)
 	}

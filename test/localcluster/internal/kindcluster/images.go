@@ -53,7 +53,7 @@ func (c *Cluster) binaries() []build.Binary {
 	for _, bin := range build.All(build.DefaultTrainer()) {
 		switch bin.Name {
 		case build.DefaultTrainer().Binary(build.JobSetManager), build.DefaultTrainer().Binary(build.TrainerManager),
-			"kueue", "kwok", build.KueueTrainer, build.Plugin:
+			"kueue", "kwok", build.KueueTrainer, build.Plugin, "kubectl":
 			wanted = append(wanted, bin)
 		}
 	}

@@ -99,7 +99,9 @@ tolerations: [{key: %s, operator: Exists}]
 		return err
 	}
 	err = c.run(ctx, "helm", "upgrade", "--install", build.KueueTrainer, "charts/kueue-trainer", "--kubeconfig", c.Kubeconfig(),
-		"--namespace", "kueue-trainer-system", "--create-namespace", "--values", values, "--wait", "--timeout", "3m")
+		"--namespace", "kueue-trainer-system", "--create-namespace", "--values", values, "--wait", "--timeout", "3m",
+		// Specs may have scaled it.
+		"--force-conflicts")
 	if err != nil {
 		return err
 	}

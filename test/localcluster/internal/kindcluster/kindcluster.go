@@ -8,6 +8,7 @@ package kindcluster
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -82,7 +83,11 @@ func (c *Cluster) Down(ctx context.Context) error {
 	if err := c.run(ctx, "kind", "delete", "cluster", "--name", c.Name, "--kubeconfig", c.Kubeconfig()); err != nil {
 		return err
 	}
-	return os.RemoveAll(c.Dir)
+	var failures error
+	for _, name := range []string{"kubeconfig", "kind.yaml", "values.yaml", "images", "manifests", "logs"} {
+		failures = errors.Join(failures, os.RemoveAll(filepath.Join(c.Dir, name)))
+	}
+	return failures
 }
 
 // create makes the nodes unless they are there.

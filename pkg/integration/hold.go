@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// ensureHeld puts Kueue's finalizer back on the Workload of a job that goes on. Whoever uninstalls
+// the manager takes it off; without it the quota of a job that is deleted would go before its pods.
+func (e *environment) ensureHeld(ctx context.Context, job *trainjob.TrainJob, workloads []kueue.Workload) error {
+	if job.UID == "" || !job.DeletionTimestamp.IsZero() || job.Finished() {
+		return nil
+	}
+	for i := range workloads {
+		wl := workloads[i].DeepCopy()
+		owner := controllerOfKind(wl, trainjob.GVK.Kind)
+		if owner == nil || owner.UID != job.UID || !wl.DeletionTimestamp.IsZero() || workloadfinish.IsFinished(wl) ||
+			!controllerutil.AddFinalizer(wl, kueue.ResourceInUseFinalizerName) {
+			continue
+		}
+		err := e.client.Patch(ctx, wl, client.MergeFromWithOptions(&workloads[i], client.MergeFromWithOptimisticLock{}))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("putting the finalizer back on Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+		}
+	}
+	return nil
+}
