@@ -50,8 +50,8 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 		Eventually(ctx, func() int { return len(processes.of("next")) }).Should(Equal(1))
 		first, next := processes.of("first"), processes.of("next")
 		Expect(first).To(HaveLen(1), "incarnations of the first job")
-		Expect(first[0].exitCode).To(BeEquivalentTo(143), "the process was asked to end")
-		Expect(first[0].ended).NotTo(BeTemporally(">", next[0].started), "end of the first process and start of the next")
+		Expect(first[0].ExitCode).To(BeEquivalentTo(143), "the process was asked to end")
+		Expect(first[0].Ended).NotTo(BeTemporally(">", next[0].Started), "end of the first process and start of the next")
 	}, SpecTimeout(specTimeout))
 
 	It("a process that ignores SIGTERM keeps the quota until its grace period is over", func(ctx context.Context) {
@@ -65,7 +65,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 
 		Expect(w.Delete(ctx, w.payload("first").Obj())).To(Succeed())
 		w.eventuallyFollows(ctx, "next")
-		Expect(processes.of("first")).To(HaveExactElements(HaveField("exitCode", BeEquivalentTo(137))), "killed, since it did not end")
+		Expect(processes.of("first")).To(HaveExactElements(HaveField("ExitCode", BeEquivalentTo(137))), "killed, since it did not end")
 	}, SpecTimeout(specTimeout))
 
 	It("a job that takes too much memory is restarted by its JobSet with the quota that it has, and fails in the end", func(ctx context.Context) {
@@ -78,10 +78,10 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 
 		w.eventuallyTrainJob(ctx, "greedy", trainer.TrainJobFailed)
 		Expect(get(ctx, w, &jobsetapi.JobSet{}, "greedy").Status.Restarts).To(BeEquivalentTo(1))
-		Expect(processes.of("greedy")).To(HaveExactElements(HaveField("reason", "OOMKilled"), HaveField("reason", "OOMKilled")))
+		Expect(processes.of("greedy")).To(HaveExactElements(HaveField("Reason", "OOMKilled"), HaveField("Reason", "OOMKilled")))
 		w.eventuallyFollows(ctx, "next")
 		for _, one := range processes.of("greedy") {
-			Expect(one.ended).NotTo(BeTemporally(">", processes.of("next")[0].started), "the next job has no quota beside it")
+			Expect(one.Ended).NotTo(BeTemporally(">", processes.of("next")[0].Started), "the next job has no quota beside it")
 		}
 	}, SpecTimeout(specTimeout))
 
@@ -90,7 +90,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 		w.make(ctx, w.restarting(ctx, 1))
 		w.make(ctx, w.payload("flaky", "-run-for=2s", "-exit=3").Runtime(w.name("torch-distributed")).GPUs("8").Obj())
 		Eventually(ctx, func() int { return len(processes.of("flaky")) }).Should(Equal(2))
-		Expect(processes.of("flaky")[0].exitCode).To(BeEquivalentTo(3))
+		Expect(processes.of("flaky")[0].ExitCode).To(BeEquivalentTo(3))
 		Expect(evictions(w.workload(ctx, "flaky"))).To(BeZero())
 		w.eventuallyTrainJob(ctx, "flaky", trainer.TrainJobFailed)
 	}, SpecTimeout(specTimeout))
@@ -207,9 +207,9 @@ func eventuallyReady(ctx context.Context, node string, status corev1.ConditionSt
 
 // process is one run of a pod's only container.
 type process struct {
-	started, ended time.Time
-	exitCode       int32
-	reason         string
+	Started, Ended time.Time
+	ExitCode       int32
+	Reason         string
 }
 
 // processes follows all containers of the spec's namespace: what a kubelet says of one is there
@@ -245,10 +245,10 @@ func (p *processes) note(pod *corev1.Pod) {
 	one := process{}
 	switch state := pod.Status.ContainerStatuses[0].State; {
 	case state.Running != nil:
-		one.started = state.Running.StartedAt.Time
+		one.Started = state.Running.StartedAt.Time
 	case state.Terminated != nil && !state.Terminated.StartedAt.IsZero():
-		one = process{started: state.Terminated.StartedAt.Time, ended: state.Terminated.FinishedAt.Time,
-			exitCode: state.Terminated.ExitCode, reason: state.Terminated.Reason}
+		one = process{Started: state.Terminated.StartedAt.Time, Ended: state.Terminated.FinishedAt.Time,
+			ExitCode: state.Terminated.ExitCode, Reason: state.Terminated.Reason}
 	default:
 		return
 	}
