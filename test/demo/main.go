@@ -23,8 +23,10 @@ import (
 const storyLimit = 5 * time.Minute
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "play on the cluster of this file")
-	flag.Parse()
+	// Libraries have flags of their own in the set of all.
+	flags := flag.NewFlagSet("demo", flag.ExitOnError)
+	kubeconfig := flags.String("kubeconfig", "", "play on the cluster of this file")
+	_ = flags.Parse(os.Args[1:]) // it exits
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	play := run
 	if *kubeconfig != "" {
