@@ -209,7 +209,16 @@ func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) error {
 	if err := kube.Create(ctx, api, wanted); err != nil {
 		return err
 	}
-	err := kube.WaitFor(ctx, healthyWithin, "nodes", func(ctx context.Context) (string, error) {
+	err := WaitForNodes(ctx, api)
+	if err == nil {
+		c.done(fmt.Sprintf("%d nodes", len(wanted)), "ready", start)
+	}
+	return err
+}
+
+// WaitForNodes waits until pods can be placed on every node.
+func WaitForNodes(ctx context.Context, api *kube.Client) error {
+	return kube.WaitFor(ctx, healthyWithin, "nodes", func(ctx context.Context) (string, error) {
 		list := &corev1.NodeList{}
 		if err := api.List(ctx, list); err != nil {
 			return "", err
@@ -221,10 +230,6 @@ func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) error {
 		}
 		return "", nil
 	})
-	if err == nil {
-		c.done(fmt.Sprintf("%d nodes", len(wanted)), "ready", start)
-	}
-	return err
 }
 
 // waitJobsNamespace waits for the ServiceAccount that pods there run as.

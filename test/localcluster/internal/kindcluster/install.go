@@ -94,6 +94,11 @@ func (c *Cluster) installManager(ctx context.Context) error {
 image: {repository: %s, tag: %q}
 nodeSelector: {%s: ""}
 tolerations: [{key: %s, operator: Exists}]
+# A rule for specs, as on the local control plane.
+configuration:
+  tolerationRules:
+  - resources: [example.com/*]
+    tolerations: [{key: example.com/npu, operator: Exists, effect: NoSchedule}]
 `, repository, tag, controlPlane, controlPlane)
 	if err := os.WriteFile(values, []byte(content), 0o644); err != nil {
 		return err
@@ -139,18 +144,7 @@ func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) error {
 	if err := otherDefaultClass(ctx, api); err != nil {
 		return err
 	}
-	err := kube.WaitFor(ctx, availableWithin, "nodes", func(ctx context.Context) (string, error) {
-		var list corev1.NodeList
-		if err := api.List(ctx, &list); err != nil {
-			return "", err
-		}
-		for i := range list.Items {
-			if !nodes.Usable(&list.Items[i]) {
-				return list.Items[i].Name + " is not ready", nil
-			}
-		}
-		return "", nil
-	})
+	err := cluster.WaitForNodes(ctx, api)
 	if err == nil {
 		c.done(fmt.Sprintf("%d fake nodes", len(wanted)), "ready", start)
 	}
