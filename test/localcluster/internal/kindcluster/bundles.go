@@ -3,6 +3,8 @@
 package kindcluster
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,6 +76,22 @@ func (c *Cluster) deployment(objects []*unstructured.Unstructured, program strin
 			}
 		}
 		return nil
+	})
+}
+
+// rollOut has Deployments rolled out when a ConfigMap among the objects changes: what is read at
+// the start of a process is not read again.
+func rollOut(objects []*unstructured.Unstructured) error {
+	hash := sha256.New()
+	err := each(objects, "ConfigMap", func(obj *unstructured.Unstructured) error {
+		return json.NewEncoder(hash).Encode(obj.Object["data"])
+	})
+	if err != nil {
+		return err
+	}
+	return each(objects, "Deployment", func(obj *unstructured.Unstructured) error {
+		return unstructured.SetNestedField(obj.Object, fmt.Sprintf("%x", hash.Sum(nil))[:12],
+			"spec", "template", "metadata", "annotations", registry+"/configuration")
 	})
 }
 

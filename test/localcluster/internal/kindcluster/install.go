@@ -200,6 +200,9 @@ func (c *Cluster) objects(ctx context.Context) (runtimes, rest []*unstructured.U
 			if err := c.deployment(objects, b.program); err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", b.name, err)
 			}
+			if err := rollOut(objects); err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", b.name, err)
+			}
 		}
 		if b.name == "runtimes" {
 			runtimes = objects
@@ -230,14 +233,16 @@ func (c *Cluster) ownObjects() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := cluster.OwnObjects()
-	if err != nil {
+	configMap := namespaced("ConfigMap", "kwok-system", "kwok")
+	if err := unstructured.SetNestedStringMap(configMap.Object, map[string]string{"kwok.yaml": string(config)}, "data"); err != nil {
 		return nil, err
 	}
-	objects = append(append(objects, own...), namespaced("Secret", "kubeflow-system", "kubeflow-trainer-webhook-cert"))
-	configMap := namespaced("ConfigMap", "kwok-system", "kwok")
-	err = unstructured.SetNestedStringMap(configMap.Object, map[string]string{"kwok.yaml": string(config)}, "data")
-	return append(objects, configMap), err
+	objects = append(objects, configMap)
+	if err := rollOut(objects); err != nil {
+		return nil, err
+	}
+	own, err := cluster.OwnObjects()
+	return append(append(objects, own...), namespaced("Secret", "kubeflow-system", "kubeflow-trainer-webhook-cert")), err
 }
 
 func namespaced(kind, namespace, name string) *unstructured.Unstructured {
