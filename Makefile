@@ -136,7 +136,7 @@ e2e-core-2.1: $(BIN)/localcluster ## Run the core e2e specs with Trainer 2.1 on 
 	trap 'LOCAL_DIR=$(E2E_21_DIR) $(BIN)/localcluster down' EXIT; \
 	LOCAL_DIR=$(E2E_21_DIR) TRAINER=2.1 $(BIN)/localcluster up; \
 	export KUBECONFIG=$(E2E_21_DIR)/kubeconfig; \
-	go test ./test/e2e/... -count=1 -timeout 45m -v -ginkgo.v -ginkgo.label-filter=core -walk.steps=15 -churn.kills=4 $(E2E_FLAGS); \
+	go test ./test/e2e/... -count=1 -timeout 45m -v -ginkgo.v -ginkgo.label-filter='core && !long' -walk.steps=15 -churn.kills=4 $(E2E_FLAGS); \
 	go test ./test/e2e/... -count=1 -timeout 10m -v -ginkgo.v -ginkgo.label-filter=upgrade -upgrade.to=2.3 $(E2E_FLAGS)
 
 # Where the cluster lives that the chart is installed to: without our manager's objects.

@@ -36,7 +36,7 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 		}
 	})
 
-	It("the manager loses no TrainJob, restarts no pod and leaves nothing behind", core, Label("invariant", "crash-safe"), func(ctx context.Context) {
+	It("the manager loses no TrainJob, restarts no pod and leaves nothing behind", core, long, Label("invariant", "crash-safe"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "16", "16")
 		w.make(ctx, kit.MakePriority(w.name("low"), 1), kit.MakePriority(w.name("high"), 100))

@@ -66,7 +66,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		Expect(w.Create(ctx, w.job("queued").GPUs("8").Obj())).To(MatchError(ContainSubstring("queued-trainjobs-need-kueue-trainer-running")))
 	}, SpecTimeout(specTimeout))
 
-	It("running TrainJobs run on, and nothing is written when it is back", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
+	It("running TrainJobs run on, and nothing is written when it is back", core, long, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("runs").GPUs("8").Obj())
@@ -82,7 +82,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		Expect(w.workload(ctx, "runs").ResourceVersion).To(Equal(wl.ResourceVersion))
 	}, SpecTimeout(specTimeout))
 
-	It("a TrainJob made while webhook and manager were away is suspended, gated and admitted when they are back", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
+	It("a TrainJob made while webhook and manager were away is suspended, gated and admitted when they are back", core, long, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.stopManager(ctx)

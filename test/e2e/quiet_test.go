@@ -50,7 +50,7 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		Expect(w.workload(ctx, "runs").UID).To(Equal(wl.UID))
 	}, SpecTimeout(specTimeout))
 
-	It("people are told when that lasts, and the answer has every TrainJob looked at", core, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {
+	It("people are told when that lasts, and the answer has every TrainJob looked at", core, long, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("runs").GPUs("8").Obj())

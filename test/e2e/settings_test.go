@@ -72,7 +72,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 			restart(ctx)
 		})
 
-		It("a job whose pods are ready runs on, and the metrics tell how long that took", core, func(ctx context.Context) {
+		It("a job whose pods are ready runs on, and the metrics tell how long that took", core, long, func(ctx context.Context) {
 			before, err := cluster.ErrorLines(cluster.Manager())
 			Expect(err).NotTo(HaveOccurred())
 			w.make(ctx, w.job("ready").GPUs("8").Obj())
@@ -88,7 +88,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 			Expect(cluster.ErrorLines(cluster.Manager())).To(Equal(before))
 		}, SpecTimeout(specTimeout))
 
-		It("a job whose download takes longer runs on", core, func(ctx context.Context) {
+		It("a job whose download takes longer runs on", core, long, func(ctx context.Context) {
 			w.makeNeeds(ctx, "torchtune-qwen2.5-1.5b")
 			w.make(ctx, w.job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
 			w.eventuallyRuns(ctx, "tune", 2, nil)
@@ -99,7 +99,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 			w.eventuallyReady(ctx, "tune", kueue.WorkloadRecovered)
 		}, SpecTimeout(specTimeout))
 
-		It("a job whose pods do not get ready is evicted, queues again, and is deactivated at the limit", core, func(ctx context.Context) {
+		It("a job whose pods do not get ready is evicted, queues again, and is deactivated at the limit", core, long, func(ctx context.Context) {
 			w.closeNodes(ctx, kit.H100)
 			w.make(ctx, w.job("stuck").GPUs("8").Obj())
 			w.eventuallyEvicted(ctx, "stuck", kueue.WorkloadEvictedByPodsReadyTimeout)
@@ -116,7 +116,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 			}).Should(Succeed())
 		}, SpecTimeout(specTimeout))
 
-		It("a job that loses a pod and does not get another is evicted", core, func(ctx context.Context) {
+		It("a job that loses a pod and does not get another is evicted", core, long, func(ctx context.Context) {
 			w.make(ctx, w.job("loses").GPUs("8").Obj())
 			pods := w.eventuallyRuns(ctx, "loses", 1, onH100)
 			w.eventuallyReady(ctx, "loses", kueue.WorkloadStarted)

@@ -106,7 +106,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 		Expect(w.pods(ctx, "refused")).To(BeEmpty())
 	}
 
-	It("because of a ResourceQuota gives its quota back, and starts when that is gone", core, func(ctx context.Context) {
+	It("because of a ResourceQuota gives its quota back, and starts when that is gone", core, long, func(ctx context.Context) {
 		limit := w.limitGPUs(ctx, "4")
 		w.make(ctx, w.job("refused").GPUs("8").Obj())
 		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
@@ -120,7 +120,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 		w.exactlyPlaced(w.eventuallyRuns(ctx, "refused", 1, onH100))
 	}, SpecTimeout(specTimeout))
 
-	It("as a whole because of a ResourceQuota gives its quota back when the pods that came are gone", core, func(ctx context.Context) {
+	It("as a whole because of a ResourceQuota gives its quota back when the pods that came are gone", core, long, func(ctx context.Context) {
 		w.limitGPUs(ctx, "4")
 		w.make(ctx, w.job("refused").Nodes(2).GPUs("4").Obj())
 		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
@@ -144,7 +144,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 		Expect(w.eventNotes(ctx, "TrainJob", "refused", "CannotStart")).To(ContainElement(ContainSubstring("refused by the spec")))
 	}, SpecTimeout(specTimeout))
 
-	It("because its child Job may not be made gives its quota back, and starts when its user changes it", core, func(ctx context.Context) {
+	It("because its child Job may not be made gives its quota back, and starts when its user changes it", core, long, func(ctx context.Context) {
 		allow := w.refuse(ctx, childJobOf(w.namespace, "refused"), "batch", "jobs", `object.metadata.labels["jobset.sigs.k8s.io/jobset-name"] != "refused"`)
 		w.make(ctx, w.job("refused").GPUs("8").Obj())
 		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
@@ -164,7 +164,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 		w.exactlyPlaced(w.eventuallyRuns(ctx, "refused", 1, onH100))
 	}, SpecTimeout(specTimeout))
 
-	It("because its JobSet may not be made does not queue, and does when it may", core, func(ctx context.Context) {
+	It("because its JobSet may not be made does not queue, and does when it may", core, long, func(ctx context.Context) {
 		allow := w.refuse(ctx, jobSetNamed(w.namespace, "refused"), "jobset.x-k8s.io", "jobsets", `object.metadata.name != "refused"`)
 		w.make(ctx, w.job("refused").GPUs("8").Obj())
 		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "refused", "CannotStart") }).

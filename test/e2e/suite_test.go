@@ -54,8 +54,12 @@ var _ = BeforeSuite(func(ctx context.Context) {
 func since(trainer string) Labels { return Label(sinceLabel + trainer) }
 
 // core marks what every generation of Trainer has to get right; `make e2e-core-2.1` runs
-// these specs on the oldest.
-var core = Label("core")
+// these specs on the oldest, but for the long ones, whose course is the same with every
+// generation.
+var (
+	core = Label("core")
+	long = Label("long")
+)
 
 // kindCore marks what every test run has on a kind cluster; the other specs run there when somebody
 // asks for all.
