@@ -342,7 +342,7 @@ var mutants = []mutant{
 	{
 		Breaks: "a Workload that lost its finalizer gives the quota back before the job's pods are gone",
 		File:   "pkg/integration/hold.go", Test: "TestEnsureHeld",
-		Search: "!controllerutil.AddFinalizer(wl, kueue.ResourceInUseFinalizerName)", Replace: "true",
+		Search: "!controllerutil.AddFinalizer(wl", Replace: "controllerutil.AddFinalizer(wl",
 	},
 	{
 		Breaks: "a job that its user resumes in the moment of its admission runs nowhere",
