@@ -81,6 +81,7 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 	stored.Spec.RuntimeRef.Name = "torch"
 	wl := ownedBy(stored.UID, true)
 	wl.Namespace, wl.OwnerReferences[0].Name, wl.Spec.QueueName = "ns", "job", "q"
+	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 	wl.Status.Admission = &kueue.Admission{}
 	wl.Status.Conditions = append(wl.Status.Conditions,
 		metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByPreemption},
@@ -124,6 +125,7 @@ func TestPodsReadyIsWrittenOnceByAnOldView(t *testing.T) {
 	stored.Spec.RuntimeRef.Name = "torch"
 	wl := ownedBy(stored.UID, true)
 	wl.Namespace, wl.OwnerReferences[0].Name, wl.Spec.QueueName = "ns", "job", "q"
+	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 	wl.Status.Admission = &kueue.Admission{}
 	r, _ := newReconciler(t, stored, js, wl)
 	written := 0
