@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -288,5 +289,29 @@ func TestAWaitingJobKeepsNoPlacement(t *testing.T) {
 	}
 	if data, err := json.Marshal(evicted.Spec); err != nil || strings.Contains(string(data), "h100") {
 		t.Errorf("The TrainJob still says %s (%v)", data, err)
+	}
+}
+
+func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {
+	ours := patch.Of(trainjob.Trainer22)
+	waits := trainJob("waits", func(job *trainjob.TrainJob) {
+		if _, err := ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	c := installed(t, func(*trainjob.TrainJob) error { return nil }, waits)
+	gone := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, ok := list.(*kueue.WorkloadList); ok {
+				return &meta.NoKindMatchError{GroupKind: kueue.SchemeGroupVersion.WithKind("Workload").GroupKind()}
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	if err := uninstalling(gone, io.Discard).run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits); err != nil || ours.HoldsGate(&waits.Spec) {
+		t.Errorf("The TrainJob that waits is still at the gate (%v)", err)
 	}
 }

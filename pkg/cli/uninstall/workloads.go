@@ -11,6 +11,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,7 +33,10 @@ func (u *uninstall) freeWorkloads(ctx context.Context) error {
 		return err
 	}
 	var workloads kueue.WorkloadList
-	if err := u.client.List(ctx, &workloads); err != nil {
+	if err := u.client.List(ctx, &workloads); meta.IsNoMatchError(err) {
+		// Kueue is gone already.
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("listing Workloads: %w", err)
 	}
 	var failures error
