@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 )
 
-// ensureStarted gives the quota of a job back that was admitted and cannot start: Trainer,
+// ensureStarted releases the quota of a job that was admitted and cannot start: Trainer,
 // JobSet or the Job controller were refused what they had to make, by a webhook, a
 // ResourceQuota or validation, or do not answer. They try again for ever, and say so by
 // events alone. refused is why this reconcile could not resume the job, if it tried.

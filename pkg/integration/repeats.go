@@ -17,7 +17,7 @@ import (
 
 const (
 	// repeatsFree is how often a write may be undone or refused before it has to wait: what
-	// mends itself is mended by then.
+	// recovers by itself has recovered by then.
 	repeatsFree = 3
 	// repeatFirst is how long it waits then; every time twice as long, up to repeatMost.
 	repeatFirst = time.Second

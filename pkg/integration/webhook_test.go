@@ -270,7 +270,7 @@ func TestValidator(t *testing.T) {
 
 const prebuilt = `"kueue.x-k8s.io/prebuilt-workload-name":"w"`
 
-// large gives a spec with so many characters more than it needs.
+// large returns a spec with so many characters more than it needs.
 func large(more int) string {
 	return `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"args":["` + strings.Repeat("x", more) + `"]}}`
 }

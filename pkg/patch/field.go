@@ -61,7 +61,7 @@ type Field interface {
 	// UnknownJobs gives an error for every patch of others of a replicated job that the
 	// runtime does not have.
 	UnknownJobs(spec *trainjob.Spec, runtimeJobs []string) field.ErrorList
-	// ReservedByOthers gives the places where patches of others set what only the manager
+	// ReservedByOthers returns the places where patches of others set what only the manager
 	// or Kueue may: their scheduling gates, and the label of gated pods.
 	ReservedByOthers(spec *trainjob.Spec) []*field.Path
 	// Refusal says that our part is not for users to change.

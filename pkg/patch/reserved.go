@@ -52,7 +52,7 @@ func reservedIn(path *field.Path, p json.Marshaler) []*field.Path {
 	return reservedPaths(path, "", value)
 }
 
-// reservedPaths gives the places of reserved gates and labels in a value, which stands
+// reservedPaths returns the places of reserved gates and labels in a value, which stands
 // under a key. Items of a list stand under that of the list.
 func reservedPaths(path *field.Path, key string, value any) []*field.Path {
 	var paths []*field.Path

@@ -275,23 +275,7 @@ func (w *world) refuseSnapshots(ctx context.Context) (allow func(context.Context
 				"!(object.kind == 'Event' && object.reason == 'TrainJobResourcesCreationFailed')"}},
 		},
 	}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		},
-	}
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe-runtime-snapshot"}}
 	asked := func(ctx context.Context) error { return w.Create(ctx, probe.DeepCopy(), client.DryRunAll) }
-	allow = func(ctx context.Context) {
-		GinkgoHelper()
-		Expect(client.IgnoreNotFound(w.Delete(ctx, binding))).To(Succeed())
-		Expect(client.IgnoreNotFound(w.Delete(ctx, policy))).To(Succeed())
-		Eventually(ctx, asked).Should(Succeed())
-	}
-	DeferCleanup(allow)
-	Expect(w.Create(ctx, policy)).To(Succeed())
-	Expect(w.Create(ctx, binding)).To(Succeed())
-	Eventually(ctx, asked).ShouldNot(Succeed())
-	return allow
+	return w.enforce(ctx, policy, asked)
 }

@@ -261,7 +261,7 @@ func (p *processes) note(pod *corev1.Pod) {
 	p.seen[uid], p.jobs[uid] = one, pod.Labels[jobsetapi.JobSetNameKey]
 }
 
-// of gives the processes of a TrainJob, the first of them first.
+// of returns the processes of a TrainJob, the first of them first.
 func (p *processes) of(job string) []process {
 	p.mu.Lock()
 	defer p.mu.Unlock()

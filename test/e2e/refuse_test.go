@@ -38,13 +38,20 @@ func (w *world) refuseManager(ctx context.Context) (allow func(context.Context))
 			Validations: []admissionregistrationv1.Validation{{Expression: "!request.userInfo.username.contains('kueue')"}},
 		},
 	}
+	asked := w.probeAs(ctx, "kueue-probe")
+	return w.enforce(ctx, policy, asked)
+}
+
+// enforce has the API server deny by a policy, which asked runs into, until allow or the spec's
+// end.
+func (w *world) enforce(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy, asked func(context.Context) error) (allow func(context.Context)) {
+	GinkgoHelper()
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	}
-	asked := w.probeAs(ctx, "kueue-probe")
 	allow = func(ctx context.Context) {
 		GinkgoHelper()
 		Expect(client.IgnoreNotFound(w.Delete(ctx, binding))).To(Succeed())

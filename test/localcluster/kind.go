@@ -12,7 +12,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kindcluster"
 )
 
-// newKindCommand gives the commands for a cluster of kind's, with the same components in pods.
+// newKindCommand returns the commands for a cluster of kind's, with the same components in pods.
 func newKindCommand() *cobra.Command {
 	kind := &cobra.Command{Use: "kind", Short: "The same in pods, on a cluster of kind's"}
 	c := &kindcluster.Cluster{}

@@ -64,7 +64,7 @@ before helm uninstall. It can be run again.`
 const uninstallExample = `  kubectl trainjob uninstall
   kubectl delete -k config/default`
 
-// NewCommand gives the command.
+// NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	u := &uninstall{out: streams.Out}
 	cmd := &cobra.Command{

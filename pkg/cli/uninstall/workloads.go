@@ -61,7 +61,7 @@ func (u *uninstall) trainJobs(ctx context.Context) (map[types.UID]*trainjob.Trai
 	return jobs, nil
 }
 
-// trainJobOf gives the TrainJob that controls a Workload; empty if none does.
+// trainJobOf returns the UID of the TrainJob that controls a Workload; empty if none does.
 func trainJobOf(wl *kueue.Workload) types.UID {
 	owner := metav1.GetControllerOfNoCopy(wl)
 	if owner == nil || owner.Kind != trainer.TrainJobKind {

@@ -25,7 +25,7 @@ const payload = "payload"
 // programs are what images are made of.
 var programs = []string{build.JobSetManager, build.TrainerManager, "kueue", "kwok", build.KueueTrainer, payload}
 
-// image gives the image of a program. The tag changes with the program, so that a Deployment is
+// image returns the image of a program. The tag changes with the program, so that a Deployment is
 // rolled out when it does; that of the payload stands in TrainJobs.
 func (c *Cluster) image(program string) (repository, tag string, err error) {
 	repository = registry + "/" + program
