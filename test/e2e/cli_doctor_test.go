@@ -315,6 +315,11 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			w.eventuallyInOrder(ctx)
 		}, SpecTimeout(specTimeout))
 
+		It("ManagerManaged", func(ctx context.Context) {
+			w.configure(ctx, "kueue-system", "kueue-manager-config", "kind: Configuration", "kind: Configuration\nmanageJobsWithoutQueueName: true")
+			w.mendConfig(ctx, w.eventuallyFinds(ctx, "warning", "ManagerManaged", "Namespace kueue-trainer-system"))
+		}, SpecTimeout(specTimeout))
+
 		It("KueueVersion", func(ctx context.Context) {
 			config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "kueue-manager-config"}}
 			w.patch(ctx, config, `{"metadata":{"labels":{"app.kubernetes.io/version":"v0.18.3"}}}`)

@@ -4,14 +4,22 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Commands on Kueue's configuration.
 const (
 	mendKueueConfig   = "kubectl trainjob doctor configmap kueue | kubectl replace -f -"
+	quietKueueConfig  = "kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -"
 	mendManagerConfig = "kubectl trainjob doctor configmap kueue-trainer | kubectl replace -f -"
 )
 
@@ -83,15 +91,49 @@ func listed(f *Facts) []Finding {
 			Commands: []string{mendKueueConfig, kueuePart.restart()},
 		}}
 	case listsExternal(cfg):
-		return []Finding{{
-			Severity: Info, Reason: "KueueNoise", Object: "Kueue",
-			Problem: "Kueue logs errors about a missing index on ownerReferences for running TrainJobs. They are harmless: " +
-				"it sets none up for external kinds.",
-		}}
+		return f.noise(cfg)
 	case !listsInTree(cfg):
 		return []Finding{f.notListed(cfg)}
 	}
 	return nil
+}
+
+// noise tells of the errors that Kueue logs while it looks after JobSets as well, and how to
+// be rid of most of them where no JobSet is queued by itself.
+func (f *Facts) noise(cfg *configapi.Configuration) []Finding {
+	if !slices.Contains(cfg.Integrations.Frameworks, jobSetFramework) {
+		return nil
+	}
+	finding := Finding{
+		Severity: Info, Reason: "KueueNoise", Object: kueueConfigObject,
+		Problem: "Kueue logs errors about a missing index on ownerReferences for running TrainJobs: it sets none up for external kinds.",
+		Effect:  "They are harmless, and cost some of Kueue's CPU.",
+	}
+	queued := f.queuedJobSet(cfg)
+	switch {
+	case f.Unread[jobSets] != nil:
+	case queued != "":
+		finding.Advice = queued + " is queued without a TrainJob, so Kueue has to look after JobSets."
+	default:
+		finding.Advice = "No JobSet is queued without a TrainJob. If none is going to be, take JobSets out of Kueue's frameworks, and two thirds of the errors go:"
+		finding.Commands = []string{quietKueueConfig, kueuePart.restart()}
+	}
+	return []Finding{finding}
+}
+
+// queuedJobSet names a JobSet of no TrainJob that Kueue manages, or is empty.
+func (f *Facts) queuedJobSet(cfg *configapi.Configuration) string {
+	for i := range f.JobSets {
+		js := &f.JobSets[i]
+		owner := metav1.GetControllerOfNoCopy(js)
+		if owner != nil && owner.Kind == trainjob.GVK.Kind {
+			continue
+		}
+		if cfg.ManageJobsWithoutQueueName || js.Labels[constants.QueueLabel] != "" {
+			return object("JobSet", js.Namespace, js.Name)
+		}
+	}
+	return ""
 }
 
 // notListed is the case of TrainJob in neither list: quiet and right, until something
@@ -112,11 +154,7 @@ func (f *Facts) notListed(cfg *configapi.Configuration) Finding {
 
 // givesQueues tells what gives JobSets a queue that name none, or is empty.
 func (f *Facts) givesQueues(cfg *configapi.Configuration) string {
-	jobSets := false
-	for _, name := range cfg.Integrations.Frameworks {
-		jobSets = jobSets || name == jobSetFramework
-	}
-	if !jobSets {
+	if !slices.Contains(cfg.Integrations.Frameworks, jobSetFramework) {
 		return ""
 	}
 	if cfg.ManageJobsWithoutQueueName {
@@ -128,6 +166,40 @@ func (f *Facts) givesQueues(cfg *configapi.Configuration) string {
 		}
 	}
 	return ""
+}
+
+// managedManager finds a Kueue that holds the manager's own pods and Jobs back, since it
+// manages what names no queue in the manager's namespace too.
+func managedManager(f *Facts) []Finding {
+	cfg, err := f.kueueSettings()
+	if err != nil || !f.managesNamespace(cfg, managerPart.namespace) {
+		return nil
+	}
+	var effects []string
+	for _, held := range []struct{ framework, effect string }{
+		{"pod", "New pods of the manager wait for quota, and may never start."},
+		{"batch/job", "The Job that frees TrainJobs before an uninstall waits for quota, and helm uninstall fails."},
+	} {
+		if slices.Contains(cfg.Integrations.Frameworks, held.framework) {
+			effects = append(effects, held.effect)
+		}
+	}
+	if len(effects) == 0 {
+		return nil
+	}
+	return []Finding{{
+		Severity: Warning, Reason: "ManagerManaged", Object: object("Namespace", "", managerPart.namespace),
+		Problem:  "Kueue's manageJobsWithoutQueueName is on, and its managedJobsNamespaceSelector has the manager's namespace.",
+		Effect:   strings.Join(effects, " "),
+		Commands: []string{mendKueueConfig, kueuePart.restart()},
+	}}
+}
+
+// managesNamespace reports whether Kueue manages jobs without a queue in a namespace.
+func (f *Facts) managesNamespace(cfg *configapi.Configuration, name string) bool {
+	selector, err := metav1.LabelSelectorAsSelector(cfg.ManagedJobsNamespaceSelector)
+	i := slices.IndexFunc(f.Namespaces, func(ns corev1.Namespace) bool { return ns.Name == name })
+	return err == nil && i >= 0 && cfg.ManageJobsWithoutQueueName && selector.Matches(labels.Set(f.Namespaces[i].Labels))
 }
 
 // kueueRestart finds a Kueue that runs with an older configuration than it has.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -337,6 +338,23 @@ func TestConfiguration(t *testing.T) {
 			change: func(f *Facts) { f.kueueConfig("manageJobsWithoutQueueName: false") },
 			want:   []Finding{{Severity: Warning, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: mend}},
 		},
+		"Kueue manages the manager's own pods and Jobs": {
+			change: func(f *Facts) {
+				f.kueueConfig("integrations: {frameworks: [batch/job, pod], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true")
+			},
+			want: []Finding{{Severity: Warning, Reason: "ManagerManaged", Object: "Namespace kueue-trainer-system", Commands: mend}},
+		},
+		"Kueue manages neither pods nor Jobs": {
+			change: func(f *Facts) {
+				f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true")
+			},
+		},
+		"Kueue leaves the manager's namespace out": {
+			change: func(f *Facts) {
+				f.kueueConfig("integrations: {frameworks: [batch/job], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true\n" +
+					"managedJobsNamespaceSelector: {matchLabels: {team: a}}")
+			},
+		},
 		"Kueue's configuration is no YAML": {
 			change: func(f *Facts) { f.kueueConfig("integrations: [") },
 			want: []Finding{{Severity: Error, Reason: "KueueConfiguration", Object: kueueConfig,
@@ -365,7 +383,7 @@ func TestConfiguration(t *testing.T) {
 		},
 		"a setting that is off here and on in Kueue": {
 			change: func(f *Facts) {
-				f.kueueConfig("integrations: {externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true")
+				f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true")
 				f.managerConfig("manageJobsWithoutQueueName: false")
 			},
 			want: managers("SettingsDiffer"),
@@ -393,6 +411,59 @@ func TestConfiguration(t *testing.T) {
 		},
 	}
 	eachFinds(t, cases)
+}
+
+func TestKueueNoise(t *testing.T) {
+	quiet := []string{"kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -", restartKueue}
+	bare := jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "bare", Labels: map[string]string{constants.QueueLabel: "queue"}}}
+	ofTrainJob := bare.DeepCopy()
+	ofTrainJob.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&trainjob.TrainJob{}, trainjob.GVK)}
+	unlabelled := bare.DeepCopy()
+	unlabelled.Labels = nil
+	cases := map[string]struct {
+		change func(*Facts)
+		want   []Finding
+	}{
+		"no JobSet is queued": {
+			change: func(*Facts) {},
+			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Commands: quiet}},
+		},
+		"those of TrainJobs, and those without a queue, do not count": {
+			change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{*ofTrainJob, *unlabelled} },
+			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Commands: quiet}},
+		},
+		"a JobSet is queued": {
+			change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{bare} },
+			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Advice: "JobSet jobs/bare is queued without a TrainJob, so Kueue has to look after JobSets."}},
+		},
+		"JobSets cannot be read": {
+			change: func(f *Facts) { f.Unread[jobSets] = errors.New("forbidden") },
+			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject}},
+		},
+		"Kueue does not look after JobSets": {
+			change: func(f *Facts) {
+				f.kueueConfig("integrations: {frameworks: [batch/job], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}")
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			tc.change(f)
+			got := listed(f)
+			for i := range got {
+				if got[i].Problem == "" || got[i].Effect == "" {
+					t.Errorf("Finding without problem or effect: %+v", got[i])
+				}
+				if len(got[i].Commands) > 0 {
+					got[i].Advice = ""
+				}
+			}
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Finding{}, "Problem", "Effect"), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("Unexpected findings (-want,+got):\n%s", diff)
+			}
+		})
+	}
 }
 
 func TestQueues(t *testing.T) {
@@ -580,6 +651,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 	const (
 		configuration = "Kueue's configuration can be read"
 		external      = "Kueue's configuration lists TrainJob as external"
+		unmanaged     = "Kueue leaves the manager's namespace alone"
 		restarted     = "Kueue runs with the configuration it has"
 		gates         = "feature gates are alike"
 		alike         = "settings of the same name are alike"
@@ -595,7 +667,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 	}{
 		"without ConfigMaps": {
 			change: func(f *Facts) { f.ConfigMaps = nil },
-			want:   []string{configuration, external, restarted, gates, alike},
+			want:   []string{configuration, external, unmanaged, restarted, gates, alike},
 			reason: "there is no ConfigMap kueue-system/kueue-manager-config: Kueue is not installed, or keeps its configuration elsewhere",
 		},
 		"without the manager's ConfigMap": {
@@ -605,12 +677,12 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 		},
 		"a configuration that is no YAML": {
 			change: func(f *Facts) { f.kueueConfig("integrations: [") },
-			want:   []string{external, restarted, gates, alike},
+			want:   []string{external, unmanaged, restarted, gates, alike},
 			reason: "Kueue's configuration cannot be read: decoding Kueue's configuration: yaml: line 3: did not find expected node content",
 		},
 		"without kueue-trainer": {
 			change: uninstalled,
-			want:   []string{running, permitted, enforced, external, gates, alike},
+			want:   []string{running, permitted, enforced, external, unmanaged, gates, alike},
 			reason: "kueue-trainer is not installed",
 		},
 		"without an answer to the TrainJob": {

@@ -24,7 +24,8 @@ import (
 const configMapLong = `Print the ConfigMap of Kueue's or kueue-trainer's configuration as it should be.
 
 Of Kueue's, TrainJob goes into integrations.externalFrameworks and out of
-integrations.frameworks. Of kueue-trainer's, settings that Kueue has too go, so that Kueue's
+integrations.frameworks, with --without-jobsets JobSet as well; where Kueue manages jobs
+without a queue, managedJobsNamespaceSelector loses kueue-trainer's namespace. Of kueue-trainer's, settings that Kueue has too go, so that Kueue's
 hold; feature gates stay that Kueue has from a flag. Everything else stays, comments too. Nothing is changed in the cluster:
 look at the output with "kubectl diff -f -", apply it with "kubectl replace -f -" and
 restart the manager.`
@@ -34,7 +35,8 @@ const configMapExample = `  kubectl trainjob doctor configmap kueue | kubectl di
 
 func newConfigMapCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	names := []string{"kueue", "kueue-trainer"}
-	return &cobra.Command{
+	var withoutJobSets bool
+	cmd := &cobra.Command{
 		Use:       "configmap kueue|kueue-trainer",
 		Short:     "Print the configuration of Kueue or kueue-trainer as it should be",
 		Long:      configMapLong,
@@ -51,22 +53,26 @@ func newConfigMapCommand(flags cluster.Flags, streams genericiooptions.IOStreams
 			if err := l.facts.Unread[configMaps]; err != nil {
 				return err
 			}
-			return printConfigMap(streams.Out, l.facts, args[0] == names[0])
+			list(cmd.Context(), l, namespaceKind, &corev1.NamespaceList{}, func(list *corev1.NamespaceList) { l.facts.Namespaces = list.Items })
+			if args[0] != names[0] {
+				return printConfigMap(streams.Out, l.facts, managerPart, l.facts.likeKueue)
+			}
+			return printConfigMap(streams.Out, l.facts, kueuePart, func(config *yaml.Node) error {
+				return l.facts.besideManager(config, withoutJobSets)
+			})
 		},
 	}
+	cmd.Flags().BoolVar(&withoutJobSets, "without-jobsets", false, "Take JobSet out of Kueue's frameworks, where nobody queues JobSets without a TrainJob.")
+	return cmd
 }
 
-// printConfigMap prints the mended ConfigMap of Kueue or of kueue-trainer.
-func printConfigMap(out io.Writer, f *Facts, ofKueue bool) error {
-	p, mend := managerPart, func(config *yaml.Node) error { return f.likeKueue(config) }
-	if ofKueue {
-		p, mend = kueuePart, trainJobExternal
-	}
+// printConfigMap prints the ConfigMap of a part as change leaves its configuration.
+func printConfigMap(out io.Writer, f *Facts, p *part, change func(*yaml.Node) error) error {
 	cm := f.configMap(p)
 	if cm == nil {
 		return errors.New(f.withoutConfigMap(p))
 	}
-	mended, err := edited(cm.Data[p.configKey], mend)
+	changed, err := edited(cm.Data[p.configKey], change)
 	if err != nil {
 		return fmt.Errorf("ConfigMap %s/%s, %s: %w", cm.Namespace, cm.Name, p.configKey, err)
 	}
@@ -79,7 +85,7 @@ func printConfigMap(out io.Writer, f *Facts, ofKueue bool) error {
 		},
 		Data: cm.Data,
 	}
-	result.Data[p.configKey] = mended
+	result.Data[p.configKey] = changed
 	data, err := sigsyaml.Marshal(result)
 	if err != nil {
 		return err
@@ -111,11 +117,26 @@ func edited(document string, change func(*yaml.Node) error) (string, error) {
 	return out.String(), encoder.Close()
 }
 
-// trainJobExternal puts TrainJob into the one list of Kueue's configuration where it belongs.
-func trainJobExternal(config *yaml.Node) error {
+// besideManager changes Kueue's configuration to that of a Kueue with kueue-trainer.
+func (f *Facts) besideManager(config *yaml.Node, withoutJobSets bool) error {
+	removed := []string{inTreeFramework}
+	if withoutJobSets {
+		removed = append(removed, jobSetFramework)
+	}
+	trainJobExternal(config, removed)
+	cfg, err := f.kueueSettings()
+	if err != nil || !f.managesNamespace(cfg, managerPart.namespace) {
+		return nil // with a configuration that Kueue refuses, the lists are what can be put right
+	}
+	return leaveOut(config, cfg.ManagedJobsNamespaceSelector, managerPart.namespace)
+}
+
+// trainJobExternal puts TrainJob into the one list of Kueue's configuration where it belongs,
+// and takes frameworks out of the other.
+func trainJobExternal(config *yaml.Node, removed []string) {
 	integrations := child(config, "integrations", yaml.MappingNode)
 	frameworks := child(integrations, "frameworks", yaml.SequenceNode)
-	frameworks.Content = slices.DeleteFunc(frameworks.Content, func(item *yaml.Node) bool { return item.Value == inTreeFramework })
+	frameworks.Content = slices.DeleteFunc(frameworks.Content, func(item *yaml.Node) bool { return slices.Contains(removed, item.Value) })
 	if len(frameworks.Content) == 0 {
 		remove(integrations, "frameworks")
 	}
@@ -123,6 +144,23 @@ func trainJobExternal(config *yaml.Node) error {
 	if !slices.ContainsFunc(external.Content, func(item *yaml.Node) bool { return item.Value == externalFramework }) {
 		external.Content = append(external.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: externalFramework})
 	}
+}
+
+// leaveOut takes a namespace out of managedJobsNamespaceSelector, which is written down with
+// Kueue's default first where it is not there.
+func leaveOut(config *yaml.Node, defaulted *metav1.LabelSelector, namespace string) error {
+	const field = "managedJobsNamespaceSelector"
+	if index(config, field) < 0 {
+		if err := set(config, field, defaulted); err != nil {
+			return err
+		}
+	}
+	expressions := child(child(config, field, yaml.MappingNode), "matchExpressions", yaml.SequenceNode)
+	var expression yaml.Node
+	if err := expression.Encode(map[string]any{"key": corev1.LabelMetadataName, "operator": "NotIn", "values": []string{namespace}}); err != nil {
+		return err
+	}
+	expressions.Content = append(expressions.Content, &expression)
 	return nil
 }
 

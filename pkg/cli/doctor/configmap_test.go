@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	yamlv3 "go.yaml.in/yaml/v3"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -17,6 +18,7 @@ func TestPrintConfigMap(t *testing.T) {
 		kueue, manager string
 		flag           string
 		ofKueue        bool
+		withoutJobSets bool
 		want           string
 		wantErr        string
 	}{
@@ -54,6 +56,26 @@ waitForPodsReady:
   - Foo.v1.example.com
   - TrainJob.v1alpha1.trainer.kubeflow.org
 `,
+		},
+		"JobSets go where they are not queued": {
+			ofKueue: true, withoutJobSets: true,
+			kueue: "integrations:\n  frameworks:\n  - batch/job\n  - jobset.x-k8s.io/jobset\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n",
+			want:  "integrations:\n  frameworks:\n  - batch/job\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n",
+		},
+		"the manager's namespace goes out of a selector": {
+			ofKueue: true,
+			kueue: kueueHead + "manageJobsWithoutQueueName: true\nintegrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n" +
+				"managedJobsNamespaceSelector: # ours\n  matchExpressions:\n  - key: team\n    operator: NotIn\n    values: [a]\n",
+			want: kueueHead + "manageJobsWithoutQueueName: true\nintegrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n" +
+				"managedJobsNamespaceSelector: # ours\n  matchExpressions:\n  - key: team\n    operator: NotIn\n    values: [a]\n" +
+				"  - key: kubernetes.io/metadata.name\n    operator: NotIn\n    values:\n    - kueue-trainer-system\n",
+		},
+		"the manager's namespace goes out of Kueue's default": {
+			ofKueue: true,
+			kueue:   kueueHead + "manageJobsWithoutQueueName: true\nintegrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n",
+			want: kueueHead + "manageJobsWithoutQueueName: true\nintegrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\n" +
+				"managedJobsNamespaceSelector:\n  matchExpressions:\n  - key: kubernetes.io/metadata.name\n    operator: NotIn\n    values:\n    - kube-system\n    - kueue-system\n" +
+				"  - key: kubernetes.io/metadata.name\n    operator: NotIn\n    values:\n    - kueue-trainer-system\n",
 		},
 		"no integrations": {
 			ofKueue: true,
@@ -94,7 +116,12 @@ featureGates:
 			f.Deployments = []appsv1.Deployment{deployment(kueuePart)}
 			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{tc.flag}
 			var out strings.Builder
-			err := printConfigMap(&out, f, tc.ofKueue)
+			f.Namespaces = partNamespaces()
+			p, change := managerPart, f.likeKueue
+			if tc.ofKueue {
+				p, change = kueuePart, func(config *yamlv3.Node) error { return f.besideManager(config, tc.withoutJobSets) }
+			}
+			err := printConfigMap(&out, f, p, change)
 			if tc.wantErr != "" {
 				if err == nil || err.Error() != tc.wantErr {
 					t.Errorf("Got error %v, want %s", err, tc.wantErr)
@@ -108,10 +135,6 @@ featureGates:
 			if err := yaml.Unmarshal([]byte(out.String()), &got); err != nil {
 				t.Fatal(err)
 			}
-			p := managerPart
-			if tc.ofKueue {
-				p = kueuePart
-			}
 			if diff := cmp.Diff(tc.want, got.Data[p.configKey]); diff != "" {
 				t.Errorf("Unexpected configuration (-want,+got):\n%s", diff)
 			}
@@ -123,7 +146,7 @@ featureGates:
 }
 
 func TestPrintConfigMapThatIsNotThere(t *testing.T) {
-	err := printConfigMap(&strings.Builder{}, &Facts{}, true)
+	err := printConfigMap(&strings.Builder{}, &Facts{}, kueuePart, func(*yamlv3.Node) error { return nil })
 	const want = "there is no ConfigMap kueue-system/kueue-manager-config: Kueue is not installed, or keeps its configuration elsewhere"
 	if err == nil || err.Error() != want {
 		t.Errorf("Got error %v, want %s", err, want)

@@ -57,6 +57,7 @@ func healthy(t *testing.T) *Facts {
 			},
 		}},
 	}
+	f.Namespaces = partNamespaces()
 	for _, p := range parts {
 		f.Deployments = append(f.Deployments, deployment(p))
 		f.Services = append(f.Services, corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "webhook"}})
@@ -74,6 +75,15 @@ func healthy(t *testing.T) *Facts {
 	f.ClusterQueues = []kueue.ClusterQueue{clusterQueue("gpus", "h100", "16")}
 	f.LocalQueues = []kueue.LocalQueue{localQueue("jobs", "queue", "gpus")}
 	return f
+}
+
+// partNamespaces are those of the parts.
+func partNamespaces() []corev1.Namespace {
+	var result []corev1.Namespace
+	for _, p := range parts {
+		result = append(result, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace, Labels: map[string]string{corev1.LabelMetadataName: p.namespace}}})
+	}
+	return result
 }
 
 // kueueHead heads Kueue's configuration.
