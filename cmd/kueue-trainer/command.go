@@ -29,7 +29,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
-// newCommand gives the command. Its flags say where things are; what the manager
+// newCommand returns the command. Its flags say where things are; what the manager
 // does is said by the configuration file alone.
 func newCommand() *cobra.Command {
 	var configFile string

@@ -20,7 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/version"
 )
 
-// NewCommand gives the plugin's root command, with kubectl's usual flags.
+// NewCommand returns the plugin's root command, with kubectl's usual flags.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
 	root := &cobra.Command{

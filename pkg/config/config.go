@@ -99,7 +99,7 @@ type Controller struct {
 	GroupKindConcurrency map[string]int `json:"groupKindConcurrency,omitempty"`
 }
 
-// Load reads, defaults and validates the file at path; without a path it gives the
+// Load reads, defaults and validates the file at path; without a path it returns the
 // defaults. Unknown and doubled fields are errors.
 func Load(path string) (*Configuration, error) {
 	cfg := &Configuration{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}}

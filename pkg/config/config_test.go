@@ -65,7 +65,7 @@ func TestLoad(t *testing.T) {
 		content string
 		want    *Configuration
 	}{
-		"nothing but the head gives the defaults": {content: head, want: defaults()},
+		"nothing but the head means the defaults": {content: head, want: defaults()},
 		"explicit values stay, their neighbours get defaults": {
 			content: head + `
 webhook: {port: 9999}

@@ -18,7 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 )
 
-// Validate gives every error of a defaulted configuration, each with its field.
+// Validate returns every error of a defaulted configuration, each with its field.
 func Validate(cfg *Configuration) field.ErrorList {
 	var errs field.ErrorList
 	if cfg.APIVersion != APIVersion {

@@ -34,7 +34,7 @@ func IsResource(name corev1.ResourceName) bool {
 	return ok && strings.TrimSuffix(profile, sharedSuffix) != ""
 }
 
-// Resources gives the GPU resources that a pod asks for in its containers and init
+// Resources returns the GPU resources that a pod asks for in its containers and init
 // containers, sorted, each once. Zero amounts do not count.
 func Resources(pod *corev1.PodSpec) []corev1.ResourceName {
 	found := sets.New[corev1.ResourceName]()
@@ -55,7 +55,7 @@ func collect(found sets.Set[corev1.ResourceName], amounts corev1.ResourceList) {
 	}
 }
 
-// Tolerations gives what a pod needs to reach the nodes of the GPUs it asks for, or
+// Tolerations returns what a pod needs to reach the nodes of the GPUs it asks for, or
 // nil when it asks for none. Providers taint GPU nodes with key nvidia.com/gpu and
 // differing values; Kubernetes' ExtendedResourceToleration plugin uses the exact
 // resource name as key, which for MIG and shared GPUs is another one: both are there.

@@ -83,7 +83,7 @@ var levelLabels = []string{
 	corev1.LabelHostname,
 }
 
-// Levels gives the labels that place nodes in a topology, from the widest to the node
+// Levels returns the labels that place nodes in a topology, from the widest to the node
 // itself: those that every one of them has.
 func Levels(nodes []*corev1.Node) []string {
 	var levels []string

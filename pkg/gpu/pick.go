@@ -44,7 +44,7 @@ func pickable(group, all []*corev1.Node) [][]*corev1.Node {
 	return [][]*corev1.Node{group}
 }
 
-// pick gives labels that pick exactly these of all nodes, or nil. What the nodes are comes
+// pick returns labels that pick exactly these of all nodes, or nil. What the nodes are comes
 // first and is always there; the rest only where it is needed to keep others out.
 func pick(nodes, all []*corev1.Node) map[string]string {
 	picked := identity(nodes)
@@ -71,7 +71,7 @@ func pick(nodes, all []*corev1.Node) map[string]string {
 	return picked
 }
 
-// identity gives the labels that say which GPUs the nodes have and how they are divided.
+// identity returns the labels that say which GPUs the nodes have and how they are divided.
 func identity(nodes []*corev1.Node) map[string]string {
 	picked := map[string]string{}
 	if !hasGPUs(nodes[0]) {
@@ -121,7 +121,7 @@ func matching(nodes []*corev1.Node, picked map[string]string) []*corev1.Node {
 	return match
 }
 
-// name gives every pool a name of its own. It follows from the pool's labels, product and
+// name sets a name of its own for every pool. It follows from the pool's labels, product and
 // layout first, so that a pool that other labels pick is another pool: Kueue allows no
 // change of a flavor's labels below a topology.
 func name(pools []Pool) {

@@ -148,7 +148,7 @@ func hasGPUs(node *corev1.Node) bool {
 	return node.Labels[ProductLabel] != "" || len(Allocatable(node)) > 0
 }
 
-// Allocatable gives the GPU resources that nodes have now, sorted, each once.
+// Allocatable returns the GPU resources that nodes have now, sorted, each once.
 func Allocatable(nodes ...*corev1.Node) []corev1.ResourceName {
 	var names []corev1.ResourceName
 	for _, node := range nodes {

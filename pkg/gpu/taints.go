@@ -25,7 +25,7 @@ var passing = []string{
 	"efs.csi.aws.com/agent-not-ready",
 }
 
-// Lasting gives the taints of a node that keep pods away as long as it is in its pool,
+// Lasting returns the taints of a node that keep pods away as long as it is in its pool,
 // sorted: GKE's nvidia.com/gpu=present, sku=gpu as Azure recommends it, a spot pool's, a
 // team's own.
 func Lasting(node *corev1.Node) []corev1.Taint {

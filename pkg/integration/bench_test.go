@@ -190,7 +190,7 @@ func newStore(tb testing.TB, server apiServer, scheme *runtime.Scheme, job clien
 // snapshotKey is where Trainer freezes the runtime of the job.
 var snapshotKey = client.ObjectKey{Namespace: benchKey.Namespace, Name: benchKey.Name + "-runtime-snapshot"}
 
-// frozen gives rt as Trainer freezes it for job.
+// frozen returns rt as Trainer freezes it for job.
 func frozen(tb testing.TB, rt *trainer.ClusterTrainingRuntime, job client.Object) *corev1.ConfigMap {
 	tb.Helper()
 	text, err := yaml.Marshal(rt)
@@ -202,7 +202,7 @@ func frozen(tb testing.TB, rt *trainer.ClusterTrainingRuntime, job client.Object
 	}
 }
 
-// freeze makes the job in a cluster, in no queue, and gives its UID when the Trainer there
+// freeze makes the job in a cluster, in no queue, and returns its UID when the Trainer there
 // has frozen its runtime.
 func freeze(tb testing.TB, c client.Client) types.UID {
 	tb.Helper()
@@ -247,7 +247,7 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	return &reconciler{env: env, framework: jobframework.NewReconciler(env.client, frameworkRecorder{env.recorder})}, s
 }
 
-// fresh gives the environment of a process that has seen no TrainJob yet.
+// fresh returns the environment of a process that has seen no TrainJob yet.
 func fresh(env *environment, s *store, server apiServer) *environment {
 	out := *env
 	var live client.Reader = s

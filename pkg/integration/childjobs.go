@@ -21,7 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// jobSet gives the JobSet that Trainer made for job, or nil: then there is nothing that
+// jobSet returns the JobSet that Trainer made for job, or nil: then there is nothing that
 // could run.
 func (e *environment) jobSet(ctx context.Context, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
 	js := &jobsetapi.JobSet{}

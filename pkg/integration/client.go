@@ -196,7 +196,7 @@ func (c changes) sets(field string) bool {
 // holds an object, so a merge patch always gives them whole.
 var ownFields = []string{"managedBy", "podTemplateOverrides", "runtimePatches", "suspend"}
 
-// specChanges gives the fields of the spec that a merge patch changes.
+// specChanges returns the fields of the spec that a merge patch changes.
 func specChanges(merge []byte) (changes, error) {
 	var patch struct {
 		Metadata map[string]any `json:"metadata"`

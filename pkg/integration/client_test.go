@@ -249,7 +249,7 @@ func TestWrite(t *testing.T) {
 			})}
 			err := c.write(t.Context(), job.DeepCopy(), tc.step)
 			if apierrors.IsConflict(err) != tc.wantConflict || (err != nil) != tc.wantConflict {
-				t.Errorf("write gives %v, want a conflict: %t", err, tc.wantConflict)
+				t.Errorf("write returned %v, want a conflict: %t", err, tc.wantConflict)
 			}
 		})
 	}

@@ -82,7 +82,7 @@ func (w *workloadDefaults) set(crd *apiextensionsv1.CustomResourceDefinition, de
 	w.uid, w.generation, w.defaults, w.err = crd.UID, crd.Generation, defaults, err
 }
 
-// get gives the defaults of the CRD as it is now. They are the same ones until it changes.
+// get returns the defaults of the CRD as it is now. They are the same ones until it changes.
 func (w *workloadDefaults) get() (*podset.Defaults, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

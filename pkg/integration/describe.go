@@ -16,7 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// describe gives the PodSets of the effective TrainJob, as the API server stores them.
+// describe returns the PodSets of the effective TrainJob, as the API server stores them.
 // They are remembered, and so the caller's to read only.
 func (e *environment) describe(ctx context.Context, job *trainjob.TrainJob) ([]kueue.PodSet, error) {
 	runtime, err := e.runtimes.Of(ctx, job)
@@ -79,7 +79,7 @@ func newRememberedPodSets() *rememberedPodSets {
 	return &rememberedPodSets{byUID: lru.New(podSetsRemembered)}
 }
 
-// get gives the PodSets made from the same origin, or nil.
+// get returns the PodSets made from the same origin, or nil.
 func (r *rememberedPodSets) get(from origin) []kueue.PodSet {
 	if r == nil {
 		return nil

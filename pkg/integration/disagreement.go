@@ -32,7 +32,7 @@ const disagreement = 2 * time.Second
 // evicted job would run on, and an admitted one hold its quota without a pod, until somebody
 // undoes the edit.
 //
-// It gives the time after which to look again, 0 for never.
+// It returns the time after which to look again, 0 for never.
 func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, error) {
 	if !j.alive() {
 		return 0, nil

@@ -92,7 +92,7 @@ func TestEnsureAgreed(t *testing.T) {
 				field: patch.Of(runtimes.Served), expectations: &expectations{}}}
 			wait, err := r.ensureAgreed(t.Context(), j)
 			if err != nil || (wait > 0) != tc.wantWait {
-				t.Errorf("ensureAgreed gives %s, %v; want to wait: %t", wait, err, tc.wantWait)
+				t.Errorf("ensureAgreed returned %s, %v; want to wait: %t", wait, err, tc.wantWait)
 			}
 			if got := jobSetState(t, c, js); got != tc.wantJobSet {
 				t.Errorf("The JobSet is %s, want %s", got, tc.wantJobSet)
@@ -187,7 +187,7 @@ func disagreeing(job, said, jobSet bool, since time.Time) (*trainjob.TrainJob, *
 	}
 }
 
-// doneJob gives a child Job of the JobSet that has succeeded.
+// doneJob returns a child Job of the JobSet that has succeeded.
 func doneJob(js *jobsetapi.JobSet) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: "job-download-0", Labels: map[string]string{jobsetapi.JobSetNameKey: js.Name},

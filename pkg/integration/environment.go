@@ -53,7 +53,7 @@ type environment struct {
 	kueue *kueueconfig.Follower
 }
 
-// now gives the environment of the generation of Trainer that the cluster serves now, or
+// now returns the environment of the generation of Trainer that the cluster serves now, or
 // an error where that is unknown. One reconcile or request uses one environment, so that
 // it sees the same generation from its beginning to its end.
 func (e *environment) now() (*environment, error) {
@@ -74,7 +74,7 @@ func (e *environment) managed(ctx context.Context, job *trainjob.TrainJob) (bool
 		settings.ManageJobsWithoutQueueName, settings.NamespaceSelector(), jobframework.WithDeletingObjectTolerance(true))
 }
 
-// render gives the JobSet that Trainer makes of job.
+// render returns the JobSet that Trainer makes of job.
 func (e *environment) render(ctx context.Context, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
 	runtime, err := e.runtimes.For(ctx, job)
 	if err != nil {
@@ -87,7 +87,7 @@ func (e *environment) render(ctx context.Context, job *trainjob.TrainJob) (*jobs
 	return e.renderer.Render(ctx, job, runtime, patches)
 }
 
-// gated gives the spec of job with our part as it is while job waits for admission, and
+// gated returns the spec of job with our part as it is while job waits for admission, and
 // whether that is a change.
 func (e *environment) gated(ctx context.Context, job *trainjob.TrainJob) (spec trainjob.Spec, changed bool, err error) {
 	names, err := e.replicatedJobs(ctx, job)

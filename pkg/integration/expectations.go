@@ -74,7 +74,7 @@ func (e *expectations) wrote(job *trainjob.TrainJob) {
 	e.writes[client.ObjectKeyFromObject(job)] = write{job.UID, time.Now()}
 }
 
-// wroteBy gives a time by which our last write of job was done.
+// wroteBy returns a time by which our last write of job was done.
 func (e *expectations) wroteBy(job *trainjob.TrainJob) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -94,7 +94,7 @@ func (e *expectations) queuedNow(job types.NamespacedName, uid types.UID) {
 	e.queued[job] = write{uid, time.Now()}
 }
 
-// queuedSince gives how long ago a Workload was made for job; false when none was, or it
+// queuedSince returns how long ago a Workload was made for job; false when none was, or it
 // was seen since.
 func (e *expectations) queuedSince(job *trainjob.TrainJob) (time.Duration, bool) {
 	e.mu.Lock()

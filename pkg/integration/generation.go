@@ -101,7 +101,7 @@ func (t *servedTrainer) set(ctx context.Context, generation trainjob.Generation,
 	}
 }
 
-// served gives the generation of Trainer, or why it is unknown.
+// served returns the generation of Trainer, or why it is unknown.
 func (t *servedTrainer) served() (trainjob.Generation, error) {
 	if t == nil {
 		return trainjob.Trainer23, nil

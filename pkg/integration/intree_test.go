@@ -20,7 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// inTreeOn gives the look for the in-tree integration on an API server whose webhooks
+// inTreeOn returns the look for the in-tree integration on an API server whose webhooks
 // are answer, with two runtimes, "a" and "b", and objects.
 func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error, objects ...client.Object) *inTree {
 	t.Helper()

@@ -381,7 +381,7 @@ func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
 	return err == nil && js != nil && podset.Ready(js, j.Status.JobsStatus)
 }
 
-// runs gives the JobSet that runs, or nil. Another cluster's JobSet is not here; what it
+// runs returns the JobSet that runs, or nil. Another cluster's JobSet is not here; what it
 // looks like is rendered.
 func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
 	if j.Elsewhere() {
@@ -390,7 +390,7 @@ func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
 	return j.env.jobSet(ctx, &j.TrainJob)
 }
 
-// ReclaimablePods gives the pods whose work is done while the job still runs. Kueue
+// ReclaimablePods returns the pods whose work is done while the job still runs. Kueue
 // refuses to take back what was given while the quota is held, so it never gets less.
 func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.ReclaimablePod, error) {
 	wl, err := j.env.workload(ctx, &j.TrainJob)

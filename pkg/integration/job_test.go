@@ -33,7 +33,7 @@ func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
 			j.Namespace = "ns"
 			j.Suspend()
 			if podSets, err := j.PodSets(t.Context(), env.client); err == nil {
-				t.Errorf("PodSets gives %v", podSets)
+				t.Errorf("PodSets returned %v", podSets)
 			}
 			close(recorder.Events)
 			if told := <-recorder.Events; !strings.Contains(told, reasonNotDescribed) || !strings.Contains(told, tc.want) {

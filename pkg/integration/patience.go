@@ -30,7 +30,7 @@ type waiting struct {
 	over bool
 }
 
-// patience gives how much longer a TrainJob waits to queue, with its JobSet there or not.
+// patience returns how much longer a TrainJob waits to queue, with its JobSet there or not.
 func (e *expectations) patience(job *trainjob.TrainJob, jobSet bool) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -105,7 +105,7 @@ func (e *environment) childJobsMade(ctx context.Context, js *jobsetapi.JobSet) (
 	return !slices.ContainsFunc(firstJobs(js), func(rj jobsetapi.ReplicatedJob) bool { return made[rj.Name] < rj.Replicas }), nil
 }
 
-// firstJobs gives the replicated jobs whose child Jobs wait for no other.
+// firstJobs returns the replicated jobs whose child Jobs wait for no other.
 func firstJobs(js *jobsetapi.JobSet) []jobsetapi.ReplicatedJob {
 	all := js.Spec.ReplicatedJobs
 	if policy := js.Spec.StartupPolicy; policy != nil && policy.StartupPolicyOrder == jobsetapi.InOrder {

@@ -52,7 +52,7 @@ const (
 	retrySlowly = 2 * time.Second
 )
 
-// retryIn gives when to try again after an expected retry.
+// retryIn returns when to try again after an expected retry.
 func retryIn(err error) time.Duration {
 	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
 		return retryPrebuilt

@@ -76,7 +76,7 @@ func (r *reads) trust(field patch.Field) {
 // errUnread keeps a job from being started by a Trainer that may not see where to.
 var errUnread = errors.New("the running Trainer has not been seen to read the field that the TrainJob CRD has")
 
-// read gives errUnread while it is open whether the running Trainer reads our field. It
+// read returns errUnread while it is open whether the running Trainer reads our field. It
 // asks caches alone, and not even those once there was an answer: a JobSet that shows our
 // part, whichever TrainJob it is of. With Trainer 2.3 a snapshot of the job's runtime is
 // one as well, for the JobSets that a newer Trainer cannot change. A job that another

@@ -85,7 +85,7 @@ func TestRead(t *testing.T) {
 			job.Spec.ManagedBy = ptr.To(cmp.Or(tc.managedBy, trainjob.ControllerName))
 			for range 2 {
 				if err := env.read(t.Context(), job); errors.Is(err, errUnread) != tc.wantUnread || err != nil && !tc.wantUnread {
-					t.Errorf("read gives %v, want errUnread: %t", err, tc.wantUnread)
+					t.Errorf("read returned %v, want errUnread: %t", err, tc.wantUnread)
 				}
 			}
 			if lists != tc.wantLists {
@@ -95,7 +95,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// jobSetShowing gives the JobSet of a TrainJob, or of nobody, whose pods have labels and annotations.
+// jobSetShowing returns the JobSet of a TrainJob, or of nobody, whose pods have labels and annotations.
 func jobSetShowing(name string, job *trainjob.TrainJob, labels, annotations map[string]string) *jobsetapi.JobSet {
 	rj := jobsetapi.ReplicatedJob{Name: "node"}
 	rj.Template.Spec.Template.Labels, rj.Template.Spec.Template.Annotations = labels, annotations

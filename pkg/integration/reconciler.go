@@ -194,7 +194,7 @@ func (e *environment) placed(ctx context.Context, job *trainjob.TrainJob) (bool,
 	return err == nil && js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js), err
 }
 
-// gateEarly gives the gate to a TrainJob that does not queue yet: the child Jobs that are
+// gateEarly sets the gate of a TrainJob that does not queue yet: the child Jobs that are
 // made meanwhile have it then. One that has it, as its webhook sees to, costs no look.
 func (r *reconciler) gateEarly(ctx context.Context, j *job) error {
 	if !j.early || r.env.field.HoldsGate(&j.Spec) {
@@ -203,7 +203,7 @@ func (r *reconciler) gateEarly(ctx context.Context, j *job) error {
 	return r.ensureGate(ctx, j)
 }
 
-// ensureGate gives the gate to a waiting TrainJob that lacks it, because it was made
+// ensureGate sets the gate of a waiting TrainJob that lacks it, because it was made
 // or changed while the webhook was away.
 func (r *reconciler) ensureGate(ctx context.Context, j *job) error {
 	if !j.alive() || !j.IsSuspended() {

@@ -30,7 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// newReconciler gives a reconciler for a cluster with one runtime, "torch", and objects.
+// newReconciler returns a reconciler for a cluster with one runtime, "torch", and objects.
 func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events.FakeRecorder) {
 	t.Helper()
 	d, _ := newHandlers(t)
@@ -154,7 +154,7 @@ func admit(t *testing.T, c client.Client) {
 	}
 }
 
-// eventsSoFar gives those that contain a text.
+// eventsSoFar returns those that contain a text.
 func eventsSoFar(recorder *events.FakeRecorder, text string) []string {
 	var found []string
 	for {

@@ -123,7 +123,7 @@ func (j *job) deleteWorkload(ctx context.Context, wl *kueue.Workload) error {
 	return nil
 }
 
-// unfinishedWorkload gives the job's own Workload, or nil.
+// unfinishedWorkload returns the job's own Workload, or nil.
 func (j *job) unfinishedWorkload(ctx context.Context) (*kueue.Workload, error) {
 	workloads, err := j.env.workloads(ctx, &j.TrainJob)
 	if err != nil {

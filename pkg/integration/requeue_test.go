@@ -51,7 +51,7 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 	}
 }
 
-// indexed gives a client that has a Workload.
+// indexed returns a client that has a Workload.
 func indexed(t *testing.T, wl *kueue.Workload) client.Client {
 	t.Helper()
 	return byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(wl)).Build()
@@ -60,7 +60,7 @@ func indexed(t *testing.T, wl *kueue.Workload) client.Client {
 // byOwner adds the indexes that the manager's cache has.
 func byOwner(b *fake.ClientBuilder) *fake.ClientBuilder {
 	if err := SetupIndexes(context.Background(), builderIndexer{b}); err != nil {
-		panic(err) // the builder gives no errors
+		panic(err) // the builder returns no errors
 	}
 	return b
 }

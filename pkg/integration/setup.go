@@ -84,7 +84,7 @@ func jobSetOf(child client.Object) []string {
 
 // Setup adds controllers and webhooks to mgr, which has to be starting meanwhile. It
 // reads the identity of this process from the API server, so that the webhooks know our
-// own writes. It gives the integration's parts of the manager's readiness.
+// own writes. It returns the integration's parts of the manager's readiness.
 //
 // Every call into jobframework's registration and set-up stands in this file.
 func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error) {

@@ -24,7 +24,7 @@ const (
 )
 
 // watchStop tells people when a stopped job takes long to be gone: the quota is its own
-// until then. It gives the time after which to look again, 0 for never.
+// until then. It returns the time after which to look again, 0 for never.
 func (r *reconciler) watchStop(ctx context.Context, j *job) (time.Duration, error) {
 	if j.UID == "" || !j.IsSuspended() {
 		return 0, nil

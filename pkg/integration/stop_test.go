@@ -58,7 +58,7 @@ func TestLongStopIsTold(t *testing.T) {
 			}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
 			if err != nil || (tc.deleted || tc.want == "") && result.RequeueAfter == 0 {
-				t.Errorf("Reconcile gives %v, %v", result, err)
+				t.Errorf("Reconcile returned %v, %v", result, err)
 			}
 			close(recorder.Events)
 			if told := <-recorder.Events; !strings.HasPrefix(told, tc.want) || (told == "") != (tc.want == "") {
@@ -111,7 +111,7 @@ func TestLagOfTrainerIsToldInTheEnd(t *testing.T) {
 			})
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
 			if (err != nil) != tc.wantTold || (result.RequeueAfter == retrySlowly) == tc.wantTold {
-				t.Errorf("Reconcile gives %v, %v", result, err)
+				t.Errorf("Reconcile returned %v, %v", result, err)
 			}
 			close(recorder.Events)
 			var told []string

@@ -80,7 +80,7 @@ func isAdmissionGate(g corev1.PodSchedulingGate) bool {
 	return g.Name == patch.AdmissionGate
 }
 
-// admittedJob gives the TrainJob that the pod belongs to, if that may run now.
+// admittedJob returns the TrainJob that the pod belongs to, if that may run now.
 func (u *ungater) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.TrainJob, error) {
 	name, ok := pod.Labels[jobsetapi.JobSetNameKey]
 	if !ok {
@@ -105,7 +105,7 @@ func mayRun(wl *kueue.Workload) bool {
 	return workload.IsAdmitted(wl) && !workloadevict.IsEvicted(wl) && workload.IsActive(wl) && !workloadfinish.IsFinished(wl)
 }
 
-// template gives what pods of the pod's replicated job look like under our part, or
+// template returns what pods of the pod's replicated job look like under our part, or
 // nil while that is still at the gate in our view, or is not there.
 func (u *ungater) template(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
 	if !u.env.field.Has(&job.Spec) {
@@ -125,7 +125,7 @@ func (u *ungater) template(ctx context.Context, job *trainjob.TrainJob, pod *cor
 	return nil, nil
 }
 
-// madeFrom gives the pod template of the pod's Job, or nil when that is not there: gone,
+// madeFrom returns the pod template of the pod's Job, or nil when that is not there: gone,
 // and the pod about to be, or not heard of yet.
 func (u *ungater) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
 	owner := controllerOfKind(pod, "Job")

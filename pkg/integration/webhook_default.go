@@ -99,7 +99,7 @@ func withOperations(response admission.Response, more []jsonpatch.JsonPatchOpera
 	return response
 }
 
-// decode gives the object of a request and, for an update, the one before it.
+// decode returns the object of a request and, for an update, the one before it.
 func decode(decoder admission.Decoder, req admission.Request) (job, old *trainjob.TrainJob, err error) {
 	job = &trainjob.TrainJob{}
 	if err := decoder.Decode(req, job); err != nil {

@@ -31,7 +31,7 @@ import (
 
 const self = "system:serviceaccount:kueue-trainer-system:kueue-trainer-controller-manager"
 
-// newHandlers gives both webhooks on a cluster with one runtime of one replicated job, "node".
+// newHandlers returns both webhooks on a cluster with one runtime of one replicated job, "node".
 func newHandlers(tb testing.TB) (*defaulter, *validator) {
 	tb.Helper()
 	scheme := testScheme(tb)
@@ -73,7 +73,7 @@ func request(user string, object, oldObject string) admission.Request {
 	return req
 }
 
-// manifest gives a TrainJob in a queue, or in none, with a spec.
+// manifest returns a TrainJob in a queue, or in none, with a spec.
 func manifest(queue, spec string) string {
 	return `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"name":"job","labels":{` + queue + `}},"spec":` + spec + `}`
 }

@@ -120,7 +120,7 @@ func (v *validator) leavesQueue(t, old *trainjob.TrainJob, managed bool) field.E
 		"a TrainJob that was queued cannot leave its queue; name another queue, or create the TrainJob again without one")}
 }
 
-// added gives the spec with the part that the defaulter adds to a TrainJob which comes
+// added returns the spec with the part that the defaulter adds to a TrainJob which comes
 // into a queue, or nil where it adds none.
 func (v *validator) added(ctx context.Context, t *trainjob.TrainJob, managed bool) *trainjob.Spec {
 	if !managed || !t.Suspended() {

@@ -147,7 +147,7 @@ func (p RuntimePatch) Apply(job *trainjob.TrainJob, _ Trainer) error {
 	return nil
 }
 
-// MarshalJSON gives the entry of spec.runtimePatches.
+// MarshalJSON returns the entry of spec.runtimePatches.
 func (p RuntimePatch) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		TrainingRuntimeSpec *TrainingRuntimeSpecPatch `json:"trainingRuntimeSpec,omitzero"`

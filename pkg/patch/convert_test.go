@@ -49,7 +49,7 @@ func TestAllOverridesAreOnePatch(t *testing.T) {
 		{"targetJobs":[{"name":"node"}],"spec":{"nodeSelector":{"pool":"last"}}}]}`)
 	patches, err := Of(trainjob.Trainer21).All(spec)
 	if err != nil || len(patches) != 1 {
-		t.Fatalf("All gives %d entries, %v", len(patches), err)
+		t.Fatalf("All returned %d entries, %v", len(patches), err)
 	}
 	entry, err := patches[0].Decode()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// effective gives what Trainer 2.1 makes something of: overrides for some job, and of
+// effective returns what Trainer 2.1 makes something of: overrides for some job, and of
 // their metadata labels and annotations. Its CRD and its webhook take the rest as well, so
 // a TrainJob that has it is there and has to be described; conversion, whose users can
 // mend what they convert, refuses it.

@@ -48,17 +48,17 @@ type Field interface {
 	Copy(spec, from *trainjob.Spec)
 	// Drop takes our part away.
 	Drop(spec *trainjob.Spec)
-	// Restore gives everybody else's parts the bytes they have in old, where a writer
+	// Restore puts everybody else's parts back to the bytes they have in old, where a writer
 	// only spelled them again; with own, always.
 	Restore(spec, old *trainjob.Spec, own bool)
 
-	// All gives what spec says, our part included, in the patches of the newest Trainer,
+	// All returns what spec says, our part included, in the patches of the newest Trainer,
 	// for its library to render, or ErrNotPatches.
 	All(spec *trainjob.Spec) ([]trainjob.RuntimePatch, error)
-	// Others gives the same without our part.
+	// Others returns the same without our part.
 	Others(spec *trainjob.Spec) ([]trainjob.RuntimePatch, error)
 
-	// UnknownJobs gives an error for every patch of others of a replicated job that the
+	// UnknownJobs returns an error for every patch of others of a replicated job that the
 	// runtime does not have.
 	UnknownJobs(spec *trainjob.Spec, runtimeJobs []string) field.ErrorList
 	// ReservedByOthers returns the places where patches of others set what only the manager
@@ -68,7 +68,7 @@ type Field interface {
 	Refusal() *field.Error
 }
 
-// Of gives the field of a generation.
+// Of returns the field of a generation.
 func Of(served trainjob.Generation) Field {
 	if served == trainjob.Trainer21 {
 		return podTemplateOverrides{}

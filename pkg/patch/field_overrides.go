@@ -57,7 +57,7 @@ func (p Placement) podTemplateOverride() (trainjob.PodTemplateOverride, error) {
 	})
 }
 
-// split gives our overrides and everybody else's, each in their order.
+// split returns our overrides and everybody else's, each in their order.
 func split(overrides []trainjob.PodTemplateOverride) (ours, others []trainjob.PodTemplateOverride) {
 	for _, o := range overrides {
 		if mark.Override(o) {

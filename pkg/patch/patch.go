@@ -42,7 +42,7 @@ type Placement struct {
 	SchedulingGates []corev1.PodSchedulingGate
 }
 
-// Gated gives the placement of a replicated job that waits for admission.
+// Gated returns the placement of a replicated job that waits for admission.
 func Gated(name string) Placement {
 	return Placement{
 		Name:            name,
@@ -51,7 +51,7 @@ func Gated(name string) Placement {
 	}
 }
 
-// Freed gives the placement of a replicated job whose gate was taken off for another
+// Freed returns the placement of a replicated job whose gate was taken off for another
 // integration to start it. The label stays, with another value: were it the only one,
 // Trainer's server-side apply would leave "metadata: null" in the JobSet and be refused.
 func Freed(name string) Placement {
@@ -135,12 +135,12 @@ func gatedJob(job trainer.ReplicatedJobPatch) bool {
 	return slices.Contains(job.Template.Spec.Template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: AdmissionGate})
 }
 
-// Find gives our entry, or nil.
+// Find returns our entry, or nil.
 func Find(patches []trainjob.RuntimePatch) *trainjob.RuntimePatch {
 	return FindManager(patches, Manager)
 }
 
-// FindManager gives the entry of a manager, or nil.
+// FindManager returns the entry of a manager, or nil.
 func FindManager(patches []trainjob.RuntimePatch, manager string) *trainjob.RuntimePatch {
 	for i := range patches {
 		if patches[i].Manager == manager {
@@ -150,14 +150,14 @@ func FindManager(patches []trainjob.RuntimePatch, manager string) *trainjob.Runt
 	return nil
 }
 
-// Others gives every entry but ours, in order. The result is a new slice.
+// Others returns every entry but ours, in order. The result is a new slice.
 func Others(patches []trainjob.RuntimePatch) []trainjob.RuntimePatch {
 	return slices.DeleteFunc(slices.Clone(patches), func(p trainjob.RuntimePatch) bool {
 		return p.Manager == Manager
 	})
 }
 
-// With gives the other entries in their order and then ours: later entries win.
+// With returns the other entries in their order and then ours: later entries win.
 func With(patches []trainjob.RuntimePatch, ours trainjob.RuntimePatch) []trainjob.RuntimePatch {
 	return append(Others(patches), ours)
 }

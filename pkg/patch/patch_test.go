@@ -204,13 +204,13 @@ func TestOthersAndWithGiveListsOfTheirOwn(t *testing.T) {
 func TestFindGivesTheEntryInItsPlace(t *testing.T) {
 	patches := entries(t, othersA, ours, newOurs)
 	if got := Find(patches); got != &patches[1] {
-		t.Errorf("Find gives %+v, want the second element itself", got)
+		t.Errorf("Find returned %+v, want the second element itself", got)
 	}
 	if got := FindManager(patches, "a.io/x"); got != &patches[0] {
-		t.Errorf("FindManager gives %+v, want the first element itself", got)
+		t.Errorf("FindManager returned %+v, want the first element itself", got)
 	}
 	if got := FindManager(patches, "c.io/x"); got != nil {
-		t.Errorf("FindManager gives %+v for a manager that is not there", got)
+		t.Errorf("FindManager returned %+v for a manager that is not there", got)
 	}
 }
 

@@ -44,7 +44,7 @@ func surplusOf(path *field.Path, o trainjob.PodTemplateOverride) []*field.Path {
 	return notIn(path, all, kept)
 }
 
-// notIn gives the fields of an object that another one does not have, objects in them
+// notIn returns the fields of an object that another one does not have, objects in them
 // included. Empty ones say nothing.
 func notIn(path *field.Path, all, kept map[string]any) []*field.Path {
 	var missing []*field.Path

@@ -14,7 +14,7 @@ import (
 // Path is where the entries stand in a TrainJob of Trainer 2.2 and later.
 var Path = field.NewPath("spec", "runtimePatches")
 
-// UnknownJobs gives an error for every patch of a replicated job that the runtime
+// UnknownJobs returns an error for every patch of a replicated job that the runtime
 // does not have. A merge would add such a job, with nothing in it.
 func UnknownJobs(patches []trainjob.RuntimePatch, runtimeJobs []string) field.ErrorList {
 	var errs field.ErrorList
@@ -39,7 +39,7 @@ func noSuchJob(runtimeJobs []string) string {
 	return "the runtime has no replicated job of this name; it has: " + strings.Join(runtimeJobs, ", ")
 }
 
-// Changed gives an error when our part is not what it has to be after an update by anyone
+// Changed returns an error when our part is not what it has to be after an update by anyone
 // but the manager itself: what it was before or, where there was none, what it is in
 // allowed, which is what the manager's webhook puts there.
 func Changed(f Field, before, after, allowed *trainjob.Spec) field.ErrorList {

@@ -60,7 +60,7 @@ func jobSet(jobs ...*jobBuilder) *jobsetapi.JobSet {
 	return js
 }
 
-// status gives ready, succeeded and failed child Jobs of a replicated job.
+// status returns ready, succeeded and failed child Jobs of a replicated job.
 func status(name string, ready, succeeded, failed int32) trainer.JobStatus {
 	return trainer.JobStatus{Name: name, Ready: ptr.To(ready), Succeeded: ptr.To(succeeded), Failed: ptr.To(failed)}
 }

@@ -54,7 +54,7 @@ func openAPISchema(crd *apiextensionsv1.CustomResourceDefinition, version string
 	return nil, fmt.Errorf("CRD %s serves no version %s; this manager needs Kueue v0.19 or a later one that serves it", crd.Name, version)
 }
 
-// Apply gives the PodSets as the API server would store and return them.
+// Apply returns the PodSets as the API server would store and return them.
 func (d *Defaults) Apply(podSets []kueue.PodSet) ([]kueue.PodSet, error) {
 	out := make([]kueue.PodSet, len(podSets))
 	for i := range podSets {

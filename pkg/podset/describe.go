@@ -13,7 +13,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// Describe gives the PodSets of the effective TrainJob: its runtime with everybody's
+// Describe returns the PodSets of the effective TrainJob: its runtime with everybody's
 // patches but our own, or ErrCannotRun. The API server adds defaults to those that it
 // stores; see Defaults.
 func Describe(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, field patch.Field) ([]kueue.PodSet, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 )
 
-// Place gives the placement of every replicated job from the PodSets of the
+// Place returns the placement of every replicated job from the PodSets of the
 // effective TrainJob and what the admission says of each: the flavors' node labels
 // and tolerations, admission checks' updates, Kueue's labels and annotations, gates.
 //

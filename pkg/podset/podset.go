@@ -23,7 +23,7 @@ import (
 // Max is the number of PodSets that a Workload can hold (Workload CRD, spec.podSets).
 const Max = 18
 
-// FromJobSet gives one PodSet per replicated job of the JobSet that Trainer renders
+// FromJobSet returns one PodSet per replicated job of the JobSet that Trainer renders
 // without our own entry, in its order: the pods that really come to be, with the GPU
 // tolerations that their placement is going to have. Kueue has to see those while it
 // picks a flavor: node taints of a flavor, and of the nodes below a topology, count

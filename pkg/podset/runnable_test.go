@@ -124,7 +124,7 @@ func TestRunnable(t *testing.T) {
 				t.Errorf("Unexpected refusals (-want,+got):\n%s", diff)
 			}
 			if _, err := Describe(t.Context(), renderer, job, rt, field); errors.Is(err, ErrCannotRun) != (len(tc.want) > 0) || (err != nil) != (len(tc.want) > 0) {
-				t.Errorf("Describe gives %v", err)
+				t.Errorf("Describe returned %v", err)
 			}
 		})
 	}

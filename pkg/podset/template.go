@@ -126,7 +126,7 @@ func Placed(js *jobsetapi.JobSet) bool {
 	})
 }
 
-// FieldOf gives the field of the TrainJob out of which Trainer brought our part into a
+// FieldOf returns the field of the TrainJob out of which Trainer brought our part into a
 // JobSet: the gate, or what an admission adds. Nil where nothing in it is ours.
 func FieldOf(js *jobsetapi.JobSet) patch.Field {
 	for i := range js.Spec.ReplicatedJobs {

@@ -31,7 +31,7 @@ func TestGenerationOf(t *testing.T) {
 metadata: {name: trainjobs.trainer.kubeflow.org}
 spec: {versions: [{name: v1alpha1, served: true, schema: {openAPIV3Schema: {properties: {spec: {properties: {`+tc.fields+`}}}}}}]}`))
 			if got != tc.want || (err != nil) != (tc.want == 0) {
-				t.Errorf("GenerationOf gives %d, %v; want %d", got, err, tc.want)
+				t.Errorf("GenerationOf returned %d, %v; want %d", got, err, tc.want)
 			}
 		})
 	}
@@ -43,7 +43,7 @@ func TestGenerationOfTheTrainerWeAreBuiltWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := GenerationOf(crdFrom(t, string(data))); got != Trainer23 {
-		t.Errorf("GenerationOf gives %d, %v; want %d", got, err, Trainer23)
+		t.Errorf("GenerationOf returned %d, %v; want %d", got, err, Trainer23)
 	}
 }
 
@@ -61,6 +61,6 @@ func TestGenerationOfNoVersionThatIsServed(t *testing.T) {
 metadata: {name: trainjobs.trainer.kubeflow.org}
 spec: {versions: [{name: v1alpha1, served: false, schema: {openAPIV3Schema: {properties: {spec: {properties: {runtimePatches: {type: array}}}}}}}]}`))
 	if err == nil {
-		t.Errorf("GenerationOf gives %d for a version that is not served", got)
+		t.Errorf("GenerationOf returned %d for a version that is not served", got)
 	}
 }

@@ -72,7 +72,7 @@ func (o *PodTemplateOverride) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON gives the bytes back.
+// MarshalJSON returns the bytes back.
 func (o PodTemplateOverride) MarshalJSON() ([]byte, error) {
 	if o.raw == nil {
 		return []byte("null"), nil

@@ -45,7 +45,7 @@ func NewRenderer(ctx context.Context, scheme *runtime.Scheme) (*Renderer, error)
 	return &Renderer{runtime: rt, builder: builder}, nil
 }
 
-// Render gives the JobSet for job with the given patch entries in place of its own.
+// Render returns the JobSet for job with the given patch entries in place of its own.
 // Replicated jobs come in the runtime's order; replicas, parallelism and completions
 // are always set. What the API server and JobSet default further is left unset.
 func (r *Renderer) Render(ctx context.Context, job *TrainJob, spec *trainer.TrainingRuntimeSpec, patches []RuntimePatch) (*jobsetapi.JobSet, error) {

@@ -113,7 +113,7 @@ func patchFrom(t testing.TB, data string) RuntimePatch {
 	return p
 }
 
-// podSpecPatch gives an entry that merges podSpec into the pods of one replicated job.
+// podSpecPatch returns an entry that merges podSpec into the pods of one replicated job.
 func podSpecPatch(t testing.TB, manager, job, podSpec string) RuntimePatch {
 	t.Helper()
 	return patchFrom(t, `{manager: "`+manager+`", trainingRuntimeSpec: {template: {spec: {replicatedJobs: [`+
@@ -424,7 +424,7 @@ func shippedRuntimes(t *testing.T) map[string]*trainer.TrainingRuntime {
 	return runtimes
 }
 
-// renderedByTrainer gives the JobSet that Trainer's controller would apply.
+// renderedByTrainer returns the JobSet that Trainer's controller would apply.
 func renderedByTrainer(t *testing.T, rt *trainer.TrainingRuntime, job *trainer.TrainJob) *jobsetapi.JobSet {
 	t.Helper()
 	scheme := runtime.NewScheme()

@@ -18,7 +18,7 @@ func asksForResources(job *TrainJob) bool {
 	return job.Spec.Trainer.ResourcesPerNode.Limits != nil || job.Spec.Trainer.ResourcesPerNode.Requests != nil
 }
 
-// replaceResources gives the runtime that renders, with the library of Trainer 2.3, as
+// replaceResources returns the runtime that renders, with the library of Trainer 2.3, as
 // spec does with an older Trainer: there resourcesPerNode takes the place of the
 // resources of the container, all of them (func Trainer in
 // pkg/runtime/framework/plugins/jobset/builder.go of 2.1 and 2.2). The library merges

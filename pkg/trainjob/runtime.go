@@ -52,7 +52,7 @@ type Runtimes struct {
 	// Nil: there are no snapshots, and the cache is right. Caching them would mean caching every
 	// ConfigMap of the cluster: Trainer puts no label on its snapshots.
 	Live client.Reader
-	// Served is the generation of Trainer that renders; As gives another.
+	// Served is the generation of Trainer that renders; As returns one for another.
 	Served Generation
 
 	// Seen reports whether Trainer has looked at a TrainJob, and so frozen its runtime. A
@@ -81,20 +81,20 @@ func NewRuntimes(cached, live client.Reader) *Runtimes {
 		snapshots: lru.New(snapshotsRemembered), texts: lru.New(textsRemembered), unfrozen: lru.New(snapshotsRemembered)}
 }
 
-// As gives the same finder for another generation of Trainer.
+// As returns the same finder for another generation of Trainer.
 func (r *Runtimes) As(served Generation) *Runtimes {
 	other := *r
 	other.Served = served
 	return &other
 }
 
-// For gives the runtime spec of Of.
+// For returns the runtime spec of Of.
 func (r *Runtimes) For(ctx context.Context, job *TrainJob) (*trainer.TrainingRuntimeSpec, error) {
 	runtime, err := r.Of(ctx, job)
 	return runtime.Spec, err
 }
 
-// Of gives the runtime that Trainer renders job from: its snapshot when there is one, the
+// Of returns the runtime that Trainer renders job from: its snapshot when there is one, the
 // live object before. What an older Trainer makes of it otherwise than the Renderer, which
 // has the newest one's library, is brought in line here.
 // Errors wrap ErrRuntimeNotFound, ErrRuntimeUnsupported or ErrSnapshotUnreadable and name the
@@ -109,7 +109,7 @@ func (r *Runtimes) Of(ctx context.Context, job *TrainJob) (Runtime, error) {
 	return r.live(ctx, job)
 }
 
-// replaced gives the live runtime as Trainer before 2.3 uses it.
+// replaced returns the live runtime as Trainer before 2.3 uses it.
 func (r *Runtimes) replaced(ctx context.Context, job *TrainJob) (Runtime, error) {
 	runtime, err := r.live(ctx, job)
 	if err != nil || !asksForResources(job) {
@@ -140,7 +140,7 @@ func (r *Runtimes) live(ctx context.Context, job *TrainJob) (Runtime, error) {
 		ErrRuntimeUnsupported, kind, trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind)
 }
 
-// versionOf gives the version of a runtime, or of the ConfigMap with a snapshot of one.
+// versionOf returns the version of a runtime, or of the ConfigMap with a snapshot of one.
 func versionOf(obj client.Object) RuntimeVersion {
 	return RuntimeVersion(fmt.Sprintf("%s/%s", obj.GetUID(), obj.GetResourceVersion()))
 }
@@ -219,7 +219,7 @@ var (
 	storage    = &client.GetOptions{}
 )
 
-// look reads the snapshot of job, or gives nil. One that the storage did not have once is
+// look reads the snapshot of job; nil: there is none. One that the storage did not have once is
 // asked of the storage alone: the watch cache may still have what was deleted there.
 func (r *Runtimes) look(ctx context.Context, job *TrainJob, unfrozen bool) (*corev1.ConfigMap, error) {
 	if !unfrozen {
@@ -230,7 +230,7 @@ func (r *Runtimes) look(ctx context.Context, job *TrainJob, unfrozen bool) (*cor
 	return r.snapshotOf(ctx, job, storage)
 }
 
-// snapshotOf gives the ConfigMap with the snapshot of this very TrainJob, or nil: a former
+// snapshotOf returns the ConfigMap with the snapshot of this very TrainJob, or nil: a former
 // one of the same name may have left one behind for the garbage collector.
 func (r *Runtimes) snapshotOf(ctx context.Context, job *TrainJob, from client.GetOption) (*corev1.ConfigMap, error) {
 	var cm corev1.ConfigMap
@@ -245,7 +245,7 @@ func (r *Runtimes) snapshotOf(ctx context.Context, job *TrainJob, from client.Ge
 }
 
 // SnapshotTaken tells when Trainer froze the runtime of job; zero when it did not. It asks
-// the storage, and what that has is from then on what Of gives: people may replace it.
+// the storage, and what that has is from then on what Of returns: people may replace it.
 func (r *Runtimes) SnapshotTaken(ctx context.Context, job *TrainJob) (time.Time, error) {
 	cm, err := r.snapshotOf(ctx, job, storage)
 	if err != nil {
@@ -270,7 +270,7 @@ func (r *Runtimes) Forget(uid types.UID) {
 	r.unfrozen.Remove(uid)
 }
 
-// decode gives the same spec for the same text.
+// decode returns the same spec for the same text.
 func (r *Runtimes) decode(text string) (*trainer.TrainingRuntimeSpec, error) {
 	if spec, ok := r.texts.Get(text); ok {
 		return spec.(*trainer.TrainingRuntimeSpec), nil

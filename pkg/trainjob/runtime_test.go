@@ -31,7 +31,7 @@ func wantErrorWith(t testing.TB, err error, parts ...string) {
 	}
 }
 
-// withNodes gives a runtime spec that its number of nodes tells from others.
+// withNodes returns a runtime spec that its number of nodes tells from others.
 func withNodes(n int32) trainer.TrainingRuntimeSpec {
 	return trainer.TrainingRuntimeSpec{MLPolicy: &trainer.MLPolicy{NumNodes: ptr.To(n)}}
 }
@@ -289,7 +289,7 @@ func TestRuntimesAwaitTrainer(t *testing.T) {
 	}
 }
 
-// frozenAs gives a snapshot of the job that is told from others by its UID.
+// frozenAs returns a snapshot of the job that is told from others by its UID.
 func frozenAs(uid types.UID, nodes int) *corev1.ConfigMap {
 	cm := snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", nodes)})
 	cm.UID, cm.CreationTimestamp = uid, metav1.Now()
@@ -368,7 +368,7 @@ func TestRuntimesFollowReplacedSnapshot(t *testing.T) {
 			}
 			runtimes.Live = now.Build()
 			if taken, err := runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil)); err != nil || taken.IsZero() != (tc.second == nil) {
-				t.Errorf("SnapshotTaken gives %s, %v", taken, err)
+				t.Errorf("SnapshotTaken returned %s, %v", taken, err)
 			}
 			after, err := runtimes.Of(t.Context(), jobOf("uid", nil))
 			if err != nil {

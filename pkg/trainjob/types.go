@@ -112,7 +112,7 @@ func NewRuntimePatch(entry *trainer.RuntimePatch) (RuntimePatch, error) {
 	return RuntimePatch{Manager: entry.Manager, raw: raw}, nil
 }
 
-// Decode gives the entry in Trainer's types, without what those do not know.
+// Decode returns the entry in Trainer's types, without what those do not know.
 func (p RuntimePatch) Decode() (trainer.RuntimePatch, error) {
 	var entry trainer.RuntimePatch
 	if err := utiljson.Unmarshal(p.raw, &entry); err != nil {
@@ -145,7 +145,7 @@ func (p *RuntimePatch) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON gives the bytes back.
+// MarshalJSON returns the bytes back.
 func (p RuntimePatch) MarshalJSON() ([]byte, error) {
 	if p.raw == nil {
 		return []byte("null"), nil
@@ -170,7 +170,7 @@ func (t *TrainJob) Finished() bool {
 		apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobFailed)
 }
 
-// Typed gives the TrainJob in Trainer's types, with the given patches in place of
+// Typed returns the TrainJob in Trainer's types, with the given patches in place of
 // its own. The result shares memory with t and must not be changed.
 func (t *TrainJob) Typed(patches []RuntimePatch) (*trainer.TrainJob, error) {
 	entries := make([]trainer.RuntimePatch, 0, len(patches))

@@ -28,7 +28,7 @@ func NewValidator(ctx context.Context, scheme *runtime.Scheme, renderer *Rendere
 	return &Validator{renderer: renderer, framework: framework}, nil
 }
 
-// Create gives what Trainer refuses a new TrainJob for that uses the runtime, with the
+// Create returns what Trainer refuses a new TrainJob for that uses the runtime, with the
 // given patch entries in place of its own.
 func (v *Validator) Create(ctx context.Context, job *TrainJob, spec *trainer.TrainingRuntimeSpec, patches []RuntimePatch) field.ErrorList {
 	typed, err := job.Typed(patches)

@@ -62,7 +62,7 @@ func names(columns []column) string {
 	return strings.Join(all, ",")
 }
 
-// columnsOf gives the columns of a comma-separated list, in our order.
+// columnsOf returns the columns of a comma-separated list, in our order.
 func columnsOf(list string) ([]column, error) {
 	wanted := strings.Split(list, ",")
 	var found []column
@@ -77,7 +77,7 @@ func columnsOf(list string) ([]column, error) {
 	return found, nil
 }
 
-// titleOf gives a column's title by its name.
+// titleOf returns a column's title by its name.
 func titleOf(name string) string {
 	for _, c := range allColumns {
 		if c.name == name {

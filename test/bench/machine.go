@@ -46,7 +46,7 @@ func thisMachine() (Machine, error) {
 	return m, nil
 }
 
-// commitOf gives the commit of a repository.
+// commitOf returns the commit of a repository.
 func commitOf(root string) (string, error) {
 	commit, err := exec.Command("git", "-C", root, "describe", "--always", "--dirty").Output()
 	if err != nil {
@@ -67,7 +67,7 @@ func (m *Machine) readVersions(root string) error {
 	return nil
 }
 
-// field gives the value of the first line "key: value".
+// field returns the value of the first line "key: value".
 func field(text, key string) string {
 	for line := range strings.Lines(text) {
 		if k, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(k) == key {

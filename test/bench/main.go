@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string) error {
 	return errors.Join(err, errReport)
 }
 
-// results gives what the report has, or nothing yet, without the parts that are measured now.
+// results returns what the report has, or nothing yet, without the parts that are measured now.
 func (p *plan) results(root string) (*Results, error) {
 	machine, err := thisMachine()
 	if err != nil {

@@ -22,7 +22,7 @@ func plots(results *Results) map[string][]byte {
 	return files
 }
 
-// largest gives the size of the largest burst or stream that all its columns have.
+// largest returns the size of the largest burst or stream that all its columns have.
 func largest(results *Results, how shape) int {
 	n := 0
 	for _, size := range results.sizes(how) {
@@ -77,7 +77,7 @@ func (r *Run) integrationCPU() float64 {
 	return r.Used.cpu("kueue", "kueue-trainer") + r.UsedToCreate.cpu("kueue", "kueue-trainer")
 }
 
-// at gives the runs of a size, in the order of the columns.
+// at returns the runs of a size, in the order of the columns.
 func (r *Results) at(how shape, n int) []*Run {
 	var found []*Run
 	for _, column := range allColumns {
@@ -88,7 +88,7 @@ func (r *Results) at(how shape, n int) []*Run {
 	return found
 }
 
-// sizes gives the sizes of the runs of a shape, ascending.
+// sizes returns the sizes of the runs of a shape, ascending.
 func (r *Results) sizes(how shape) []int {
 	var sizes []int
 	for _, run := range r.Runs {
@@ -100,7 +100,7 @@ func (r *Results) sizes(how shape) []int {
 	return sizes
 }
 
-// growth gives the sizes of the bursts that the first and the last column have in common.
+// growth returns the sizes of the bursts that the first and the last column have in common.
 func (r *Results) growth() []int {
 	return slices.DeleteFunc(r.sizes(burst), func(n int) bool {
 		return r.run(allColumns[0].name, burst, n) == nil || r.run(allColumns[len(allColumns)-1].name, burst, n) == nil

@@ -103,7 +103,7 @@ func (r *Results) drop(part string) {
 	}
 }
 
-// run gives a stream or burst, or nil.
+// run returns a stream or burst, or nil.
 func (r *Results) run(column string, how shape, jobs int) *Run {
 	for _, run := range r.Runs {
 		if run.Column == column && run.Shape == how && run.Jobs == jobs {
@@ -113,7 +113,7 @@ func (r *Results) run(column string, how shape, jobs int) *Run {
 	return nil
 }
 
-// step gives the requests of one step, or nil.
+// step returns the requests of one step, or nil.
 func (r *Results) step(column, step string) *Requests {
 	for _, requests := range r.Requests {
 		if requests.Column == column && requests.Step == step {
@@ -159,7 +159,7 @@ type Percentiles struct {
 	MaxMs float64 `json:"maxMs"`
 }
 
-// percentiles gives the smallest times that half, and 99 of 100, do not exceed.
+// percentiles returns the smallest times that half, and 99 of 100, do not exceed.
 func percentiles(times []time.Duration) Percentiles {
 	if len(times) == 0 {
 		return Percentiles{}
@@ -172,7 +172,7 @@ func percentiles(times []time.Duration) Percentiles {
 	return Percentiles{P50Ms: at(50), P99Ms: at(99), MaxMs: at(100)}
 }
 
-// curve gives the seconds after from at which each tenth of the times was reached.
+// curve returns the seconds after from at which each tenth of the times was reached.
 func curve(times []time.Time, from time.Time) []float64 {
 	slices.SortFunc(times, time.Time.Compare)
 	var tenths []float64

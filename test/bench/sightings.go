@@ -174,7 +174,7 @@ func (s *sightings) err() error {
 	return s.failure
 }
 
-// last gives when the latest news came.
+// last returns when the latest news came.
 func (s *sightings) last() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *sightings) count(m moment) int {
 	return n
 }
 
-// latestOf gives when the last job had its moment.
+// latestOf returns when the last job had its moment.
 func (s *sightings) latestOf(m moment) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +206,7 @@ func (s *sightings) latestOf(m moment) time.Time {
 	return last
 }
 
-// between gives the time from one moment to another, of every job that had both. The two
+// between returns the time from one moment to another, of every job that had both. The two
 // come from two watches, so it may be a little less than 0.
 func (s *sightings) between(from, to moment) []time.Duration {
 	s.mu.Lock()
@@ -222,7 +222,7 @@ func (s *sightings) between(from, to moment) []time.Duration {
 	return all
 }
 
-// times gives when the jobs had a moment.
+// times returns when the jobs had a moment.
 func (s *sightings) times(m moment) []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -121,7 +121,7 @@ func (s *site) finish(ctx context.Context) error {
 	return group.Wait()
 }
 
-// used gives what every component has used so far.
+// used returns what every component has used so far.
 func (s *site) used() (map[string]usage.Usage, error) {
 	all := map[string]usage.Usage{}
 	for name, pid := range s.pids {
@@ -134,7 +134,7 @@ func (s *site) used() (map[string]usage.Usage, error) {
 	return all, nil
 }
 
-// usedSince gives what every component has used after an earlier reading.
+// usedSince returns what every component has used after an earlier reading.
 func (s *site) usedSince(earlier map[string]usage.Usage) (map[string]usage.Usage, error) {
 	all, err := s.used()
 	for name, u := range all {

@@ -31,7 +31,7 @@ func (s *stage) onPod(seen sighting, pod *corev1.Pod) {
 	}
 }
 
-// pod gives the record of a pod, a new one at its first sight.
+// pod returns the record of a pod, a new one at its first sight.
 func (r *record) pod(pod *corev1.Pod) *podRecord {
 	for _, p := range r.pods {
 		if p.UID == pod.UID {

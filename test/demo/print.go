@@ -77,7 +77,7 @@ func (s *stage) introduce() error {
 	return err
 }
 
-// nodesIn gives the nodes of a pool by name, and how many GPUs they have.
+// nodesIn returns the nodes of a pool by name, and how many GPUs they have.
 func (s *stage) nodesIn(pool string) (names []string, gpus int64) {
 	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
 		if s.poolOf(name) == pool {

@@ -147,7 +147,7 @@ func (s *stay) once(what string) bool {
 
 func (p *podRecord) replicatedJob() string { return p.Labels[jobsetapi.ReplicatedJobNameKey] }
 
-// podsOf gives the pods that ran during a stay, of one replicated job or of all ("").
+// podsOf returns the pods that ran during a stay, of one replicated job or of all ("").
 func (r *record) podsOf(s *stay, replicatedJob string) []*podRecord {
 	var pods []*podRecord
 	for _, p := range r.pods {

@@ -41,7 +41,7 @@ func newStage(c client.WithWatch, out *os.File) *stage {
 	return &stage{client: c, out: out, paint: newPaint(out), sightings: make(chan sighting, 1000), nodes: map[string]corev1.Node{}}
 }
 
-// job gives the record of a TrainJob, a new one at its first sight.
+// job returns the record of a TrainJob, a new one at its first sight.
 func (s *stage) job(team, name string) *record {
 	for _, r := range s.jobs {
 		if r.team == team && r.name == name {
@@ -74,7 +74,7 @@ func (s *stage) await(ctx context.Context, whats ...claim) error {
 	}
 }
 
-// firstUntrue gives the first claim that does not hold and why, or "".
+// firstUntrue returns the first claim that does not hold and why, or "".
 func firstUntrue(claims []claim) string {
 	for _, c := range claims {
 		if err := c.check(); err != nil {

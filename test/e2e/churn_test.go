@@ -214,7 +214,7 @@ func (p *podCounter) add(pods []corev1.Pod) {
 	}
 }
 
-// of gives the number of pods that a job ever had.
+// of returns the number of pods that a job ever had.
 func (p *podCounter) of(job string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -340,7 +340,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 	})
 })
 
-// findings gives what doctor finds, and checks its exit code against that.
+// findings returns what doctor finds, and checks its exit code against that.
 func (w *world) findings(ctx context.Context) []finding {
 	GinkgoHelper()
 	stdout, stderr, code := plugin(ctx, "doctor", "-n", w.namespace, "-o", "json")

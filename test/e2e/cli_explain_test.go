@@ -53,7 +53,7 @@ func (w *world) eventuallyKueueSays(ctx context.Context, job, text string) {
 	}).Should(Succeed())
 }
 
-// reasonOf gives the first reason of a verdict on a flavor.
+// reasonOf returns the first reason of a verdict on a flavor.
 func reasonOf(e explain.Explanation, flavor string) explain.Reason {
 	GinkgoHelper()
 	for _, v := range e.Flavors {

@@ -65,7 +65,7 @@ var _ = Describe("kubectl trainjob migrate", func() {
 	})
 })
 
-// jobSetOf gives the JobSet of a TrainJob in JSON; empty while there is none.
+// jobSetOf returns the JobSet of a TrainJob in JSON; empty while there is none.
 func jobSetOf(ctx context.Context, w *world, job string) string {
 	GinkgoHelper()
 	stdout, _, _ := runBinary(ctx, "", "kubectl", "get", "jobset", "-n", w.namespace, job, "-o", "jsonpath={.spec}")

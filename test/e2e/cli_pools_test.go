@@ -228,7 +228,7 @@ func flavorsOf(objects []*unstructured.Unstructured) []kueue.ResourceFlavor {
 	return flavors
 }
 
-// versions gives the resource versions of objects.
+// versions returns the resource versions of objects.
 func (w *world) versions(ctx context.Context, objects []*unstructured.Unstructured) map[string]string {
 	GinkgoHelper()
 	versions := map[string]string{}
@@ -257,7 +257,7 @@ func (w *world) jobFor(ctx context.Context, name string, flavor *kueue.ResourceF
 	return job
 }
 
-// pool gives one of this spec's pools as the command shows it.
+// pool returns one of this spec's pools as the command shows it.
 func (w *world) pool(ctx context.Context, g Gomega, name string) pools.Pool {
 	GinkgoHelper()
 	out, _, code := plugin(ctx, "pools", "-o", "json")

@@ -119,7 +119,7 @@ func ofReplicatedJob(pods []corev1.Pod, name string) []corev1.Pod {
 	return out
 }
 
-// tolerations gives what a pod tolerates, without what Kubernetes adds to every pod.
+// tolerations returns what a pod tolerates, without what Kubernetes adds to every pod.
 func tolerations(pod *corev1.Pod) []corev1.Toleration {
 	var out []corev1.Toleration
 	for _, t := range pod.Spec.Tolerations {
@@ -130,7 +130,7 @@ func tolerations(pod *corev1.Pod) []corev1.Toleration {
 	return out
 }
 
-// eventNotes gives the notes of the events with a reason on an object of the spec.
+// eventNotes returns the notes of the events with a reason on an object of the spec.
 func (w *world) eventNotes(ctx context.Context, kind, name, reason string) []string {
 	GinkgoHelper()
 	var list eventsv1.EventList

@@ -155,7 +155,7 @@ func handBack(ctx context.Context) string {
 	return string(out)
 }
 
-// gates gives the scheduling gates that pods of a TrainJob's child Jobs are made with.
+// gates returns the scheduling gates that pods of a TrainJob's child Jobs are made with.
 func (w *world) gates(ctx context.Context, job string) []string {
 	GinkgoHelper()
 	var jobs batchv1.JobList
@@ -185,7 +185,7 @@ func (w *world) eventuallyOneRuns(ctx context.Context, jobs ...string) string {
 	return running
 }
 
-// fetch gives what the manager serves; an error is an answer too.
+// fetch returns what the manager serves; an error is an answer too.
 func fetch(ctx context.Context, purpose, path string) string {
 	GinkgoHelper()
 	address, err := cluster.Address("kueue-trainer", purpose)

@@ -28,7 +28,7 @@ import (
 // specTimeout ends a spec that hangs; none is made to need it.
 const specTimeout = 3 * time.Minute
 
-// copyRuntime gives one of Trainer's own runtimes under a name of this spec.
+// copyRuntime returns one of Trainer's own runtimes under a name of this spec.
 func (w *world) copyRuntime(ctx context.Context, name string) *trainer.ClusterTrainingRuntime {
 	GinkgoHelper()
 	var shipped trainer.ClusterTrainingRuntime
@@ -68,7 +68,7 @@ func (w *world) makeYAML(ctx context.Context, manifest string) {
 	w.make(ctx, obj)
 }
 
-// raw gives a list of a TrainJob as the API server stores it, without Go types.
+// raw returns a list of a TrainJob as the API server stores it, without Go types.
 func (w *world) raw(ctx context.Context, job string, fields ...string) []any {
 	GinkgoHelper()
 	obj := &unstructured.Unstructured{}

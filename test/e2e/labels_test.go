@@ -24,7 +24,7 @@ import (
 
 const maxExecLabel = "kueue.x-k8s.io/max-exec-time-seconds"
 
-// asManager gives a client of whom the webhooks take for the manager itself, and let pass.
+// asManager returns a client of whom the webhooks take for the manager itself, and let pass.
 func asManager(ctx context.Context) client.Client {
 	GinkgoHelper()
 	var binding rbacv1.ClusterRoleBinding

@@ -76,7 +76,7 @@ spec:
 	}, SpecTimeout(specTimeout))
 })
 
-// others gives the entries but ours.
+// others returns the entries but ours.
 func others(entries []any) []any {
 	var out []any
 	for _, entry := range entries {

@@ -68,7 +68,7 @@ func run(cmd *exec.Cmd, stdin string) (stdout, stderr string, code int) {
 	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
 
-// docsCommands gives the sh blocks of a page below the repository's root, in their order.
+// docsCommands returns the sh blocks of a page below the repository's root, in their order.
 func docsCommands(page string) []string {
 	GinkgoHelper()
 	content, err := os.ReadFile(filepath.Join(root(), page))

@@ -158,7 +158,7 @@ func described(spec *corev1.PodSpec) pod {
 	return p
 }
 
-// requests gives what a container asks for; limits count where no request is given,
+// requests returns what a container asks for; limits count where no request is given,
 // as the API server defaults it.
 func requests(c *corev1.Container) corev1.ResourceList {
 	out := corev1.ResourceList{}

@@ -59,7 +59,7 @@ func newScene(ctx context.Context) *scene {
 	return s
 }
 
-// allow gives a user the tenant's roles, and what only deletes more at a time.
+// allow binds a user to the tenant's roles, and what only deletes more at a time.
 func (w *world) allow(ctx context.Context, user string) {
 	GinkgoHelper()
 	sweeper := &rbacv1.Role{

@@ -40,7 +40,7 @@ func (k *walk) settle(ctx context.Context) {
 	k.checked += checked
 }
 
-// settled gives the number of pods it compared.
+// settled returns the number of pods it compared.
 func (k *walk) settled(ctx context.Context, g Gomega, job *trainer.TrainJob) int {
 	wl := k.workload(ctx, job.Name)
 	g.Expect(wl).NotTo(BeNil(), job.Name)

@@ -109,7 +109,7 @@ func (w *world) stopLocalQueue(ctx context.Context, policy *kueue.StopPolicy) {
 	Expect(w.Patch(ctx, lq, client.MergeFrom(before))).To(Succeed())
 }
 
-// controlledCheck gives the spec's ClusterQueue an admission check whose controller the
+// controlledCheck returns the spec's ClusterQueue an admission check whose controller the
 // spec is, and returns its name.
 func (w *world) controlledCheck(ctx context.Context) string {
 	GinkgoHelper()

@@ -38,7 +38,7 @@ type attempt struct {
 	willRun bool
 }
 
-// list gives spec.podTemplateOverrides or spec.runtimePatches, as YAML, for the
+// list returns spec.podTemplateOverrides or spec.runtimePatches, as YAML, for the
 // generation of Trainer that the cluster runs.
 type list func(served string) string
 
@@ -85,7 +85,7 @@ func many(count int, item string) string {
 	return "[" + strings.Join(items, ", ") + "]"
 }
 
-// ask gives the verdict of the rules on an attempt, and the refusal of the API server,
+// ask returns the verdict of the rules on an attempt, and the refusal of the API server,
 // which has Trainer's CRD and asks Trainer's webhook, or nil where it takes it.
 func (w *world) ask(ctx context.Context, a attempt) (rules.Verdict, error) {
 	GinkgoHelper()

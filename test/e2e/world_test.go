@@ -154,7 +154,7 @@ func get[T client.Object](ctx context.Context, w *world, obj T, name string) T {
 	return obj
 }
 
-// workload gives the Workload of a TrainJob, or nil.
+// workload returns the Workload of a TrainJob, or nil.
 func (w *world) workload(ctx context.Context, job string) *kueue.Workload {
 	GinkgoHelper()
 	var list kueue.WorkloadList
@@ -167,7 +167,7 @@ func (w *world) workload(ctx context.Context, job string) *kueue.Workload {
 	return nil
 }
 
-// pods gives the pods of a TrainJob, those on their way out included.
+// pods returns the pods of a TrainJob, those on their way out included.
 func (w *world) pods(ctx context.Context, job string) []corev1.Pod {
 	GinkgoHelper()
 	var list corev1.PodList
@@ -175,7 +175,7 @@ func (w *world) pods(ctx context.Context, job string) []corev1.Pod {
 	return list.Items
 }
 
-// node gives a node.
+// node returns a node.
 func (w *world) node(ctx context.Context, name string) *corev1.Node {
 	GinkgoHelper()
 	var node corev1.Node

@@ -48,7 +48,7 @@ type launch struct {
 	Env  []string `json:"env"`
 }
 
-// readLaunch gives how the local cluster in dir starts a component.
+// readLaunch returns how the local cluster in dir starts a component.
 func readLaunch(dir, component string) (launch, error) {
 	var state struct {
 		Processes map[string]launch `json:"processes"`
@@ -98,7 +98,7 @@ func newChild(localDir, component string, l launch, proxy *apiproxy.Proxy, secon
 	return c, nil
 }
 
-// writeKubeconfig gives the component's credentials for the proxy's address.
+// writeKubeconfig returns the component's credentials for the proxy's address.
 func writeKubeconfig(localDir, component, name string, proxy *apiproxy.Proxy) (string, error) {
 	config, err := clientcmd.LoadFromFile(filepath.Join(localDir, "kubeconfigs", component))
 	if err != nil {
@@ -111,7 +111,7 @@ func writeKubeconfig(localDir, component, name string, proxy *apiproxy.Proxy) (s
 	return path, clientcmd.WriteToFile(*config, path)
 }
 
-// writeConfig gives the component's configuration without leader election, which would
+// writeConfig returns the component's configuration without leader election, which would
 // make every restart wait for the lease of the process before.
 func writeConfig(localDir, component, name string, second bool) (path, health string, err error) {
 	data, err := os.ReadFile(filepath.Join(localDir, "config", component+".yaml"))
@@ -224,7 +224,7 @@ func (c *child) kill() error {
 	return nil
 }
 
-// ownExits gives how often the process ended without being killed.
+// ownExits returns how often the process ended without being killed.
 func (c *child) ownExits() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,7 +250,7 @@ func (c *child) ready(ctx context.Context) error {
 	return nil
 }
 
-// lastLines gives the end of the log.
+// lastLines returns the end of the log.
 func (c *child) lastLines(n int) string {
 	data, err := os.ReadFile(c.log)
 	if err != nil {

@@ -102,7 +102,7 @@ func withoutTime(entries []any) []any {
 	return entries
 }
 
-// sorted gives a list in an order of its own: that of a pod's tolerations depends on
+// sorted returns a list in an order of its own: that of a pod's tolerations depends on
 // whether its Job was there before the admission, and means nothing.
 func sorted(list any) []string {
 	items, _ := list.([]any)
@@ -115,7 +115,7 @@ func sorted(list any) []string {
 	return out
 }
 
-// conditions gives what holds, sorted; when each came about depends on who was faster,
+// conditions returns what holds, sorted; when each came about depends on who was faster,
 // and so does whether anybody saw the pods ready before they ended.
 func conditions(obj *unstructured.Unstructured) []string {
 	list, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")

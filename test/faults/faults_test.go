@@ -82,7 +82,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// choose gives the plans that the flags ask for. Who names one means it.
+// choose returns the plans that the flags ask for. Who names one means it.
 func choose(t *testing.T, plans []plan) []plan {
 	if *all || strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
 		return plans

@@ -137,7 +137,7 @@ func (h *harness) ready(ctx context.Context) error {
 	return nil
 }
 
-// close gives the cluster its own manager back, or takes down what was brought up.
+// close starts the cluster's own manager again, or takes down what was brought up.
 func (h *harness) close(ctx context.Context) error {
 	var err error
 	if h.child != nil && h.child.cmd != nil {

@@ -77,7 +77,7 @@ func plansFor(h *harness, c *clean) []plan {
 	return plans
 }
 
-// sample gives n plans that seed chooses: one of each family first, then any.
+// sample returns n plans that seed chooses: one of each family first, then any.
 func sample(plans []plan, n int, seed uint64) []plan {
 	random := rand.New(rand.NewPCG(seed, 0))
 	shuffled := slices.Clone(plans)

@@ -55,7 +55,7 @@ func (r *report) add(done *run) {
 	}
 }
 
-// String gives the table: a line per family, and what was violated how often.
+// String returns the table: a line per family, and what was violated how often.
 func (r *report) String() string {
 	var out strings.Builder
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

@@ -194,7 +194,7 @@ func (r *run) allAreCounted(ctx context.Context, g Gomega) {
 	}
 }
 
-// writes gives those of all managers in this run.
+// writes returns those of all managers in this run.
 func (r *run) writes() []apiproxy.Write {
 	all := r.proxy.Writes(r.namespace)
 	if r.second != nil {

@@ -131,7 +131,7 @@ func (r *run) named(name string) string { return name + "-" + r.suffix }
 
 func (r *run) job(name string) *trainer.TrainJob { return r.jobOf(name, low, "node") }
 
-// jobOf gives a job whose user patches the pods of some replicated jobs.
+// jobOf returns a job whose user patches the pods of some replicated jobs.
 func (r *run) jobOf(name, priority string, replicatedJobs ...string) *trainer.TrainJob {
 	job := kit.MakeTrainJob(r.namespace, name).Queue("queue").Priority(r.named(priority)).GPUs("8")
 	for _, rj := range replicatedJobs {
@@ -200,7 +200,7 @@ func (r *run) highRunsLowWaits(ctx context.Context, g Gomega) {
 	r.waits(ctx, g, low)
 }
 
-// openB gives flavor B room for one job.
+// openB makes room on flavor B for one job.
 func (r *run) openB(ctx context.Context) {
 	r.eventually(ctx, func(g Gomega) {
 		var cq kueue.ClusterQueue
@@ -272,7 +272,7 @@ func (r *run) pods(ctx context.Context, g Gomega, job string) []corev1.Pod {
 	return list.Items
 }
 
-// workload gives the Workload of a TrainJob, or nil.
+// workload returns the Workload of a TrainJob, or nil.
 func (r *run) workload(ctx context.Context, g Gomega, job string) *kueue.Workload {
 	var list kueue.WorkloadList
 	g.Expect(r.List(ctx, &list, client.InNamespace(r.namespace))).To(Succeed())

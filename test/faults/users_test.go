@@ -160,7 +160,7 @@ func setQueue(queue string) hook {
 // countLabel is another one that the GPU nodes of the local cluster carry.
 const countLabel = "nvidia.com/gpu.count"
 
-// changeFlavor gives a flavor one more node label, or takes it away again.
+// changeFlavor returns a flavor one more node label, or takes it away again.
 func changeFlavor(name string, more bool) hook {
 	return func(ctx context.Context, r *run) error {
 		var flavor kueue.ResourceFlavor

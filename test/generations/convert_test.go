@@ -275,7 +275,7 @@ func proposed(t *testing.T, data []byte) random.Object {
 	return job
 }
 
-// lastOf gives the last of the entries.
+// lastOf returns the last of the entries.
 func lastOf(entries []any) (random.Object, bool) {
 	if len(entries) == 0 {
 		return nil, false

@@ -64,7 +64,7 @@ func newCRD(t *testing.T, module string) *crd {
 	return c
 }
 
-// check gives what a strict request is refused for, and the TrainJob as it would be stored.
+// check returns what a strict request is refused for, and the TrainJob as it would be stored.
 func (c *crd) check(t *testing.T, job, old any) (stored map[string]any, refusals []string) {
 	t.Helper()
 	stored, unknown := c.settle(t, job)

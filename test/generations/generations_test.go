@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// ask gives the answers of one release, in the order of the questions.
+// ask returns the answers of one release, in the order of the questions.
 func ask(t *testing.T, module string, questions []question) []answer {
 	t.Helper()
 	answers := make([]answer, len(questions))

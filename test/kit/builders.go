@@ -38,7 +38,7 @@ func MakeTrainJob(namespace, name string) *TrainJob {
 	}}
 }
 
-// Obj gives the TrainJob.
+// Obj returns the TrainJob.
 func (t *TrainJob) Obj() *trainer.TrainJob { return t.DeepCopy() }
 
 // Queue puts the job into a LocalQueue.
@@ -47,7 +47,7 @@ func (t *TrainJob) Queue(name string) *TrainJob {
 	return t
 }
 
-// Priority gives the job a WorkloadPriorityClass.
+// Priority returns the job a WorkloadPriorityClass.
 func (t *TrainJob) Priority(class string) *TrainJob {
 	t.Labels[PriorityLabel] = class
 	return t
@@ -92,7 +92,7 @@ func (t *TrainJob) trainerSpec() *trainer.Trainer {
 	return t.Spec.Trainer
 }
 
-// Initializers gives the job a dataset and a model to download.
+// Initializers returns the job a dataset and a model to download.
 func (t *TrainJob) Initializers() *TrainJob {
 	t.Spec.Initializer = &trainer.Initializer{
 		Dataset: &trainer.DatasetInitializer{StorageUri: ptr.To("hf://tatsu-lab/alpaca")},

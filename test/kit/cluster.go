@@ -132,7 +132,7 @@ func (c *Cluster) Address(component, purpose string) (string, error) {
 	return fmt.Sprintf("127.0.0.1:%d", port), nil
 }
 
-// PIDs gives the process of each component of a local control plane, by its name.
+// PIDs returns the process of each component of a local control plane, by its name.
 func (c *Cluster) PIDs() (map[string]int, error) {
 	s, err := c.state()
 	pids := map[string]int{}
@@ -142,7 +142,7 @@ func (c *Cluster) PIDs() (map[string]int, error) {
 	return pids, err
 }
 
-// localDir gives the directory of a kubeconfig that localcluster wrote: its state lies
+// localDir returns the directory of a kubeconfig that localcluster wrote: its state lies
 // beside it.
 func localDir(kubeconfig string) string {
 	dir := filepath.Dir(kubeconfig)
@@ -211,7 +211,7 @@ func (c *Cluster) Control(ctx context.Context, action, component string, progres
 	return localcluster(ctx, c.localDir, progress, action, component)
 }
 
-// HandOver gives TrainJobs to another integration, "external", "in-tree" or "both",
+// HandOver hands TrainJobs over to another integration, "external", "in-tree" or "both",
 // while they run.
 func (c *Cluster) HandOver(ctx context.Context, integration string, progress io.Writer) error {
 	return c.up(ctx, progress, "--integration", integration)

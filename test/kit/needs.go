@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Needs gives what the pods of a ClusterTrainingRuntime need in their namespace, yet to
+// Needs returns what the pods of a ClusterTrainingRuntime need in their namespace, yet to
 // be created: ServiceAccounts, and volume claims where the JobSet does not make them, as
 // with Trainer 2.1.
 func (c *Cluster) Needs(ctx context.Context, namespace, runtime string) ([]client.Object, error) {

@@ -103,7 +103,7 @@ func newOlder(kind string) *unstructured.Unstructured {
 	return obj
 }
 
-// toOlder gives a TrainJob with overrides in place of its patches.
+// toOlder returns a TrainJob with overrides in place of its patches.
 func toOlder(job *trainer.TrainJob) (*unstructured.Unstructured, error) {
 	var overrides []override
 	for _, entry := range job.Spec.RuntimePatches {

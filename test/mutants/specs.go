@@ -39,7 +39,7 @@ func newLab(ctx context.Context, root string) (*lab, error) {
 	return l, nil
 }
 
-// close gives the control plane its own manager back.
+// close starts the control plane's own manager again.
 func (l *lab) close(ctx context.Context) error {
 	return errors.Join(l.exchange(ctx), os.RemoveAll(l.dir))
 }

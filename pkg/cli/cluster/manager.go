@@ -50,7 +50,7 @@ func TolerationRules(ctx context.Context, c client.Reader) ([]podset.TolerationR
 	return Rules(&cfg), nil
 }
 
-// Rules gives the rules of a configuration as podset.AddTolerations takes them.
+// Rules returns the rules of a configuration as podset.AddTolerations takes them.
 func Rules(cfg *config.Configuration) []podset.TolerationRule {
 	var rules []podset.TolerationRule
 	for _, rule := range cfg.TolerationRules {

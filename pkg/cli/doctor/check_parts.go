@@ -91,7 +91,7 @@ func (f *Facts) version(p *part) string {
 	return ""
 }
 
-// imageTag gives the tag of the manager's image: a number, or empty.
+// imageTag returns the tag of the manager's image: a number, or empty.
 func imageTag(containers []corev1.Container) string {
 	for _, container := range containers {
 		image, _, _ := strings.Cut(container.Image, "@")

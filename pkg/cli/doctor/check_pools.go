@@ -44,7 +44,7 @@ func flavorsWithoutNodes(f *Facts) []Finding {
 	return findings
 }
 
-// meant gives the labels that a flavor would have with the one value corrected that the
+// meant returns the labels that a flavor would have with the one value corrected that the
 // GPU nodes outside of all flavors agree on, or nil.
 func (f *Facts) meant(flavor *kueue.ResourceFlavor) map[string]string {
 	if flavor.Spec.TopologyName != nil {

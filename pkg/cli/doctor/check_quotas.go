@@ -23,7 +23,7 @@ type grant struct {
 	kind, name string
 }
 
-// grants gives the quotas of ClusterQueues and Cohorts.
+// grants returns the quotas of ClusterQueues and Cohorts.
 func (f *Facts) grants() []grant {
 	var all []grant
 	add := func(kind, name string, groups []kueue.ResourceGroup) {
@@ -40,12 +40,12 @@ func (f *Facts) grants() []grant {
 	return all
 }
 
-// grantsOf gives the quotas above zero of a flavor.
+// grantsOf returns the quotas above zero of a flavor.
 func (f *Facts) grantsOf(flavor string) []grant {
 	return slices.DeleteFunc(f.grants(), func(g grant) bool { return string(g.Flavor) != flavor || g.Quota.NominalQuota.Sign() <= 0 })
 }
 
-// grantsFor gives those for one resource, of several flavors.
+// grantsFor returns those for one resource, of several flavors.
 func (f *Facts) grantsFor(name corev1.ResourceName, flavors ...*kueue.ResourceFlavor) []grant {
 	var all []grant
 	for _, flavor := range flavors {

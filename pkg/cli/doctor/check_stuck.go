@@ -114,7 +114,7 @@ func (f *Facts) byOwner(field patch.Field) func(*trainjob.TrainJob) *explain.Fac
 	}
 }
 
-// controlled gives objects by the UID of their controller.
+// controlled returns objects by the UID of their controller.
 func controlled[T any, P interface {
 	*T
 	metav1.Object
@@ -128,7 +128,7 @@ func controlled[T any, P interface {
 	return found
 }
 
-// grouped gives objects by a key.
+// grouped returns objects by a key.
 func grouped[T any, K comparable](items []T, key func(*T) K) map[K][]T {
 	groups := map[K][]T{}
 	for i := range items {

@@ -35,7 +35,7 @@ func taints(f *Facts) []Finding {
 	return findings
 }
 
-// untolerated gives the taints of a flavor's GPU nodes that keep pods out, in their
+// untolerated returns the taints of a flavor's GPU nodes that keep pods out, in their
 // order, and how many nodes have each.
 func (f *Facts) untolerated(flavor *kueue.ResourceFlavor) ([]corev1.Taint, map[corev1.Taint]int64) {
 	var found []corev1.Taint
@@ -58,7 +58,7 @@ func (f *Facts) untolerated(flavor *kueue.ResourceFlavor) ([]corev1.Taint, map[c
 	return found, nodes
 }
 
-// added gives the tolerations that kueue-trainer adds to pods that ask for the resources.
+// added returns the tolerations that kueue-trainer adds to pods that ask for the resources.
 // The in-tree integration adds none.
 func (f *Facts) added(names []corev1.ResourceName) []corev1.Toleration {
 	if !f.managerInstalled() && f.integrates() == inTree {

@@ -146,7 +146,7 @@ func silentWebhooks(probe int) func(*Facts) []Finding {
 	}
 }
 
-// silent gives the webhook that an error tells of, and why it was not asked, or nil.
+// silent returns the webhook that an error tells of, and why it was not asked, or nil.
 // Webhooks of two parts may have the same name; then the address tells.
 func (f *Facts) silent(err error) (*webhook, string) {
 	name, reason := failedWebhook(err)

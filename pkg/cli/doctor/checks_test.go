@@ -44,7 +44,7 @@ func uninstalled(f *Facts) {
 	f.Probes.Job = &trainjob.TrainJob{}
 }
 
-// inTreeActive is what the probe gives while Kueue's own webhook suspends TrainJobs.
+// inTreeActive is what the probe brings while Kueue's own webhook suspends TrainJobs.
 func inTreeActive(f *Facts) {
 	f.Probes.Job = &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true)}}
 }

@@ -37,7 +37,7 @@ const doctorExample = `  # What is wrong
   # For scripts
   kubectl trainjob doctor -o json`
 
-// NewCommand gives the command.
+// NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	format := ""
 	cmd := &cobra.Command{
@@ -74,7 +74,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	return cmd
 }
 
-// report prints and gives the exit code as an error.
+// report prints, and returns the exit code as an error.
 func report(out io.Writer, write printer, r Report) error {
 	if err := write(out, show.Painter(out), r); err != nil {
 		return err

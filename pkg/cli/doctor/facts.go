@@ -79,10 +79,10 @@ type Probes struct {
 	Flavor, JobSet, TrainJob error
 }
 
-// all gives the answers, those first for which fewer webhooks were asked.
+// all returns the answers, those first for which fewer webhooks were asked.
 func (p Probes) all() []error { return []error{p.Flavor, p.JobSet, p.TrainJob} }
 
-// crd gives a CRD by its name, or nil.
+// crd returns a CRD by its name, or nil.
 func (f *Facts) crd(name string) *apiextensionsv1.CustomResourceDefinition {
 	for i := range f.CRDs {
 		if f.CRDs[i].Name == name {
@@ -105,7 +105,7 @@ func (f *Facts) generation() trainjob.Generation {
 	return generation
 }
 
-// deployment gives the Deployment of a part, or nil.
+// deployment returns the Deployment of a part, or nil.
 func (f *Facts) deployment(p *part) *appsv1.Deployment {
 	for i := range f.Deployments {
 		if d := &f.Deployments[i]; d.Namespace == p.namespace && d.Name == p.deployment {
@@ -115,7 +115,7 @@ func (f *Facts) deployment(p *part) *appsv1.Deployment {
 	return nil
 }
 
-// configMap gives the configuration of a part, or nil. Of several that carry suffixes
+// configMap returns the configuration of a part, or nil. Of several that carry suffixes
 // it is the one that the Deployment mounts, or else the newest.
 func (f *Facts) configMap(p *part) *corev1.ConfigMap {
 	if p.configMap == "" {
@@ -178,7 +178,7 @@ func holdsGate(job *trainjob.TrainJob) bool {
 	return false
 }
 
-// failedWebhook gives the name of the webhook that did not answer, and what the API
+// failedWebhook returns the name of the webhook that did not answer, and what the API
 // server says of it; empty when err is of another kind.
 func failedWebhook(err error) (name, reason string) {
 	if err == nil {

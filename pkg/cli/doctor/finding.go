@@ -51,7 +51,7 @@ func sortFindings(findings []Finding) {
 	})
 }
 
-// count gives the number of findings of a severity.
+// count returns the number of findings of a severity.
 func count(findings []Finding, severity Severity) int {
 	n := 0
 	for _, f := range findings {

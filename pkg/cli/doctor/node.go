@@ -7,7 +7,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// index gives the place of a key of a mapping, or -1.
+// index returns the place of a key of a mapping, or -1.
 func index(mapping *yaml.Node, key string) int {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == key {
@@ -17,7 +17,7 @@ func index(mapping *yaml.Node, key string) int {
 	return -1
 }
 
-// child gives the value of a key; where it is missing, or of another kind, it becomes an
+// child returns the value of a key; where it is missing, or of another kind, it becomes an
 // empty one.
 func child(mapping *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
 	if i := index(mapping, key); i >= 0 && mapping.Content[i+1].Kind == kind {

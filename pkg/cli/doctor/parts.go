@@ -66,7 +66,7 @@ func (p *part) logs() string {
 	return fmt.Sprintf("kubectl -n %s logs deployment/%s --tail=20", p.namespace, p.deployment)
 }
 
-// partOf gives the part that a webhook configuration belongs to, or nil.
+// partOf returns the part that a webhook configuration belongs to, or nil.
 func partOf(configuration string) *part {
 	i := slices.IndexFunc(parts, func(p *part) bool { return configuration == p.mutating || configuration == p.validating })
 	if i < 0 {

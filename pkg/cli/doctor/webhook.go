@@ -32,7 +32,7 @@ type webhook struct {
 
 func (w webhook) object() string { return object(w.kind, "", w.configuration) }
 
-// webhooks gives those of the parts, mutating first.
+// webhooks returns those of the parts, mutating first.
 func (f *Facts) webhooks() []webhook {
 	var all []webhook
 	for i := range f.Mutating {

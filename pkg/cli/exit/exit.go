@@ -25,10 +25,10 @@ type Error struct {
 // Error is the message.
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// With gives err the exit code; nil stays nil.
+// With attaches the exit code to err; nil stays nil.
 func With(code int, err error) error {
 	if err == nil {
 		return nil

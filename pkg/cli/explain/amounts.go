@@ -15,7 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 )
 
-// requestsOf gives what all pods of a PodSet ask for, in Kueue's units (CPU in
+// requestsOf returns what all pods of a PodSet ask for, in Kueue's units (CPU in
 // thousandths). Limits count where there is no request.
 func requestsOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
 	pod := ps.Template.Spec.DeepCopy()

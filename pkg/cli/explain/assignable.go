@@ -29,7 +29,7 @@ func assignable(podSets []kueue.PodSet, verdicts []Verdict) (assignment string, 
 	return strings.Join(parts, ", "), true
 }
 
-// flavorsOf gives the first flavor of each resource group that takes a PodSet.
+// flavorsOf returns the first flavor of each resource group that takes a PodSet.
 func flavorsOf(verdicts []Verdict, podSet string) []string {
 	var names []string
 	done := -1
@@ -41,7 +41,7 @@ func flavorsOf(verdicts []Verdict, podSet string) []string {
 	return names
 }
 
-// refusals gives the verdicts on the first PodSet that finds no flavor in a resource group.
+// refusals returns the verdicts on the first PodSet that finds no flavor in a resource group.
 func refusals(podSets []kueue.PodSet, verdicts []Verdict) ([]Verdict, bool) {
 	for i := range podSets {
 		var of []Verdict
@@ -119,7 +119,7 @@ func brief(v Verdict, r Reason) string {
 	return flavor + ": " + r.Message
 }
 
-// warnedOf gives what the pods would run into on the flavors that Kueue would take, or nil.
+// warnedOf returns what the pods would run into on the flavors that Kueue would take, or nil.
 func warnedOf(podSets []kueue.PodSet, verdicts []Verdict) *Reason {
 	for i := range podSets {
 		name := string(podSets[i].Name)

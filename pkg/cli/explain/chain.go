@@ -29,7 +29,7 @@ type Link struct {
 	Pods *PodGroup `json:"pods,omitempty"`
 }
 
-// Chain gives the way of a TrainJob of the cluster, in its order.
+// Chain returns the way of a TrainJob of the cluster, in its order.
 func Chain(f *Facts) []Link {
 	if f.Job.UID == "" {
 		return nil
@@ -127,7 +127,7 @@ func jobSetLinks(f *Facts) []Link {
 	return links
 }
 
-// replicatedJobLinks gives the Jobs of a replicated job, or says why there are none.
+// replicatedJobLinks returns the Jobs of a replicated job, or says why there are none.
 func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob) []Link {
 	groups := podGroups(f.Pods)
 	var links []Link

@@ -41,7 +41,7 @@ func NewCluster(ctx context.Context, i *inventory.Inventory) (*Cluster, error) {
 	return c, err
 }
 
-// changed gives an inventory whose ClusterQueues say something else.
+// changed returns an inventory whose ClusterQueues say something else.
 func changed(i *inventory.Inventory, change func(*kueue.ClusterQueueSpec)) *inventory.Inventory {
 	other := *i
 	other.ClusterQueues = make([]kueue.ClusterQueue, len(i.ClusterQueues))
@@ -85,7 +85,7 @@ func most(s *scheduler.Snapshot, cq string, at resources.FlavorResource) resourc
 	return resources.NewAmount(0)
 }
 
-// quotaFor gives what the ClusterQueue's spec says of a resource in a flavor, or nil.
+// quotaFor returns what the ClusterQueue's spec says of a resource in a flavor, or nil.
 func quotaFor(cq *kueue.ClusterQueue, at resources.FlavorResource) *kueue.ResourceQuota {
 	for grant := range inventory.Grants(cq.Spec.ResourceGroups) {
 		if grant.Flavor == at.Flavor && grant.Quota.Name == at.Resource {
@@ -110,7 +110,7 @@ func (c *Cluster) check(name kueue.AdmissionCheckReference) *kueue.AdmissionChec
 	return find(c.AdmissionChecks, func(a *kueue.AdmissionCheck) bool { return a.Name == string(name) })
 }
 
-// jobOf gives the job, "namespace/name", that a Workload belongs to: the one with this
+// jobOf returns the job, "namespace/name", that a Workload belongs to: the one with this
 // UID or whose job has it. Empty where there is none, or none that the user may see.
 func (c *Cluster) jobOf(uid string) string {
 	wl := find(c.Workloads, func(wl *kueue.Workload) bool {
@@ -125,7 +125,7 @@ func (c *Cluster) jobOf(uid string) string {
 	return wl.Namespace + "/" + wl.Name
 }
 
-// find gives the first item that is wanted, or nil.
+// find returns the first item that is wanted, or nil.
 func find[T any](items []T, wanted func(*T) bool) *T {
 	for i := range items {
 		if wanted(&items[i]) {

@@ -3,7 +3,7 @@
 // Package explain tells why a TrainJob waits, where it will land and who set what.
 //
 // Facts are what was read of a TrainJob and of the cluster around it; everything else is
-// pure: StateOf gives the state in one sentence, Flavors what every flavor can do for it,
+// pure: StateOf tells the state in one sentence, Flavors what every flavor can do for it,
 // and Explain all that there is to say.
 package explain
 
@@ -61,7 +61,7 @@ type Facts struct {
 
 	// Namespace is the job's; nil where the user may not see it.
 	Namespace *corev1.Namespace
-	// Visible is the position as Kueue gives it; nil where it does not.
+	// Visible is the position as Kueue reports it; nil where it does not.
 	Visible *Position
 
 	// Cluster is what the job competes for, never nil.
@@ -95,7 +95,7 @@ func (f *Facts) clusterQueueName() kueue.ClusterQueueReference {
 	return ""
 }
 
-// condition gives a condition of the Workload that is true, or nil.
+// condition returns a condition of the Workload that is true, or nil.
 func (f *Facts) condition(name string) *metav1.Condition {
 	if f.Workload == nil {
 		return nil
@@ -117,7 +117,7 @@ func (f *Facts) kueueMessage() string {
 	return ""
 }
 
-// warning gives the latest warning event with one of the reasons, or nil.
+// warning returns the latest warning event with one of the reasons, or nil.
 func (f *Facts) warning(reasons ...string) *corev1.Event {
 	return find(f.Warnings, func(e *corev1.Event) bool { return slices.Contains(reasons, e.Reason) })
 }

@@ -45,7 +45,7 @@ type Amount struct {
 	Max   int64  `json:"max"`
 }
 
-// Flavors gives a verdict for every PodSet and every flavor of the job's ClusterQueue in
+// Flavors returns a verdict for every PodSet and every flavor of the job's ClusterQueue in
 // Kueue's order: PodSets as they come, flavors as the ClusterQueue has them.
 func Flavors(f *Facts) []Verdict {
 	cq := f.clusterQueue()
@@ -101,7 +101,7 @@ func covered(requests map[corev1.ResourceName]int64, names []corev1.ResourceName
 	return found
 }
 
-// uncovered gives a verdict without a flavor for what no flavor of the ClusterQueue has.
+// uncovered returns a verdict without a flavor for what no flavor of the ClusterQueue has.
 func (a *assigner) uncovered(ps *kueue.PodSet, requests map[corev1.ResourceName]int64) []Verdict {
 	v := Verdict{PodSet: string(ps.Name), group: -1}
 	for _, name := range sortedResources(requests) {
@@ -262,7 +262,7 @@ func requiredTerms(pod *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	return pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 }
 
-// checks gives the admission checks of a flavor that nobody looks after.
+// checks returns the admission checks of a flavor that nobody looks after.
 func (a *assigner) checks(flavor kueue.ResourceFlavorReference) []Reason {
 	if a.cq.Spec.AdmissionChecksStrategy == nil || !a.Cluster.Saw(checks) {
 		return nil

@@ -59,7 +59,7 @@ func (f *files) add(doc *manifest.Document) error {
 	return nil
 }
 
-// preview gives the facts of a TrainJob that does not exist yet: as if it had been created
+// preview returns the facts of a TrainJob that does not exist yet: as if it had been created
 // now. Runtimes come from the files that it stands in, then from the cluster.
 func (r *Reader) preview(ctx context.Context, job *trainjob.TrainJob, in *files) (*Facts, error) {
 	job = job.DeepCopy()

@@ -36,7 +36,7 @@ type Overridden struct {
 // jobLabels are the labels of a TrainJob that Kueue goes by.
 var jobLabels = []string{kueueconstants.QueueLabel, kueueconstants.WorkloadPriorityClassLabel}
 
-// Placement gives what decides where the pods go, and everything that a patch set.
+// Placement returns what decides where the pods go, and everything that a patch set.
 func Placement(f *Facts) []Part {
 	var parts []Part
 	for _, label := range jobLabels {
@@ -57,7 +57,7 @@ func Placement(f *Facts) []Part {
 var selecting = []string{"nodeSelector[", "tolerations", "schedulingGates[", "affinity", "topologySpreadConstraints",
 	"priorityClassName", "runtimeClassName", "schedulerName", "nodeName"}
 
-// placementPath gives the short path of a field of the placement.
+// placementPath returns the short path of a field of the placement.
 func placementPath(field provenance.Field) (string, bool) {
 	metadata, isMetadata := strings.CutPrefix(field.Path, "spec.template.metadata.")
 	spec, isSpec := strings.CutPrefix(field.Path, "spec.template.spec.")

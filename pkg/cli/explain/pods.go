@@ -90,7 +90,7 @@ func gateReason(gate string) string {
 	return "SchedulingGate"
 }
 
-// waitingContainer gives why a container does not run, unless it is only being made.
+// waitingContainer returns why a container does not run, unless it is only being made.
 func waitingContainer(pod *corev1.Pod) (reason, message string) {
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if w := status.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {

@@ -82,7 +82,7 @@ func TestNamesInJSON(t *testing.T) {
 	}
 }
 
-// namesOf gives the names in an object, or in the first one of a list.
+// namesOf returns the names in an object, or in the first one of a list.
 func namesOf(t *testing.T, data json.RawMessage) []string {
 	t.Helper()
 	var list []map[string]any

@@ -186,7 +186,7 @@ func admitted(s *scene) {
 	s.Jobs = []batchv1.Job{job}
 }
 
-// withPods gives the job's Job pods.
+// withPods returns the job's Job pods.
 func withPods(n int, change func(*corev1.Pod)) func(*scene) {
 	return func(s *scene) {
 		for i := range n {

@@ -74,7 +74,7 @@ func StateOf(f *Facts) State {
 	return running(f)
 }
 
-// since gives when something began, if that is known.
+// since returns when something began, if that is known.
 func since(t metav1.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil

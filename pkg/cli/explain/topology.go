@@ -56,7 +56,7 @@ func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *
 	return reason(noRoom(flavor.Name, ps, why, a.noPlacement(a.Cluster.empty, ps, flavor) != ""))
 }
 
-// noPlacement gives Kueue's words for why a PodSet does not fit below a flavor's topology;
+// noPlacement returns Kueue's words for why a PodSet does not fit below a flavor's topology;
 // empty where it does, or where Kueue would not come to look.
 func (a *assigner) noPlacement(s *scheduler.Snapshot, ps *kueue.PodSet, flavor *kueue.ResourceFlavor) string {
 	name := kueue.ResourceFlavorReference(flavor.Name)

@@ -49,7 +49,7 @@ const handBackExample = `  # Every namespace
   # One team
   kubectl trainjob hand-back -n team-a`
 
-// NewCommand gives the command.
+// NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	allNamespaces := false
 	cmd := &cobra.Command{

@@ -51,7 +51,7 @@ func TestRun(t *testing.T) {
 			})
 			err := run(t.Context(), c, io.Discard, "ns")
 			if (err != nil) != (tc.wantErr != "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
-				t.Fatalf("run gives %v, want %q", err, tc.wantErr)
+				t.Fatalf("run returned %v, want %q", err, tc.wantErr)
 			}
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits); err != nil {
 				t.Fatal(err)
@@ -70,7 +70,7 @@ func gate(t *testing.T, ours patch.Field, job *trainjob.TrainJob) {
 	}
 }
 
-// clusterWith gives a cluster with a TrainJob whose CRD has the field, and with a webhook
+// clusterWith returns a cluster with a TrainJob whose CRD has the field, and with a webhook
 // for the TrainJobs that are created.
 func clusterWith(t *testing.T, field string, job *trainjob.TrainJob, webhook func(*trainjob.TrainJob)) client.Client {
 	t.Helper()

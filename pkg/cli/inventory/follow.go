@@ -45,7 +45,7 @@ func Follow(ctx context.Context, config *rest.Config, seen *Inventory, changed f
 	return group.Wait()
 }
 
-// watchKinds gives a channel that has something to read when an object was added, changed
+// watchKinds returns a channel that has something to read when an object was added, changed
 // or deleted.
 func watchKinds(ctx context.Context, watched cache.Cache, seen *Inventory) (<-chan struct{}, error) {
 	changes := make(chan struct{}, 1)

@@ -18,7 +18,7 @@ type Grant struct {
 	Path string
 }
 
-// Grants gives the quotas of the resource groups of a ClusterQueue or Cohort, in their
+// Grants returns the quotas of the resource groups of a ClusterQueue or Cohort, in their
 // order.
 func Grants(groups []kueue.ResourceGroup) iter.Seq[Grant] {
 	return func(yield func(Grant) bool) {

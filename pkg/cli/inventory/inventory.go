@@ -51,7 +51,7 @@ func (i *Inventory) Saw(kind string) bool {
 	return true
 }
 
-// Flavor gives a flavor by its name, or nil.
+// Flavor returns a flavor by its name, or nil.
 func (i *Inventory) Flavor(name kueue.ResourceFlavorReference) *kueue.ResourceFlavor {
 	for n := range i.Flavors {
 		if i.Flavors[n].Name == string(name) {
@@ -61,7 +61,7 @@ func (i *Inventory) Flavor(name kueue.ResourceFlavorReference) *kueue.ResourceFl
 	return nil
 }
 
-// ClusterQueue gives a ClusterQueue by its name, or nil.
+// ClusterQueue returns a ClusterQueue by its name, or nil.
 func (i *Inventory) ClusterQueue(name kueue.ClusterQueueReference) *kueue.ClusterQueue {
 	for n := range i.ClusterQueues {
 		if i.ClusterQueues[n].Name == string(name) {
@@ -71,7 +71,7 @@ func (i *Inventory) ClusterQueue(name kueue.ClusterQueueReference) *kueue.Cluste
 	return nil
 }
 
-// LocalQueue gives a LocalQueue, or nil.
+// LocalQueue returns a LocalQueue, or nil.
 func (i *Inventory) LocalQueue(namespace string, name kueue.LocalQueueName) *kueue.LocalQueue {
 	for n := range i.LocalQueues {
 		if q := &i.LocalQueues[n]; q.Namespace == namespace && q.Name == string(name) {

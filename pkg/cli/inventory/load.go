@@ -44,7 +44,7 @@ type loader struct {
 	err       error
 }
 
-// list gives the items of a kind, sorted.
+// list returns the items of a kind, sorted.
 func list[L client.ObjectList, T any, P interface {
 	*T
 	client.Object

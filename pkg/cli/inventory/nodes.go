@@ -11,13 +11,13 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// NodesOf gives the nodes that a flavor's nodeLabels pick. A flavor without nodeLabels
+// NodesOf returns the nodes that a flavor's nodeLabels pick. A flavor without nodeLabels
 // picks every one.
 func (i *Inventory) NodesOf(flavor *kueue.ResourceFlavor) []*corev1.Node {
 	return i.nodes(func(node *corev1.Node) bool { return Picks(flavor, node) })
 }
 
-// NodesOfNoFlavor gives the nodes that no flavor picks.
+// NodesOfNoFlavor returns the nodes that no flavor picks.
 func (i *Inventory) NodesOfNoFlavor() []*corev1.Node {
 	return i.nodes(func(node *corev1.Node) bool {
 		for n := range i.Flavors {

@@ -26,7 +26,7 @@ type Pending struct {
 	ClusterQueue kueue.ClusterQueueReference
 }
 
-// Pending gives the Workloads that wait for quota: those that are active, not finished
+// Pending returns the Workloads that wait for quota: those that are active, not finished
 // and hold none.
 func (i *Inventory) Pending() []Pending {
 	var pending []Pending
@@ -62,7 +62,7 @@ func (i *Inventory) Demand(flavor *kueue.ResourceFlavor, name corev1.ResourceNam
 	return resources.NewResourceFormatter().ResourceQuantity(name, sum)
 }
 
-// requestsOf gives what each PodSet asks for. As in Kueue, a limit without a request is one:
+// requestsOf returns what each PodSet asks for. As in Kueue, a limit without a request is one:
 // Workloads of TrainJobs, unlike pods, are stored as the user wrote them.
 func requestsOf(wl *kueue.Workload) []workload.PodSetResources {
 	wl = wl.DeepCopy()
@@ -95,7 +95,7 @@ func Refuses(flavor *kueue.ResourceFlavor, pod *corev1.PodSpec) string {
 	return ""
 }
 
-// Untolerated gives the first taint that keeps pods with these tolerations from being
+// Untolerated returns the first taint that keeps pods with these tolerations from being
 // scheduled, or nil.
 func Untolerated(all []corev1.Taint, tolerations []corev1.Toleration) *corev1.Taint {
 	if taint, found := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), all, tolerations, taints.IsSchedulingTaint, true); found {

@@ -37,7 +37,7 @@ type Quota struct {
 	Active bool
 }
 
-// Quotas gives the quotas of every ClusterQueue, in the order of ClusterQueues and of
+// Quotas returns the quotas of every ClusterQueue, in the order of ClusterQueues and of
 // flavors and resources in their specs.
 func (i *Inventory) Quotas(ctx context.Context) ([]Quota, error) {
 	snapshot, err := i.Snapshot(ctx)

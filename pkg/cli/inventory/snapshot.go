@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/util/tas"
 )
 
-// Snapshot gives what Kueue's scheduler would see, made by Kueue's own cache: quota that
+// Snapshot returns what Kueue's scheduler would see, made by Kueue's own cache: quota that
 // is left along the cohort tree, topology domains and their free capacity. A ClusterQueue
 // that is stopped, or misses a flavor, topology or admission check, is in its
 // InactiveClusterQueueSets and nowhere else.
@@ -85,7 +85,7 @@ func Stopped(cq *kueue.ClusterQueue) string {
 	return ""
 }
 
-// Inactive gives the condition by which Kueue says that a ClusterQueue is not active, be it
+// Inactive returns the condition by which Kueue says that a ClusterQueue is not active, be it
 // stopped or missing something; nil for an active one, and before Kueue has looked at it.
 func Inactive(cq *kueue.ClusterQueue) *metav1.Condition {
 	active := apimeta.FindStatusCondition(cq.Status.Conditions, kueue.ClusterQueueActive)

@@ -96,7 +96,7 @@ func (o *Object) Name() string {
 	return strings.TrimPrefix(m.Namespace+"/"+m.Name, "/")
 }
 
-// resolve gives what an alias stands for.
+// resolve returns what an alias stands for.
 func resolve(node *yaml.Node) *yaml.Node {
 	if node.Kind == yaml.AliasNode {
 		return node.Alias

@@ -99,7 +99,7 @@ func (b *block) version(o *object, c *conversion) (edit, error) {
 	return edit{value.Line, value.Line + 1, line[:at] + strings.Replace(line[at:], c.before.APIVersion, c.after.APIVersion, 1)}, nil
 }
 
-// field gives the lines of a field of the mapping and of the comment right above it; limit
+// field returns the lines of a field of the mapping and of the comment right above it; limit
 // is the line behind the mapping.
 func (b *block) field(mapping *yaml.Node, name string, limit int) (edit, error) {
 	at := indexOf(mapping, name)
@@ -146,7 +146,7 @@ func anchorsStay(o *object, removed []edit) (err error) {
 	return err
 }
 
-// cut gives the removed fields with just the comments that go with them: read on their
+// cut returns the removed fields with just the comments that go with them: read on their
 // own or, where they use anchors from elsewhere, picked by what stands in the lines.
 func (b *block) cut(spec *yaml.Node, removed []edit) *yaml.Node {
 	var alone strings.Builder

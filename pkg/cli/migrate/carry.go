@@ -112,7 +112,7 @@ func comments(mapping *yaml.Node, without ...string) []string {
 	return found
 }
 
-// carry gives spec.runtimePatches as a node in which what came from the sources looks as
+// carry returns spec.runtimePatches as a node in which what came from the sources looks as
 // it did there: comments, order of the keys, quotes.
 func carry(patches json.RawMessage, sources []source) (*yaml.Node, error) {
 	var doc yaml.Node
@@ -149,7 +149,7 @@ func carryEntry(entry *yaml.Node, sources []source) {
 	}
 }
 
-// metadataOf gives the mappings of labels and annotations: spec itself has them in Trainer
+// metadataOf returns the mappings of labels and annotations: spec itself has them in Trainer
 // 2.1, overrides in their metadata.
 func metadataOf(nodes []*yaml.Node) []*yaml.Node {
 	found := slices.Clone(nodes)

@@ -73,7 +73,7 @@ func (r *result) leave() {
 	r.messages = slices.DeleteFunc(r.messages, func(m message) bool { return m.level == changed })
 }
 
-// document gives the new text of a document.
+// document returns the new text of a document.
 func (r *result) document(doc *manifest.Document, owner string) []byte {
 	objects, err := trainJobsIn(doc)
 	if err != nil {

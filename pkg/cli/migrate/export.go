@@ -17,7 +17,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// export gives the TrainJobs of a cluster that have not finished as manifests, one for
+// export returns the TrainJobs of a cluster that have not finished as manifests, one for
 // each. Their paths are namespace and name.
 func export(ctx context.Context, c client.Client, namespace string) (files []manifest.File, finished int, err error) {
 	// Unstructured, since no type has the fields of every generation.

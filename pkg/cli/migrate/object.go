@@ -89,7 +89,7 @@ func (c *conversion) patches() json.RawMessage {
 	return c.after.Spec["runtimePatches"]
 }
 
-// origin gives the field of the old text that a path is about, which may be of what the
+// origin returns the field of the old text that a path is about, which may be of what the
 // conversion made.
 func (c *conversion) origin(path string) string {
 	if c.patches() == nil || !strings.HasPrefix(path, "spec.runtimePatches") {

@@ -57,7 +57,7 @@ func olderJob(s random.Source) random.Object {
 	return s.Job(fields)
 }
 
-// write gives a manifest as one of several people would write it.
+// write returns a manifest as one of several people would write it.
 func write(t *testing.T, s random.Source, job random.Object) string {
 	t.Helper()
 	data, err := json.MarshalIndent(job, "", strings.Repeat(" ", s.IntN(5)))
@@ -110,7 +110,7 @@ func comment(s random.Source, node *yaml.Node, count *int) {
 	}
 }
 
-// parsed gives the first document.
+// parsed returns the first document.
 func parsed(t *testing.T, text string) any {
 	t.Helper()
 	file := manifest.Parse("f.yaml", []byte(text))
@@ -125,7 +125,7 @@ func parsed(t *testing.T, text string) any {
 	return value
 }
 
-// converted gives what the first document's JSON is converted to.
+// converted returns what the first document's JSON is converted to.
 func converted(t *testing.T, text string) any {
 	t.Helper()
 	data, err := json.Marshal(parsed(t, text))

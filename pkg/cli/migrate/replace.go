@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// replace gives a file new content in one step, so that there is never half of it. Symbolic
+// replace writes new content to a file in one step, so that there is never half of it. Symbolic
 // links stay and point to the new content, and the mode stays.
 func replace(path string, data []byte) error {
 	path, err := filepath.EvalSymlinks(path)

@@ -79,7 +79,7 @@ func sum(teams []team) int64 {
 	return sum
 }
 
-// topologiesOf gives the levels of each pool, by the pool's name. A ClusterQueue whose
+// topologiesOf returns the levels of each pool, by the pool's name. A ClusterQueue whose
 // flavors do not all have a topology admits jobs that ask for none to those without one
 // only, so it is all pools or nothing.
 func topologiesOf(pools []gpu.Pool) map[string][]string {

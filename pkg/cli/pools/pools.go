@@ -34,7 +34,7 @@ const poolsExample = `  # All pools
   # Follow them
   kubectl trainjob pools --watch`
 
-// NewCommand gives the command, with generate below it.
+// NewCommand returns the command, with generate below it.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	p := &pools{flags: flags, streams: streams}
 	cmd := &cobra.Command{

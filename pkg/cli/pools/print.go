@@ -15,7 +15,7 @@ import (
 // printer writes a view in one of the formats.
 type printer func(io.Writer, *View, show.Paint) error
 
-// newPrinter gives the printer of -o; the error names the formats that there are.
+// newPrinter returns the printer of -o; the error names the formats that there are.
 func newPrinter(format string) (printer, error) {
 	switch format {
 	case "", show.Wide:

@@ -86,7 +86,7 @@ func add(to corev1.ResourceList, name corev1.ResourceName, amount resource.Quant
 	to[name] = sum
 }
 
-// of gives the quotas of a team: one group, since the resources of a pod have to come from
+// of returns the quotas of a team: one group, since the resources of a pod have to come from
 // the same pool, with all pools in their order of preference.
 func (q *quotas) of(index int, teams []team) kueue.ResourceGroup {
 	group := kueue.ResourceGroup{CoveredResources: q.covered}

@@ -108,7 +108,7 @@ func (p *plan) overlaps(i *inventory.Inventory) []string {
 	return remarks
 }
 
-// present gives the objects of the kinds that we plan.
+// present returns the objects of the kinds that we plan.
 func present(i *inventory.Inventory) []client.Object {
 	var objects []client.Object
 	for n := range i.Topologies {

@@ -107,7 +107,7 @@ type viewer struct {
 	quotas []inventory.Quota
 }
 
-// resources gives what a flavor is about: GPUs; where there are none, other devices that
+// resources returns what a flavor is about: GPUs; where there are none, other devices that
 // have a quota; where there are none either, CPUs.
 func (v *viewer) resources(flavor *kueue.ResourceFlavor, nodes []*corev1.Node) []corev1.ResourceName {
 	gpus, devices := sets.New(gpu.Allocatable(nodes...)...), sets.New[corev1.ResourceName]()
@@ -231,7 +231,7 @@ func free(pool *Pool, held resource.Quantity) *resource.Quantity {
 	return &quota
 }
 
-// unflavored gives the nodes that no flavor picks, those with GPUs by resource.
+// unflavored returns the nodes that no flavor picks, those with GPUs by resource.
 func (v *viewer) unflavored() []Pool {
 	var pools []Pool
 	nodes := v.NodesOfNoFlavor()

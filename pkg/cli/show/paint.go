@@ -15,7 +15,7 @@ import (
 // The zero value never does.
 type Paint struct{ on bool }
 
-// Painter gives the Paint for an output.
+// Painter returns the Paint for an output.
 func Painter(out io.Writer) Paint {
 	return Paint{on: Terminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }

@@ -18,7 +18,7 @@ type Table struct {
 	rows [][]string
 }
 
-// NewTable gives a table with a heading, in capitals by convention.
+// NewTable returns a table with a heading, in capitals by convention.
 func NewTable(heading ...string) *Table { return &Table{rows: [][]string{heading}} }
 
 // Row adds a row; cells are printed with fmt. An empty text stands for a cell without

@@ -99,7 +99,7 @@ func (r *request) runtimeRef() (trainer.RuntimeRef, error) {
 	return ref, nil
 }
 
-// trainer gives what the flags say of it, or nil.
+// trainer returns what the flags say of it, or nil.
 func (r *request) trainer() (*trainer.Trainer, error) {
 	t := &trainer.Trainer{}
 	if r.nodes < 0 || r.gpus < 0 {
@@ -129,7 +129,7 @@ func (r *request) trainer() (*trainer.Trainer, error) {
 	return t, nil
 }
 
-// options gives those of the SDK that the flags ask for.
+// options returns those of the SDK that the flags ask for.
 func (r *request) options() ([]options.Option, error) {
 	var all []options.Option
 	if r.name != "" {
@@ -212,7 +212,7 @@ func (r *request) runtimePatch() (options.RuntimePatch, error) {
 	return patch, r.addTopology(&patch)
 }
 
-// manifest gives the TrainJob as the generation has it. What a rule refuses has an exit
+// manifest returns the TrainJob as the generation has it. What a rule refuses has an exit
 // code of its own.
 func manifest(job *trainjob.TrainJob, generation trainjob.Generation) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(job)

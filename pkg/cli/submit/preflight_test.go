@@ -77,7 +77,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// newClient gives a cluster with a few names, or one that lets nothing be read.
+// newClient returns a cluster with a few names, or one that lets nothing be read.
 func newClient(t *testing.T, forbidden bool) client.Client {
 	t.Helper()
 	scheme, err := cluster.Scheme()

@@ -81,7 +81,7 @@ func failure(v view) string {
 	return ""
 }
 
-// why gives a condition's message, whatever its status.
+// why returns a condition's message, whatever its status.
 func why(wl *kueue.Workload, condition string) string {
 	if found := apimeta.FindStatusCondition(wl.Status.Conditions, condition); found != nil && found.Message != "" {
 		return ": " + found.Message

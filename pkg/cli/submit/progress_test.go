@@ -37,7 +37,7 @@ func workload(conditions ...metav1.Condition) *kueue.Workload {
 	return &kueue.Workload{Status: kueue.WorkloadStatus{Conditions: conditions}}
 }
 
-// in gives the Workload an admission.
+// in returns the Workload an admission.
 func in(clusterQueue string, wl *kueue.Workload, flavors ...string) *kueue.Workload {
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(clusterQueue)}
 	for _, flavor := range flavors {

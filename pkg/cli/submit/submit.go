@@ -56,7 +56,7 @@ type command struct {
 	streams  genericiooptions.IOStreams
 }
 
-// NewCommand gives the command.
+// NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	c := &command{flags: flags, streams: streams, printing: genericclioptions.NewPrintFlags("created")}
 	cmd := &cobra.Command{
@@ -205,7 +205,7 @@ func (c *command) prepare(ctx context.Context, before *preflight) (*unstructured
 	return u, before.patches(u, generation, spec)
 }
 
-// refusal gives what the API server, or a webhook, finds wrong with the TrainJob an exit
+// refusal returns what the API server, or a webhook, finds wrong with the TrainJob an exit
 // code of its own.
 func refusal(err error) error {
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || strings.Contains(err.Error(), "denied the request") {

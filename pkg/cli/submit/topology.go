@@ -45,7 +45,7 @@ func (r *request) addTopology(patch *options.RuntimePatch) error {
 	return nil
 }
 
-// podOf gives the patch of the pods of a replicated job, which it adds where there is none.
+// podOf returns the patch of the pods of a replicated job, which it adds where there is none.
 func podOf(patch *options.RuntimePatch, job string) *options.PodTemplatePatch {
 	jobs := &has(&has(&has(&patch.TrainingRuntimeSpec).Template).Spec).ReplicatedJobs
 	at := slices.IndexFunc(*jobs, func(j options.ReplicatedJobPatch) bool { return j.Name == job })

@@ -216,7 +216,7 @@ func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
 	defer cancel()
 	err := uninstalling(c, io.Discard).run(ctx)
 	if err == nil || !strings.Contains(err.Error(), "manager-1") {
-		t.Errorf("run gives %v, want an error that names pod manager-1", err)
+		t.Errorf("run returned %v, want an error that names pod manager-1", err)
 	}
 	var webhook admissionregistrationv1.MutatingWebhookConfiguration
 	if err := c.Get(t.Context(), client.ObjectKey{Name: webhookconfig.Installed.Mutating}, &webhook); err != nil {
@@ -228,7 +228,7 @@ func TestAnUnansweredQuestionFreesNothing(t *testing.T) {
 	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "trainjobs"}, "dry-run", nil)
 	c := installed(t, func(*trainjob.TrainJob) error { return refusal }, trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"), kueueConfigMap("batch/job"))
 	if err := uninstalling(c, io.Discard).run(t.Context()); !apierrors.IsForbidden(err) {
-		t.Errorf("run gives %v, want the refusal", err)
+		t.Errorf("run returned %v, want the refusal", err)
 	}
 	if got := fate(t, c, "job"); got != kept {
 		t.Errorf("The Workload %s, want: %s", got, kept)
@@ -248,7 +248,7 @@ func TestTheManagerOfAnotherNamespaceIsNamed(t *testing.T) {
 	}
 	err := uninstalling(c, io.Discard).run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "--manager-namespace=elsewhere") {
-		t.Errorf("run gives %v, want an error that names the namespace", err)
+		t.Errorf("run returned %v, want an error that names the namespace", err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks); err != nil {
 		t.Errorf("The webhooks of a manager that runs are gone: %v", err)
@@ -264,7 +264,7 @@ func TestAWorkloadWaitsForThePodsOfItsJob(t *testing.T) {
 	defer cancel()
 	err := uninstalling(c, io.Discard).run(ctx)
 	if err == nil || !strings.Contains(err.Error(), "job-node-0") {
-		t.Errorf("run gives %v, want an error that names the pod", err)
+		t.Errorf("run returned %v, want an error that names the pod", err)
 	}
 	if got := fate(t, c, "job"); got != kept {
 		t.Errorf("The Workload %s, want: %s", got, kept)

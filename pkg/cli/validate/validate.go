@@ -52,7 +52,7 @@ type options struct {
 	streams genericiooptions.IOStreams
 }
 
-// NewCommand gives the command.
+// NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{flags: flags, streams: streams}
 	cmd := &cobra.Command{

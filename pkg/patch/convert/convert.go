@@ -34,7 +34,7 @@ func ToRuntimePatches(overrides []trainjob.PodTemplateOverride, owner string) (p
 	return patchesOf(r, claimed(r.layers(overrides, owner)))
 }
 
-// Rendered gives what the newest Trainer's library renders as Trainer 2.1 does the
+// Rendered returns what the newest Trainer's library renders as Trainer 2.1 does the
 // overrides, whoever they belong to. It need not be what an API server takes.
 func Rendered(overrides []trainjob.PodTemplateOverride) ([]trainjob.RuntimePatch, error) {
 	r := &reader{}

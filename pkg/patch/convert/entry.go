@@ -170,7 +170,7 @@ func (e *entry) runtimePatch() (p trainjob.RuntimePatch, err error) {
 	return p, err
 }
 
-// encoded gives the entries as a TrainJob has them.
+// encoded returns the entries as a TrainJob has them.
 func encoded(entries []*entry) ([]trainjob.RuntimePatch, error) {
 	var patches []trainjob.RuntimePatch
 	for _, e := range entries {

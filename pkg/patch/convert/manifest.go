@@ -217,7 +217,7 @@ func (m *manifest) setUnlessEmpty(name string, value any, length int) {
 	}
 }
 
-// encode gives the manifest with sorted fields, unless there are errors.
+// encode returns the manifest with sorted fields, unless there are errors.
 func (m *manifest) encode(warnings []string, errs field.ErrorList) ([]byte, []string, field.ErrorList) {
 	if len(errs) > 0 {
 		return nil, nil, errs

@@ -19,7 +19,7 @@ type object = map[string]any
 // podSpecSchema tells how the Kubernetes API merges the lists of a pod spec.
 var podSpecSchema strategicpatch.LookupPatchMeta = strategicpatch.PatchMetaFromStruct{T: reflect.TypeFor[corev1.PodSpec]()}
 
-// mergePodSpecs gives the one patch that does what base and then over do. It is a
+// mergePodSpecs returns the one patch that does what base and then over do. It is a
 // strategic merge like Trainer's, with two differences: fields that the Kubernetes
 // types do not know are carried along, and what those types drop when Trainer reads
 // over ("", false, [] of most fields) is dropped here, too, where base says more.
@@ -161,7 +161,7 @@ func identity(item any, mergeKey string) string {
 	return string(data)
 }
 
-// placesOf gives the place of each item, the first of several same ones.
+// placesOf returns the place of each item, the first of several same ones.
 func placesOf(list []any, mergeKey string) map[string]int {
 	places := make(map[string]int, len(list))
 	for i, item := range list {
@@ -243,7 +243,7 @@ func partOf(part, whole []object) bool {
 	return true
 }
 
-// named gives the objects of a list.
+// named returns the objects of a list.
 func named(list any) []object {
 	var items []object
 	all, _ := list.([]any)

@@ -31,7 +31,7 @@ func spreadMounts(entries []*entry) (spread []*entry, warnings []string) {
 	return spread, warnings
 }
 
-// numbered gives and takes a manager's name that is not taken.
+// numbered returns and takes a manager's name that is not taken.
 func numbered(manager string, taken sets.Set[string]) string {
 	for n := 2; ; n++ {
 		name := fmt.Sprintf("%s-%d", manager, n)

@@ -24,7 +24,7 @@ func marked(override object) bool {
 	return o.UnmarshalJSON(data) == nil && mark.Override(o)
 }
 
-// claimed gives our overrides to our manager, which makes the mark needless, and puts
+// claimed returns our overrides to our manager, which makes the mark needless, and puts
 // them last, where our entry belongs.
 func claimed(layers []layer) []layer {
 	var ours, others []layer

@@ -25,7 +25,7 @@ type values map[place]json.RawMessage
 // jobSchema tells which lists of a Job template have a key.
 var jobSchema strategicpatch.LookupPatchMeta = strategicpatch.PatchMetaFromStruct{T: reflect.TypeFor[batchv1.JobTemplateSpec]()}
 
-// ofJobSet gives the fields of a JobSet.
+// ofJobSet returns the fields of a JobSet.
 func ofJobSet(js *jobsetapi.JobSet) (values, error) {
 	all := values{}
 	all.addMetadata(js.Labels, js.Annotations)

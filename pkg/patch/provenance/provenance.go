@@ -57,7 +57,7 @@ func (s Source) String() string {
 	return fmt.Sprintf("podTemplateOverrides[%d]", s.Index)
 }
 
-// Setting is a source and the value that it gives.
+// Setting is a source and the value that it sets.
 type Setting struct {
 	Source
 	// Value is JSON, encoded by Trainer's types.
@@ -90,7 +90,7 @@ type Input struct {
 	Labels, Annotations map[string]string
 }
 
-// Explain gives a Field for each value of the JobSet's metadata (labels and annotations)
+// Explain returns a Field for each value of the JobSet's metadata (labels and annotations)
 // and of its Job templates, sorted. The error is of input that is missing, or that
 // Trainer cannot have rendered from.
 func Explain(in Input, js *jobsetapi.JobSet) ([]Field, error) {

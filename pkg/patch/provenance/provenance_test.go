@@ -239,7 +239,7 @@ func TestExplainRefusesMissingInput(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			if _, err := provenance.Explain(tc.in, tc.js); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("Explain gives %v, want an error that names %s", err, tc.want)
+				t.Errorf("Explain returned %v, want an error that names %s", err, tc.want)
 			}
 		})
 	}

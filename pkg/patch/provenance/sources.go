@@ -139,7 +139,7 @@ func inContainer(fields object) object {
 	return object{"spec": object{"template": object{"spec": object{"containers": []any{fields}}}}}
 }
 
-// containers gives what the TrainJob sets in the containers of a replicated job, by their names.
+// containers returns what the TrainJob sets in the containers of a replicated job, by their names.
 func (in Input) containers(job *jobsetapi.ReplicatedJob, below stack) map[string]object {
 	all := map[string]object{}
 	initializer := ptr.Deref(in.Job.Spec.Initializer, trainer.Initializer{})

@@ -45,7 +45,7 @@ func decodeStrict[T any](data []byte) (value T, strict []error, errs field.Error
 
 // culprit finds the innermost value that cannot be read, by reading it with nothing beside
 // it: what custom types say of their values names no field, and Go's own errors no item of
-// a list. It gives the data with a null, which every type takes, in its place.
+// a list. It returns the data with a null, which every type takes, in its place.
 func culprit(path *field.Path, data json.RawMessage, read func([]byte) error) (*field.Path, json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	var items []json.RawMessage

@@ -51,7 +51,7 @@ type spec22 struct {
 	RuntimePatches       []json.RawMessage `json:"runtimePatches"`
 }
 
-// Fields gives the verdict of a generation on everything in a manifest in JSON but its
+// Fields returns the verdict of a generation on everything in a manifest in JSON but its
 // patches, as far as the CRD's schema and the API server's rules for metadata have it:
 // fields that there are not, values of another type, and the rules for single fields.
 // Limits of length are not among them.

@@ -41,7 +41,7 @@ type Verdict struct {
 func (v *Verdict) refuse(errs ...*field.Error) { v.Errors = append(v.Errors, errs...) }
 func (v *Verdict) warn(errs ...*field.Error)   { v.Warnings = append(v.Warnings, errs...) }
 
-// Create gives the verdict of a generation on a new TrainJob that uses the runtime. With
+// Create returns the verdict of a generation on a new TrainJob that uses the runtime. With
 // no runtime, nil, whatever depends on one is left out.
 func Create(generation trainjob.Generation, runtime *trainer.TrainingRuntimeSpec, job TrainJob) Verdict {
 	v := &Verdict{}
@@ -54,7 +54,7 @@ func Create(generation trainjob.Generation, runtime *trainer.TrainingRuntimeSpec
 	return *v
 }
 
-// Update gives the verdict of a generation on a changed TrainJob. Active names the
+// Update returns the verdict of a generation on a changed TrainJob. Active names the
 // replicated jobs that have active pods, as its JobSet's status tells.
 func Update(generation trainjob.Generation, runtime *trainer.TrainingRuntimeSpec, before, now TrainJob, active []string) Verdict {
 	v := Create(generation, runtime, now)

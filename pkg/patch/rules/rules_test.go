@@ -54,7 +54,7 @@ func patching(t testing.TB, generation trainjob.Generation, podSpec string) Trai
 	return job
 }
 
-// found gives the fields of errors below the pod spec of patching, and the types.
+// found returns the fields of errors below the pod spec of patching, and the types.
 func found(errs field.ErrorList) []string {
 	var all []string
 	for _, err := range errs {

@@ -53,7 +53,7 @@ type containerOverride struct {
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 }
 
-// read gives an entry as Trainer's types and as it was written. Errors are of values
+// read returns an entry as Trainer's types and as it was written. Errors are of values
 // that have another type, and of fields that the release does not have: the API server
 // refuses those when asked to be strict, as kubectl does, and drops them otherwise.
 func read(path *field.Path, entry json.Marshaler, typed any) (object, field.ErrorList) {
@@ -240,7 +240,7 @@ func child(value object, keys ...string) object {
 	return value
 }
 
-// objects gives the items of a list, with an empty one for each that is no object.
+// objects returns the items of a list, with an empty one for each that is no object.
 func objects(value any) []object {
 	list, _ := value.([]any)
 	items := make([]object, 0, len(list))

@@ -57,7 +57,7 @@ func (s Source) damageList(object Object, key string) {
 	object[key] = append(items, items[s.IntN(len(items))])
 }
 
-// Change gives parts of a value in place other values of the same type.
+// Change replaces parts of a value in place by other values of the same type.
 func (s Source) Change(value any) {
 	s.walk(value, func(object Object, key string) {
 		switch was := object[key].(type) {

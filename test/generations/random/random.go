@@ -19,7 +19,7 @@ type Source struct {
 	*rand.Rand
 }
 
-// New gives the source of a seed.
+// New returns the source of a seed.
 func New(seed uint64) Source {
 	return Source{rand.New(rand.NewPCG(seed, 0))}
 }
@@ -52,7 +52,7 @@ func one[T any](s Source, all []T) T {
 // maybe reports true as often as not.
 func (s Source) maybe() bool { return s.IntN(2) == 0 }
 
-// some gives distinct ones of the choices in a random order.
+// some returns distinct ones of the choices in a random order.
 func some[T any](s Source, choices []T) []T {
 	var picked []T
 	for _, i := range s.Perm(len(choices))[:s.IntN(len(choices)+1)] {
@@ -312,7 +312,7 @@ func (s Source) Runtime() Object {
 	}
 }
 
-// whole gives containers with all that a runtime has to say, in a random order.
+// whole returns containers with all that a runtime has to say, in a random order.
 func (s Source) whole(choices []string) []any {
 	containers := []any{}
 	for _, i := range s.Perm(len(choices)) {

@@ -21,7 +21,7 @@ type Removal struct {
 	Input  provenance.Input
 }
 
-// All gives one removal for every source but Trainer itself.
+// All returns one removal for every source but Trainer itself.
 func All(in provenance.Input) []Removal {
 	all := []Removal{
 		{provenance.Source{Kind: provenance.Runtime}, withoutRuntime(in)},

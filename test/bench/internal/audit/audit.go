@@ -72,7 +72,7 @@ type Log struct {
 	versions map[string]bool
 }
 
-// Open gives the log from its present end on.
+// Open returns the log from its present end on.
 func Open(path string) (*Log, error) {
 	info, err := os.Stat(path)
 	if err != nil {

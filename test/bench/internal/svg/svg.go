@@ -143,7 +143,7 @@ func niceEnd(highest float64) float64 {
 	return 10 * power
 }
 
-// ticks gives fifths.
+// ticks returns fifths.
 func ticks(end float64) []float64 {
 	all := make([]float64, 0, 6)
 	for i := range 6 {
@@ -154,7 +154,7 @@ func ticks(end float64) []float64 {
 
 func number(value float64) string { return strconv.FormatFloat(value, 'f', decimals(value), 64) }
 
-// decimals gives about three digits.
+// decimals returns about three digits.
 func decimals(value float64) int {
 	switch {
 	case value == math.Trunc(value) || value >= 100:

@@ -24,13 +24,13 @@ type Usage struct {
 	FileMiB float64 `json:"fileMiB"`
 }
 
-// Since gives what was used after an earlier reading; memory stays as it is.
+// Since returns what was used after an earlier reading; memory stays as it is.
 func (u Usage) Since(earlier Usage) Usage {
 	u.CPUSeconds -= earlier.CPUSeconds
 	return u
 }
 
-// Read gives what a process has used since it started.
+// Read returns what a process has used since it started.
 func Read(pid int) (Usage, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

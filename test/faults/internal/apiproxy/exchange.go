@@ -47,7 +47,7 @@ func (e *Exchange) Forward() (*Response, error) {
 	return &Response{Code: answer.StatusCode, header: answer.Header, body: body}, nil
 }
 
-// Answer gives the API server's response to the one who asked.
+// Answer sends the API server's response to the client.
 func (e *Exchange) Answer(response *Response) {
 	for key, values := range response.header {
 		e.w.Header()[key] = values

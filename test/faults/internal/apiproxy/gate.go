@@ -103,7 +103,7 @@ func (p *Proxy) ReleaseAll() {
 	}
 }
 
-// List gives the list that a manager which watches a resource would get now, as JSON.
+// List returns the list that a manager which watches a resource would get now, as JSON.
 func (p *Proxy) List(ctx context.Context, resource string) ([]byte, error) {
 	g := p.gate(resource)
 	g.mu.Lock()

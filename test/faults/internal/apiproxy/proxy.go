@@ -97,7 +97,7 @@ func (p *Proxy) Intercept(namespace string, i Interceptor) {
 	p.interceptors[namespace] = i
 }
 
-// Writes gives the writes in a namespace, in the order of their arrival.
+// Writes returns the writes in a namespace, in the order of their arrival.
 func (p *Proxy) Writes(namespace string) []Write {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +110,7 @@ func (p *Proxy) Writes(namespace string) []Write {
 	return out
 }
 
-// Events gives the number of events written in a namespace.
+// Events returns the number of events written in a namespace.
 func (p *Proxy) Events(namespace string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,7 +48,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// start gives a proxy before an API server, and a client of it.
+// start returns a proxy before an API server, and a client of it.
 func start(t *testing.T) (*apiServer, *Proxy, *http.Client) {
 	t.Helper()
 	api := &apiServer{events: make(chan string)}
@@ -84,7 +84,7 @@ func get(t *testing.T, client *http.Client, url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// watch gives the lines of a watch; the channel closes when it breaks off.
+// watch returns the lines of a watch; the channel closes when it breaks off.
 func watch(t *testing.T, client *http.Client, url string) <-chan string {
 	t.Helper()
 	resp, err := client.Get(url)

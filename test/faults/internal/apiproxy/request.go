@@ -99,7 +99,7 @@ func verb(r *http.Request, named bool) string {
 	return "list"
 }
 
-// nameIn gives the name of the object in a JSON body; other encodings keep theirs.
+// nameIn returns the name of the object in a JSON body; other encodings keep theirs.
 func nameIn(body []byte) string {
 	var obj struct {
 		Metadata struct {

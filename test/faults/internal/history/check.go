@@ -149,7 +149,7 @@ func entriesOf(job *unstructured.Unstructured) []any {
 	return entries
 }
 
-// Entries gives the field of spec that holds the patch entries of a TrainJob, which
+// Entries returns the field of spec that holds the patch entries of a TrainJob, which
 // depends on the release of Trainer, and the entries.
 func Entries(job *unstructured.Unstructured) (string, []any) {
 	for _, name := range []string{"podTemplateOverrides", "runtimePatches"} {
@@ -168,7 +168,7 @@ func owner(entry map[string]any) any {
 	return field(&unstructured.Unstructured{Object: entry}, "metadata", "annotations", patch.ManagerAnnotation)
 }
 
-// OtherEntries gives the patch entries of a TrainJob that are not manager's, as JSON.
+// OtherEntries returns the patch entries of a TrainJob that are not manager's, as JSON.
 // The time in each is Trainer's to write and left out.
 func OtherEntries(job *unstructured.Unstructured, manager string) string {
 	_, entries := Entries(job)
@@ -334,7 +334,7 @@ func (c *checker) differs(pod *corev1.PodSpec, flavors placement) string {
 	return ""
 }
 
-// tolerationSet gives tolerations in an order of their own, without those that
+// tolerationSet returns tolerations in an order of their own, without those that
 // Kubernetes adds to every pod.
 func tolerationSet(all []corev1.Toleration) []string {
 	var out []string

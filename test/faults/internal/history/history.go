@@ -76,7 +76,7 @@ func since(versions map[types.UID]uint64, v record.Version, is bool) {
 	}
 }
 
-// trainJobOf gives the TrainJob that a pod or a Workload belongs to.
+// trainJobOf returns the TrainJob that a pod or a Workload belongs to.
 func (s *state) trainJobOf(obj *unstructured.Unstructured) types.UID {
 	if obj.GetKind() == "Pod" {
 		return s.owners[types.UID(obj.GetLabels()["jobset.sigs.k8s.io/jobset-uid"])]
@@ -87,7 +87,7 @@ func (s *state) trainJobOf(obj *unstructured.Unstructured) types.UID {
 	return ""
 }
 
-// of gives the objects of one kind that belong to a TrainJob, by name.
+// of returns the objects of one kind that belong to a TrainJob, by name.
 func (s *state) of(kind string, trainJob types.UID) []*unstructured.Unstructured {
 	var out []*unstructured.Unstructured
 	for _, obj := range s.objects {

@@ -66,7 +66,7 @@ func TestTrainersAreInTheirOrder(t *testing.T) {
 	for i, trainer := range Trainers {
 		for j, other := range Trainers {
 			if got := trainer.Compare(other); (got < 0) != (i < j) || (got > 0) != (i > j) {
-				t.Errorf("Compare of %s with %s gives %d", trainer.Name, other.Name, got)
+				t.Errorf("Compare of %s with %s returned %d", trainer.Name, other.Name, got)
 			}
 		}
 	}

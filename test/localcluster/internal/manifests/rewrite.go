@@ -65,7 +65,7 @@ func (t Target) rewrite(obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// rewriteSubjects gives to our user what the manifests give to the manager's
+// rewriteSubjects binds our user to what the manifests give to the manager's
 // ServiceAccount, and not more: groups and users stay.
 func (t Target) rewriteSubjects(obj *unstructured.Unstructured) error {
 	subjects, _, err := unstructured.NestedSlice(obj.Object, "subjects")
