@@ -24,6 +24,7 @@ import (
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/version"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
@@ -107,7 +108,7 @@ func followKueue(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Confi
 
 // start sets the integration up once certificates are there, and runs the manager.
 func start(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configuration, kueue *kueueconfig.Follower, certs *certificates.Certificates) error {
-	if err := integration.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := caches.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	if certs != nil {

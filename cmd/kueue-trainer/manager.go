@@ -8,19 +8,12 @@ import (
 	"fmt"
 	"net/http"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -31,7 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/certificates"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration"
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
@@ -53,7 +46,7 @@ func managerOptions(cfg *managerconfig.Configuration, certs *certificates.Certif
 	if err != nil {
 		return ctrl.Options{}, err
 	}
-	cached, err := cachedObjects()
+	cached, err := caches.ByObject()
 	if err != nil {
 		return ctrl.Options{}, err
 	}
@@ -78,31 +71,6 @@ func managerOptions(cfg *managerconfig.Configuration, certs *certificates.Certif
 		RenewDeadline:                 &le.RenewDeadline.Duration,
 		RetryPeriod:                   &le.RetryPeriod.Duration,
 		LeaderElectionReleaseOnCancel: true,
-	}, nil
-}
-
-// cachedObjects limits the caches to what the manager looks at: Jobs of JobSets, pods
-// with the gate, the one CRD whose defaults PodSets get, our own webhook configurations; of Workloads and JobSets, which
-// no selector tells apart, the bare names of those that are not TrainJobs'.
-func cachedObjects() (map[client.Object]cache.ByObject, error) {
-	ofJobSets, err := labels.NewRequirement(jobsetapi.JobSetNameKey, selection.Exists, nil)
-	if err != nil {
-		return nil, err
-	}
-	return map[client.Object]cache.ByObject{
-		&batchv1.Job{}:      {Label: labels.NewSelector().Add(*ofJobSets), Transform: integration.TrimJob},
-		&jobsetapi.JobSet{}: {Transform: integration.TrimJobSet},
-		&kueue.Workload{}:   {Transform: integration.TrimWorkload},
-		&corev1.Pod{}:       {Label: labels.SelectorFromSet(labels.Set{patch.GatedLabel: "true"})},
-		&apiextensionsv1.CustomResourceDefinition{}: {
-			Field: fields.OneTermEqualSelector("metadata.name", integration.WorkloadCRD),
-		},
-		&admissionregistrationv1.MutatingWebhookConfiguration{}: {
-			Field: fields.OneTermEqualSelector("metadata.name", webhookconfig.Installed.Mutating),
-		},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {
-			Field: fields.OneTermEqualSelector("metadata.name", webhookconfig.Installed.Validating),
-		},
 	}, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -52,7 +53,7 @@ func (e *environment) childJobs(ctx context.Context, job *trainjob.TrainJob) ([]
 
 func (e *environment) jobsOf(ctx context.Context, js *jobsetapi.JobSet) ([]batchv1.Job, error) {
 	var list batchv1.JobList
-	err := e.client.List(ctx, &list, client.InNamespace(js.Namespace), client.MatchingFields{jobSetIndex: js.Name})
+	err := e.client.List(ctx, &list, client.InNamespace(js.Namespace), client.MatchingFields{caches.JobSetIndex: js.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing the child Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}

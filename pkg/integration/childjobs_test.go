@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -134,10 +136,10 @@ func TestActive(t *testing.T) {
 func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
 	counted := map[string]string{"jobset.sigs.k8s.io/jobset-name": "js", "jobset.sigs.k8s.io/job-index": "0"}
 	stored := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "js-node-0", Annotations: counted}}
-	stored.Spec.Template.Annotations = union(counted, map[string]string{"kueue.x-k8s.io/workload": "former"})
-	stored.Spec.Template.Labels = union(counted, map[string]string{"kueue.x-k8s.io/podset": "node"})
+	stored.Spec.Template.Annotations = withKey(counted, "kueue.x-k8s.io/workload", "former")
+	stored.Spec.Template.Labels = withKey(counted, "kueue.x-k8s.io/podset", "node")
 	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored).Build()
-	cached, err := TrimJob(stored.DeepCopy())
+	cached, err := caches.TrimJob(stored.DeepCopy())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,4 +157,10 @@ func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
 	if diff := cmp.Diff(counted, stored.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
+}
+
+func withKey(of map[string]string, key, value string) map[string]string {
+	all := maps.Clone(of)
+	all[key] = value
+	return all
 }

@@ -16,9 +16,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
-// WorkloadCRD is the CRD whose schema gives PodSets their defaults.
-const WorkloadCRD = "workloads.kueue.x-k8s.io"
-
 // workloadDefaults follows the served Workload CRD and keeps what was made of it: the CRD
 // is so big that copying it out of a cache would cost more than all else about a PodSet.
 type workloadDefaults struct {
@@ -31,14 +28,14 @@ type workloadDefaults struct {
 }
 
 // errNoWorkloadCRD is why there are no defaults where there is no CRD.
-var errNoWorkloadCRD = fmt.Errorf("there is no CRD %s: install Kueue", WorkloadCRD)
+var errNoWorkloadCRD = fmt.Errorf("there is no CRD %s: install Kueue", podset.WorkloadCRD)
 
 // follow looks at the CRD now and at every change of it. It returns when crds is in step.
 func (w *workloadDefaults) follow(ctx context.Context, crds cache.Cache) error {
 	w.gone()
 	informer, err := crds.GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{})
 	if err != nil {
-		return fmt.Errorf("caching CRD %s: %w", WorkloadCRD, err)
+		return fmt.Errorf("caching CRD %s: %w", podset.WorkloadCRD, err)
 	}
 	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    w.look,
@@ -46,7 +43,7 @@ func (w *workloadDefaults) follow(ctx context.Context, crds cache.Cache) error {
 		DeleteFunc: func(any) { w.gone() },
 	})
 	if err != nil {
-		return fmt.Errorf("following CRD %s: %w", WorkloadCRD, err)
+		return fmt.Errorf("following CRD %s: %w", podset.WorkloadCRD, err)
 	}
 	if !toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
 		return ctx.Err()

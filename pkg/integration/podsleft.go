@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/kueue/pkg/workload"
 	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 )
 
 // notEnded selects the pods that hold their node, or may get one.
@@ -55,7 +57,7 @@ func holdsNode(pod *corev1.Pod) bool {
 // was deleted leaves its Jobs to the garbage collector.
 func (e *environment) jobsNamed(ctx context.Context, name types.NamespacedName) ([]batchv1.Job, error) {
 	var list batchv1.JobList
-	err := e.client.List(ctx, &list, client.InNamespace(name.Namespace), client.MatchingFields{jobSetIndex: name.Name})
+	err := e.client.List(ctx, &list, client.InNamespace(name.Namespace), client.MatchingFields{caches.JobSetIndex: name.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing the child Jobs of JobSet %s: %w", name, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -59,7 +60,7 @@ func indexed(t *testing.T, wl *kueue.Workload) client.Client {
 
 // byOwner adds the indexes that the manager's cache has.
 func byOwner(b *fake.ClientBuilder) *fake.ClientBuilder {
-	if err := SetupIndexes(context.Background(), builderIndexer{b}); err != nil {
+	if err := caches.SetupIndexes(context.Background(), builderIndexer{b}); err != nil {
 		panic(err) // the builder returns no errors
 	}
 	return b

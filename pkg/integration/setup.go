@@ -60,28 +60,6 @@ type Options struct {
 	Webhooks webhookconfig.Names
 }
 
-// SetupIndexes adds the field indexes, which have to be there before the caches start.
-func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	if err := jobframework.SetupWorkloadOwnerIndex(ctx, indexer, trainjob.GVK); err != nil {
-		return fmt.Errorf("indexing Workloads by TrainJob: %w", err)
-	}
-	if err := indexer.IndexField(ctx, &batchv1.Job{}, jobSetIndex, jobSetOf); err != nil {
-		return fmt.Errorf("indexing Jobs by JobSet: %w", err)
-	}
-	return nil
-}
-
-// jobSetIndex is the index of child Jobs by the name of their JobSet. Caches have none of
-// labels: a list by them looks at every Job of the namespace.
-const jobSetIndex = "jobSet"
-
-func jobSetOf(child client.Object) []string {
-	if name, ok := child.GetLabels()[jobsetapi.JobSetNameKey]; ok {
-		return []string{name}
-	}
-	return nil
-}
-
 // Setup adds controllers and webhooks to mgr, which has to be starting meanwhile. It
 // reads the identity of this process from the API server, so that the webhooks know our
 // own writes. It returns the integration's parts of the manager's readiness.

@@ -15,6 +15,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
+// WorkloadCRD is the CRD whose schema has the defaults of PodSets.
+const WorkloadCRD = "workloads.kueue.x-k8s.io"
+
 var errNoPodSetSchema = errors.New("the Workload CRD has no schema for spec.podSets")
 
 // Defaults does to PodSets what the API server does to those of a Workload it

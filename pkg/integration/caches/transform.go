@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package caches
 
 import (
 	"maps"
@@ -18,7 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// The Trim functions are transforms for caches: they drop what the manager does not look
+// The Trim functions are transforms: they drop what the manager does not look
 // at before it is stored. Of JobSets and Jobs the manager only writes differences, in which
 // a part that is missing on both sides is left alone; jobframework writes Workloads whole.
 
