@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -23,7 +23,7 @@ func (e *environment) ensureHeld(ctx context.Context, job *trainjob.TrainJob, wo
 	for i := range workloads {
 		wl := workloads[i].DeepCopy()
 		owner := controllerOfKind(wl, trainjob.GVK.Kind)
-		if owner == nil || owner.UID != job.UID || !wl.DeletionTimestamp.IsZero() || workloadfinish.IsFinished(wl) ||
+		if owner == nil || owner.UID != job.UID || !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) ||
 			!controllerutil.AddFinalizer(wl, kueue.ResourceInUseFinalizerName) {
 			continue
 		}

@@ -19,11 +19,10 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-	"sigs.k8s.io/kueue/pkg/features"
 	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
-	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -179,7 +178,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 	if err != nil {
 		return nil, err
 	}
-	if wl != nil && (!j.IsSuspended() || j.TrainJob.Finished() || workloadevict.IsEvicted(wl) || j.IsActive()) {
+	if wl != nil && (!j.IsSuspended() || j.TrainJob.Finished() || kueuelib.IsEvicted(wl) || j.IsActive()) {
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
 	if ended, err := j.endedWorkload(ctx); err != nil || ended != nil {
@@ -413,7 +412,7 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 
 // CanDefaultManagedBy implements jobframework.JobWithManagedBy.
 func (j *job) CanDefaultManagedBy() bool {
-	return features.Enabled(features.MultiKueue) && !j.Elsewhere()
+	return kueuelib.MultiKueueEnabled() && !j.Elsewhere()
 }
 
 // ManagedBy implements jobframework.JobWithManagedBy.

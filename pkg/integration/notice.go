@@ -15,10 +15,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-	"sigs.k8s.io/kueue/pkg/workload"
-	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
-	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -49,7 +47,7 @@ func outOfSync(wl *kueue.Workload) notice {
 
 // deactivated says by whom and why: Kueue gives a reason of its own for what it deactivates.
 func deactivated(wl *kueue.Workload) notice {
-	if workloadfinish.IsFinished(wl) || workload.IsActive(wl) {
+	if kueuelib.IsFinished(wl) || kueuelib.IsActive(wl) {
 		return notice{}
 	}
 	who, why := "", ""
@@ -64,7 +62,7 @@ func deactivated(wl *kueue.Workload) notice {
 }
 
 func checked(wl *kueue.Workload) notice {
-	if workloadfinish.IsFinished(wl) {
+	if kueuelib.IsFinished(wl) {
 		return notice{}
 	}
 	for _, check := range wl.Status.AdmissionChecks {
@@ -76,7 +74,7 @@ func checked(wl *kueue.Workload) notice {
 		}
 	}
 	// Kueue sets the state back with the eviction.
-	if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); workloadevict.IsEvicted(wl) && evicted.Reason == kueue.WorkloadEvictedByAdmissionCheck {
+	if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); kueuelib.IsEvicted(wl) && evicted.Reason == kueue.WorkloadEvictedByAdmissionCheck {
 		return notice{reasonCheckRetries, fmt.Sprintf("has to wait for an admission check, which gave its quota back to try again: %s", evicted.Message)}
 	}
 	return notice{}
@@ -86,7 +84,7 @@ func checked(wl *kueue.Workload) notice {
 // all of that inadmissible.
 func inadmissible(wl *kueue.Workload) notice {
 	reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
-	if workloadfinish.IsFinished(wl) || reserved == nil || reserved.Status != metav1.ConditionFalse {
+	if kueuelib.IsFinished(wl) || reserved == nil || reserved.Status != metav1.ConditionFalse {
 		return notice{}
 	}
 	switch reserved.Reason {
@@ -135,7 +133,7 @@ func (e *environment) noticeFor(ctx context.Context, job *trainjob.TrainJob) (no
 	}
 	var out notice
 	for i := range list.Items {
-		if n := noticeOf(&list.Items[i]); metav1.IsControlledBy(&list.Items[i], job) && (out.reason == "" || !workloadfinish.IsFinished(&list.Items[i])) {
+		if n := noticeOf(&list.Items[i]); metav1.IsControlledBy(&list.Items[i], job) && (out.reason == "" || !kueuelib.IsFinished(&list.Items[i])) {
 			out = n
 		}
 	}

@@ -17,11 +17,9 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-	"sigs.k8s.io/kueue/pkg/workload"
-	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
-	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // notEnded selects the pods that hold their node, or may get one.
@@ -86,8 +84,8 @@ func (j *job) releasesQuota(ctx context.Context) (bool, error) {
 	if err != nil || wl == nil {
 		return false, err
 	}
-	return j.TrainJob.Finished() || !wl.DeletionTimestamp.IsZero() || workloadevict.IsEvicted(wl) ||
-		!workload.IsActive(wl) || wl.Spec.QueueName != jobframework.QueueName(j), nil
+	return j.TrainJob.Finished() || !wl.DeletionTimestamp.IsZero() || kueuelib.IsEvicted(wl) ||
+		!kueuelib.IsActive(wl) || wl.Spec.QueueName != jobframework.QueueName(j), nil
 }
 
 // awaitPodsOfDeleted reports whether a deleted TrainJob still has pods: until they are gone
@@ -144,7 +142,7 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) (bool, error) {
 
 // holdsQuota reports whether Kueue counts a Workload against its ClusterQueue.
 func holdsQuota(wl kueue.Workload) bool {
-	return workload.HasQuotaReservation(&wl) && !workloadfinish.IsFinished(&wl)
+	return kueuelib.HasQuotaReservation(&wl) && !kueuelib.IsFinished(&wl)
 }
 
 // goingSince returns when the first of these Workloads began to go; now if none has.

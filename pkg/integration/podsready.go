@@ -9,26 +9,17 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
-	kueuemetrics "sigs.k8s.io/kueue/pkg/metrics"
-	"sigs.k8s.io/kueue/pkg/workload"
-	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
-	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
-	workloadpatching "sigs.k8s.io/kueue/pkg/workload/patching"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Kueue's metrics of jobs are those that Kueue records, for other kinds, in its own process.
 func init() {
-	metrics.Registry.MustRegister(
-		kueuemetrics.QueuedUntilReadyWaitTime, kueuemetrics.AdmittedUntilReadyWaitTime,
-		kueuemetrics.LocalQueueQueuedUntilReadyWaitTime, kueuemetrics.LocalQueueAdmittedUntilReadyWaitTime,
-		kueuemetrics.WorkloadCreationLatency,
-	)
+	metrics.Registry.MustRegister(kueuelib.JobMetrics()...)
 }
 
 // readiness is what the condition PodsReady of a Workload says.
@@ -52,9 +43,9 @@ func nextReadiness(wl *kueue.Workload, ready bool) *readiness {
 	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
 	is := func(reason string) bool { return condition != nil && condition.Reason == reason }
 	switch {
-	case workloadfinish.IsFinished(wl):
+	case kueuelib.IsFinished(wl):
 		return nil
-	case !workload.IsAdmitted(wl), workloadevict.IsEvicted(wl):
+	case !kueuelib.IsAdmitted(wl), kueuelib.IsEvicted(wl):
 		if condition == nil || is(kueue.WorkloadWaitForStart) {
 			return nil
 		}
@@ -121,8 +112,7 @@ func (e *environment) setReadiness(ctx context.Context, key types.NamespacedName
 	if next == nil {
 		return nil
 	}
-	err := workload.SetConditionAndUpdate(ctx, e.client, wl.DeepCopy(), kueue.WorkloadPodsReady,
-		next.status, next.reason, next.message, kueueconstants.JobControllerName, clock.RealClock{})
+	err := kueuelib.SetCondition(ctx, e.client, wl.DeepCopy(), kueue.WorkloadPodsReady, next.status, next.reason, next.message)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -137,26 +127,15 @@ func (e *environment) setReadiness(ctx context.Context, key types.NamespacedName
 // observeReady records how long it took until the pods of a Workload were ready, in Kueue's
 // metrics.
 func (e *environment) observeReady(ctx context.Context, wl *kueue.Workload) error {
-	clusterQueue, priorityClass := wl.Status.Admission.ClusterQueue, workloadpatching.PriorityClassName(wl)
-	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
-	now := clock.RealClock{}
-	queuedFor, admittedFor := workload.QueuedWaitTime(wl, now), now.Since(admitted.LastTransitionTime.Time)
-	kueuemetrics.ReadyWaitTime(clusterQueue, priorityClass, queuedFor, nil, nil)
-	kueuemetrics.ReportAdmittedUntilReadyWaitTime(clusterQueue, priorityClass, admittedFor, nil, nil)
 	exposed, err := e.exposesMetrics(ctx, wl)
-	if err != nil || !exposed {
-		return err
-	}
-	queue := kueuemetrics.LQRefFromWorkload(wl)
-	kueuemetrics.LocalQueueReadyWaitTime(queue, priorityClass, queuedFor, nil, nil)
-	kueuemetrics.ReportLocalQueueAdmittedUntilReadyWaitTime(queue, priorityClass, admittedFor, nil, nil)
-	return nil
+	kueuelib.ObserveReady(wl, exposed)
+	return err
 }
 
 // exposesMetrics reports whether Kueue's configuration wants metrics of a Workload's LocalQueue.
 func (e *environment) exposesMetrics(ctx context.Context, wl *kueue.Workload) (bool, error) {
-	config := kueuemetrics.NewLocalQueueMetricsConfig(e.kueue.Settings().LocalQueueMetrics)
-	if !config.IsEnabled() {
+	config := kueuelib.NewLocalQueueMetrics(e.kueue.Settings().LocalQueueMetrics)
+	if !config.Enabled() {
 		return false, nil
 	}
 	var queue kueue.LocalQueue
@@ -166,5 +145,5 @@ func (e *environment) exposesMetrics(ctx context.Context, wl *kueue.Workload) (b
 	} else if err != nil {
 		return false, nil
 	}
-	return config.ShouldExposeLocalQueueMetrics(queue.Labels), nil
+	return config.Wanted(queue.Labels), nil
 }

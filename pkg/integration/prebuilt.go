@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -90,7 +90,7 @@ func (j *job) unusable(ctx context.Context, wl *kueue.Workload) (string, error) 
 	switch {
 	case difference != "":
 		return fmt.Sprintf("is not what this TrainJob is: %s; delete the Workload and create it like the TrainJob", difference), nil
-	case workloadfinish.IsFinished(wl):
+	case kueuelib.IsFinished(wl):
 		return "is finished; create another, and the TrainJob again with its name", nil
 	}
 	return "", nil

@@ -12,9 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/workload"
-	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -46,7 +45,7 @@ func (e *environment) releaseFormer(ctx context.Context, job *trainjob.TrainJob)
 		if owner == nil || owner.UID == job.UID || all[i].DeletionTimestamp.IsZero() {
 			continue
 		}
-		if err := workload.RemoveFinalizer(ctx, e.client, &all[i]); client.IgnoreNotFound(err) != nil {
+		if err := kueuelib.RemoveFinalizer(ctx, e.client, &all[i]); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
 		}
 	}
@@ -122,6 +121,6 @@ func (j *job) over(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	return !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool {
-		return !workloadfinish.IsFinished(&wl) || controllerutil.ContainsFinalizer(&wl, kueue.ResourceInUseFinalizerName)
+		return !kueuelib.IsFinished(&wl) || controllerutil.ContainsFinalizer(&wl, kueue.ResourceInUseFinalizerName)
 	}), nil
 }

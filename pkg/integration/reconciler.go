@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-	"sigs.k8s.io/kueue/pkg/workload"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -157,7 +157,7 @@ func (r *reconciler) ensurePlaced(ctx context.Context, j *job) error {
 		return err
 	}
 	wl, err := r.env.workload(ctx, &j.TrainJob)
-	if err != nil || wl == nil || !workload.IsAdmitted(wl) {
+	if err != nil || wl == nil || !kueuelib.IsAdmitted(wl) {
 		return err
 	}
 	return j.suspend(ctx, r.env.client, false)
@@ -214,7 +214,7 @@ func (r *reconciler) ensureGate(ctx context.Context, j *job) error {
 		return err
 	}
 	wl, err := r.env.workload(ctx, &j.TrainJob)
-	if err != nil || (wl != nil && workload.IsAdmitted(wl)) || j.IsActive() {
+	if err != nil || (wl != nil && kueuelib.IsAdmitted(wl)) || j.IsActive() {
 		return err
 	}
 	err = j.gate(ctx, r.env.client)

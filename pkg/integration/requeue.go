@@ -11,10 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-	"sigs.k8s.io/kueue/pkg/workload"
-	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
-	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
@@ -35,13 +33,13 @@ func (j *job) follow(ctx context.Context) (bool, error) {
 	if err != nil || !wl.DeletionTimestamp.IsZero() {
 		return false, err
 	}
-	if workload.HasQuotaReservation(wl) && !workload.IsActive(wl) {
+	if kueuelib.HasQuotaReservation(wl) && !kueuelib.IsActive(wl) {
 		// Kueue is about to evict it. It must not be replaced meanwhile: it alone says that
 		// the job is not to run.
-		return !workloadevict.IsEvicted(wl), nil
+		return !kueuelib.IsEvicted(wl), nil
 	}
 	active := j.IsActive()
-	if active && workload.IsAdmitted(wl) && !workloadevict.IsEvicted(wl) {
+	if active && kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) {
 		// Its user stopped it. Started again now, it would run new pods beside the old ones,
 		// and both on one quota.
 		j.again = retrySlowly
@@ -51,7 +49,7 @@ func (j *job) follow(ctx context.Context) (bool, error) {
 		// It is somebody else's to write, and what it says counts.
 		return false, nil
 	}
-	if changed := j.movedOn(wl); workload.HasQuotaReservation(wl) && changed != "" {
+	if changed := j.movedOn(wl); kueuelib.HasQuotaReservation(wl) && changed != "" {
 		// jobframework would start the job again on the quota that it had before.
 		if active {
 			j.again = retrySlowly
@@ -72,7 +70,7 @@ func (j *job) movedOn(wl *kueue.Workload) string {
 	if wl.Spec.QueueName != jobframework.QueueName(j) {
 		return "The queue changed; the job queues again"
 	}
-	if jobframework.WorkloadPriorityClassName(j) != "" && !workload.IsWorkloadPriorityClass(wl) {
+	if jobframework.WorkloadPriorityClassName(j) != "" && !kueuelib.HasWorkloadPriorityClass(wl) {
 		return "The job got a priority class; it queues again"
 	}
 	if !sameTimeLimit(wl, &j.TrainJob) {
@@ -96,7 +94,7 @@ func (j *job) followSelection(ctx context.Context, wl *kueue.Workload) (bool, er
 }
 
 func (j *job) renewWorkload(ctx context.Context, wl *kueue.Workload, podSets []kueue.PodSet) error {
-	if !workload.HasQuotaReservation(wl) {
+	if !kueuelib.HasQuotaReservation(wl) {
 		wl.Spec.PodSets = podSets
 		if err := j.env.client.Update(ctx, wl); err != nil {
 			return fmt.Errorf("updating Workload %s to the nodes its TrainJob asks for: %w", client.ObjectKeyFromObject(wl), err)
@@ -130,7 +128,7 @@ func (j *job) unfinishedWorkload(ctx context.Context) (*kueue.Workload, error) {
 		return nil, err
 	}
 	for i := range workloads {
-		if !workloadfinish.IsFinished(&workloads[i]) {
+		if !kueuelib.IsFinished(&workloads[i]) {
 			return &workloads[i], nil
 		}
 	}
@@ -146,7 +144,7 @@ func (j *job) endedWorkload(ctx context.Context) (*kueue.Workload, error) {
 	}
 	var last *kueue.Workload
 	for i := range workloads {
-		if !workloadfinish.IsFinished(&workloads[i]) {
+		if !kueuelib.IsFinished(&workloads[i]) {
 			return nil, nil
 		}
 		last = &workloads[i]

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -50,7 +50,7 @@ func stoppedSince(wl *kueue.Workload) time.Time {
 	if !wl.DeletionTimestamp.IsZero() {
 		return wl.DeletionTimestamp.Time
 	}
-	if workloadevict.IsEvicted(wl) {
+	if kueuelib.IsEvicted(wl) {
 		return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).LastTransitionTime.Time
 	}
 	return time.Time{}

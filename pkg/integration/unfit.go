@@ -7,8 +7,8 @@ import (
 	"errors"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/workload"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -23,8 +23,8 @@ func unfit(err error) bool {
 // something else, or was away. PodSets tells the user, and keeps another from being made.
 // A job whose runtime is gone for a moment keeps its place in the queue, but no quota.
 func (j *job) giveBack(ctx context.Context, wl *kueue.Workload, why error) (bool, error) {
-	lost := runtimeMissing(why) && workload.HasQuotaReservation(wl)
-	if !unfit(why) && !lost || !workload.IsActive(wl) {
+	lost := runtimeMissing(why) && kueuelib.HasQuotaReservation(wl)
+	if !unfit(why) && !lost || !kueuelib.IsActive(wl) {
 		// jobframework asks again and reports it.
 		return false, nil
 	}

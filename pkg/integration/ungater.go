@@ -16,10 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/workload"
-	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
-	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -102,7 +100,7 @@ func (u *ungater) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.T
 }
 
 func mayRun(wl *kueue.Workload) bool {
-	return workload.IsAdmitted(wl) && !workloadevict.IsEvicted(wl) && workload.IsActive(wl) && !workloadfinish.IsFinished(wl)
+	return kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) && kueuelib.IsActive(wl) && !kueuelib.IsFinished(wl)
 }
 
 // template returns what pods of the pod's replicated job look like under our part, or

@@ -14,10 +14,10 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-	"sigs.k8s.io/kueue/pkg/features"
 	"sigs.k8s.io/kueue/pkg/util/tolerations"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Max is the number of PodSets that a Workload can hold (Workload CRD, spec.podSets).
@@ -49,7 +49,7 @@ func fromReplicatedJob(rj *jobsetapi.ReplicatedJob) (kueue.PodSet, error) {
 	}
 	pod := &ps.Template.Spec
 	pod.Tolerations = union(pod.Tolerations, gpu.Tolerations(pod))
-	if !features.Enabled(features.TopologyAwareScheduling) {
+	if !kueuelib.TopologyAwareSchedulingEnabled() {
 		return ps, nil
 	}
 	// Pods of a Job are ranked by completion index, Jobs of a replicated job by job

@@ -9,7 +9,8 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
-	"sigs.k8s.io/kueue/pkg/features"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // topologyRemedy is added to Kueue's own messages, which cannot know where the
@@ -22,7 +23,7 @@ func topologyRemedy(patches *field.Path) string {
 // rules. podSets may be shorter than jobs when they could not all be made. Users may have
 // put them into the field patches.
 func validateTopology(jobs []jobsetapi.ReplicatedJob, podSets []kueue.PodSet, patches *field.Path) field.ErrorList {
-	if !features.Enabled(features.TopologyAwareScheduling) {
+	if !kueuelib.TopologyAwareSchedulingEnabled() {
 		return nil
 	}
 	var errs field.ErrorList

@@ -407,12 +407,12 @@ var mutants = []mutant{
 	{
 		Breaks: "an evicted Workload may still run pods",
 		File:   "pkg/integration/ungater.go", Test: "TestMayRun",
-		Search: "workload.IsAdmitted(wl) && !workloadevict.IsEvicted(wl) &&", Replace: "workload.IsAdmitted(wl) && (true || !workloadevict.IsEvicted(wl)) &&",
+		Search: "kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) &&", Replace: "kueuelib.IsAdmitted(wl) && (true || !kueuelib.IsEvicted(wl)) &&",
 	},
 	{
 		Breaks: "a deactivated Workload may still run pods",
 		File:   "pkg/integration/ungater.go", Test: "TestMayRun",
-		Search: "&& workload.IsActive(wl)", Replace: "&& (workload.IsActive(wl) || !workload.IsActive(wl))",
+		Search: "&& kueuelib.IsActive(wl)", Replace: "&& (kueuelib.IsActive(wl) || !kueuelib.IsActive(wl))",
 	},
 	{
 		Breaks: "a job starts on an admission that is not there any more",
@@ -432,7 +432,7 @@ var mutants = []mutant{
 	{
 		Breaks: "a deactivation is forgotten, because the Workload is replaced",
 		File:   "pkg/integration/requeue.go", Test: "TestDeactivatedWorkloadStays",
-		Search: "return !workloadevict.IsEvicted(wl), nil", Replace: "return false && !workloadevict.IsEvicted(wl), nil",
+		Search: "return !kueuelib.IsEvicted(wl), nil", Replace: "return false && !kueuelib.IsEvicted(wl), nil",
 	},
 	{
 		Breaks: "a queued job may leave its queue",

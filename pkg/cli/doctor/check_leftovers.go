@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/workload"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -117,7 +117,7 @@ func orphans(f *Facts) []Finding {
 			Problem: problem, Effect: "Nobody looks after it; it stays in its queue.",
 			Commands: []string{fmt.Sprintf("kubectl -n %s delete workload %s --wait=false", wl.Namespace, wl.Name)},
 		}
-		if workload.HasQuotaReservation(wl) {
+		if kueuelib.HasQuotaReservation(wl) {
 			finding.Severity, finding.Effect = Error, "It holds quota that no pod uses, for ever."
 		}
 		if len(wl.Finalizers) > 0 {

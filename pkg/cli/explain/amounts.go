@@ -9,17 +9,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/resources"
-	"sigs.k8s.io/kueue/pkg/workload"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // requestsOf returns what all pods of a PodSet ask for, in Kueue's units (CPU in
 // thousandths). Limits count where there is no request.
 func requestsOf(ps *kueue.PodSet) map[corev1.ResourceName]int64 {
 	pod := ps.Template.Spec.DeepCopy()
-	workload.UseLimitsAsMissingRequestsInPod(pod)
+	kueuelib.UseLimitsAsMissingRequests(pod)
 	requests := map[corev1.ResourceName]int64{}
 	for name, amount := range resources.ToMap(resources.NewRequestsFromPodSpec(pod)) {
 		if amount > 0 {

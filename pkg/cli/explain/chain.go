@@ -11,9 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/workload"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Link is an object on the way from a TrainJob to its pods.
@@ -44,7 +44,7 @@ func trainJobLink(f *Facts) Link {
 		l.State = string(finished(f).Phase)
 	case f.Job.Suspended() && f.Workload == nil:
 		l.State, l.WaitsFor = "Suspended", "a Workload"
-	case f.Job.Suspended() && !workload.IsAdmitted(f.Workload):
+	case f.Job.Suspended() && !kueuelib.IsAdmitted(f.Workload):
 		l.State, l.WaitsFor = "Suspended", "the admission of its Workload"
 	case f.Job.Suspended():
 		l.State, l.WaitsFor = "Suspended", "kueue-trainer to start it"
@@ -62,20 +62,20 @@ func workloadLink(f *Facts) Link {
 		return l
 	}
 	l.Name = f.Workload.Name
-	switch status := workload.Status(f.Workload); status {
-	case workload.StatusFinished:
+	switch status := kueuelib.Status(f.Workload); status {
+	case kueuelib.StatusFinished:
 		l.State = "Finished"
-	case workload.StatusAdmitted:
+	case kueuelib.StatusAdmitted:
 		l.State = "Admitted"
-	case workload.StatusQuotaReserved:
+	case kueuelib.StatusQuotaReserved:
 		l.State, l.WaitsFor = "QuotaReserved", openChecks(f.Workload)
 	default:
 		l.State, l.WaitsFor = "Pending", f.waitsFor()
 	}
 	switch evicted := f.condition(kueue.WorkloadEvicted); {
-	case !workload.IsActive(f.Workload):
+	case !kueuelib.IsActive(f.Workload):
 		l.State, l.WaitsFor = "Inactive", "spec.active: true"
-	case evicted != nil && workload.HasQuotaReservation(f.Workload):
+	case evicted != nil && kueuelib.HasQuotaReservation(f.Workload):
 		l.State, l.WaitsFor = "Evicted", "the pods of its former run to go"
 	}
 	return l

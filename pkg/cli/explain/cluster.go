@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	scheduler "sigs.k8s.io/kueue/pkg/cache/scheduler"
 	"sigs.k8s.io/kueue/pkg/resources"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 // Cluster is what TrainJobs compete for, as Kueue's scheduler sees it.

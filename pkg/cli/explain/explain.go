@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/resources"
-	"sigs.k8s.io/kueue/pkg/workload"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Explanation is all that there is to say of a TrainJob. Its JSON is for scripts: names
@@ -90,7 +90,7 @@ func lacksToleration(v Verdict) bool {
 
 // worthTelling leaves out, of a job that has quota, the flavors that it does not have.
 func worthTelling(f *Facts, verdicts []Verdict) []Verdict {
-	if f.Workload == nil || !workload.HasQuotaReservation(f.Workload) {
+	if f.Workload == nil || !kueuelib.HasQuotaReservation(f.Workload) {
 		return verdicts
 	}
 	assigned, _ := split(verdicts, func(v Verdict) bool { return v.Assigned })

@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	"github.com/go-logr/logr"
-	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/util/priority"
-	"sigs.k8s.io/kueue/pkg/workload"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Position is a Workload's place among those that wait in the same ClusterQueue.
@@ -59,10 +59,9 @@ func PositionOf(c *Cluster, wl *kueue.Workload, cq kueue.ClusterQueueReference) 
 
 // compareInQueue is Kueue's order (pkg/cache/queue/cluster_queue.go there).
 func compareInQueue(a, b *kueue.Workload) int {
-	order := workload.Ordering{PodsReadyRequeuingTimestamp: configapi.EvictionTimestamp}
 	return cmp.Or(
 		cmp.Compare(priority.EffectivePriority(logr.Discard(), b), priority.EffectivePriority(logr.Discard(), a)),
-		order.GetQueueOrderTimestamp(a).Compare(order.GetQueueOrderTimestamp(b).Time),
+		kueuelib.QueueOrder(a).Compare(kueuelib.QueueOrder(b).Time),
 		cmp.Compare(a.UID, b.UID),
 	)
 }

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/workload"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -194,7 +194,7 @@ func runtimeMissing(err error) bool {
 }
 
 func deactivated(f *Facts) *State {
-	if workload.IsActive(f.Workload) {
+	if kueuelib.IsActive(f.Workload) {
 		return nil
 	}
 	s := &State{Phase: Deactivated, Reason: "Deactivated", Stuck: true,
@@ -214,7 +214,7 @@ func deactivated(f *Facts) *State {
 // stopping is for an evicted job: it keeps its quota until the last pod is gone.
 func stopping(f *Facts) *State {
 	evicted := f.condition(kueue.WorkloadEvicted)
-	if evicted == nil || !workload.HasQuotaReservation(f.Workload) {
+	if evicted == nil || !kueuelib.HasQuotaReservation(f.Workload) {
 		return nil
 	}
 	return &State{Phase: Stopping, Reason: evicted.Reason, Message: eviction(f, evicted) + podsLeft(f), Since: since(evicted.LastTransitionTime)}

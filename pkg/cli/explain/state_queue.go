@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/workload"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 func (f *Facts) queueText() string {
@@ -29,7 +29,7 @@ func (f *Facts) queueText() string {
 // queueAway is for a job whose queue admits nobody. One that has quota has it no matter
 // what became of the queue.
 func queueAway(f *Facts) *State {
-	if f.Workload != nil && workload.HasQuotaReservation(f.Workload) {
+	if f.Workload != nil && kueuelib.HasQuotaReservation(f.Workload) {
 		return nil
 	}
 	s := localQueueAway(f)
@@ -124,7 +124,7 @@ func (f *Facts) namespaceAllowed(cq *kueue.ClusterQueue) bool {
 
 // waiting is for a job without quota in a queue that works.
 func waiting(f *Facts) *State {
-	if workload.HasQuotaReservation(f.Workload) {
+	if kueuelib.HasQuotaReservation(f.Workload) {
 		return nil
 	}
 	s := f.why()
@@ -158,9 +158,9 @@ func (f *Facts) why() State {
 	switch {
 	case runtimeMissing(f.Undescribed):
 		return State{Reason: "RuntimeMissing", Stuck: true, Message: "and its pods cannot be told any more: " + f.Undescribed.Error()}
-	case workload.HasRejectedChecks(wl) || workload.HasRetryChecks(wl):
+	case kueuelib.HasRejectedChecks(wl) || kueuelib.HasRetryChecks(wl):
 		return f.failedCheck()
-	case workload.HasAdmissionGate(wl):
+	case kueuelib.HasAdmissionGate(wl):
 		return State{Reason: "AdmissionGated", Message: "and is held back by annotation kueue.x-k8s.io/admission-gated-by",
 			Remedy: "whoever set the annotation has to take it off", Stuck: true}
 	case retry != nil && retry.RequeueAt != nil && retry.RequeueAt.After(f.Now):

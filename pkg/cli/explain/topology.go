@@ -9,14 +9,15 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	scheduler "sigs.k8s.io/kueue/pkg/cache/scheduler"
 	"sigs.k8s.io/kueue/pkg/resources"
-	"sigs.k8s.io/kueue/pkg/workload"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 // topologyKind compares what a PodSet says of topology with what the flavor has.
 func (a *assigner) topologyKind(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *Reason {
-	asks, has := workload.IsExplicitlyRequestingTAS(*ps), flavor.Spec.TopologyName != nil
+	asks, has := kueuelib.IsExplicitlyRequestingTopology(*ps), flavor.Spec.TopologyName != nil
 	switch {
 	case !asks && has && !a.Cluster.onlyTopologies(a.cq):
 		return reason(topologyOnly(flavor.Name, ps))
@@ -65,9 +66,9 @@ func (a *assigner) noPlacement(s *scheduler.Snapshot, ps *kueue.PodSet, flavor *
 		return ""
 	}
 	spec := ps.Template.Spec.DeepCopy()
-	workload.UseLimitsAsMissingRequestsInPod(spec)
-	failure := queue.FindTopologyAssignmentsForWorkload(logr.NewContext(context.Background(), logr.Discard()), scheduler.WorkloadTASRequests{name: {{
-		PodSet: ps, Count: ps.Count, Flavor: name, Implied: !workload.IsExplicitlyRequestingTAS(*ps),
+	kueuelib.UseLimitsAsMissingRequests(spec)
+	failure := queue.FindTopologyAssignmentsForWorkload(logr.NewContext(context.Background(), logr.Discard()), scheduler.TopologyRequests{name: {{
+		PodSet: ps, Count: ps.Count, Flavor: name, Implied: !kueuelib.IsExplicitlyRequestingTopology(*ps),
 		SinglePodRequests: resources.NewRequestsFromPodSpec(spec),
 	}}}).Failure()
 	if failure == nil {

@@ -15,7 +15,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/resources"
 	"sigs.k8s.io/kueue/pkg/util/taints"
-	"sigs.k8s.io/kueue/pkg/workload"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Pending is a Workload that waits for quota.
@@ -32,7 +33,7 @@ func (i *Inventory) Pending() []Pending {
 	var pending []Pending
 	for n := range i.Workloads {
 		wl := &i.Workloads[n]
-		if !workload.IsAdmissible(wl) {
+		if !kueuelib.IsAdmissible(wl) {
 			continue
 		}
 		p := Pending{Workload: wl}
@@ -64,12 +65,12 @@ func (i *Inventory) Demand(flavor *kueue.ResourceFlavor, name corev1.ResourceNam
 
 // requestsOf returns what each PodSet asks for. As in Kueue, a limit without a request is one:
 // Workloads of TrainJobs, unlike pods, are stored as the user wrote them.
-func requestsOf(wl *kueue.Workload) []workload.PodSetResources {
+func requestsOf(wl *kueue.Workload) []kueuelib.PodSetResources {
 	wl = wl.DeepCopy()
 	for n := range wl.Spec.PodSets {
-		workload.UseLimitsAsMissingRequestsInPod(&wl.Spec.PodSets[n].Template.Spec)
+		kueuelib.UseLimitsAsMissingRequests(&wl.Spec.PodSets[n].Template.Spec)
 	}
-	return workload.NewInfo(wl).TotalRequests
+	return kueuelib.TotalRequests(wl)
 }
 
 // Covers reports whether a ClusterQueue has a quota, be it zero, for a resource in a flavor.

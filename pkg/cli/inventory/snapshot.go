@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	scheduler "sigs.k8s.io/kueue/pkg/cache/scheduler"
-	"sigs.k8s.io/kueue/pkg/util/tas"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 // Snapshot returns what Kueue's scheduler would see, made by Kueue's own cache: quota that
@@ -58,7 +58,7 @@ func (i *Inventory) addUsedNodes(cache *scheduler.Cache) {
 		cache.TASCache().SyncNode(&i.Nodes[n])
 	}
 	for n := range i.Pods {
-		if pod := &i.Pods[n]; pod.Spec.NodeName != "" && !ended(pod) && !tas.IsTAS(pod) {
+		if pod := &i.Pods[n]; pod.Spec.NodeName != "" && !ended(pod) && !scheduler.PlacedByTopology(pod) {
 			cache.TASCache().Update(pod, logr.Discard())
 		}
 	}

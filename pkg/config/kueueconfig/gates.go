@@ -10,8 +10,10 @@ import (
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
+
 	// Registers Kueue's gates.
-	_ "sigs.k8s.io/kueue/pkg/features"
+
+	_ "github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // KnowsGate reports whether a feature gate is one of the Kueue that this program is built with.

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
-	"sigs.k8s.io/kueue/pkg/features"
-	"sigs.k8s.io/kueue/pkg/metrics"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // Overrides are settings of Kueue's as the manager's own configuration has them. What is
@@ -69,9 +69,9 @@ func (s *Settings) NamespaceSelector() labels.Selector {
 func Of(kueues *configapi.Configuration, overrides Overrides) (*Settings, error) {
 	cfg := overrides.over(kueues)
 	gates, err := resolve(cfg.FeatureGates)
-	labelKeys, annotationKeys := copiedKeys(cfg, gates[string(features.CustomMetricLabels)])
+	labelKeys, annotationKeys := copiedKeys(cfg, gates[kueuelib.CustomMetricLabels])
 	waits := cfg.WaitForPodsReady
-	if gates[string(features.DisableWaitForPodsReady)] {
+	if gates[kueuelib.DisableWaitForPodsReady] {
 		waits = nil
 	}
 	return &Settings{
@@ -124,7 +124,7 @@ func copiedKeys(cfg *configapi.Configuration, customMetricLabels bool) (labelKey
 		copied.Insert(cfg.Integrations.LabelKeysToCopy...)
 	}
 	if customMetricLabels {
-		ofLabels, ofAnnotations := metrics.WorkloadCustomLabelSources(cfg.Metrics.CustomLabels)
+		ofLabels, ofAnnotations := kueuelib.CustomLabelSources(cfg.Metrics.CustomLabels)
 		return sets.List(copied.Union(ofLabels)), sets.List(ofAnnotations)
 	}
 	return sets.List(copied), nil

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kueuelib is the one place that imports those packages of Kueue which are neither
+// its API nor made for integrations, and move with its minor releases: pkg/workload and the
+// packages below it (workload.go), pkg/features (features.go), pkg/metrics (metrics.go), and
+// pkg/cache/scheduler (package scheduler below, which the manager does not link).
+//
+// Apart from jobframework, which integrations are made with, a bump of Kueue is a matter of
+// this package.
+package kueuelib

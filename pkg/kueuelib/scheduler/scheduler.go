@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scheduler is the one place that imports the cache of Kueue's scheduler: who wants
+// to know what is free asks the code that Kueue itself goes by.
+package scheduler
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kueue/pkg/cache/scheduler"
+	"sigs.k8s.io/kueue/pkg/util/tas"
+)
+
+type (
+	// Cache holds queues, flavors, topologies and Workloads.
+	Cache = scheduler.Cache
+	// Snapshot is what a Cache holds at one time.
+	Snapshot = scheduler.Snapshot
+	// ClusterQueue is one of a Snapshot.
+	ClusterQueue = scheduler.ClusterQueueSnapshot
+	// TopologyRequests are those of a Workload, by flavor.
+	TopologyRequests = scheduler.WorkloadTASRequests
+)
+
+// New returns an empty Cache, which asks c for what was there before a ClusterQueue.
+func New(c client.Client) *Cache { return scheduler.New(c) }
+
+// PlacedByTopology reports whether Kueue has placed pod by a topology.
+func PlacedByTopology(pod *corev1.Pod) bool { return tas.IsTAS(pod) }

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kueuelib
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
+	"sigs.k8s.io/kueue/pkg/workload"
+	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
+	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
+	workloadpatching "sigs.k8s.io/kueue/pkg/workload/patching"
+)
+
+// HasQuotaReservation reports whether wl has the condition QuotaReserved.
+func HasQuotaReservation(wl *kueue.Workload) bool { return workload.HasQuotaReservation(wl) }
+
+// IsAdmitted reports whether wl has the condition Admitted.
+func IsAdmitted(wl *kueue.Workload) bool { return workload.IsAdmitted(wl) }
+
+// IsActive reports whether nobody has deactivated wl.
+func IsActive(wl *kueue.Workload) bool { return workload.IsActive(wl) }
+
+// IsEvicted reports whether wl is being evicted.
+func IsEvicted(wl *kueue.Workload) bool { return workloadevict.IsEvicted(wl) }
+
+// IsFinished reports whether wl has the condition Finished.
+func IsFinished(wl *kueue.Workload) bool { return workloadfinish.IsFinished(wl) }
+
+// IsAdmissible reports whether Kueue would queue wl as it is.
+func IsAdmissible(wl *kueue.Workload) bool { return workload.IsAdmissible(wl) }
+
+// HasAdmissionGate reports whether an admission gate of Kueue's keeps wl out of its queue.
+func HasAdmissionGate(wl *kueue.Workload) bool { return workload.HasAdmissionGate(wl) }
+
+// HasRetryChecks and HasRejectedChecks report whether an admission check is in that state.
+func HasRetryChecks(wl *kueue.Workload) bool { return workload.HasRetryChecks(wl) }
+
+// HasRejectedChecks is described at HasRetryChecks.
+func HasRejectedChecks(wl *kueue.Workload) bool { return workload.HasRejectedChecks(wl) }
+
+// HasWorkloadPriorityClass reports whether the priority of wl is of a WorkloadPriorityClass.
+func HasWorkloadPriorityClass(wl *kueue.Workload) bool { return workload.IsWorkloadPriorityClass(wl) }
+
+// The values of Status.
+const (
+	StatusQuotaReserved = workload.StatusQuotaReserved
+	StatusAdmitted      = workload.StatusAdmitted
+	StatusFinished      = workload.StatusFinished
+)
+
+// Status returns how far wl is, in Kueue's words.
+func Status(wl *kueue.Workload) string { return workload.Status(wl) }
+
+// PodSetResources is what a PodSet of a Workload asks for.
+type PodSetResources = workload.PodSetResources
+
+// TotalRequests returns what the PodSets of wl ask for, as Kueue's scheduler counts it.
+func TotalRequests(wl *kueue.Workload) []PodSetResources { return workload.NewInfo(wl).TotalRequests }
+
+// UseLimitsAsMissingRequests sets the requests of containers that have limits alone.
+func UseLimitsAsMissingRequests(pod *corev1.PodSpec) { workload.UseLimitsAsMissingRequestsInPod(pod) }
+
+// IsExplicitlyRequestingTopology reports whether ps asks for a topology.
+func IsExplicitlyRequestingTopology(ps kueue.PodSet) bool {
+	return workload.IsExplicitlyRequestingTAS(ps)
+}
+
+// QueueOrder returns the time by which Kueue orders wl in its queue, where evicted Workloads
+// go by the time of their eviction.
+func QueueOrder(wl *kueue.Workload) *metav1.Time {
+	order := workload.Ordering{PodsReadyRequeuingTimestamp: configapi.EvictionTimestamp}
+	return order.GetQueueOrderTimestamp(wl)
+}
+
+// RemoveFinalizer takes Kueue's finalizer off wl, in one write; none where it is not there.
+func RemoveFinalizer(ctx context.Context, c client.Client, wl *kueue.Workload) error {
+	return workload.RemoveFinalizer(ctx, c, wl)
+}
+
+// SetCondition writes a condition of wl as the controller of a job does, and changes wl.
+func SetCondition(ctx context.Context, c client.Client, wl *kueue.Workload, condition string, status metav1.ConditionStatus, reason, message string) error {
+	return workload.SetConditionAndUpdate(ctx, c, wl, condition, status, reason, message, kueueconstants.JobControllerName, clock.RealClock{})
+}
+
+func queuedFor(wl *kueue.Workload) time.Duration {
+	return workload.QueuedWaitTime(wl, clock.RealClock{})
+}
+
+func priorityClass(wl *kueue.Workload) string { return workloadpatching.PriorityClassName(wl) }
