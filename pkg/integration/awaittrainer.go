@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 )
 
 // trainerSilent is how long Trainer may take no note of a start or a stop before people
@@ -46,7 +48,7 @@ func (r *reconciler) awaitTrainer(ctx context.Context, j *job) (time.Duration, e
 	if wait := time.Until(r.env.expectations.wroteBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
 		return wait, nil
 	}
-	r.env.warn(&j.TrainJob, reasonTrainerSilent, actionWrite, fmt.Errorf(
+	r.env.warn(&j.TrainJob, jobevents.ReasonTrainerSilent, jobevents.ActionWrite, fmt.Errorf(
 		"JobSet %s %s although the TrainJob says otherwise: Trainer has not taken note of it for %s; look at Trainer's controller and its log", js.Name, behind, trainerSilent))
 	return trainerSilent, nil
 }

@@ -39,6 +39,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -239,12 +240,12 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	check(tb, err, true)
 	env := fresh(&environment{
 		client: &specClient{Client: s, live: s, expectations: &expectations{}},
-		live:   s, renderer: renderer, recorder: newOnceRecorder(&events.FakeRecorder{}), expectations: &expectations{},
+		live:   s, renderer: renderer, recorder: jobevents.New(&events.FakeRecorder{}), expectations: &expectations{},
 		field: patch.Of(trainjob.Trainer23), kueue: kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}),
 	}, s, server)
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	env.expectations.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}
-	return &reconciler{env: env, framework: jobframework.NewReconciler(env.client, frameworkRecorder{env.recorder})}, s
+	return &reconciler{env: env, framework: jobframework.NewReconciler(env.client, env.recorder.ForFramework())}, s
 }
 
 // fresh returns the environment of a process that has seen no TrainJob yet.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -87,7 +88,7 @@ func (r *reconciler) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) 
 	if err := j.suspend(ctx, r.env.client, false); err != nil {
 		return err
 	}
-	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonRequeued, actionStart,
+	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionStart,
 		"Its runtime asks for other resources than the job was admitted for; it queues again")
 	return nil
 }
@@ -144,7 +145,7 @@ func (r *reconciler) suspendJobSet(ctx context.Context, j *job, js *jobsetapi.Jo
 	if err := r.env.client.Patch(ctx, js, client.MergeFrom(before)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonJobSetSuspended, actionStop,
+	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetSuspended, jobevents.ActionStop,
 		"Trainer could not suspend JobSet %s, whose runtime or snapshot was edited since it started: it was suspended for Trainer", js.Name)
 	return nil
 }
@@ -157,7 +158,7 @@ func (r *reconciler) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobS
 		return err
 	}
 	if lost != "" {
-		r.env.warn(&j.TrainJob, reasonJobSetOutdated, actionStart, fmt.Errorf(
+		r.env.warn(&j.TrainJob, jobevents.ReasonJobSetOutdated, jobevents.ActionStart, fmt.Errorf(
 			"%s: undo the edit, or delete the JobSet with --cascade=foreground, and %s with it, and Trainer creates it again", why, lost))
 		return nil
 	}
@@ -167,7 +168,7 @@ func (r *reconciler) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobS
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonJobSetOutdated, actionStart,
+	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetOutdated, jobevents.ActionStart,
 		"%s: it is made again", why)
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -88,7 +89,7 @@ func TestEnsureAgreed(t *testing.T) {
 			runtimes := trainjob.NewRuntimes(c, c)
 			runtimes.Served = cmp.Or(tc.served, trainjob.Trainer22)
 			recorder := events.NewFakeRecorder(1)
-			r := &reconciler{env: &environment{client: c, live: c, runtimes: runtimes, recorder: newOnceRecorder(recorder),
+			r := &reconciler{env: &environment{client: c, live: c, runtimes: runtimes, recorder: jobevents.New(recorder),
 				field: patch.Of(runtimes.Served), expectations: &expectations{}}}
 			wait, err := r.ensureAgreed(t.Context(), j)
 			if err != nil || (wait > 0) != tc.wantWait {
@@ -112,8 +113,8 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 		wantSuspended         bool
 		wantJobSet, wantEvent string
 	}{
-		"it asks for what the job was admitted for": {admitted: 1, wantJobSet: "gone", wantEvent: reasonJobSetOutdated},
-		"it asks for another number of pods":        {admitted: 8, wantSuspended: true, wantJobSet: "suspended", wantEvent: reasonRequeued},
+		"it asks for what the job was admitted for": {admitted: 1, wantJobSet: "gone", wantEvent: jobevents.ReasonJobSetOutdated},
+		"it asks for another number of pods":        {admitted: 8, wantSuspended: true, wantJobSet: "suspended", wantEvent: jobevents.ReasonRequeued},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +123,7 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 			stored.Spec.RuntimeRef.Name = "torch"
 			recorder := events.NewFakeRecorder(1)
 			env := d.env
-			env.recorder, env.field = newOnceRecorder(recorder), patch.Of(trainjob.Trainer22)
+			env.recorder, env.field = jobevents.New(recorder), patch.Of(trainjob.Trainer22)
 			env.runtimes = env.runtimes.As(trainjob.Trainer22)
 			describedAs(t, env, stored, 1)
 			wl := ownedBy(stored.UID, true)

@@ -11,6 +11,8 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 )
 
 // ensureStarted releases the quota of a job that was admitted and cannot start: Trainer,
@@ -89,7 +91,7 @@ func (r *reconciler) judge(ctx context.Context, j *job, wl *kueue.Workload, l *l
 		return r.giveBack(ctx, j, wl, because(l.what, refusal), lacking)
 	case tellSilence:
 		// Another reason than giveBack has: recorders keep the first text of one reason.
-		r.env.warn(&j.TrainJob, reasonNotStarted, actionStart, fmt.Errorf(
+		r.env.warn(&j.TrainJob, jobevents.ReasonNotStarted, jobevents.ActionStart, fmt.Errorf(
 			"admitted, but without a pod after %s: %s. It gives its quota back after %s; look at the controller's log",
 			timeout, because(l.what, ""), silentFor*timeout))
 	}
@@ -118,7 +120,7 @@ func because(what, refusal string) string {
 // the job wait before it queues again. A Workload that somebody else made is theirs.
 func (r *reconciler) giveBack(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) (time.Duration, error) {
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
-		r.env.warn(&j.TrainJob, reasonCannotStart, actionStart, fmt.Errorf(
+		r.env.warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 			"cannot start, and holds quota by prebuilt Workload %s, which only its maker can take back: %s", wl.Name, why))
 		return r.env.starts.looked(&j.TrainJob), nil
 	}
@@ -126,7 +128,7 @@ func (r *reconciler) giveBack(ctx context.Context, j *job, wl *kueue.Workload, w
 		return 0, err
 	}
 	hold := r.env.starts.holdBack(&j.TrainJob, r.env.field)
-	r.env.warn(&j.TrainJob, reasonCannotStart, actionStart, fmt.Errorf(
+	r.env.warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 		"gives its quota back, could not start in %s; queues again in %s or when the TrainJob is changed: %s",
 		lacking.Round(time.Second), hold.Round(time.Second), why))
 	return 0, nil

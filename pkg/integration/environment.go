@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -36,7 +36,7 @@ type environment struct {
 	defaults *workloadDefaults
 	// described remembers PodSets.
 	described *rememberedPodSets
-	recorder  *onceRecorder
+	recorder  *jobevents.Recorder
 
 	expectations *expectations
 	repeats      *repeats
@@ -179,5 +179,5 @@ func (e *environment) confirm(ctx context.Context, cached *kueue.Workload) error
 
 // warn tells the people who look at the TrainJob what is wrong and what to do.
 func (e *environment) warn(job *trainjob.TrainJob, reason, action string, err error) {
-	e.recorder.Eventf(job, nil, corev1.EventTypeWarning, reason, action, "%s", truncate(err.Error()))
+	e.recorder.Warn(job, reason, action, err)
 }

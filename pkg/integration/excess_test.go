@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 )
 
 // Somebody's webhook may have every JobSet ask for more than its TrainJob does.
@@ -19,8 +21,8 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 		wantJobSet, wantQuota bool
 		wantTold              string
 	}{
-		"an old JobSet is replaced":                 {age: time.Hour, wantQuota: true, wantTold: reasonJobSetOutdated},
-		"a new one has the job give its quota back": {age: time.Second, wantJobSet: true, wantTold: reasonCannotStart},
+		"an old JobSet is replaced":                 {age: time.Hour, wantQuota: true, wantTold: jobevents.ReasonJobSetOutdated},
+		"a new one has the job give its quota back": {age: time.Second, wantJobSet: true, wantTold: jobevents.ReasonCannotStart},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -91,8 +92,8 @@ func (j *job) finishedSince() time.Time {
 
 // tellPodsLeft tells the user which pods keep the quota of a job that is over.
 func (e *environment) tellPodsLeft(job *trainjob.TrainJob, what string, pods []corev1.Pod) {
-	e.recorder.Eventf(job, nil, corev1.EventTypeNormal, reasonStopping, actionStop,
-		"The job has %s, but %s of it still there, %s first; it keeps its quota until they are gone", what, plural(int32(len(pods)), "pod"), pods[0].Name)
+	e.recorder.Eventf(job, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
+		"The job has %s, but %s of it still there, %s first; it keeps its quota until they are gone", what, jobevents.Count(int32(len(pods)), "pod"), pods[0].Name)
 }
 
 // keepFailed has a job that failed once stay failed: Trainer forgets it with the JobSet.
@@ -131,7 +132,7 @@ func (j *job) stopEnded(ctx context.Context) (bool, error) {
 	if err := j.suspend(ctx, j.env.client, false); err != nil {
 		return true, err
 	}
-	j.env.warn(&j.TrainJob, reasonEnded, actionStop, fmt.Errorf(
+	j.env.warn(&j.TrainJob, jobevents.ReasonEnded, jobevents.ActionStop, fmt.Errorf(
 		"the job has ended and its quota is given back (Workload %s is finished); to run it again, delete it and create it again", wl.Name))
 	return true, nil
 }

@@ -13,7 +13,7 @@ import (
 func (e *environment) forget(uid types.UID) {
 	e.runtimes.Forget(uid)
 	e.described.forget(uid)
-	e.recorder.forget(uid)
+	e.recorder.Forget(uid)
 	e.repeats.forget(uid)
 	if e.inTree != nil {
 		e.inTree.drop(uid)

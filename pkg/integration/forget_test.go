@@ -8,6 +8,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 )
 
 func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
@@ -20,7 +22,7 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	remember := func() {
 		env.described.add(origin{job: stored}, []kueue.PodSet{{}})
 		env.recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
-		env.recorder.notice(stored, notice{"NotAdmissible", "told"})
+		env.recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
 		env.repeats.inVain(stored.UID, "write", "undone")
 		env.inTree.first(stored.UID)
 		env.trainer.first(stored.UID)
@@ -30,7 +32,7 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 		}
 	}
 	remembered := func() int {
-		return env.described.byUID.Len() + env.recorder.last.Len() + len(env.repeats.vain) +
+		return env.described.byUID.Len() + env.recorder.Remembered() + len(env.repeats.vain) +
 			len(env.inTree.uids) + len(env.trainer.uids) + len(env.trainer.reads.uids)
 	}
 	remember()

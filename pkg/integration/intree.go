@@ -5,13 +5,11 @@ package integration
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -164,32 +162,4 @@ func (t *inTree) checkKnown(*http.Request) error {
 		return errors.New(inTreeUnknownMessage(t.namespace, view.err))
 	}
 	return nil
-}
-
-// awaitAnswer leaves a TrainJob alone before it is known who looks after it: the answer
-// brings it here again. When that takes long, the user is told.
-func (r *reconciler) awaitAnswer(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	t := r.env.inTree
-	view := t.viewed()
-	if !view.silent(time.Now()) {
-		return ctrl.Result{}, nil
-	}
-	return r.standAside(ctx, req, &t.told, reasonInTreeUnknown, truncate(inTreeUnknownMessage(t.namespace, view.err)))
-}
-
-// standAside tells a queued TrainJob, once, why the manager does nothing for it.
-func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *told, reason, message string) (ctrl.Result, error) {
-	job := &trainjob.TrainJob{}
-	if err := r.env.client.Get(ctx, req.NamespacedName, job); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	managed, err := r.env.managed(ctx, job)
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
-	}
-	if managed && !job.Finished() && told.first(job.UID) {
-		r.env.recorder.settle(job.UID, reason)
-		r.env.recorder.Eventf(job, nil, corev1.EventTypeWarning, reason, actionDescribe, "%s", message)
-	}
-	return ctrl.Result{}, nil
 }

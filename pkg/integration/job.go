@@ -22,6 +22,7 @@ import (
 	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -186,14 +187,14 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 	}
 	podSets, err := j.describe(ctx)
 	if err == nil {
-		j.env.recorder.settle(j.UID, reasonNotDescribed)
+		j.env.recorder.Resolve(j.UID, jobevents.ReasonNotDescribed)
 		return j.asPrebuilt(ctx, podSets)
 	}
 	if wl, errWl := j.unfinishedWorkload(ctx); errWl == nil && wl != nil && !wl.DeletionTimestamp.IsZero() {
 		// jobframework compares before it lets a deleted Workload go, and its quota with it.
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
-	j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, err)
+	j.env.warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
 	if runtimeMissing(err) || unfit(err) {
 		// The user has to act; trying again before something changes is of no use.
 		return nil, jobframework.UnretryableError(err.Error())
@@ -230,7 +231,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	}
 	placements, err := podset.Place(podSets, infos)
 	if err != nil {
-		j.env.warn(&j.TrainJob, reasonPlacementError, actionStart, err)
+		j.env.warn(&j.TrainJob, jobevents.ReasonPlacementError, jobevents.ActionStart, err)
 		return err
 	}
 	start := j.DeepCopy()
@@ -289,7 +290,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 	}
 	err := j.gate(ctx, c)
 	if withoutNames(err) {
-		j.env.warn(&j.TrainJob, reasonNotDescribed, actionStop, err)
+		j.env.warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
 		return stopped, nil
 	}
 	return stopped, err

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/tools/events"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -25,7 +26,7 @@ func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
 			d, _ := newHandlers(t)
 			env := d.env
 			recorder := events.NewFakeRecorder(1)
-			env.recorder, env.field = newOnceRecorder(recorder), patch.Of(trainjob.Trainer21)
+			env.recorder, env.field = jobevents.New(recorder), patch.Of(trainjob.Trainer21)
 			j := &job{env: env}
 			if err := json.Unmarshal([]byte(manifest(queued, tc.spec)), &j.TrainJob); err != nil {
 				t.Fatal(err)
@@ -36,7 +37,7 @@ func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
 				t.Errorf("PodSets returned %v", podSets)
 			}
 			close(recorder.Events)
-			if told := <-recorder.Events; !strings.Contains(told, reasonNotDescribed) || !strings.Contains(told, tc.want) {
+			if told := <-recorder.Events; !strings.Contains(told, jobevents.ReasonNotDescribed) || !strings.Contains(told, tc.want) {
 				t.Errorf("The user is told %q, want %q in it", told, tc.want)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -24,7 +25,7 @@ func (e *environment) replicatedJobs(ctx context.Context, job *trainjob.TrainJob
 		return nil, err
 	}
 	if errors.Is(err, trainjob.ErrSnapshotUnreadable) {
-		e.warn(job, reasonNotDescribed, actionDescribe, err)
+		e.warn(job, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
 	}
 	return known, nil
 }

@@ -13,6 +13,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -65,7 +66,7 @@ func TestStopNeedsNoRuntime(t *testing.T) {
 			if !stored.Suspended() || r.env.field.HoldsGate(&stored.Spec) != tc.wantGate {
 				t.Errorf("suspended: %t, at the gate: %t, want %t", stored.Suspended(), r.env.field.HoldsGate(&stored.Spec), tc.wantGate)
 			}
-			told := eventsSoFar(recorder, "Warning "+reasonNotDescribed)
+			told := eventsSoFar(recorder, "Warning "+jobevents.ReasonNotDescribed)
 			if (len(told) == 1 && strings.Contains(told[0], "job-runtime-snapshot")) != tc.wantTold {
 				t.Errorf("The user is told %q, want: %t", told, tc.wantTold)
 			}

@@ -7,15 +7,14 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -30,7 +29,7 @@ type notice struct {
 func noticeOf(wl *kueue.Workload) notice {
 	for _, of := range []func(*kueue.Workload) notice{outOfSync, deactivated, checked, inadmissible} {
 		if n := of(wl); n.reason != "" {
-			n.message = truncate(fmt.Sprintf("Workload %s %s", wl.Name, n.message))
+			n.message = jobevents.Truncate(fmt.Sprintf("Workload %s %s", wl.Name, n.message))
 			return n
 		}
 	}
@@ -42,7 +41,7 @@ func outOfSync(wl *kueue.Workload) notice {
 	if finished == nil || finished.Status != metav1.ConditionTrue || finished.Reason != kueue.WorkloadFinishedReasonOutOfSync {
 		return notice{}
 	}
-	return notice{reasonOutOfSync, fmt.Sprintf("was finished without a run: %s; create Workload and TrainJob again, one like the other", finished.Message)}
+	return notice{jobevents.ReasonOutOfSync, fmt.Sprintf("was finished without a run: %s; create Workload and TrainJob again, one like the other", finished.Message)}
 }
 
 // deactivated says by whom and why: Kueue gives a reason of its own for what it deactivates.
@@ -58,7 +57,7 @@ func deactivated(wl *kueue.Workload) notice {
 			who = " by Kueue"
 		}
 	}
-	return notice{reasonDeactivated, fmt.Sprintf("was deactivated%s%s; set its spec.active to true, and the job queues again", who, why)}
+	return notice{jobevents.ReasonDeactivated, fmt.Sprintf("was deactivated%s%s; set its spec.active to true, and the job queues again", who, why)}
 }
 
 func checked(wl *kueue.Workload) notice {
@@ -68,14 +67,14 @@ func checked(wl *kueue.Workload) notice {
 	for _, check := range wl.Status.AdmissionChecks {
 		switch check.State {
 		case kueue.CheckStateRejected:
-			return notice{reasonCheckRejected, fmt.Sprintf("was rejected by admission check %s: %s; when that is put right, set its spec.active to true", check.Name, check.Message)}
+			return notice{jobevents.ReasonCheckRejected, fmt.Sprintf("was rejected by admission check %s: %s; when that is put right, set its spec.active to true", check.Name, check.Message)}
 		case kueue.CheckStateRetry:
-			return notice{reasonCheckRetries, fmt.Sprintf("has to wait for admission check %s, which gave its quota back to try again: %s", check.Name, check.Message)}
+			return notice{jobevents.ReasonCheckRetries, fmt.Sprintf("has to wait for admission check %s, which gave its quota back to try again: %s", check.Name, check.Message)}
 		}
 	}
 	// Kueue sets the state back with the eviction.
 	if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); kueuelib.IsEvicted(wl) && evicted.Reason == kueue.WorkloadEvictedByAdmissionCheck {
-		return notice{reasonCheckRetries, fmt.Sprintf("has to wait for an admission check, which gave its quota back to try again: %s", evicted.Message)}
+		return notice{jobevents.ReasonCheckRetries, fmt.Sprintf("has to wait for an admission check, which gave its quota back to try again: %s", evicted.Message)}
 	}
 	return notice{}
 }
@@ -89,7 +88,7 @@ func inadmissible(wl *kueue.Workload) notice {
 	}
 	switch reserved.Reason {
 	case kueue.WorkloadInadmissible, kueue.WorkloadQuotaReservedReasonMisconfigured, kueue.WorkloadQuotaReservedReasonSuspended:
-		return notice{reasonNotAdmissible, fmt.Sprintf("cannot be admitted: %s%s", reserved.Message, queueRemedy(wl, reserved.Message))}
+		return notice{jobevents.ReasonNotAdmissible, fmt.Sprintf("cannot be admitted: %s%s", reserved.Message, queueRemedy(wl, reserved.Message))}
 	}
 	return notice{}
 }
@@ -119,7 +118,7 @@ func (r *reconciler) tellNotice(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	r.env.recorder.notice(&j.TrainJob, n)
+	r.env.recorder.WarnOfState(&j.TrainJob, jobevents.ActionQueue, n.reason, n.message)
 	return nil
 }
 
@@ -138,19 +137,4 @@ func (e *environment) noticeFor(ctx context.Context, job *trainjob.TrainJob) (no
 		}
 	}
 	return out, nil
-}
-
-// noticeKey keeps notices apart from other events of the same object.
-type noticeKey types.UID
-
-// notice tells a notice that is not the last one; one without a reason is the end of it.
-func (r *onceRecorder) notice(job *trainjob.TrainJob, n notice) {
-	key := noticeKey(job.UID)
-	if n.reason == "" {
-		r.last.Remove(key)
-		return
-	}
-	if !r.repeated(key, n.reason+": "+n.message) {
-		r.EventRecorder.Eventf(job, nil, corev1.EventTypeWarning, n.reason, actionQueue, "%s", n.message)
-	}
 }

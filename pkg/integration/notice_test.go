@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 )
 
 func TestNoticeOf(t *testing.T) {
@@ -108,7 +110,7 @@ func TestNoticeIsToldOncePerChange(t *testing.T) {
 	r, recorder := newReconciler(t, stored)
 	stopped, missing := notice{"NotAdmissible", "stopped"}, notice{"NotAdmissible", "missing"}
 	for _, n := range []notice{stopped, stopped, {}, stopped, missing, missing} {
-		r.env.recorder.notice(stored, n)
+		r.env.recorder.WarnOfState(stored, jobevents.ActionQueue, n.reason, n.message)
 		r.env.recorder.Eventf(stored, nil, "Normal", "Else", "Else", "something else")
 	}
 	var told []string

@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -64,7 +65,7 @@ func (r *reconciler) tellPrebuilt(ctx context.Context, j *job) error {
 	}
 	why, err := j.unusable(ctx, wl)
 	if err == nil && why != "" {
-		r.env.warn(&j.TrainJob, reasonPrebuilt, actionDescribe, fmt.Errorf("prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why))
+		r.env.warn(&j.TrainJob, jobevents.ReasonPrebuilt, jobevents.ActionDescribe, fmt.Errorf("prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why))
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -84,7 +85,7 @@ func (j *job) awaitChildJobs(ctx context.Context) (bool, error) {
 func (j *job) tellUnprepared(ctx context.Context) error {
 	managed, err := j.env.managed(ctx, &j.TrainJob)
 	if err == nil && managed && j.env.expectations.giveUp(&j.TrainJob) {
-		j.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonUnprepared, actionDescribe,
+		j.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonUnprepared, jobevents.ActionDescribe,
 			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, trainerPatience)
 	}
 	return err

@@ -18,6 +18,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -82,7 +83,7 @@ func TestNotYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(append(tc.objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})...)).Build()
 			recorder := events.NewFakeRecorder(2)
-			j := &job{TrainJob: *trainJob(), env: &environment{client: c, recorder: newOnceRecorder(recorder), expectations: &expectations{}}}
+			j := &job{TrainJob: *trainJob(), env: &environment{client: c, recorder: jobevents.New(recorder), expectations: &expectations{}}}
 			if tc.waited != nil {
 				j.env.expectations.waits = map[types.NamespacedName]*waiting{client.ObjectKeyFromObject(&j.TrainJob): tc.waited}
 			}

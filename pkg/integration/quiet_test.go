@@ -3,11 +3,15 @@
 package integration
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestExpectedRetry(t *testing.T) {
@@ -29,6 +33,32 @@ func TestExpectedRetry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := expectedRetry(tc.err); got != tc.want {
 				t.Errorf("expectedRetry(%v) = %t, want %t", tc.err, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestQuiet(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "workloads"}, "wl", errors.New("changed"))
+	cases := map[string]struct {
+		err       error
+		wantError bool
+	}{
+		"a conflict is retried and no error":     {err: conflict},
+		"pods that are left are no error":        {err: errStillActive},
+		"an answer that stays wrong is one":      {err: errors.New("forbidden"), wantError: true},
+		"so is one that wraps no expected retry": {err: apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no")), wantError: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			log := quiet(funcr.NewJSON(func(line string) { out.WriteString(line + "\n") }, funcr.Options{Verbosity: 2}))
+			log.WithName("controller").WithValues("a", "b").Error(tc.err, "Reconciling")
+			if got := !strings.Contains(out.String(), `"level":2`); got != tc.wantError {
+				t.Errorf("Logged as an error: %t, want %t:\n%s", got, tc.wantError, out.String())
+			}
+			if !strings.Contains(out.String(), `"a":"b"`) {
+				t.Errorf("The values are lost:\n%s", out.String())
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -140,8 +141,8 @@ const unreadFor = 30 * time.Second
 func (r *reconciler) awaitReading(ctx context.Context, j *job) error {
 	field := r.env.field.Path()
 	if r.env.trainer.reads.first(j.UID) {
-		r.env.recorder.settle(j.UID, reasonTrainerBehind)
-		r.env.warn(&j.TrainJob, reasonTrainerBehind, actionStart, fmt.Errorf(
+		r.env.recorder.Resolve(j.UID, jobevents.ReasonTrainerBehind)
+		r.env.warn(&j.TrainJob, jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Errorf(
 			"admitted, and starts when the running Trainer is seen to read %s, which the TrainJob CRD has now: the controller of another release may still be at work", field))
 	}
 	js, err := r.env.jobSet(ctx, &j.TrainJob)

@@ -21,6 +21,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -116,10 +117,10 @@ func TestAwaitReading(t *testing.T) {
 		wantJobSet    string
 		wantEvents    []string
 	}{
-		"a JobSet that was made just now":           {made: now, written: long, wantJobSet: "suspended", wantEvents: []string{reasonTrainerBehind}},
-		"a job that was written just now":           {made: long, written: now, wantJobSet: "suspended", wantEvents: []string{reasonTrainerBehind}},
-		"a JobSet that stays as it is":              {made: long, written: long, wantJobSet: "gone", wantEvents: []string{reasonTrainerBehind, reasonJobSetOutdated}},
-		"one that would take volume claims with it": {made: long, written: long, volumes: true, wantJobSet: "suspended", wantEvents: []string{reasonTrainerBehind, reasonJobSetOutdated}},
+		"a JobSet that was made just now":           {made: now, written: long, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
+		"a job that was written just now":           {made: long, written: now, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind}},
+		"a JobSet that stays as it is":              {made: long, written: long, wantJobSet: "gone", wantEvents: []string{jobevents.ReasonTrainerBehind, jobevents.ReasonJobSetOutdated}},
+		"one that would take volume claims with it": {made: long, written: long, volumes: true, wantJobSet: "suspended", wantEvents: []string{jobevents.ReasonTrainerBehind, jobevents.ReasonJobSetOutdated}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +133,7 @@ func TestAwaitReading(t *testing.T) {
 			served := &servedTrainer{all: &allTrainJobs{}}
 			served.set(t.Context(), trainjob.Trainer22, nil)
 			c := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored, js)).Build()
-			env, err := (&environment{client: c, trainer: served, runtimes: trainjob.NewRuntimes(c, c), recorder: newOnceRecorder(recorder),
+			env, err := (&environment{client: c, trainer: served, runtimes: trainjob.NewRuntimes(c, c), recorder: jobevents.New(recorder),
 				expectations: &expectations{began: tc.written}}).now()
 			if err != nil {
 				t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -33,11 +34,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.awaitAnswer(ctx, req)
 	}
 	if r.env.inTree.active() {
-		return r.standAside(ctx, req, &r.env.inTree.told, reasonNotAlone, inTreeRemedy)
+		return r.standAside(ctx, req, &r.env.inTree.told, jobevents.ReasonNotAlone, inTreeRemedy)
 	}
 	env, err := r.env.now()
 	if err != nil {
-		return r.standAside(ctx, req, &r.env.trainer.told, reasonTrainerUnknown, err.Error())
+		return r.standAside(ctx, req, &r.env.trainer.told, jobevents.ReasonTrainerUnknown, err.Error())
 	}
 	r = &reconciler{env: env, framework: env.framework()}
 	j := &job{env: env}
@@ -47,7 +48,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: retrySlowly}, nil
 	}
 	if wait := vainWait(err); wait > 0 {
-		r.env.warn(&j.TrainJob, reasonWriteInVain, actionWrite, err)
+		r.env.warn(&j.TrainJob, jobevents.ReasonWriteInVain, jobevents.ActionWrite, err)
 		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
 	}
 	if apierrors.IsConflict(err) {
@@ -64,7 +65,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return result, nil
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-		r.env.warn(&j.TrainJob, reasonRefused, actionWrite, err)
+		r.env.warn(&j.TrainJob, jobevents.ReasonRefused, jobevents.ActionWrite, err)
 	}
 	if err != nil {
 		// With an error, no more of the result has a say.
@@ -114,8 +115,8 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 	}
 	if j.placed != "" && !j.IsSuspended() {
 		// Every start is news, also one by the admission of the last.
-		r.env.recorder.settle(j.UID, reasonStarted)
-		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonStarted, actionStart, "%s", j.placed)
+		r.env.recorder.Resolve(j.UID, jobevents.ReasonStarted)
+		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.placed)
 	}
 	if err := firstError(r.env.ensureHeld(ctx, &j.TrainJob, workloads),
 		r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {

@@ -25,6 +25,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -36,7 +37,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events
 	d, _ := newHandlers(t)
 	recorder := events.NewFakeRecorder(10)
 	env := d.env
-	env.live, env.recorder, env.field = podsByPhase(env.client), newOnceRecorder(recorder), patch.Of(trainjob.Trainer23)
+	env.live, env.recorder, env.field = podsByPhase(env.client), jobevents.New(recorder), patch.Of(trainjob.Trainer23)
 	for _, obj := range objects {
 		if err := env.client.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
@@ -48,7 +49,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events
 }
 
 func frameworkOf(r *reconciler) *jobframework.JobReconciler {
-	return jobframework.NewReconciler(r.env.client, frameworkRecorder{r.env.recorder})
+	return jobframework.NewReconciler(r.env.client, r.env.recorder.ForFramework())
 }
 
 func reconcileOnce(t *testing.T, r *reconciler) (ctrl.Result, *trainjob.TrainJob) {

@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -109,7 +110,7 @@ func (j *job) giveUp(ctx context.Context, wl *kueue.Workload, why string) error 
 	if err := j.deleteWorkload(ctx, wl); err != nil {
 		return err
 	}
-	j.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonRequeued, actionDescribe, "%s", why)
+	j.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionDescribe, "%s", why)
 	return nil
 }
 

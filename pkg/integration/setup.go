@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
@@ -175,7 +176,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		tolerationRules: opts.TolerationRules,
 		defaults:        defaults,
 		described:       newRememberedPodSets(),
-		recorder:        newOnceRecorder(mgr.GetEventRecorder(controllerName)),
+		recorder:        jobevents.New(mgr.GetEventRecorder(controllerName)),
 		kueue:           opts.Kueue,
 	}
 	runtimes.Seen = env.seen
@@ -221,7 +222,7 @@ func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
 // LocalQueues that only Kueue itself fills.
 func (e *environment) framework() *jobframework.JobReconciler {
 	settings := e.kueue.Settings()
-	return jobframework.NewReconciler(e.client, frameworkRecorder{e.recorder},
+	return jobframework.NewReconciler(e.client, e.recorder.ForFramework(),
 		jobframework.WithManagerName(controllerName),
 		jobframework.WithManageJobsWithoutQueueName(settings.ManageJobsWithoutQueueName),
 		jobframework.WithManagedJobsNamespaceSelector(settings.NamespaceSelector()),

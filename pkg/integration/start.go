@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -72,7 +73,7 @@ func lackOfJobs(js *jobsetapi.JobSet, due []jobsetapi.ReplicatedJob, jobs []batc
 			}
 		}
 		if made < rj.Replicas {
-			return byJobSet("JobSet has not made %d of %s of replicated job %s", rj.Replicas-made, plural(rj.Replicas, "child Job"), rj.Name)
+			return byJobSet("JobSet has not made %d of %s of replicated job %s", rj.Replicas-made, jobevents.Count(rj.Replicas, "child Job"), rj.Name)
 		}
 	}
 	return nil
@@ -92,7 +93,7 @@ func lackOfPods(due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
 		}
 		if found == nil {
 			found = &lack{kind: "Job", pods: anyPods(jobs), what: fmt.Sprintf("the Job controller has not made %d of %s of child Job %s",
-				wantedPods(child)-livePods(child), plural(wantedPods(child), "pod"), child.Name)}
+				wantedPods(child)-livePods(child), jobevents.Count(wantedPods(child), "pod"), child.Name)}
 		}
 		found.asked = append(found.asked, child.UID)
 	}

@@ -11,6 +11,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -64,8 +65,8 @@ func (r *reconciler) tellStop(ctx context.Context, j *job) error {
 		return err
 	}
 	if pods > 0 {
-		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, reasonStopping, actionStop,
-			"%s of the stopped run still terminating; the job keeps its quota and starts again only when they are gone", plural(pods, "pod"))
+		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
+			"%s of the stopped run still terminating; the job keeps its quota and starts again only when they are gone", jobevents.Count(pods, "pod"))
 		return nil
 	}
 	left, err := r.env.podsLeft(ctx, j.key)
@@ -78,7 +79,7 @@ func (r *reconciler) tellStop(ctx context.Context, j *job) error {
 	}
 	js, err := r.env.jobSet(ctx, &j.TrainJob)
 	if err == nil && js != nil && saysActive(js) {
-		r.env.warn(&j.TrainJob, reasonStopping, actionStop, fmt.Errorf(
+		r.env.warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
 			"no pod of the stopped run is left, but JobSet %s still reports active Jobs, so the job keeps its quota: look at the JobSet's events and at the JobSet controller", js.Name))
 	}
 	return err

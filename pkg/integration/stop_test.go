@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 )
 
 func TestLongStopIsTold(t *testing.T) {
@@ -118,7 +120,7 @@ func TestLagOfTrainerIsToldInTheEnd(t *testing.T) {
 			for event := range recorder.Events {
 				told = append(told, event)
 			}
-			if strings.Contains(strings.Join(told, "\n"), reasonRefused) != tc.wantTold {
+			if strings.Contains(strings.Join(told, "\n"), jobevents.ReasonRefused) != tc.wantTold {
 				t.Errorf("The user is told %q, want to be told: %t", told, tc.wantTold)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -28,6 +29,6 @@ func (j *job) giveBack(ctx context.Context, wl *kueue.Workload, why error) (bool
 		// jobframework asks again and reports it.
 		return false, nil
 	}
-	j.env.warn(&j.TrainJob, reasonNotDescribed, actionDescribe, why)
+	j.env.warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, why)
 	return true, j.deleteWorkload(ctx, wl)
 }

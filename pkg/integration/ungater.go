@@ -17,6 +17,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -142,7 +143,7 @@ func (u *ungater) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.PodTem
 func (u *ungater) free(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod, made, template *corev1.PodTemplateSpec) error {
 	freed := pod.DeepCopy()
 	if err := podset.PlacePod(freed, made, template); err != nil {
-		u.env.warn(job, reasonUngateRefused, actionUngate, fmt.Errorf("pod %s: %w; delete it, and its Job makes another", pod.Name, err))
+		u.env.warn(job, jobevents.ReasonUngateRefused, jobevents.ActionUngate, fmt.Errorf("pod %s: %w; delete it, and its Job makes another", pod.Name, err))
 		return nil
 	}
 	err := u.env.client.Patch(ctx, freed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
@@ -151,7 +152,7 @@ func (u *ungater) free(ctx context.Context, job *trainjob.TrainJob, pod *corev1.
 		return nil
 	}
 	if err == nil {
-		u.env.recorder.Eventf(job, pod, corev1.EventTypeNormal, reasonUngated, actionUngate,
+		u.env.recorder.Eventf(job, pod, corev1.EventTypeNormal, jobevents.ReasonUngated, jobevents.ActionUngate,
 			"Pod %s was made before its Job took note of the admission; its gate is removed", pod.Name)
 	}
 	return err

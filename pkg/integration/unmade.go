@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -47,7 +48,7 @@ func (j *job) awaitJobSet(ctx context.Context) (bool, error) {
 	if refusal == "" {
 		return false, j.tellUnprepared(ctx)
 	}
-	j.env.warn(&j.TrainJob, reasonCannotStart, actionDescribe, fmt.Errorf(
+	j.env.warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf(
 		"does not queue, because Trainer could not make JobSet %s: %s", j.Name, refusal))
 	return true, nil
 }

@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package jobevents
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-func TestOnceRecorder(t *testing.T) {
+func TestRecorder(t *testing.T) {
 	type event struct {
 		uid          types.UID
 		reason, note string
@@ -42,7 +39,7 @@ func TestOnceRecorder(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
-			once := newOnceRecorder(recorder)
+			once := New(recorder)
 			for _, e := range tc.events {
 				job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{UID: e.uid}}
 				once.Eventf(job, nil, corev1.EventTypeNormal, e.reason, "Act", "%s", e.note)
@@ -58,7 +55,7 @@ func TestOnceRecorder(t *testing.T) {
 	}
 }
 
-func TestOnceRecorderSettles(t *testing.T) {
+func TestResolvedEventIsNews(t *testing.T) {
 	tests := map[string]struct {
 		settled string
 		want    int
@@ -69,33 +66,15 @@ func TestOnceRecorderSettles(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
-			once := newOnceRecorder(recorder)
+			once := New(recorder)
 			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
 			for range 2 {
 				once.Eventf(job, nil, corev1.EventTypeWarning, "Unknown", "Act", "no runtime")
-				once.settle(job.UID, tc.settled)
+				once.Resolve(job.UID, tc.settled)
 			}
 			if got := len(recorder.Events); got != tc.want {
 				t.Errorf("%d events, want %d", got, tc.want)
 			}
 		})
-	}
-}
-
-// Whoever was told that the manager stands aside is told again the next time it does.
-func TestStandAsideIsToldEachTime(t *testing.T) {
-	stored, _ := disagreeing(true, true, true, time.Now())
-	r, recorder := newReconciler(t, stored)
-	var reasons told
-	for range 2 {
-		for range 2 {
-			if _, err := r.standAside(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)}, &reasons, reasonNotAlone, inTreeRemedy); err != nil {
-				t.Fatal(err)
-			}
-		}
-		reasons.forget()
-	}
-	if got := len(recorder.Events); got != 2 {
-		t.Errorf("%d events for two times, want 2", got)
 	}
 }

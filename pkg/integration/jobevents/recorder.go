@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package jobevents records the manager's events on TrainJobs: each of them once while what
+// it says still holds (recorder.go), under the reasons and actions that users know
+// (reasons.go, docs/trainjobs.md).
+package jobevents
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// repeatAfter is when an event that still holds is recorded again.
+	repeatAfter = 10 * time.Minute
+	// remembered bounds of how many objects the last event is remembered.
+	remembered = 4096
+)
+
+// Recorder drops an event that says what the last one about the same object said.
+// jobframework records the end of a Workload, and a start that is refused, at every look.
+type Recorder struct {
+	events.EventRecorder
+	last *lru.Cache
+}
+
+// event is the last one of an object.
+type event struct {
+	text string
+	at   time.Time
+}
+
+// New returns a Recorder that passes to recorder what is news.
+func New(recorder events.EventRecorder) *Recorder {
+	return &Recorder{EventRecorder: recorder, last: lru.New(remembered)}
+}
+
+// Eventf implements events.EventRecorder.
+func (r *Recorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
+	text := reason + ": " + fmt.Sprintf(note, args...)
+	if obj, err := meta.Accessor(regarding); err == nil && r.repeats(obj.GetUID(), text) {
+		return
+	}
+	r.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, args...)
+}
+
+// Warn records a Warning that quotes err.
+func (r *Recorder) Warn(regarding runtime.Object, reason, action string, err error) {
+	r.Eventf(regarding, nil, corev1.EventTypeWarning, reason, action, "%s", Truncate(err.Error()))
+}
+
+// stateKey keeps states apart from other events of the same object.
+type stateKey types.UID
+
+// WarnOfState records a Warning about a state that lasts, once until it is another one. One
+// without a reason is the end of it.
+func (r *Recorder) WarnOfState(regarding client.Object, action, reason, message string) {
+	key := stateKey(regarding.GetUID())
+	if reason == "" {
+		r.last.Remove(key)
+		return
+	}
+	if !r.repeats(key, reason+": "+message) {
+		r.EventRecorder.Eventf(regarding, nil, corev1.EventTypeWarning, reason, action, "%s", message)
+	}
+}
+
+// ForFramework returns the recorder of jobframework. It leaves the start to the reconciler,
+// which records it with the flavors.
+func (r *Recorder) ForFramework() events.EventRecorder { return frameworkRecorder{r} }
+
+type frameworkRecorder struct {
+	events.EventRecorder
+}
+
+// Eventf implements events.EventRecorder.
+func (r frameworkRecorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
+	if reason != ReasonStarted {
+		r.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, args...)
+	}
+}
+
+// Forget drops what is remembered of an object.
+func (r *Recorder) Forget(uid types.UID) {
+	r.last.Remove(uid)
+	r.last.Remove(stateKey(uid))
+}
+
+// Resolve makes an event of this reason news again for an object: what it was about is over.
+func (r *Recorder) Resolve(uid types.UID, reason string) {
+	if last, ok := r.last.Get(uid); ok && strings.HasPrefix(last.(event).text, reason+": ") {
+		r.last.Remove(uid)
+	}
+}
+
+func (r *Recorder) repeats(uid any, text string) bool {
+	if last, ok := r.last.Get(uid); ok && last.(event).text == text && time.Since(last.(event).at) < repeatAfter {
+		return true
+	}
+	r.last.Add(uid, event{text, time.Now()})
+	return false
+}
+
+// Remembered returns of how many objects and states the last event is remembered.
+func (r *Recorder) Remembered() int { return r.last.Len() }

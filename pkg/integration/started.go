@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+)
+
+// placedMessage says where an admission sends a job: queue, ClusterQueue, and the
+// flavor of every PodSet.
+func placedMessage(wl *kueue.Workload) string {
+	admission := wl.Status.Admission
+	parts := make([]string, 0, len(admission.PodSetAssignments))
+	for i := range admission.PodSetAssignments {
+		parts = append(parts, assignmentMessage(&admission.PodSetAssignments[i]))
+	}
+	return jobevents.Truncate(fmt.Sprintf("Admitted from queue %s by ClusterQueue %s: %s",
+		wl.Spec.QueueName, admission.ClusterQueue, strings.Join(parts, "; ")))
+}
+
+func assignmentMessage(a *kueue.PodSetAssignment) string {
+	pods := int32(0)
+	if a.Count != nil {
+		pods = *a.Count
+	}
+	byFlavor := map[kueue.ResourceFlavorReference][]string{}
+	for resource, flavor := range a.Flavors {
+		usage := a.ResourceUsage[resource]
+		byFlavor[flavor] = append(byFlavor[flavor], fmt.Sprintf("%s %s", usage.String(), resource))
+	}
+	flavors := make([]string, 0, len(byFlavor))
+	for _, flavor := range slices.Sorted(maps.Keys(byFlavor)) {
+		amounts := byFlavor[flavor]
+		slices.Sort(amounts)
+		flavors = append(flavors, fmt.Sprintf("flavor %s (%s)", flavor, strings.Join(amounts, ", ")))
+	}
+	if len(flavors) == 0 {
+		flavors = []string{"no flavor, it requests nothing"}
+	}
+	return fmt.Sprintf("%s %s on %s", a.Name, jobevents.Count(pods, "pod"), strings.Join(flavors, ", "))
+}
