@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -32,7 +33,7 @@ type specClient struct {
 	client.Client
 	live         client.Reader
 	expectations *expectations
-	trainer      *servedTrainer
+	trainer      *serving.Trainer
 	// repeats may be nil.
 	repeats *repeats
 }
@@ -73,7 +74,7 @@ func (c *specClient) Patch(ctx context.Context, obj client.Object, p client.Patc
 	if err != nil {
 		return err
 	}
-	served, err := c.trainer.served()
+	served, err := c.trainer.Served()
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -41,9 +42,9 @@ type environment struct {
 	expectations *expectations
 	repeats      *repeats
 	starts       *starts
-	inTree       *inTree
-	trainer      *servedTrainer
-	all          *allTrainJobs
+	inTree       *serving.InTree
+	trainer      *serving.Trainer
+	all          *serving.TrainJobs
 
 	// field is the field of the generation of Trainer that is served; see now.
 	field patch.Field
@@ -57,7 +58,7 @@ type environment struct {
 // an error where that is unknown. One reconcile or request uses one environment, so that
 // it sees the same generation from its beginning to its end.
 func (e *environment) now() (*environment, error) {
-	served, err := e.trainer.served()
+	served, err := e.trainer.Served()
 	if err != nil {
 		return nil, err
 	}

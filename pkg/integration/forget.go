@@ -15,13 +15,9 @@ func (e *environment) forget(uid types.UID) {
 	e.described.forget(uid)
 	e.recorder.Forget(uid)
 	e.repeats.forget(uid)
-	if e.inTree != nil {
-		e.inTree.drop(uid)
-	}
-	if e.trainer != nil {
-		e.trainer.drop(uid)
-		e.trainer.reads.drop(uid)
-	}
+	e.inTree.Drop(uid)
+	e.trainer.Drop(uid)
+	e.trainer.Rollout.Drop(uid)
 }
 
 // forgetDeleted forgets TrainJobs as they go. Their name alone, which is all that a

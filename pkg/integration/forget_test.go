@@ -10,6 +10,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 )
 
 func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
@@ -17,23 +18,26 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	stored.Spec.RuntimeRef.Name = "torch"
 	r, _ := newReconciler(t, stored)
 	env := r.env
-	env.inTree, env.trainer, env.repeats = &inTree{}, &servedTrainer{}, &repeats{now: time.Now}
+	env.repeats = &repeats{now: time.Now}
 	env.described = newRememberedPodSets()
 	remember := func() {
 		env.described.add(origin{job: stored}, []kueue.PodSet{{}})
 		env.recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
 		env.recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
 		env.repeats.inVain(stored.UID, "write", "undone")
-		env.inTree.first(stored.UID)
-		env.trainer.first(stored.UID)
-		env.trainer.reads.first(stored.UID)
+		env.inTree.First(stored.UID)
+		env.trainer.First(stored.UID)
+		env.trainer.Rollout.First(stored.UID)
 		if _, err := env.runtimes.Of(t.Context(), stored); err != nil {
 			t.Fatal(err)
 		}
 	}
 	remembered := func() int {
-		return env.described.byUID.Len() + env.recorder.Remembered() + len(env.repeats.vain) +
-			len(env.inTree.uids) + len(env.trainer.uids) + len(env.trainer.reads.uids)
+		told := 0
+		for _, t := range []*serving.Told{&env.inTree.Told, &env.trainer.Told, &env.trainer.Rollout.Told} {
+			told += t.Len()
+		}
+		return env.described.byUID.Len() + env.recorder.Remembered() + len(env.repeats.vain) + told
 	}
 	remember()
 	if got := remembered(); got != 7 {

@@ -23,6 +23,7 @@ import (
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -208,7 +209,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // jobframework then writes, in as many requests as Trainer wants (specClient).
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
 	if err := j.env.read(ctx, &j.TrainJob); err != nil {
-		j.unread = errors.Is(err, errUnread)
+		j.unread = errors.Is(err, serving.ErrRollingOut)
 		return err
 	}
 	wl, err := j.env.workload(ctx, &j.TrainJob)

@@ -10,6 +10,8 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 )
 
 // errStillActive keeps jobframework from releasing what belongs to pods that are left.
@@ -30,7 +32,7 @@ func expectedRetry(err error) bool {
 
 // awaitsEvent reports whether something has to happen before the next try is of use.
 func awaitsEvent(err error) bool {
-	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || errors.Is(err, errUnread) ||
+	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || errors.Is(err, serving.ErrRollingOut) ||
 		errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) ||
 		apierrors.IsAlreadyExists(err) || trainerLags(err)
 }

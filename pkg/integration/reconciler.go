@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -30,15 +31,15 @@ type reconciler struct {
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ctx = ctrl.LoggerInto(ctx, quiet(ctrl.LoggerFrom(ctx)))
-	if r.env.inTree.unknown() {
+	if r.env.inTree.Unknown() {
 		return r.awaitAnswer(ctx, req)
 	}
-	if r.env.inTree.active() {
-		return r.standAside(ctx, req, &r.env.inTree.told, jobevents.ReasonNotAlone, inTreeRemedy)
+	if r.env.inTree.Active() {
+		return r.standAside(ctx, req, &r.env.inTree.Told, jobevents.ReasonNotAlone, serving.InTreeRemedy)
 	}
 	env, err := r.env.now()
 	if err != nil {
-		return r.standAside(ctx, req, &r.env.trainer.told, jobevents.ReasonTrainerUnknown, err.Error())
+		return r.standAside(ctx, req, &r.env.trainer.Told, jobevents.ReasonTrainerUnknown, err.Error())
 	}
 	r = &reconciler{env: env, framework: env.framework()}
 	j := &job{env: env}

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -117,8 +118,8 @@ func TestEveryStartIsToldOnce(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now())
 	stored.Spec.RuntimeRef.Name = "torch"
 	r, recorder := newReconciler(t, stored, js)
-	r.env.trainer = &servedTrainer{all: &allTrainJobs{}}
-	r.env.trainer.set(t.Context(), trainjob.Trainer23, nil)
+	r.env.trainer = serving.NewTrainer(serving.NewTrainJobs(nil))
+	r.env.trainer.Set(t.Context(), trainjob.Trainer23, nil)
 	r.env.defaults = servedDefaults(t)
 	reconcileOnce(t, r)
 	admit(t, r.env.client)

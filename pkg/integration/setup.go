@@ -35,6 +35,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
@@ -109,7 +110,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err := mgr.Add(env.inTree); err != nil {
 		return nil, fmt.Errorf("adding the look for Kueue's in-tree integration: %w", err)
 	}
-	return &Checks{InTreeOff: env.inTree.check, InTreeKnown: env.inTree.checkKnown, TrainerKnown: env.trainer.check}, nil
+	return &Checks{InTreeOff: env.inTree.Check, InTreeKnown: env.inTree.CheckKnown, TrainerKnown: env.trainer.Check}, nil
 }
 
 // Checks are the readiness checks of the integration.
@@ -151,8 +152,8 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	if err != nil {
 		return nil, err
 	}
-	all := &allTrainJobs{client: mgr.GetClient()}
-	trainer := &servedTrainer{all: all}
+	all := serving.NewTrainJobs(mgr.GetClient())
+	trainer := serving.NewTrainer(all)
 	if err := watchTrainJobCRD(ctx, mgr, trainer); err != nil {
 		return nil, err
 	}
@@ -168,7 +169,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		live:            mgr.GetAPIReader(),
 		expectations:    expectations,
 		starts:          newStarts(opts.StartTimeout),
-		inTree:          &inTree{client: mgr.GetClient(), namespace: opts.Namespace, all: all},
+		inTree:          serving.NewInTree(mgr.GetClient(), opts.Namespace, all),
 		trainer:         trainer,
 		all:             all,
 		runtimes:        runtimes,
@@ -180,13 +181,13 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		kueue:           opts.Kueue,
 	}
 	runtimes.Seen = env.seen
-	opts.Kueue.OnChange(all.requeue)
+	opts.Kueue.OnChange(all.Requeue)
 	return env, nil
 }
 
 // watchTrainJobCRD lets trainer follow the CRD of TrainJob. The manager's own cache holds
 // Kueue's Workload CRD alone; no selector names two, and all of them would be many.
-func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager, trainer *servedTrainer) error {
+func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager, trainer *serving.Trainer) error {
 	crds, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
 		o.Scheme, o.HTTPClient = mgr.GetScheme(), mgr.GetHTTPClient()
 		o.Cache.ByObject = map[client.Object]cache.ByObject{
@@ -199,7 +200,7 @@ func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager, trainer *servedTrai
 	if err := mgr.Add(crds); err != nil {
 		return err
 	}
-	return trainer.follow(ctx, crds.GetCache())
+	return trainer.Follow(ctx, crds.GetCache())
 }
 
 func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
@@ -212,7 +213,7 @@ func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(env.trainJobOfChild)).
 		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(env.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&trainer.TrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(env.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(env.all.source()).
+		WatchesRawSource(env.all.Source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(opts.Concurrency, 1)}).
 		Complete(&reconciler{env: env})
 }

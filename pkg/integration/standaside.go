@@ -5,29 +5,28 @@ package integration
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // awaitAnswer leaves a TrainJob alone before it is known who looks after it: the answer
 // brings it here again. When that takes long, the user is told.
 func (r *reconciler) awaitAnswer(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	t := r.env.inTree
-	view := t.viewed()
-	if !view.silent(time.Now()) {
+	silence := r.env.inTree.Silence()
+	if silence == "" {
 		return ctrl.Result{}, nil
 	}
-	return r.standAside(ctx, req, &t.told, jobevents.ReasonInTreeUnknown, jobevents.Truncate(inTreeUnknownMessage(t.namespace, view.err)))
+	return r.standAside(ctx, req, &r.env.inTree.Told, jobevents.ReasonInTreeUnknown, jobevents.Truncate(silence))
 }
 
 // standAside tells a queued TrainJob, once, why the manager does nothing for it.
-func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *told, reason, message string) (ctrl.Result, error) {
+func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *serving.Told, reason, message string) (ctrl.Result, error) {
 	job := &trainjob.TrainJob{}
 	if err := r.env.client.Get(ctx, req.NamespacedName, job); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -36,7 +35,7 @@ func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *tol
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
 	}
-	if managed && !job.Finished() && told.first(job.UID) {
+	if managed && !job.Finished() && told.First(job.UID) {
 		r.env.recorder.Resolve(job.UID, reason)
 		r.env.recorder.Eventf(job, nil, corev1.EventTypeWarning, reason, jobevents.ActionDescribe, "%s", message)
 	}

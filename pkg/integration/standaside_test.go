@@ -10,20 +10,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 )
 
 // Whoever was told that the manager stands aside is told again the next time it does.
 func TestStandAsideIsToldEachTime(t *testing.T) {
 	stored, _ := disagreeing(true, true, true, time.Now())
 	r, recorder := newReconciler(t, stored)
-	var reasons told
+	var reasons serving.Told
 	for range 2 {
 		for range 2 {
-			if _, err := r.standAside(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)}, &reasons, jobevents.ReasonNotAlone, inTreeRemedy); err != nil {
+			if _, err := r.standAside(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)}, &reasons, jobevents.ReasonNotAlone, serving.InTreeRemedy); err != nil {
 				t.Fatal(err)
 			}
 		}
-		reasons.forget()
+		reasons.Drop(stored.UID)
 	}
 	if got := len(recorder.Events); got != 2 {
 		t.Errorf("%d events for two times, want 2", got)

@@ -40,7 +40,7 @@ const retryUnknownAfter = 5 * time.Second
 
 // Reconcile implements reconcile.Reconciler, for one gated pod.
 func (u *ungater) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if u.env.inTree.unknown() {
+	if u.env.inTree.Unknown() {
 		return ctrl.Result{RequeueAfter: retryUnansweredAfter}, nil
 	}
 	env, err := u.env.now()

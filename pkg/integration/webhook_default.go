@@ -41,7 +41,7 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if d.env.inTree.active() {
+	if d.env.inTree.Active() {
 		return admission.Allowed("")
 	}
 	before, err := json.Marshal(job)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +26,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -45,10 +47,27 @@ func newHandlers(tb testing.TB) (*defaulter, *validator) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	env := &environment{client: c, runtimes: trainjob.NewRuntimes(c, c), renderer: renderer, expectations: &expectations{},
+	env := &environment{client: c, inTree: inTreeOff(tb), trainer: served(tb, trainjob.Trainer23), runtimes: trainjob.NewRuntimes(c, c), renderer: renderer, expectations: &expectations{},
 		defaults: &workloadDefaults{defaults: &podset.Defaults{}}, kueue: kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})}
 	decoder := admission.NewDecoder(scheme)
 	return &defaulter{env: env, decoder: decoder, self: self}, &validator{env: env, decoder: decoder, self: self}
+}
+
+// inTreeOff is the answer that Kueue's in-tree integration is not active.
+func inTreeOff(tb testing.TB) *serving.InTree {
+	tb.Helper()
+	in := serving.NewInTree(nil, "", serving.NewTrainJobs(nil))
+	if err := in.Observe(context.Background(), time.Now(), false, nil); err != nil {
+		tb.Fatal(err)
+	}
+	return in
+}
+
+func served(tb testing.TB, version trainjob.Generation) *serving.Trainer {
+	tb.Helper()
+	trainer := serving.NewTrainer(serving.NewTrainJobs(nil))
+	trainer.Set(context.Background(), version, nil)
+	return trainer
 }
 
 func testScheme(tb testing.TB) *runtime.Scheme {
@@ -172,8 +191,8 @@ func TestDefaulterWarnsOfWhatItDrops(t *testing.T) {
 	for name, queue := range map[string]string{"a job in a queue": queued, "a job without one": ""} {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
-			d.env.trainer = &servedTrainer{all: &allTrainJobs{}}
-			d.env.trainer.set(t.Context(), trainjob.Trainer21, nil)
+			d.env.trainer = serving.NewTrainer(serving.NewTrainJobs(nil))
+			d.env.trainer.Set(t.Context(), trainjob.Trainer21, nil)
 			response := d.Handle(t.Context(), request("user", manifest(queue, marked), ""))
 			if len(response.Warnings) != 1 || !strings.HasPrefix(response.Warnings[0], "spec.podTemplateOverrides[0].spec.serviceAccountName is dropped") {
 				t.Errorf("Warnings: %q", response.Warnings)

@@ -53,7 +53,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	if !job.DeletionTimestamp.IsZero() || v.env.inTree.active() {
+	if !job.DeletionTimestamp.IsZero() || v.env.inTree.Active() {
 		return admission.Allowed("")
 	}
 	env, err := v.env.now()

@@ -22,6 +22,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -70,13 +71,13 @@ func TestRead(t *testing.T) {
 					return c.List(ctx, list, opts...)
 				},
 			}).Build()
-			served := &servedTrainer{all: &allTrainJobs{}}
+			served := serving.NewTrainer(serving.NewTrainJobs(nil))
 			for _, generation := range tc.served {
 				var reason error
 				if generation == 0 {
-					reason = errNoTrainer
+					reason = errors.New("no CRD")
 				}
-				served.set(t.Context(), generation, reason)
+				served.Set(t.Context(), generation, reason)
 			}
 			env, err := (&environment{client: c, trainer: served, runtimes: trainjob.NewRuntimes(c, c)}).now()
 			if err != nil {
@@ -85,8 +86,8 @@ func TestRead(t *testing.T) {
 			job := job.DeepCopy()
 			job.Spec.ManagedBy = ptr.To(cmp.Or(tc.managedBy, trainjob.ControllerName))
 			for range 2 {
-				if err := env.read(t.Context(), job); errors.Is(err, errUnread) != tc.wantUnread || err != nil && !tc.wantUnread {
-					t.Errorf("read returned %v, want errUnread: %t", err, tc.wantUnread)
+				if err := env.read(t.Context(), job); errors.Is(err, serving.ErrRollingOut) != tc.wantUnread || err != nil && !tc.wantUnread {
+					t.Errorf("read returned %v, want serving.ErrRollingOut: %t", err, tc.wantUnread)
 				}
 			}
 			if lists != tc.wantLists {
@@ -130,8 +131,8 @@ func TestAwaitReading(t *testing.T) {
 				js.Spec.VolumeClaimPolicies = []jobsetapi.VolumeClaimPolicy{{}}
 			}
 			recorder := events.NewFakeRecorder(4)
-			served := &servedTrainer{all: &allTrainJobs{}}
-			served.set(t.Context(), trainjob.Trainer22, nil)
+			served := serving.NewTrainer(serving.NewTrainJobs(nil))
+			served.Set(t.Context(), trainjob.Trainer22, nil)
 			c := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored, js)).Build()
 			env, err := (&environment{client: c, trainer: served, runtimes: trainjob.NewRuntimes(c, c), recorder: jobevents.New(recorder),
 				expectations: &expectations{began: tc.written}}).now()

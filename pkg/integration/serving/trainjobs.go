@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+// Package serving says whether the manager may act on TrainJobs, and for which Trainer: it
+// stands aside for Kueue's in-tree integration (intree.go; answer.go has what the looks for it
+// found), goes by the version of the TrainJob CRD (trainer.go), and starts nothing while
+// another Trainer is being rolled out (rollout.go). Whenever that changes, every TrainJob is
+// looked at again (trainjobs.go).
+package serving
 
 import (
 	"context"
@@ -16,9 +21,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// allTrainJobs lets the TrainJob controller look at every TrainJob when something changes
+// TrainJobs lets the TrainJob controller look at every TrainJob when something changes
 // that concerns all of them.
-type allTrainJobs struct {
+type TrainJobs struct {
 	client client.Client
 
 	mu sync.Mutex
@@ -26,8 +31,11 @@ type allTrainJobs struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// source is the controller's source of these looks.
-func (a *allTrainJobs) source() source.Source {
+// NewTrainJobs returns the TrainJobs that c lists.
+func NewTrainJobs(c client.Client) *TrainJobs { return &TrainJobs{client: c} }
+
+// Source is the controller's source of these looks.
+func (a *TrainJobs) Source() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -36,15 +44,15 @@ func (a *allTrainJobs) source() source.Source {
 	})
 }
 
-func (a *allTrainJobs) started() workqueue.TypedRateLimitingInterface[reconcile.Request] {
+func (a *TrainJobs) started() workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.queue
 }
 
-// requeue has every TrainJob looked at. Before the controller starts there is nothing to
+// Requeue has every TrainJob looked at. Before the controller starts there is nothing to
 // do: it looks at all of them then.
-func (a *allTrainJobs) requeue(ctx context.Context) error {
+func (a *TrainJobs) Requeue(ctx context.Context) error {
 	queue := a.started()
 	if queue == nil {
 		return nil
@@ -59,14 +67,14 @@ func (a *allTrainJobs) requeue(ctx context.Context) error {
 	return nil
 }
 
-// told remembers which TrainJobs were told why the manager does nothing for them.
-type told struct {
+// Told remembers which TrainJobs were told why the manager does nothing for them.
+type Told struct {
 	mu   sync.Mutex
 	uids map[types.UID]bool
 }
 
-// first reports whether a TrainJob was not told yet.
-func (t *told) first(uid types.UID) bool {
+// First reports whether a TrainJob was not told yet.
+func (t *Told) First(uid types.UID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.uids[uid] {
@@ -79,16 +87,23 @@ func (t *told) first(uid types.UID) bool {
 	return true
 }
 
-// drop forgets one TrainJob.
-func (t *told) drop(uid types.UID) {
+// Drop forgets one TrainJob.
+func (t *Told) Drop(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.uids, uid)
 }
 
 // forget makes the next reason news to every TrainJob.
-func (t *told) forget() {
+func (t *Told) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.uids = nil
+}
+
+// Len returns how many TrainJobs were told.
+func (t *Told) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.uids)
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package serving
 
 import (
 	"context"
 	"errors"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,7 +25,7 @@ import (
 
 // inTreeOn returns the look for the in-tree integration on an API server whose webhooks
 // are answer, with two runtimes, "a" and "b", and objects.
-func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error, objects ...client.Object) *inTree {
+func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error, objects ...client.Object) *InTree {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := trainjob.AddToScheme(scheme); err != nil {
@@ -42,11 +45,11 @@ func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error, objects ...cl
 				return answer(obj.(*trainjob.TrainJob))
 			},
 		}).Build()
-	return &inTree{client: c, namespace: "kueue-trainer-system", all: &allTrainJobs{}}
+	return NewInTree(c, "kueue-trainer-system", NewTrainJobs(nil))
 }
 
 func TestInTreeProbe(t *testing.T) {
-	refused := apierrors.NewForbidden(trainJobs, "dry-run", errors.New("not with this runtime"))
+	refused := apierrors.NewForbidden(trainJobsResource, "dry-run", errors.New("not with this runtime"))
 	away := apierrors.NewInternalError(errors.New(`failed calling webhook "queued-trainjobs-need-kueue-trainer-running.kueue-trainer.dev"`))
 	cases := map[string]struct {
 		answer  func(*trainjob.TrainJob) error
@@ -109,34 +112,20 @@ func TestInTreeProbe(t *testing.T) {
 
 func TestInTreeReadiness(t *testing.T) {
 	in := inTreeOn(t, nil)
-	if err := in.check(nil); err != nil {
+	if err := in.Check(nil); err != nil {
 		t.Errorf("Not ready before anything was found: %v", err)
 	}
 	for _, found := range []bool{true, false} {
-		before := in.viewed()
-		if err := in.set(context.Background(), before, before.heard(found)); err != nil {
+		if err := in.Observe(context.Background(), time.Now(), found, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := in.check(nil); (err != nil) != found {
+		if err := in.Check(nil); (err != nil) != found {
 			t.Errorf("Found %v, and the check says %v", found, err)
 		}
-		if !in.first(types.UID("job")) || in.first(types.UID("job")) {
+		if !in.First(types.UID("job")) || in.First(types.UID("job")) {
 			t.Error("A TrainJob must be told once in every conflict")
 		}
 	}
 }
 
-func TestWebhooksStandAside(t *testing.T) {
-	d, v := newHandlers(t)
-	in := &inTree{view: inTreeView{answer: answerActive}}
-	d.env.inTree, v.env.inTree = in, in
-	// What the in-tree integration does at a start: no gate, its own entry, resumed.
-	old := manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`+gateJSON+`]}`)
-	object := manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager"}]}`)
-	if r := d.Handle(context.Background(), request("kueue", object, old)); !r.Allowed || len(r.Patches) > 0 {
-		t.Errorf("The defaulter must not touch anything: %+v", r)
-	}
-	if r := v.Handle(context.Background(), request("kueue", object, old)); !r.Allowed {
-		t.Errorf("The validator must not refuse anything: %+v", r.Result)
-	}
-}
+var trainJobsResource = schema.GroupResource{Group: trainjob.GVK.Group, Resource: "trainjobs"}

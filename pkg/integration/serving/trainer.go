@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package serving
 
 import (
 	"context"
@@ -26,26 +26,31 @@ var trainerInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(trainerInfo) }
 
-// servedTrainer follows the generation of Trainer while the manager runs. Trainer is
+// Trainer follows the generation of Trainer while the manager runs. Trainer is
 // upgraded by its CRD, and from that moment on the API server keeps another field of
 // TrainJobs. While the CRD is of no generation that we know, the manager starts and stops
 // nothing, and its webhooks take no new TrainJob into a queue.
-type servedTrainer struct {
-	told
-	all *allTrainJobs
+type Trainer struct {
+	Told
+	// Rollout is of the Trainer that runs.
+	Rollout Rollout
+
+	all *TrainJobs
 
 	mu         sync.Mutex
 	generation trainjob.Generation
 	err        error
-	// reads is what we know of the Trainer that runs.
-	reads reads
 }
+
+// NewTrainer returns a Trainer of which nothing is known yet. Whenever something changes, all
+// TrainJobs are looked at again.
+func NewTrainer(all *TrainJobs) *Trainer { return &Trainer{all: all} }
 
 // errNoTrainer is why the generation is unknown where there is no CRD.
 var errNoTrainer = fmt.Errorf("there is no CRD %s: install Trainer 2.1 or later", trainjob.CRDName)
 
-// follow looks at the CRD now and at every change of it. It returns when crds is in step.
-func (t *servedTrainer) follow(ctx context.Context, crds cache.Cache) error {
+// Follow looks at the CRD now and at every change of it. It returns when crds is in step.
+func (t *Trainer) Follow(ctx context.Context, crds cache.Cache) error {
 	informer, err := crds.GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{})
 	if err != nil {
 		return fmt.Errorf("caching CRD %s: %w", trainjob.CRDName, err)
@@ -53,7 +58,7 @@ func (t *servedTrainer) follow(ctx context.Context, crds cache.Cache) error {
 	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { t.look(ctx, obj) },
 		UpdateFunc: func(_, obj any) { t.look(ctx, obj) },
-		DeleteFunc: func(any) { t.set(ctx, 0, errNoTrainer) },
+		DeleteFunc: func(any) { t.Set(ctx, 0, errNoTrainer) },
 	})
 	if err != nil {
 		return fmt.Errorf("following CRD %s: %w", trainjob.CRDName, err)
@@ -61,27 +66,27 @@ func (t *servedTrainer) follow(ctx context.Context, crds cache.Cache) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
 		return ctx.Err()
 	}
-	if generation, reason := t.served(); generation == 0 && reason == nil {
-		t.set(ctx, 0, errNoTrainer)
+	if generation, reason := t.Served(); generation == 0 && reason == nil {
+		t.Set(ctx, 0, errNoTrainer)
 	}
 	return nil
 }
 
-func (t *servedTrainer) look(ctx context.Context, obj any) {
+func (t *Trainer) look(ctx context.Context, obj any) {
 	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
 		generation, err := trainjob.GenerationOf(crd)
-		t.set(ctx, generation, err)
+		t.Set(ctx, generation, err)
 	}
 }
 
-// set takes note of a generation, 0 with the reason when it is unknown. When it is
+// Set takes note of a generation, 0 with the reason when it is unknown. When it is
 // another one, every TrainJob is looked at again.
-func (t *servedTrainer) set(ctx context.Context, generation trainjob.Generation, reason error) {
+func (t *Trainer) Set(ctx context.Context, generation trainjob.Generation, reason error) {
 	t.mu.Lock()
 	before, first := t.generation, t.generation == 0 && t.err == nil
 	t.generation, t.err = generation, reason
 	if reason == nil {
-		t.reads.expect(patch.Of(generation))
+		t.Rollout.expect(patch.Of(generation))
 	}
 	t.mu.Unlock()
 	if generation == before && !first {
@@ -94,25 +99,22 @@ func (t *servedTrainer) set(ctx context.Context, generation trainjob.Generation,
 		log.Error(reason, "The generation of Trainer is unknown; no TrainJob is started or stopped", "before", before.String())
 	} else {
 		log.Info("The TrainJob CRD is of this generation of Trainer", "generation", generation.String(), "before", before.String())
-		t.forget()
+		t.Told.forget()
 	}
-	if err := t.all.requeue(ctx); err != nil {
+	if err := t.all.Requeue(ctx); err != nil {
 		log.Error(err, "Looking at every TrainJob again")
 	}
 }
 
-// served returns the generation of Trainer, or why it is unknown.
-func (t *servedTrainer) served() (trainjob.Generation, error) {
-	if t == nil {
-		return trainjob.Trainer23, nil
-	}
+// Served returns the generation of Trainer, or why it is unknown.
+func (t *Trainer) Served() (trainjob.Generation, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.generation, t.err
 }
 
-// check is the readiness check: not ready while the generation is unknown.
-func (t *servedTrainer) check(*http.Request) error {
-	_, err := t.served()
+// Check is the readiness check: not ready while the generation is unknown.
+func (t *Trainer) Check(*http.Request) error {
+	_, err := t.Served()
 	return err
 }

@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package serving
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -94,15 +84,15 @@ func TestInTreeUnknownRemedy(t *testing.T) {
 			"look at the Service and the pods behind webhook mtrainjob.kb.io",
 		},
 		"a webhook that refuses": {
-			apierrors.NewForbidden(trainJobs, "dry-run", errors.New(`admission webhook "policy.example.com" denied the request: no`)),
+			apierrors.NewForbidden(trainJobsResource, "dry-run", errors.New(`admission webhook "policy.example.com" denied the request: no`)),
 			"let webhook policy.example.com accept such a TrainJob in namespace ours, or add a ClusterTrainingRuntime that it accepts",
 		},
 		"a quota": {
-			apierrors.NewForbidden(trainJobs, "dry-run", errors.New("exceeded quota: no-trainjobs, requested: count/trainjobs=1")),
+			apierrors.NewForbidden(trainJobsResource, "dry-run", errors.New("exceeded quota: no-trainjobs, requested: count/trainjobs=1")),
 			"take TrainJobs out of the ResourceQuotas of namespace ours",
 		},
 		"no permission": {
-			apierrors.NewForbidden(trainJobs, "", errors.New(`User "us" cannot create resource "trainjobs"`)),
+			apierrors.NewForbidden(trainJobsResource, "", errors.New(`User "us" cannot create resource "trainjobs"`)),
 			"let the manager's ServiceAccount create trainjobs in namespace ours, as config/rbac has it, and let no policy refuse that",
 		},
 		"anything else": {context.DeadlineExceeded, "look at the API server's answer"},
@@ -113,79 +103,5 @@ func TestInTreeUnknownRemedy(t *testing.T) {
 				t.Errorf("inTreeUnknownRemedy() = %q, want %q", got, tc.want)
 			}
 		})
-	}
-}
-
-// While nobody knows who looks after TrainJobs, none of them is written, nor told before
-// it has lasted; every answer has all of them looked at.
-func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
-	stored, _ := disagreeing(true, true, true, time.Now())
-	stored.Spec.RuntimeRef.Name, stored.Labels = "torch", map[string]string{"kueue.x-k8s.io/queue-name": "queue"}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}, Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}}
-	r, recorder := newReconciler(t, stored, pod)
-	refused := errors.New("refused")
-	var answered error
-	in := inTreeOn(t, func(*trainjob.TrainJob) error { return answered })
-	in.all.client, in.all.queue = r.env.client, workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	r.env.inTree, in.namespace = in, "ours"
-	writes := 0
-	count := func(...any) error { writes++; return nil }
-	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
-		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return count() },
-		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return count() },
-		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return count() },
-		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-			return count()
-		},
-	})
-	look := func(since time.Time) ctrl.Result {
-		t.Helper()
-		answered = refused
-		before := in.viewed()
-		if err := in.set(t.Context(), before, before.unheard(refused, since)); err != nil {
-			t.Fatal(err)
-		}
-		key := types.NamespacedName{Namespace: "ns", Name: "job"}
-		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return result
-	}
-	look(time.Now())
-	if len(recorder.Events) > 0 {
-		t.Errorf("Told at once: %s", <-recorder.Events)
-	}
-	freed, err := (&ungater{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
-	if err != nil || freed.RequeueAfter == 0 {
-		t.Errorf("Ungater: %+v, %v; want a time after which it looks again", freed, err)
-	}
-	in.view = inTreeView{}
-	look(time.Now().Add(-inTreeSilent))
-	if event := <-recorder.Events; !strings.Contains(event, "Warning InTreeUnknown") || !strings.Contains(event, "refused") {
-		t.Errorf("Unexpected event: %s", event)
-	}
-	if in.all.queue.Len() != 1 || in.checkKnown(nil) == nil {
-		t.Error("After the time every TrainJob must be looked at, and the manager not be ready")
-	}
-	if writes > 0 {
-		t.Errorf("%d writes before it was known who looks after TrainJobs", writes)
-	}
-	for _, answer := range []bool{false, true, false} {
-		drain(in.all.queue)
-		before := in.viewed()
-		if err := in.set(t.Context(), before, before.heard(answer)); err != nil {
-			t.Fatal(err)
-		}
-		if in.all.queue.Len() != 1 || in.checkKnown(nil) != nil {
-			t.Errorf("Active %v, and the TrainJob is not looked at", answer)
-		}
-	}
-}
-
-func drain(queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	for queue.Len() > 0 {
-		item, _ := queue.Get()
-		queue.Done(item)
 	}
 }

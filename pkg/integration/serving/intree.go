@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package serving
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// inTreeRemedy is what events, log and readiness say.
-const inTreeRemedy = "Kueue's in-tree TrainJob integration is active as well, so kueue-trainer stands aside; " +
+// InTreeRemedy is what events, log and readiness say.
+const InTreeRemedy = "Kueue's in-tree TrainJob integration is active as well, so kueue-trainer stands aside; " +
 	"take trainer.kubeflow.org/trainjob out of integrations.frameworks in Kueue's configuration and restart Kueue, or uninstall kueue-trainer"
 
 var (
@@ -34,7 +34,7 @@ var (
 
 func init() { metrics.Registry.MustRegister(inTreeGauge, inTreeUnknownGauge) }
 
-// inTree finds out whether Kueue's own TrainJob integration is active too. Two
+// InTree finds out whether Kueue's own TrainJob integration is active too. Two
 // integrations would rewrite each other's Workloads, so while it is, the manager
 // stands aside: it queues, starts and stops nothing, its webhooks let everything pass,
 // and only pods of admitted jobs are still freed of its gate.
@@ -47,11 +47,11 @@ func init() { metrics.Registry.MustRegister(inTreeGauge, inTreeUnknownGauge) }
 // Before the first answer the manager writes nothing either, while its webhooks already
 // keep TrainJobs from running without quota. The answer needs these webhooks, and so a
 // manager that is ready: the readiness of its pod must not wait for the answer.
-type inTree struct {
-	told
+type InTree struct {
+	Told
 	client    client.Client
 	namespace string
-	all       *allTrainJobs
+	all       *TrainJobs
 
 	mu   sync.Mutex
 	view inTreeView
@@ -59,8 +59,14 @@ type inTree struct {
 	saidSilent bool
 }
 
+// NewInTree returns an InTree without an answer, which asks by c in the manager's namespace.
+// Whenever there is another answer, all TrainJobs are looked at again.
+func NewInTree(c client.Client, namespace string, all *TrainJobs) *InTree {
+	return &InTree{client: c, namespace: namespace, all: all}
+}
+
 // Start implements manager.Runnable.
-func (t *inTree) Start(ctx context.Context) error {
+func (t *InTree) Start(ctx context.Context) error {
 	for {
 		if err := t.look(ctx); err != nil {
 			return err
@@ -74,32 +80,38 @@ func (t *inTree) Start(ctx context.Context) error {
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves webhooks.
-func (t *inTree) NeedLeaderElection() bool { return false }
+func (t *InTree) NeedLeaderElection() bool { return false }
 
 // lookTimeout bounds one look. A webhook may take as long as the API server lets it.
 const lookTimeout = 15 * time.Second
 
 // look asks once.
-func (t *inTree) look(ctx context.Context) error {
+func (t *InTree) look(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	found, err := t.probe(asking)
+	return t.Observe(ctx, time.Now(), found, err)
+}
+
+// Observe takes note of a look at this time: whether the integration is active, or why there
+// was no answer.
+func (t *InTree) Observe(ctx context.Context, at time.Time, active bool, err error) error {
 	before := t.viewed()
 	if err != nil {
-		return t.set(ctx, before, before.unheard(err, time.Now()))
+		return t.set(ctx, before, before.unheard(err, at))
 	}
-	return t.set(ctx, before, before.heard(found))
+	return t.set(ctx, before, before.heard(active))
 }
 
 // probe reports whether the in-tree webhook answers.
-func (t *inTree) probe(ctx context.Context) (bool, error) {
+func (t *InTree) probe(ctx context.Context) (bool, error) {
 	job, err := trainjob.DryRun(ctx, t.client, t.namespace)
 	return err == nil && job.Suspended(), err
 }
 
 // set takes note of another view, and tells people what is new in it. Whenever something
 // is, every TrainJob is looked at again.
-func (t *inTree) set(ctx context.Context, before, after inTreeView) error {
+func (t *InTree) set(ctx context.Context, before, after inTreeView) error {
 	t.mu.Lock()
 	t.view = after
 	t.mu.Unlock()
@@ -114,15 +126,15 @@ func (t *inTree) set(ctx context.Context, before, after inTreeView) error {
 	case after.answer == before.answer:
 		return nil
 	case after.answer == answerActive:
-		log.Error(errors.New("two integrations for TrainJobs"), inTreeRemedy)
+		log.Error(errors.New("two integrations for TrainJobs"), InTreeRemedy)
 	case before.answer == answerActive:
 		log.Info("Kueue's in-tree TrainJob integration is gone; TrainJobs are in this manager's hands again")
 	default:
 		log.Info("Kueue's in-tree TrainJob integration is not active; TrainJobs are in this manager's hands")
 	}
 	inTreeGauge.Set(oneIf(after.answer == answerActive))
-	t.forget()
-	return t.all.requeue(ctx)
+	t.Told.forget()
+	return t.all.Requeue(ctx)
 }
 
 func oneIf(condition bool) float64 {
@@ -132,34 +144,40 @@ func oneIf(condition bool) float64 {
 	return 0
 }
 
-// viewed returns what is known now. Nobody who looks means nobody to look for.
-func (t *inTree) viewed() inTreeView {
-	if t == nil {
-		return inTreeView{answer: answerOff}
-	}
+// viewed returns what is known now.
+func (t *InTree) viewed() inTreeView {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.view
 }
 
-// active reports whether the manager has to stand aside.
-func (t *inTree) active() bool { return t.viewed().answer == answerActive }
+// Active reports whether the manager has to stand aside.
+func (t *InTree) Active() bool { return t.viewed().answer == answerActive }
 
-// unknown reports whether there was no answer yet.
-func (t *inTree) unknown() bool { return t.viewed().answer == answerUnknown }
+// Unknown reports whether there was no answer yet.
+func (t *InTree) Unknown() bool { return t.viewed().answer == answerUnknown }
 
-// check is the readiness check: not ready while the manager stands aside.
-func (t *inTree) check(*http.Request) error {
-	if t.active() {
-		return errors.New(inTreeRemedy)
+// Check is the readiness check: not ready while the manager stands aside.
+func (t *InTree) Check(*http.Request) error {
+	if t.Active() {
+		return errors.New(InTreeRemedy)
 	}
 	return nil
 }
 
-// checkKnown is the readiness check that fails when there has been no answer for long.
-func (t *inTree) checkKnown(*http.Request) error {
-	if view := t.viewed(); view.silent(time.Now()) {
-		return errors.New(inTreeUnknownMessage(t.namespace, view.err))
+// CheckKnown is the readiness check that fails when there has been no answer for long.
+func (t *InTree) CheckKnown(*http.Request) error {
+	if message := t.Silence(); message != "" {
+		return errors.New(message)
 	}
 	return nil
+}
+
+// Silence says why there has been no answer for long, and what to do; empty: there was one.
+func (t *InTree) Silence() string {
+	view := t.viewed()
+	if !view.silent(time.Now()) {
+		return ""
+	}
+	return inTreeUnknownMessage(t.namespace, view.err)
 }

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+)
+
+// While nobody knows who looks after TrainJobs, none of them is written, nor told before
+// it has lasted; every answer has all of them looked at.
+func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
+	stored, _ := disagreeing(true, true, true, time.Now())
+	stored.Spec.RuntimeRef.Name, stored.Labels = "torch", map[string]string{"kueue.x-k8s.io/queue-name": "queue"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}, Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}}
+	r, recorder := newReconciler(t, stored, pod)
+	refused := errors.New("refused")
+	all, queue := serving.NewTrainJobs(r.env.client), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	if err := all.Source().Start(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	writes := 0
+	count := func(...any) error { writes++; return nil }
+	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return count() },
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return count() },
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return count() },
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return count()
+		},
+	})
+	look := func(since time.Time) ctrl.Result {
+		t.Helper()
+		r.env.inTree = serving.NewInTree(nil, "ours", all)
+		if err := r.env.inTree.Observe(t.Context(), since, false, refused); err != nil {
+			t.Fatal(err)
+		}
+		key := types.NamespacedName{Namespace: "ns", Name: "job"}
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	look(time.Now())
+	if len(recorder.Events) > 0 {
+		t.Errorf("Told at once: %s", <-recorder.Events)
+	}
+	freed, err := (&ungater{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
+	if err != nil || freed.RequeueAfter == 0 {
+		t.Errorf("Ungater: %+v, %v; want a time after which it looks again", freed, err)
+	}
+	look(time.Now().Add(-time.Minute))
+	if event := <-recorder.Events; !strings.Contains(event, "Warning InTreeUnknown") || !strings.Contains(event, "refused") {
+		t.Errorf("Unexpected event: %s", event)
+	}
+	if queue.Len() != 1 || r.env.inTree.CheckKnown(nil) == nil {
+		t.Error("After the time every TrainJob must be looked at, and the manager not be ready")
+	}
+	if writes > 0 {
+		t.Errorf("%d writes before it was known who looks after TrainJobs", writes)
+	}
+	for _, answer := range []bool{false, true, false} {
+		drain(queue)
+		if err := r.env.inTree.Observe(t.Context(), time.Now(), answer, nil); err != nil {
+			t.Fatal(err)
+		}
+		if queue.Len() != 1 || r.env.inTree.CheckKnown(nil) != nil {
+			t.Errorf("Active %v, and the TrainJob is not looked at", answer)
+		}
+	}
+}
+
+func drain(queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	for queue.Len() > 0 {
+		item, _ := queue.Get()
+		queue.Done(item)
+	}
+}

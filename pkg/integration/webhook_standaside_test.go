@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+)
+
+func TestWebhooksStandAside(t *testing.T) {
+	d, v := newHandlers(t)
+	in := serving.NewInTree(nil, "", serving.NewTrainJobs(nil))
+	if err := in.Observe(t.Context(), time.Now(), true, nil); err != nil {
+		t.Fatal(err)
+	}
+	d.env.inTree, v.env.inTree = in, in
+	// What the in-tree integration does at a start: no gate, its own entry, resumed.
+	old := manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`+gateJSON+`]}`)
+	object := manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager"}]}`)
+	if r := d.Handle(context.Background(), request("kueue", object, old)); !r.Allowed || len(r.Patches) > 0 {
+		t.Errorf("The defaulter must not touch anything: %+v", r)
+	}
+	if r := v.Handle(context.Background(), request("kueue", object, old)); !r.Allowed {
+		t.Errorf("The validator must not refuse anything: %+v", r.Result)
+	}
+}
