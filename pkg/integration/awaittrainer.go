@@ -31,7 +31,7 @@ func (r *reconciler) awaitTrainer(ctx context.Context, j *job) (time.Duration, e
 	if err != nil {
 		return 0, err
 	}
-	if taken := r.env.overtaken(&j.TrainJob, js); taken > 0 {
+	if taken := r.env.mayStillResume(&j.TrainJob, js); taken > 0 {
 		return taken, nil
 	}
 	if js == nil || trainerAgrees(j) {

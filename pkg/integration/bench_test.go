@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -239,12 +241,12 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	renderer, err := trainjob.NewRenderer(tb.Context(), s.scheme)
 	check(tb, err, true)
 	env := fresh(&environment{
-		client: &specClient{Client: s, live: s, expectations: &expectations{}},
-		live:   s, renderer: renderer, recorder: jobevents.New(&events.FakeRecorder{}), expectations: &expectations{},
+		client: New(s, s, served(tb, trainjob.Trainer23), ledSince(time.Time{}), NewRepeats(clock.RealClock{})),
+		live:   s, renderer: renderer, recorder: jobevents.New(&events.FakeRecorder{}), expectations: ledSince(time.Time{}), memory: &memory{},
 		field: patch.Of(trainjob.Trainer23), kueue: kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}),
 	}, s, server)
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
-	env.expectations.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}
+	env.memory.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}
 	return &reconciler{env: env, framework: jobframework.NewReconciler(env.client, env.recorder.ForFramework())}, s
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -71,32 +70,13 @@ func (e *environment) active(ctx context.Context, job *trainjob.TrainJob) (bool,
 	if err != nil || job.Finished() {
 		return false, err
 	}
-	return e.overtaken(job, js) > 0 || js != nil && (!ptr.Deref(js.Spec.Suspend, false) || saysActive(js)), nil
+	return e.mayStillResume(job, js) > 0 || js != nil && (!ptr.Deref(js.Spec.Suspend, false) || saysActive(js)), nil
 }
 
 // saysActive reports whether JobSet still counts Jobs with pods. It hears of the last pod
 // after us, and until then Trainer's webhook refuses a change of the patches.
 func saysActive(js *jobsetapi.JobSet) bool {
 	return slices.ContainsFunc(js.Status.ReplicatedJobsStatus, func(rj jobsetapi.ReplicatedJobStatus) bool { return rj.Active > 0 })
-}
-
-// overtaken returns how long Trainer may still resume a job that was stopped, because it
-// began to before: a JobSet that ran, until it has the gate, which is only ever written to a
-// suspended job; one that was not seen to run, or is not there, for a while. Trainer before
-// 2.3 cannot bring the gate there when the runtime was edited, so that time is limited too.
-func (e *environment) overtaken(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.Duration {
-	if !job.Suspended() || job.Elsewhere() {
-		return 0
-	}
-	if js == nil || !e.lacksGate(job, js) {
-		return e.inHand(job)
-	}
-	written := e.field.Time(&job.Spec)
-	if written.IsZero() {
-		written = e.expectations.wroteBy(job)
-	}
-	// Trainer's webhook stamped the entry when the gate was written, by its own clock.
-	return min(inHand, max(0, time.Until(written.Add(inHand))))
 }
 
 // lacksGate reports whether the JobSet of job does not have the gate that job has.

@@ -34,8 +34,12 @@ type specClient struct {
 	live         client.Reader
 	expectations *expectations
 	trainer      *serving.Trainer
-	// repeats may be nil.
-	repeats *repeats
+	repeats      *repeats
+}
+
+// New returns a Client that reads and writes by c, and asks live where a cache is not enough.
+func New(c client.Client, live client.Reader, trainer *serving.Trainer, expectations *expectations, repeats *repeats) *specClient {
+	return &specClient{Client: c, live: live, trainer: trainer, expectations: expectations, repeats: repeats}
 }
 
 // Get implements client.Reader.
@@ -53,7 +57,7 @@ func (c *specClient) Create(ctx context.Context, obj client.Object, opts ...clie
 		return err
 	}
 	if _, ok := obj.(*kueue.Workload); ok {
-		if owner := controllerOfKind(obj, trainjob.GVK.Kind); owner != nil {
+		if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.Kind == trainjob.GVK.Kind {
 			c.expectations.queuedNow(client.ObjectKey{Namespace: obj.GetNamespace(), Name: owner.Name}, owner.UID)
 		}
 	}
@@ -151,7 +155,7 @@ func (c *specClient) compare(job *trainjob.TrainJob, step changes, what string) 
 		return nil
 	}
 	c.repeats.inVain(job.UID, what, undone(field))
-	return &errVain{wait: max(retrySoon, vainWait(c.repeats.may(job.UID, what))), why: undone(field)}
+	return &errVain{wait: max(repeatSoon, vainWait(c.repeats.may(job.UID, what))), why: undone(field)}
 }
 
 // decides reports whether err is somebody's decision about a write, and no state of the

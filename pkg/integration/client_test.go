@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,7 +117,7 @@ func TestExpectations(t *testing.T) {
 		j.UID, j.Generation = "uid", generation
 		return j
 	}
-	var e expectations
+	e := ledSince(time.Time{})
 	if !e.seen(job(1)) {
 		t.Error("A job that we never wrote must be seen as it is")
 	}
@@ -159,7 +161,7 @@ func TestRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := &specClient{live: clientOf(t, tc.live), expectations: &expectations{}}
+			c := New(nil, clientOf(t, tc.live), served(t, trainjob.Trainer23), ledSince(time.Time{}), NewRepeats(clock.RealClock{}))
 			if got := apierrors.IsConflict(c.refused(t.Context(), at(3), &at(3).ObjectMeta, tc.err)); got != tc.wantConflict {
 				t.Errorf("a conflict: %t, want %t", got, tc.wantConflict)
 			}
@@ -200,7 +202,7 @@ func TestSteps(t *testing.T) {
 
 func TestWroteBy(t *testing.T) {
 	began := time.Unix(1, 0)
-	e := &expectations{began: began}
+	e := ledSince(began)
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"}}
 	if got := e.wroteBy(job); !got.Equal(began) {
 		t.Errorf("A write before this process: %s, want its start", got)
@@ -237,7 +239,7 @@ func TestWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			stored := clientOf(t, job)
-			c := &specClient{expectations: &expectations{}, Client: interceptor.NewClient(stored, interceptor.Funcs{
+			c := New(interceptor.NewClient(stored, interceptor.Funcs{
 				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 					err := c.Patch(ctx, obj, p, opts...)
 					if tc.dropped {
@@ -246,7 +248,7 @@ func TestWrite(t *testing.T) {
 					}
 					return err
 				},
-			})}
+			}), stored, served(t, trainjob.Trainer23), ledSince(time.Time{}), NewRepeats(clock.RealClock{}))
 			err := c.write(t.Context(), job.DeepCopy(), tc.step)
 			if apierrors.IsConflict(err) != tc.wantConflict || (err != nil) != tc.wantConflict {
 				t.Errorf("write returned %v, want a conflict: %t", err, tc.wantConflict)

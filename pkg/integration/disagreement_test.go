@@ -90,7 +90,7 @@ func TestEnsureAgreed(t *testing.T) {
 			runtimes.Served = cmp.Or(tc.served, trainjob.Trainer22)
 			recorder := events.NewFakeRecorder(1)
 			r := &reconciler{env: &environment{client: c, live: c, runtimes: runtimes, recorder: jobevents.New(recorder),
-				field: patch.Of(runtimes.Served), expectations: &expectations{}}}
+				field: patch.Of(runtimes.Served), expectations: ledSince(time.Time{}), memory: &memory{}}}
 			wait, err := r.ensureAgreed(t.Context(), j)
 			if err != nil || (wait > 0) != tc.wantWait {
 				t.Errorf("ensureAgreed returned %s, %v; want to wait: %t", wait, err, tc.wantWait)

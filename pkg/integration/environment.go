@@ -40,6 +40,7 @@ type environment struct {
 	recorder  *jobevents.Recorder
 
 	expectations *expectations
+	memory       *memory
 	repeats      *repeats
 	starts       *starts
 	inTree       *serving.InTree

@@ -6,7 +6,8 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,25 +19,18 @@ import (
 // event instead of writing the same once more and being refused.
 //
 // They also remember when that write was; about those of a former process they only know
-// that they were before began. And they remember since when a job waits to queue.
+// that they were before began.
 type expectations struct {
-	began time.Time
+	clock clock.PassiveClock
 
 	mu     sync.Mutex
+	began  time.Time
 	wants  map[types.NamespacedName]expectation
 	writes map[types.NamespacedName]write
 	queued map[types.NamespacedName]write
-	waits  map[types.NamespacedName]*waiting
-	failed map[types.NamespacedName]failure
 
 	unanswered map[types.NamespacedName]unanswered
 	old        map[types.NamespacedName]outdatedVersions
-}
-
-// failure is the condition that a job failed with.
-type failure struct {
-	uid       types.UID
-	condition metav1.Condition
 }
 
 type write struct {
@@ -49,11 +43,23 @@ type expectation struct {
 	generation int64
 }
 
+// NewExpectations returns those of a process that begins to lead now.
+func NewExpectations(clock clock.PassiveClock) *expectations {
+	return &expectations{
+		clock: clock, began: clock.Now(),
+		wants:      map[types.NamespacedName]expectation{},
+		writes:     map[types.NamespacedName]write{},
+		queued:     map[types.NamespacedName]write{},
+		unanswered: map[types.NamespacedName]unanswered{},
+		old:        map[types.NamespacedName]outdatedVersions{},
+	}
+}
+
 // leads notes that this process leads from now on: what was written before, another one wrote.
 func (e *expectations) leads() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.began = time.Now()
+	e.began = e.clock.Now()
 }
 
 // beganAt returns since when this process leads.
@@ -68,10 +74,7 @@ func (e *expectations) wrote(job *trainjob.TrainJob) {
 	e.expect(job)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.writes == nil {
-		e.writes = map[types.NamespacedName]write{}
-	}
-	e.writes[client.ObjectKeyFromObject(job)] = write{job.UID, time.Now()}
+	e.writes[client.ObjectKeyFromObject(job)] = write{job.UID, e.clock.Now()}
 }
 
 // wroteBy returns a time by which our last write of job was done.
@@ -88,10 +91,7 @@ func (e *expectations) wroteBy(job *trainjob.TrainJob) time.Time {
 func (e *expectations) queuedNow(job types.NamespacedName, uid types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.queued == nil {
-		e.queued = map[types.NamespacedName]write{}
-	}
-	e.queued[job] = write{uid, time.Now()}
+	e.queued[job] = write{uid, e.clock.Now()}
 }
 
 // queuedSince returns how long ago a Workload was made for job; false when none was, or it
@@ -100,7 +100,7 @@ func (e *expectations) queuedSince(job *trainjob.TrainJob) (time.Duration, bool)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	made, ok := e.queued[client.ObjectKeyFromObject(job)]
-	return time.Since(made.at), ok && made.uid == job.UID
+	return e.clock.Since(made.at), ok && made.uid == job.UID
 }
 
 // sawWorkload notes that the cache has the Workload of a TrainJob.
@@ -108,16 +108,12 @@ func (e *expectations) sawWorkload(job types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.queued, job)
-	delete(e.waits, job)
 }
 
 // expect notes a generation that is stored, by us or by whoever was faster.
 func (e *expectations) expect(job *trainjob.TrainJob) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.wants == nil {
-		e.wants = map[types.NamespacedName]expectation{}
-	}
 	e.wants[client.ObjectKeyFromObject(job)] = expectation{job.UID, job.Generation}
 }
 
@@ -133,26 +129,6 @@ func (e *expectations) seen(job *trainjob.TrainJob) bool {
 	return true
 }
 
-// sawFailed notes that job has failed.
-func (e *expectations) sawFailed(job *trainjob.TrainJob, condition metav1.Condition) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.failed == nil {
-		e.failed = map[types.NamespacedName]failure{}
-	}
-	e.failed[client.ObjectKeyFromObject(job)] = failure{job.UID, condition}
-}
-
-// failure returns the condition that job failed with, as far as this process saw it; nil: none.
-func (e *expectations) failure(job *trainjob.TrainJob) *metav1.Condition {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if seen, ok := e.failed[client.ObjectKeyFromObject(job)]; ok && seen.uid == job.UID {
-		return &seen.condition
-	}
-	return nil
-}
-
 // forget drops what was remembered of a job that is gone.
 func (e *expectations) forget(key types.NamespacedName) {
 	e.mu.Lock()
@@ -160,8 +136,6 @@ func (e *expectations) forget(key types.NamespacedName) {
 	delete(e.wants, key)
 	delete(e.writes, key)
 	delete(e.queued, key)
-	delete(e.waits, key)
-	delete(e.failed, key)
 	delete(e.unanswered, key)
 	delete(e.old, key)
 }

@@ -99,8 +99,8 @@ func (e *environment) tellPodsLeft(job *trainjob.TrainJob, what string, pods []c
 // keepFailed has a job that failed once stay failed: Trainer forgets it with the JobSet.
 func (j *job) keepFailed() {
 	if failed := apimeta.FindStatusCondition(j.Status.Conditions, trainer.TrainJobFailed); failed != nil && failed.Status == metav1.ConditionTrue {
-		j.env.expectations.sawFailed(&j.TrainJob, *failed)
-	} else if failed := j.env.expectations.failure(&j.TrainJob); failed != nil {
+		j.env.memory.sawFailed(&j.TrainJob, *failed)
+	} else if failed := j.env.memory.failure(&j.TrainJob); failed != nil {
 		apimeta.SetStatusCondition(&j.Status.Conditions, *failed)
 	}
 }

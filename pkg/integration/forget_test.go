@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -18,7 +20,7 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	stored.Spec.RuntimeRef.Name = "torch"
 	r, _ := newReconciler(t, stored)
 	env := r.env
-	env.repeats = &repeats{now: time.Now}
+	env.repeats = NewRepeats(clock.RealClock{})
 	env.described = newRememberedPodSets()
 	remember := func() {
 		env.described.add(origin{job: stored}, []kueue.PodSet{{}})

@@ -107,7 +107,7 @@ func some(wl *kueue.Workload) []client.Object {
 func TestMissingTrainJobIsAskedForLive(t *testing.T) {
 	key := client.ObjectKey{Namespace: "team", Name: "llm"}
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	c := &specClient{Client: clientOf(t), live: clientOf(t, job)}
+	c := New(clientOf(t), clientOf(t, job), nil, nil, nil)
 	if err := c.Get(context.Background(), key, &trainjob.TrainJob{}); err != nil {
 		t.Errorf("a TrainJob that the cache has not heard of: %v", err)
 	}

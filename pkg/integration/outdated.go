@@ -44,14 +44,11 @@ type outdatedVersions map[version]time.Time
 func (e *expectations) outdate(job types.NamespacedName, versions []version) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.old == nil {
-		e.old = map[types.NamespacedName]outdatedVersions{}
-	}
 	if e.old[job] == nil {
 		e.old[job] = outdatedVersions{}
 	}
 	for _, v := range versions {
-		e.old[job][v] = time.Now()
+		e.old[job][v] = e.clock.Now()
 	}
 }
 
@@ -61,7 +58,7 @@ func (e *expectations) outdated(job types.NamespacedName, versions []version) bo
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	maps.DeleteFunc(e.old[job], func(v version, at time.Time) bool {
-		return time.Since(at) >= outdatedFor || !slices.Contains(versions, v)
+		return e.clock.Since(at) >= outdatedFor || !slices.Contains(versions, v)
 	})
 	if len(e.old[job]) > 0 {
 		return true

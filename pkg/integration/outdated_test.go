@@ -3,30 +3,19 @@
 package integration
 
 import (
-	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 )
 
 func TestOutdatedVersionsAreLeftAlone(t *testing.T) {
 	key := types.NamespacedName{Namespace: "team", Name: "llm"}
 	old, current := []version{{"uid", "wl", "5"}}, []version{{"uid", "wl", "6"}}
-	e := &expectations{}
+	e := ledSince(time.Time{})
 	if e.outdated(key, old) {
 		t.Error("a version is outdated before anybody said so")
 	}
@@ -71,78 +60,5 @@ func TestOvertakenWorkload(t *testing.T) {
 				t.Errorf("overtakenWorkload = %q, want %q", got, tc.want)
 			}
 		})
-	}
-}
-
-// What says that the pods are ready is reset first, and the quota of an evicted job follows
-// with the next view of its Workload: none of its writes is a conflict.
-func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
-	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
-	stored.Spec.RuntimeRef.Name = "torch"
-	wl := ownedBy(stored.UID, true)
-	wl.Namespace, wl.OwnerReferences[0].Name, wl.Spec.QueueName = "ns", "job", "q"
-	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
-	wl.Status.Admission = &kueue.Admission{}
-	wl.Status.Conditions = append(wl.Status.Conditions,
-		metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByPreemption},
-		metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionTrue, Reason: kueue.WorkloadStarted})
-	r, _ := newReconciler(t, stored, js, wl)
-	var written []string
-	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
-		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-			for _, condition := range obj.(*kueue.Workload).Status.Conditions {
-				if condition.Status == metav1.ConditionFalse {
-					written = append(written, condition.Type)
-				}
-			}
-			return nil
-		},
-	})
-	r.framework = frameworkOf(r)
-	r.env.kueue = kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}, WaitForPodsReady: &configapi.WaitForPodsReady{}})
-
-	for range 2 {
-		// The second one has the same view as the first.
-		reconcileOnce(t, r)
-	}
-	if diff := cmp.Diff([]string{kueue.WorkloadPodsReady}, written); diff != "" {
-		t.Errorf("Unexpected writes (-want,+got):\n%s", diff)
-	}
-	written = nil
-	apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse, Reason: kueue.WorkloadWaitForStart})
-	if err := r.env.client.Update(t.Context(), wl); err != nil {
-		t.Fatal(err)
-	}
-	reconcileOnce(t, r)
-	if !slices.Contains(written, kueue.WorkloadQuotaReserved) {
-		t.Errorf("The next view of the Workload has %v written, want its quota to be given back", written)
-	}
-}
-
-// A view without what was just written must not have it written again.
-func TestPodsReadyIsWrittenOnceByAnOldView(t *testing.T) {
-	stored, js := disagreeing(false, false, false, time.Now().Add(-time.Minute))
-	stored.Spec.RuntimeRef.Name = "torch"
-	wl := ownedBy(stored.UID, true)
-	wl.Namespace, wl.OwnerReferences[0].Name, wl.Spec.QueueName = "ns", "job", "q"
-	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
-	wl.Status.Admission = &kueue.Admission{}
-	r, _ := newReconciler(t, stored, js, wl)
-	written := 0
-	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
-		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-			written++
-			return nil
-		},
-	})
-	r.env.kueue = kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}, WaitForPodsReady: &configapi.WaitForPodsReady{}})
-	for range 2 {
-		j := &job{env: r.env, TrainJob: *stored, key: client.ObjectKeyFromObject(stored)}
-		if err := r.reportPodsReady(t.Context(), j); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if written != 1 {
-		t.Errorf("PodsReady is written %d times, want once", written)
 	}
 }

@@ -72,7 +72,7 @@ func (j *job) awaitChildJobs(ctx context.Context) (bool, error) {
 			return false, err
 		}
 	}
-	if j.again = j.env.expectations.patience(&j.TrainJob, js != nil); j.again > 0 {
+	if j.again = j.env.memory.patience(&j.TrainJob, js != nil); j.again > 0 {
 		return true, nil
 	}
 	if js == nil {
@@ -84,7 +84,7 @@ func (j *job) awaitChildJobs(ctx context.Context) (bool, error) {
 // tellUnprepared says that a job queues although Trainer has not looked at it.
 func (j *job) tellUnprepared(ctx context.Context) error {
 	managed, err := j.env.managed(ctx, &j.TrainJob)
-	if err == nil && managed && j.env.expectations.giveUp(&j.TrainJob) {
+	if err == nil && managed && j.env.memory.queuesUnprepared(&j.TrainJob) {
 		j.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonUnprepared, jobevents.ActionDescribe,
 			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, trainerPatience)
 	}

@@ -83,9 +83,9 @@ func TestNotYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(append(tc.objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})...)).Build()
 			recorder := events.NewFakeRecorder(2)
-			j := &job{TrainJob: *trainJob(), env: &environment{client: c, recorder: jobevents.New(recorder), expectations: &expectations{}}}
+			j := &job{TrainJob: *trainJob(), env: &environment{client: c, recorder: jobevents.New(recorder), expectations: ledSince(time.Time{}), memory: &memory{}}}
 			if tc.waited != nil {
-				j.env.expectations.waits = map[types.NamespacedName]*waiting{client.ObjectKeyFromObject(&j.TrainJob): tc.waited}
+				j.env.memory.waits = map[types.NamespacedName]*waiting{client.ObjectKeyFromObject(&j.TrainJob): tc.waited}
 			}
 			if tc.managedBy != "" {
 				j.Spec.ManagedBy = &tc.managedBy

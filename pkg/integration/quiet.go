@@ -4,7 +4,6 @@ package integration
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -35,13 +34,6 @@ func awaitsEvent(err error) bool {
 	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || errors.Is(err, serving.ErrRollingOut) ||
 		errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) ||
 		apierrors.IsAlreadyExists(err) || trainerLags(err)
-}
-
-// trainerLags reports whether Trainer's webhook refused a change of the patches for pods
-// that are gone already: the JobSet's status, by which it goes, is behind the Jobs', or its
-// view of that is behind ours. It says so in the same words in every release.
-func trainerLags(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "is still active")
 }
 
 const (

@@ -87,6 +87,7 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 	result, err := r.framework.ReconcileGenericJob(ctx, req, j)
 	if j.UID == "" {
 		r.env.expectations.forget(req.NamespacedName)
+		r.env.memory.forget(req.NamespacedName)
 		r.env.starts.forget(req.NamespacedName)
 	}
 	if errNotice := r.tellNotice(ctx, j); err == nil {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -19,6 +21,8 @@ const (
 	// repeatsFree is how often a write may be undone or refused before it has to wait: what
 	// recovers by itself has recovered by then.
 	repeatsFree = 3
+	// repeatSoon is how long a write waits at least that was undone.
+	repeatSoon = 300 * time.Millisecond
 	// repeatFirst is how long it waits then; every time twice as long, up to repeatMost.
 	repeatFirst = time.Second
 	repeatMost  = time.Minute
@@ -28,11 +32,16 @@ const (
 // undoes, changes or refuses them, so that they are not repeated as fast as they fail. A
 // job that starts, stops and starts again writes the same too, but each time it is kept.
 type repeats struct {
-	now func() time.Time
+	clock clock.PassiveClock
 
 	mu sync.Mutex
 	// vain are the writes of a TrainJob by what they set.
 	vain map[types.UID]map[string]vainWrite
+}
+
+// NewRepeats returns an empty memory.
+func NewRepeats(clock clock.PassiveClock) *repeats {
+	return &repeats{clock: clock, vain: map[types.UID]map[string]vainWrite{}}
 }
 
 // vainWrite is a write that brought nothing.
@@ -63,13 +72,10 @@ func (e *errVain) Error() string { return e.why }
 
 // may returns errVain while the write of a TrainJob has to wait.
 func (r *repeats) may(uid types.UID, write string) error {
-	if r == nil {
-		return nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.vain[uid][write]
-	if wait := last.wait(r.now()); wait > 0 {
+	if wait := last.wait(r.clock.Now()); wait > 0 {
 		return &errVain{wait: wait, why: last.why}
 	}
 	return nil
@@ -77,25 +83,16 @@ func (r *repeats) may(uid types.UID, write string) error {
 
 // inVain takes note that the write brought nothing, and why.
 func (r *repeats) inVain(uid types.UID, write, why string) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.vain == nil {
-		r.vain = map[types.UID]map[string]vainWrite{}
-	}
 	if r.vain[uid] == nil {
 		r.vain[uid] = map[string]vainWrite{}
 	}
-	r.vain[uid][write] = vainWrite{times: r.vain[uid][write].times + 1, last: r.now(), why: why}
+	r.vain[uid][write] = vainWrite{times: r.vain[uid][write].times + 1, last: r.clock.Now(), why: why}
 }
 
 // kept takes note that the write is stored as it was meant.
 func (r *repeats) kept(uid types.UID, write string) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.vain[uid], write)
@@ -106,9 +103,6 @@ func (r *repeats) kept(uid types.UID, write string) {
 
 // forget drops what is remembered of a TrainJob that is gone or over.
 func (r *repeats) forget(uid types.UID) {
-	if r == nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.vain, uid)

@@ -8,19 +8,21 @@ import (
 	"testing"
 	"time"
 
+	clocktesting "k8s.io/utils/clock/testing"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 func TestRepeatsBackOff(t *testing.T) {
-	now := time.Unix(0, 0)
-	r := &repeats{now: func() time.Time { return now }}
+	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	r := NewRepeats(clock)
 	var waits []string
 	for range 12 {
 		wait := vainWait(r.may("job", "start"))
 		waits = append(waits, wait.String())
-		now = now.Add(wait)
+		clock.SetTime(clock.Now().Add(wait))
 		if err := r.may("job", "start"); err != nil {
 			t.Fatalf("After the wait: %v", err)
 		}
@@ -53,7 +55,7 @@ func TestRepeatsBackOff(t *testing.T) {
 
 // What starts, stops and starts again on the same flavor writes the same, at any speed.
 func TestKeptWritesAreFree(t *testing.T) {
-	r := &repeats{now: func() time.Time { return time.Unix(0, 0) }}
+	r := NewRepeats(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	for range 100 {
 		for _, write := range []string{"start", "suspend", "gate"} {
 			if err := r.may("job", write); err != nil {

@@ -31,6 +31,7 @@ func (j *job) follow(ctx context.Context) (bool, error) {
 		return j.early, err
 	}
 	j.env.expectations.sawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
+	j.env.memory.queued(client.ObjectKeyFromObject(&j.TrainJob))
 	if err != nil || !wl.DeletionTimestamp.IsZero() {
 		return false, err
 	}

@@ -135,7 +135,7 @@ func TestAwaitReading(t *testing.T) {
 			served.Set(t.Context(), trainjob.Trainer22, nil)
 			c := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored, js)).Build()
 			env, err := (&environment{client: c, trainer: served, runtimes: trainjob.NewRuntimes(c, c), recorder: jobevents.New(recorder),
-				expectations: &expectations{began: tc.written}}).now()
+				expectations: ledSince(tc.written), memory: &memory{}}).now()
 			if err != nil {
 				t.Fatal(err)
 			}

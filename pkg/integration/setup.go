@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -162,12 +164,13 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		return nil, err
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
-	expectations := &expectations{began: time.Now()}
-	repeats := &repeats{now: time.Now}
+	expectations := NewExpectations(clock.RealClock{})
+	repeats := NewRepeats(clock.RealClock{})
 	env := &environment{
-		client:          &specClient{Client: mgr.GetClient(), live: mgr.GetAPIReader(), expectations: expectations, trainer: trainer, repeats: repeats},
+		client:          New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, repeats),
 		live:            mgr.GetAPIReader(),
 		expectations:    expectations,
+		memory:          &memory{},
 		starts:          newStarts(opts.StartTimeout),
 		inTree:          serving.NewInTree(mgr.GetClient(), opts.Namespace, all),
 		trainer:         trainer,

@@ -3,18 +3,13 @@
 package integration
 
 import (
-	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
-
-// inHand is how long Trainer may be busy with what it saw of a TrainJob before.
-const inHand = 5 * time.Second
 
 // unanswered is a start that no JobSet was seen to run for. Trainer may have it in hand, and
 // resume the JobSet, also when the job was stopped meanwhile.
@@ -32,9 +27,6 @@ type unanswered struct {
 func (e *expectations) starts(job *trainjob.TrainJob) (refused func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.unanswered == nil {
-		e.unanswered = map[types.NamespacedName]unanswered{}
-	}
 	key := client.ObjectKeyFromObject(job)
 	before, was := e.unanswered[key]
 	e.unanswered[key] = unanswered{uid: job.UID, generation: job.Generation}
@@ -68,31 +60,8 @@ func (e *expectations) stoppedUnanswered(job *trainjob.TrainJob) (time.Time, boo
 		return time.Time{}, false
 	}
 	if start.stopped.IsZero() {
-		start.stopped = time.Now()
+		start.stopped = e.clock.Now()
 		e.unanswered[key] = start
 	}
 	return start.stopped, true
-}
-
-// inHand returns how long Trainer may still resume a suspended job because it saw a start
-// that was taken back. A leader before this one may have started it too, until this one
-// began to lead, but not later than our entry was written.
-func (e *environment) inHand(job *trainjob.TrainJob) time.Duration {
-	stopped, ok := e.expectations.stoppedUnanswered(job)
-	if !ok && e.field.Has(&job.Spec) {
-		stopped = e.expectations.beganAt()
-		if written := e.field.Time(&job.Spec); !written.IsZero() && written.Before(stopped) {
-			stopped = written
-		}
-	}
-	return max(0, time.Until(stopped.Add(inHand)))
-}
-
-// seeAnswer takes note of a JobSet that runs.
-func (e *environment) seeAnswer(ctx context.Context, job *trainjob.TrainJob) error {
-	js, err := e.jobSet(ctx, job)
-	if err == nil && js != nil && !ptr.Deref(js.Spec.Suspend, false) {
-		e.expectations.answered(job)
-	}
-	return err
 }

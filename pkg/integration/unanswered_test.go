@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	clocktesting "k8s.io/utils/clock/testing"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -24,14 +25,16 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 		before.Generation--
 		return e.starts(before)
 	}
-	started := func(e *expectations, job *trainjob.TrainJob) { starts(e, job) }
-	stoppedLongAgo := func(e *expectations, job *trainjob.TrainJob) {
+	started := func(e *expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) { starts(e, job) }
+	stoppedLongAgo := func(e *expectations, clock *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
 		starts(e, job)
-		e.unanswered[client.ObjectKeyFromObject(job)] = unanswered{uid: job.UID, stopped: long}
+		clock.SetTime(long)
+		e.stoppedUnanswered(job)
+		clock.SetTime(time.Now())
 	}
 	cases := map[string]struct {
 		// before is what happened before the job was stopped.
-		before func(*expectations, *trainjob.TrainJob)
+		before func(*expectations, *clocktesting.FakePassiveClock, *trainjob.TrainJob)
 		began  time.Time
 		// noJobSet: Trainer has not made one, or somebody deleted it.
 		noJobSet  bool
@@ -45,8 +48,11 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 		"it was started, and Trainer may have that in hand":     {began: long, before: started, want: true},
 		"and has no JobSet, which Trainer may be about to make": {began: long, before: started, noJobSet: true, want: true},
 		"Trainer had time enough since":                         {began: long, before: stoppedLongAgo},
-		"Trainer resumed it, and suspended it again":            {began: long, before: func(e *expectations, job *trainjob.TrainJob) { starts(e, job); e.answered(job) }},
-		"a job of the same name was started": {began: long, before: func(e *expectations, job *trainjob.TrainJob) {
+		"Trainer resumed it, and suspended it again": {began: long, before: func(e *expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
+			starts(e, job)
+			e.answered(job)
+		}},
+		"a job of the same name was started": {began: long, before: func(e *expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
 			former := job.DeepCopy()
 			former.UID = "former"
 			starts(e, former)
@@ -54,8 +60,8 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 		"another process may have started it a moment ago": {began: time.Now(), entryWritten: time.Now(), want: true},
 		"another process had never placed it":              {began: time.Now()},
 		"another process did not write it lately":          {began: time.Now(), entryWritten: long},
-		"the start is not in this view":                    {began: long, before: func(e *expectations, job *trainjob.TrainJob) { e.starts(job) }},
-		"the start was refused":                            {began: long, before: func(e *expectations, job *trainjob.TrainJob) { starts(e, job)() }},
+		"the start is not in this view":                    {began: long, before: func(e *expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) { e.starts(job) }},
+		"the start was refused":                            {began: long, before: func(e *expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) { starts(e, job)() }},
 		"it is not stopped":                                {began: long, before: started, running: true},
 		"it is in another cluster":                         {began: long, before: started, noJobSet: true, elsewhere: true},
 	}
@@ -76,9 +82,11 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 					Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(true)},
 				})
 			}
-			env := &environment{client: builder.Build(), field: patch.Of(trainjob.Trainer23), expectations: &expectations{began: tc.began}}
+			env := &environment{client: builder.Build(), field: patch.Of(trainjob.Trainer23), memory: &memory{}}
+			var clock *clocktesting.FakePassiveClock
+			env.expectations, clock = ledSinceByClock(tc.began)
 			if tc.before != nil {
-				tc.before(env.expectations, job)
+				tc.before(env.expectations, clock, job)
 			}
 			for range 2 {
 				if got, err := env.active(t.Context(), job); err != nil || got != tc.want {
@@ -100,12 +108,13 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
 				Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(tc.suspended)},
 			}).Build()
-			env := &environment{client: c, expectations: &expectations{}}
+			env := &environment{client: c, expectations: ledSince(time.Time{}), memory: &memory{}}
 			env.expectations.starts(job)
 			if err := env.seeAnswer(t.Context(), job); err != nil {
 				t.Fatal(err)
 			}
-			if _, waits := env.expectations.unanswered[client.ObjectKeyFromObject(job)]; waits == tc.want {
+			job.Generation++
+			if _, waits := env.expectations.stoppedUnanswered(job); waits == tc.want {
 				t.Errorf("Trainer has answered: %t, want %t", !waits, tc.want)
 			}
 		})
@@ -128,4 +137,17 @@ func entryAt(t *testing.T, at time.Time, placements ...patch.Placement) []trainj
 		t.Fatal(err)
 	}
 	return []trainjob.RuntimePatch{ours}
+}
+
+// ledSince returns the expectations of a process that has led since a time.
+func ledSince(began time.Time) *expectations {
+	e, _ := ledSinceByClock(began)
+	return e
+}
+
+func ledSinceByClock(began time.Time) (*expectations, *clocktesting.FakePassiveClock) {
+	clock := clocktesting.NewFakePassiveClock(began)
+	e := NewExpectations(clock)
+	clock.SetTime(time.Now())
+	return e, clock
 }

@@ -47,7 +47,7 @@ func newHandlers(tb testing.TB) (*defaulter, *validator) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	env := &environment{client: c, inTree: inTreeOff(tb), trainer: served(tb, trainjob.Trainer23), runtimes: trainjob.NewRuntimes(c, c), renderer: renderer, expectations: &expectations{},
+	env := &environment{client: c, inTree: inTreeOff(tb), trainer: served(tb, trainjob.Trainer23), runtimes: trainjob.NewRuntimes(c, c), renderer: renderer, expectations: ledSince(time.Time{}), memory: &memory{},
 		defaults: &workloadDefaults{defaults: &podset.Defaults{}}, kueue: kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})}
 	decoder := admission.NewDecoder(scheme)
 	return &defaulter{env: env, decoder: decoder, self: self}, &validator{env: env, decoder: decoder, self: self}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const (
+	// trainerPatience is how long a new TrainJob waits for its JobSet before it queues without.
+	trainerPatience = 10 * time.Second
+
+	// jobSetPatience is how long it waits for the child Jobs of that. Kueue orders a queue by
+	// when jobs came to it, and JobSet takes long for many Jobs: waiting for all of them would
+	// have a large job overtaken by the small ones after it.
+	jobSetPatience = 2 * time.Second
+)
+
+// memory is what the reconciler remembers of TrainJobs from one look to the next: since when
+// they wait to queue, and that they failed.
+type memory struct {
+	mu     sync.Mutex
+	waits  map[types.NamespacedName]*waiting
+	failed map[types.NamespacedName]failure
+}
+
+// waiting is since when a TrainJob waits to queue, by our own clock.
+type waiting struct {
+	uid types.UID
+	// began is when we first looked at it, jobSet when we first saw its JobSet.
+	began, jobSet time.Time
+	// over is set when it queued without its JobSet.
+	over bool
+}
+
+// patience returns how much longer a TrainJob waits to queue, with its JobSet there or not.
+func (m *memory) patience(job *trainjob.TrainJob, jobSet bool) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.waitingOf(job)
+	if !jobSet {
+		return max(0, time.Until(w.began.Add(trainerPatience)))
+	}
+	if w.jobSet.IsZero() {
+		w.jobSet = time.Now()
+	}
+	return max(0, time.Until(w.jobSet.Add(jobSetPatience)))
+}
+
+// queuesUnprepared reports whether this is the first time that a TrainJob queues without its JobSet.
+func (m *memory) queuesUnprepared(job *trainjob.TrainJob) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.waitingOf(job)
+	first := !w.over
+	w.over = true
+	return first
+}
+
+// waitingOf is for who holds the lock.
+func (m *memory) waitingOf(job *trainjob.TrainJob) *waiting {
+	if m.waits == nil {
+		m.waits = map[types.NamespacedName]*waiting{}
+	}
+	key := client.ObjectKeyFromObject(job)
+	if w := m.waits[key]; w == nil || w.uid != job.UID {
+		m.waits[key] = &waiting{uid: job.UID, began: time.Now()}
+	}
+	return m.waits[key]
+}
+
+// queued notes that a TrainJob has a Workload.
+func (m *memory) queued(job types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.waits, job)
+}
+
+// failure is the condition that a job failed with.
+type failure struct {
+	uid       types.UID
+	condition metav1.Condition
+}
+
+// sawFailed notes that job has failed.
+func (m *memory) sawFailed(job *trainjob.TrainJob, condition metav1.Condition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.failed == nil {
+		m.failed = map[types.NamespacedName]failure{}
+	}
+	m.failed[client.ObjectKeyFromObject(job)] = failure{job.UID, condition}
+}
+
+// failure returns the condition that job failed with, as far as this process saw it; nil: none.
+func (m *memory) failure(job *trainjob.TrainJob) *metav1.Condition {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if seen, ok := m.failed[client.ObjectKeyFromObject(job)]; ok && seen.uid == job.UID {
+		return &seen.condition
+	}
+	return nil
+}
+
+// forget drops what was remembered of a job that is gone.
+func (m *memory) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.waits, key)
+	delete(m.failed, key)
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// resumeGrace is how long Trainer may be busy with what it saw of a TrainJob before.
+const resumeGrace = 5 * time.Second
+
+// resumeGrace returns how long Trainer may still resume a suspended job because it saw a start
+// that was taken back. A leader before this one may have started it too, until this one
+// began to lead, but not later than our entry was written.
+func (e *environment) resumeGrace(job *trainjob.TrainJob) time.Duration {
+	stopped, ok := e.expectations.stoppedUnanswered(job)
+	if !ok && e.field.Has(&job.Spec) {
+		stopped = e.expectations.beganAt()
+		if written := e.field.Time(&job.Spec); !written.IsZero() && written.Before(stopped) {
+			stopped = written
+		}
+	}
+	return max(0, time.Until(stopped.Add(resumeGrace)))
+}
+
+// seeAnswer takes note of a JobSet that runs.
+func (e *environment) seeAnswer(ctx context.Context, job *trainjob.TrainJob) error {
+	js, err := e.jobSet(ctx, job)
+	if err == nil && js != nil && !ptr.Deref(js.Spec.Suspend, false) {
+		e.expectations.answered(job)
+	}
+	return err
+}
+
+// mayStillResume returns how long Trainer may still resume a job that was stopped, because it
+// began to before: a JobSet that ran, until it has the gate, which is only ever written to a
+// suspended job; one that was not seen to run, or is not there, for a while. Trainer before
+// 2.3 cannot bring the gate there when the runtime was edited, so that time is limited too.
+func (e *environment) mayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.Duration {
+	if !job.Suspended() || job.Elsewhere() {
+		return 0
+	}
+	if js == nil || !e.lacksGate(job, js) {
+		return e.resumeGrace(job)
+	}
+	written := e.field.Time(&job.Spec)
+	if written.IsZero() {
+		written = e.expectations.wroteBy(job)
+	}
+	// Trainer's webhook stamped the entry when the gate was written, by its own clock.
+	return min(resumeGrace, max(0, time.Until(written.Add(resumeGrace))))
+}
