@@ -243,7 +243,8 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	env := fresh(&environment{
 		client: New(s, s, served(tb, trainjob.Trainer23), ledSince(time.Time{}), NewRepeats(clock.RealClock{})),
 		live:   s, renderer: renderer, recorder: jobevents.New(&events.FakeRecorder{}), expectations: ledSince(time.Time{}), memory: &memory{},
-		field: patch.Of(trainjob.Trainer23), kueue: kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}),
+		repeats: NewRepeats(clock.RealClock{}),
+		field:   patch.Of(trainjob.Trainer23), kueue: kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}),
 	}, s, server)
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	env.memory.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}

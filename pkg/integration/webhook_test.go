@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -48,6 +50,7 @@ func newHandlers(tb testing.TB) (*defaulter, *validator) {
 		tb.Fatal(err)
 	}
 	env := &environment{client: c, inTree: inTreeOff(tb), trainer: served(tb, trainjob.Trainer23), runtimes: trainjob.NewRuntimes(c, c), renderer: renderer, expectations: ledSince(time.Time{}), memory: &memory{},
+		repeats:  NewRepeats(clock.RealClock{}),
 		defaults: &workloadDefaults{defaults: &podset.Defaults{}}, kueue: kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})}
 	decoder := admission.NewDecoder(scheme)
 	return &defaulter{env: env, decoder: decoder, self: self}, &validator{env: env, decoder: decoder, self: self}
