@@ -45,7 +45,7 @@ func (r *reconciler) awaitTrainer(ctx context.Context, j *job) (time.Duration, e
 	if err != nil || !managed {
 		return 0, err
 	}
-	if wait := time.Until(r.env.expectations.wroteBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
+	if wait := time.Until(r.env.expectations.WroteBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
 		return wait, nil
 	}
 	r.env.warn(&j.TrainJob, jobevents.ReasonTrainerSilent, jobevents.ActionWrite, fmt.Errorf(

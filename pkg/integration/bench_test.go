@@ -41,6 +41,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -241,9 +242,9 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	renderer, err := trainjob.NewRenderer(tb.Context(), s.scheme)
 	check(tb, err, true)
 	env := fresh(&environment{
-		client: New(s, s, served(tb, trainjob.Trainer23), ledSince(time.Time{}), NewRepeats(clock.RealClock{})),
+		client: jobclient.New(s, s, served(tb, trainjob.Trainer23), ledSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{})),
 		live:   s, renderer: renderer, recorder: jobevents.New(&events.FakeRecorder{}), expectations: ledSince(time.Time{}), memory: &memory{},
-		repeats: NewRepeats(clock.RealClock{}),
+		backoff: jobclient.NewBackoff(clock.RealClock{}),
 		field:   patch.Of(trainjob.Trainer23), kueue: kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}),
 	}, s, server)
 	// There is no Trainer that would make a JobSet, and the wait for it is over.

@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 )
 
@@ -25,7 +26,7 @@ func (r *reconciler) ensureStarted(ctx context.Context, j *job, refused error) (
 	if r.env.starts == nil || j.skipped || !j.alive() || j.Elsewhere() {
 		return 0, nil
 	}
-	if expectedRetry(refused) && !(trainerLags(refused) && r.env.lagsLong(&j.TrainJob)) {
+	if expectedRetry(refused) && !(jobclient.TrainerLags(refused) && r.env.lagsLong(&j.TrainJob)) {
 		return 0, nil
 	}
 	wl, err := r.env.workload(ctx, &j.TrainJob)

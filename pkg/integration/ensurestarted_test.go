@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -75,7 +76,7 @@ func TestEnsureStarted(t *testing.T) {
 			j.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = wl.Name
 		}, wantKept: true, wantWait: true, wantTold: "CannotStart cannot start, and holds quota by prebuilt Workload"},
 		"Kueue takes it back already":       {lacking: time.Hour, change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.Spec.Active = new(bool) }, wantKept: true},
-		"the API server refuses its start":  {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: apierrors.NewForbidden(trainJobs, "job", errors.New("not today")), wantTold: "not today"},
+		"the API server refuses its start":  {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: apierrors.NewForbidden(jobclient.Resource, "job", errors.New("not today")), wantTold: "not today"},
 		"it could not be started by now":    {lacking: time.Hour, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: errOutdated, wantKept: true},
 		"its start fails without a refusal": {lacking: 3 * time.Minute, change: func(j *trainjob.TrainJob, _ *kueue.Workload) { j.Spec.Suspend = ptr.To(true) }, start: errors.New("timeout"), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s: the TrainJob has not been resumed"},
 	}

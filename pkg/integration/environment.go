@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -39,9 +40,9 @@ type environment struct {
 	described *rememberedPodSets
 	recorder  *jobevents.Recorder
 
-	expectations *expectations
+	expectations *jobclient.Expectations
 	memory       *memory
-	repeats      *repeats
+	backoff      *jobclient.Backoff
 	starts       *starts
 	inTree       *serving.InTree
 	trainer      *serving.Trainer

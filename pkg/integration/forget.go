@@ -14,7 +14,7 @@ func (e *environment) forget(uid types.UID) {
 	e.runtimes.Forget(uid)
 	e.described.forget(uid)
 	e.recorder.Forget(uid)
-	e.repeats.forget(uid)
+	e.backoff.Forget(uid)
 	e.inTree.Drop(uid)
 	e.trainer.Drop(uid)
 	e.trainer.Rollout.Drop(uid)

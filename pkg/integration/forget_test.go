@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 )
@@ -20,13 +21,13 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	stored.Spec.RuntimeRef.Name = "torch"
 	r, _ := newReconciler(t, stored)
 	env := r.env
-	env.repeats = NewRepeats(clock.RealClock{})
+	env.backoff = jobclient.NewBackoff(clock.RealClock{})
 	env.described = newRememberedPodSets()
 	remember := func() {
 		env.described.add(origin{job: stored}, []kueue.PodSet{{}})
 		env.recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
 		env.recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
-		env.repeats.inVain(stored.UID, "write", "undone")
+		env.backoff.InVain(stored.UID, "write", "undone")
 		env.inTree.First(stored.UID)
 		env.trainer.First(stored.UID)
 		env.trainer.Rollout.First(stored.UID)
@@ -39,7 +40,7 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 		for _, t := range []*serving.Told{&env.inTree.Told, &env.trainer.Told, &env.trainer.Rollout.Told} {
 			told += t.Len()
 		}
-		return env.described.byUID.Len() + env.recorder.Remembered() + len(env.repeats.vain) + told
+		return env.described.byUID.Len() + env.recorder.Remembered() + env.backoff.Len() + told
 	}
 	remember()
 	if got := remembered(); got != 7 {

@@ -22,6 +22,7 @@ import (
 	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
 	clientutil "sigs.k8s.io/kueue/pkg/util/client"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -37,7 +38,7 @@ type job struct {
 	// key names the job, also one that is gone.
 	key types.NamespacedName
 	// viewed are the versions of its Workloads that this reconcile goes by.
-	viewed []version
+	viewed []jobclient.Version
 	// placed is what the start of this reconcile, if there was one, has to tell.
 	placed string
 	// stopping is set when this reconcile suspended the job.
@@ -101,7 +102,7 @@ func (j *job) prepare(ctx context.Context) (bool, error) {
 	if j.UID == "" || !j.DeletionTimestamp.IsZero() {
 		return j.awaitPodsOfDeleted(ctx)
 	}
-	if !j.env.expectations.seen(&j.TrainJob) {
+	if !j.env.expectations.Satisfied(&j.TrainJob) {
 		return true, nil
 	}
 	if waits, err := j.awaitPodsOfFormer(ctx); err != nil || waits {
@@ -319,7 +320,7 @@ func (j *job) suspendNow(ctx context.Context, c client.Client) error {
 	j.stopping = true
 	if !active {
 		// Whoever resumed it: no JobSet runs yet, and Trainer may be about to have it run.
-		j.env.expectations.starts(&j.TrainJob)
+		j.env.expectations.ExpectResume(&j.TrainJob)
 		err := j.suspend(ctx, c, true)
 		// Refused: Trainer's view of the JobSet is ahead of ours, and it runs.
 		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !withoutNames(err) {

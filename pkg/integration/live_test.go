@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -102,17 +101,4 @@ func some(wl *kueue.Workload) []client.Object {
 		return nil
 	}
 	return []client.Object{wl}
-}
-
-func TestMissingTrainJobIsAskedForLive(t *testing.T) {
-	key := client.ObjectKey{Namespace: "team", Name: "llm"}
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	c := New(clientOf(t), clientOf(t, job), nil, nil, nil)
-	if err := c.Get(context.Background(), key, &trainjob.TrainJob{}); err != nil {
-		t.Errorf("a TrainJob that the cache has not heard of: %v", err)
-	}
-	c.live = clientOf(t)
-	if err := c.Get(context.Background(), key, &trainjob.TrainJob{}); !apierrors.IsNotFound(err) {
-		t.Errorf("a TrainJob that is gone: %v", err)
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -93,7 +94,7 @@ func (r *reconciler) reportPodsReady(ctx context.Context, j *job) error {
 		return nil
 	}
 	workloads, err := r.env.workloads(ctx, &j.TrainJob)
-	if err != nil || len(workloads) == 0 || r.env.expectations.outdated(j.key, versionsOf(workloads)) {
+	if err != nil || len(workloads) == 0 || r.env.expectations.Outdated(j.key, jobclient.VersionsOf(workloads)) {
 		return err
 	}
 	// A job that is suspended, or was a moment ago, may have the counts of its last pods.
@@ -116,7 +117,7 @@ func (e *environment) setReadiness(ctx context.Context, key types.NamespacedName
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	e.expectations.outdate(key, versionsOf([]kueue.Workload{*wl}))
+	e.expectations.Outdate(key, jobclient.VersionsOf([]kueue.Workload{*wl}))
 	ctrl.LoggerFrom(ctx).V(2).Info("Reported PodsReady", "workload", client.ObjectKeyFromObject(wl), "status", next.status, "reason", next.reason)
 	if next.status != metav1.ConditionTrue {
 		return nil

@@ -26,7 +26,7 @@ func (j *job) notYet(ctx context.Context) (bool, error) {
 	if j.again = j.env.starts.heldBack(&j.TrainJob, j.env.field); j.again > 0 {
 		return true, nil
 	}
-	if since, queued := j.env.expectations.queuedSince(&j.TrainJob); queued && since < retrySlowly {
+	if since, queued := j.env.expectations.QueuedSince(&j.TrainJob); queued && since < retrySlowly {
 		// The cache has not heard of the Workload that we made; its event comes.
 		j.again = retrySlowly - since
 		return true, nil

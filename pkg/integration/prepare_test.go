@@ -91,7 +91,7 @@ func TestNotYet(t *testing.T) {
 				j.Spec.ManagedBy = &tc.managedBy
 			}
 			if tc.queued {
-				j.env.expectations.queuedNow(client.ObjectKeyFromObject(&j.TrainJob), j.UID)
+				j.env.expectations.Queued(client.ObjectKeyFromObject(&j.TrainJob), j.UID)
 			}
 			got, err := j.notYet(t.Context())
 			if told := len(recorder.Events) > 0; told != tc.wantTold {

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 )
 
@@ -25,7 +26,7 @@ var errOldView = errors.New("a newer version of the Workload is on its way")
 // expectedRetry reports whether err only says that the world moved while we looked:
 // the next try is all there is to do, and nobody has to know.
 func expectedRetry(err error) bool {
-	return awaitsEvent(err) || vainWait(err) > 0 || apierrors.IsConflict(err) ||
+	return awaitsEvent(err) || jobclient.BackoffOf(err) > 0 || apierrors.IsConflict(err) ||
 		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
 }
 
@@ -33,7 +34,7 @@ func expectedRetry(err error) bool {
 func awaitsEvent(err error) bool {
 	return errors.Is(err, errStillActive) || errors.Is(err, errOutdated) || errors.Is(err, serving.ErrRollingOut) ||
 		errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) ||
-		apierrors.IsAlreadyExists(err) || trainerLags(err)
+		apierrors.IsAlreadyExists(err) || jobclient.TrainerLags(err)
 }
 
 const (

@@ -12,15 +12,19 @@ import (
 	"github.com/go-logr/logr/funcr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 )
 
 func TestExpectedRetry(t *testing.T) {
-	forbidden := func(reason string) error { return apierrors.NewForbidden(trainJobs, "llm", errors.New(reason)) }
+	forbidden := func(reason string) error {
+		return apierrors.NewForbidden(jobclient.Resource, "llm", errors.New(reason))
+	}
 	cases := map[string]struct {
 		err  error
 		want bool
 	}{
-		"somebody else was faster": {err: apierrors.NewConflict(trainJobs, "llm", errors.New("changed")), want: true},
+		"somebody else was faster": {err: apierrors.NewConflict(jobclient.Resource, "llm", errors.New("changed")), want: true},
 		"Trainer has not seen the last pod go": {
 			err: fmt.Errorf("stopping: %w", forbidden(
 				"spec.podTemplateOverrides: Forbidden: PodTemplateOverrides cannot be modified when the JobSet's ReplicatedJob node is still active")),

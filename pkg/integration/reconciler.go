@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -48,20 +49,20 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		// It is as urgent as it was.
 		return ctrl.Result{RequeueAfter: retrySlowly}, nil
 	}
-	if wait := vainWait(err); wait > 0 {
+	if wait := jobclient.BackoffOf(err); wait > 0 {
 		r.env.warn(&j.TrainJob, jobevents.ReasonWriteInVain, jobevents.ActionWrite, err)
 		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
 	}
 	if apierrors.IsConflict(err) {
-		if name := overtakenWorkload(err); name != "" {
-			env.expectations.outdate(req.NamespacedName, named(name, j.viewed))
+		if name := jobclient.ConflictingWorkload(err); name != "" {
+			env.expectations.Outdate(req.NamespacedName, jobclient.VersionsNamed(name, j.viewed))
 		}
 		// Whatever Kueue decided is not done yet: it stays as urgent as it is.
 		return ctrl.Result{RequeueAfter: retrySoon}, nil
 	}
 	// What waits shall not be in the way of what was decided meanwhile.
 	result.Priority = ptr.To(0)
-	if expectedRetry(err) && !(trainerLags(err) && env.lagsLong(&j.TrainJob)) {
+	if expectedRetry(err) && !(jobclient.TrainerLags(err) && env.lagsLong(&j.TrainJob)) {
 		result.RequeueAfter = retryIn(err)
 		return result, nil
 	}
@@ -81,12 +82,12 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if j.viewed = versionsOf(workloads); r.env.expectations.outdated(j.key, j.viewed) {
+	if j.viewed = jobclient.VersionsOf(workloads); r.env.expectations.Outdated(j.key, j.viewed) {
 		return ctrl.Result{}, errOldView
 	}
 	result, err := r.framework.ReconcileGenericJob(ctx, req, j)
 	if j.UID == "" {
-		r.env.expectations.forget(req.NamespacedName)
+		r.env.expectations.Forget(req.NamespacedName)
 		r.env.memory.forget(req.NamespacedName)
 		r.env.starts.forget(req.NamespacedName)
 	}

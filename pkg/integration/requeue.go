@@ -30,7 +30,7 @@ func (j *job) follow(ctx context.Context) (bool, error) {
 		j.early, err = j.notYet(ctx)
 		return j.early, err
 	}
-	j.env.expectations.sawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
+	j.env.expectations.SawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
 	j.env.memory.queued(client.ObjectKeyFromObject(&j.TrainJob))
 	if err != nil || !wl.DeletionTimestamp.IsZero() {
 		return false, err

@@ -19,9 +19,9 @@ const resumeGrace = 5 * time.Second
 // that was taken back. A leader before this one may have started it too, until this one
 // began to lead, but not later than our entry was written.
 func (e *environment) resumeGrace(job *trainjob.TrainJob) time.Duration {
-	stopped, ok := e.expectations.stoppedUnanswered(job)
+	stopped, ok := e.expectations.StoppedBeforeResume(job)
 	if !ok && e.field.Has(&job.Spec) {
-		stopped = e.expectations.beganAt()
+		stopped = e.expectations.LedSince()
 		if written := e.field.Time(&job.Spec); !written.IsZero() && written.Before(stopped) {
 			stopped = written
 		}
@@ -33,7 +33,7 @@ func (e *environment) resumeGrace(job *trainjob.TrainJob) time.Duration {
 func (e *environment) seeAnswer(ctx context.Context, job *trainjob.TrainJob) error {
 	js, err := e.jobSet(ctx, job)
 	if err == nil && js != nil && !ptr.Deref(js.Spec.Suspend, false) {
-		e.expectations.answered(job)
+		e.expectations.SawResumed(job)
 	}
 	return err
 }
@@ -51,7 +51,7 @@ func (e *environment) mayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSe
 	}
 	written := e.field.Time(&job.Spec)
 	if written.IsZero() {
-		written = e.expectations.wroteBy(job)
+		written = e.expectations.WroteBy(job)
 	}
 	// Trainer's webhook stamped the entry when the gate was written, by its own clock.
 	return min(resumeGrace, max(0, time.Until(written.Add(resumeGrace))))

@@ -89,7 +89,7 @@ func (r *reconciler) awaitReading(ctx context.Context, j *job) error {
 	if err != nil || js == nil || !js.DeletionTimestamp.IsZero() || !ptr.Deref(js.Spec.Suspend, false) {
 		return err
 	}
-	since := r.env.expectations.wroteBy(&j.TrainJob)
+	since := r.env.expectations.WroteBy(&j.TrainJob)
 	if js.CreationTimestamp.After(since) {
 		since = js.CreationTimestamp.Time
 	}

@@ -36,6 +36,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -103,7 +104,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	}
 	// Runnables of the leader's, controllers among them, start when it begins to lead.
 	err = mgr.Add(manager.RunnableFunc(func(context.Context) error {
-		env.expectations.leads()
+		env.expectations.Lead()
 		return nil
 	}))
 	if err != nil {
@@ -164,10 +165,10 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		return nil, err
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
-	expectations := NewExpectations(clock.RealClock{})
-	repeats := NewRepeats(clock.RealClock{})
+	expectations := jobclient.NewExpectations(clock.RealClock{})
+	backoff := jobclient.NewBackoff(clock.RealClock{})
 	env := &environment{
-		client:          New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, repeats),
+		client:          jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, backoff),
 		live:            mgr.GetAPIReader(),
 		expectations:    expectations,
 		memory:          &memory{},

@@ -88,5 +88,5 @@ func (r *reconciler) tellStop(ctx context.Context, j *job) error {
 // lagsLong reports whether Trainer had time enough to hear of the last pod of a job since
 // we last wrote it.
 func (e *environment) lagsLong(job *trainjob.TrainJob) bool {
-	return time.Since(e.expectations.wroteBy(job)) > longLag
+	return time.Since(e.expectations.WroteBy(job)) > longLag
 }

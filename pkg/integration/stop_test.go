@@ -17,6 +17,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 )
 
@@ -108,7 +109,7 @@ func TestLagOfTrainerIsToldInTheEnd(t *testing.T) {
 			r.env.expectations = ledSince(tc.began)
 			r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
 				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-					return apierrors.NewForbidden(trainJobs, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
+					return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
 				},
 			})
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})

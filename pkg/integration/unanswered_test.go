@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -20,21 +21,23 @@ import (
 func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 	long := time.Now().Add(-time.Hour)
 	// Before it was resumed it had an earlier generation.
-	starts := func(e *expectations, job *trainjob.TrainJob) func() {
+	starts := func(e *jobclient.Expectations, job *trainjob.TrainJob) func() {
 		before := job.DeepCopy()
 		before.Generation--
-		return e.starts(before)
+		return e.ExpectResume(before)
 	}
-	started := func(e *expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) { starts(e, job) }
-	stoppedLongAgo := func(e *expectations, clock *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
+	started := func(e *jobclient.Expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
+		starts(e, job)
+	}
+	stoppedLongAgo := func(e *jobclient.Expectations, clock *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
 		starts(e, job)
 		clock.SetTime(long)
-		e.stoppedUnanswered(job)
+		e.StoppedBeforeResume(job)
 		clock.SetTime(time.Now())
 	}
 	cases := map[string]struct {
 		// before is what happened before the job was stopped.
-		before func(*expectations, *clocktesting.FakePassiveClock, *trainjob.TrainJob)
+		before func(*jobclient.Expectations, *clocktesting.FakePassiveClock, *trainjob.TrainJob)
 		began  time.Time
 		// noJobSet: Trainer has not made one, or somebody deleted it.
 		noJobSet  bool
@@ -48,11 +51,11 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 		"it was started, and Trainer may have that in hand":     {began: long, before: started, want: true},
 		"and has no JobSet, which Trainer may be about to make": {began: long, before: started, noJobSet: true, want: true},
 		"Trainer had time enough since":                         {began: long, before: stoppedLongAgo},
-		"Trainer resumed it, and suspended it again": {began: long, before: func(e *expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
+		"Trainer resumed it, and suspended it again": {began: long, before: func(e *jobclient.Expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
 			starts(e, job)
-			e.answered(job)
+			e.SawResumed(job)
 		}},
-		"a job of the same name was started": {began: long, before: func(e *expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
+		"a job of the same name was started": {began: long, before: func(e *jobclient.Expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
 			former := job.DeepCopy()
 			former.UID = "former"
 			starts(e, former)
@@ -60,10 +63,14 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 		"another process may have started it a moment ago": {began: time.Now(), entryWritten: time.Now(), want: true},
 		"another process had never placed it":              {began: time.Now()},
 		"another process did not write it lately":          {began: time.Now(), entryWritten: long},
-		"the start is not in this view":                    {began: long, before: func(e *expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) { e.starts(job) }},
-		"the start was refused":                            {began: long, before: func(e *expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) { starts(e, job)() }},
-		"it is not stopped":                                {began: long, before: started, running: true},
-		"it is in another cluster":                         {began: long, before: started, noJobSet: true, elsewhere: true},
+		"the start is not in this view": {began: long, before: func(e *jobclient.Expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
+			e.ExpectResume(job)
+		}},
+		"the start was refused": {began: long, before: func(e *jobclient.Expectations, _ *clocktesting.FakePassiveClock, job *trainjob.TrainJob) {
+			starts(e, job)()
+		}},
+		"it is not stopped":        {began: long, before: started, running: true},
+		"it is in another cluster": {began: long, before: started, noJobSet: true, elsewhere: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -109,12 +116,12 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 				Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(tc.suspended)},
 			}).Build()
 			env := &environment{client: c, expectations: ledSince(time.Time{}), memory: &memory{}}
-			env.expectations.starts(job)
+			env.expectations.ExpectResume(job)
 			if err := env.seeAnswer(t.Context(), job); err != nil {
 				t.Fatal(err)
 			}
 			job.Generation++
-			if _, waits := env.expectations.stoppedUnanswered(job); waits == tc.want {
+			if _, waits := env.expectations.StoppedBeforeResume(job); waits == tc.want {
 				t.Errorf("Trainer has answered: %t, want %t", !waits, tc.want)
 			}
 		})
@@ -140,14 +147,14 @@ func entryAt(t *testing.T, at time.Time, placements ...patch.Placement) []trainj
 }
 
 // ledSince returns the expectations of a process that has led since a time.
-func ledSince(began time.Time) *expectations {
+func ledSince(began time.Time) *jobclient.Expectations {
 	e, _ := ledSinceByClock(began)
 	return e
 }
 
-func ledSinceByClock(began time.Time) (*expectations, *clocktesting.FakePassiveClock) {
+func ledSinceByClock(began time.Time) (*jobclient.Expectations, *clocktesting.FakePassiveClock) {
 	clock := clocktesting.NewFakePassiveClock(began)
-	e := NewExpectations(clock)
+	e := jobclient.NewExpectations(clock)
 	clock.SetTime(time.Now())
 	return e, clock
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package jobclient
 
 import (
 	"encoding/json"
@@ -18,34 +18,34 @@ import (
 )
 
 const (
-	// repeatsFree is how often a write may be undone or refused before it has to wait: what
+	// freeFailures is how often a write may be undone or refused before it has to wait: what
 	// recovers by itself has recovered by then.
-	repeatsFree = 3
-	// repeatSoon is how long a write waits at least that was undone.
-	repeatSoon = 300 * time.Millisecond
-	// repeatFirst is how long it waits then; every time twice as long, up to repeatMost.
-	repeatFirst = time.Second
-	repeatMost  = time.Minute
+	freeFailures = 3
+	// minWait is how long a write waits at least that was undone.
+	minWait = 300 * time.Millisecond
+	// firstWait is how long it waits then; every time twice as long, up to maxWait.
+	firstWait = time.Second
+	maxWait   = time.Minute
 )
 
-// repeats remember which writes of TrainJobs brought nothing, because another webhook
+// Backoff remembers which writes of TrainJobs brought nothing, because another webhook
 // undoes, changes or refuses them, so that they are not repeated as fast as they fail. A
 // job that starts, stops and starts again writes the same too, but each time it is kept.
-type repeats struct {
+type Backoff struct {
 	clock clock.PassiveClock
 
 	mu sync.Mutex
 	// vain are the writes of a TrainJob by what they set.
-	vain map[types.UID]map[string]vainWrite
+	vain map[types.UID]map[string]failedWrite
 }
 
-// NewRepeats returns an empty memory.
-func NewRepeats(clock clock.PassiveClock) *repeats {
-	return &repeats{clock: clock, vain: map[types.UID]map[string]vainWrite{}}
+// NewBackoff returns an empty memory.
+func NewBackoff(clock clock.PassiveClock) *Backoff {
+	return &Backoff{clock: clock, vain: map[types.UID]map[string]failedWrite{}}
 }
 
-// vainWrite is a write that brought nothing.
-type vainWrite struct {
+// failedWrite is a write that brought nothing.
+type failedWrite struct {
 	times int
 	last  time.Time
 	// why says what became of it, for people.
@@ -53,59 +53,66 @@ type vainWrite struct {
 }
 
 // wait returns how much longer the write has to wait.
-func (w vainWrite) wait(now time.Time) time.Duration {
-	if w.times < repeatsFree {
+func (w failedWrite) wait(now time.Time) time.Duration {
+	if w.times < freeFailures {
 		return 0
 	}
-	backoff := min(repeatFirst<<min(w.times-repeatsFree, 10), repeatMost)
+	backoff := min(firstWait<<min(w.times-freeFailures, 10), maxWait)
 	return max(0, w.last.Add(backoff).Sub(now))
 }
 
-// errVain is why a write was not made now.
-type errVain struct {
+// backoffError is why a write was not made now.
+type backoffError struct {
 	wait time.Duration
 	why  string
 }
 
 // Error implements error.
-func (e *errVain) Error() string { return e.why }
+func (e *backoffError) Error() string { return e.why }
 
-// may returns errVain while the write of a TrainJob has to wait.
-func (r *repeats) may(uid types.UID, write string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	last := r.vain[uid][write]
-	if wait := last.wait(r.clock.Now()); wait > 0 {
-		return &errVain{wait: wait, why: last.why}
+// may returns a backoffError while the write of a TrainJob has to wait.
+func (b *Backoff) may(uid types.UID, write string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	last := b.vain[uid][write]
+	if wait := last.wait(b.clock.Now()); wait > 0 {
+		return &backoffError{wait: wait, why: last.why}
 	}
 	return nil
 }
 
-// inVain takes note that the write brought nothing, and why.
-func (r *repeats) inVain(uid types.UID, write, why string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.vain[uid] == nil {
-		r.vain[uid] = map[string]vainWrite{}
+// InVain takes note that the write brought nothing, and why.
+func (b *Backoff) InVain(uid types.UID, write, why string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.vain[uid] == nil {
+		b.vain[uid] = map[string]failedWrite{}
 	}
-	r.vain[uid][write] = vainWrite{times: r.vain[uid][write].times + 1, last: r.clock.Now(), why: why}
+	b.vain[uid][write] = failedWrite{times: b.vain[uid][write].times + 1, last: b.clock.Now(), why: why}
 }
 
 // kept takes note that the write is stored as it was meant.
-func (r *repeats) kept(uid types.UID, write string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.vain[uid], write)
-	if len(r.vain[uid]) == 0 {
-		delete(r.vain, uid)
+func (b *Backoff) kept(uid types.UID, write string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.vain[uid], write)
+	if len(b.vain[uid]) == 0 {
+		delete(b.vain, uid)
 	}
 }
 
-// forget drops what is remembered of a TrainJob that is gone or over.
-func (r *repeats) forget(uid types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.vain, uid)
+// Forget drops what is remembered of a TrainJob that is gone or over.
+func (b *Backoff) Forget(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.vain, uid)
+}
+
+// Len returns of how many TrainJobs such writes are remembered.
+func (b *Backoff) Len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.vain)
 }
 
 // changed names the field in which a TrainJob as it is stored differs from what a step set;
@@ -143,9 +150,9 @@ func refusedAgain(err error) string {
 	return fmt.Sprintf("a write of kueue-trainer is refused again and again, and repeated less and less often: %v", err)
 }
 
-// vainWait returns the time until a write may be made that err is about; 0: it is about none.
-func vainWait(err error) time.Duration {
-	var vain *errVain
+// BackoffOf returns the time until a write may be made that err is about; 0: it is about none.
+func BackoffOf(err error) time.Duration {
+	var vain *backoffError
 	if errors.As(err, &vain) {
 		return vain.wait
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package jobclient
 
 import (
 	"errors"
@@ -17,31 +17,32 @@ import (
 // event of the newer one ends that earlier.
 const outdatedFor = 5 * time.Second
 
-// version is one state of a Workload.
-type version struct {
+// Version is one state of a Workload.
+type Version struct {
 	uid                   types.UID
 	name, resourceVersion string
 }
 
-func versionsOf(workloads []kueue.Workload) []version {
-	var versions []version
+// VersionsOf returns the states that workloads are in.
+func VersionsOf(workloads []kueue.Workload) []Version {
+	var versions []Version
 	for i := range workloads {
-		versions = append(versions, version{workloads[i].UID, workloads[i].Name, workloads[i].ResourceVersion})
+		versions = append(versions, Version{workloads[i].UID, workloads[i].Name, workloads[i].ResourceVersion})
 	}
 	return versions
 }
 
-// named returns the versions of a Workload.
-func named(name string, versions []version) []version {
-	return slices.DeleteFunc(slices.Clone(versions), func(v version) bool { return v.name != name })
+// VersionsNamed returns the versions of a Workload.
+func VersionsNamed(name string, versions []Version) []Version {
+	return slices.DeleteFunc(slices.Clone(versions), func(v Version) bool { return v.name != name })
 }
 
 // outdatedVersions are versions of Workloads of which newer ones exist, and since when.
-type outdatedVersions map[version]time.Time
+type outdatedVersions map[Version]time.Time
 
-// outdate notes that newer versions exist than these, of the Workloads of a TrainJob: we
+// Outdate notes that newer versions exist than these, of the Workloads of a TrainJob: we
 // wrote one, or were refused for another's.
-func (e *expectations) outdate(job types.NamespacedName, versions []version) {
+func (e *Expectations) Outdate(job types.NamespacedName, versions []Version) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.old[job] == nil {
@@ -52,12 +53,12 @@ func (e *expectations) outdate(job types.NamespacedName, versions []version) {
 	}
 }
 
-// outdated reports whether one of these versions is known to be overtaken. Whatever would be
+// Outdated reports whether one of these versions is known to be overtaken. Whatever would be
 // written by it would be refused again.
-func (e *expectations) outdated(job types.NamespacedName, versions []version) bool {
+func (e *Expectations) Outdated(job types.NamespacedName, versions []Version) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	maps.DeleteFunc(e.old[job], func(v version, at time.Time) bool {
+	maps.DeleteFunc(e.old[job], func(v Version, at time.Time) bool {
 		return e.clock.Since(at) >= outdatedFor || !slices.Contains(versions, v)
 	})
 	if len(e.old[job]) > 0 {
@@ -67,9 +68,9 @@ func (e *expectations) outdated(job types.NamespacedName, versions []version) bo
 	return false
 }
 
-// overtakenWorkload returns the name of the Workload that err is a conflict about; empty:
+// ConflictingWorkload returns the name of the Workload that err is a conflict about; empty:
 // it is about something else.
-func overtakenWorkload(err error) string {
+func ConflictingWorkload(err error) string {
 	var status apierrors.APIStatus
 	if !apierrors.IsConflict(err) || !errors.As(err, &status) {
 		return ""

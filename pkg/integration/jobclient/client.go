@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+// Package jobclient reads and writes TrainJobs under the condition that they are still what
+// the manager knows (client.go, decisions.go), remembers what it wrote until the caches have
+// heard of it (expectations.go, resume.go, versions.go), and repeats a write that somebody
+// undoes or refuses less and less often (backoff.go).
+package jobclient
 
 import (
 	"context"
@@ -22,28 +26,28 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// specClient writes the spec of TrainJobs under the condition that the spec is still
+// Client writes the spec of TrainJobs under the condition that the spec is still
 // the one we know, where jobframework would ask for the resourceVersion: Trainer
 // writes the status right when a job starts, and every such write would be a conflict.
 // Other kinds and other writes pass through.
 //
 // It also asks the API server itself before it calls a TrainJob missing: jobframework
 // gives the quota of a missing job away, and a cache may not have heard of it.
-type specClient struct {
+type Client struct {
 	client.Client
 	live         client.Reader
-	expectations *expectations
+	expectations *Expectations
 	trainer      *serving.Trainer
-	repeats      *repeats
+	backoff      *Backoff
 }
 
 // New returns a Client that reads and writes by c, and asks live where a cache is not enough.
-func New(c client.Client, live client.Reader, trainer *serving.Trainer, expectations *expectations, repeats *repeats) *specClient {
-	return &specClient{Client: c, live: live, trainer: trainer, expectations: expectations, repeats: repeats}
+func New(c client.Client, live client.Reader, trainer *serving.Trainer, expectations *Expectations, backoff *Backoff) *Client {
+	return &Client{Client: c, live: live, trainer: trainer, expectations: expectations, backoff: backoff}
 }
 
 // Get implements client.Reader.
-func (c *specClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	err := c.Client.Get(ctx, key, obj, opts...)
 	if _, ok := obj.(*trainjob.TrainJob); ok && apierrors.IsNotFound(err) {
 		return c.live.Get(ctx, key, obj, opts...)
@@ -52,20 +56,20 @@ func (c *specClient) Get(ctx context.Context, key client.ObjectKey, obj client.O
 }
 
 // Create implements client.Writer, and remembers which TrainJobs have a Workload.
-func (c *specClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+func (c *Client) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	if err := c.Client.Create(ctx, obj, opts...); err != nil {
 		return err
 	}
 	if _, ok := obj.(*kueue.Workload); ok {
 		if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.Kind == trainjob.GVK.Kind {
-			c.expectations.queuedNow(client.ObjectKey{Namespace: obj.GetNamespace(), Name: owner.Name}, owner.UID)
+			c.expectations.Queued(client.ObjectKey{Namespace: obj.GetNamespace(), Name: owner.Name}, owner.UID)
 		}
 	}
 	return nil
 }
 
 // Patch implements client.Writer.
-func (c *specClient) Patch(ctx context.Context, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+func (c *Client) Patch(ctx context.Context, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 	job, ok := obj.(*trainjob.TrainJob)
 	if !ok || p.Type() != types.MergePatchType {
 		return c.Client.Patch(ctx, obj, p, opts...)
@@ -107,7 +111,7 @@ func steps(all changes, served trainjob.Generation) []changes {
 }
 
 // write changes fields of the spec in one request.
-func (c *specClient) write(ctx context.Context, job *trainjob.TrainJob, step changes, opts ...client.PatchOption) error {
+func (c *Client) write(ctx context.Context, job *trainjob.TrainJob, step changes, opts ...client.PatchOption) error {
 	guarded, err := guardedPatch(step, &job.ObjectMeta)
 	if err != nil {
 		return err
@@ -116,21 +120,21 @@ func (c *specClient) write(ctx context.Context, job *trainjob.TrainJob, step cha
 	if err != nil {
 		return err
 	}
-	if err := c.repeats.may(job.UID, string(what)); err != nil {
+	if err := c.backoff.may(job.UID, string(what)); err != nil {
 		return err
 	}
 	refused := func() {}
 	if string(step["suspend"]) == "false" {
-		refused = c.expectations.starts(job)
+		refused = c.expectations.ExpectResume(job)
 	}
 	known := job.ObjectMeta.DeepCopy()
 	if err := c.Client.Patch(ctx, job, guarded, opts...); err != nil {
 		refusal := c.refused(ctx, job, known, err)
-		if decides(refusal) || trainerLags(refusal) {
+		if decides(refusal) || TrainerLags(refusal) {
 			refused()
 		}
 		if decides(refusal) && refusal == err {
-			c.repeats.inVain(known.UID, string(what), refusedAgain(refusal))
+			c.backoff.InVain(known.UID, string(what), refusedAgain(refusal))
 		}
 		return refusal
 	}
@@ -138,52 +142,53 @@ func (c *specClient) write(ctx context.Context, job *trainjob.TrainJob, step cha
 	changed := c.compare(job, step, string(what))
 	if step.sets("podTemplateOverrides") && job.Spec.PodTemplateOverrides == nil ||
 		step.sets("runtimePatches") && job.Spec.RuntimePatches == nil {
-		return apierrors.NewConflict(trainJobs, job.Name, errDropped)
+		return apierrors.NewConflict(Resource, job.Name, errDropped)
 	}
 	return changed
 }
 
 // compare takes note whether the write of a step is stored as it was meant, and returns
-// errVain where it is not: whatever runs then, its user has to know.
-func (c *specClient) compare(job *trainjob.TrainJob, step changes, what string) error {
+// backoffError where it is not: whatever runs then, its user has to know.
+func (c *Client) compare(job *trainjob.TrainJob, step changes, what string) error {
 	field, err := step.changed(&job.Spec)
 	if err != nil {
 		return err
 	}
 	if field == "" {
-		c.repeats.kept(job.UID, what)
+		c.backoff.kept(job.UID, what)
 		return nil
 	}
-	c.repeats.inVain(job.UID, what, undone(field))
-	return &errVain{wait: max(repeatSoon, vainWait(c.repeats.may(job.UID, what))), why: undone(field)}
+	c.backoff.InVain(job.UID, what, undone(field))
+	return &backoffError{wait: max(minWait, BackoffOf(c.backoff.may(job.UID, what))), why: undone(field)}
 }
 
 // decides reports whether err is somebody's decision about a write, and no state of the
 // API server or of Trainer that passes.
 func decides(err error) bool {
-	return !trainerLags(err) &&
+	return !TrainerLags(err) &&
 		(apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err) || apierrors.IsBadRequest(err))
 }
 
 // refused tells a view that was overtaken, which is a conflict, from other refusals that
 // look like it: a webhook may answer 422 as well.
-func (c *specClient) refused(ctx context.Context, job *trainjob.TrainJob, known *metav1.ObjectMeta, refusal error) error {
+func (c *Client) refused(ctx context.Context, job *trainjob.TrainJob, known *metav1.ObjectMeta, refusal error) error {
 	if !failedTest(refusal) {
 		return refusal
 	}
 	live := &trainjob.TrainJob{}
 	err := c.live.Get(ctx, client.ObjectKeyFromObject(job), live)
 	if err == nil && live.UID != known.UID {
-		return apierrors.NewConflict(trainJobs, job.Name, refusal)
+		return apierrors.NewConflict(Resource, job.Name, refusal)
 	}
 	if err != nil || live.Generation <= known.Generation && decidedAlike(&live.ObjectMeta, known) {
 		return refusal
 	}
 	c.expectations.expect(live)
-	return apierrors.NewConflict(trainJobs, job.Name, refusal)
+	return apierrors.NewConflict(Resource, job.Name, refusal)
 }
 
-var trainJobs = schema.GroupResource{Group: trainjob.GVK.Group, Resource: "trainjobs"}
+// Resource is that of TrainJobs, for errors about them.
+var Resource = schema.GroupResource{Group: trainjob.GVK.Group, Resource: "trainjobs"}
 
 // errDropped is what happens while Trainer is upgraded: our view of the CRD is older, or
 // newer, than what the API server goes by.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package jobclient
 
 import (
 	"errors"
@@ -15,24 +15,24 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-func TestRepeatsBackOff(t *testing.T) {
+func TestBackoff(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	r := NewRepeats(clock)
+	r := NewBackoff(clock)
 	var waits []string
 	for range 12 {
-		wait := vainWait(r.may("job", "start"))
+		wait := BackoffOf(r.may("job", "start"))
 		waits = append(waits, wait.String())
 		clock.SetTime(clock.Now().Add(wait))
 		if err := r.may("job", "start"); err != nil {
 			t.Fatalf("After the wait: %v", err)
 		}
-		r.inVain("job", "start", "undone")
+		r.InVain("job", "start", "undone")
 	}
 	want := []string{"0s", "0s", "0s", "1s", "2s", "4s", "8s", "16s", "32s", "1m0s", "1m0s", "1m0s"}
 	if diff := cmp.Diff(want, waits); diff != "" {
 		t.Errorf("Unexpected waits (-want,+got):\n%s", diff)
 	}
-	if vainWait(fmt.Errorf("starting: %w", r.may("job", "start"))) == 0 {
+	if BackoffOf(fmt.Errorf("starting: %w", r.may("job", "start"))) == 0 {
 		t.Error("It has to wait")
 	}
 	for what, err := range map[string]error{
@@ -46,8 +46,8 @@ func TestRepeatsBackOff(t *testing.T) {
 	if err := r.may("job", "start"); err != nil {
 		t.Errorf("It was kept, and has to wait: %v", err)
 	}
-	r.inVain("job", "start", "undone")
-	r.forget("job")
+	r.InVain("job", "start", "undone")
+	r.Forget("job")
 	if len(r.vain) > 0 {
 		t.Error("What is remembered must go with the job")
 	}
@@ -55,7 +55,7 @@ func TestRepeatsBackOff(t *testing.T) {
 
 // What starts, stops and starts again on the same flavor writes the same, at any speed.
 func TestKeptWritesAreFree(t *testing.T) {
-	r := NewRepeats(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	r := NewBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	for range 100 {
 		for _, write := range []string{"start", "suspend", "gate"} {
 			if err := r.may("job", write); err != nil {
@@ -67,18 +67,18 @@ func TestKeptWritesAreFree(t *testing.T) {
 }
 
 func TestChanged(t *testing.T) {
-	gated := changes{"runtimePatches": []byte(`[{"manager":"example.com/a"},` + gateJSON + `]`), "suspend": []byte("false")}
+	gated := changes{"runtimePatches": []byte(`[{"manager":"example.com/a"},` + entry + `]`), "suspend": []byte("false")}
 	tests := map[string]struct {
 		step   changes
 		stored string
 		want   string
 	}{
-		"kept":                       {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/a"},` + gateJSON + `]}`, ""},
-		"somebody else's may change": {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/b"},` + gateJSON + `]}`, ""},
+		"kept":                       {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/a"},` + entry + `]}`, ""},
+		"somebody else's may change": {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/b"},` + entry + `]}`, ""},
 		"ours is gone":               {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/a"}]}`, "spec.runtimePatches"},
 		"all are gone":               {gated, `{"suspend":false}`, "spec.runtimePatches"},
 		"ours says something else":   {gated, `{"suspend":false,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[]}}}}]}`, "spec.runtimePatches"},
-		"suspended again":            {gated, `{"suspend":true,"runtimePatches":[` + gateJSON + `]}`, "spec.suspend"},
+		"suspended again":            {gated, `{"suspend":true,"runtimePatches":[` + entry + `]}`, "spec.suspend"},
 		"only suspend was set":       {changes{"suspend": []byte("true")}, `{"suspend":true}`, ""},
 		"a field was taken away":     {changes{"runtimePatches": []byte("null")}, `{}`, ""},
 	}
@@ -94,7 +94,9 @@ func TestChanged(t *testing.T) {
 			}
 		})
 	}
-	if vainWait(errors.New("something else")) != 0 {
+	if BackoffOf(errors.New("something else")) != 0 {
 		t.Error("Another error waits for nothing")
 	}
 }
+
+const entry = `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}}}}]}}}}`

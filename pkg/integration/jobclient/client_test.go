@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package jobclient
 
 import (
 	"context"
@@ -9,16 +9,21 @@ import (
 	"testing"
 	"time"
 
+	clocktesting "k8s.io/utils/clock/testing"
+
 	"k8s.io/utils/clock"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -117,25 +122,25 @@ func TestExpectations(t *testing.T) {
 		j.UID, j.Generation = "uid", generation
 		return j
 	}
-	e := ledSince(time.Time{})
-	if !e.seen(job(1)) {
+	e := ledFrom(time.Time{})
+	if !e.Satisfied(job(1)) {
 		t.Error("A job that we never wrote must be seen as it is")
 	}
 	e.wrote(job(3))
-	if e.seen(job(2)) {
+	if e.Satisfied(job(2)) {
 		t.Error("A view older than our write must not count")
 	}
-	if !e.seen(job(3)) || len(e.wants) != 0 {
+	if !e.Satisfied(job(3)) || len(e.wants) != 0 {
 		t.Errorf("Our write must be seen and forgotten, remembered: %v", e.wants)
 	}
 	e.wrote(job(5))
 	another := job(1)
 	another.UID = "another"
-	if !e.seen(another) {
+	if !e.Satisfied(another) {
 		t.Error("A new job of the same name must be seen as it is")
 	}
 	e.wrote(job(5))
-	e.forget(client.ObjectKeyFromObject(job(5)))
+	e.Forget(client.ObjectKeyFromObject(job(5)))
 	if len(e.wants) != 0 {
 		t.Errorf("A job that is gone must be forgotten, remembered: %v", e.wants)
 	}
@@ -161,12 +166,12 @@ func TestRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := New(nil, clientOf(t, tc.live), served(t, trainjob.Trainer23), ledSince(time.Time{}), NewRepeats(clock.RealClock{}))
+			c := New(nil, clientWith(t, tc.live), servedTrainer(t), ledFrom(time.Time{}), NewBackoff(clock.RealClock{}))
 			if got := apierrors.IsConflict(c.refused(t.Context(), at(3), &at(3).ObjectMeta, tc.err)); got != tc.wantConflict {
 				t.Errorf("a conflict: %t, want %t", got, tc.wantConflict)
 			}
 			newer := tc.wantConflict && tc.live.Generation > 3
-			if c.expectations.seen(at(3)) == newer {
+			if c.expectations.Satisfied(at(3)) == newer {
 				t.Error("A view must be waited for if, and only if, there is a newer one")
 			}
 		})
@@ -202,18 +207,18 @@ func TestSteps(t *testing.T) {
 
 func TestWroteBy(t *testing.T) {
 	began := time.Unix(1, 0)
-	e := ledSince(began)
+	e := ledFrom(began)
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"}}
-	if got := e.wroteBy(job); !got.Equal(began) {
+	if got := e.WroteBy(job); !got.Equal(began) {
 		t.Errorf("A write before this process: %s, want its start", got)
 	}
 	e.wrote(job)
-	if got := e.wroteBy(job); !got.After(began) {
+	if got := e.WroteBy(job); !got.After(began) {
 		t.Errorf("Our own write: %s, want its time", got)
 	}
 	namesake := job.DeepCopy()
 	namesake.UID = "other"
-	if got := e.wroteBy(namesake); !got.Equal(began) {
+	if got := e.WroteBy(namesake); !got.Equal(began) {
 		t.Errorf("A write of a job of the same name: %s, want the process's start", got)
 	}
 }
@@ -238,7 +243,7 @@ func TestWrite(t *testing.T) {
 			if err := json.Unmarshal([]byte(`{"runtimePatches":[{"manager":"b"}],"podTemplateOverrides":[{"targetJobs":[]}]}`), &job.Spec); err != nil {
 				t.Fatal(err)
 			}
-			stored := clientOf(t, job)
+			stored := clientWith(t, job)
 			c := New(interceptor.NewClient(stored, interceptor.Funcs{
 				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 					err := c.Patch(ctx, obj, p, opts...)
@@ -248,11 +253,48 @@ func TestWrite(t *testing.T) {
 					}
 					return err
 				},
-			}), stored, served(t, trainjob.Trainer23), ledSince(time.Time{}), NewRepeats(clock.RealClock{}))
+			}), stored, servedTrainer(t), ledFrom(time.Time{}), NewBackoff(clock.RealClock{}))
 			err := c.write(t.Context(), job.DeepCopy(), tc.step)
 			if apierrors.IsConflict(err) != tc.wantConflict || (err != nil) != tc.wantConflict {
 				t.Errorf("write returned %v, want a conflict: %t", err, tc.wantConflict)
 			}
 		})
+	}
+}
+
+func clientWith(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := trainjob.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+func servedTrainer(t *testing.T) *serving.Trainer {
+	t.Helper()
+	served := serving.NewTrainer(serving.NewTrainJobs(nil))
+	served.Set(t.Context(), trainjob.Trainer23, nil)
+	return served
+}
+
+// ledFrom returns the expectations of a process that has led from a time on.
+func ledFrom(began time.Time) *Expectations {
+	clock := clocktesting.NewFakePassiveClock(began)
+	e := NewExpectations(clock)
+	clock.SetTime(time.Now())
+	return e
+}
+
+func TestMissingTrainJobIsAskedForLive(t *testing.T) {
+	key := client.ObjectKey{Namespace: "team", Name: "llm"}
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	c := New(clientWith(t), clientWith(t, job), nil, nil, nil)
+	if err := c.Get(context.Background(), key, &trainjob.TrainJob{}); err != nil {
+		t.Errorf("a TrainJob that the cache has not heard of: %v", err)
+	}
+	c.live = clientWith(t)
+	if err := c.Get(context.Background(), key, &trainjob.TrainJob{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a TrainJob that is gone: %v", err)
 	}
 }

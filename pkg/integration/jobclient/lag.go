@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package jobclient
 
 import (
 	"strings"
@@ -8,9 +8,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// trainerLags reports whether Trainer's webhook refused a change of the patches for pods
+// TrainerLags reports whether Trainer's webhook refused a change of the patches for pods
 // that are gone already: the JobSet's status, by which it goes, is behind the Jobs', or its
 // view of that is behind ours. It says so in the same words in every release.
-func trainerLags(err error) bool {
+func TrainerLags(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "is still active")
 }

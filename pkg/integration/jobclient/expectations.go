@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package jobclient
 
 import (
 	"sync"
@@ -14,13 +14,13 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// expectations remember which generation of a TrainJob our last write made, or was
+// Expectations remember which generation of a TrainJob our last write made, or was
 // refused for not knowing, so that a reconcile whose cache has not seen it waits for the
 // event instead of writing the same once more and being refused.
 //
 // They also remember when that write was; about those of a former process they only know
 // that they were before began.
-type expectations struct {
+type Expectations struct {
 	clock clock.PassiveClock
 
 	mu     sync.Mutex
@@ -44,8 +44,8 @@ type expectation struct {
 }
 
 // NewExpectations returns those of a process that begins to lead now.
-func NewExpectations(clock clock.PassiveClock) *expectations {
-	return &expectations{
+func NewExpectations(clock clock.PassiveClock) *Expectations {
+	return &Expectations{
 		clock: clock, began: clock.Now(),
 		wants:      map[types.NamespacedName]expectation{},
 		writes:     map[types.NamespacedName]write{},
@@ -55,30 +55,30 @@ func NewExpectations(clock clock.PassiveClock) *expectations {
 	}
 }
 
-// leads notes that this process leads from now on: what was written before, another one wrote.
-func (e *expectations) leads() {
+// Lead notes that this process leads from now on: what was written before, another one wrote.
+func (e *Expectations) Lead() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.began = e.clock.Now()
 }
 
-// beganAt returns since when this process leads.
-func (e *expectations) beganAt() time.Time {
+// LedSince returns since when this process leads.
+func (e *Expectations) LedSince() time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.began
 }
 
 // wrote notes the generation that a write of ours returned.
-func (e *expectations) wrote(job *trainjob.TrainJob) {
+func (e *Expectations) wrote(job *trainjob.TrainJob) {
 	e.expect(job)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.writes[client.ObjectKeyFromObject(job)] = write{job.UID, e.clock.Now()}
 }
 
-// wroteBy returns a time by which our last write of job was done.
-func (e *expectations) wroteBy(job *trainjob.TrainJob) time.Time {
+// WroteBy returns a time by which our last write of job was done.
+func (e *Expectations) WroteBy(job *trainjob.TrainJob) time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if last, ok := e.writes[client.ObjectKeyFromObject(job)]; ok && last.uid == job.UID {
@@ -87,38 +87,38 @@ func (e *expectations) wroteBy(job *trainjob.TrainJob) time.Time {
 	return e.began
 }
 
-// queuedNow notes that a Workload was made for a TrainJob.
-func (e *expectations) queuedNow(job types.NamespacedName, uid types.UID) {
+// Queued notes that a Workload was made for a TrainJob.
+func (e *Expectations) Queued(job types.NamespacedName, uid types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.queued[job] = write{uid, e.clock.Now()}
 }
 
-// queuedSince returns how long ago a Workload was made for job; false when none was, or it
+// QueuedSince returns how long ago a Workload was made for job; false when none was, or it
 // was seen since.
-func (e *expectations) queuedSince(job *trainjob.TrainJob) (time.Duration, bool) {
+func (e *Expectations) QueuedSince(job *trainjob.TrainJob) (time.Duration, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	made, ok := e.queued[client.ObjectKeyFromObject(job)]
 	return e.clock.Since(made.at), ok && made.uid == job.UID
 }
 
-// sawWorkload notes that the cache has the Workload of a TrainJob.
-func (e *expectations) sawWorkload(job types.NamespacedName) {
+// SawWorkload notes that the cache has the Workload of a TrainJob.
+func (e *Expectations) SawWorkload(job types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.queued, job)
 }
 
 // expect notes a generation that is stored, by us or by whoever was faster.
-func (e *expectations) expect(job *trainjob.TrainJob) {
+func (e *Expectations) expect(job *trainjob.TrainJob) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.wants[client.ObjectKeyFromObject(job)] = expectation{job.UID, job.Generation}
 }
 
-// seen reports whether job is as new as our last write, and then forgets that.
-func (e *expectations) seen(job *trainjob.TrainJob) bool {
+// Satisfied reports whether job is as new as our last write, and then forgets that.
+func (e *Expectations) Satisfied(job *trainjob.TrainJob) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := client.ObjectKeyFromObject(job)
@@ -129,8 +129,8 @@ func (e *expectations) seen(job *trainjob.TrainJob) bool {
 	return true
 }
 
-// forget drops what was remembered of a job that is gone.
-func (e *expectations) forget(key types.NamespacedName) {
+// Forget drops what was remembered of a job that is gone.
+func (e *Expectations) Forget(key types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.wants, key)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package jobclient
 
 import (
 	"time"
@@ -22,9 +22,9 @@ type unanswered struct {
 	stopped time.Time
 }
 
-// starts notes that job is resumed, or about to be; whether that write succeeds may stay
+// ExpectResume notes that job is resumed, or about to be; whether that write succeeds may stay
 // unknown. It returns how to forget that, for a write that was refused.
-func (e *expectations) starts(job *trainjob.TrainJob) (refused func()) {
+func (e *Expectations) ExpectResume(job *trainjob.TrainJob) (refused func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := client.ObjectKeyFromObject(job)
@@ -41,17 +41,17 @@ func (e *expectations) starts(job *trainjob.TrainJob) (refused func()) {
 	}
 }
 
-// answered notes that Trainer resumed job.
-func (e *expectations) answered(job *trainjob.TrainJob) {
+// SawResumed notes that Trainer resumed job.
+func (e *Expectations) SawResumed(job *trainjob.TrainJob) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.unanswered, client.ObjectKeyFromObject(job))
 }
 
-// stoppedUnanswered returns since when job is suspended again although Trainer has not
+// StoppedBeforeResume returns since when job is suspended again although Trainer has not
 // answered its start; false where this process did not start it, or Trainer has answered.
 // It counts from when the stop was seen here: from then on Trainer sees it too.
-func (e *expectations) stoppedUnanswered(job *trainjob.TrainJob) (time.Time, bool) {
+func (e *Expectations) StoppedBeforeResume(job *trainjob.TrainJob) (time.Time, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := client.ObjectKeyFromObject(job)
