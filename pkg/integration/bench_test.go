@@ -242,10 +242,11 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	renderer, err := trainjob.NewRenderer(tb.Context(), s.scheme)
 	check(tb, err, true)
 	env := fresh(&environment{
-		client: jobclient.New(s, s, served(tb, trainjob.Trainer23), ledSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{})),
-		live:   s, renderer: renderer, recorder: jobevents.New(&events.FakeRecorder{}), expectations: ledSince(time.Time{}), memory: &memory{},
+		client:    jobclient.New(s, s, served(tb, trainjob.Trainer23), ledSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{})),
+		Describer: &Describer{Renderer: renderer, Field: patch.Of(trainjob.Trainer23), Client: s, Recorder: jobevents.New(&events.FakeRecorder{})},
+		live:      s, recorder: jobevents.New(&events.FakeRecorder{}), expectations: ledSince(time.Time{}), memory: &memory{},
 		backoff: jobclient.NewBackoff(clock.RealClock{}),
-		field:   patch.Of(trainjob.Trainer23), kueue: kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}),
+		kueue:   kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}),
 	}, s, server)
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	env.memory.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}
@@ -255,14 +256,16 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 // fresh returns the environment of a process that has seen no TrainJob yet.
 func fresh(env *environment, s *store, server apiServer) *environment {
 	out := *env
+	describer := *env.Describer
+	out.Describer = &describer
 	var live client.Reader = s
 	if server.client != nil {
 		live = server.client
 	}
-	out.runtimes = trainjob.NewRuntimes(s, live)
-	out.runtimes.Seen = out.seen
-	out.defaults = &workloadDefaults{defaults: s.defaults}
-	out.described = newRememberedPodSets()
+	out.Runtimes = trainjob.NewRuntimes(s, live)
+	out.Runtimes.Seen = out.seen
+	out.Defaults = FixedDefaults(s.defaults)
+	out.Remembered = NewRemembered()
 	return &out
 }
 

@@ -24,14 +24,7 @@ import (
 // jobSet returns the JobSet that Trainer made for job, or nil: then there is nothing that
 // could run.
 func (e *environment) jobSet(ctx context.Context, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
-	js := &jobsetapi.JobSet{}
-	if err := e.client.Get(ctx, client.ObjectKeyFromObject(job), js); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	if !metav1.IsControlledBy(js, job) {
-		return nil, nil
-	}
-	return js, nil
+	return trainjob.JobSetOf(ctx, e.client, job)
 }
 
 // seen reports whether Trainer may have looked at job: it freezes the runtime just before
@@ -82,7 +75,7 @@ func saysActive(js *jobsetapi.JobSet) bool {
 // lacksGate reports whether the JobSet of job does not have the gate that job has.
 func (e *environment) lacksGate(job *trainjob.TrainJob, js *jobsetapi.JobSet) bool {
 	return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-		return !slices.ContainsFunc(rj.Template.Spec.Template.Spec.SchedulingGates, isAdmissionGate) && e.field.Gates(&job.Spec, rj.Name)
+		return !slices.ContainsFunc(rj.Template.Spec.Template.Spec.SchedulingGates, isAdmissionGate) && e.Field.Gates(&job.Spec, rj.Name)
 	})
 }
 

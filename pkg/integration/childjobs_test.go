@@ -92,7 +92,7 @@ func TestOvertaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
 			job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true), RuntimePatches: tc.patches}}
-			env := &environment{field: patch.Of(trainjob.Trainer23), expectations: ledSince(time.Time{}), memory: &memory{}}
+			env := &environment{Describer: &Describer{Field: patch.Of(trainjob.Trainer23)}, expectations: ledSince(time.Time{}), memory: &memory{}}
 			if got := env.mayStillResume(job, js) > 0; got != tc.want {
 				t.Errorf("overtaken = %t, want %t", got, tc.want)
 			}
@@ -124,7 +124,7 @@ func TestActive(t *testing.T) {
 			if tc.jobSet != nil {
 				builder = builder.WithObjects(tc.jobSet)
 			}
-			env := &environment{client: builder.Build(), field: patch.Of(trainjob.Trainer23), expectations: ledSince(time.Time{}), memory: &memory{}}
+			env := &environment{client: builder.Build(), Describer: &Describer{Field: patch.Of(trainjob.Trainer23)}, expectations: ledSince(time.Time{}), memory: &memory{}}
 			if got, err := env.active(t.Context(), job); err != nil || got != tc.want {
 				t.Errorf("active() = %t, %v; want %t", got, err, tc.want)
 			}

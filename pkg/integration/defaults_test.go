@@ -37,7 +37,7 @@ func TestWorkloadDefaultsStayTheSame(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var w workloadDefaults
+			var w WorkloadDefaults
 			w.look(crd("a", 1, "1"))
 			before, err := w.get()
 			if err != nil {

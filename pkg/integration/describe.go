@@ -6,41 +6,73 @@ import (
 	"context"
 	"maps"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// describe returns the PodSets of the effective TrainJob, as the API server stores them.
+// Describer describes TrainJobs as one Trainer makes them.
+type Describer struct {
+	// Field is where that Trainer has its patches.
+	Field    patch.Field
+	Runtimes *trainjob.Runtimes
+	Renderer *trainjob.Renderer
+	Defaults *WorkloadDefaults
+	// Remembered has PodSets that were described before.
+	Remembered *Remembered
+	// TolerationRules are applied beside what pkg/gpu knows.
+	TolerationRules []podset.TolerationRule
+	// Client reads JobSets.
+	Client   client.Reader
+	Recorder *jobevents.Recorder
+}
+
+// For returns the Describer of another Trainer, which remembers the same.
+func (d *Describer) For(version trainjob.Generation) *Describer {
+	out := *d
+	out.Field, out.Runtimes = patch.Of(version), d.Runtimes.As(version)
+	return &out
+}
+
+// PodSets returns the PodSets of the effective TrainJob, as the API server stores them.
 // They are remembered, and so the caller's to read only.
-func (e *environment) describe(ctx context.Context, job *trainjob.TrainJob) ([]kueue.PodSet, error) {
-	runtime, err := e.runtimes.Of(ctx, job)
+func (d *Describer) PodSets(ctx context.Context, job *trainjob.TrainJob) ([]kueue.PodSet, error) {
+	from, runtime, err := d.originOf(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	defaults, err := e.defaults.get()
-	if err != nil {
-		return nil, err
-	}
-	from := origin{job: job, runtime: runtime.Version, field: e.field, defaults: defaults}
-	if podSets := e.described.get(from); podSets != nil {
+	if podSets := d.Remembered.get(from); podSets != nil {
 		return podSets, nil
 	}
-	podSets, err := podset.Describe(ctx, e.renderer, job, runtime.Spec, e.field)
+	podSets, err := podset.Describe(ctx, d.Renderer, job, runtime, d.Field)
 	if err != nil {
 		return nil, err
 	}
-	podset.AddTolerations(podSets, e.tolerationRules)
-	if podSets, err = defaults.Apply(podSets); err != nil {
+	podset.AddTolerations(podSets, d.TolerationRules)
+	if podSets, err = from.defaults.Apply(podSets); err != nil {
 		return nil, err
 	}
-	e.described.add(from, podSets)
+	d.Remembered.add(from, podSets)
 	return podSets, nil
+}
+
+// Remember has PodSets return podSets for job until something changes that they depend on.
+func (d *Describer) Remember(ctx context.Context, job *trainjob.TrainJob, podSets []kueue.PodSet) error {
+	from, _, err := d.originOf(ctx, job)
+	if err == nil {
+		d.Remembered.add(from, podSets)
+	}
+	return err
 }
 
 // origin is all that the PodSets of a TrainJob depend on, feature gates and toleration
@@ -51,6 +83,19 @@ type origin struct {
 	runtime  trainjob.RuntimeVersion
 	field    patch.Field
 	defaults *podset.Defaults
+}
+
+// originOf returns what the PodSets of job depend on now, and the runtime to make them of.
+func (d *Describer) originOf(ctx context.Context, job *trainjob.TrainJob) (origin, *trainer.TrainingRuntimeSpec, error) {
+	runtime, err := d.Runtimes.Of(ctx, job)
+	if err != nil {
+		return origin{}, nil, err
+	}
+	defaults, err := d.Defaults.get()
+	if err != nil {
+		return origin{}, nil, err
+	}
+	return origin{job: job, runtime: runtime.Version, field: d.Field, defaults: defaults}, runtime.Spec, nil
 }
 
 // same reports whether nothing changed: the API server counts changes of the spec in the
@@ -65,8 +110,8 @@ func (s origin) same(o origin) bool {
 // is described by its Workload, so this is about the ones that wait and change.
 const podSetsRemembered = 1024
 
-// rememberedPodSets spares rendering a TrainJob at every look. Nil remembers nothing.
-type rememberedPodSets struct {
+// Remembered spares rendering a TrainJob at every look.
+type Remembered struct {
 	byUID *lru.Cache
 }
 
@@ -75,32 +120,28 @@ type remembered struct {
 	podSets []kueue.PodSet
 }
 
-func newRememberedPodSets() *rememberedPodSets {
-	return &rememberedPodSets{byUID: lru.New(podSetsRemembered)}
+// NewRemembered returns an empty memory.
+func NewRemembered() *Remembered {
+	return &Remembered{byUID: lru.New(podSetsRemembered)}
 }
 
 // get returns the PodSets made from the same origin, or nil.
-func (r *rememberedPodSets) get(from origin) []kueue.PodSet {
-	if r == nil {
-		return nil
-	}
+func (r *Remembered) get(from origin) []kueue.PodSet {
 	if value, ok := r.byUID.Get(from.job.UID); ok && value.(*remembered).same(from) {
 		return value.(*remembered).podSets
 	}
 	return nil
 }
 
-// forget drops the PodSets of a TrainJob.
-func (r *rememberedPodSets) forget(uid types.UID) {
-	if r != nil {
-		r.byUID.Remove(uid)
-	}
+// Forget drops the PodSets of a TrainJob.
+func (r *Remembered) Forget(uid types.UID) {
+	r.byUID.Remove(uid)
 }
 
 // add remembers the PodSets of a TrainJob that is stored; another one has neither UID nor
 // generation.
-func (r *rememberedPodSets) add(from origin, podSets []kueue.PodSet) {
-	if r == nil || from.job.UID == "" {
+func (r *Remembered) add(from origin, podSets []kueue.PodSet) {
+	if from.job.UID == "" {
 		return
 	}
 	from.job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
@@ -109,3 +150,35 @@ func (r *rememberedPodSets) add(from origin, podSets []kueue.PodSet) {
 	}}
 	r.byUID.Add(from.job.UID, &remembered{origin: from, podSets: podSets})
 }
+
+// Render returns the JobSet that Trainer makes of job.
+func (d *Describer) Render(ctx context.Context, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
+	runtime, err := d.Runtimes.For(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	patches, err := d.Field.All(&job.Spec)
+	if err != nil {
+		return nil, err
+	}
+	return d.Renderer.Render(ctx, job, runtime, patches)
+}
+
+// Gated returns the spec of job with our part as it is while job waits for admission, and
+// whether that is a change.
+func (d *Describer) Gated(ctx context.Context, job *trainjob.TrainJob) (spec trainjob.Spec, changed bool, err error) {
+	names, err := d.replicatedJobs(ctx, job)
+	if err != nil {
+		return spec, false, err
+	}
+	placements := make([]patch.Placement, 0, len(names))
+	for _, name := range names {
+		placements = append(placements, patch.Gated(name))
+	}
+	spec = job.DeepCopy().Spec
+	changed, err = d.Field.Set(&spec, placements)
+	return spec, changed, err
+}
+
+// Len returns of how many TrainJobs PodSets are remembered.
+func (r *Remembered) Len() int { return r.byUID.Len() }

@@ -39,7 +39,7 @@ func TestRememberedPodSets(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := newRememberedPodSets()
+			r := NewRemembered()
 			r.add(from(func(*origin) {}), []kueue.PodSet{{Name: "node"}})
 			r.add(from(func(o *origin) { o.job.UID = "" }), []kueue.PodSet{{Name: "node"}})
 			if got := r.get(from(tc.change)) != nil; got != tc.want {

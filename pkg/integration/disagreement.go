@@ -99,8 +99,8 @@ func (e *environment) covered(ctx context.Context, job *trainjob.TrainJob) (bool
 	if err != nil || wl == nil {
 		return true, err
 	}
-	podSets, err := e.describe(ctx, job)
-	if runtimeMissing(err) {
+	podSets, err := e.PodSets(ctx, job)
+	if RuntimeMissing(err) {
 		// Nothing can be made of it, so nothing exceeds the quota.
 		return true, nil
 	}
@@ -111,10 +111,10 @@ func (e *environment) covered(ctx context.Context, job *trainjob.TrainJob) (bool
 // Trainer 2.3 does, unless an older one made the JobSet: then the snapshot is of the
 // runtime as it was found after the upgrade, which often brings another image.
 func (e *environment) frozen(ctx context.Context, job *trainjob.TrainJob, js *jobsetapi.JobSet) (bool, error) {
-	if e.runtimes.Served < trainjob.Trainer23 {
+	if e.Runtimes.Served < trainjob.Trainer23 {
 		return false, nil
 	}
-	taken, err := e.runtimes.SnapshotTaken(ctx, job)
+	taken, err := e.Runtimes.SnapshotTaken(ctx, job)
 	return !taken.After(js.CreationTimestamp.Time), err
 }
 

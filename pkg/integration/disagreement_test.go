@@ -89,8 +89,8 @@ func TestEnsureAgreed(t *testing.T) {
 			runtimes := trainjob.NewRuntimes(c, c)
 			runtimes.Served = cmp.Or(tc.served, trainjob.Trainer22)
 			recorder := events.NewFakeRecorder(1)
-			r := &reconciler{env: &environment{client: c, live: c, runtimes: runtimes, recorder: jobevents.New(recorder),
-				field: patch.Of(runtimes.Served), expectations: ledSince(time.Time{}), memory: &memory{}}}
+			r := &reconciler{env: &environment{client: c, live: c, Describer: &Describer{Runtimes: runtimes, Field: patch.Of(runtimes.Served), Client: c}, recorder: jobevents.New(recorder),
+				expectations: ledSince(time.Time{}), memory: &memory{}}}
 			wait, err := r.ensureAgreed(t.Context(), j)
 			if err != nil || (wait > 0) != tc.wantWait {
 				t.Errorf("ensureAgreed returned %s, %v; want to wait: %t", wait, err, tc.wantWait)
@@ -123,8 +123,8 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 			stored.Spec.RuntimeRef.Name = "torch"
 			recorder := events.NewFakeRecorder(1)
 			env := d.env
-			env.recorder, env.field = jobevents.New(recorder), patch.Of(trainjob.Trainer22)
-			env.runtimes = env.runtimes.As(trainjob.Trainer22)
+			env.recorder, env.Field = jobevents.New(recorder), patch.Of(trainjob.Trainer22)
+			env.Runtimes = env.Runtimes.As(trainjob.Trainer22)
 			describedAs(t, env, stored, 1)
 			wl := ownedBy(stored.UID, true)
 			wl.Namespace, wl.OwnerReferences[0].Name = stored.Namespace, stored.Name
@@ -152,13 +152,10 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 // describedAs has a job remembered with a number of pods of its runtime.
 func describedAs(t *testing.T, env *environment, job *trainjob.TrainJob, pods int32) {
 	t.Helper()
-	runtime, err := env.runtimes.Of(t.Context(), job)
-	if err != nil {
+	env.Remembered = NewRemembered()
+	if err := env.Remember(t.Context(), job, []kueue.PodSet{{Name: "node", Count: pods}}); err != nil {
 		t.Fatal(err)
 	}
-	env.described = newRememberedPodSets()
-	env.described.add(origin{job: job, runtime: runtime.Version, field: env.field, defaults: env.defaults.defaults},
-		[]kueue.PodSet{{Name: "node", Count: pods}})
 }
 
 func children(js *jobsetapi.JobSet, done bool) []client.Object {

@@ -56,7 +56,7 @@ func (r *reconciler) ensureStarted(ctx context.Context, j *job, refused error) (
 func (r *reconciler) lackNow(ctx context.Context, j *job, refused error) (*lack, error) {
 	if j.IsSuspended() {
 		l := &lack{what: "the TrainJob has not been resumed"}
-		if apierrors.IsInvalid(refused) || apierrors.IsForbidden(refused) || withoutNames(refused) {
+		if apierrors.IsInvalid(refused) || apierrors.IsForbidden(refused) || WithoutNames(refused) {
 			l.quote = refused.Error()
 		}
 		return l, nil
@@ -128,7 +128,7 @@ func (r *reconciler) giveBack(ctx context.Context, j *job, wl *kueue.Workload, w
 	if err := j.deleteWorkload(ctx, wl); err != nil {
 		return 0, err
 	}
-	hold := r.env.starts.holdBack(&j.TrainJob, r.env.field)
+	hold := r.env.starts.holdBack(&j.TrainJob, r.env.Field)
 	r.env.warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 		"gives its quota back, could not start in %s; queues again in %s or when the TrainJob is changed: %s",
 		lacking.Round(time.Second), hold.Round(time.Second), why))

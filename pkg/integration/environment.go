@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
@@ -23,22 +22,18 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // environment is what adapter, webhooks and ungater share.
 type environment struct {
+	// Describer is for the Trainer that is served; see now.
+	*Describer
+
 	client client.Client
 	// live asks the API server itself.
 	live     client.Reader
-	runtimes *trainjob.Runtimes
-	renderer *trainjob.Renderer
-	defaults *workloadDefaults
-	// described remembers PodSets.
-	described *rememberedPodSets
-	recorder  *jobevents.Recorder
+	recorder *jobevents.Recorder
 
 	expectations *jobclient.Expectations
 	memory       *memory
@@ -48,10 +43,6 @@ type environment struct {
 	trainer      *serving.Trainer
 	all          *serving.TrainJobs
 
-	// field is the field of the generation of Trainer that is served; see now.
-	field patch.Field
-
-	tolerationRules []podset.TolerationRule
 	// kueue has the settings that are Kueue's.
 	kueue *kueueconfig.Follower
 }
@@ -65,7 +56,7 @@ func (e *environment) now() (*environment, error) {
 		return nil, err
 	}
 	env := *e
-	env.field, env.runtimes = patch.Of(served), e.runtimes.As(served)
+	env.Describer = e.Describer.For(served)
 	return &env, nil
 }
 
@@ -75,35 +66,6 @@ func (e *environment) managed(ctx context.Context, job *trainjob.TrainJob) (bool
 	settings := e.kueue.Settings()
 	return jobframework.WorkloadShouldBeSuspended(ctx, job, e.client,
 		settings.ManageJobsWithoutQueueName, settings.NamespaceSelector(), jobframework.WithDeletingObjectTolerance(true))
-}
-
-// render returns the JobSet that Trainer makes of job.
-func (e *environment) render(ctx context.Context, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
-	runtime, err := e.runtimes.For(ctx, job)
-	if err != nil {
-		return nil, err
-	}
-	patches, err := e.field.All(&job.Spec)
-	if err != nil {
-		return nil, err
-	}
-	return e.renderer.Render(ctx, job, runtime, patches)
-}
-
-// gated returns the spec of job with our part as it is while job waits for admission, and
-// whether that is a change.
-func (e *environment) gated(ctx context.Context, job *trainjob.TrainJob) (spec trainjob.Spec, changed bool, err error) {
-	names, err := e.replicatedJobs(ctx, job)
-	if err != nil {
-		return spec, false, err
-	}
-	placements := make([]patch.Placement, 0, len(names))
-	for _, name := range names {
-		placements = append(placements, patch.Gated(name))
-	}
-	spec = job.DeepCopy().Spec
-	changed, err = e.field.Set(&spec, placements)
-	return spec, changed, err
 }
 
 // workloads lists the Workloads of this very job; one of the same name may have left

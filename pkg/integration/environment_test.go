@@ -13,12 +13,12 @@ import (
 func TestOneGenerationForAReconcile(t *testing.T) {
 	served := serving.NewTrainer(serving.NewTrainJobs(nil))
 	served.Set(t.Context(), trainjob.Trainer21, nil)
-	env, err := (&environment{trainer: served, runtimes: trainjob.NewRuntimes(nil, nil)}).now()
+	env, err := (&environment{trainer: served, Describer: &Describer{Runtimes: trainjob.NewRuntimes(nil, nil)}}).now()
 	if err != nil {
 		t.Fatal(err)
 	}
 	served.Set(t.Context(), trainjob.Trainer23, nil)
-	if env.field != patch.Of(trainjob.Trainer21) || env.runtimes.Served != trainjob.Trainer21 {
-		t.Errorf("What began with 2.1 goes on with field %s and runtimes of %s", env.field.Path(), env.runtimes.Served)
+	if env.Field != patch.Of(trainjob.Trainer21) || env.Runtimes.Served != trainjob.Trainer21 {
+		t.Errorf("What began with 2.1 goes on with field %s and runtimes of %s", env.Field.Path(), env.Runtimes.Served)
 	}
 }

@@ -49,7 +49,7 @@ func (j *job) startable(ctx context.Context, wl *kueue.Workload) error {
 	if _, err := j.env.snapshotTaken(ctx, &j.TrainJob); err != nil {
 		return err
 	}
-	podSets, err := j.env.describe(ctx, &j.TrainJob)
+	podSets, err := j.env.PodSets(ctx, &j.TrainJob)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (j *job) holdFailed(ctx context.Context) (bool, error) {
 		// and that while Trainer still says that the job failed.
 		j.stopping = active
 	}
-	if !j.env.field.HoldsGate(&j.Spec) && !j.IsActive() {
+	if !j.env.Field.HoldsGate(&j.Spec) && !j.IsActive() {
 		if err := j.gate(ctx, j.env.client); err != nil {
 			return false, err
 		}

@@ -76,7 +76,7 @@ func TestEndOfAJob(t *testing.T) {
 			if failed := tc.condition == trainer.TrainJobFailed; after.Suspended() != failed {
 				t.Errorf("The job is suspended: %t, want %t", after.Suspended(), failed)
 			}
-			if gated := r.env.field.HoldsGate(&after.Spec); tc.wantGated && !gated {
+			if gated := r.env.Field.HoldsGate(&after.Spec); tc.wantGated && !gated {
 				t.Errorf("The job is at the gate: %t, want %t", gated, tc.wantGated)
 			}
 		})

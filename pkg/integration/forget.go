@@ -11,8 +11,8 @@ import (
 // forget drops all that is remembered of a TrainJob by its UID. Whatever is asked of one
 // that is only over, not gone, is found out again.
 func (e *environment) forget(uid types.UID) {
-	e.runtimes.Forget(uid)
-	e.described.forget(uid)
+	e.Runtimes.Forget(uid)
+	e.Remembered.Forget(uid)
 	e.recorder.Forget(uid)
 	e.backoff.Forget(uid)
 	e.inTree.Drop(uid)

@@ -22,16 +22,18 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	r, _ := newReconciler(t, stored)
 	env := r.env
 	env.backoff = jobclient.NewBackoff(clock.RealClock{})
-	env.described = newRememberedPodSets()
+	env.Remembered = NewRemembered()
 	remember := func() {
-		env.described.add(origin{job: stored}, []kueue.PodSet{{}})
+		if err := env.Remember(t.Context(), stored, []kueue.PodSet{{}}); err != nil {
+			t.Fatal(err)
+		}
 		env.recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
 		env.recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
 		env.backoff.InVain(stored.UID, "write", "undone")
 		env.inTree.First(stored.UID)
 		env.trainer.First(stored.UID)
 		env.trainer.Rollout.First(stored.UID)
-		if _, err := env.runtimes.Of(t.Context(), stored); err != nil {
+		if _, err := env.Runtimes.Of(t.Context(), stored); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -40,7 +42,7 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 		for _, t := range []*serving.Told{&env.inTree.Told, &env.trainer.Told, &env.trainer.Rollout.Told} {
 			told += t.Len()
 		}
-		return env.described.byUID.Len() + env.recorder.Remembered() + env.backoff.Len() + told
+		return env.Remembered.Len() + env.recorder.Remembered() + env.backoff.Len() + told
 	}
 	remember()
 	if got := remembered(); got != 7 {

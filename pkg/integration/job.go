@@ -128,7 +128,7 @@ func (j *job) describe(ctx context.Context) ([]kueue.PodSet, error) {
 		if err := j.env.reachable(ctx, &j.TrainJob); err != nil {
 			return nil, err
 		}
-		podSets, err := j.env.describe(ctx, &j.TrainJob)
+		podSets, err := j.env.PodSets(ctx, &j.TrainJob)
 		if err != nil {
 			return nil, err
 		}
@@ -197,7 +197,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
 	j.env.warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
-	if runtimeMissing(err) || unfit(err) {
+	if RuntimeMissing(err) || unfit(err) {
 		// The user has to act; trying again before something changes is of no use.
 		return nil, jobframework.UnretryableError(err.Error())
 	}
@@ -237,10 +237,10 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 		return err
 	}
 	start := j.DeepCopy()
-	if _, err := j.env.field.Set(&start.Spec, placements); err != nil {
+	if _, err := j.env.Field.Set(&start.Spec, placements); err != nil {
 		return err
 	}
-	js, err := j.env.render(ctx, start)
+	js, err := j.env.Render(ctx, start)
 	if err != nil {
 		return err
 	}
@@ -291,7 +291,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 		return stopped, j.keepsQuota(ctx, reason)
 	}
 	err := j.gate(ctx, c)
-	if withoutNames(err) {
+	if WithoutNames(err) {
 		j.env.warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
 		return stopped, nil
 	}
@@ -323,7 +323,7 @@ func (j *job) suspendNow(ctx context.Context, c client.Client) error {
 		j.env.expectations.ExpectResume(&j.TrainJob)
 		err := j.suspend(ctx, c, true)
 		// Refused: Trainer's view of the JobSet is ahead of ours, and it runs.
-		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !withoutNames(err) {
+		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !WithoutNames(err) {
 			return err
 		}
 	}
@@ -336,7 +336,7 @@ func (j *job) suspend(ctx context.Context, c client.Client, gate bool) error {
 	spec := j.TrainJob.DeepCopy().Spec
 	if gate {
 		var err error
-		if spec, _, err = j.env.gated(ctx, &j.TrainJob); err != nil {
+		if spec, _, err = j.env.Gated(ctx, &j.TrainJob); err != nil {
 			return err
 		}
 	}
@@ -353,7 +353,7 @@ func (j *job) suspend(ctx context.Context, c client.Client, gate bool) error {
 
 // gate brings our entry back to the gate, unless it is there.
 func (j *job) gate(ctx context.Context, c client.Client) error {
-	spec, changed, err := j.env.gated(ctx, &j.TrainJob)
+	spec, changed, err := j.env.Gated(ctx, &j.TrainJob)
 	if err != nil || !changed {
 		return err
 	}
@@ -387,7 +387,7 @@ func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
 // looks like is rendered.
 func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
 	if j.Elsewhere() {
-		return j.env.render(ctx, &j.TrainJob)
+		return j.env.Render(ctx, &j.TrainJob)
 	}
 	return j.env.jobSet(ctx, &j.TrainJob)
 }
@@ -423,8 +423,3 @@ func (j *job) ManagedBy() *string { return j.Spec.ManagedBy }
 
 // SetManagedBy implements jobframework.JobWithManagedBy.
 func (j *job) SetManagedBy(managedBy *string) { j.Spec.ManagedBy = managedBy }
-
-// runtimeMissing reports whether only the user can mend err, by naming or making a runtime.
-func runtimeMissing(err error) bool {
-	return errors.Is(err, trainjob.ErrRuntimeNotFound) || errors.Is(err, trainjob.ErrRuntimeUnsupported)
-}

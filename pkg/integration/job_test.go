@@ -26,7 +26,7 @@ func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
 			d, _ := newHandlers(t)
 			env := d.env
 			recorder := events.NewFakeRecorder(1)
-			env.recorder, env.field = jobevents.New(recorder), patch.Of(trainjob.Trainer21)
+			env.recorder, env.Field = jobevents.New(recorder), patch.Of(trainjob.Trainer21)
 			j := &job{env: env}
 			if err := json.Unmarshal([]byte(manifest(queued, tc.spec)), &j.TrainJob); err != nil {
 				t.Fatal(err)

@@ -15,27 +15,27 @@ import (
 // replicatedJobs names the replicated jobs of job's runtime. Where that is gone or cannot be
 // read, the ones that our part already names serve as well, or those of the JobSet: a job
 // has to stop whatever became of its runtime.
-func (e *environment) replicatedJobs(ctx context.Context, job *trainjob.TrainJob) ([]string, error) {
-	runtime, err := e.runtimes.For(ctx, job)
+func (d *Describer) replicatedJobs(ctx context.Context, job *trainjob.TrainJob) ([]string, error) {
+	runtime, err := d.Runtimes.For(ctx, job)
 	if err == nil && len(runtime.Template.Spec.ReplicatedJobs) > 0 {
 		return namesOf(runtime.Template.Spec.ReplicatedJobs), nil
 	}
-	known, errKnown := e.knownJobs(ctx, job)
+	known, errKnown := d.knownJobs(ctx, job)
 	if errKnown != nil || len(known) == 0 {
 		return nil, err
 	}
 	if errors.Is(err, trainjob.ErrSnapshotUnreadable) {
-		e.warn(job, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
+		d.Recorder.Warn(job, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
 	}
 	return known, nil
 }
 
 // knownJobs names the replicated jobs that job was seen to have.
-func (e *environment) knownJobs(ctx context.Context, job *trainjob.TrainJob) ([]string, error) {
-	if e.field.Has(&job.Spec) {
-		return e.field.Jobs(&job.Spec)
+func (d *Describer) knownJobs(ctx context.Context, job *trainjob.TrainJob) ([]string, error) {
+	if d.Field.Has(&job.Spec) {
+		return d.Field.Jobs(&job.Spec)
 	}
-	js, err := e.jobSet(ctx, job)
+	js, err := trainjob.JobSetOf(ctx, d.Client, job)
 	if err != nil || js == nil {
 		return nil, err
 	}
@@ -50,8 +50,13 @@ func namesOf(replicatedJobs []jobsetapi.ReplicatedJob) []string {
 	return names
 }
 
-// withoutNames reports whether err says that nothing names the replicated jobs of a job:
+// WithoutNames reports whether err says that nothing names the replicated jobs of a job:
 // then there is no JobSet of it that could run, and nothing to put a gate on.
-func withoutNames(err error) bool {
-	return runtimeMissing(err) || errors.Is(err, trainjob.ErrSnapshotUnreadable)
+func WithoutNames(err error) bool {
+	return RuntimeMissing(err) || errors.Is(err, trainjob.ErrSnapshotUnreadable)
+}
+
+// RuntimeMissing reports whether only the user can mend err, by naming or making a runtime.
+func RuntimeMissing(err error) bool {
+	return errors.Is(err, trainjob.ErrRuntimeNotFound) || errors.Is(err, trainjob.ErrRuntimeUnsupported)
 }

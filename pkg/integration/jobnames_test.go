@@ -63,8 +63,8 @@ func TestStopNeedsNoRuntime(t *testing.T) {
 			if err := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {
 				t.Fatal(err)
 			}
-			if !stored.Suspended() || r.env.field.HoldsGate(&stored.Spec) != tc.wantGate {
-				t.Errorf("suspended: %t, at the gate: %t, want %t", stored.Suspended(), r.env.field.HoldsGate(&stored.Spec), tc.wantGate)
+			if !stored.Suspended() || r.env.Field.HoldsGate(&stored.Spec) != tc.wantGate {
+				t.Errorf("suspended: %t, at the gate: %t, want %t", stored.Suspended(), r.env.Field.HoldsGate(&stored.Spec), tc.wantGate)
 			}
 			told := eventsSoFar(recorder, "Warning "+jobevents.ReasonNotDescribed)
 			if (len(told) == 1 && strings.Contains(told[0], "job-runtime-snapshot")) != tc.wantTold {

@@ -51,7 +51,7 @@ func (j *job) asPrebuilt(ctx context.Context, own []kueue.PodSet) ([]kueue.PodSe
 		return own, err
 	}
 	jobframework.SanitizePodSets(own)
-	if podset.Difference(own, wl.Spec.PodSets, j.env.tolerationRules) != "" {
+	if podset.Difference(own, wl.Spec.PodSets, j.env.TolerationRules) != "" {
 		return own, nil
 	}
 	return wl.DeepCopy().Spec.PodSets, nil
@@ -84,7 +84,7 @@ func (j *job) unusable(ctx context.Context, wl *kueue.Workload) (string, error) 
 		return "", nil
 	}
 	jobframework.SanitizePodSets(own)
-	difference := podset.Difference(own, wl.Spec.PodSets, j.env.tolerationRules)
+	difference := podset.Difference(own, wl.Spec.PodSets, j.env.TolerationRules)
 	if difference == "" && ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, -1) != ptr.Deref(jobframework.MaximumExecutionTimeSeconds(j), -1) {
 		difference = "spec.maximumExecutionTimeSeconds is not what the TrainJob's label says"
 	}

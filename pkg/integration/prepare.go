@@ -23,7 +23,7 @@ func (j *job) notYet(ctx context.Context) (bool, error) {
 	if err := j.env.releaseFormer(ctx, &j.TrainJob); err != nil {
 		return false, err
 	}
-	if j.again = j.env.starts.heldBack(&j.TrainJob, j.env.field); j.again > 0 {
+	if j.again = j.env.starts.heldBack(&j.TrainJob, j.env.Field); j.again > 0 {
 		return true, nil
 	}
 	if since, queued := j.env.expectations.QueuedSince(&j.TrainJob); queued && since < retrySlowly {

@@ -191,8 +191,8 @@ func (r *reconciler) ensureWithinQuota(ctx context.Context, j *job) error {
 // all, the JobSet tells what runs: an upgrade of Trainer that brings another field takes
 // the old one from every TrainJob.
 func (e *environment) placed(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	if e.field.Has(&job.Spec) {
-		return !e.field.HoldsGate(&job.Spec), nil
+	if e.Field.Has(&job.Spec) {
+		return !e.Field.HoldsGate(&job.Spec), nil
 	}
 	js, err := e.jobSet(ctx, job)
 	return err == nil && js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js), err
@@ -201,7 +201,7 @@ func (e *environment) placed(ctx context.Context, job *trainjob.TrainJob) (bool,
 // gateEarly sets the gate of a TrainJob that does not queue yet: the child Jobs that are
 // made meanwhile have it then. One that has it, as its webhook sees to, costs no look.
 func (r *reconciler) gateEarly(ctx context.Context, j *job) error {
-	if !j.early || r.env.field.HoldsGate(&j.Spec) {
+	if !j.early || r.env.Field.HoldsGate(&j.Spec) {
 		return nil
 	}
 	return r.ensureGate(ctx, j)
@@ -222,7 +222,7 @@ func (r *reconciler) ensureGate(ctx context.Context, j *job) error {
 		return err
 	}
 	err = j.gate(ctx, r.env.client)
-	if runtimeMissing(err) || apierrors.IsNotFound(err) {
+	if RuntimeMissing(err) || apierrors.IsNotFound(err) {
 		// Told by an event already, or deleted meanwhile.
 		return nil
 	}

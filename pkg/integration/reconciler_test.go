@@ -27,7 +27,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -38,7 +37,8 @@ func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events
 	d, _ := newHandlers(t)
 	recorder := events.NewFakeRecorder(10)
 	env := d.env
-	env.live, env.recorder, env.field = podsByPhase(env.client), jobevents.New(recorder), patch.Of(trainjob.Trainer23)
+	env.live, env.recorder = podsByPhase(env.client), jobevents.New(recorder)
+	env.Recorder = env.recorder
 	for _, obj := range objects {
 		if err := env.client.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
@@ -73,7 +73,7 @@ func TestGateComesBeforeTheQueue(t *testing.T) {
 	stored.CreationTimestamp, stored.Spec.RuntimeRef.Name = metav1.Now(), "torch"
 	r, _ := newReconciler(t, stored)
 	reads := 0
-	r.env.runtimes.Live = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+	r.env.Runtimes.Live = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if _, ok := obj.(*corev1.ConfigMap); ok {
 				reads++
@@ -82,7 +82,7 @@ func TestGateComesBeforeTheQueue(t *testing.T) {
 		},
 	})
 	result, gated := reconcileOnce(t, r)
-	if !r.env.field.HoldsGate(&gated.Spec) || result.RequeueAfter == 0 {
+	if !r.env.Field.HoldsGate(&gated.Spec) || result.RequeueAfter == 0 {
 		t.Errorf("The TrainJob has patches %v and is looked at again in %s, want the gate and to wait", gated.Spec.RuntimePatches, result.RequeueAfter)
 	}
 	reads = 0
@@ -120,7 +120,7 @@ func TestEveryStartIsToldOnce(t *testing.T) {
 	r, recorder := newReconciler(t, stored, js)
 	r.env.trainer = serving.NewTrainer(serving.NewTrainJobs(nil))
 	r.env.trainer.Set(t.Context(), trainjob.Trainer23, nil)
-	r.env.defaults = servedDefaults(t)
+	r.env.Defaults = servedDefaults(t)
 	reconcileOnce(t, r)
 	admit(t, r.env.client)
 	_, started := reconcileOnce(t, r)
@@ -222,12 +222,12 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 }
 
 // servedDefaults are those of Kueue's Workload CRD. Without a schema, PodSets are empty.
-func servedDefaults(t *testing.T) *workloadDefaults {
+func servedDefaults(t *testing.T) *WorkloadDefaults {
 	t.Helper()
 	crd := moduleYAML(t, "sigs.k8s.io/kueue", "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml", &apiextensionsv1.CustomResourceDefinition{})
 	defaults, err := podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &workloadDefaults{defaults: defaults}
+	return FixedDefaults(defaults)
 }

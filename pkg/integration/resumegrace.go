@@ -20,9 +20,9 @@ const resumeGrace = 5 * time.Second
 // began to lead, but not later than our entry was written.
 func (e *environment) resumeGrace(job *trainjob.TrainJob) time.Duration {
 	stopped, ok := e.expectations.StoppedBeforeResume(job)
-	if !ok && e.field.Has(&job.Spec) {
+	if !ok && e.Field.Has(&job.Spec) {
 		stopped = e.expectations.LedSince()
-		if written := e.field.Time(&job.Spec); !written.IsZero() && written.Before(stopped) {
+		if written := e.Field.Time(&job.Spec); !written.IsZero() && written.Before(stopped) {
 			stopped = written
 		}
 	}
@@ -49,7 +49,7 @@ func (e *environment) mayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSe
 	if js == nil || !e.lacksGate(job, js) {
 		return e.resumeGrace(job)
 	}
-	written := e.field.Time(&job.Spec)
+	written := e.Field.Time(&job.Spec)
 	if written.IsZero() {
 		written = e.expectations.WroteBy(job)
 	}

@@ -43,7 +43,7 @@ func (e *environment) read(ctx context.Context, job *trainjob.TrainJob) error {
 			return serving.ErrRollingOut
 		}
 	}
-	e.trainer.Rollout.Complete(e.field)
+	e.trainer.Rollout.Complete(e.Field)
 	return nil
 }
 
@@ -59,7 +59,7 @@ func (e *environment) shown(ctx context.Context) (this, other bool, err error) {
 		}
 		switch podset.FieldOf(&list.Items[i]) {
 		case nil:
-		case e.field:
+		case e.Field:
 			this = true
 		default:
 			other = true
@@ -69,17 +69,17 @@ func (e *environment) shown(ctx context.Context) (this, other bool, err error) {
 }
 
 func (e *environment) snapshotTaken(ctx context.Context, job *trainjob.TrainJob) (time.Time, error) {
-	if e.runtimes.Served < trainjob.Trainer23 {
+	if e.Runtimes.Served < trainjob.Trainer23 {
 		return time.Time{}, nil
 	}
-	return e.runtimes.SnapshotTaken(ctx, job)
+	return e.Runtimes.SnapshotTaken(ctx, job)
 }
 
 // awaitReading tells the user of an admitted job why it is not started, and has its JobSet
 // made again when it stays as it is: where the releases render a runtime differently,
 // JobSet lets the newer Trainer change nothing of it.
 func (r *reconciler) awaitReading(ctx context.Context, j *job) error {
-	field := r.env.field.Path()
+	field := r.env.Field.Path()
 	if r.env.trainer.Rollout.First(j.UID) {
 		r.env.recorder.Resolve(j.UID, jobevents.ReasonTrainerBehind)
 		r.env.warn(&j.TrainJob, jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Errorf(

@@ -160,29 +160,29 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	if err := watchTrainJobCRD(ctx, mgr, trainer); err != nil {
 		return nil, err
 	}
-	defaults := &workloadDefaults{}
+	defaults := &WorkloadDefaults{}
 	if err := defaults.follow(ctx, mgr.GetCache()); err != nil {
 		return nil, err
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
 	expectations := jobclient.NewExpectations(clock.RealClock{})
 	backoff := jobclient.NewBackoff(clock.RealClock{})
+	recorder := jobevents.New(mgr.GetEventRecorder(controllerName))
 	env := &environment{
-		client:          jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, backoff),
-		live:            mgr.GetAPIReader(),
-		expectations:    expectations,
-		memory:          &memory{},
-		starts:          newStarts(opts.StartTimeout),
-		inTree:          serving.NewInTree(mgr.GetClient(), opts.Namespace, all),
-		trainer:         trainer,
-		all:             all,
-		runtimes:        runtimes,
-		renderer:        renderer,
-		tolerationRules: opts.TolerationRules,
-		defaults:        defaults,
-		described:       newRememberedPodSets(),
-		recorder:        jobevents.New(mgr.GetEventRecorder(controllerName)),
-		kueue:           opts.Kueue,
+		Describer: &Describer{
+			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: NewRemembered(),
+			TolerationRules: opts.TolerationRules, Client: mgr.GetClient(), Recorder: recorder,
+		},
+		client:       jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, backoff),
+		live:         mgr.GetAPIReader(),
+		expectations: expectations,
+		memory:       &memory{},
+		starts:       newStarts(opts.StartTimeout),
+		inTree:       serving.NewInTree(mgr.GetClient(), opts.Namespace, all),
+		trainer:      trainer,
+		all:          all,
+		recorder:     recorder,
+		kueue:        opts.Kueue,
 	}
 	runtimes.Seen = env.seen
 	opts.Kueue.OnChange(all.Requeue)

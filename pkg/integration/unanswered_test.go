@@ -89,7 +89,7 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 					Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(true)},
 				})
 			}
-			env := &environment{client: builder.Build(), field: patch.Of(trainjob.Trainer23), memory: &memory{}}
+			env := &environment{client: builder.Build(), Describer: &Describer{Field: patch.Of(trainjob.Trainer23)}, memory: &memory{}}
 			var clock *clocktesting.FakePassiveClock
 			env.expectations, clock = ledSinceByClock(tc.began)
 			if tc.before != nil {

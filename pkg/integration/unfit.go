@@ -24,7 +24,7 @@ func unfit(err error) bool {
 // something else, or was away. PodSets tells the user, and keeps another from being made.
 // A job whose runtime is gone for a moment keeps its place in the queue, but no quota.
 func (j *job) giveBack(ctx context.Context, wl *kueue.Workload, why error) (bool, error) {
-	lost := runtimeMissing(why) && kueuelib.HasQuotaReservation(wl)
+	lost := RuntimeMissing(why) && kueuelib.HasQuotaReservation(wl)
 	if !unfit(why) && !lost || !kueuelib.IsActive(wl) {
 		// jobframework asks again and reports it.
 		return false, nil

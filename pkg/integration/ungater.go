@@ -107,10 +107,10 @@ func mayRun(wl *kueue.Workload) bool {
 // template returns what pods of the pod's replicated job look like under our part, or
 // nil while that is still at the gate in our view, or is not there.
 func (u *ungater) template(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
-	if !u.env.field.Has(&job.Spec) {
+	if !u.env.Field.Has(&job.Spec) {
 		return nil, nil
 	}
-	js, err := u.env.render(ctx, job)
+	js, err := u.env.Render(ctx, job)
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 		return d.env.takesNothingNew(ctx, job, old, err)
 	}
 	d = &defaulter{env: env, decoder: d.decoder, self: d.self}
-	lost := env.field.Surplus(&job.Spec)
+	lost := env.Field.Surplus(&job.Spec)
 	resumed := old != nil && old.Suspended() && !job.Suspended()
 	if err := d.apply(ctx, req, job, old); err != nil {
 		return refused(err)
@@ -139,7 +139,7 @@ func (d *defaulter) apply(ctx context.Context, req admission.Request, job, old *
 		}
 		return d.onCreate(ctx, job)
 	}
-	d.env.field.Restore(&job.Spec, &old.Spec, own)
+	d.env.Field.Restore(&job.Spec, &old.Spec, own)
 	if own || !job.DeletionTimestamp.IsZero() {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (d *defaulter) onCreate(ctx context.Context, job *trainjob.TrainJob) error 
 	}
 	if !managed {
 		// An entry of ours in an exported manifest holds what a queue once gave.
-		d.env.field.Drop(&job.Spec)
+		d.env.Field.Drop(&job.Spec)
 		return nil
 	}
 	if err := d.env.defaultManagedBy(ctx, job); err != nil {
@@ -171,8 +171,8 @@ func (d *defaulter) onCreate(ctx context.Context, job *trainjob.TrainJob) error 
 
 // gate puts our entry, at the gate, after all others.
 func (d *defaulter) gate(ctx context.Context, job *trainjob.TrainJob) error {
-	spec, _, err := d.env.gated(ctx, job)
-	if runtimeMissing(err) {
+	spec, _, err := d.env.Gated(ctx, job)
+	if RuntimeMissing(err) {
 		return invalid(job, field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, err.Error())})
 	}
 	if err != nil {
@@ -190,7 +190,7 @@ func (d *defaulter) onUpdate(ctx context.Context, job, old *trainjob.TrainJob) e
 	if err := d.keepStopped(ctx, job, old); err != nil {
 		return err
 	}
-	field := d.env.field
+	field := d.env.Field
 	switch given := field.Has(&job.Spec); {
 	case !given && field.Has(&old.Spec):
 		// A client that applies its own list whole does not know of our part.

@@ -30,6 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -50,9 +51,9 @@ func newHandlers(tb testing.TB) (*defaulter, *validator) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	env := &environment{client: c, inTree: inTreeOff(tb), trainer: served(tb, trainjob.Trainer23), runtimes: trainjob.NewRuntimes(c, c), renderer: renderer, expectations: ledSince(time.Time{}), memory: &memory{},
-		backoff:  jobclient.NewBackoff(clock.RealClock{}),
-		defaults: &workloadDefaults{defaults: &podset.Defaults{}}, kueue: kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})}
+	env := &environment{client: c, inTree: inTreeOff(tb), trainer: served(tb, trainjob.Trainer23), Describer: &Describer{Runtimes: trainjob.NewRuntimes(c, c), Renderer: renderer, Client: c, Field: patch.Of(trainjob.Trainer23), Defaults: FixedDefaults(&podset.Defaults{}), Remembered: NewRemembered()}, expectations: ledSince(time.Time{}), memory: &memory{},
+		backoff: jobclient.NewBackoff(clock.RealClock{}),
+		kueue:   kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})}
 	decoder := admission.NewDecoder(scheme)
 	return &defaulter{env: env, decoder: decoder, self: self}, &validator{env: env, decoder: decoder, self: self}
 }

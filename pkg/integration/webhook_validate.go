@@ -96,7 +96,7 @@ func (v *validator) validate(ctx context.Context, t, old *trainjob.TrainJob, ifM
 		if managed {
 			errs = append(errs, keepsWorkload(t, old)...)
 		}
-		errs = append(errs, patch.Changed(v.env.field, &old.Spec, &t.Spec, v.added(ctx, t, managed))...)
+		errs = append(errs, patch.Changed(v.env.Field, &old.Spec, &t.Spec, v.added(ctx, t, managed))...)
 	}
 	if !managed {
 		return errs, nil
@@ -113,7 +113,7 @@ func (v *validator) validate(ctx context.Context, t, old *trainjob.TrainJob, ifM
 // leavesQueue refuses to let a TrainJob out of Kueue's hands: its child Jobs hold the
 // gate, which JobSet never takes away from a Job.
 func (v *validator) leavesQueue(t, old *trainjob.TrainJob, managed bool) field.ErrorList {
-	if managed || !v.env.field.Has(&old.Spec) || t.Finished() {
+	if managed || !v.env.Field.Has(&old.Spec) || t.Finished() {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(queueNamePath,
@@ -126,7 +126,7 @@ func (v *validator) added(ctx context.Context, t *trainjob.TrainJob, managed boo
 	if !managed || !t.Suspended() {
 		return nil
 	}
-	spec, _, err := v.env.gated(ctx, t)
+	spec, _, err := v.env.Gated(ctx, t)
 	if err != nil {
 		// A missing runtime is reported by its own check.
 		return nil
@@ -149,12 +149,12 @@ func describes(t, old *trainjob.TrainJob) bool {
 // validateDescription checks what the PodSets are made of: the runtime, the patches,
 // and the topology annotations of the pods that come out.
 func (v *validator) validateDescription(ctx context.Context, t *trainjob.TrainJob) (field.ErrorList, error) {
-	runtime, err := v.env.runtimes.For(ctx, t)
-	if runtimeMissing(err) {
+	runtime, err := v.env.Runtimes.For(ctx, t)
+	if RuntimeMissing(err) {
 		return field.ErrorList{field.Invalid(runtimeRefPath, t.Spec.RuntimeRef.Name, err.Error())}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return podset.Validate(ctx, v.env.renderer, t, runtime, v.env.field), nil
+	return podset.Validate(ctx, v.env.Renderer, t, runtime, v.env.Field), nil
 }
