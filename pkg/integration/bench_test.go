@@ -43,6 +43,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -243,7 +244,7 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	check(tb, err, true)
 	env := fresh(&environment{
 		client:    jobclient.New(s, s, served(tb, trainjob.Trainer23), ledSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{})),
-		Describer: &Describer{Renderer: renderer, Field: patch.Of(trainjob.Trainer23), Client: s, Recorder: jobevents.New(&events.FakeRecorder{})},
+		Describer: &podsets.Describer{Renderer: renderer, Field: patch.Of(trainjob.Trainer23), Client: s, Recorder: jobevents.New(&events.FakeRecorder{})},
 		live:      s, recorder: jobevents.New(&events.FakeRecorder{}), expectations: ledSince(time.Time{}), memory: &memory{},
 		backoff: jobclient.NewBackoff(clock.RealClock{}),
 		kueue:   kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}),
@@ -264,8 +265,8 @@ func fresh(env *environment, s *store, server apiServer) *environment {
 	}
 	out.Runtimes = trainjob.NewRuntimes(s, live)
 	out.Runtimes.Seen = out.seen
-	out.Defaults = FixedDefaults(s.defaults)
-	out.Remembered = NewRemembered()
+	out.Defaults = podsets.FixedDefaults(s.defaults)
+	out.Remembered = podsets.NewRemembered()
 	return &out
 }
 

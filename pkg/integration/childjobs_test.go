@@ -17,6 +17,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -92,7 +93,7 @@ func TestOvertaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
 			job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true), RuntimePatches: tc.patches}}
-			env := &environment{Describer: &Describer{Field: patch.Of(trainjob.Trainer23)}, expectations: ledSince(time.Time{}), memory: &memory{}}
+			env := &environment{Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, expectations: ledSince(time.Time{}), memory: &memory{}}
 			if got := env.mayStillResume(job, js) > 0; got != tc.want {
 				t.Errorf("overtaken = %t, want %t", got, tc.want)
 			}
@@ -124,7 +125,7 @@ func TestActive(t *testing.T) {
 			if tc.jobSet != nil {
 				builder = builder.WithObjects(tc.jobSet)
 			}
-			env := &environment{client: builder.Build(), Describer: &Describer{Field: patch.Of(trainjob.Trainer23)}, expectations: ledSince(time.Time{}), memory: &memory{}}
+			env := &environment{client: builder.Build(), Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, expectations: ledSince(time.Time{}), memory: &memory{}}
 			if got, err := env.active(t.Context(), job); err != nil || got != tc.want {
 				t.Errorf("active() = %t, %v; want %t", got, err, tc.want)
 			}

@@ -18,6 +18,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -100,7 +101,7 @@ func (e *environment) covered(ctx context.Context, job *trainjob.TrainJob) (bool
 		return true, err
 	}
 	podSets, err := e.PodSets(ctx, job)
-	if RuntimeMissing(err) {
+	if podsets.RuntimeMissing(err) {
 		// Nothing can be made of it, so nothing exceeds the quota.
 		return true, nil
 	}

@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -89,7 +90,7 @@ func TestEnsureAgreed(t *testing.T) {
 			runtimes := trainjob.NewRuntimes(c, c)
 			runtimes.Served = cmp.Or(tc.served, trainjob.Trainer22)
 			recorder := events.NewFakeRecorder(1)
-			r := &reconciler{env: &environment{client: c, live: c, Describer: &Describer{Runtimes: runtimes, Field: patch.Of(runtimes.Served), Client: c}, recorder: jobevents.New(recorder),
+			r := &reconciler{env: &environment{client: c, live: c, Describer: &podsets.Describer{Runtimes: runtimes, Field: patch.Of(runtimes.Served), Client: c}, recorder: jobevents.New(recorder),
 				expectations: ledSince(time.Time{}), memory: &memory{}}}
 			wait, err := r.ensureAgreed(t.Context(), j)
 			if err != nil || (wait > 0) != tc.wantWait {
@@ -152,7 +153,7 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 // describedAs has a job remembered with a number of pods of its runtime.
 func describedAs(t *testing.T, env *environment, job *trainjob.TrainJob, pods int32) {
 	t.Helper()
-	env.Remembered = NewRemembered()
+	env.Remembered = podsets.NewRemembered()
 	if err := env.Remember(t.Context(), job, []kueue.PodSet{{Name: "node", Count: pods}}); err != nil {
 		t.Fatal(err)
 	}

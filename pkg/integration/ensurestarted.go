@@ -14,6 +14,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 )
 
 // ensureStarted releases the quota of a job that was admitted and cannot start: Trainer,
@@ -56,7 +57,7 @@ func (r *reconciler) ensureStarted(ctx context.Context, j *job, refused error) (
 func (r *reconciler) lackNow(ctx context.Context, j *job, refused error) (*lack, error) {
 	if j.IsSuspended() {
 		l := &lack{what: "the TrainJob has not been resumed"}
-		if apierrors.IsInvalid(refused) || apierrors.IsForbidden(refused) || WithoutNames(refused) {
+		if apierrors.IsInvalid(refused) || apierrors.IsForbidden(refused) || podsets.WithoutNames(refused) {
 			l.quote = refused.Error()
 		}
 		return l, nil

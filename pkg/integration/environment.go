@@ -21,6 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -28,7 +29,7 @@ import (
 // environment is what adapter, webhooks and ungater share.
 type environment struct {
 	// Describer is for the Trainer that is served; see now.
-	*Describer
+	*podsets.Describer
 
 	client client.Client
 	// live asks the API server itself.

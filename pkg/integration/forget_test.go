@@ -13,6 +13,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 )
 
@@ -22,7 +23,7 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	r, _ := newReconciler(t, stored)
 	env := r.env
 	env.backoff = jobclient.NewBackoff(clock.RealClock{})
-	env.Remembered = NewRemembered()
+	env.Remembered = podsets.NewRemembered()
 	remember := func() {
 		if err := env.Remember(t.Context(), stored, []kueue.PodSet{{}}); err != nil {
 			t.Fatal(err)

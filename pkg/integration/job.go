@@ -24,6 +24,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -197,7 +198,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
 	j.env.warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
-	if RuntimeMissing(err) || unfit(err) {
+	if podsets.RuntimeMissing(err) || unfit(err) {
 		// The user has to act; trying again before something changes is of no use.
 		return nil, jobframework.UnretryableError(err.Error())
 	}
@@ -291,7 +292,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 		return stopped, j.keepsQuota(ctx, reason)
 	}
 	err := j.gate(ctx, c)
-	if WithoutNames(err) {
+	if podsets.WithoutNames(err) {
 		j.env.warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
 		return stopped, nil
 	}
@@ -323,7 +324,7 @@ func (j *job) suspendNow(ctx context.Context, c client.Client) error {
 		j.env.expectations.ExpectResume(&j.TrainJob)
 		err := j.suspend(ctx, c, true)
 		// Refused: Trainer's view of the JobSet is ahead of ours, and it runs.
-		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !WithoutNames(err) {
+		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !podsets.WithoutNames(err) {
 			return err
 		}
 	}

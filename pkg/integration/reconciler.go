@@ -15,6 +15,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -222,7 +223,7 @@ func (r *reconciler) ensureGate(ctx context.Context, j *job) error {
 		return err
 	}
 	err = j.gate(ctx, r.env.client)
-	if RuntimeMissing(err) || apierrors.IsNotFound(err) {
+	if podsets.RuntimeMissing(err) || apierrors.IsNotFound(err) {
 		// Told by an event already, or deleted meanwhile.
 		return nil
 	}

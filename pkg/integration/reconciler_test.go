@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -222,12 +223,12 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 }
 
 // servedDefaults are those of Kueue's Workload CRD. Without a schema, PodSets are empty.
-func servedDefaults(t *testing.T) *WorkloadDefaults {
+func servedDefaults(t *testing.T) *podsets.Defaults {
 	t.Helper()
 	crd := moduleYAML(t, "sigs.k8s.io/kueue", "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml", &apiextensionsv1.CustomResourceDefinition{})
 	defaults, err := podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return FixedDefaults(defaults)
+	return podsets.FixedDefaults(defaults)
 }

@@ -22,6 +22,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -79,7 +80,7 @@ func TestRead(t *testing.T) {
 				}
 				served.Set(t.Context(), generation, reason)
 			}
-			env, err := (&environment{client: c, trainer: served, Describer: &Describer{Runtimes: trainjob.NewRuntimes(c, c)}}).now()
+			env, err := (&environment{client: c, trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c)}}).now()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +135,7 @@ func TestAwaitReading(t *testing.T) {
 			served := serving.NewTrainer(serving.NewTrainJobs(nil))
 			served.Set(t.Context(), trainjob.Trainer22, nil)
 			c := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored, js)).Build()
-			env, err := (&environment{client: c, trainer: served, Describer: &Describer{Runtimes: trainjob.NewRuntimes(c, c)}, recorder: jobevents.New(recorder),
+			env, err := (&environment{client: c, trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c)}, recorder: jobevents.New(recorder),
 				expectations: ledSince(tc.written), memory: &memory{}}).now()
 			if err != nil {
 				t.Fatal(err)

@@ -38,6 +38,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -160,8 +161,8 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	if err := watchTrainJobCRD(ctx, mgr, trainer); err != nil {
 		return nil, err
 	}
-	defaults := &WorkloadDefaults{}
-	if err := defaults.follow(ctx, mgr.GetCache()); err != nil {
+	defaults := &podsets.Defaults{}
+	if err := defaults.Follow(ctx, mgr.GetCache()); err != nil {
 		return nil, err
 	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
@@ -169,8 +170,8 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	backoff := jobclient.NewBackoff(clock.RealClock{})
 	recorder := jobevents.New(mgr.GetEventRecorder(controllerName))
 	env := &environment{
-		Describer: &Describer{
-			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: NewRemembered(),
+		Describer: &podsets.Describer{
+			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: podsets.NewRemembered(),
 			TolerationRules: opts.TolerationRules, Client: mgr.GetClient(), Recorder: recorder,
 		},
 		client:       jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, backoff),

@@ -14,6 +14,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -89,7 +90,7 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 					Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(true)},
 				})
 			}
-			env := &environment{client: builder.Build(), Describer: &Describer{Field: patch.Of(trainjob.Trainer23)}, memory: &memory{}}
+			env := &environment{client: builder.Build(), Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, memory: &memory{}}
 			var clock *clocktesting.FakePassiveClock
 			env.expectations, clock = ledSinceByClock(tc.began)
 			if tc.before != nil {

@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -24,7 +25,7 @@ func unfit(err error) bool {
 // something else, or was away. PodSets tells the user, and keeps another from being made.
 // A job whose runtime is gone for a moment keeps its place in the queue, but no quota.
 func (j *job) giveBack(ctx context.Context, wl *kueue.Workload, why error) (bool, error) {
-	lost := RuntimeMissing(why) && kueuelib.HasQuotaReservation(wl)
+	lost := podsets.RuntimeMissing(why) && kueuelib.HasQuotaReservation(wl)
 	if !unfit(why) && !lost || !kueuelib.IsActive(wl) {
 		// jobframework asks again and reports it.
 		return false, nil

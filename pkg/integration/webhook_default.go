@@ -20,6 +20,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -172,7 +173,7 @@ func (d *defaulter) onCreate(ctx context.Context, job *trainjob.TrainJob) error 
 // gate puts our entry, at the gate, after all others.
 func (d *defaulter) gate(ctx context.Context, job *trainjob.TrainJob) error {
 	spec, _, err := d.env.Gated(ctx, job)
-	if RuntimeMissing(err) {
+	if podsets.RuntimeMissing(err) {
 		return invalid(job, field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, err.Error())})
 	}
 	if err != nil {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -51,7 +52,7 @@ func newHandlers(tb testing.TB) (*defaulter, *validator) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	env := &environment{client: c, inTree: inTreeOff(tb), trainer: served(tb, trainjob.Trainer23), Describer: &Describer{Runtimes: trainjob.NewRuntimes(c, c), Renderer: renderer, Client: c, Field: patch.Of(trainjob.Trainer23), Defaults: FixedDefaults(&podset.Defaults{}), Remembered: NewRemembered()}, expectations: ledSince(time.Time{}), memory: &memory{},
+	env := &environment{client: c, inTree: inTreeOff(tb), trainer: served(tb, trainjob.Trainer23), Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c), Renderer: renderer, Client: c, Field: patch.Of(trainjob.Trainer23), Defaults: podsets.FixedDefaults(&podset.Defaults{}), Remembered: podsets.NewRemembered()}, expectations: ledSince(time.Time{}), memory: &memory{},
 		backoff: jobclient.NewBackoff(clock.RealClock{}),
 		kueue:   kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})}
 	decoder := admission.NewDecoder(scheme)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -150,7 +151,7 @@ func describes(t, old *trainjob.TrainJob) bool {
 // and the topology annotations of the pods that come out.
 func (v *validator) validateDescription(ctx context.Context, t *trainjob.TrainJob) (field.ErrorList, error) {
 	runtime, err := v.env.Runtimes.For(ctx, t)
-	if RuntimeMissing(err) {
+	if podsets.RuntimeMissing(err) {
 		return field.ErrorList{field.Invalid(runtimeRefPath, t.Spec.RuntimeRef.Name, err.Error())}, nil
 	}
 	if err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package podsets
 
 import (
 	"testing"
@@ -37,7 +37,7 @@ func TestWorkloadDefaultsStayTheSame(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var w WorkloadDefaults
+			var w Defaults
 			w.look(crd("a", 1, "1"))
 			before, err := w.get()
 			if err != nil {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+// Package podsets describes TrainJobs as PodSets, as one Trainer makes them (describe.go) and
+// as the API server stores them (defaults.go), and names their replicated jobs whatever became
+// of their runtimes (jobnames.go).
+package podsets
 
 import (
 	"context"
@@ -27,7 +30,7 @@ type Describer struct {
 	Field    patch.Field
 	Runtimes *trainjob.Runtimes
 	Renderer *trainjob.Renderer
-	Defaults *WorkloadDefaults
+	Defaults *Defaults
 	// Remembered has PodSets that were described before.
 	Remembered *Remembered
 	// TolerationRules are applied beside what pkg/gpu knows.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package podsets
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
-// WorkloadDefaults follows the served Workload CRD and keeps what was made of it: the CRD
+// Defaults follows the served Workload CRD and keeps what was made of it: the CRD
 // is so big that copying it out of a cache would cost more than all else about a PodSet.
-type WorkloadDefaults struct {
+type Defaults struct {
 	mu sync.Mutex
 	// uid and generation are of the CRD that the defaults were made of.
 	uid        types.UID
@@ -31,12 +31,12 @@ type WorkloadDefaults struct {
 var errNoWorkloadCRD = fmt.Errorf("there is no CRD %s: install Kueue", podset.WorkloadCRD)
 
 // FixedDefaults are those that never change.
-func FixedDefaults(defaults *podset.Defaults) *WorkloadDefaults {
-	return &WorkloadDefaults{defaults: defaults}
+func FixedDefaults(defaults *podset.Defaults) *Defaults {
+	return &Defaults{defaults: defaults}
 }
 
-// follow looks at the CRD now and at every change of it. It returns when crds is in step.
-func (w *WorkloadDefaults) follow(ctx context.Context, crds cache.Cache) error {
+// Follow looks at the CRD now and at every change of it. It returns when crds is in step.
+func (w *Defaults) Follow(ctx context.Context, crds cache.Cache) error {
 	w.gone()
 	informer, err := crds.GetInformer(ctx, &apiextensionsv1.CustomResourceDefinition{})
 	if err != nil {
@@ -58,7 +58,7 @@ func (w *WorkloadDefaults) follow(ctx context.Context, crds cache.Cache) error {
 
 // look makes the defaults again where the schema changed. Most events are of the status, and
 // other defaults, though the same ones, would have every TrainJob described again.
-func (w *WorkloadDefaults) look(obj any) {
+func (w *Defaults) look(obj any) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok || w.madeOf(crd) {
 		return
@@ -67,25 +67,25 @@ func (w *WorkloadDefaults) look(obj any) {
 	w.set(crd, defaults, err)
 }
 
-func (w *WorkloadDefaults) madeOf(crd *apiextensionsv1.CustomResourceDefinition) bool {
+func (w *Defaults) madeOf(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return crd.UID != "" && w.uid == crd.UID && w.generation == crd.Generation
 }
 
 // gone takes note that there is no CRD.
-func (w *WorkloadDefaults) gone() {
+func (w *Defaults) gone() {
 	w.set(&apiextensionsv1.CustomResourceDefinition{}, nil, errNoWorkloadCRD)
 }
 
-func (w *WorkloadDefaults) set(crd *apiextensionsv1.CustomResourceDefinition, defaults *podset.Defaults, err error) {
+func (w *Defaults) set(crd *apiextensionsv1.CustomResourceDefinition, defaults *podset.Defaults, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.uid, w.generation, w.defaults, w.err = crd.UID, crd.Generation, defaults, err
 }
 
 // get returns the defaults of the CRD as it is now. They are the same ones until it changes.
-func (w *WorkloadDefaults) get() (*podset.Defaults, error) {
+func (w *Defaults) get() (*podset.Defaults, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.defaults, w.err
