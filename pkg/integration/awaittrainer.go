@@ -41,7 +41,7 @@ func (r *reconciler) awaitTrainer(ctx context.Context, j *job) (time.Duration, e
 	if behind == "" {
 		return 0, nil
 	}
-	managed, err := r.env.managed(ctx, &j.TrainJob)
+	managed, err := r.env.queues.Manages(ctx, &j.TrainJob)
 	if err != nil || !managed {
 		return 0, err
 	}

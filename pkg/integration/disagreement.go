@@ -51,7 +51,7 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 	if ptr.Deref(js.Spec.Suspend, false) == j.IsSuspended() {
 		return 0, nil
 	}
-	managed, err := r.env.managed(ctx, &j.TrainJob)
+	managed, err := r.env.queues.Manages(ctx, &j.TrainJob)
 	if err != nil || !managed {
 		return 0, err
 	}

@@ -90,7 +90,7 @@ func TestEnsureAgreed(t *testing.T) {
 			runtimes := trainjob.NewRuntimes(c, c)
 			runtimes.Served = cmp.Or(tc.served, trainjob.Trainer22)
 			recorder := events.NewFakeRecorder(1)
-			r := &reconciler{env: &environment{client: c, live: c, Describer: &podsets.Describer{Runtimes: runtimes, Field: patch.Of(runtimes.Served), Client: c}, recorder: jobevents.New(recorder),
+			r := &reconciler{env: &environment{client: c, live: c, queues: New(c, nil), Describer: &podsets.Describer{Runtimes: runtimes, Field: patch.Of(runtimes.Served), Client: c}, recorder: jobevents.New(recorder),
 				expectations: ledSince(time.Time{}), memory: &memory{}}}
 			wait, err := r.ensureAgreed(t.Context(), j)
 			if err != nil || (wait > 0) != tc.wantWait {

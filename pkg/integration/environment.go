@@ -45,7 +45,8 @@ type environment struct {
 	all          *serving.TrainJobs
 
 	// kueue has the settings that are Kueue's.
-	kueue *kueueconfig.Follower
+	kueue  *kueueconfig.Follower
+	queues *Queues
 }
 
 // now returns the environment of the generation of Trainer that the cluster serves now, or
@@ -59,14 +60,6 @@ func (e *environment) now() (*environment, error) {
 	env := *e
 	env.Describer = e.Describer.For(served)
 	return &env, nil
-}
-
-// managed reports whether job is Kueue's to start, by the rule that Kueue's own
-// webhooks use: it has a queue, or jobs without one are managed in its namespace.
-func (e *environment) managed(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	settings := e.kueue.Settings()
-	return jobframework.WorkloadShouldBeSuspended(ctx, job, e.client,
-		settings.ManageJobsWithoutQueueName, settings.NamespaceSelector(), jobframework.WithDeletingObjectTolerance(true))
 }
 
 // workloads lists the Workloads of this very job; one of the same name may have left

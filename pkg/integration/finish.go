@@ -55,7 +55,7 @@ func (j *job) holdFailed(ctx context.Context) (bool, error) {
 	if !apimeta.IsStatusConditionTrue(j.Status.Conditions, trainer.TrainJobFailed) || j.Elsewhere() {
 		return true, nil
 	}
-	if managed, err := j.env.managed(ctx, &j.TrainJob); err != nil || !managed {
+	if managed, err := j.env.queues.Manages(ctx, &j.TrainJob); err != nil || !managed {
 		return true, err
 	}
 	if !j.IsSuspended() {

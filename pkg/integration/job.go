@@ -126,7 +126,7 @@ func (j *job) prepare(ctx context.Context) (bool, error) {
 // is the caller's.
 func (j *job) describe(ctx context.Context) ([]kueue.PodSet, error) {
 	if j.described == nil {
-		if err := j.env.reachable(ctx, &j.TrainJob); err != nil {
+		if err := j.env.queues.Reachable(ctx, &j.TrainJob); err != nil {
 			return nil, err
 		}
 		podSets, err := j.env.PodSets(ctx, &j.TrainJob)

@@ -83,7 +83,7 @@ func (j *job) awaitChildJobs(ctx context.Context) (bool, error) {
 
 // tellUnprepared says that a job queues although Trainer has not looked at it.
 func (j *job) tellUnprepared(ctx context.Context) error {
-	managed, err := j.env.managed(ctx, &j.TrainJob)
+	managed, err := j.env.queues.Manages(ctx, &j.TrainJob)
 	if err == nil && managed && j.env.memory.queuesUnprepared(&j.TrainJob) {
 		j.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonUnprepared, jobevents.ActionDescribe,
 			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, trainerPatience)

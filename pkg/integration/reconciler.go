@@ -153,7 +153,7 @@ func (r *reconciler) ensurePlaced(ctx context.Context, j *job) error {
 	if !j.alive() || j.IsSuspended() {
 		return nil
 	}
-	managed, err := r.env.managed(ctx, &j.TrainJob)
+	managed, err := r.env.queues.Manages(ctx, &j.TrainJob)
 	if err != nil || !managed {
 		return err
 	}
@@ -214,7 +214,7 @@ func (r *reconciler) ensureGate(ctx context.Context, j *job) error {
 	if !j.alive() || !j.IsSuspended() {
 		return nil
 	}
-	managed, err := r.env.managed(ctx, &j.TrainJob)
+	managed, err := r.env.queues.Manages(ctx, &j.TrainJob)
 	if err != nil || !managed {
 		return err
 	}

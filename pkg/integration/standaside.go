@@ -31,7 +31,7 @@ func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *ser
 	if err := r.env.client.Get(ctx, req.NamespacedName, job); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	managed, err := r.env.managed(ctx, job)
+	managed, err := r.env.queues.Manages(ctx, job)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
 	}

@@ -31,7 +31,7 @@ const longestUnmade = 5 * time.Minute
 // the queue: it does where Trainer was refused the JobSet, for then it could only hold quota.
 // Trainer tries again by itself, and the event of the JobSet brings the job here.
 func (j *job) awaitJobSet(ctx context.Context) (bool, error) {
-	managed, err := j.env.managed(ctx, &j.TrainJob)
+	managed, err := j.env.queues.Manages(ctx, &j.TrainJob)
 	if err != nil || !managed || j.env.starts == nil {
 		return false, firstError(err, j.tellUnprepared(ctx))
 	}

@@ -14,10 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
@@ -81,7 +79,7 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 // takesNothingNew answers while the generation of Trainer is unknown, for the reason
 // given: a queued TrainJob would get no gate. What is there already is left as it is.
 func (e *environment) takesNothingNew(ctx context.Context, job, old *trainjob.TrainJob, reason error) admission.Response {
-	managed, err := e.managed(ctx, job)
+	managed, err := e.queues.Manages(ctx, job)
 	if err != nil {
 		return refused(err)
 	}
@@ -149,12 +147,12 @@ func (d *defaulter) apply(ctx context.Context, req admission.Request, job, old *
 
 func (d *defaulter) onCreate(ctx context.Context, job *trainjob.TrainJob) error {
 	err := jobframework.ApplyDefaultLocalQueueWithManagedJobsNamespaceSelector(ctx, d.env.client, job,
-		d.env.defaultLocalQueueExists(ctx), d.env.kueue.Settings().NamespaceSelector())
+		d.env.queues.HasDefault(ctx), d.env.kueue.Settings().NamespaceSelector())
 	if err != nil {
 		return err
 	}
 	jobframework.ApplyDefaultWorkloadPriorityClass(ctx, d.env.client, job)
-	managed, err := d.env.managed(ctx, job)
+	managed, err := d.env.queues.Manages(ctx, job)
 	if err != nil {
 		return err
 	}
@@ -184,7 +182,7 @@ func (d *defaulter) gate(ctx context.Context, job *trainjob.TrainJob) error {
 }
 
 func (d *defaulter) onUpdate(ctx context.Context, job, old *trainjob.TrainJob) error {
-	managed, err := d.env.managed(ctx, job)
+	managed, err := d.env.queues.Manages(ctx, job)
 	if err != nil || !managed {
 		return err
 	}
@@ -221,22 +219,13 @@ func (d *defaulter) keepStopped(ctx context.Context, job, old *trainjob.TrainJob
 	return nil
 }
 
-// defaultLocalQueueExists tells jobframework whether a namespace has the LocalQueue
-// that jobs without a queue get.
-func (e *environment) defaultLocalQueueExists(ctx context.Context) func(namespace string) bool {
-	return func(namespace string) bool {
-		key := client.ObjectKey{Namespace: namespace, Name: string(kueueconstants.DefaultLocalQueueName)}
-		return e.client.Get(ctx, key, &kueue.LocalQueue{}) == nil
-	}
-}
-
 // defaultManagedBy hands a TrainJob to MultiKueue when its queue leads there.
 func (e *environment) defaultManagedBy(ctx context.Context, t *trainjob.TrainJob) error {
 	j := &job{TrainJob: *t, env: e}
 	if !j.CanDefaultManagedBy() {
 		return nil
 	}
-	multi, err := e.queueIsMultiKueue(ctx, t.Namespace, string(jobframework.QueueName(j)))
+	multi, err := e.queues.LeadsToMultiKueue(ctx, t.Namespace, string(jobframework.QueueName(j)))
 	if err != nil || !multi {
 		return err
 	}

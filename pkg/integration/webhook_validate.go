@@ -85,10 +85,10 @@ func (v *validator) validate(ctx context.Context, t, old *trainjob.TrainJob, ifM
 	j := &job{TrainJob: *t, env: v.env}
 	errs := jobframework.ValidateJobOnCreate(j)
 	if old != nil {
-		changes := jobframework.ValidateJobOnUpdate(&job{TrainJob: *old, env: v.env}, j, v.env.defaultLocalQueueExists(ctx))
+		changes := jobframework.ValidateJobOnUpdate(&job{TrainJob: *old, env: v.env}, j, v.env.queues.HasDefault(ctx))
 		errs = append(errs, withRemedies(changes, !t.Suspended() || !old.Suspended())...)
 	}
-	managed, err := v.env.managed(ctx, t)
+	managed, err := v.env.queues.Manages(ctx, t)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// Queues say which TrainJobs are Kueue's to start, and where their queues lead.
+type Queues struct {
+	client client.Client
+	kueue  *kueueconfig.Follower
+}
+
+// New returns the Queues that c reads, under Kueue's settings.
+func New(c client.Client, kueue *kueueconfig.Follower) *Queues {
+	return &Queues{client: c, kueue: kueue}
+}
+
+// Manages reports whether job is Kueue's to start, by the rule that Kueue's own
+// webhooks use: it has a queue, or jobs without one are managed in its namespace.
+func (q *Queues) Manages(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	settings := q.kueue.Settings()
+	return jobframework.WorkloadShouldBeSuspended(ctx, job, q.client,
+		settings.ManageJobsWithoutQueueName, settings.NamespaceSelector(), jobframework.WithDeletingObjectTolerance(true))
+}
+
+// HasDefault tells jobframework whether a namespace has the LocalQueue
+// that jobs without a queue get.
+func (q *Queues) HasDefault(ctx context.Context) func(namespace string) bool {
+	return func(namespace string) bool {
+		key := client.ObjectKey{Namespace: namespace, Name: string(kueueconstants.DefaultLocalQueueName)}
+		return q.client.Get(ctx, key, &kueue.LocalQueue{}) == nil
+	}
+}
+
+// ErrNoOtherCluster is of a TrainJob that only MultiKueue may run, in a queue without it.
+var ErrNoOtherCluster = errors.New("nothing runs the TrainJob")
+
+// route is where a LocalQueue leads.
+type route struct {
+	clusterQueue kueue.ClusterQueueReference
+	// multiKueue: an admission check takes the jobs to other clusters.
+	multiKueue bool
+	// known: the LocalQueue, its ClusterQueue and the checks of that are all there.
+	known bool
+}
+
+// LeadsToMultiKueue reports whether the jobs of a LocalQueue go to other clusters.
+func (q *Queues) LeadsToMultiKueue(ctx context.Context, namespace, queue string) (bool, error) {
+	r, err := q.route(ctx, namespace, queue)
+	return r.multiKueue, err
+}
+
+// Reachable returns ErrNoOtherCluster for a TrainJob that waits for MultiKueue in a queue
+// that surely leads to no other cluster: quota there would be for nothing.
+func (q *Queues) Reachable(ctx context.Context, t *trainjob.TrainJob) error {
+	if ptr.Deref(t.Spec.ManagedBy, "") != kueue.MultiKueueControllerName {
+		return nil
+	}
+	queue := string(jobframework.QueueNameForObject(t))
+	r, err := q.route(ctx, t.Namespace, queue)
+	if err != nil {
+		return fmt.Errorf("reading where LocalQueue %s leads: %w", queue, err)
+	}
+	if !r.known || r.multiKueue {
+		return nil
+	}
+	return fmt.Errorf("%w: spec.managedBy is %s, and LocalQueue %s leads to ClusterQueue %s, which has no MultiKueue admission check; create the TrainJob without spec.managedBy, or name a queue that has one",
+		ErrNoOtherCluster, kueue.MultiKueueControllerName, queue, r.clusterQueue)
+}
+
+// route follows a LocalQueue to the admission checks of its ClusterQueue.
+func (q *Queues) route(ctx context.Context, namespace, queue string) (route, error) {
+	var lq kueue.LocalQueue
+	if err := q.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: queue}, &lq); err != nil {
+		return route{}, client.IgnoreNotFound(err)
+	}
+	r := route{clusterQueue: lq.Spec.ClusterQueue, known: true}
+	var cq kueue.ClusterQueue
+	if err := q.client.Get(ctx, client.ObjectKey{Name: string(r.clusterQueue)}, &cq); err != nil {
+		return route{}, client.IgnoreNotFound(err)
+	}
+	if cq.Spec.AdmissionChecksStrategy == nil {
+		return r, nil
+	}
+	for _, rule := range cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
+		var check kueue.AdmissionCheck
+		err := q.client.Get(ctx, client.ObjectKey{Name: string(rule.Name)}, &check)
+		if client.IgnoreNotFound(err) != nil {
+			return route{}, err
+		}
+		r.known = r.known && !apierrors.IsNotFound(err)
+		r.multiKueue = r.multiKueue || check.Spec.ControllerName == kueue.MultiKueueControllerName
+	}
+	return r, nil
+}
