@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -46,7 +47,7 @@ type environment struct {
 
 	// kueue has the settings that are Kueue's.
 	kueue  *kueueconfig.Follower
-	queues *Queues
+	queues *queues.Queues
 }
 
 // now returns the environment of the generation of Trainer that the cluster serves now, or

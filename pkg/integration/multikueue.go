@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -20,7 +21,7 @@ func (v *validator) validateManagedBy(ctx context.Context, t, old *trainjob.Trai
 		return nil, nil
 	}
 	err := v.env.queues.Reachable(ctx, t)
-	if errors.Is(err, ErrNoOtherCluster) {
+	if errors.Is(err, queues.ErrNoOtherCluster) {
 		return field.ErrorList{field.Invalid(managedByPath, *t.Spec.ManagedBy, err.Error())}, nil
 	}
 	return nil, err

@@ -23,6 +23,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -80,7 +81,7 @@ func TestRead(t *testing.T) {
 				}
 				served.Set(t.Context(), generation, reason)
 			}
-			env, err := (&environment{client: c, queues: New(c, nil), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c)}}).now()
+			env, err := (&environment{client: c, queues: queues.New(c, nil), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c)}}).now()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +136,7 @@ func TestAwaitReading(t *testing.T) {
 			served := serving.NewTrainer(serving.NewTrainJobs(nil))
 			served.Set(t.Context(), trainjob.Trainer22, nil)
 			c := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored, js)).Build()
-			env, err := (&environment{client: c, queues: New(c, nil), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c)}, recorder: jobevents.New(recorder),
+			env, err := (&environment{client: c, queues: queues.New(c, nil), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c)}, recorder: jobevents.New(recorder),
 				expectations: ledSince(tc.written), memory: &memory{}}).now()
 			if err != nil {
 				t.Fatal(err)

@@ -30,6 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -54,7 +55,7 @@ func newHandlers(tb testing.TB) (*defaulter, *validator) {
 	}
 	env := &environment{client: c, inTree: inTreeOff(tb), trainer: served(tb, trainjob.Trainer23), Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c), Renderer: renderer, Client: c, Field: patch.Of(trainjob.Trainer23), Defaults: podsets.FixedDefaults(&podset.Defaults{}), Remembered: podsets.NewRemembered()}, expectations: ledSince(time.Time{}), memory: &memory{},
 		backoff: jobclient.NewBackoff(clock.RealClock{}),
-		kueue:   kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}), queues: New(c, kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}))}
+		kueue:   kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}), queues: queues.New(c, kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}))}
 	decoder := admission.NewDecoder(scheme)
 	return &defaulter{env: env, decoder: decoder, self: self}, &validator{env: env, decoder: decoder, self: self}
 }
@@ -366,7 +367,7 @@ func TestDefaulterOfManagedNamespaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
 			d.env.kueue = kueueconfig.Fixed(kueueconfig.Settings{ManageJobsWithoutQueueName: true, ManagedJobsNamespaceSelector: tc.selector})
-			d.env.queues = New(d.env.client, d.env.kueue)
+			d.env.queues = queues.New(d.env.client, d.env.kueue)
 			response := d.Handle(context.Background(), request("user", manifest(``, spec), ""))
 			if diff := cmp.Diff(decoded(t, manifest(``, tc.want)), decoded(t, patched(t, manifest(``, spec), response))); diff != "" {
 				t.Errorf("Unexpected object (-want,+got):\n%s", diff)

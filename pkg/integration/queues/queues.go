@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+// Package queues says which TrainJobs are Kueue's to start, by the rule of its own webhooks, and
+// where their LocalQueues lead.
+package queues
 
 import (
 	"context"
