@@ -96,7 +96,7 @@ func (r *reconciler) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) 
 
 // covered reports whether the quota that job holds is for what Trainer makes of it now.
 func (e *environment) covered(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	wl, err := e.workload(ctx, job)
+	wl, err := WorkloadHoldingQuota(ctx, e.client, job)
 	if err != nil || wl == nil {
 		return true, err
 	}

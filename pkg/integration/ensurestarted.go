@@ -30,7 +30,7 @@ func (r *reconciler) ensureStarted(ctx context.Context, j *job, refused error) (
 	if expectedRetry(refused) && !(jobclient.TrainerLags(refused) && r.env.lagsLong(&j.TrainJob)) {
 		return 0, nil
 	}
-	wl, err := r.env.workload(ctx, &j.TrainJob)
+	wl, err := WorkloadHoldingQuota(ctx, r.env.client, &j.TrainJob)
 	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !mayRun(wl) {
 		return 0, err
 	}

@@ -7,12 +7,10 @@ package integration
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -61,39 +59,6 @@ func (e *environment) now() (*environment, error) {
 	env := *e
 	env.Describer = e.Describer.For(served)
 	return &env, nil
-}
-
-// workloads lists the Workloads of this very job; one of the same name may have left
-// some behind.
-func (e *environment) workloads(ctx context.Context, job *trainjob.TrainJob) ([]kueue.Workload, error) {
-	all, err := e.workloadsOfName(ctx, client.ObjectKeyFromObject(job))
-	return slices.DeleteFunc(all, func(wl kueue.Workload) bool { return !metav1.IsControlledBy(&wl, job) }), err
-}
-
-// workloadsOfName lists the Workloads of TrainJobs of this name.
-func (e *environment) workloadsOfName(ctx context.Context, name types.NamespacedName) ([]kueue.Workload, error) {
-	var list kueue.WorkloadList
-	err := e.client.List(ctx, &list, client.InNamespace(name.Namespace),
-		jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, name.Name))
-	if err != nil {
-		return nil, fmt.Errorf("listing the Workloads of TrainJob %s: %w", name, err)
-	}
-	return list.Items, nil
-}
-
-// workload returns the Workload of job that holds quota, or nil. A finished one holds none,
-// although it keeps its conditions.
-func (e *environment) workload(ctx context.Context, job *trainjob.TrainJob) (*kueue.Workload, error) {
-	workloads, err := e.workloads(ctx, job)
-	if err != nil {
-		return nil, err
-	}
-	for i := range workloads {
-		if holdsQuota(workloads[i]) {
-			return &workloads[i], nil
-		}
-	}
-	return nil, nil
 }
 
 // stillAdmitted asks the API server whether job may run, whatever the cache says.

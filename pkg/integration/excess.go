@@ -78,7 +78,7 @@ func (r *reconciler) renewDrifted(ctx context.Context, j *job) error {
 	if time.Since(js.CreationTimestamp.Time) > renewEvery {
 		return r.renewJobSet(ctx, j, js, why)
 	}
-	wl, err := r.env.workload(ctx, &j.TrainJob)
+	wl, err := WorkloadHoldingQuota(ctx, r.env.client, &j.TrainJob)
 	if err != nil || wl == nil {
 		return err
 	}

@@ -11,10 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -103,13 +101,6 @@ func (j *job) keepFailed() {
 	} else if failed := j.env.memory.failure(&j.TrainJob); failed != nil {
 		apimeta.SetStatusCondition(&j.Status.Conditions, *failed)
 	}
-}
-
-// ended reports whether a Workload is finished because its job is.
-func ended(wl *kueue.Workload) bool {
-	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-	return finished != nil && kueuelib.IsFinished(wl) &&
-		(finished.Reason == kueue.WorkloadFinishedReasonSucceeded || finished.Reason == kueue.WorkloadFinishedReasonFailed)
 }
 
 // ensureEnded is stopEnded for a job that Trainer does not take for failed any more.

@@ -80,7 +80,7 @@ func (e *environment) anyLeft(ctx context.Context, name types.NamespacedName) (b
 // Only then it pays to ask the API server for its pods: a job that starts has none since
 // its quota was last given back.
 func (j *job) releasesQuota(ctx context.Context) (bool, error) {
-	wl, err := j.env.workload(ctx, &j.TrainJob)
+	wl, err := WorkloadHoldingQuota(ctx, j.env.client, &j.TrainJob)
 	if err != nil || wl == nil {
 		return false, err
 	}
@@ -91,7 +91,7 @@ func (j *job) releasesQuota(ctx context.Context) (bool, error) {
 // awaitPodsOfDeleted reports whether a deleted TrainJob still has pods: until they are gone
 // its Workload keeps its finalizer, and with it the quota.
 func (j *job) awaitPodsOfDeleted(ctx context.Context) (bool, error) {
-	workloads, err := j.env.workloadsOfName(ctx, j.key)
+	workloads, err := WorkloadsNamed(ctx, j.env.client, j.key)
 	if err != nil || !slices.ContainsFunc(workloads, holdsQuota) {
 		return false, err
 	}
@@ -115,7 +115,7 @@ func (j *job) suspendDeleted(ctx context.Context) error {
 // awaitPodsOfFormer reports whether a deleted TrainJob of the same name still has pods.
 // jobframework would delete its Workload, and with it the quota that they run on.
 func (j *job) awaitPodsOfFormer(ctx context.Context) (bool, error) {
-	workloads, err := j.env.workloadsOfName(ctx, j.key)
+	workloads, err := WorkloadsNamed(ctx, j.env.client, j.key)
 	if err != nil {
 		return false, err
 	}
@@ -138,22 +138,6 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) (bool, error) {
 		j.again = recheckIn(goingSince(former))
 	}
 	return left, err
-}
-
-// holdsQuota reports whether Kueue counts a Workload against its ClusterQueue.
-func holdsQuota(wl kueue.Workload) bool {
-	return kueuelib.HasQuotaReservation(&wl) && !kueuelib.IsFinished(&wl)
-}
-
-// goingSince returns when the first of these Workloads began to go; now if none has.
-func goingSince(workloads []kueue.Workload) time.Time {
-	since := time.Now()
-	for i := range workloads {
-		if at := stoppedSince(&workloads[i]); !at.IsZero() && at.Before(since) {
-			since = at
-		}
-	}
-	return since
 }
 
 const (

@@ -73,7 +73,7 @@ func (j *job) startReadinessOver(ctx context.Context) error {
 	if j.env.kueue.Settings().WaitForPodsReady == nil {
 		return nil
 	}
-	wl, err := j.env.workload(ctx, &j.TrainJob)
+	wl, err := WorkloadHoldingQuota(ctx, j.env.client, &j.TrainJob)
 	if err != nil || wl == nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (r *reconciler) reportPodsReady(ctx context.Context, j *job) error {
 	if !j.alive() || r.env.kueue.Settings().WaitForPodsReady == nil {
 		return nil
 	}
-	workloads, err := r.env.workloads(ctx, &j.TrainJob)
+	workloads, err := WorkloadsOf(ctx, r.env.client, &j.TrainJob)
 	if err != nil || len(workloads) == 0 || r.env.expectations.Outdated(j.key, jobclient.VersionsOf(workloads)) {
 		return err
 	}

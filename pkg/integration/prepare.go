@@ -37,7 +37,7 @@ func (j *job) notYet(ctx context.Context) (bool, error) {
 // releaseFormer takes the finalizer off what a deleted job of the same name left behind,
 // and with it the quota. jobframework would, but it does not see a job that is too early.
 func (e *environment) releaseFormer(ctx context.Context, job *trainjob.TrainJob) error {
-	all, err := e.workloadsOfName(ctx, client.ObjectKeyFromObject(job))
+	all, err := WorkloadsNamed(ctx, e.client, client.ObjectKeyFromObject(job))
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func firstJobs(js *jobsetapi.JobSet) []jobsetapi.ReplicatedJob {
 // over reports whether all is done for a finished job. jobframework would tell so again
 // at every look, by an event.
 func (j *job) over(ctx context.Context) (bool, error) {
-	workloads, err := j.env.workloads(ctx, &j.TrainJob)
+	workloads, err := WorkloadsOf(ctx, j.env.client, &j.TrainJob)
 	if err != nil || len(workloads) == 0 {
 		return false, err
 	}

@@ -79,7 +79,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl.Result, error) {
 	j.key = req.NamespacedName
-	workloads, err := r.env.workloadsOfName(ctx, j.key)
+	workloads, err := WorkloadsNamed(ctx, r.env.client, j.key)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -161,7 +161,7 @@ func (r *reconciler) ensurePlaced(ctx context.Context, j *job) error {
 	if err != nil || placed {
 		return err
 	}
-	wl, err := r.env.workload(ctx, &j.TrainJob)
+	wl, err := WorkloadHoldingQuota(ctx, r.env.client, &j.TrainJob)
 	if err != nil || wl == nil || !kueuelib.IsAdmitted(wl) {
 		return err
 	}
@@ -176,7 +176,7 @@ func (r *reconciler) ensureWithinQuota(ctx context.Context, j *job) error {
 	if !j.alive() || j.IsSuspended() || j.Elsewhere() {
 		return nil
 	}
-	wl, err := r.env.workload(ctx, &j.TrainJob)
+	wl, err := WorkloadHoldingQuota(ctx, r.env.client, &j.TrainJob)
 	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !mayRun(wl) {
 		// Kueue takes it back already, and a deactivation stands in this Workload alone.
 		return err
@@ -218,7 +218,7 @@ func (r *reconciler) ensureGate(ctx context.Context, j *job) error {
 	if err != nil || !managed {
 		return err
 	}
-	wl, err := r.env.workload(ctx, &j.TrainJob)
+	wl, err := WorkloadHoldingQuota(ctx, r.env.client, &j.TrainJob)
 	if err != nil || (wl != nil && kueuelib.IsAdmitted(wl)) || j.IsActive() {
 		return err
 	}

@@ -8,11 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -30,7 +27,7 @@ func (r *reconciler) watchStop(ctx context.Context, j *job) (time.Duration, erro
 	if j.UID == "" || !j.IsSuspended() {
 		return 0, nil
 	}
-	wl, err := r.env.workload(ctx, &j.TrainJob)
+	wl, err := WorkloadHoldingQuota(ctx, r.env.client, &j.TrainJob)
 	if err != nil || wl == nil {
 		return 0, err
 	}
@@ -44,17 +41,6 @@ func (r *reconciler) watchStop(ctx context.Context, j *job) (time.Duration, erro
 		return wait, nil
 	}
 	return wait, r.tellStop(ctx, j)
-}
-
-// stoppedSince tells when it was decided that the job of a Workload stops; zero: it was not.
-func stoppedSince(wl *kueue.Workload) time.Time {
-	if !wl.DeletionTimestamp.IsZero() {
-		return wl.DeletionTimestamp.Time
-	}
-	if kueuelib.IsEvicted(wl) {
-		return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).LastTransitionTime.Time
-	}
-	return time.Time{}
 }
 
 // tellStop names what a stop waits for: the last pods, or JobSet, which does not say that

@@ -15,10 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -93,15 +91,11 @@ func (u *ungater) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.T
 	if job.Suspended() {
 		return nil, nil
 	}
-	wl, err := u.env.workload(ctx, job)
+	wl, err := WorkloadHoldingQuota(ctx, u.env.client, job)
 	if err != nil || wl == nil || !mayRun(wl) {
 		return nil, err
 	}
 	return job, nil
-}
-
-func mayRun(wl *kueue.Workload) bool {
-	return kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) && kueuelib.IsActive(wl) && !kueuelib.IsFinished(wl)
 }
 
 // template returns what pods of the pod's replicated job look like under our part, or

@@ -209,7 +209,7 @@ func (d *defaulter) keepStopped(ctx context.Context, job, old *trainjob.TrainJob
 	if !old.Suspended() || job.Suspended() {
 		return nil
 	}
-	wl, err := d.env.workload(ctx, job)
+	wl, err := WorkloadHoldingQuota(ctx, d.env.client, job)
 	if err != nil || wl == nil {
 		return err
 	}
