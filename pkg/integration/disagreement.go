@@ -19,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -96,7 +97,7 @@ func (r *reconciler) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) 
 
 // covered reports whether the quota that job holds is for what Trainer makes of it now.
 func (e *environment) covered(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	wl, err := WorkloadHoldingQuota(ctx, e.client, job)
+	wl, err := state.HoldingQuota(ctx, e.client, job)
 	if err != nil || wl == nil {
 		return true, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 )
 
 // ensureStarted releases the quota of a job that was admitted and cannot start: Trainer,
@@ -30,8 +31,8 @@ func (r *reconciler) ensureStarted(ctx context.Context, j *job, refused error) (
 	if expectedRetry(refused) && !(jobclient.TrainerLags(refused) && r.env.lagsLong(&j.TrainJob)) {
 		return 0, nil
 	}
-	wl, err := WorkloadHoldingQuota(ctx, r.env.client, &j.TrainJob)
-	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !mayRun(wl) {
+	wl, err := state.HoldingQuota(ctx, r.env.client, &j.TrainJob)
+	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) {
 		return 0, err
 	}
 	lack, err := r.lackNow(ctx, j, refused)

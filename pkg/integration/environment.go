@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -70,7 +71,7 @@ func (e *environment) stillAdmitted(ctx context.Context, job *trainjob.TrainJob)
 		}
 		return false, fmt.Errorf("reading Workload %s: %w", workloadKey(job), err)
 	}
-	return metav1.IsControlledBy(&wl, job) && wl.DeletionTimestamp.IsZero() && mayRun(&wl) && sameTimeLimit(&wl, job), nil
+	return metav1.IsControlledBy(&wl, job) && wl.DeletionTimestamp.IsZero() && state.MayRun(&wl) && sameTimeLimit(&wl, job), nil
 }
 
 // sameTimeLimit reports whether a Workload has the time limit that the job asks for. With
@@ -96,7 +97,7 @@ func (e *environment) confirm(ctx context.Context, cached *kueue.Workload) error
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading Workload %s: %w", client.ObjectKeyFromObject(cached), err)
 	}
-	if err != nil || wl.UID != cached.UID || !mayRun(&wl) || !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) {
+	if err != nil || wl.UID != cached.UID || !state.MayRun(&wl) || !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) {
 		return errOutdated
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -78,7 +79,7 @@ func (r *reconciler) renewDrifted(ctx context.Context, j *job) error {
 	if time.Since(js.CreationTimestamp.Time) > renewEvery {
 		return r.renewJobSet(ctx, j, js, why)
 	}
-	wl, err := WorkloadHoldingQuota(ctx, r.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, r.env.client, &j.TrainJob)
 	if err != nil || wl == nil {
 		return err
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -178,7 +179,7 @@ func (j *job) mayHavePods(ctx context.Context) (bool, error) {
 // that has ended, and one that was evicted, until its quota is free: then jobframework brings the Workload up
 // to date, where before it would delete it, and a deactivation would be forgotten.
 func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, error) {
-	wl, err := WorkloadHoldingQuota(ctx, j.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, j.env.client, &j.TrainJob)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +215,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 		j.unread = errors.Is(err, serving.ErrRollingOut)
 		return err
 	}
-	wl, err := WorkloadHoldingQuota(ctx, j.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, j.env.client, &j.TrainJob)
 	if err != nil {
 		return err
 	}
@@ -306,7 +307,7 @@ func (j *job) keepsQuota(ctx context.Context, reason jobframework.StopReason) er
 	case jobframework.StopReasonWorkloadDeleted:
 		return errStillActive
 	case jobframework.StopReasonNoMatchingWorkload:
-		if wl, err := WorkloadHoldingQuota(ctx, j.env.client, &j.TrainJob); err != nil || wl != nil {
+		if wl, err := state.HoldingQuota(ctx, j.env.client, &j.TrainJob); err != nil || wl != nil {
 			return firstError(err, errStillActive)
 		}
 	}
@@ -396,7 +397,7 @@ func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
 // ReclaimablePods returns the pods whose work is done while the job still runs. Kueue
 // refuses to take back what was given while the quota is held, so it never gets less.
 func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.ReclaimablePod, error) {
-	wl, err := WorkloadHoldingQuota(ctx, j.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, j.env.client, &j.TrainJob)
 	if err != nil {
 		return nil, err
 	}

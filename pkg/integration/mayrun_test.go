@@ -11,6 +11,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -29,7 +30,7 @@ func TestMayRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wl := ownedBy("a", true)
 			tc.change(wl)
-			if got := mayRun(wl); got != tc.want {
+			if got := state.MayRun(wl); got != tc.want {
 				t.Errorf("mayRun = %t, want %t", got, tc.want)
 			}
 		})

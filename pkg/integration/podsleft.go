@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -80,7 +81,7 @@ func (e *environment) anyLeft(ctx context.Context, name types.NamespacedName) (b
 // Only then it pays to ask the API server for its pods: a job that starts has none since
 // its quota was last given back.
 func (j *job) releasesQuota(ctx context.Context) (bool, error) {
-	wl, err := WorkloadHoldingQuota(ctx, j.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, j.env.client, &j.TrainJob)
 	if err != nil || wl == nil {
 		return false, err
 	}
@@ -91,15 +92,15 @@ func (j *job) releasesQuota(ctx context.Context) (bool, error) {
 // awaitPodsOfDeleted reports whether a deleted TrainJob still has pods: until they are gone
 // its Workload keeps its finalizer, and with it the quota.
 func (j *job) awaitPodsOfDeleted(ctx context.Context) (bool, error) {
-	workloads, err := WorkloadsNamed(ctx, j.env.client, j.key)
-	if err != nil || !slices.ContainsFunc(workloads, holdsQuota) {
+	workloads, err := state.WorkloadsNamed(ctx, j.env.client, j.key)
+	if err != nil || !slices.ContainsFunc(workloads, state.HoldsQuota) {
 		return false, err
 	}
 	left, err := j.env.anyLeft(ctx, j.key)
 	if !left {
 		return false, err
 	}
-	j.again = recheckIn(goingSince(workloads))
+	j.again = recheckIn(state.StoppingSince(workloads))
 	return true, firstError(err, j.suspendDeleted(ctx))
 }
 
@@ -115,13 +116,13 @@ func (j *job) suspendDeleted(ctx context.Context) error {
 // awaitPodsOfFormer reports whether a deleted TrainJob of the same name still has pods.
 // jobframework would delete its Workload, and with it the quota that they run on.
 func (j *job) awaitPodsOfFormer(ctx context.Context) (bool, error) {
-	workloads, err := WorkloadsNamed(ctx, j.env.client, j.key)
+	workloads, err := state.WorkloadsNamed(ctx, j.env.client, j.key)
 	if err != nil {
 		return false, err
 	}
 	former := slices.DeleteFunc(workloads, func(wl kueue.Workload) bool {
 		owner := metav1.GetControllerOfNoCopy(&wl)
-		return owner == nil || owner.UID == j.UID || !holdsQuota(wl)
+		return owner == nil || owner.UID == j.UID || !state.HoldsQuota(wl)
 	})
 	if len(former) == 0 {
 		return false, nil
@@ -135,7 +136,7 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) (bool, error) {
 		return js == nil || pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID)
 	})
 	if left {
-		j.again = recheckIn(goingSince(former))
+		j.again = recheckIn(state.StoppingSince(former))
 	}
 	return left, err
 }

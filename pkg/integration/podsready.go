@@ -15,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
@@ -73,7 +74,7 @@ func (j *job) startReadinessOver(ctx context.Context) error {
 	if j.env.kueue.Settings().WaitForPodsReady == nil {
 		return nil
 	}
-	wl, err := WorkloadHoldingQuota(ctx, j.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, j.env.client, &j.TrainJob)
 	if err != nil || wl == nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (r *reconciler) reportPodsReady(ctx context.Context, j *job) error {
 	if !j.alive() || r.env.kueue.Settings().WaitForPodsReady == nil {
 		return nil
 	}
-	workloads, err := WorkloadsOf(ctx, r.env.client, &j.TrainJob)
+	workloads, err := state.WorkloadsOf(ctx, r.env.client, &j.TrainJob)
 	if err != nil || len(workloads) == 0 || r.env.expectations.Outdated(j.key, jobclient.VersionsOf(workloads)) {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -37,7 +38,7 @@ func (j *job) notYet(ctx context.Context) (bool, error) {
 // releaseFormer takes the finalizer off what a deleted job of the same name left behind,
 // and with it the quota. jobframework would, but it does not see a job that is too early.
 func (e *environment) releaseFormer(ctx context.Context, job *trainjob.TrainJob) error {
-	all, err := WorkloadsNamed(ctx, e.client, client.ObjectKeyFromObject(job))
+	all, err := state.WorkloadsNamed(ctx, e.client, client.ObjectKeyFromObject(job))
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func firstJobs(js *jobsetapi.JobSet) []jobsetapi.ReplicatedJob {
 // over reports whether all is done for a finished job. jobframework would tell so again
 // at every look, by an event.
 func (j *job) over(ctx context.Context) (bool, error) {
-	workloads, err := WorkloadsOf(ctx, j.env.client, &j.TrainJob)
+	workloads, err := state.WorkloadsOf(ctx, j.env.client, &j.TrainJob)
 	if err != nil || len(workloads) == 0 {
 		return false, err
 	}

@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 )
 
 // decidedPriority is above that of everything else, which is 0 or less.
@@ -37,7 +39,7 @@ func decidedFirst(h handler.EventHandler) handler.EventHandler {
 func decided(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*kueue.Workload)
 	after, okAfter := e.ObjectNew.(*kueue.Workload)
-	return ok && okAfter && mayRun(before) != mayRun(after)
+	return ok && okAfter && state.MayRun(before) != state.MayRun(after)
 }
 
 // firstQueue adds with the priority of decisions. A handler adds to a priority queue by

@@ -17,6 +17,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -79,7 +80,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl.Result, error) {
 	j.key = req.NamespacedName
-	workloads, err := WorkloadsNamed(ctx, r.env.client, j.key)
+	workloads, err := state.WorkloadsNamed(ctx, r.env.client, j.key)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -161,7 +162,7 @@ func (r *reconciler) ensurePlaced(ctx context.Context, j *job) error {
 	if err != nil || placed {
 		return err
 	}
-	wl, err := WorkloadHoldingQuota(ctx, r.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, r.env.client, &j.TrainJob)
 	if err != nil || wl == nil || !kueuelib.IsAdmitted(wl) {
 		return err
 	}
@@ -176,8 +177,8 @@ func (r *reconciler) ensureWithinQuota(ctx context.Context, j *job) error {
 	if !j.alive() || j.IsSuspended() || j.Elsewhere() {
 		return nil
 	}
-	wl, err := WorkloadHoldingQuota(ctx, r.env.client, &j.TrainJob)
-	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !mayRun(wl) {
+	wl, err := state.HoldingQuota(ctx, r.env.client, &j.TrainJob)
+	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) {
 		// Kueue takes it back already, and a deactivation stands in this Workload alone.
 		return err
 	}
@@ -218,7 +219,7 @@ func (r *reconciler) ensureGate(ctx context.Context, j *job) error {
 	if err != nil || !managed {
 		return err
 	}
-	wl, err := WorkloadHoldingQuota(ctx, r.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, r.env.client, &j.TrainJob)
 	if err != nil || (wl != nil && kueuelib.IsAdmitted(wl)) || j.IsActive() {
 		return err
 	}

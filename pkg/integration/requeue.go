@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
@@ -125,7 +126,7 @@ func (j *job) deleteWorkload(ctx context.Context, wl *kueue.Workload) error {
 
 // unfinishedWorkload returns the job's own Workload, or nil.
 func (j *job) unfinishedWorkload(ctx context.Context) (*kueue.Workload, error) {
-	workloads, err := WorkloadsOf(ctx, j.env.client, &j.TrainJob)
+	workloads, err := state.WorkloadsOf(ctx, j.env.client, &j.TrainJob)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +141,8 @@ func (j *job) unfinishedWorkload(ctx context.Context) (*kueue.Workload, error) {
 // endedWorkload returns the Workload of a job that has ended, whatever Trainer makes of it
 // since; nil if the job has another one.
 func (j *job) endedWorkload(ctx context.Context) (*kueue.Workload, error) {
-	workloads, err := WorkloadsOf(ctx, j.env.client, &j.TrainJob)
-	if err != nil || !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return ended(&wl) }) {
+	workloads, err := state.WorkloadsOf(ctx, j.env.client, &j.TrainJob)
+	if err != nil || !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return state.Ended(&wl) }) {
 		return nil, err
 	}
 	var last *kueue.Workload

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -27,11 +28,11 @@ func (r *reconciler) watchStop(ctx context.Context, j *job) (time.Duration, erro
 	if j.UID == "" || !j.IsSuspended() {
 		return 0, nil
 	}
-	wl, err := WorkloadHoldingQuota(ctx, r.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, r.env.client, &j.TrainJob)
 	if err != nil || wl == nil {
 		return 0, err
 	}
-	since := stoppedSince(wl)
+	since := state.StoppedSince(wl)
 	if since.IsZero() || !j.IsActive() {
 		return 0, nil
 	}

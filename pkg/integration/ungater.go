@@ -17,6 +17,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -91,8 +92,8 @@ func (u *ungater) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.T
 	if job.Suspended() {
 		return nil, nil
 	}
-	wl, err := WorkloadHoldingQuota(ctx, u.env.client, job)
-	if err != nil || wl == nil || !mayRun(wl) {
+	wl, err := state.HoldingQuota(ctx, u.env.client, job)
+	if err != nil || wl == nil || !state.MayRun(wl) {
 		return nil, err
 	}
 	return job, nil

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -209,11 +210,11 @@ func (d *defaulter) keepStopped(ctx context.Context, job, old *trainjob.TrainJob
 	if !old.Suspended() || job.Suspended() {
 		return nil
 	}
-	wl, err := WorkloadHoldingQuota(ctx, d.env.client, job)
+	wl, err := state.HoldingQuota(ctx, d.env.client, job)
 	if err != nil || wl == nil {
 		return err
 	}
-	if !stoppedSince(wl).IsZero() {
+	if !state.StoppedSince(wl).IsZero() {
 		job.Spec.Suspend = ptr.To(true)
 	}
 	return nil

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+// Package state reads what there is of a TrainJob, and answers what that means: may it run, does
+// it hold quota, since when does it stop.
+package state
 
 import (
 	"context"
@@ -20,28 +22,28 @@ import (
 )
 
 // MayRun reports whether the job of wl may have pods.
-func mayRun(wl *kueue.Workload) bool {
+func MayRun(wl *kueue.Workload) bool {
 	return kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) && kueuelib.IsActive(wl) && !kueuelib.IsFinished(wl)
 }
 
-// holdsQuota reports whether Kueue counts a Workload against its ClusterQueue.
-func holdsQuota(wl kueue.Workload) bool {
+// HoldsQuota reports whether Kueue counts a Workload against its ClusterQueue.
+func HoldsQuota(wl kueue.Workload) bool {
 	return kueuelib.HasQuotaReservation(&wl) && !kueuelib.IsFinished(&wl)
 }
 
-// goingSince returns when the first of these Workloads began to go; now if none has.
-func goingSince(workloads []kueue.Workload) time.Time {
+// StoppingSince returns when the first of these Workloads began to go; now if none has.
+func StoppingSince(workloads []kueue.Workload) time.Time {
 	since := time.Now()
 	for i := range workloads {
-		if at := stoppedSince(&workloads[i]); !at.IsZero() && at.Before(since) {
+		if at := StoppedSince(&workloads[i]); !at.IsZero() && at.Before(since) {
 			since = at
 		}
 	}
 	return since
 }
 
-// stoppedSince tells when it was decided that the job of a Workload stops; zero: it was not.
-func stoppedSince(wl *kueue.Workload) time.Time {
+// StoppedSince tells when it was decided that the job of a Workload stops; zero: it was not.
+func StoppedSince(wl *kueue.Workload) time.Time {
 	if !wl.DeletionTimestamp.IsZero() {
 		return wl.DeletionTimestamp.Time
 	}
@@ -51,8 +53,8 @@ func stoppedSince(wl *kueue.Workload) time.Time {
 	return time.Time{}
 }
 
-// ended reports whether a Workload is finished because its job is.
-func ended(wl *kueue.Workload) bool {
+// Ended reports whether a Workload is finished because its job is.
+func Ended(wl *kueue.Workload) bool {
 	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
 	return finished != nil && kueuelib.IsFinished(wl) &&
 		(finished.Reason == kueue.WorkloadFinishedReasonSucceeded || finished.Reason == kueue.WorkloadFinishedReasonFailed)
@@ -76,15 +78,15 @@ func WorkloadsNamed(ctx context.Context, c client.Reader, name types.NamespacedN
 	return list.Items, nil
 }
 
-// WorkloadHoldingQuota returns the Workload of job that holds quota, or nil. A finished one holds none,
+// HoldingQuota returns the Workload of job that holds quota, or nil. A finished one holds none,
 // although it keeps its conditions.
-func WorkloadHoldingQuota(ctx context.Context, c client.Reader, job *trainjob.TrainJob) (*kueue.Workload, error) {
+func HoldingQuota(ctx context.Context, c client.Reader, job *trainjob.TrainJob) (*kueue.Workload, error) {
 	workloads, err := WorkloadsOf(ctx, c, job)
 	if err != nil {
 		return nil, err
 	}
 	for i := range workloads {
-		if holdsQuota(workloads[i]) {
+		if HoldsQuota(workloads[i]) {
 			return &workloads[i], nil
 		}
 	}
