@@ -41,6 +41,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
@@ -138,7 +139,7 @@ var benchKey = client.ObjectKey{Namespace: "default", Name: "bench"}
 const benchJob = `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob",
 "metadata":{"namespace":"default","name":"bench","uid":"4ef47cd5-7f0e-43a4-ae39-58ef7f7e4d8c","generation":1,"resourceVersion":"1","labels":{"kueue.x-k8s.io/queue-name":"bench"}},
 "spec":{"runtimeRef":{"apiGroup":"trainer.kubeflow.org","kind":"ClusterTrainingRuntime","name":"torch-distributed"},"suspend":true,
-"trainer":{"numNodes":2,"resourcesPerNode":{"limits":{"nvidia.com/gpu":"8"},"requests":{"nvidia.com/gpu":"8"}}},"runtimePatches":[` + gateJSON + `]}}`
+"trainer":{"numNodes":2,"resourcesPerNode":{"limits":{"nvidia.com/gpu":"8"},"requests":{"nvidia.com/gpu":"8"}}},"runtimePatches":[` + inttest.Gate + `]}}`
 
 // apiServer is what answers what a manager's caches do not.
 type apiServer struct {
@@ -158,7 +159,7 @@ func apiServers(tb testing.TB) []apiServer {
 	check(tb, err, true)
 	// The limit of both integrations would be what is measured.
 	config.QPS = -1
-	c, err := client.New(config, client.Options{Scheme: testScheme(tb)})
+	c, err := client.New(config, client.Options{Scheme: inttest.Scheme(tb)})
 	check(tb, err, true)
 	return append(all, apiServer{name: "local API server", client: c})
 }
@@ -240,11 +241,11 @@ func newInTreeStore(tb testing.TB, server apiServer) *store {
 
 func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	tb.Helper()
-	s := newStore(tb, server, testScheme(tb), &trainjob.TrainJob{})
+	s := newStore(tb, server, inttest.Scheme(tb), &trainjob.TrainJob{})
 	renderer, err := trainjob.NewRenderer(tb.Context(), s.scheme)
 	check(tb, err, true)
 	env := fresh(&environment{
-		client:    jobclient.New(s, s, served(tb, trainjob.Trainer23), ledSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{})),
+		client:    jobclient.New(s, s, inttest.Served(tb, trainjob.Trainer23), ledSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{})),
 		Describer: &podsets.Describer{Renderer: renderer, Field: patch.Of(trainjob.Trainer23), Client: s, Recorder: jobevents.New(&events.FakeRecorder{})},
 		live:      s, recorder: jobevents.New(&events.FakeRecorder{}), expectations: ledSince(time.Time{}), memory: &memory{},
 		backoff: jobclient.NewBackoff(clock.RealClock{}),

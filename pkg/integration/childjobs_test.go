@@ -17,6 +17,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -121,7 +122,7 @@ func TestActive(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			builder := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)))
+			builder := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)))
 			if tc.jobSet != nil {
 				builder = builder.WithObjects(tc.jobSet)
 			}
@@ -139,7 +140,7 @@ func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
 	stored := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "js-node-0", Annotations: counted}}
 	stored.Spec.Template.Annotations = withKey(counted, "kueue.x-k8s.io/workload", "former")
 	stored.Spec.Template.Labels = withKey(counted, "kueue.x-k8s.io/podset", "node")
-	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored).Build()
+	c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(stored).Build()
 	cached, err := caches.TrimJob(stored.DeepCopy())
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
@@ -79,7 +80,7 @@ func TestEnsureAgreed(t *testing.T) {
 			if tc.change != nil {
 				tc.change(stored, js)
 			}
-			c := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).
+			c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).
 				WithObjects(append(children(js, tc.done), stored, js, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})...)).Build()
 			j := &job{}
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(stored), &j.TrainJob); err != nil {
@@ -120,15 +121,14 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			d, _ := newHandlers(t)
+			env := newEnvironmentOn(t)
 			stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
 			stored.Spec.RuntimeRef.Name = "torch"
 			recorder := events.NewFakeRecorder(1)
-			env := d.env
 			env.recorder, env.Field = jobevents.New(recorder), patch.Of(trainjob.Trainer22)
 			env.Runtimes = env.Runtimes.As(trainjob.Trainer22)
 			describedAs(t, env, stored, 1)
-			wl := ownedBy(stored.UID, true)
+			wl := inttest.WorkloadOf(stored.UID, true)
 			wl.Namespace, wl.OwnerReferences[0].Name = stored.Namespace, stored.Name
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: tc.admitted}}
 			for _, obj := range []client.Object{stored, js, wl} {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -83,7 +84,7 @@ func TestEnsureStarted(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
-			wl := ownedBy(stored.UID, true)
+			wl := inttest.WorkloadOf(stored.UID, true)
 			wl.Namespace, wl.OwnerReferences[0].Name, wl.UID = stored.Namespace, stored.Name, "wl"
 			for i := range wl.Status.Conditions {
 				wl.Status.Conditions[i].LastTransitionTime = metav1.NewTime(time.Now().Add(-time.Hour))

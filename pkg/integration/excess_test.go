@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 )
 
@@ -29,7 +30,7 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 			stored, js := disagreeing(true, true, true, time.Now())
 			js.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
 			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 2}}
-			wl := ownedBy(stored.UID, true)
+			wl := inttest.WorkloadOf(stored.UID, true)
 			wl.Namespace, wl.OwnerReferences[0].Name = "ns", "job"
 			r, recorder := newReconciler(t, js, wl)
 			r.env.starts = newStarts(time.Minute)

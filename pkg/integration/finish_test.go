@@ -18,6 +18,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -41,7 +42,7 @@ func TestEndOfAJob(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
 			stored.Spec.RuntimeRef.Name = "torch"
 			stored.Status.Conditions = append(stored.Status.Conditions, metav1.Condition{Type: tc.condition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()})
-			wl := ownedBy(stored.UID, true)
+			wl := inttest.WorkloadOf(stored.UID, true)
 			wl.Namespace, wl.OwnerReferences[0].Name, wl.Spec.QueueName = "ns", "job", "q"
 			wl.Status.Admission = &kueue.Admission{}
 			if tc.ended {

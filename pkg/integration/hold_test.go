@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -49,7 +50,7 @@ func TestEnsureHeld(t *testing.T) {
 			if tc.workload != nil {
 				tc.workload(wl)
 			}
-			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(wl).Build()
+			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(wl).Build()
 			var list kueue.WorkloadList
 			if err := c.List(t.Context(), &list); err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/tools/events"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -23,12 +24,11 @@ func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			d, _ := newHandlers(t)
-			env := d.env
+			env := newEnvironmentOn(t)
 			recorder := events.NewFakeRecorder(1)
 			env.recorder, env.Field = jobevents.New(recorder), patch.Of(trainjob.Trainer21)
 			j := &job{env: env}
-			if err := json.Unmarshal([]byte(manifest(queued, tc.spec)), &j.TrainJob); err != nil {
+			if err := json.Unmarshal([]byte(inttest.Manifest(inttest.Queued, tc.spec)), &j.TrainJob); err != nil {
 				t.Fatal(err)
 			}
 			j.Namespace = "ns"

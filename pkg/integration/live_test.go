@@ -14,25 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
-
-// ownedBy makes a Workload of a TrainJob "llm", with quota or without.
-func ownedBy(uid types.UID, admitted bool) *kueue.Workload {
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: uid}}
-	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "team", Name: jobframework.GetWorkloadNameForOwnerWithGVK(job.Name, job.UID, trainjob.GVK),
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)},
-	}}
-	if admitted {
-		wl.Status.Conditions = []metav1.Condition{
-			{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}, {Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue},
-		}
-	}
-	return wl
-}
 
 func clientOf(t *testing.T, objs ...client.Object) client.WithWatch {
 	t.Helper()
@@ -46,18 +31,18 @@ func clientOf(t *testing.T, objs ...client.Object) client.WithWatch {
 }
 
 func TestStillAdmitted(t *testing.T) {
-	going := ownedBy("a", true)
+	going := inttest.WorkloadOf("a", true)
 	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
-	foreign := ownedBy("a", true)
+	foreign := inttest.WorkloadOf("a", true)
 	foreign.OwnerReferences[0].UID = "b"
 	tests := map[string]struct {
 		live *kueue.Workload
 		want bool
 	}{
-		"it is":                           {live: ownedBy("a", true), want: true},
-		"it waits":                        {live: ownedBy("a", false)},
+		"it is":                           {live: inttest.WorkloadOf("a", true), want: true},
+		"it waits":                        {live: inttest.WorkloadOf("a", false)},
 		"the Workload is being deleted":   {live: going},
-		"the admission is a former job's": {live: ownedBy("b", true)},
+		"the admission is a former job's": {live: inttest.WorkloadOf("b", true)},
 		"there is no Workload":            {},
 		"somebody else's has its name":    {live: foreign},
 	}
@@ -75,16 +60,16 @@ func TestStillAdmitted(t *testing.T) {
 
 func TestConfirm(t *testing.T) {
 	const uid = types.UID("a")
-	otherFlavor := ownedBy(uid, true)
+	otherFlavor := inttest.WorkloadOf(uid, true)
 	otherFlavor.Status.Admission = &kueue.Admission{ClusterQueue: "other"}
 	tests := map[string]struct {
 		cached, live *kueue.Workload
 		want         error
 	}{
-		"the admission stands": {cached: ownedBy(uid, true), live: ownedBy(uid, true)},
-		"it is gone":           {cached: ownedBy(uid, true), live: ownedBy(uid, false), want: errOutdated},
-		"it is another one":    {cached: ownedBy(uid, true), live: otherFlavor, want: errOutdated},
-		"the Workload is gone": {cached: ownedBy(uid, true), want: errOutdated},
+		"the admission stands": {cached: inttest.WorkloadOf(uid, true), live: inttest.WorkloadOf(uid, true)},
+		"it is gone":           {cached: inttest.WorkloadOf(uid, true), live: inttest.WorkloadOf(uid, false), want: errOutdated},
+		"it is another one":    {cached: inttest.WorkloadOf(uid, true), live: otherFlavor, want: errOutdated},
+		"the Workload is gone": {cached: inttest.WorkloadOf(uid, true), want: errOutdated},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

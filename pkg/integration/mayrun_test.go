@@ -11,6 +11,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -28,7 +29,7 @@ func TestMayRun(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			wl := ownedBy("a", true)
+			wl := inttest.WorkloadOf("a", true)
 			tc.change(wl)
 			if got := state.MayRun(wl); got != tc.want {
 				t.Errorf("mayRun = %t, want %t", got, tc.want)
@@ -58,7 +59,7 @@ func TestJobSetIsTheJobsOwn(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: tc.owners}}
-			env := &environment{client: fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(js).Build()}
+			env := &environment{client: fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(js).Build()}
 			got, err := env.jobSet(t.Context(), job)
 			if err != nil || (got != nil) != tc.want {
 				t.Errorf("jobSet = %v, %v; want one: %t", got, err, tc.want)

@@ -17,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 )
 
 // What says that the pods are ready is reset first, and the quota of an evicted job follows
@@ -24,7 +25,7 @@ import (
 func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
 	stored.Spec.RuntimeRef.Name = "torch"
-	wl := ownedBy(stored.UID, true)
+	wl := inttest.WorkloadOf(stored.UID, true)
 	wl.Namespace, wl.OwnerReferences[0].Name, wl.Spec.QueueName = "ns", "job", "q"
 	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 	wl.Status.Admission = &kueue.Admission{}
@@ -68,7 +69,7 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 func TestPodsReadyIsWrittenOnceByAnOldView(t *testing.T) {
 	stored, js := disagreeing(false, false, false, time.Now().Add(-time.Minute))
 	stored.Spec.RuntimeRef.Name = "torch"
-	wl := ownedBy(stored.UID, true)
+	wl := inttest.WorkloadOf(stored.UID, true)
 	wl.Namespace, wl.OwnerReferences[0].Name, wl.Spec.QueueName = "ns", "job", "q"
 	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 	wl.Status.Admission = &kueue.Admission{}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -23,7 +24,7 @@ func TestDecidedFirst(t *testing.T) {
 	mapper := apimeta.NewDefaultRESTMapper(nil)
 	mapper.Add(trainjob.GVK, apimeta.RESTScopeNamespace)
 	workload := func(conditions ...metav1.Condition) *kueue.Workload {
-		wl := ownedBy("uid", false)
+		wl := inttest.WorkloadOf("uid", false)
 		wl.Spec.Active, wl.Status.Conditions = ptr.To(true), conditions
 		return wl
 	}
@@ -48,7 +49,7 @@ func TestDecidedFirst(t *testing.T) {
 			defer queue.ShutDown()
 			queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "earlier"}})
 			tc.before.ResourceVersion, tc.after.ResourceVersion = "1", "2"
-			ofOwner := handler.EnqueueRequestForOwner(testScheme(t), mapper, &trainjob.TrainJob{}, handler.OnlyControllerOwner())
+			ofOwner := handler.EnqueueRequestForOwner(inttest.Scheme(t), mapper, &trainjob.TrainJob{}, handler.OnlyControllerOwner())
 			decidedFirst(ofOwner).Update(t.Context(), event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}, queue)
 			if got, _ := queue.Get(); got.Name != tc.want {
 				t.Errorf("looked first at %s, want %s", got.Name, tc.want)

@@ -25,6 +25,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
@@ -35,9 +36,8 @@ import (
 // newReconciler returns a reconciler for a cluster with one runtime, "torch", and objects.
 func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events.FakeRecorder) {
 	t.Helper()
-	d, _ := newHandlers(t)
+	env := newEnvironmentOn(t)
 	recorder := events.NewFakeRecorder(10)
-	env := d.env
 	env.live, env.recorder = podsByPhase(env.client), jobevents.New(recorder)
 	env.Recorder = env.recorder
 	for _, obj := range objects {
@@ -96,7 +96,7 @@ func TestGateComesBeforeTheQueue(t *testing.T) {
 func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
 	stored, _ := disagreeing(true, true, true, time.Now())
 	stored.CreationTimestamp, stored.Spec.RuntimeRef.Name = metav1.Now(), "torch"
-	wl := ownedBy("former", true)
+	wl := inttest.WorkloadOf("former", true)
 	wl.Namespace, wl.OwnerReferences[0].Name, wl.Finalizers = "ns", "job", []string{kueue.ResourceInUseFinalizerName}
 	r, _ := newReconciler(t, stored, wl)
 	if err := r.env.client.Delete(t.Context(), wl); err != nil {
@@ -206,7 +206,7 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 			child := doneJob(js)
 			child.Labels[jobsetapi.ReplicatedJobNameKey] = "node"
 			child.Spec.Parallelism, child.Status = ptr.To(max(tc.pods, tc.parallelism)), batchv1.JobStatus{Active: 1}
-			wl := ownedBy(stored.UID, true)
+			wl := inttest.WorkloadOf(stored.UID, true)
 			wl.Namespace, wl.OwnerReferences[0].Name = stored.Namespace, stored.Name
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 1}}
 			wl.Spec.Active = ptr.To(!tc.inactive)

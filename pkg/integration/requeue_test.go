@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -30,7 +29,7 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			wl := ownedBy("a", true)
+			wl := inttest.WorkloadOf("a", true)
 			wl.Spec.Active = ptr.To(false)
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
 			if tc.evicted {
@@ -57,22 +56,5 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 // indexed returns a client that has a Workload.
 func indexed(t *testing.T, wl *kueue.Workload) client.Client {
 	t.Helper()
-	return byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(wl)).Build()
-}
-
-// byOwner adds the indexes that the manager's cache has.
-func byOwner(b *fake.ClientBuilder) *fake.ClientBuilder {
-	if err := caches.SetupIndexes(context.Background(), builderIndexer{b}); err != nil {
-		panic(err) // the builder returns no errors
-	}
-	return b
-}
-
-type builderIndexer struct {
-	builder *fake.ClientBuilder
-}
-
-func (i builderIndexer) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
-	i.builder.WithIndex(obj, field, values)
-	return nil
+	return inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(wl)).Build()
 }

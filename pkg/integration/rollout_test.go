@@ -21,6 +21,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
@@ -67,7 +68,7 @@ func TestRead(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			lists := 0
-			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
+			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 					lists++
 					return c.List(ctx, list, opts...)
@@ -135,7 +136,7 @@ func TestAwaitReading(t *testing.T) {
 			recorder := events.NewFakeRecorder(4)
 			served := serving.NewTrainer(serving.NewTrainJobs(nil))
 			served.Set(t.Context(), trainjob.Trainer22, nil)
-			c := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored, js)).Build()
+			c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(stored, js)).Build()
 			env, err := (&environment{client: c, queues: queues.New(c, nil), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c)}, recorder: jobevents.New(recorder),
 				expectations: ledSince(tc.written), memory: &memory{}}).now()
 			if err != nil {

@@ -40,6 +40,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/webhook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
@@ -85,7 +86,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	}
 	// Our own writes of TrainJobs pass the webhooks, too: a controller that is faster
 	// than them is refused, again and again.
-	setupWebhooks(mgr, env, self)
+	webhook.Register(mgr, webhook.Options{
+		Client: env.client, InTree: env.inTree, Trainer: env.trainer, Describer: env.Describer,
+		Queues: env.queues, Kueue: env.kueue, Self: self,
+	})
 	if err := awaitWebhooks(ctx, mgr); err != nil {
 		return nil, err
 	}

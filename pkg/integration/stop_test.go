@@ -17,6 +17,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 )
@@ -49,7 +50,7 @@ func TestLongStopIsTold(t *testing.T) {
 			js.UID, js.Status.ReplicatedJobsStatus = "js", []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: tc.active}}
 			child := doneJob(js)
 			child.Status.Active = tc.pods
-			wl := ownedBy(stored.UID, true)
+			wl := inttest.WorkloadOf(stored.UID, true)
 			wl.Namespace, wl.OwnerReferences[0].Name, wl.Finalizers = "ns", "job", []string{kueue.ResourceInUseFinalizerName}
 			wl.Spec.QueueName, wl.Status.Admission = "q", &kueue.Admission{}
 			if tc.stop != nil {
@@ -103,7 +104,7 @@ func TestLagOfTrainerIsToldInTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(true, true, true, time.Now().Add(-time.Minute))
 			stored.Spec.RuntimeRef.Name = "torch"
-			wl := ownedBy(stored.UID, false)
+			wl := inttest.WorkloadOf(stored.UID, false)
 			wl.Namespace, wl.OwnerReferences[0].Name = "ns", "job"
 			r, recorder := newReconciler(t, stored, wl)
 			r.env.expectations = ledSince(tc.began)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -83,7 +84,7 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 			if !tc.entryWritten.IsZero() {
 				job.Spec.RuntimePatches = entryAt(t, tc.entryWritten, patch.Placement{Name: "node"})
 			}
-			builder := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t)))
+			builder := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)))
 			if !tc.noJobSet {
 				builder = builder.WithObjects(&jobsetapi.JobSet{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
@@ -112,7 +113,7 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
-			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(&jobsetapi.JobSet{
+			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(&jobsetapi.JobSet{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
 				Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(tc.suspended)},
 			}).Build()

@@ -13,11 +13,12 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
-	evicted := ownedBy("a", true)
+	evicted := inttest.WorkloadOf("a", true)
 	is(evicted, kueue.WorkloadEvicted)
 	tests := map[string]struct {
 		suspend bool
@@ -25,13 +26,13 @@ func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
 		labels  map[string]string
 		want    bool
 	}{
-		"its job is admitted and runs":      {wl: ownedBy("a", true), want: true},
-		"its job is suspended":              {suspend: true, wl: ownedBy("a", true)},
-		"its job waits":                     {wl: ownedBy("a", false)},
+		"its job is admitted and runs":      {wl: inttest.WorkloadOf("a", true), want: true},
+		"its job is suspended":              {suspend: true, wl: inttest.WorkloadOf("a", true)},
+		"its job waits":                     {wl: inttest.WorkloadOf("a", false)},
 		"its job is evicted":                {wl: evicted},
-		"a former job of that name has run": {wl: ownedBy("b", true)},
-		"it is of no JobSet":                {wl: ownedBy("a", true), labels: map[string]string{"a": "b"}},
-		"it is of another job":              {wl: ownedBy("a", true), labels: map[string]string{jobsetapi.JobSetNameKey: "other"}},
+		"a former job of that name has run": {wl: inttest.WorkloadOf("b", true)},
+		"it is of no JobSet":                {wl: inttest.WorkloadOf("a", true), labels: map[string]string{"a": "b"}},
+		"it is of another job":              {wl: inttest.WorkloadOf("a", true), labels: map[string]string{jobsetapi.JobSetNameKey: "other"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +42,7 @@ func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
 				tc.labels = map[string]string{jobsetapi.JobSetNameKey: "llm"}
 			}
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm-0", Labels: tc.labels}}
-			c := byOwner(fake.NewClientBuilder().WithScheme(testScheme(t))).WithObjects([]client.Object{job, tc.wl}...).Build()
+			c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t))).WithObjects([]client.Object{job, tc.wl}...).Build()
 			got, err := (&ungater{env: &environment{client: c}}).admittedJob(t.Context(), pod)
 			if err != nil || (got != nil) != tc.want {
 				t.Errorf("admittedJob = %v, %v; want one: %t", got, err, tc.want)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package webhook
 
 import (
 	"context"
 	"testing"
 	"time"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 )
 
@@ -16,10 +17,10 @@ func TestWebhooksStandAside(t *testing.T) {
 	if err := in.Observe(t.Context(), time.Now(), true, nil); err != nil {
 		t.Fatal(err)
 	}
-	d.env.inTree, v.env.inTree = in, in
+	d.InTree = in
 	// What the in-tree integration does at a start: no gate, its own entry, resumed.
-	old := manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`+gateJSON+`]}`)
-	object := manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager"}]}`)
+	old := inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`+gateJSON+`]}`)
+	object := inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager"}]}`)
 	if r := d.Handle(context.Background(), request("kueue", object, old)); !r.Allowed || len(r.Patches) > 0 {
 		t.Errorf("The defaulter must not touch anything: %+v", r)
 	}

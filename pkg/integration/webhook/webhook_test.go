@@ -1,39 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package webhook
 
 import (
 	"context"
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
-
-	"k8s.io/utils/clock"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -42,50 +32,14 @@ const self = "system:serviceaccount:kueue-trainer-system:kueue-trainer-controlle
 // newHandlers returns both webhooks on a cluster with one runtime of one replicated job, "node".
 func newHandlers(tb testing.TB) (*defaulter, *validator) {
 	tb.Helper()
-	scheme := testScheme(tb)
-	rt := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
-	rt.Spec.Template.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1, Template: batchv1.JobTemplateSpec{
-		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "i"}}}}},
-	}}}
-	c := byOwner(fake.NewClientBuilder().WithScheme(scheme).
-		WithObjects(rt, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})).Build()
-	renderer, err := trainjob.NewRenderer(context.Background(), scheme)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	env := &environment{client: c, inTree: inTreeOff(tb), trainer: served(tb, trainjob.Trainer23), Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c), Renderer: renderer, Client: c, Field: patch.Of(trainjob.Trainer23), Defaults: podsets.FixedDefaults(&podset.Defaults{}), Remembered: podsets.NewRemembered()}, expectations: ledSince(time.Time{}), memory: &memory{},
-		backoff: jobclient.NewBackoff(clock.RealClock{}),
-		kueue:   kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}), queues: queues.New(c, kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}))}
-	decoder := admission.NewDecoder(scheme)
-	return &defaulter{env: env, decoder: decoder, self: self}, &validator{env: env, decoder: decoder, self: self}
-}
-
-// inTreeOff is the answer that Kueue's in-tree integration is not active.
-func inTreeOff(tb testing.TB) *serving.InTree {
-	tb.Helper()
-	in := serving.NewInTree(nil, "", serving.NewTrainJobs(nil))
-	if err := in.Observe(context.Background(), time.Now(), false, nil); err != nil {
-		tb.Fatal(err)
-	}
-	return in
-}
-
-func served(tb testing.TB, version trainjob.Generation) *serving.Trainer {
-	tb.Helper()
-	trainer := serving.NewTrainer(serving.NewTrainJobs(nil))
-	trainer.Set(context.Background(), version, nil)
-	return trainer
-}
-
-func testScheme(tb testing.TB) *runtime.Scheme {
-	tb.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme} {
-		if err := add(scheme); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	return scheme
+	c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(tb)).
+		WithObjects(inttest.Runtime(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})).Build()
+	settings := kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})
+	h := &handler{decoder: admission.NewDecoder(c.Scheme()), Options: Options{
+		Client: c, InTree: inttest.InTreeOff(tb), Trainer: inttest.Served(tb, trainjob.Trainer23),
+		Describer: inttest.Describer(tb, c), Queues: queues.New(c, settings), Kueue: settings, Self: self,
+	}}
+	return &defaulter{h}, &validator{h}
 }
 
 func request(user string, object, oldObject string) admission.Request {
@@ -99,14 +53,9 @@ func request(user string, object, oldObject string) admission.Request {
 	return req
 }
 
-// manifest returns a TrainJob in a queue, or in none, with a spec.
-func manifest(queue, spec string) string {
-	return `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"name":"job","labels":{` + queue + `}},"spec":` + spec + `}`
-}
-
 const (
-	queued     = `"kueue.x-k8s.io/queue-name":"q"`
-	gateJSON   = `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}}}}]}}}}`
+	queued     = inttest.Queued
+	gateJSON   = inttest.Gate
 	placedJSON = `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"spec":{"nodeSelector":{"pool":"h100"}}}}}}]}}}}`
 	unknown    = `{"manager":"example.com/me","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"none"}]}}}}`
 	mine       = `{"manager":"example.com/me","future":{"zero":0,"empty":""}}`
@@ -178,14 +127,14 @@ func TestDefaulter(t *testing.T) {
 			d, _ := newHandlers(t)
 			old := ""
 			if tc.oldSpec != "" {
-				old = manifest(tc.queue, tc.oldSpec)
+				old = inttest.Manifest(tc.queue, tc.oldSpec)
 			}
-			object := manifest(tc.queue, tc.spec)
+			object := inttest.Manifest(tc.queue, tc.spec)
 			response := d.Handle(context.Background(), request(tc.user, object, old))
 			if !response.Allowed {
 				t.Fatalf("Refused: %v", response.Result)
 			}
-			if diff := cmp.Diff(decoded(t, manifest(tc.queue, tc.want)), decoded(t, patched(t, object, response))); diff != "" {
+			if diff := cmp.Diff(decoded(t, inttest.Manifest(tc.queue, tc.want)), decoded(t, patched(t, object, response))); diff != "" {
 				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
 			}
 		})
@@ -198,13 +147,13 @@ func TestDefaulterWarnsOfWhatItDrops(t *testing.T) {
 	for name, queue := range map[string]string{"a job in a queue": queued, "a job without one": ""} {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
-			d.env.trainer = serving.NewTrainer(serving.NewTrainJobs(nil))
-			d.env.trainer.Set(t.Context(), trainjob.Trainer21, nil)
-			response := d.Handle(t.Context(), request("user", manifest(queue, marked), ""))
+			d.Trainer = serving.NewTrainer(serving.NewTrainJobs(nil))
+			d.Trainer.Set(t.Context(), trainjob.Trainer21, nil)
+			response := d.Handle(t.Context(), request("user", inttest.Manifest(queue, marked), ""))
 			if len(response.Warnings) != 1 || !strings.HasPrefix(response.Warnings[0], "spec.podTemplateOverrides[0].spec.serviceAccountName is dropped") {
 				t.Errorf("Warnings: %q", response.Warnings)
 			}
-			if strings.Contains(patched(t, manifest(queue, marked), response), "mine") {
+			if strings.Contains(patched(t, inttest.Manifest(queue, marked), response), "mine") {
 				t.Error("It is not dropped")
 			}
 		})
@@ -244,38 +193,38 @@ func TestValidator(t *testing.T) {
 		user        string
 		want        []string
 	}{
-		"a job as the defaulter leaves it": {object: manifest(queued, ref+gateJSON+`]}`)},
-		"a runtime that is not there":      {object: manifest(queued, `{"runtimeRef":{"name":"none"}}`), want: []string{"spec.runtimeRef"}},
-		"a runtime of a kind that is none": {object: manifest(queued, `{"runtimeRef":{"name":"torch","kind":"Pod"}}`), want: []string{"spec.runtimeRef"}},
-		"a change of our entry by a user":  {old: manifest(queued, ref+gateJSON+`]}`), object: manifest(queued, ref+`{"manager":"kueue.x-k8s.io/manager"}]}`), want: []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}},
-		"the same change by the manager":   {user: self, old: manifest(queued, ref+gateJSON+`]}`), object: manifest(queued, ref+`{"manager":"kueue.x-k8s.io/manager"}]}`)},
+		"a job as the defaulter leaves it": {object: inttest.Manifest(queued, ref+gateJSON+`]}`)},
+		"a runtime that is not there":      {object: inttest.Manifest(queued, `{"runtimeRef":{"name":"none"}}`), want: []string{"spec.runtimeRef"}},
+		"a runtime of a kind that is none": {object: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch","kind":"Pod"}}`), want: []string{"spec.runtimeRef"}},
+		"a change of our entry by a user":  {old: inttest.Manifest(queued, ref+gateJSON+`]}`), object: inttest.Manifest(queued, ref+`{"manager":"kueue.x-k8s.io/manager"}]}`), want: []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}},
+		"the same change by the manager":   {user: self, old: inttest.Manifest(queued, ref+gateJSON+`]}`), object: inttest.Manifest(queued, ref+`{"manager":"kueue.x-k8s.io/manager"}]}`)},
 		"an entry that comes while the job is resumed, for no job of the runtime": {
-			old:    manifest(queued, ref+placedJSON+`]}`),
-			object: manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[`+unknown+`,`+placedJSON+`]}`),
+			old:    inttest.Manifest(queued, ref+placedJSON+`]}`),
+			object: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[`+unknown+`,`+placedJSON+`]}`),
 			want:   []string{"spec.runtimePatches[example.com/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].name"}},
-		"a stop of a job whose runtime is gone":              {old: manifest(queued, `{"runtimeRef":{"name":"none"}}`), object: manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":true}`)},
-		"a resume of a job whose runtime is gone":            {old: manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":true}`), object: manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":false}`)},
-		"a label on a running job without its runtime":       {old: manifest(queued, `{"runtimeRef":{"name":"none"}}`), object: manifest(queued+`,"a":"b"`, `{"runtimeRef":{"name":"none"}}`)},
-		"a prebuilt Workload for a running job, with a stop": {old: manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"},"suspend":true}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
-		"a prebuilt Workload for a waiting job":              {old: manifest(queued, ref+gateJSON+`]}`), object: manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
-		"a queued job that leaves its queue":                 {old: manifest(queued, ref+gateJSON+`]}`), object: manifest(``, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
-		"a prebuilt Workload that goes":                      {old: manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`), object: manifest(queued, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
-		"a prebuilt Workload for a new job":                  {object: manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`)},
-		"a prebuilt Workload that stays, and a stop":         {old: manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"}}`), object: manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"},"suspend":true}`)},
-		"a time limit for a running job, with a stop":        {old: manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: manifest(queued+`,"kueue.x-k8s.io/max-exec-time-seconds":"9"`, `{"runtimeRef":{"name":"torch"},"suspend":true}`), want: []string{"metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]"}},
-		"a priority for a running job":                       {old: manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: manifest(queued+`,"kueue.x-k8s.io/priority-class":"p"`, `{"runtimeRef":{"name":"torch"}}`), want: []string{"metadata.labels[kueue.x-k8s.io/priority-class]"}},
-		"a priority for a running job, with a stop":          {old: manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: manifest(queued+`,"kueue.x-k8s.io/priority-class":"p"`, `{"runtimeRef":{"name":"torch"},"suspend":true}`)},
-		"a spec that is too large":                           {object: manifest(queued, large(maxSpecBytes)), want: []string{"spec"}},
-		"a large spec without a queue":                       {object: manifest(``, large(maxSpecBytes))},
-		"a large spec that does not grow":                    {old: manifest(queued, large(maxSpecBytes)), object: manifest(queued+`,"a":"b"`, large(maxSpecBytes))},
-		"a large spec that shrinks":                          {old: manifest(queued, large(2*maxSpecBytes)), object: manifest(queued, large(maxSpecBytes))},
-		"a large spec that grows":                            {old: manifest(queued, large(maxSpecBytes)), object: manifest(queued, large(2*maxSpecBytes)), want: []string{"spec"}},
-		"a spec that is just not too large":                  {object: manifest(queued, large(maxSpecBytes-len(large(0))))},
-		"fewer nodes than none":                              {object: manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`), want: []string{"spec.trainer.numNodes"}},
-		"fewer nodes than none, without a queue":             {object: manifest(``, `{"runtimeRef":{"name":"torch"},"trainer":{"numNodes":-1}}`)},
-		"a resume of a job that is broken":                   {old: manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`), object: manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"trainer":{"numNodes":-1}}`)},
-		"a label of a job that is broken":                    {old: manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`), object: manifest(queued+`,"a":"b"`, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`)},
-		"another queue for a running job":                    {old: manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: manifest(`"kueue.x-k8s.io/queue-name":"other"`, `{"runtimeRef":{"name":"torch"}}`), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
+		"a stop of a job whose runtime is gone":              {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"none"}}`), object: inttest.Manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":true}`)},
+		"a resume of a job whose runtime is gone":            {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":true}`), object: inttest.Manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":false}`)},
+		"a label on a running job without its runtime":       {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"none"}}`), object: inttest.Manifest(queued+`,"a":"b"`, `{"runtimeRef":{"name":"none"}}`)},
+		"a prebuilt Workload for a running job, with a stop": {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: inttest.Manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"},"suspend":true}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
+		"a prebuilt Workload for a waiting job":              {old: inttest.Manifest(queued, ref+gateJSON+`]}`), object: inttest.Manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
+		"a queued job that leaves its queue":                 {old: inttest.Manifest(queued, ref+gateJSON+`]}`), object: inttest.Manifest(``, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
+		"a prebuilt Workload that goes":                      {old: inttest.Manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`), object: inttest.Manifest(queued, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
+		"a prebuilt Workload for a new job":                  {object: inttest.Manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`)},
+		"a prebuilt Workload that stays, and a stop":         {old: inttest.Manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"}}`), object: inttest.Manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"},"suspend":true}`)},
+		"a time limit for a running job, with a stop":        {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: inttest.Manifest(queued+`,"kueue.x-k8s.io/max-exec-time-seconds":"9"`, `{"runtimeRef":{"name":"torch"},"suspend":true}`), want: []string{"metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]"}},
+		"a priority for a running job":                       {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: inttest.Manifest(queued+`,"kueue.x-k8s.io/priority-class":"p"`, `{"runtimeRef":{"name":"torch"}}`), want: []string{"metadata.labels[kueue.x-k8s.io/priority-class]"}},
+		"a priority for a running job, with a stop":          {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: inttest.Manifest(queued+`,"kueue.x-k8s.io/priority-class":"p"`, `{"runtimeRef":{"name":"torch"},"suspend":true}`)},
+		"a spec that is too large":                           {object: inttest.Manifest(queued, large(maxSpecBytes)), want: []string{"spec"}},
+		"a large spec without a queue":                       {object: inttest.Manifest(``, large(maxSpecBytes))},
+		"a large spec that does not grow":                    {old: inttest.Manifest(queued, large(maxSpecBytes)), object: inttest.Manifest(queued+`,"a":"b"`, large(maxSpecBytes))},
+		"a large spec that shrinks":                          {old: inttest.Manifest(queued, large(2*maxSpecBytes)), object: inttest.Manifest(queued, large(maxSpecBytes))},
+		"a large spec that grows":                            {old: inttest.Manifest(queued, large(maxSpecBytes)), object: inttest.Manifest(queued, large(2*maxSpecBytes)), want: []string{"spec"}},
+		"a spec that is just not too large":                  {object: inttest.Manifest(queued, large(maxSpecBytes-len(large(0))))},
+		"fewer nodes than none":                              {object: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`), want: []string{"spec.trainer.numNodes"}},
+		"fewer nodes than none, without a queue":             {object: inttest.Manifest(``, `{"runtimeRef":{"name":"torch"},"trainer":{"numNodes":-1}}`)},
+		"a resume of a job that is broken":                   {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`), object: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"trainer":{"numNodes":-1}}`)},
+		"a label of a job that is broken":                    {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`), object: inttest.Manifest(queued+`,"a":"b"`, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`)},
+		"another queue for a running job":                    {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"other"`, `{"runtimeRef":{"name":"torch"}}`), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -321,22 +270,22 @@ func TestManagedBy(t *testing.T) {
 		object, old string
 		refused     bool
 	}{
-		"a queue without checks":           {objects: []client.Object{queue, clusterQueue()}, object: manifest(queued, elsewhere), refused: true},
-		"a queue with another check":       {objects: []client.Object{queue, clusterQueue("other"), other}, object: manifest(queued, elsewhere), refused: true},
-		"a queue with MultiKueue":          {objects: []client.Object{queue, clusterQueue("other", "remote"), other, remote}, object: manifest(queued, elsewhere)},
-		"a check that is not there yet":    {objects: []client.Object{queue, clusterQueue("other", "remote"), other}, object: manifest(queued, elsewhere)},
-		"a ClusterQueue that is not there": {objects: []client.Object{queue}, object: manifest(queued, elsewhere)},
-		"a LocalQueue that is not there":   {object: manifest(queued, elsewhere)},
-		"a job of Trainer's":               {objects: []client.Object{queue, clusterQueue()}, object: manifest(queued, `{"runtimeRef":{"name":"torch"},"managedBy":"trainer.kubeflow.org/trainjob-controller"}`)},
-		"no queue":                         {objects: []client.Object{queue, clusterQueue()}, object: manifest(``, elsewhere)},
-		"a move to such a queue":           {objects: []client.Object{queue, clusterQueue()}, object: manifest(queued, elsewhere), old: manifest(`"kueue.x-k8s.io/queue-name":"far"`, elsewhere), refused: true},
-		"a label of a job that is there":   {objects: []client.Object{queue, clusterQueue()}, object: manifest(queued+`,"a":"b"`, elsewhere), old: manifest(queued, elsewhere)},
+		"a queue without checks":           {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(queued, elsewhere), refused: true},
+		"a queue with another check":       {objects: []client.Object{queue, clusterQueue("other"), other}, object: inttest.Manifest(queued, elsewhere), refused: true},
+		"a queue with MultiKueue":          {objects: []client.Object{queue, clusterQueue("other", "remote"), other, remote}, object: inttest.Manifest(queued, elsewhere)},
+		"a check that is not there yet":    {objects: []client.Object{queue, clusterQueue("other", "remote"), other}, object: inttest.Manifest(queued, elsewhere)},
+		"a ClusterQueue that is not there": {objects: []client.Object{queue}, object: inttest.Manifest(queued, elsewhere)},
+		"a LocalQueue that is not there":   {object: inttest.Manifest(queued, elsewhere)},
+		"a job of Trainer's":               {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"managedBy":"trainer.kubeflow.org/trainjob-controller"}`)},
+		"no queue":                         {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(``, elsewhere)},
+		"a move to such a queue":           {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(queued, elsewhere), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"far"`, elsewhere), refused: true},
+		"a label of a job that is there":   {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(queued+`,"a":"b"`, elsewhere), old: inttest.Manifest(queued, elsewhere)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			_, v := newHandlers(t)
 			for _, obj := range tc.objects {
-				if err := v.env.client.Create(t.Context(), obj.DeepCopyObject().(client.Object)); err != nil {
+				if err := v.Client.Create(t.Context(), obj.DeepCopyObject().(client.Object)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -366,10 +315,10 @@ func TestDefaulterOfManagedNamespaces(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
-			d.env.kueue = kueueconfig.Fixed(kueueconfig.Settings{ManageJobsWithoutQueueName: true, ManagedJobsNamespaceSelector: tc.selector})
-			d.env.queues = queues.New(d.env.client, d.env.kueue)
-			response := d.Handle(context.Background(), request("user", manifest(``, spec), ""))
-			if diff := cmp.Diff(decoded(t, manifest(``, tc.want)), decoded(t, patched(t, manifest(``, spec), response))); diff != "" {
+			d.Kueue = kueueconfig.Fixed(kueueconfig.Settings{ManageJobsWithoutQueueName: true, ManagedJobsNamespaceSelector: tc.selector})
+			d.Queues = queues.New(d.Client, d.Kueue)
+			response := d.Handle(context.Background(), request("user", inttest.Manifest(``, spec), ""))
+			if diff := cmp.Diff(decoded(t, inttest.Manifest(``, tc.want)), decoded(t, patched(t, inttest.Manifest(``, spec), response))); diff != "" {
 				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
 			}
 		})
@@ -398,12 +347,12 @@ func TestDefaulterHandsToMultiKueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
 			for _, obj := range objects {
-				if err := d.env.client.Create(context.Background(), obj.DeepCopyObject().(client.Object)); err != nil {
+				if err := d.Client.Create(context.Background(), obj.DeepCopyObject().(client.Object)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			response := d.Handle(context.Background(), request("user", manifest(queued, tc.spec), ""))
-			if diff := cmp.Diff(decoded(t, manifest(queued, tc.want)), decoded(t, patched(t, manifest(queued, tc.spec), response))); diff != "" {
+			response := d.Handle(context.Background(), request("user", inttest.Manifest(queued, tc.spec), ""))
+			if diff := cmp.Diff(decoded(t, inttest.Manifest(queued, tc.want)), decoded(t, patched(t, inttest.Manifest(queued, tc.spec), response))); diff != "" {
 				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
 			}
 		})
@@ -413,11 +362,11 @@ func TestDefaulterHandsToMultiKueue(t *testing.T) {
 // FuzzWebhooks looks for objects on which a webhook panics.
 func FuzzWebhooks(f *testing.F) {
 	for _, seed := range [][2]string{
-		{manifest(queued, `{"runtimeRef":{"name":"torch"},"runtimePatches":[`+mine+`,`+gateJSON+`]}`), ""},
-		{manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true}`), manifest(``, `{"suspend":true}`)},
-		{manifest(queued, `{"runtimePatches":[null,7,{"manager":7},{"trainingRuntimeSpec":{"template":null}}]}`), manifest(queued, `{}`)},
+		{inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"runtimePatches":[`+mine+`,`+gateJSON+`]}`), ""},
+		{inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true}`), inttest.Manifest(``, `{"suspend":true}`)},
+		{inttest.Manifest(queued, `{"runtimePatches":[null,7,{"manager":7},{"trainingRuntimeSpec":{"template":null}}]}`), inttest.Manifest(queued, `{}`)},
 		{`{"metadata":null,"spec":{"trainer":null,"initializer":{}}}`, `{"spec":null}`},
-		{manifest(queued, `{"runtimeRef":{"name":"torch","kind":"Ünïcode"},"trainer":{"numNodes":-5,"command":[""]}}`), ""},
+		{inttest.Manifest(queued, `{"runtimeRef":{"name":"torch","kind":"Ünïcode"},"trainer":{"numNodes":-5,"command":[""]}}`), ""},
 	} {
 		f.Add(seed[0], seed[1])
 	}
@@ -444,17 +393,17 @@ func TestJobThatGivesItsQuotaBackIsNotResumed(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
-			old := manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`+gateJSON+`]}`)
-			resumed := manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[`+gateJSON+`]}`)
+			old := inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`+gateJSON+`]}`)
+			resumed := inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[`+gateJSON+`]}`)
 			var job trainjob.TrainJob
 			if err := json.Unmarshal([]byte(old), &job); err != nil {
 				t.Fatal(err)
 			}
 			if !tc.noWorkload {
-				wl := ownedBy(job.UID, true)
+				wl := inttest.WorkloadOf(job.UID, true)
 				wl.Namespace, wl.OwnerReferences[0].Name = "ns", job.Name
 				wl.Status.Conditions = append(wl.Status.Conditions, tc.conditions...)
-				if err := d.env.client.Create(t.Context(), wl); err != nil {
+				if err := d.Client.Create(t.Context(), wl); err != nil {
 					t.Fatal(err)
 				}
 			}

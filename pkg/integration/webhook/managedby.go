@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package webhook
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 var managedByPath = field.NewPath("spec", "managedBy")
 
 // validateManagedBy refuses a TrainJob that comes to a queue where nothing would run it.
-func (v *validator) validateManagedBy(ctx context.Context, t, old *trainjob.TrainJob) (field.ErrorList, error) {
+func (r *review) validateManagedBy(ctx context.Context, t, old *trainjob.TrainJob) (field.ErrorList, error) {
 	if old != nil && jobframework.QueueNameForObject(t) == jobframework.QueueNameForObject(old) {
 		return nil, nil
 	}
-	err := v.env.queues.Reachable(ctx, t)
+	err := r.Queues.Reachable(ctx, t)
 	if errors.Is(err, queues.ErrNoOtherCluster) {
 		return field.ErrorList{field.Invalid(managedByPath, *t.Spec.ManagedBy, err.Error())}, nil
 	}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"gomodules.xyz/jsonpatch/v2"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+)
+
+// defaulter suspends TrainJobs that belong to a queue and keeps our entry at its place.
+//
+// It is a plain handler because its answer must touch nothing else: the patch is the
+// difference between two encodings of our own types, in which what they do not hold,
+// or would write differently, is equally absent.
+type defaulter struct{ *handler }
+
+// Handle implements admission.Handler.
+func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission.Response {
+	job, old, err := decode(d.decoder, req)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if d.InTree.Active() {
+		return admission.Allowed("")
+	}
+	version, err := d.Trainer.Served()
+	if err != nil {
+		return d.takesNothingNew(ctx, job, old, err)
+	}
+	r := d.review(req, version, job, old)
+	before, err := json.Marshal(job)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	dropped := r.describer.Field.Surplus(&job.Spec)
+	resumed := old != nil && old.Suspended() && !job.Suspended()
+	if err := r.setDefaults(ctx); err != nil {
+		return refused(err)
+	}
+	after, err := json.Marshal(job)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	response := admission.PatchResponseFromRaw(before, after)
+	if old == nil {
+		return response.WithWarnings(dropped...)
+	}
+	restore, err := restoreFields(req.Object.Raw, req.OldObject.Raw, r.own)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if resumed && job.Suspended() {
+		response = response.WithWarnings(fmt.Sprintf(
+			"TrainJob %s stays suspended: its quota is being given back, and it starts when it is admitted again", job.Name))
+	}
+	return withOperations(response, restore)
+}
+
+// withOperations adds operations to a response that allows.
+func withOperations(response admission.Response, more []jsonpatch.JsonPatchOperation) admission.Response {
+	if len(more) > 0 {
+		response.Patches = append(response.Patches, more...)
+		response.PatchType = ptr.To(admissionv1.PatchTypeJSONPatch)
+	}
+	return response
+}
+
+// setDefaults changes the TrainJob of a request.
+func (r *review) setDefaults(ctx context.Context) error {
+	if r.old == nil {
+		if r.own {
+			// The probe for the in-tree integration: what others make of it is the question.
+			return nil
+		}
+		return r.onCreate(ctx)
+	}
+	r.describer.Field.Restore(&r.job.Spec, &r.old.Spec, r.own)
+	if r.own || !r.job.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	return r.onUpdate(ctx)
+}
+
+func (r *review) onCreate(ctx context.Context) error {
+	job := r.job
+	err := jobframework.ApplyDefaultLocalQueueWithManagedJobsNamespaceSelector(ctx, r.Client, job,
+		r.Queues.HasDefault(ctx), r.Kueue.Settings().NamespaceSelector())
+	if err != nil {
+		return err
+	}
+	jobframework.ApplyDefaultWorkloadPriorityClass(ctx, r.Client, job)
+	managed, err := r.Queues.Manages(ctx, job)
+	if err != nil {
+		return err
+	}
+	if !managed {
+		// An entry of ours in an exported manifest holds what a queue once gave.
+		r.describer.Field.Drop(&job.Spec)
+		return nil
+	}
+	if err := r.defaultManagedBy(ctx); err != nil {
+		return err
+	}
+	job.Spec.Suspend = ptr.To(true)
+	return r.gate(ctx)
+}
+
+// gate puts our entry, at the gate, after all others.
+func (r *review) gate(ctx context.Context) error {
+	job := r.job
+	spec, _, err := r.describer.Gated(ctx, job)
+	if podsets.RuntimeMissing(err) {
+		return invalid(job, field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, err.Error())})
+	}
+	if err != nil {
+		return err
+	}
+	job.Spec = spec
+	return nil
+}
+
+func (r *review) onUpdate(ctx context.Context) error {
+	job, old := r.job, r.old
+	managed, err := r.Queues.Manages(ctx, job)
+	if err != nil || !managed {
+		return err
+	}
+	if err := r.keepStopped(ctx); err != nil {
+		return err
+	}
+	field := r.describer.Field
+	switch given := field.Has(&job.Spec); {
+	case !given && field.Has(&old.Spec):
+		// A client that applies its own list whole does not know of our part.
+		field.Copy(&job.Spec, &old.Spec)
+	case !given && job.Suspended() && old.Suspended():
+		// A job that runs takes no change before it has stopped; the reconciler gates it then.
+		return r.gate(ctx)
+	case given && (job.Suspended() || old.Suspended()) && !field.Last(&job.Spec):
+		field.Copy(&job.Spec, &job.Spec)
+	}
+	return nil
+}
+
+// keepStopped keeps a job suspended that has to give its quota back. Whoever could resume it
+// would run new pods each time the old ones are gone, and never let a preemption happen.
+func (r *review) keepStopped(ctx context.Context) error {
+	job, old := r.job, r.old
+	if !old.Suspended() || job.Suspended() {
+		return nil
+	}
+	wl, err := state.HoldingQuota(ctx, r.Client, job)
+	if err != nil || wl == nil {
+		return err
+	}
+	if !state.StoppedSince(wl).IsZero() {
+		job.Spec.Suspend = ptr.To(true)
+	}
+	return nil
+}
+
+// defaultManagedBy hands a TrainJob to MultiKueue when its queue leads there.
+func (r *review) defaultManagedBy(ctx context.Context) error {
+	if !kueuelib.MultiKueueEnabled() || r.job.Elsewhere() {
+		return nil
+	}
+	multi, err := r.Queues.LeadsToMultiKueue(ctx, r.job.Namespace, string(jobframework.QueueNameForObject(r.job)))
+	if err != nil || !multi {
+		return err
+	}
+	r.job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+	return nil
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package webhook is the manager's part of the admission of TrainJobs (this file): it sets
+// suspend and the gate of queued TrainJobs (defaults.go) and puts fields back to their stored
+// bytes (restore.go), and refuses what could not run or would escape its queue (validate.go,
+// labels.go, managedby.go, size.go).
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// +kubebuilder:webhook:path=/mutate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=true,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=queued-trainjobs-need-kueue-trainer-running.kueue-trainer.dev,admissionReviewVersions=v1,reinvocationPolicy=IfNeeded
+// +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=queued-trainjobs-need-kueue-trainer-running.kueue-trainer.dev,admissionReviewVersions=v1
+
+const (
+	mutatePath   = "/mutate-trainer-kubeflow-org-v1alpha1-trainjob"
+	validatePath = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
+)
+
+// Options are what the webhooks go by.
+type Options struct {
+	Client    client.Client
+	InTree    *serving.InTree
+	Trainer   *serving.Trainer
+	Describer *podsets.Describer
+	Queues    *queues.Queues
+	Kueue     *kueueconfig.Follower
+	// Self is the user name of this manager.
+	Self string
+}
+
+// Register adds both webhooks to the server of mgr. Each recovers from panics.
+func Register(mgr ctrl.Manager, opts Options) {
+	h := &handler{Options: opts, decoder: admission.NewDecoder(mgr.GetScheme())}
+	server := mgr.GetWebhookServer()
+	server.Register(mutatePath, &crwebhook.Admission{Handler: &defaulter{h}})
+	server.Register(validatePath, &crwebhook.Admission{Handler: &validator{h}})
+}
+
+// handler is what the two have in common.
+type handler struct {
+	Options
+	decoder admission.Decoder
+}
+
+// review is one request, for the Trainer that was served when it came.
+type review struct {
+	*handler
+	describer *podsets.Describer
+	// old is nil for a TrainJob that is created.
+	job, old *trainjob.TrainJob
+	// own reports whether the request is the manager's.
+	own bool
+}
+
+func (h *handler) review(req admission.Request, version trainjob.Generation, job, old *trainjob.TrainJob) *review {
+	return &review{handler: h, describer: h.Describer.For(version), job: job, old: old, own: req.UserInfo.Username == h.Self}
+}
+
+// takesNothingNew answers while the generation of Trainer is unknown, for the reason
+// given: a queued TrainJob would get no gate. What is there already is left as it is.
+func (h *handler) takesNothingNew(ctx context.Context, job, old *trainjob.TrainJob, reason error) admission.Response {
+	managed, err := h.Queues.Manages(ctx, job)
+	if err != nil {
+		return refused(err)
+	}
+	if managed && old == nil {
+		return refused(apierrors.NewServiceUnavailable("kueue-trainer takes no TrainJob into a queue: " + reason.Error()))
+	}
+	return admission.Allowed("")
+}
+
+// decode returns the object of a request and, for an update, the one before it.
+func decode(decoder admission.Decoder, req admission.Request) (job, old *trainjob.TrainJob, err error) {
+	job = &trainjob.TrainJob{}
+	if err := decoder.Decode(req, job); err != nil {
+		return nil, nil, err
+	}
+	// The namespace of an object may be given by the request alone.
+	job.Namespace = req.Namespace
+	if req.Operation != admissionv1.Update {
+		// It is given already, but nothing can belong to it yet: no snapshot is looked for.
+		job.UID = ""
+		return job, nil, nil
+	}
+	old = &trainjob.TrainJob{}
+	if err := decoder.DecodeRaw(req.OldObject, old); err != nil {
+		return nil, nil, err
+	}
+	return job, old, nil
+}
+
+// refused answers with the status of an API error; anything else is our fault, and the
+// client may try again.
+func refused(err error) admission.Response {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	result := status.Status()
+	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &result}}
+}
