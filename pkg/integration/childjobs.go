@@ -17,6 +17,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -75,7 +76,7 @@ func saysActive(js *jobsetapi.JobSet) bool {
 // lacksGate reports whether the JobSet of job does not have the gate that job has.
 func (e *environment) lacksGate(job *trainjob.TrainJob, js *jobsetapi.JobSet) bool {
 	return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
-		return !slices.ContainsFunc(rj.Template.Spec.Template.Spec.SchedulingGates, isAdmissionGate) && e.Field.Gates(&job.Spec, rj.Name)
+		return !patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates) && e.Field.Gates(&job.Spec, rj.Name)
 	})
 }
 

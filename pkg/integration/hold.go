@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -22,7 +23,7 @@ func (e *environment) ensureHeld(ctx context.Context, job *trainjob.TrainJob, wo
 	}
 	for i := range workloads {
 		wl := workloads[i].DeepCopy()
-		owner := controllerOfKind(wl, trainjob.GVK.Kind)
+		owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
 		if owner == nil || owner.UID != job.UID || !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) ||
 			!controllerutil.AddFinalizer(wl, kueue.ResourceInUseFinalizerName) {
 			continue

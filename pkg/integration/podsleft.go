@@ -46,7 +46,7 @@ func (e *environment) podsLeft(ctx context.Context, name types.NamespacedName) (
 // holdsNode reports whether a pod of a Job that has not ended has a node, or may be bound
 // to one at any moment. What Job it is of does not count: that may be gone.
 func holdsNode(pod *corev1.Pod) bool {
-	if controllerOfKind(pod, "Job") == nil {
+	if state.ControllerOfKind(pod, "Job") == nil {
 		return false
 	}
 	return pod.Spec.NodeName != "" || len(pod.Spec.SchedulingGates) == 0
@@ -61,7 +61,7 @@ func (e *environment) jobsNamed(ctx context.Context, name types.NamespacedName) 
 		return nil, fmt.Errorf("listing the child Jobs of JobSet %s: %w", name, err)
 	}
 	return slices.DeleteFunc(list.Items, func(child batchv1.Job) bool {
-		owner := controllerOfKind(&child, "JobSet")
+		owner := state.ControllerOfKind(&child, "JobSet")
 		return owner == nil || owner.Name != name.Name
 	}), nil
 }

@@ -43,7 +43,7 @@ func (e *environment) releaseFormer(ctx context.Context, job *trainjob.TrainJob)
 		return err
 	}
 	for i := range all {
-		owner := controllerOfKind(&all[i], trainjob.GVK.Kind)
+		owner := state.ControllerOfKind(&all[i], trainjob.GVK.Kind)
 		if owner == nil || owner.UID == job.UID || all[i].DeletionTimestamp.IsZero() {
 			continue
 		}

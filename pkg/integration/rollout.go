@@ -13,6 +13,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -54,7 +55,7 @@ func (e *environment) shown(ctx context.Context) (this, other bool, err error) {
 		return false, false, fmt.Errorf("listing the JobSets, to see what Trainer reads: %w", err)
 	}
 	for i := range list.Items {
-		if controllerOfKind(&list.Items[i], trainjob.GVK.Kind) == nil {
+		if state.ControllerOfKind(&list.Items[i], trainjob.GVK.Kind) == nil {
 			continue
 		}
 		switch podset.FieldOf(&list.Items[i]) {

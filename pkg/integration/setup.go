@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -40,6 +39,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/ungater"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/webhook"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -96,7 +97,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err := setupReconciler(mgr, env, opts); err != nil {
 		return nil, fmt.Errorf("setting up the TrainJob controller: %w", err)
 	}
-	if err := setupUngater(mgr, env); err != nil {
+	pods := &ungater.Ungater{Client: env.client, InTree: env.inTree, Trainer: env.trainer, Describer: env.Describer, Recorder: env.recorder}
+	if err := pods.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("setting up the ungater: %w", err)
 	}
 	err = webhookscope.AddTo(mgr, webhookscope.Options{
@@ -242,17 +244,6 @@ func (e *environment) framework() *jobframework.JobReconciler {
 	)
 }
 
-func setupUngater(mgr ctrl.Manager, env *environment) error {
-	u := &ungater{env: env}
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("ungater").
-		For(&corev1.Pod{}).
-		Watches(&trainjob.TrainJob{}, handler.EnqueueRequestsFromMapFunc(u.podsOf)).
-		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(u.podsOfOwner)).
-		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(u.podsOfChild)).
-		Complete(u)
-}
-
 // trainJobOfChild maps a child Job to the TrainJob of its JobSet. Most JobSets of a
 // cluster may be nobody's, or somebody else's.
 func (e *environment) trainJobOfChild(ctx context.Context, obj client.Object) []reconcile.Request {
@@ -261,18 +252,11 @@ func (e *environment) trainJobOfChild(ctx context.Context, obj client.Object) []
 	if key.Name == "" || e.client.Get(ctx, key, &js) != nil {
 		return nil
 	}
-	owner := controllerOfKind(&js, trainjob.GVK.Kind)
+	owner := state.ControllerOfKind(&js, trainjob.GVK.Kind)
 	if owner == nil {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: owner.Name}}}
-}
-
-func controllerOfKind(obj client.Object, kind string) *metav1.OwnerReference {
-	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.Kind == kind {
-		return owner
-	}
-	return nil
 }
 
 // username asks the API server who we are.

@@ -109,7 +109,7 @@ func (podTemplateOverrides) Gates(spec *trainjob.Spec, replicatedJob string) boo
 func holdsGate(o trainjob.PodTemplateOverride) bool {
 	var read override
 	return mark.Override(o) && o.Decode(&read) == nil &&
-		slices.Contains(read.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: AdmissionGate})
+		HasAdmissionGate(read.Spec.SchedulingGates)
 }
 
 func (podTemplateOverrides) Time(*trainjob.Spec) time.Time { return time.Time{} }

@@ -132,7 +132,7 @@ func gatedJob(job trainer.ReplicatedJobPatch) bool {
 	if job.Template == nil || job.Template.Spec == nil || job.Template.Spec.Template == nil || job.Template.Spec.Template.Spec == nil {
 		return false
 	}
-	return slices.Contains(job.Template.Spec.Template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: AdmissionGate})
+	return HasAdmissionGate(job.Template.Spec.Template.Spec.SchedulingGates)
 }
 
 // Find returns our entry, or nil.
@@ -176,4 +176,9 @@ func Same(a, b trainjob.RuntimePatch) bool {
 		return true
 	}
 	return sameWithoutTime(a, b)
+}
+
+// HasAdmissionGate reports whether AdmissionGate is among the gates of a pod.
+func HasAdmissionGate(gates []corev1.PodSchedulingGate) bool {
+	return slices.Contains(gates, corev1.PodSchedulingGate{Name: AdmissionGate})
 }

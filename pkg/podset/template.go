@@ -122,7 +122,7 @@ func Placed(js *jobsetapi.JobSet) bool {
 	return !slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
 		template := &rj.Template.Spec.Template
 		_, labeled := template.Labels[kueueconstants.PodSetLabel]
-		return !labeled || slices.Contains(template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: patch.AdmissionGate})
+		return !labeled || patch.HasAdmissionGate(template.Spec.SchedulingGates)
 	})
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package ungater
 
 import (
 	"testing"
@@ -19,7 +19,7 @@ import (
 
 func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
 	evicted := inttest.WorkloadOf("a", true)
-	is(evicted, kueue.WorkloadEvicted)
+	evicted.Status.Conditions = append(evicted.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue})
 	tests := map[string]struct {
 		suspend bool
 		wl      *kueue.Workload
@@ -43,7 +43,7 @@ func TestOnlyPodsOfAdmittedJobsAreFreed(t *testing.T) {
 			}
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm-0", Labels: tc.labels}}
 			c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t))).WithObjects([]client.Object{job, tc.wl}...).Build()
-			got, err := (&ungater{env: &environment{client: c}}).admittedJob(t.Context(), pod)
+			got, err := (&Ungater{Client: c}).admittedJob(t.Context(), pod)
 			if err != nil || (got != nil) != tc.want {
 				t.Errorf("admittedJob = %v, %v; want one: %t", got, err, tc.want)
 			}

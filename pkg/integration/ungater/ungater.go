@@ -1,33 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+// Package ungater frees pods of admitted TrainJobs that were made with the admission gate.
+package ungater
 
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// ungater frees pods of admitted TrainJobs that came to be with the admission gate,
+// Ungater frees pods of admitted TrainJobs that came to be with the admission gate,
 // because JobSet or Trainer acted on the view of a moment before. It sees marked
 // pods only; in a quiet cluster there are none.
-type ungater struct {
-	env *environment
+type Ungater struct {
+	Client    client.Client
+	InTree    *serving.InTree
+	Trainer   *serving.Trainer
+	Describer *podsets.Describer
+	Recorder  *jobevents.Recorder
+}
+
+// SetupWithManager adds the controller to mgr.
+func (u *Ungater) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("ungater").
+		For(&corev1.Pod{}).
+		Watches(&trainjob.TrainJob{}, handler.EnqueueRequestsFromMapFunc(u.podsOf)).
+		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(u.podsOfOwner)).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(u.podsOfChild)).
+		Complete(u)
 }
 
 // retryUnansweredAfter is how long a gated pod waits for the answer who looks after
@@ -38,17 +58,16 @@ const retryUnansweredAfter = time.Second
 const retryUnknownAfter = 5 * time.Second
 
 // Reconcile implements reconcile.Reconciler, for one gated pod.
-func (u *ungater) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if u.env.inTree.Unknown() {
+func (u *Ungater) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if u.InTree.Unknown() {
 		return ctrl.Result{RequeueAfter: retryUnansweredAfter}, nil
 	}
-	env, err := u.env.now()
+	version, err := u.Trainer.Served()
 	if err != nil {
 		return ctrl.Result{RequeueAfter: retryUnknownAfter}, nil
 	}
-	u = &ungater{env: env}
 	var pod corev1.Pod
-	if err := u.env.client.Get(ctx, req.NamespacedName, &pod); err != nil {
+	if err := u.Client.Get(ctx, req.NamespacedName, &pod); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !pod.DeletionTimestamp.IsZero() || !gated(&pod) {
@@ -58,41 +77,37 @@ func (u *ungater) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if err != nil || job == nil {
 		return ctrl.Result{}, err
 	}
-	template, err := u.template(ctx, job, &pod)
-	if err != nil || template == nil {
+	placed, err := template(ctx, u.Describer.For(version), job, &pod)
+	if err != nil || placed == nil {
 		return ctrl.Result{}, err
 	}
 	made, err := u.madeFrom(ctx, &pod)
 	if err != nil || made == nil {
 		return ctrl.Result{}, err
 	}
-	err = u.free(ctx, job, &pod, made, template)
+	err = u.free(ctx, job, &pod, made, placed)
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
 func gated(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.SchedulingGates, isAdmissionGate)
-}
-
-func isAdmissionGate(g corev1.PodSchedulingGate) bool {
-	return g.Name == patch.AdmissionGate
+	return patch.HasAdmissionGate(pod.Spec.SchedulingGates)
 }
 
 // admittedJob returns the TrainJob that the pod belongs to, if that may run now.
-func (u *ungater) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.TrainJob, error) {
+func (u *Ungater) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.TrainJob, error) {
 	name, ok := pod.Labels[jobsetapi.JobSetNameKey]
 	if !ok {
 		return nil, nil
 	}
 	job := &trainjob.TrainJob{}
 	// Trainer names the JobSet as the TrainJob.
-	if err := u.env.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, job); err != nil {
+	if err := u.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, job); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	if job.Suspended() {
 		return nil, nil
 	}
-	wl, err := state.HoldingQuota(ctx, u.env.client, job)
+	wl, err := state.HoldingQuota(ctx, u.Client, job)
 	if err != nil || wl == nil || !state.MayRun(wl) {
 		return nil, err
 	}
@@ -101,18 +116,18 @@ func (u *ungater) admittedJob(ctx context.Context, pod *corev1.Pod) (*trainjob.T
 
 // template returns what pods of the pod's replicated job look like under our part, or
 // nil while that is still at the gate in our view, or is not there.
-func (u *ungater) template(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
-	if !u.env.Field.Has(&job.Spec) {
+func template(ctx context.Context, describer *podsets.Describer, job *trainjob.TrainJob, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
+	if !describer.Field.Has(&job.Spec) {
 		return nil, nil
 	}
-	js, err := u.env.Render(ctx, job)
+	js, err := describer.Render(ctx, job)
 	if err != nil {
 		return nil, err
 	}
 	for i := range js.Spec.ReplicatedJobs {
 		rj := &js.Spec.ReplicatedJobs[i]
 		template := &rj.Template.Spec.Template
-		if rj.Name == pod.Labels[jobsetapi.ReplicatedJobNameKey] && !slices.ContainsFunc(template.Spec.SchedulingGates, isAdmissionGate) {
+		if rj.Name == pod.Labels[jobsetapi.ReplicatedJobNameKey] && !patch.HasAdmissionGate(template.Spec.SchedulingGates) {
 			return template, nil
 		}
 	}
@@ -121,13 +136,13 @@ func (u *ungater) template(ctx context.Context, job *trainjob.TrainJob, pod *cor
 
 // madeFrom returns the pod template of the pod's Job, or nil when that is not there: gone,
 // and the pod about to be, or not heard of yet.
-func (u *ungater) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
-	owner := controllerOfKind(pod, "Job")
+func (u *Ungater) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
+	owner := state.ControllerOfKind(pod, "Job")
 	if owner == nil {
 		return nil, nil
 	}
 	var child batchv1.Job
-	if err := u.env.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, &child); err != nil {
+	if err := u.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, &child); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	return &child.Spec.Template, nil
@@ -135,28 +150,28 @@ func (u *ungater) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.PodTem
 
 // free brings the pod to its placement and takes the gate off. Where a gated pod cannot
 // be brought to the admission it must not run, and the user is told.
-func (u *ungater) free(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod, made, template *corev1.PodTemplateSpec) error {
+func (u *Ungater) free(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod, made, template *corev1.PodTemplateSpec) error {
 	freed := pod.DeepCopy()
 	if err := podset.PlacePod(freed, made, template); err != nil {
-		u.env.warn(job, jobevents.ReasonUngateRefused, jobevents.ActionUngate, fmt.Errorf("pod %s: %w; delete it, and its Job makes another", pod.Name, err))
+		u.Recorder.Warn(job, jobevents.ReasonUngateRefused, jobevents.ActionUngate, fmt.Errorf("pod %s: %w; delete it, and its Job makes another", pod.Name, err))
 		return nil
 	}
-	err := u.env.client.Patch(ctx, freed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
+	err := u.Client.Patch(ctx, freed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
 		// The pod changed; its own event brings it here again.
 		return nil
 	}
 	if err == nil {
-		u.env.recorder.Eventf(job, pod, corev1.EventTypeNormal, jobevents.ReasonUngated, jobevents.ActionUngate,
+		u.Recorder.Eventf(job, pod, corev1.EventTypeNormal, jobevents.ReasonUngated, jobevents.ActionUngate,
 			"Pod %s was made before its Job took note of the admission; its gate is removed", pod.Name)
 	}
 	return err
 }
 
 // podsOf maps a TrainJob to its gated pods: they are looked at again when it is admitted.
-func (u *ungater) podsOf(ctx context.Context, obj client.Object) []reconcile.Request {
+func (u *Ungater) podsOf(ctx context.Context, obj client.Object) []reconcile.Request {
 	var pods corev1.PodList
-	err := u.env.client.List(ctx, &pods, client.InNamespace(obj.GetNamespace()),
+	err := u.Client.List(ctx, &pods, client.InNamespace(obj.GetNamespace()),
 		client.MatchingLabels{jobsetapi.JobSetNameKey: obj.GetName(), patch.GatedLabel: "true"})
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Listing gated pods", "trainJob", client.ObjectKeyFromObject(obj))
@@ -170,8 +185,8 @@ func (u *ungater) podsOf(ctx context.Context, obj client.Object) []reconcile.Req
 }
 
 // podsOfOwner maps a Workload to the gated pods of the TrainJob that controls it.
-func (u *ungater) podsOfOwner(ctx context.Context, obj client.Object) []reconcile.Request {
-	owner := controllerOfKind(obj, trainjob.GVK.Kind)
+func (u *Ungater) podsOfOwner(ctx context.Context, obj client.Object) []reconcile.Request {
+	owner := state.ControllerOfKind(obj, trainjob.GVK.Kind)
 	if owner == nil {
 		return nil
 	}
@@ -182,7 +197,7 @@ func (u *ungater) podsOfOwner(ctx context.Context, obj client.Object) []reconcil
 
 // podsOfChild maps a child Job to the gated pods of its JobSet: a pod can be heard of
 // before the Job that made it.
-func (u *ungater) podsOfChild(ctx context.Context, obj client.Object) []reconcile.Request {
+func (u *Ungater) podsOfChild(ctx context.Context, obj client.Object) []reconcile.Request {
 	name, ok := obj.GetLabels()[jobsetapi.JobSetNameKey]
 	if !ok {
 		return nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package state
 
 import (
 	"testing"
@@ -12,7 +12,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -31,8 +30,8 @@ func TestMayRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wl := inttest.WorkloadOf("a", true)
 			tc.change(wl)
-			if got := state.MayRun(wl); got != tc.want {
-				t.Errorf("mayRun = %t, want %t", got, tc.want)
+			if got := MayRun(wl); got != tc.want {
+				t.Errorf("MayRun = %t, want %t", got, tc.want)
 			}
 		})
 	}
@@ -59,10 +58,10 @@ func TestJobSetIsTheJobsOwn(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: tc.owners}}
-			env := &environment{client: fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(js).Build()}
-			got, err := env.jobSet(t.Context(), job)
+			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(js).Build()
+			got, err := trainjob.JobSetOf(t.Context(), c, job)
 			if err != nil || (got != nil) != tc.want {
-				t.Errorf("jobSet = %v, %v; want one: %t", got, err, tc.want)
+				t.Errorf("JobSetOf = %v, %v; want one: %t", got, err, tc.want)
 			}
 		})
 	}
