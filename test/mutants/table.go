@@ -142,7 +142,7 @@ var mutants = []mutant{
 	{
 		Breaks: "a JobSet with our gate counts as placed",
 		File:   "pkg/podset/template.go", Test: "TestPlaced",
-		Search: "return !labeled || slices", Replace: "return !labeled && slices",
+		Search: "return !labeled || patch", Replace: "return !labeled && patch",
 	},
 	{
 		Breaks: "the rules of the configuration add no tolerations",
@@ -321,22 +321,22 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "a client that applies a list without our entry drops it from a running job",
-		File:   "pkg/integration/webhook_default.go", Test: "TestDefaulter", Spec: "on a running TrainJob comes back when a client applies a list that does not have it",
+		File:   "pkg/integration/webhook/defaults.go", Test: "TestDefaulter", Spec: "on a running TrainJob comes back when a client applies a list that does not have it",
 		Search: "field.Copy(&job.Spec, &old.Spec)", Replace: "_ = field",
 	},
 	{
 		Breaks: "a user's later entry stays after ours",
-		File:   "pkg/integration/webhook_default.go", Test: "TestDefaulter",
+		File:   "pkg/integration/webhook/defaults.go", Test: "TestDefaulter",
 		Search: "field.Copy(&job.Spec, &job.Spec)", Replace: "_ = field",
 	},
 	{
 		Breaks: "an update is refused because Trainer spells 8 as \"8\"",
-		File:   "pkg/integration/webhook_restore.go", Test: "TestRestoreFields",
+		File:   "pkg/integration/webhook/restore.go", Test: "TestRestoreFields",
 		Search: "(own || trainjob.SameMeaning(now, old))", Replace: "(own && trainjob.SameMeaning(now, old))",
 	},
 	{
 		Breaks: "what a user changes in spec.trainer is silently undone",
-		File:   "pkg/integration/webhook_restore.go", Test: "TestRestoreFields",
+		File:   "pkg/integration/webhook/restore.go", Test: "TestRestoreFields",
 		Search: "(own || trainjob.SameMeaning(now, old))", Replace: "(own || !own || trainjob.SameMeaning(now, old))",
 	},
 	{
@@ -351,37 +351,37 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "a write goes through although somebody changed the job in between",
-		File:   "pkg/integration/client.go", Test: "TestGuardedPatch",
+		File:   "pkg/integration/jobclient/client.go", Test: "TestGuardedPatch",
 		Search: "jsonpatch.NewOperation(\"test\", \"/metadata/generation\", known.Generation)", Replace: "jsonpatch.NewOperation(\"test\", \"/metadata/name\", known.Name)",
 	},
 	{
 		Breaks: "a write for a deleted job goes into another one of the same name",
-		File:   "pkg/integration/client.go", Test: "TestGuardedPatch",
+		File:   "pkg/integration/jobclient/client.go", Test: "TestGuardedPatch",
 		Search: "jsonpatch.NewOperation(\"test\", \"/metadata/uid\", known.UID)", Replace: "jsonpatch.NewOperation(\"test\", \"/metadata/name\", known.Name)",
 	},
 	{
 		Breaks: "a write that a webhook refused counts as a lost race",
-		File:   "pkg/integration/client.go", Test: "TestFailedTest",
+		File:   "pkg/integration/jobclient/client.go", Test: "TestFailedTest",
 		Search: "&& !namesKind(status.Status().Details)", Replace: "&& namesKind(status.Status().Details) == namesKind(status.Status().Details)",
 	},
 	{
 		Breaks: "on Trainer 2.2 entry and start go in one request, which Trainer refuses",
-		File:   "pkg/integration/client.go", Test: "TestSteps",
+		File:   "pkg/integration/jobclient/client.go", Test: "TestSteps",
 		Search: "if served >= trainjob.Trainer23 && !overrides ||", Replace: "if served >= trainjob.Trainer22 && !overrides ||",
 	},
 	{
 		Breaks: "a start whose placement the API server dropped counts as done",
-		File:   "pkg/integration/client.go", Test: "TestWrite",
+		File:   "pkg/integration/jobclient/client.go", Test: "TestWrite",
 		Search: "step.sets(\"runtimePatches\") && job.Spec.RuntimePatches == nil", Replace: "step.sets(\"runtimePatches\") && job.Spec.RuntimePatches != nil && false",
 	},
 	{
 		Breaks: "a view older than our last write is acted upon",
-		File:   "pkg/integration/expectations.go", Test: "TestExpectations",
+		File:   "pkg/integration/jobclient/expectations.go", Test: "TestExpectations",
 		Search: "want.uid == job.UID && job.Generation < want.generation", Replace: "want.uid == job.UID && job.Generation > want.generation",
 	},
 	{
 		Breaks: "a job of the same name waits for its predecessor's write",
-		File:   "pkg/integration/expectations.go", Test: "TestExpectations",
+		File:   "pkg/integration/jobclient/expectations.go", Test: "TestExpectations",
 		Search: "want := e.wants[key]; want.uid == job.UID &&", Replace: "want := e.wants[key];",
 	},
 	{
@@ -401,23 +401,23 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "the JobSet of another job of the same name is taken for ours",
-		File:   "pkg/integration/childjobs.go", Test: "TestJobSetIsTheJobsOwn",
+		File:   "pkg/trainjob/jobset.go", Test: "TestJobSetIsTheJobsOwn",
 		Search: "if !metav1.IsControlledBy(js, job) {", Replace: "if js.Name == \"\" {",
 	},
 	{
 		Breaks: "an evicted Workload may still run pods",
-		File:   "pkg/integration/ungater.go", Test: "TestMayRun",
+		File:   "pkg/integration/state/workloads.go", Test: "TestMayRun",
 		Search: "kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) &&", Replace: "kueuelib.IsAdmitted(wl) && (true || !kueuelib.IsEvicted(wl)) &&",
 	},
 	{
 		Breaks: "a deactivated Workload may still run pods",
-		File:   "pkg/integration/ungater.go", Test: "TestMayRun",
+		File:   "pkg/integration/state/workloads.go", Test: "TestMayRun",
 		Search: "&& kueuelib.IsActive(wl)", Replace: "&& (kueuelib.IsActive(wl) || !kueuelib.IsActive(wl))",
 	},
 	{
 		Breaks: "a job starts on an admission that is not there any more",
 		File:   "pkg/integration/environment.go", Test: "TestConfirm",
-		Search: "wl.UID != cached.UID || !mayRun(&wl) ||", Replace: "wl.UID != cached.UID ||",
+		Search: "wl.UID != cached.UID || !state.MayRun(&wl) ||", Replace: "wl.UID != cached.UID ||",
 	},
 	{
 		Breaks: "a job starts with the flavors of its former admission",
@@ -436,32 +436,32 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "a queued job may leave its queue",
-		File:   "pkg/integration/webhook_validate.go", Test: "TestValidator",
-		Search: "if managed || !v.env.field.Has(&old.Spec) || t.Finished() {", Replace: "if managed || v.env.field.Has(&old.Spec) || t.Finished() {",
+		File:   "pkg/integration/webhook/validate.go", Test: "TestValidator",
+		Search: "if managed || !r.describer.Field.Has(&old.Spec) || t.Finished() {", Replace: "if managed || r.describer.Field.Has(&old.Spec) || t.Finished() {",
 	},
 	{
 		Breaks: "a job without a queue gets an entry of ours",
-		File:   "pkg/integration/webhook_default.go", Test: "TestDefaulter", Spec: "is left exactly as it is",
+		File:   "pkg/integration/webhook/defaults.go", Test: "TestDefaulter", Spec: "is left exactly as it is",
 		Search: "if !managed {\n		// An entry of ours", Replace: "if managed && !managed {\n		// An entry of ours",
 	},
 	{
 		Breaks: "a job is created running, before it has quota",
-		File:   "pkg/integration/webhook_default.go", Test: "TestDefaulter",
-		Search: "job.Spec.Suspend = ptr.To(true)\n	return d.gate(ctx, job)", Replace: "return d.gate(ctx, job)",
+		File:   "pkg/integration/webhook/defaults.go", Test: "TestDefaulter",
+		Search: "job.Spec.Suspend = ptr.To(true)\n	return r.gate(ctx)", Replace: "return r.gate(ctx)",
 	},
 	{
 		Breaks: "admission and eviction wait behind everything else",
 		File:   "pkg/integration/priority.go", Test: "TestDecidedFirst",
-		Search: "mayRun(before) != mayRun(after)", Replace: "mayRun(before) == mayRun(after)",
+		Search: "state.MayRun(before) != state.MayRun(after)", Replace: "state.MayRun(before) == state.MayRun(after)",
 	},
 	{
 		Breaks: "a gated pod is freed though its job is not admitted",
-		File:   "pkg/integration/ungater.go", Test: "TestOnlyPodsOfAdmittedJobsAreFreed",
-		Search: "if err != nil || wl == nil || !mayRun(wl) {\n		return nil, err\n	}\n	return job, nil", Replace: "if err != nil || wl == nil {\n		return nil, err\n	}\n	return job, nil",
+		File:   "pkg/integration/ungater/ungater.go", Test: "TestOnlyPodsOfAdmittedJobsAreFreed",
+		Search: "if err != nil || wl == nil || !state.MayRun(wl) {\n		return nil, err\n	}\n	return job, nil", Replace: "if err != nil || wl == nil {\n		return nil, err\n	}\n	return job, nil",
 	},
 	{
 		Breaks: "a gated pod of a suspended job is freed",
-		File:   "pkg/integration/ungater.go", Test: "TestOnlyPodsOfAdmittedJobsAreFreed",
+		File:   "pkg/integration/ungater/ungater.go", Test: "TestOnlyPodsOfAdmittedJobsAreFreed",
 		Search: "if job.Suspended() {\n		return nil, nil", Replace: "if job.Suspended() && false {\n		return nil, nil",
 	},
 	{
@@ -516,28 +516,28 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "a job gives its quota back while Trainer resumes it",
-		File:   "pkg/integration/unanswered.go", Test: "TestStoppedJobIsActiveUntilTrainerAnswered", Spec: "keeps its quota until that has come to nothing",
-		Search: "start.stopped = time.Now()", Replace: "start.stopped = time.Unix(0, 0)",
+		File:   "pkg/integration/jobclient/resume.go", Test: "TestStoppedBeforeResume", Spec: "keeps its quota until that has come to nothing",
+		Search: "start.stopped = e.clock.Now()", Replace: "start.stopped = time.Unix(0, 0)",
 	},
 	{
 		Breaks: "a start by a former process is forgotten",
-		File:   "pkg/integration/unanswered.go", Test: "TestStoppedJobIsActiveUntilTrainerAnswered",
-		Search: "stopped = e.expectations.beganAt()", Replace: "stopped = time.Time{}",
+		File:   "pkg/integration/resumegrace.go", Test: "TestStoppedJobIsActiveUntilTrainerAnswered",
+		Search: "stopped = e.expectations.LedSince()", Replace: "stopped = time.Time{}",
 	},
 	{
 		Breaks: "a JobSet that is suspended answers a start",
-		File:   "pkg/integration/unanswered.go", Test: "TestJobSetThatRunsIsTrainersAnswer",
+		File:   "pkg/integration/resumegrace.go", Test: "TestJobSetThatRunsIsTrainersAnswer",
 		Search: "js != nil && !ptr.Deref(js.Spec.Suspend, false)", Replace: "js != nil && !ptr.Deref(nil, js == nil)",
 	},
 	{
 		Breaks: "an old view of a Workload is written by again and again",
-		File:   "pkg/integration/outdated.go", Test: "TestOutdatedVersionsAreLeftAlone",
+		File:   "pkg/integration/jobclient/versions.go", Test: "TestOutdatedVersionsAreLeftAlone",
 		Search: "return true\n	}\n	delete(e.old, job)", Replace: "return false\n	}\n	delete(e.old, job)",
 	},
 	{
 		Breaks: "a view of a Workload is old for ever",
-		File:   "pkg/integration/outdated.go", Test: "TestOutdatedVersionsAreLeftAlone",
-		Search: "time.Since(at) >= outdatedFor ||", Replace: "time.Since(at) < 0 ||",
+		File:   "pkg/integration/jobclient/versions.go", Test: "TestOutdatedVersionsAreLeftAlone",
+		Search: "e.clock.Since(at) >= outdatedFor ||", Replace: "e.clock.Since(at) < 0 ||",
 	},
 	{
 		Breaks: "quota is given back before PodsReady is reset",
@@ -552,12 +552,12 @@ var mutants = []mutant{
 	{
 		Breaks: "PodsReady is written again by a view without it",
 		File:   "pkg/integration/podsready.go", Test: "TestPodsReadyIsWrittenOnceByAnOldView",
-		Search: "e.expectations.outdate(key, versionsOf([]kueue.Workload{*wl}))", Replace: "e.expectations.outdate(key, versionsOf(nil))",
+		Search: "e.expectations.Outdate(key, jobclient.VersionsOf([]kueue.Workload{*wl}))", Replace: "e.expectations.Outdate(key, jobclient.VersionsOf(nil))",
 	},
 	{
 		Breaks: "a preempted job is resumed by its user",
-		File:   "pkg/integration/webhook_default.go", Test: "TestJobThatGivesItsQuotaBackIsNotResumed", Spec: "gives way although its user resumes it again and again",
-		Search: "if !stoppedSince(wl).IsZero() {", Replace: "if stoppedSince(wl).Year() == 0 {",
+		File:   "pkg/integration/webhook/defaults.go", Test: "TestJobThatGivesItsQuotaBackIsNotResumed", Spec: "gives way although its user resumes it again and again",
+		Search: "if !state.StoppedSince(wl).IsZero() {", Replace: "if state.StoppedSince(wl).Year() == 0 {",
 	},
 	{
 		Breaks: "a certificate that has expired is trusted on",
@@ -571,12 +571,12 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "a view from before a start counts as a stop",
-		File:   "pkg/integration/unanswered.go", Test: "TestStoppedJobIsActiveUntilTrainerAnswered",
+		File:   "pkg/integration/jobclient/resume.go", Test: "TestStoppedBeforeResume",
 		Search: "|| job.Generation <= start.generation {", Replace: "|| job.Generation < 0 {",
 	},
 	{
 		Breaks: "a start that was refused counts as one",
-		File:   "pkg/integration/unanswered.go", Test: "TestStoppedJobIsActiveUntilTrainerAnswered",
+		File:   "pkg/integration/jobclient/resume.go", Test: "TestStoppedBeforeResume",
 		Search: "		} else {\n			delete(e.unanswered, key)", Replace: "		} else if was {\n			delete(e.unanswered, key)",
 	},
 }
