@@ -23,7 +23,7 @@ const trainerSilent = 30 * time.Second
 // awaitTrainer returns when to look again at a job whose start or stop Trainer has not taken
 // note of, or may still undo; 0 is never. It tells people when that takes long. What
 // Trainer did take note of is ensureAgreed's.
-func (r *reconciler) awaitTrainer(ctx context.Context, j *job) (time.Duration, error) {
+func (r *attempt) awaitTrainer(ctx context.Context, j *job) (time.Duration, error) {
 	if !j.alive() || j.Elsewhere() {
 		return 0, nil
 	}
@@ -60,7 +60,7 @@ func trainerAgrees(j *job) bool {
 }
 
 // behind says in what a JobSet is behind its TrainJob; empty: in nothing that matters here.
-func (r *reconciler) behind(j *job, js *jobsetapi.JobSet) string {
+func (r *attempt) behind(j *job, js *jobsetapi.JobSet) string {
 	suspended := ptr.Deref(js.Spec.Suspend, false)
 	switch {
 	case suspended && !j.IsSuspended():

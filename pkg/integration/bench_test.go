@@ -109,7 +109,7 @@ func BenchmarkReconcile(b *testing.B) {
 		}
 		b.Run("kueue-trainer/"+state, func(b *testing.B) {
 			r, s := newBenchReconciler(b, apiServers(b)[0])
-			reconcileNothing(b, s, set, r.Reconcile)
+			reconcileNothing(b, s, set, (&reconciler{env: r.env}).Reconcile)
 		})
 	}
 }
@@ -239,7 +239,7 @@ func newInTreeStore(tb testing.TB, server apiServer) *store {
 	return s
 }
 
-func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
+func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 	tb.Helper()
 	s := newStore(tb, server, inttest.Scheme(tb), &trainjob.TrainJob{})
 	renderer, err := trainjob.NewRenderer(tb.Context(), s.scheme)
@@ -253,7 +253,7 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*reconciler, *store) {
 	}, s, server)
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	env.memory.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}
-	return &reconciler{env: env, framework: jobframework.NewReconciler(env.client, env.recorder.ForFramework())}, s
+	return &attempt{env: env, framework: jobframework.NewReconciler(env.client, env.recorder.ForFramework())}, s
 }
 
 // fresh returns the environment of a process that has seen no TrainJob yet.

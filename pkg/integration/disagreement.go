@@ -36,7 +36,7 @@ const disagreement = 2 * time.Second
 // undoes the edit.
 //
 // It returns the time after which to look again, 0 for never.
-func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, error) {
+func (r *attempt) ensureAgreed(ctx context.Context, j *job) (time.Duration, error) {
 	if !j.alive() {
 		return 0, nil
 	}
@@ -79,7 +79,7 @@ func (r *reconciler) ensureAgreed(ctx context.Context, j *job) (time.Duration, e
 
 // restart has the JobSet made again, unless what Trainer would make is not what the job was
 // admitted for: then it is for Kueue to decide again.
-func (r *reconciler) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
+func (r *attempt) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 	covered, err := r.env.covered(ctx, &j.TrainJob)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (e *environment) areCurrent(ctx context.Context, job *trainjob.TrainJob, js
 }
 
 // suspendJobSet writes the one field that Trainer would have written.
-func (r *reconciler) suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
+func (r *attempt) suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
 	before := js.DeepCopy()
 	js.Spec.Suspend = ptr.To(true)
 	if err := r.env.client.Patch(ctx, js, client.MergeFrom(before)); err != nil {
@@ -154,7 +154,7 @@ func (r *reconciler) suspendJobSet(ctx context.Context, j *job, js *jobsetapi.Jo
 
 // renewJobSet lets Trainer make the JobSet again where nothing is lost with it, and says
 // why; or what there is to do where something is.
-func (r *reconciler) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet, why string) error {
+func (r *attempt) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet, why string) error {
 	lost, err := r.env.lostWith(ctx, js)
 	if err != nil {
 		return err

@@ -92,7 +92,7 @@ func TestEnsureAgreed(t *testing.T) {
 			runtimes := trainjob.NewRuntimes(c, c)
 			runtimes.Served = cmp.Or(tc.served, trainjob.Trainer22)
 			recorder := events.NewFakeRecorder(1)
-			r := &reconciler{env: &environment{client: c, live: c, queues: queues.New(c, nil), Describer: &podsets.Describer{Runtimes: runtimes, Field: patch.Of(runtimes.Served), Client: c}, recorder: jobevents.New(recorder),
+			r := &attempt{env: &environment{client: c, live: c, queues: queues.New(c, nil), Describer: &podsets.Describer{Runtimes: runtimes, Field: patch.Of(runtimes.Served), Client: c}, recorder: jobevents.New(recorder),
 				expectations: ledSince(time.Time{}), memory: &memory{}}}
 			wait, err := r.ensureAgreed(t.Context(), j)
 			if err != nil || (wait > 0) != tc.wantWait {
@@ -137,7 +137,7 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 				}
 			}
 			j := &job{env: env, TrainJob: *stored}
-			if err := (&reconciler{env: env}).restart(t.Context(), j, js); err != nil {
+			if err := (&attempt{env: env}).restart(t.Context(), j, js); err != nil {
 				t.Fatal(err)
 			}
 			if got := jobSetState(t, env.client, js); got != tc.wantJobSet || j.IsSuspended() != tc.wantSuspended {

@@ -24,8 +24,8 @@ import (
 // events alone. refused is why this reconcile could not resume the job, if it tried.
 //
 // It returns the time after which to look again, 0 for never.
-func (r *reconciler) ensureStarted(ctx context.Context, j *job, refused error) (time.Duration, error) {
-	if r.env.starts == nil || j.skipped || !j.alive() || j.Elsewhere() {
+func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (time.Duration, error) {
+	if r.env.starts == nil || j.prepared.ends() || !j.alive() || j.Elsewhere() {
 		return 0, nil
 	}
 	if expectedRetry(refused) && !(jobclient.TrainerLags(refused) && r.env.lagsLong(&j.TrainJob)) {
@@ -55,7 +55,7 @@ func (r *reconciler) ensureStarted(ctx context.Context, j *job, refused error) (
 }
 
 // lackNow returns what an admitted job lacks in our view of it.
-func (r *reconciler) lackNow(ctx context.Context, j *job, refused error) (*lack, error) {
+func (r *attempt) lackNow(ctx context.Context, j *job, refused error) (*lack, error) {
 	if j.IsSuspended() {
 		l := &lack{what: "the TrainJob has not been resumed"}
 		if apierrors.IsInvalid(refused) || apierrors.IsForbidden(refused) || podsets.WithoutNames(refused) {
@@ -80,7 +80,7 @@ func wasReady(wl *kueue.Workload) bool {
 }
 
 // judge looks for a refusal and does what is to be done about a job that is late.
-func (r *reconciler) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking time.Duration) (time.Duration, error) {
+func (r *attempt) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack, lacking time.Duration) (time.Duration, error) {
 	timeout := r.env.starts.timeout
 	refusal := l.quote
 	if refusal == "" {
@@ -121,7 +121,7 @@ func because(what, refusal string) string {
 
 // giveBack deletes the Workload, and with it the quota when the last pod is gone, and has
 // the job wait before it queues again. A Workload that somebody else made is theirs.
-func (r *reconciler) giveBack(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) (time.Duration, error) {
+func (r *attempt) giveBack(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) (time.Duration, error) {
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
 		r.env.warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 			"cannot start, and holds quota by prebuilt Workload %s, which only its maker can take back: %s", wl.Name, why))

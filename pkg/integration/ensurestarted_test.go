@@ -36,7 +36,7 @@ func refusalOf(uid types.UID, ago time.Duration) *eventsv1.Event {
 
 // reading returns a client that lists events without field selectors, which the fake API
 // server does not know, or answers with an error.
-func reading(r *reconciler, err error) {
+func reading(r *attempt, err error) {
 	r.env.live = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
 			if _, ok := list.(*eventsv1.EventList); ok && err != nil {
@@ -134,9 +134,9 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 			r.env.starts = newStarts(0)
 			for i := range 2 {
 				j := &job{TrainJob: *stored, env: r.env}
-				waits, err := j.awaitJobSet(t.Context())
-				if err != nil || waits != tc.want || (j.again > 0) != tc.want {
-					t.Errorf("%d: awaitJobSet() = %t, %v, again in %s; want %t", i, waits, err, j.again, tc.want)
+				got := j.awaitJobSet(t.Context())
+				if got.err != nil || got.ends() != tc.want || (got.again > 0) != tc.want {
+					t.Errorf("%d: awaitJobSet() = %+v, want it to wait: %t", i, got, tc.want)
 				}
 				reading(r, errors.New("it is not asked again at once"))
 				if !tc.want {

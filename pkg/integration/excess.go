@@ -36,7 +36,7 @@ func (j *job) takeBack(ctx context.Context, wl *kueue.Workload, excess string) e
 	if _, err := j.env.snapshotTaken(ctx, &j.TrainJob); err != nil {
 		return err
 	}
-	return j.giveUp(ctx, wl, fmt.Sprintf("JobSet %s asks for more than the job was admitted for: %s. The job queues for that", j.Name, excess))
+	return j.requeue(ctx, wl, fmt.Sprintf("JobSet %s asks for more than the job was admitted for: %s. The job queues for that", j.Name, excess))
 }
 
 // startable returns an error where the JobSet that would be started asks for more than the
@@ -55,7 +55,7 @@ func (j *job) startable(ctx context.Context, wl *kueue.Workload) error {
 		return err
 	}
 	if podset.SameResources(podSets, wl.Spec.PodSets) {
-		j.drifted = excess
+		j.start.drifted = excess
 		return errOutdated
 	}
 	if err := j.takeBack(ctx, wl, excess); err != nil {
@@ -70,12 +70,12 @@ const renewEvery = time.Minute
 
 // renewDrifted replaces a JobSet that asks for more than Trainer would make of its TrainJob.
 // Where that was done already, the job gives its quota back, and waits longer each time.
-func (r *reconciler) renewDrifted(ctx context.Context, j *job) error {
+func (r *attempt) renewDrifted(ctx context.Context, j *job) error {
 	js, err := r.env.jobSet(ctx, &j.TrainJob)
 	if err != nil || js == nil {
 		return err
 	}
-	why := fmt.Sprintf("JobSet %s asks for more than its TrainJob: %s", js.Name, j.drifted)
+	why := fmt.Sprintf("JobSet %s asks for more than its TrainJob: %s", js.Name, j.start.drifted)
 	if time.Since(js.CreationTimestamp.Time) > renewEvery {
 		return r.renewJobSet(ctx, j, js, why)
 	}

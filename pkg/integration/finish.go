@@ -17,32 +17,31 @@ import (
 )
 
 // finish prepares the end of a finished job for Kueue: its quota is its own until its last
-// pod is gone, and a failed job cannot come back. It reports whether the reconcile ends
-// here; otherwise jobframework finishes the Workload.
-func (j *job) finish(ctx context.Context) (bool, error) {
+// pod is gone, and a failed job cannot come back. Then jobframework
+// finishes the Workload.
+func (j *job) finish(ctx context.Context) outcome {
 	held, err := j.holdFailed(ctx)
 	if err != nil || !held {
-		return true, err
+		return done(err)
 	}
 	if over, err := j.over(ctx); err != nil || over {
 		if over {
 			j.env.forget(j.UID)
 		}
-		return true, err
+		return done(err)
 	}
 	if !j.IsActive() {
-		return false, nil
+		return outcome{}
 	}
 	since := j.finishedSince()
-	j.again = recheckIn(since)
 	if time.Since(since) < longStop {
-		return true, nil
+		return lookAgain(recheckIn(since))
 	}
 	pods, err := j.env.podsLeft(ctx, j.key)
 	if err == nil && len(pods) > 0 {
 		j.env.tellPodsLeft(&j.TrainJob, "finished", pods)
 	}
-	return true, err
+	return outcome{done: true, again: recheckIn(since), err: err}
 }
 
 // holdFailed suspends a failed job and brings our entry back to the gate, and reports
@@ -104,7 +103,7 @@ func (j *job) keepFailed() {
 }
 
 // ensureEnded is stopEnded for a job that Trainer does not take for failed any more.
-func (r *reconciler) ensureEnded(ctx context.Context, j *job) error {
+func (r *attempt) ensureEnded(ctx context.Context, j *job) error {
 	if !j.alive() || j.IsSuspended() {
 		return nil
 	}

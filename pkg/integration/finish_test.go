@@ -60,7 +60,7 @@ func TestEndOfAJob(t *testing.T) {
 			r.env.client = withStatus(r.env.client)
 			// A write is not seen again before the next reconcile.
 			for range 2 {
-				if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)}); err != nil {
+				if _, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,24 +40,12 @@ type job struct {
 	key types.NamespacedName
 	// viewed are the versions of its Workloads that this reconcile goes by.
 	viewed []jobclient.Version
-	// placed is what the start of this reconcile, if there was one, has to tell.
-	placed string
+	// prepared is the outcome of the look before jobframework's, start what that made of an
+	// admission.
+	prepared outcome
+	start    start
 	// stopping is set when this reconcile suspended the job.
 	stopping bool
-	// skipped is set when this reconcile was over before jobframework saw the job.
-	skipped bool
-	// early is set when it was skipped because it does not queue yet.
-	early bool
-	// unread is set when this reconcile did not start the job because Trainer may not read
-	// where to.
-	unread bool
-	// drifted is in what the JobSet asks for more than Trainer would make of the job now; the
-	// job did not start for it.
-	drifted string
-	// prepareErr is why, if it was for an error.
-	prepareErr error
-	// again is when to look again at a job that was skipped; 0 is never.
-	again time.Duration
 	// described remembers the PodSets within this reconcile.
 	described []kueue.PodSet
 	// active remembers within this reconcile whether pods may be there.
@@ -94,24 +81,23 @@ func (j *job) Suspend() { j.Spec.Suspend = ptr.To(true) }
 // Skip implements jobframework.JobWithSkip, which is called when the job is loaded. A
 // view older than our last write is not worth a look: the newer one comes as an event.
 func (j *job) Skip(ctx context.Context) bool {
-	j.skipped, j.prepareErr = j.prepare(ctx)
-	j.skipped = j.skipped || j.prepareErr != nil
-	return j.skipped
+	j.prepared = j.prepare(ctx)
+	return j.prepared.ends()
 }
 
-// prepare reports whether there is nothing for jobframework to do, or not yet.
-func (j *job) prepare(ctx context.Context) (bool, error) {
+// prepare decides whether the job is one for jobframework now.
+func (j *job) prepare(ctx context.Context) outcome {
 	if j.UID == "" || !j.DeletionTimestamp.IsZero() {
 		return j.awaitPodsOfDeleted(ctx)
 	}
 	if !j.env.expectations.Satisfied(&j.TrainJob) {
-		return true, nil
+		return done(nil)
 	}
-	if waits, err := j.awaitPodsOfFormer(ctx); err != nil || waits {
-		return true, err
+	if o := j.awaitPodsOfFormer(ctx); o.ends() {
+		return o
 	}
 	if err := j.env.seeAnswer(ctx, &j.TrainJob); err != nil {
-		return true, err
+		return done(err)
 	}
 	j.keepFailed()
 	if j.TrainJob.Finished() {
@@ -120,7 +106,7 @@ func (j *job) prepare(ctx context.Context) (bool, error) {
 	if j.IsSuspended() {
 		return j.follow(ctx)
 	}
-	return false, nil
+	return outcome{}
 }
 
 // describe returns the PodSets of the effective TrainJob, or why it could not run. The list
@@ -212,7 +198,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // jobframework then writes, in as many requests as Trainer wants (specClient).
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
 	if err := j.env.read(ctx, &j.TrainJob); err != nil {
-		j.unread = errors.Is(err, serving.ErrRollingOut)
+		j.start.rollingOut = errors.Is(err, serving.ErrRollingOut)
 		return err
 	}
 	wl, err := state.HoldingQuota(ctx, j.env.client, &j.TrainJob)
@@ -238,20 +224,20 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 		j.env.warn(&j.TrainJob, jobevents.ReasonPlacementError, jobevents.ActionStart, err)
 		return err
 	}
-	start := j.DeepCopy()
-	if _, err := j.env.Field.Set(&start.Spec, placements); err != nil {
+	started := j.DeepCopy()
+	if _, err := j.env.Field.Set(&started.Spec, placements); err != nil {
 		return err
 	}
-	js, err := j.env.Render(ctx, start)
+	js, err := j.env.Render(ctx, started)
 	if err != nil {
 		return err
 	}
 	if err := j.env.placeChildJobs(ctx, &j.TrainJob, js); err != nil {
 		return err
 	}
-	j.Spec = start.Spec
+	j.Spec = started.Spec
 	j.Spec.Suspend = ptr.To(false)
-	j.placed = placedMessage(wl)
+	j.start.message = placedMessage(wl)
 	return nil
 }
 

@@ -110,7 +110,7 @@ func queueRemedy(wl *kueue.Workload, message string) string {
 }
 
 // tellNotice tells a TrainJob what its Workload says, once while it says so.
-func (r *reconciler) tellNotice(ctx context.Context, j *job) error {
+func (r *attempt) tellNotice(ctx context.Context, j *job) error {
 	if !j.alive() {
 		return nil
 	}

@@ -89,19 +89,18 @@ func (j *job) releasesQuota(ctx context.Context) (bool, error) {
 		!kueuelib.IsActive(wl) || wl.Spec.QueueName != jobframework.QueueName(j), nil
 }
 
-// awaitPodsOfDeleted reports whether a deleted TrainJob still has pods: until they are gone
+// awaitPodsOfDeleted waits for the pods that a deleted TrainJob still has: until they are gone
 // its Workload keeps its finalizer, and with it the quota.
-func (j *job) awaitPodsOfDeleted(ctx context.Context) (bool, error) {
+func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 	workloads, err := state.WorkloadsNamed(ctx, j.env.client, j.key)
 	if err != nil || !slices.ContainsFunc(workloads, state.HoldsQuota) {
-		return false, err
+		return outcome{err: err}
 	}
 	left, err := j.env.anyLeft(ctx, j.key)
 	if !left {
-		return false, err
+		return outcome{err: err}
 	}
-	j.again = recheckIn(state.StoppingSince(workloads))
-	return true, firstError(err, j.suspendDeleted(ctx))
+	return outcome{done: true, again: recheckIn(state.StoppingSince(workloads)), err: firstError(err, j.suspendDeleted(ctx))}
 }
 
 // suspendDeleted suspends a job that waits for its dependents to be deleted. Trainer would
@@ -113,32 +112,32 @@ func (j *job) suspendDeleted(ctx context.Context) error {
 	return client.IgnoreNotFound(j.suspend(ctx, j.env.client, false))
 }
 
-// awaitPodsOfFormer reports whether a deleted TrainJob of the same name still has pods.
+// awaitPodsOfFormer waits for the pods that a deleted TrainJob of the same name still has.
 // jobframework would delete its Workload, and with it the quota that they run on.
-func (j *job) awaitPodsOfFormer(ctx context.Context) (bool, error) {
+func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 	workloads, err := state.WorkloadsNamed(ctx, j.env.client, j.key)
 	if err != nil {
-		return false, err
+		return outcome{err: err}
 	}
 	former := slices.DeleteFunc(workloads, func(wl kueue.Workload) bool {
 		owner := metav1.GetControllerOfNoCopy(&wl)
 		return owner == nil || owner.UID == j.UID || !state.HoldsQuota(wl)
 	})
 	if len(former) == 0 {
-		return false, nil
+		return outcome{}
 	}
 	js, err := j.env.jobSet(ctx, &j.TrainJob)
 	if err != nil {
-		return false, err
+		return outcome{err: err}
 	}
 	pods, err := j.env.podsLeft(ctx, j.key)
 	left := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
 		return js == nil || pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID)
 	})
 	if left {
-		j.again = recheckIn(state.StoppingSince(former))
+		return outcome{done: true, again: recheckIn(state.StoppingSince(former)), err: err}
 	}
-	return left, err
+	return outcome{err: err}
 }
 
 const (

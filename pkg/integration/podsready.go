@@ -90,7 +90,7 @@ func (j *job) startReadinessOver(ctx context.Context) error {
 }
 
 // reportPodsReady brings PodsReady of a TrainJob's Workload in step, where Kueue waits for it.
-func (r *reconciler) reportPodsReady(ctx context.Context, j *job) error {
+func (r *attempt) reportPodsReady(ctx context.Context, j *job) error {
 	if !j.alive() || r.env.kueue.Settings().WaitForPodsReady == nil {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (r *reconciler) reportPodsReady(ctx context.Context, j *job) error {
 		return err
 	}
 	// A job that is suspended, or was a moment ago, may have the counts of its last pods.
-	ready := j.placed == "" && (!j.IsSuspended() || j.Elsewhere()) && j.PodsReady(ctx, r.env.client)
+	ready := j.start.message == "" && (!j.IsSuspended() || j.Elsewhere()) && j.PodsReady(ctx, r.env.client)
 	for i := range workloads {
 		if err := r.env.setReadiness(ctx, j.key, &workloads[i], nextReadiness(&workloads[i], ready)); err != nil {
 			return err

@@ -58,7 +58,7 @@ func (j *job) asPrebuilt(ctx context.Context, own []kueue.PodSet) ([]kueue.PodSe
 }
 
 // tellPrebuilt says why a job cannot use the prebuilt Workload that it names.
-func (r *reconciler) tellPrebuilt(ctx context.Context, j *job) error {
+func (r *attempt) tellPrebuilt(ctx context.Context, j *job) error {
 	wl, err := r.env.prebuilt(ctx, &j.TrainJob)
 	if err != nil {
 		return err

@@ -19,18 +19,17 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// notYet reports whether a waiting TrainJob without a Workload is too early to queue.
-func (j *job) notYet(ctx context.Context) (bool, error) {
+// notYet keeps a waiting TrainJob without a Workload from its queue while it is too early.
+func (j *job) notYet(ctx context.Context) outcome {
 	if err := j.env.releaseFormer(ctx, &j.TrainJob); err != nil {
-		return false, err
+		return outcome{err: err}
 	}
-	if j.again = j.env.starts.heldBack(&j.TrainJob, j.env.Field); j.again > 0 {
-		return true, nil
+	if held := j.env.starts.heldBack(&j.TrainJob, j.env.Field); held > 0 {
+		return unqueued(held)
 	}
 	if since, queued := j.env.expectations.QueuedSince(&j.TrainJob); queued && since < retrySlowly {
 		// The cache has not heard of the Workload that we made; its event comes.
-		j.again = retrySlowly - since
-		return true, nil
+		return unqueued(retrySlowly - since)
 	}
 	return j.awaitChildJobs(ctx)
 }
@@ -54,32 +53,32 @@ func (e *environment) releaseFormer(ctx context.Context, job *trainjob.TrainJob)
 	return nil
 }
 
-// awaitChildJobs reports whether a TrainJob without a Workload is too early to queue:
+// awaitChildJobs keeps a TrainJob from its queue until what is made of it is there:
 // Trainer freezes the runtime and JobSet makes the child Jobs at once, and no pod can come
 // before them. A job that is admitted earlier starts on a runtime that is not frozen yet,
 // and with child Jobs made from the view of a moment before, whose pods all have to be
 // freed of the gate. The event of the last child Job brings the job here again.
-func (j *job) awaitChildJobs(ctx context.Context) (bool, error) {
+func (j *job) awaitChildJobs(ctx context.Context) outcome {
 	if j.Elsewhere() {
 		// The JobSet is in another cluster.
-		return false, nil
+		return outcome{}
 	}
 	js, err := j.env.jobSet(ctx, &j.TrainJob)
 	if err != nil {
-		return false, err
+		return outcome{err: err}
 	}
 	if js != nil {
 		if made, err := j.env.childJobsMade(ctx, js); err != nil || made {
-			return false, err
+			return outcome{err: err}
 		}
 	}
-	if j.again = j.env.memory.patience(&j.TrainJob, js != nil); j.again > 0 {
-		return true, nil
+	if patience := j.env.memory.patience(&j.TrainJob, js != nil); patience > 0 {
+		return unqueued(patience)
 	}
 	if js == nil {
 		return j.awaitJobSet(ctx)
 	}
-	return false, nil
+	return outcome{}
 }
 
 // tellUnprepared says that a job queues although Trainer has not looked at it.

@@ -97,12 +97,12 @@ func TestNotYet(t *testing.T) {
 			if tc.queued {
 				j.env.expectations.Queued(client.ObjectKeyFromObject(&j.TrainJob), j.UID)
 			}
-			got, err := j.notYet(t.Context())
+			got := j.notYet(t.Context())
 			if told := len(recorder.Events) > 0; told != tc.wantTold {
 				t.Errorf("The user is told: %t, want %t", told, tc.wantTold)
 			}
-			if err != nil || got != tc.want || (j.again > 0) != tc.want {
-				t.Errorf("notYet() = %t, %v, again in %s; want %t", got, err, j.again, tc.want)
+			if got.err != nil || got.ends() != tc.want || got.unqueued != tc.want || (got.again > 0) != tc.want {
+				t.Errorf("notYet() = %+v, want it to end here, and come again: %t", got, tc.want)
 			}
 		})
 	}

@@ -26,8 +26,13 @@ import (
 // reconciler runs Kueue's jobframework on TrainJobs and adds what that cannot know:
 // that a suspended TrainJob which is not admitted always holds the gate.
 type reconciler struct {
+	// env is bound to a Trainer by each reconcile.
 	env *environment
-	// framework is made for every reconcile, under the settings of that moment.
+}
+
+// attempt is one reconcile, under the Trainer and the settings of its beginning.
+type attempt struct {
+	env       *environment
 	framework *jobframework.JobReconciler
 }
 
@@ -44,9 +49,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return r.standAside(ctx, req, &r.env.trainer.Told, jobevents.ReasonTrainerUnknown, err.Error())
 	}
-	r = &reconciler{env: env, framework: env.framework()}
 	j := &job{env: env}
-	result, err := r.reconcile(ctx, req, j)
+	result, err := (&attempt{env: env, framework: env.framework()}).reconcile(ctx, req, j)
 	if errors.Is(err, errOldView) {
 		// It is as urgent as it was.
 		return ctrl.Result{RequeueAfter: retrySlowly}, nil
@@ -78,7 +82,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, nil
 }
 
-func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl.Result, error) {
+func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl.Result, error) {
 	j.key = req.NamespacedName
 	workloads, err := state.WorkloadsNamed(ctx, r.env.client, j.key)
 	if err != nil {
@@ -96,13 +100,13 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 	if errNotice := r.tellNotice(ctx, j); err == nil {
 		err = errNotice
 	}
-	if j.unread {
+	if j.start.rollingOut {
 		err = firstError(r.awaitReading(ctx, j), err)
 	}
 	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
 		err = firstError(r.tellPrebuilt(ctx, j), err)
 	}
-	if j.drifted != "" {
+	if j.start.drifted != "" {
 		err = firstError(r.renewDrifted(ctx, j), err)
 	}
 	if errors.Is(err, errStillActive) {
@@ -115,13 +119,13 @@ func (r *reconciler) reconcile(ctx context.Context, req ctrl.Request, j *job) (c
 	waitAgreed, errAgreed := r.ensureAgreed(ctx, j)
 	waitStarted, errStarted := r.ensureStarted(ctx, j, err)
 	result, errAgreed = sooner(result, waitStarted), firstError(errAgreed, errStarted)
-	if j.skipped || err != nil {
-		return sooner(sooner(result, waitAgreed), j.again), firstError(j.prepareErr, err, errAgreed, r.gateEarly(ctx, j))
+	if j.prepared.ends() || err != nil {
+		return sooner(sooner(result, waitAgreed), j.prepared.again), firstError(j.prepared.err, err, errAgreed, r.gateEarly(ctx, j))
 	}
-	if j.placed != "" && !j.IsSuspended() {
+	if j.start.message != "" && !j.IsSuspended() {
 		// Every start is news, also one by the admission of the last.
 		r.env.recorder.Resolve(j.UID, jobevents.ReasonStarted)
-		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.placed)
+		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.start.message)
 	}
 	if err := firstError(r.env.ensureHeld(ctx, &j.TrainJob, workloads),
 		r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {
@@ -150,7 +154,7 @@ func firstError(errs ...error) error {
 
 // ensurePlaced suspends an admitted TrainJob that somebody resumed before we could
 // place it: its pods would stay gated, or run anywhere. The next reconcile starts it.
-func (r *reconciler) ensurePlaced(ctx context.Context, j *job) error {
+func (r *attempt) ensurePlaced(ctx context.Context, j *job) error {
 	if !j.alive() || j.IsSuspended() {
 		return nil
 	}
@@ -173,7 +177,7 @@ func (r *reconciler) ensurePlaced(ctx context.Context, j *job) error {
 // job runs is what its JobSet has, whenever that was made and of whatever: people may edit
 // the snapshot of the runtime, or delete it together with the JobSet, and Trainer makes
 // another one of what it finds then.
-func (r *reconciler) ensureWithinQuota(ctx context.Context, j *job) error {
+func (r *attempt) ensureWithinQuota(ctx context.Context, j *job) error {
 	if !j.alive() || j.IsSuspended() || j.Elsewhere() {
 		return nil
 	}
@@ -202,8 +206,8 @@ func (e *environment) placed(ctx context.Context, job *trainjob.TrainJob) (bool,
 
 // gateEarly sets the gate of a TrainJob that does not queue yet: the child Jobs that are
 // made meanwhile have it then. One that has it, as its webhook sees to, costs no look.
-func (r *reconciler) gateEarly(ctx context.Context, j *job) error {
-	if !j.early || r.env.Field.HoldsGate(&j.Spec) {
+func (r *attempt) gateEarly(ctx context.Context, j *job) error {
+	if !j.prepared.unqueued || r.env.Field.HoldsGate(&j.Spec) {
 		return nil
 	}
 	return r.ensureGate(ctx, j)
@@ -211,7 +215,7 @@ func (r *reconciler) gateEarly(ctx context.Context, j *job) error {
 
 // ensureGate sets the gate of a waiting TrainJob that lacks it, because it was made
 // or changed while the webhook was away.
-func (r *reconciler) ensureGate(ctx context.Context, j *job) error {
+func (r *attempt) ensureGate(ctx context.Context, j *job) error {
 	if !j.alive() || !j.IsSuspended() {
 		return nil
 	}

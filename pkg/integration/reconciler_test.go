@@ -34,7 +34,7 @@ import (
 )
 
 // newReconciler returns a reconciler for a cluster with one runtime, "torch", and objects.
-func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events.FakeRecorder) {
+func newReconciler(t *testing.T, objects ...client.Object) (*attempt, *events.FakeRecorder) {
 	t.Helper()
 	env := newEnvironmentOn(t)
 	recorder := events.NewFakeRecorder(10)
@@ -45,16 +45,16 @@ func newReconciler(t *testing.T, objects ...client.Object) (*reconciler, *events
 			t.Fatal(err)
 		}
 	}
-	r := &reconciler{env: env}
+	r := &attempt{env: env}
 	r.framework = frameworkOf(r)
 	return r, recorder
 }
 
-func frameworkOf(r *reconciler) *jobframework.JobReconciler {
+func frameworkOf(r *attempt) *jobframework.JobReconciler {
 	return jobframework.NewReconciler(r.env.client, r.env.recorder.ForFramework())
 }
 
-func reconcileOnce(t *testing.T, r *reconciler) (ctrl.Result, *trainjob.TrainJob) {
+func reconcileOnce(t *testing.T, r *attempt) (ctrl.Result, *trainjob.TrainJob) {
 	t.Helper()
 	key := client.ObjectKey{Namespace: "ns", Name: "job"}
 	result, err := r.reconcile(t.Context(), ctrl.Request{NamespacedName: key}, &job{env: r.env})
@@ -102,7 +102,7 @@ func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
 	if err := r.env.client.Delete(t.Context(), wl); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)}); err != nil {
+	if _, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); !apierrors.IsNotFound(err) {
@@ -178,7 +178,7 @@ func TestWhatWaitsIsNotFirst(t *testing.T) {
 	stored, _ := disagreeing(true, true, true, time.Now())
 	stored.Spec.RuntimeRef.Name = "torch"
 	r, _ := newReconciler(t, stored)
-	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
+	result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
 	if err != nil || result.RequeueAfter == 0 || ptr.Deref(result.Priority, decidedPriority) != 0 {
 		t.Errorf("Reconcile() = %+v, %v; want to come again with priority 0", result, err)
 	}

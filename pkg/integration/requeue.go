@@ -19,49 +19,46 @@ import (
 )
 
 // follow brings the Workload of a suspended job in line with what jobframework does not
-// compare: the queue, where quota is held, and the nodes that the job asks for. It
-// reports whether the reconcile ends here; the event of what it did, or of the last pod
-// that goes, brings the job here again.
-func (j *job) follow(ctx context.Context) (bool, error) {
+// compare: the queue, where quota is held, and the nodes that the job asks for. Where
+// that ends the reconcile, the event of what it did, or of the last pod that goes, brings
+// the job here again.
+func (j *job) follow(ctx context.Context) outcome {
 	wl, err := j.unfinishedWorkload(ctx)
 	if err == nil && wl == nil {
-		if over, err := j.stayEnded(ctx); err != nil || over {
-			return true, err
+		if o := j.stayEnded(ctx); o.ends() {
+			return o
 		}
-		j.early, err = j.notYet(ctx)
-		return j.early, err
+		return j.notYet(ctx)
 	}
 	j.env.expectations.SawWorkload(client.ObjectKeyFromObject(&j.TrainJob))
 	j.env.memory.queued(client.ObjectKeyFromObject(&j.TrainJob))
 	if err != nil || !wl.DeletionTimestamp.IsZero() {
-		return false, err
+		return outcome{err: err}
 	}
 	if kueuelib.HasQuotaReservation(wl) && !kueuelib.IsActive(wl) {
 		// Kueue is about to evict it. It must not be replaced meanwhile: it alone says that
 		// the job is not to run.
-		return !kueuelib.IsEvicted(wl), nil
+		return outcome{done: !kueuelib.IsEvicted(wl)}
 	}
 	active := j.IsActive()
 	if active && kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) {
 		// Its user stopped it. Started again now, it would run new pods beside the old ones,
 		// and both on one quota.
-		j.again = retrySlowly
-		return true, nil
+		return lookAgain(retrySlowly)
 	}
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
 		// It is somebody else's to write, and what it says counts.
-		return false, nil
+		return outcome{}
 	}
 	if changed := j.movedOn(wl); kueuelib.HasQuotaReservation(wl) && changed != "" {
 		// jobframework would start the job again on the quota that it had before.
 		if active {
-			j.again = retrySlowly
-			return true, nil
+			return lookAgain(retrySlowly)
 		}
-		return true, j.giveUp(ctx, wl, changed)
+		return done(j.requeue(ctx, wl, changed))
 	}
 	if active {
-		return false, nil
+		return outcome{}
 	}
 	return j.followSelection(ctx, wl)
 }
@@ -84,16 +81,16 @@ func (j *job) movedOn(wl *kueue.Workload) string {
 
 // followSelection updates a Workload that waits. One that holds quota holds it for the
 // wrong nodes perhaps, so it is given up and the job queues again.
-func (j *job) followSelection(ctx context.Context, wl *kueue.Workload) (bool, error) {
+func (j *job) followSelection(ctx context.Context, wl *kueue.Workload) outcome {
 	podSets, err := j.describe(ctx)
 	if err != nil {
 		return j.giveBack(ctx, wl, err)
 	}
 	jobframework.SanitizePodSets(podSets)
 	if len(podSets) != len(wl.Spec.PodSets) || podset.SameSelection(podSets, wl.Spec.PodSets) {
-		return false, nil
+		return outcome{}
 	}
-	return true, j.renewWorkload(ctx, wl.DeepCopy(), podSets)
+	return done(j.renewWorkload(ctx, wl.DeepCopy(), podSets))
 }
 
 func (j *job) renewWorkload(ctx context.Context, wl *kueue.Workload, podSets []kueue.PodSet) error {
@@ -104,11 +101,11 @@ func (j *job) renewWorkload(ctx context.Context, wl *kueue.Workload, podSets []k
 		}
 		return nil
 	}
-	return j.giveUp(ctx, wl, "The nodes that this job asks for changed after it was admitted; it queues again")
+	return j.requeue(ctx, wl, "The nodes that this job asks for changed after it was admitted; it queues again")
 }
 
-// giveUp deletes the Workload as we know it; jobframework makes another.
-func (j *job) giveUp(ctx context.Context, wl *kueue.Workload, why string) error {
+// requeue deletes the Workload as we know it; jobframework makes another.
+func (j *job) requeue(ctx context.Context, wl *kueue.Workload, why string) error {
 	if err := j.deleteWorkload(ctx, wl); err != nil {
 		return err
 	}
@@ -155,13 +152,12 @@ func (j *job) endedWorkload(ctx context.Context) (*kueue.Workload, error) {
 	return last, nil
 }
 
-// stayEnded reports whether a suspended job has ended, and needs no more than the gate.
-func (j *job) stayEnded(ctx context.Context) (bool, error) {
+// stayEnded leaves a suspended job alone that has ended: it needs no more than the gate.
+func (j *job) stayEnded(ctx context.Context) outcome {
 	wl, err := j.endedWorkload(ctx)
 	if err != nil || wl == nil {
-		return false, err
+		return outcome{err: err}
 	}
 	over, err := j.over(ctx)
-	j.early = over
-	return over, err
+	return outcome{done: over, unqueued: over, err: err}
 }

@@ -38,11 +38,11 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 			j := &job{env: &environment{Describer: &podsets.Describer{}, client: indexed(t, wl), expectations: ledSince(time.Time{}), memory: &memory{}}, TrainJob: trainjob.TrainJob{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}, Spec: trainjob.Spec{Suspend: ptr.To(true)},
 			}}
-			skip, err := j.follow(t.Context())
-			if err != nil || skip != tc.wantSkip {
-				t.Errorf("follow() = %t, %v; want %t", skip, err, tc.wantSkip)
+			got := j.follow(t.Context())
+			if got.err != nil || got.ends() != tc.wantSkip {
+				t.Errorf("follow() = %+v, want it to end here: %t", got, tc.wantSkip)
 			}
-			if skip {
+			if got.ends() {
 				return
 			}
 			podSets, err := j.PodSets(t.Context(), nil)

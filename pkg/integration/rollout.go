@@ -79,7 +79,7 @@ func (e *environment) snapshotTaken(ctx context.Context, job *trainjob.TrainJob)
 // awaitReading tells the user of an admitted job why it is not started, and has its JobSet
 // made again when it stays as it is: where the releases render a runtime differently,
 // JobSet lets the newer Trainer change nothing of it.
-func (r *reconciler) awaitReading(ctx context.Context, j *job) error {
+func (r *attempt) awaitReading(ctx context.Context, j *job) error {
 	field := r.env.Field.Path()
 	if r.env.trainer.Rollout.First(j.UID) {
 		r.env.recorder.Resolve(j.UID, jobevents.ReasonTrainerBehind)

@@ -142,7 +142,7 @@ func TestAwaitReading(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := (&reconciler{env: env}).awaitReading(t.Context(), &job{TrainJob: *stored, env: env}); err != nil {
+			if err := (&attempt{env: env}).awaitReading(t.Context(), &job{TrainJob: *stored, env: env}); err != nil {
 				t.Fatal(err)
 			}
 			if got := jobSetState(t, c, js); got != tc.wantJobSet {

@@ -52,7 +52,7 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := types.NamespacedName{Namespace: "ns", Name: "job"}
-		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+		result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 		if err != nil {
 			t.Fatal(err)
 		}

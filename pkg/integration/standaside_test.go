@@ -20,7 +20,7 @@ func TestStandAsideIsToldEachTime(t *testing.T) {
 	var reasons serving.Told
 	for range 2 {
 		for range 2 {
-			if _, err := r.standAside(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)}, &reasons, jobevents.ReasonNotAlone, serving.InTreeRemedy); err != nil {
+			if _, err := (&reconciler{env: r.env}).standAside(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)}, &reasons, jobevents.ReasonNotAlone, serving.InTreeRemedy); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -24,7 +24,7 @@ const (
 
 // watchStop tells people when a stopped job takes long to be gone: the quota is its own
 // until then. It returns the time after which to look again, 0 for never.
-func (r *reconciler) watchStop(ctx context.Context, j *job) (time.Duration, error) {
+func (r *attempt) watchStop(ctx context.Context, j *job) (time.Duration, error) {
 	if j.UID == "" || !j.IsSuspended() {
 		return 0, nil
 	}
@@ -46,7 +46,7 @@ func (r *reconciler) watchStop(ctx context.Context, j *job) (time.Duration, erro
 
 // tellStop names what a stop waits for: the last pods, or JobSet, which does not say that
 // they are gone while something keeps it from writing its status.
-func (r *reconciler) tellStop(ctx context.Context, j *job) error {
+func (r *attempt) tellStop(ctx context.Context, j *job) error {
 	pods, err := r.env.countPods(ctx, &j.TrainJob)
 	if err != nil {
 		return err

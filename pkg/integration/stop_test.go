@@ -60,7 +60,7 @@ func TestLongStopIsTold(t *testing.T) {
 			if tc.deleted {
 				deletedLongAgo(t, r, wl)
 			}
-			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
+			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
 			if err != nil || (tc.deleted || tc.want == "") && result.RequeueAfter == 0 {
 				t.Errorf("Reconcile returned %v, %v", result, err)
 			}
@@ -74,7 +74,7 @@ func TestLongStopIsTold(t *testing.T) {
 
 // deletedLongAgo shows a Workload as one that was deleted a minute ago; the fake API
 // server would stamp it with the time of now.
-func deletedLongAgo(t *testing.T, r *reconciler, wl *kueue.Workload) {
+func deletedLongAgo(t *testing.T, r *attempt, wl *kueue.Workload) {
 	t.Helper()
 	ago := metav1.NewTime(time.Now().Add(-time.Minute))
 	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
@@ -113,7 +113,7 @@ func TestLagOfTrainerIsToldInTheEnd(t *testing.T) {
 					return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
 				},
 			})
-			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
+			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
 			if (err != nil) != tc.wantTold || (result.RequeueAfter == retrySlowly) == tc.wantTold {
 				t.Errorf("Reconcile returned %v, %v", result, err)
 			}

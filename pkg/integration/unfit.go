@@ -25,12 +25,12 @@ func unfit(err error) bool {
 // giveBack takes the Workload of a job that waits and could not run: the webhook saw it as
 // something else, or was away. PodSets tells the user, and keeps another from being made.
 // A job whose runtime is gone for a moment keeps its place in the queue, but no quota.
-func (j *job) giveBack(ctx context.Context, wl *kueue.Workload, why error) (bool, error) {
+func (j *job) giveBack(ctx context.Context, wl *kueue.Workload, why error) outcome {
 	lost := podsets.RuntimeMissing(why) && kueuelib.HasQuotaReservation(wl)
 	if !unfit(why) && !lost || !kueuelib.IsActive(wl) {
 		// jobframework asks again and reports it.
-		return false, nil
+		return outcome{}
 	}
 	j.env.warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, why)
-	return true, j.deleteWorkload(ctx, wl)
+	return done(j.deleteWorkload(ctx, wl))
 }

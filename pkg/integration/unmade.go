@@ -27,30 +27,28 @@ type unmade struct {
 // longestUnmade is the longest time between two looks at a job whose JobSet was refused.
 const longestUnmade = 5 * time.Minute
 
-// awaitJobSet reports whether a job that has waited long enough for its JobSet stays out of
-// the queue: it does where Trainer was refused the JobSet, for then it could only hold quota.
+// awaitJobSet keeps a job out of its queue that has waited long enough for its JobSet, where Trainer was refused the JobSet, for then it could only hold quota.
 // Trainer tries again by itself, and the event of the JobSet brings the job here.
-func (j *job) awaitJobSet(ctx context.Context) (bool, error) {
+func (j *job) awaitJobSet(ctx context.Context) outcome {
 	managed, err := j.env.queues.Manages(ctx, &j.TrainJob)
 	if err != nil || !managed || j.env.starts == nil {
-		return false, firstError(err, j.tellUnprepared(ctx))
+		return outcome{err: firstError(err, j.tellUnprepared(ctx))}
 	}
 	wait, refused := j.env.starts.unmadeFor(&j.TrainJob)
 	if wait > 0 {
-		j.again = wait
-		return refused, nil
+		return outcome{done: refused, unqueued: refused, again: wait}
 	}
 	refusal, err := j.env.refusal(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{})
 	if err != nil {
-		return false, err
+		return outcome{err: err}
 	}
-	j.again = j.env.starts.foundUnmade(&j.TrainJob, refusal != "")
+	wait = j.env.starts.foundUnmade(&j.TrainJob, refusal != "")
 	if refusal == "" {
-		return false, j.tellUnprepared(ctx)
+		return outcome{err: j.tellUnprepared(ctx)}
 	}
 	j.env.warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf(
 		"does not queue, because Trainer could not make JobSet %s: %s", j.Name, refusal))
-	return true, nil
+	return unqueued(wait)
 }
 
 // unmadeFor returns the time to the next look for a refusal, and whether the last look found
