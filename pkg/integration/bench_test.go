@@ -46,6 +46,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -247,7 +248,7 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 	env := fresh(&environment{
 		client:    jobclient.New(s, s, inttest.Served(tb, trainjob.Trainer23), ledSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{})),
 		Describer: &podsets.Describer{Renderer: renderer, Field: patch.Of(trainjob.Trainer23), Client: s, Recorder: jobevents.New(&events.FakeRecorder{})},
-		live:      s, recorder: jobevents.New(&events.FakeRecorder{}), expectations: ledSince(time.Time{}), memory: &memory{},
+		state:     state.FromCache(s), live: s, recorder: jobevents.New(&events.FakeRecorder{}), expectations: ledSince(time.Time{}), memory: &memory{},
 		backoff: jobclient.NewBackoff(clock.RealClock{}),
 		kueue:   kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}), queues: queues.New(s, kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})),
 	}, s, server)

@@ -11,12 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -25,7 +24,7 @@ import (
 // jobSet returns the JobSet that Trainer made for job, or nil: then there is nothing that
 // could run.
 func (e *environment) jobSet(ctx context.Context, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
-	return trainjob.JobSetOf(ctx, e.client, job)
+	return state.JobSetOf(ctx, e.state, job)
 }
 
 // seen reports whether Trainer may have looked at job: it freezes the runtime just before
@@ -45,12 +44,7 @@ func (e *environment) childJobs(ctx context.Context, job *trainjob.TrainJob) ([]
 }
 
 func (e *environment) jobsOf(ctx context.Context, js *jobsetapi.JobSet) ([]batchv1.Job, error) {
-	var list batchv1.JobList
-	err := e.client.List(ctx, &list, client.InNamespace(js.Namespace), client.MatchingFields{caches.JobSetIndex: js.Name})
-	if err != nil {
-		return nil, fmt.Errorf("listing the child Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
-	}
-	return slices.DeleteFunc(list.Items, func(child batchv1.Job) bool { return !metav1.IsControlledBy(&child, js) }), nil
+	return state.JobsOf(ctx, e.state, js)
 }
 
 // active reports whether a pod of job is there, terminating ones included, or may

@@ -19,6 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -126,7 +127,8 @@ func TestActive(t *testing.T) {
 			if tc.jobSet != nil {
 				builder = builder.WithObjects(tc.jobSet)
 			}
-			env := &environment{client: builder.Build(), Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, expectations: ledSince(time.Time{}), memory: &memory{}}
+			c := builder.Build()
+			env := &environment{client: c, state: state.FromCache(c), Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, expectations: ledSince(time.Time{}), memory: &memory{}}
 			if got, err := env.active(t.Context(), job); err != nil || got != tc.want {
 				t.Errorf("active() = %t, %v; want %t", got, err, tc.want)
 			}
@@ -146,7 +148,7 @@ func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "h100"}}}
-	if err := (&environment{client: c}).placeChildJob(t.Context(), cached.(*batchv1.Job), want); err != nil {
+	if err := (&environment{client: c, state: state.FromCache(c)}).placeChildJob(t.Context(), cached.(*batchv1.Job), want); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {

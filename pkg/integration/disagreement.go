@@ -97,7 +97,7 @@ func (r *attempt) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) err
 
 // covered reports whether the quota that job holds is for what Trainer makes of it now.
 func (e *environment) covered(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	wl, err := state.HoldingQuota(ctx, e.client, job)
+	wl, err := state.HoldingQuota(ctx, e.state, job)
 	if err != nil || wl == nil {
 		return true, err
 	}
@@ -142,9 +142,9 @@ func (e *environment) areCurrent(ctx context.Context, job *trainjob.TrainJob, js
 
 // suspendJobSet writes the one field that Trainer would have written.
 func (r *attempt) suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
-	before := js.DeepCopy()
-	js.Spec.Suspend = ptr.To(true)
-	if err := r.env.client.Patch(ctx, js, client.MergeFrom(before)); err != nil {
+	suspended := js.DeepCopy()
+	suspended.Spec.Suspend = ptr.To(true)
+	if err := r.env.client.Patch(ctx, suspended, client.MergeFrom(js)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetSuspended, jobevents.ActionStop,

@@ -31,7 +31,7 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 	if expectedRetry(refused) && !(jobclient.TrainerLags(refused) && r.env.lagsLong(&j.TrainJob)) {
 		return 0, nil
 	}
-	wl, err := state.HoldingQuota(ctx, r.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
 	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) {
 		return 0, err
 	}

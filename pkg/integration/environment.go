@@ -32,6 +32,8 @@ type environment struct {
 	*podsets.Describer
 
 	client client.Client
+	// state reads what there is of a TrainJob; for a reconcile each kind once.
+	state state.Reader
 	// live asks the API server itself.
 	live     client.Reader
 	recorder *jobevents.Recorder
@@ -58,6 +60,7 @@ func (e *environment) now() (*environment, error) {
 		return nil, err
 	}
 	env := *e
+	env.state = state.Once(e.state)
 	env.Describer = e.Describer.For(served)
 	return &env, nil
 }

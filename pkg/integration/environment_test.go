@@ -7,6 +7,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -14,7 +15,7 @@ import (
 func TestOneGenerationForAReconcile(t *testing.T) {
 	served := serving.NewTrainer(serving.NewTrainJobs(nil))
 	served.Set(t.Context(), trainjob.Trainer21, nil)
-	env, err := (&environment{trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(nil, nil)}}).now()
+	env, err := (&environment{state: state.FromCache(nil), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(nil, nil)}}).now()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func (r *attempt) renewDrifted(ctx context.Context, j *job) error {
 	if time.Since(js.CreationTimestamp.Time) > renewEvery {
 		return r.renewJobSet(ctx, j, js, why)
 	}
-	wl, err := state.HoldingQuota(ctx, r.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
 	if err != nil || wl == nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -55,7 +56,7 @@ func TestEnsureHeld(t *testing.T) {
 			if err := c.List(t.Context(), &list); err != nil {
 				t.Fatal(err)
 			}
-			if err := (&environment{client: c}).ensureHeld(t.Context(), job, list.Items); err != nil {
+			if err := (&environment{client: c, state: state.FromCache(c)}).ensureHeld(t.Context(), job, list.Items); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {

@@ -165,7 +165,7 @@ func (j *job) mayHavePods(ctx context.Context) (bool, error) {
 // that has ended, and one that was evicted, until its quota is free: then jobframework brings the Workload up
 // to date, where before it would delete it, and a deactivation would be forgotten.
 func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, error) {
-	wl, err := state.HoldingQuota(ctx, j.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 		j.start.rollingOut = errors.Is(err, serving.ErrRollingOut)
 		return err
 	}
-	wl, err := state.HoldingQuota(ctx, j.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob)
 	if err != nil {
 		return err
 	}
@@ -293,7 +293,7 @@ func (j *job) keepsQuota(ctx context.Context, reason jobframework.StopReason) er
 	case jobframework.StopReasonWorkloadDeleted:
 		return errStillActive
 	case jobframework.StopReasonNoMatchingWorkload:
-		if wl, err := state.HoldingQuota(ctx, j.env.client, &j.TrainJob); err != nil || wl != nil {
+		if wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob); err != nil || wl != nil {
 			return firstError(err, errStillActive)
 		}
 	}
@@ -383,7 +383,7 @@ func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
 // ReclaimablePods returns the pods whose work is done while the job still runs. Kueue
 // refuses to take back what was given while the quota is held, so it never gets less.
 func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.ReclaimablePod, error) {
-	wl, err := state.HoldingQuota(ctx, j.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob)
 	if err != nil {
 		return nil, err
 	}

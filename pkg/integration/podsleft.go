@@ -18,7 +18,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
@@ -55,15 +54,11 @@ func holdsNode(pod *corev1.Pod) bool {
 // jobsNamed lists the Jobs of the JobSets of this name, whichever of them made it: one that
 // was deleted leaves its Jobs to the garbage collector.
 func (e *environment) jobsNamed(ctx context.Context, name types.NamespacedName) ([]batchv1.Job, error) {
-	var list batchv1.JobList
-	err := e.client.List(ctx, &list, client.InNamespace(name.Namespace), client.MatchingFields{caches.JobSetIndex: name.Name})
-	if err != nil {
-		return nil, fmt.Errorf("listing the child Jobs of JobSet %s: %w", name, err)
-	}
-	return slices.DeleteFunc(list.Items, func(child batchv1.Job) bool {
+	jobs, err := e.state.Jobs(ctx, name)
+	return slices.DeleteFunc(jobs, func(child batchv1.Job) bool {
 		owner := state.ControllerOfKind(&child, "JobSet")
 		return owner == nil || owner.Name != name.Name
-	}), nil
+	}), err
 }
 
 // anyLeft reports whether a pod of the JobSets of this name may be there: by what the Jobs
@@ -81,7 +76,7 @@ func (e *environment) anyLeft(ctx context.Context, name types.NamespacedName) (b
 // Only then it pays to ask the API server for its pods: a job that starts has none since
 // its quota was last given back.
 func (j *job) releasesQuota(ctx context.Context) (bool, error) {
-	wl, err := state.HoldingQuota(ctx, j.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob)
 	if err != nil || wl == nil {
 		return false, err
 	}
@@ -92,7 +87,7 @@ func (j *job) releasesQuota(ctx context.Context) (bool, error) {
 // awaitPodsOfDeleted waits for the pods that a deleted TrainJob still has: until they are gone
 // its Workload keeps its finalizer, and with it the quota.
 func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
-	workloads, err := state.WorkloadsNamed(ctx, j.env.client, j.key)
+	workloads, err := j.env.state.Workloads(ctx, j.key)
 	if err != nil || !slices.ContainsFunc(workloads, state.HoldsQuota) {
 		return outcome{err: err}
 	}
@@ -115,7 +110,7 @@ func (j *job) suspendDeleted(ctx context.Context) error {
 // awaitPodsOfFormer waits for the pods that a deleted TrainJob of the same name still has.
 // jobframework would delete its Workload, and with it the quota that they run on.
 func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
-	workloads, err := state.WorkloadsNamed(ctx, j.env.client, j.key)
+	workloads, err := j.env.state.Workloads(ctx, j.key)
 	if err != nil {
 		return outcome{err: err}
 	}

@@ -74,7 +74,7 @@ func (j *job) startReadinessOver(ctx context.Context) error {
 	if j.env.kueue.Settings().WaitForPodsReady == nil {
 		return nil
 	}
-	wl, err := state.HoldingQuota(ctx, j.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob)
 	if err != nil || wl == nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (r *attempt) reportPodsReady(ctx context.Context, j *job) error {
 	if !j.alive() || r.env.kueue.Settings().WaitForPodsReady == nil {
 		return nil
 	}
-	workloads, err := state.WorkloadsOf(ctx, r.env.client, &j.TrainJob)
+	workloads, err := state.WorkloadsOf(ctx, r.env.state, &j.TrainJob)
 	if err != nil || len(workloads) == 0 || r.env.expectations.Outdated(j.key, jobclient.VersionsOf(workloads)) {
 		return err
 	}

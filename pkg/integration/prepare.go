@@ -37,7 +37,7 @@ func (j *job) notYet(ctx context.Context) outcome {
 // releaseFormer takes the finalizer off what a deleted job of the same name left behind,
 // and with it the quota. jobframework would, but it does not see a job that is too early.
 func (e *environment) releaseFormer(ctx context.Context, job *trainjob.TrainJob) error {
-	all, err := state.WorkloadsNamed(ctx, e.client, client.ObjectKeyFromObject(job))
+	all, err := e.state.Workloads(ctx, client.ObjectKeyFromObject(job))
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (e *environment) releaseFormer(ctx context.Context, job *trainjob.TrainJob)
 		if owner == nil || owner.UID == job.UID || all[i].DeletionTimestamp.IsZero() {
 			continue
 		}
-		if err := kueuelib.RemoveFinalizer(ctx, e.client, &all[i]); client.IgnoreNotFound(err) != nil {
+		if err := kueuelib.RemoveFinalizer(ctx, e.client, all[i].DeepCopy()); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
 		}
 	}
@@ -117,7 +117,7 @@ func firstJobs(js *jobsetapi.JobSet) []jobsetapi.ReplicatedJob {
 // over reports whether all is done for a finished job. jobframework would tell so again
 // at every look, by an event.
 func (j *job) over(ctx context.Context) (bool, error) {
-	workloads, err := state.WorkloadsOf(ctx, j.env.client, &j.TrainJob)
+	workloads, err := state.WorkloadsOf(ctx, j.env.state, &j.TrainJob)
 	if err != nil || len(workloads) == 0 {
 		return false, err
 	}

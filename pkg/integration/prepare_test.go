@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -87,7 +88,7 @@ func TestNotYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(append(tc.objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})...)).Build()
 			recorder := events.NewFakeRecorder(2)
-			j := &job{TrainJob: *trainJob(), env: &environment{Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, client: c, queues: queues.New(c, nil), recorder: jobevents.New(recorder), expectations: ledSince(time.Time{}), memory: &memory{}}}
+			j := &job{TrainJob: *trainJob(), env: &environment{Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, client: c, state: state.FromCache(c), queues: queues.New(c, nil), recorder: jobevents.New(recorder), expectations: ledSince(time.Time{}), memory: &memory{}}}
 			if tc.waited != nil {
 				j.env.memory.waits = map[types.NamespacedName]*waiting{client.ObjectKeyFromObject(&j.TrainJob): tc.waited}
 			}

@@ -84,7 +84,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl.Result, error) {
 	j.key = req.NamespacedName
-	workloads, err := state.WorkloadsNamed(ctx, r.env.client, j.key)
+	workloads, err := r.env.state.Workloads(ctx, j.key)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -166,7 +166,7 @@ func (r *attempt) ensurePlaced(ctx context.Context, j *job) error {
 	if err != nil || placed {
 		return err
 	}
-	wl, err := state.HoldingQuota(ctx, r.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
 	if err != nil || wl == nil || !kueuelib.IsAdmitted(wl) {
 		return err
 	}
@@ -181,7 +181,7 @@ func (r *attempt) ensureWithinQuota(ctx context.Context, j *job) error {
 	if !j.alive() || j.IsSuspended() || j.Elsewhere() {
 		return nil
 	}
-	wl, err := state.HoldingQuota(ctx, r.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
 	if err != nil || wl == nil || !wl.DeletionTimestamp.IsZero() || !state.MayRun(wl) {
 		// Kueue takes it back already, and a deactivation stands in this Workload alone.
 		return err
@@ -223,7 +223,7 @@ func (r *attempt) ensureGate(ctx context.Context, j *job) error {
 	if err != nil || !managed {
 		return err
 	}
-	wl, err := state.HoldingQuota(ctx, r.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
 	if err != nil || (wl != nil && kueuelib.IsAdmitted(wl)) || j.IsActive() {
 		return err
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -82,7 +83,7 @@ func TestRead(t *testing.T) {
 				}
 				served.Set(t.Context(), generation, reason)
 			}
-			env, err := (&environment{client: c, queues: queues.New(c, nil), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c)}}).now()
+			env, err := (&environment{client: c, state: state.FromCache(c), queues: queues.New(c, nil), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c)}}).now()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +138,7 @@ func TestAwaitReading(t *testing.T) {
 			served := serving.NewTrainer(serving.NewTrainJobs(nil))
 			served.Set(t.Context(), trainjob.Trainer22, nil)
 			c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(stored, js)).Build()
-			env, err := (&environment{client: c, queues: queues.New(c, nil), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c)}, recorder: jobevents.New(recorder),
+			env, err := (&environment{client: c, state: state.FromCache(c), queues: queues.New(c, nil), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c)}, recorder: jobevents.New(recorder),
 				expectations: ledSince(tc.written), memory: &memory{}}).now()
 			if err != nil {
 				t.Fatal(err)

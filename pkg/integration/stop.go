@@ -28,7 +28,7 @@ func (r *attempt) watchStop(ctx context.Context, j *job) (time.Duration, error) 
 	if j.UID == "" || !j.IsSuspended() {
 		return 0, nil
 	}
-	wl, err := state.HoldingQuota(ctx, r.env.client, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
 	if err != nil || wl == nil {
 		return 0, err
 	}

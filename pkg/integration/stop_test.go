@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 )
 
 func TestLongStopIsTold(t *testing.T) {
@@ -89,6 +90,7 @@ func deletedLongAgo(t *testing.T, r *attempt, wl *kueue.Workload) {
 		},
 	})
 	r.framework = frameworkOf(r)
+	r.env.state = state.FromCache(r.env.client)
 }
 
 // Trainer's refusals for the pods of before are silent for a while only.

@@ -15,6 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -25,7 +26,7 @@ func newEnvironmentOn(tb testing.TB) *environment {
 		WithObjects(inttest.Runtime(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})).Build()
 	settings := kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})
 	return &environment{
-		Describer: inttest.Describer(tb, c), client: c,
+		Describer: inttest.Describer(tb, c), client: c, state: state.FromCache(c),
 		inTree: inttest.InTreeOff(tb), trainer: inttest.Served(tb, trainjob.Trainer23),
 		expectations: ledSince(time.Time{}), memory: &memory{}, backoff: jobclient.NewBackoff(clock.RealClock{}),
 		kueue: settings, queues: queues.New(c, settings),

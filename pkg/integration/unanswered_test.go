@@ -16,6 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -91,7 +92,8 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 					Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(true)},
 				})
 			}
-			env := &environment{client: builder.Build(), Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, memory: &memory{}}
+			c := builder.Build()
+			env := &environment{client: c, state: state.FromCache(c), Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, memory: &memory{}}
 			var clock *clocktesting.FakePassiveClock
 			env.expectations, clock = ledSinceByClock(tc.began)
 			if tc.before != nil {
@@ -117,7 +119,7 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
 				Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(tc.suspended)},
 			}).Build()
-			env := &environment{client: c, expectations: ledSince(time.Time{}), memory: &memory{}}
+			env := &environment{client: c, state: state.FromCache(c), expectations: ledSince(time.Time{}), memory: &memory{}}
 			env.expectations.ExpectResume(job)
 			if err := env.seeAnswer(t.Context(), job); err != nil {
 				t.Fatal(err)

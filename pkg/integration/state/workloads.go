@@ -6,16 +6,15 @@ package state
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -62,26 +61,15 @@ func Ended(wl *kueue.Workload) bool {
 
 // WorkloadsOf lists the Workloads of this very job; one of the same name may have left
 // some behind.
-func WorkloadsOf(ctx context.Context, c client.Reader, job *trainjob.TrainJob) ([]kueue.Workload, error) {
-	all, err := WorkloadsNamed(ctx, c, client.ObjectKeyFromObject(job))
+func WorkloadsOf(ctx context.Context, r Reader, job *trainjob.TrainJob) ([]kueue.Workload, error) {
+	all, err := r.Workloads(ctx, client.ObjectKeyFromObject(job))
 	return slices.DeleteFunc(all, func(wl kueue.Workload) bool { return !metav1.IsControlledBy(&wl, job) }), err
-}
-
-// WorkloadsNamed lists the Workloads of TrainJobs of this name.
-func WorkloadsNamed(ctx context.Context, c client.Reader, name types.NamespacedName) ([]kueue.Workload, error) {
-	var list kueue.WorkloadList
-	err := c.List(ctx, &list, client.InNamespace(name.Namespace),
-		jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, name.Name))
-	if err != nil {
-		return nil, fmt.Errorf("listing the Workloads of TrainJob %s: %w", name, err)
-	}
-	return list.Items, nil
 }
 
 // HoldingQuota returns the Workload of job that holds quota, or nil. A finished one holds none,
 // although it keeps its conditions.
-func HoldingQuota(ctx context.Context, c client.Reader, job *trainjob.TrainJob) (*kueue.Workload, error) {
-	workloads, err := WorkloadsOf(ctx, c, job)
+func HoldingQuota(ctx context.Context, r Reader, job *trainjob.TrainJob) (*kueue.Workload, error) {
+	workloads, err := WorkloadsOf(ctx, r, job)
 	if err != nil {
 		return nil, err
 	}
@@ -91,4 +79,20 @@ func HoldingQuota(ctx context.Context, c client.Reader, job *trainjob.TrainJob) 
 		}
 	}
 	return nil, nil
+}
+
+// JobSetOf returns the JobSet that Trainer made for job, or nil: then there is nothing that
+// could run.
+func JobSetOf(ctx context.Context, r Reader, job *trainjob.TrainJob) (*jobsetapi.JobSet, error) {
+	js, err := r.JobSet(ctx, client.ObjectKeyFromObject(job))
+	if err != nil || js == nil || !metav1.IsControlledBy(js, job) {
+		return nil, err
+	}
+	return js, nil
+}
+
+// JobsOf lists the Jobs that js made.
+func JobsOf(ctx context.Context, r Reader, js *jobsetapi.JobSet) ([]batchv1.Job, error) {
+	all, err := r.Jobs(ctx, client.ObjectKeyFromObject(js))
+	return slices.DeleteFunc(all, func(child batchv1.Job) bool { return !metav1.IsControlledBy(&child, js) }), err
 }

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// counting counts what it is asked for, and fails the first time.
+type counting struct {
+	asked map[string]int
+}
+
+func (c counting) ask(what string) error {
+	if c.asked[what]++; c.asked[what] == 1 {
+		return errors.New("not in step yet")
+	}
+	return nil
+}
+
+func (c counting) Workloads(context.Context, types.NamespacedName) ([]kueue.Workload, error) {
+	return []kueue.Workload{{ObjectMeta: named("a")}, {ObjectMeta: named("b")}}, c.ask("Workloads")
+}
+
+func (c counting) JobSet(context.Context, types.NamespacedName) (*jobsetapi.JobSet, error) {
+	return nil, c.ask("JobSet")
+}
+
+func (c counting) Jobs(context.Context, types.NamespacedName) ([]batchv1.Job, error) {
+	return []batchv1.Job{{ObjectMeta: named("a")}, {ObjectMeta: named("b")}}, c.ask("Jobs")
+}
+
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+
+// A list that one caller changes is whole for the next, what is not there is known as well,
+// and an error is no answer.
+func TestOnce(t *testing.T) {
+	c := counting{asked: map[string]int{}}
+	r, name := Once(c), types.NamespacedName{Namespace: "team", Name: "llm"}
+	for i := range 4 {
+		workloads, errWorkloads := r.Workloads(t.Context(), name)
+		_, errJobSet := r.JobSet(t.Context(), name)
+		jobs, errJobs := r.Jobs(t.Context(), name)
+		if err := errors.Join(errWorkloads, errJobSet, errJobs); (err != nil) != (i == 0) {
+			t.Fatalf("Look %d: %v", i, err)
+		}
+		if i > 0 && (len(workloads) != 2 || workloads[0].Name != "a" || len(jobs) != 2 || jobs[0].Name != "a") {
+			t.Errorf("Look %d has Workloads %v and Jobs %v, want a and b of each", i, workloads, jobs)
+		}
+		clear(workloads)
+		clear(jobs)
+	}
+	if diff := cmp.Diff(map[string]int{"Workloads": 2, "JobSet": 2, "Jobs": 2}, c.asked); diff != "" {
+		t.Errorf("Reads (-want,+got):\n%s", diff)
+	}
+}
