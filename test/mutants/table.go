@@ -410,6 +410,11 @@ var mutants = []mutant{
 		Search: "kueuelib.IsAdmitted(wl) && !kueuelib.IsEvicted(wl) &&", Replace: "kueuelib.IsAdmitted(wl) && (true || !kueuelib.IsEvicted(wl)) &&",
 	},
 	{
+		Breaks: "one caller changes the list that the next one reads",
+		File:   "pkg/integration/state/reader.go", Test: "TestOnce",
+		Search: "o.reader.Workloads)\n	return slices.Clone(known), err", Replace: "o.reader.Workloads)\n	return known, err",
+	},
+	{
 		Breaks: "a deactivated Workload may still run pods",
 		File:   "pkg/integration/state/workloads.go", Test: "TestMayRun",
 		Search: "&& kueuelib.IsActive(wl)", Replace: "&& (kueuelib.IsActive(wl) || !kueuelib.IsActive(wl))",
@@ -432,7 +437,7 @@ var mutants = []mutant{
 	{
 		Breaks: "a deactivation is forgotten, because the Workload is replaced",
 		File:   "pkg/integration/requeue.go", Test: "TestDeactivatedWorkloadStays",
-		Search: "return !kueuelib.IsEvicted(wl), nil", Replace: "return false && !kueuelib.IsEvicted(wl), nil",
+		Search: "return outcome{done: !kueuelib.IsEvicted(wl)}", Replace: "return outcome{done: false && !kueuelib.IsEvicted(wl)}",
 	},
 	{
 		Breaks: "a queued job may leave its queue",
@@ -507,7 +512,7 @@ var mutants = []mutant{
 	{
 		Breaks: "a finished job gives its quota back with a pod left",
 		File:   "pkg/integration/finish.go", Test: "TestEndOfAJob",
-		Search: "if !j.IsActive() {\n		return false, nil", Replace: "if !j.IsActive() || held {\n		return false, nil",
+		Search: "if !j.IsActive() {\n		return outcome{}", Replace: "if !j.IsActive() || held {\n		return outcome{}",
 	},
 	{
 		Breaks: "a failed job is not held at the gate",
