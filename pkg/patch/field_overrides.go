@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/internal/overlay"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -168,7 +168,7 @@ func (podTemplateOverrides) convert(overrides []trainjob.PodTemplateOverride) ([
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotPatches, err)
 	}
-	patches, err := convert.Rendered(overrides)
+	patches, err := overlay.Rendered(overrides)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotPatches, err)
 	}

@@ -12,56 +12,36 @@
 package convert
 
 import (
-	"encoding/json"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/internal/overlay"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // DefaultOwner is the manager of what nobody is named as the owner of. It is that of
 // the SDK, as in Trainer's migration guide.
-const DefaultOwner = "trainer.kubeflow.org/kubeflow-sdk"
+const DefaultOwner = overlay.DefaultOwner
 
 // ToRuntimePatches collapses the overrides into one entry of owner: overrides for
 // several jobs are spread over them, and of several for one job the later wins, as in
 // Trainer 2.1. There are no entries when there are no overrides. Our overrides become our
 // entry, which comes last and needs no mark.
 func ToRuntimePatches(overrides []trainjob.PodTemplateOverride, owner string) (patches []trainjob.RuntimePatch, warnings []string, errs field.ErrorList) {
-	r := &reader{errs: notOurs(owner)}
-	return patchesOf(r, claimed(r.layers(overrides, owner)))
-}
-
-// Rendered returns what the newest Trainer's library renders as Trainer 2.1 does the
-// overrides, whoever they belong to. It need not be what an API server takes.
-func Rendered(overrides []trainjob.PodTemplateOverride) ([]trainjob.RuntimePatch, error) {
-	r := &reader{}
-	entries, _, errs := entriesOf(r.layers(overrides, DefaultOwner))
-	if errs = append(r.errs, errs...); len(errs) > 0 {
-		return nil, errs.ToAggregate()
-	}
-	return encoded(entries)
-}
-
-// layers reads overrides that are decoded already.
-func (r *reader) layers(overrides []trainjob.PodTemplateOverride, owner string) []layer {
-	data, err := json.Marshal(overrides)
-	if err != nil {
-		r.errs = append(r.errs, field.InternalError(overridesPath, err))
-	}
-	return r.podTemplateOverrides(overridesPath, r.decode(overridesPath, data), owner)
+	r := &overlay.Reader{Errs: notOurs(owner)}
+	return patchesOf(r, claimed(r.Layers(overrides, owner)))
 }
 
 // patchesOf makes entries of the layers, and has the rules look at them.
-func patchesOf(r *reader, layers []layer) (patches []trainjob.RuntimePatch, warnings []string, errs field.ErrorList) {
-	entries, warnings, errs := entriesOf(layers)
-	if errs = append(r.errs, errs...); len(errs) > 0 {
+func patchesOf(r *overlay.Reader, layers []overlay.Layer) (patches []trainjob.RuntimePatch, warnings []string, errs field.ErrorList) {
+	entries, warnings, errs := overlay.Entries(layers)
+	if errs = append(r.Errs, errs...); len(errs) > 0 {
 		return nil, nil, errs
 	}
 	entries, spread := spreadMounts(entries)
-	patches, err := encoded(entries)
+	patches, err := overlay.Encode(entries)
 	if err != nil {
 		return nil, nil, field.ErrorList{field.InternalError(patchesPath, err)}
 	}

@@ -11,6 +11,8 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/internal/overlay"
 )
 
 // unservedVersions are the version that Trainer's RuntimePatches guide shows, and that of
@@ -48,16 +50,16 @@ func ManifestToRuntimePatches(data []byte, owner string) (converted []byte, warn
 	if len(errs) > 0 {
 		return nil, nil, errs
 	}
-	r := &reader{}
+	r := &overlay.Reader{}
 	if !m.has("runtimePatches") { // What has them was written for a newer Trainer.
 		warnings = append(warnings, m.trainerToNewer(r)...)
 	}
 	if !m.has(olderFields...) {
-		return m.encode(warnings, r.errs)
+		return m.encode(warnings, r.Errs)
 	}
-	r.errs = append(r.errs, notOurs(owner)...)
+	r.Errs = append(r.Errs, notOurs(owner)...)
 	if m.has("runtimePatches") {
-		r.errs = append(r.errs, bothGenerations())
+		r.Errs = append(r.Errs, bothGenerations())
 	}
 	layers, left := withoutOurs(m.layers(r, owner))
 	patches, warned, errs := patchesOf(r, layers)
@@ -76,41 +78,41 @@ func bothGenerations() *field.Error {
 
 // layers reads all that patches the runtime, the weakest first: labels and annotations of
 // a TrainJob patch the JobSet, which no override of Trainer 2.1 does.
-func (m *manifest) layers(r *reader, owner string) []layer {
+func (m *manifest) layers(r *overlay.Reader, owner string) []overlay.Layer {
 	value := func(name string) (*field.Path, any) {
-		return specPath.Child(name), r.decode(specPath.Child(name), m.spec[name])
+		return specPath.Child(name), r.Decode(specPath.Child(name), m.spec[name])
 	}
-	var layers []layer
-	metadata := object{}
+	var layers []overlay.Layer
+	metadata := overlay.Object{}
 	for _, name := range []string{"labels", "annotations"} {
-		if items := r.texts(value(name)); len(items) > 0 {
+		if items := r.Texts(value(name)); len(items) > 0 {
 			metadata[name] = items
 		}
 	}
 	if len(metadata) > 0 {
-		layers = append(layers, layer{path: specPath, manager: owner, metadata: metadata})
+		layers = append(layers, overlay.Layer{Path: specPath, Manager: owner, Metadata: metadata})
 	}
 	path, list := value("jobTemplateOverrides")
-	layers = append(layers, r.jobTemplateOverrides(path, list)...)
+	layers = append(layers, r.JobTemplateOverrides(path, list)...)
 	path, list = value("podTemplateOverrides")
-	layers = append(layers, r.podTemplateOverrides(path, list, owner)...)
+	layers = append(layers, r.PodTemplateOverrides(path, list, owner)...)
 	path, list = value("templateOverrides")
-	return append(layers, r.templateOverrides(path, list)...)
+	return append(layers, r.TemplateOverrides(path, list)...)
 }
 
 // trainerToNewer looks at what else in a TrainJob means something different in Trainer 2.3.
-func (m *manifest) trainerToNewer(r *reader) (warnings []string) {
+func (m *manifest) trainerToNewer(r *overlay.Reader) (warnings []string) {
 	path := specPath.Child("trainer")
-	fields := r.anything(path, r.decode(path, m.spec["trainer"]))
+	fields := r.Anything(path, r.Decode(path, m.spec["trainer"]))
 	if _, ok := fields["numProcPerNode"].(string); ok {
-		r.errs = append(r.errs, field.Invalid(path.Child("numProcPerNode"), fields["numProcPerNode"],
+		r.Errs = append(r.Errs, field.Invalid(path.Child("numProcPerNode"), fields["numProcPerNode"],
 			"Trainer takes a number only since 2.2: set one, or remove the field, which means auto"))
 	}
 	return append(warnings, resourcesWarning(path, fields)...)
 }
 
 // resourcesWarning tells that releases differ in resourcesPerNode, whichever way a TrainJob goes.
-func resourcesWarning(path *field.Path, trainerFields object) []string {
+func resourcesWarning(path *field.Path, trainerFields overlay.Object) []string {
 	if !mentions(trainerFields, "resourcesPerNode") {
 		return nil
 	}
@@ -125,21 +127,21 @@ func ManifestToPodTemplateOverrides(data []byte) (converted []byte, warnings []s
 	if len(errs) > 0 {
 		return nil, nil, errs
 	}
-	r := &reader{}
+	r := &overlay.Reader{}
 	if !m.has(olderFields...) { // What has them was written for Trainer 2.1.
 		path := specPath.Child("trainer")
-		warnings = append(warnings, resourcesWarning(path, r.anything(path, r.decode(path, m.spec["trainer"])))...)
+		warnings = append(warnings, resourcesWarning(path, r.Anything(path, r.Decode(path, m.spec["trainer"])))...)
 	}
 	if !m.has("runtimePatches", "activeDeadlineSeconds") {
-		return m.encode(warnings, r.errs)
+		return m.encode(warnings, r.Errs)
 	}
 	if m.has("activeDeadlineSeconds") {
-		r.errs = append(r.errs, field.Forbidden(specPath.Child("activeDeadlineSeconds"), "Trainer has it since 2.2: remove it"))
+		r.Errs = append(r.Errs, field.Forbidden(specPath.Child("activeDeadlineSeconds"), "Trainer has it since 2.2: remove it"))
 	}
 	if m.has(olderFields...) {
-		r.errs = append(r.errs, bothGenerations())
+		r.Errs = append(r.Errs, bothGenerations())
 	}
-	patches, left := withoutOurEntry(r.runtimePatches(patchesPath, r.decode(patchesPath, m.spec["runtimePatches"])))
+	patches, left := withoutOurEntry(runtimePatches(r, patchesPath, r.Decode(patchesPath, m.spec["runtimePatches"])))
 	overrides, metadata, warned, errs := overridesOf(r, patches)
 	if len(errs) > 0 {
 		return nil, nil, errs

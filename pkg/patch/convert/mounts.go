@@ -8,20 +8,22 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/internal/overlay"
 )
 
 // spreadMounts makes room for volumes that a container mounts more than once. To Trainer
 // 2.1 and to every merge a mount is its path, but the list in an entry is keyed by the
 // volume, so an entry has one mount of each. The others go into entries right behind it,
 // of managers with a number: as their paths differ, none wins over another.
-func spreadMounts(entries []*entry) (spread []*entry, warnings []string) {
+func spreadMounts(entries []*overlay.Entry) (spread []*overlay.Entry, warnings []string) {
 	taken := sets.New[string]()
 	for _, e := range entries {
 		taken.Insert(e.Manager)
 	}
 	for _, e := range entries {
 		spread = append(spread, e)
-		for rest := e.takeSecondMounts(); rest != nil; rest = rest.takeSecondMounts() {
+		for rest := takeSecondMounts(e); rest != nil; rest = takeSecondMounts(rest) {
 			rest.Manager, rest.Time = numbered(e.Manager, taken), e.Time
 			spread = append(spread, rest)
 			warnings = append(warnings, fmt.Sprintf(
@@ -44,10 +46,10 @@ func numbered(manager string, taken sets.Set[string]) string {
 
 // takeSecondMounts takes every mount but the first of each volume out of the entry, into
 // one that has nothing else; nil when there are none.
-func (e *entry) takeSecondMounts() *entry {
-	var taken *entry
-	for _, job := range e.jobs() {
-		pod := job.pod()
+func takeSecondMounts(e *overlay.Entry) *overlay.Entry {
+	var taken *overlay.Entry
+	for _, job := range e.Jobs() {
+		pod := job.Pod()
 		if pod == nil {
 			continue
 		}
@@ -58,10 +60,10 @@ func (e *entry) takeSecondMounts() *entry {
 			}
 			pod.Spec[list] = kept
 			if taken == nil {
-				taken = &entry{}
+				taken = &overlay.Entry{}
 			}
-			into := taken.jobPart(job.Name).podTemplate()
-			into.Spec = mergeObjects(into.Spec, object{list: second}, nil, nil)
+			into := taken.JobPart(job.Name).PodTemplate()
+			into.Spec = overlay.MergeObjects(into.Spec, overlay.Object{list: second}, nil, nil)
 		}
 	}
 	return taken
@@ -72,7 +74,7 @@ func splitContainers(list any) (kept, second []any) {
 	containers, _ := list.([]any)
 	kept = slices.Clone(containers)
 	for i, c := range containers {
-		c, _ := c.(object)
+		c, _ := c.(overlay.Object)
 		first, rest := splitMounts(c["volumeMounts"])
 		if len(rest) == 0 {
 			continue
@@ -80,7 +82,7 @@ func splitContainers(list any) (kept, second []any) {
 		without := maps.Clone(c)
 		without["volumeMounts"] = first
 		kept[i] = without
-		second = append(second, object{"name": c["name"], "volumeMounts": rest})
+		second = append(second, overlay.Object{"name": c["name"], "volumeMounts": rest})
 	}
 	return kept, second
 }
@@ -89,8 +91,8 @@ func splitMounts(list any) (first, rest []any) {
 	mounts, _ := list.([]any)
 	seen := map[string]bool{}
 	for _, m := range mounts {
-		fields, _ := m.(object)
-		name := text(fields["name"])
+		fields, _ := m.(overlay.Object)
+		name := overlay.Text(fields["name"])
 		if seen[name] {
 			rest = append(rest, m)
 		} else {

@@ -3,41 +3,30 @@
 package convert
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/internal/overlay"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
-
-// marked reports whether an override is ours.
-func marked(override object) bool {
-	data, err := json.Marshal(override)
-	if err != nil {
-		return false
-	}
-	var o trainjob.PodTemplateOverride
-	return o.UnmarshalJSON(data) == nil && mark.Override(o)
-}
 
 // claimed returns our overrides to our manager, which makes the mark needless, and puts
 // them last, where our entry belongs.
-func claimed(layers []layer) []layer {
-	var ours, others []layer
+func claimed(layers []overlay.Layer) []overlay.Layer {
+	var ours, others []overlay.Layer
 	for _, l := range layers {
-		if !l.ours {
+		if !l.Ours {
 			others = append(others, l)
 			continue
 		}
-		annotations := maps.Clone(l.metadata["annotations"].(object))
+		annotations := maps.Clone(l.Metadata["annotations"].(overlay.Object))
 		delete(annotations, mark.Annotation)
-		l.manager, l.metadata = mark.Manager, maps.Clone(l.metadata)
-		if l.metadata["annotations"] = annotations; len(annotations) == 0 {
-			delete(l.metadata, "annotations")
+		l.Manager, l.Metadata = mark.Manager, maps.Clone(l.Metadata)
+		if l.Metadata["annotations"] = annotations; len(annotations) == 0 {
+			delete(l.Metadata, "annotations")
 		}
 		ours = append(ours, l)
 	}
@@ -45,10 +34,10 @@ func claimed(layers []layer) []layer {
 }
 
 // withoutOurs leaves our overrides out of a manifest.
-func withoutOurs(layers []layer) (others []layer, warnings []string) {
+func withoutOurs(layers []overlay.Layer) (others []overlay.Layer, warnings []string) {
 	for _, l := range layers {
-		if l.ours {
-			warnings = append(warnings, leftOut(l.path))
+		if l.Ours {
+			warnings = append(warnings, leftOut(l.Path))
 		} else {
 			others = append(others, l)
 		}
@@ -85,9 +74,9 @@ func leftOut(path *field.Path) string {
 
 // mark adds our mark to an override.
 func (o *override) mark() {
-	annotations, ok := o.Metadata["annotations"].(object)
+	annotations, ok := o.Metadata["annotations"].(overlay.Object)
 	if !ok {
-		annotations = object{}
+		annotations = overlay.Object{}
 		o.Metadata["annotations"] = annotations
 	}
 	annotations[mark.Annotation] = mark.Manager

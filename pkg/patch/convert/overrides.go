@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/internal/overlay"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/mark"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -23,9 +24,9 @@ type Metadata struct {
 
 // override is one element of spec.podTemplateOverrides in the making.
 type override struct {
-	TargetJobs []targetJob `json:"targetJobs"`
-	Metadata   object      `json:"metadata,omitempty"`
-	Spec       object      `json:"spec,omitempty"`
+	TargetJobs []targetJob    `json:"targetJobs"`
+	Metadata   overlay.Object `json:"metadata,omitempty"`
+	Spec       overlay.Object `json:"spec,omitempty"`
 }
 
 type targetJob struct {
@@ -36,12 +37,12 @@ type targetJob struct {
 // that one of them patches, in their order. Those of our entry carry our mark. Metadata of
 // the JobSet comes back for the TrainJob's spec, where Trainer 2.1 has it.
 func ToPodTemplateOverrides(patches []trainjob.RuntimePatch) (overrides []trainjob.PodTemplateOverride, metadata Metadata, warnings []string, errs field.ErrorList) {
-	r := &reader{}
+	r := &overlay.Reader{}
 	data, err := json.Marshal(patches)
 	if err != nil {
 		return nil, Metadata{}, nil, field.ErrorList{field.InternalError(patchesPath, err)}
 	}
-	return overridesOf(r, r.runtimePatches(patchesPath, r.decode(patchesPath, data)))
+	return overridesOf(r, runtimePatches(r, patchesPath, r.Decode(patchesPath, data)))
 }
 
 // patch is an entry of spec.runtimePatches as it is read.
@@ -49,12 +50,12 @@ type patch struct {
 	path    *field.Path
 	manager string
 	// metadata is for the JobSet.
-	metadata  object
+	metadata  overlay.Object
 	overrides []override
 }
 
 // overridesOf makes overrides of the entries, and has the rules look at them.
-func overridesOf(r *reader, patches []patch) (overrides []trainjob.PodTemplateOverride, metadata Metadata, warnings []string, errs field.ErrorList) {
+func overridesOf(r *overlay.Reader, patches []patch) (overrides []trainjob.PodTemplateOverride, metadata Metadata, warnings []string, errs field.ErrorList) {
 	var managers []string
 	for _, p := range patches {
 		metadata.add(p.metadata)
@@ -68,8 +69,8 @@ func overridesOf(r *reader, patches []patch) (overrides []trainjob.PodTemplateOv
 			overrides = append(overrides, o.raw())
 		}
 	}
-	if len(r.errs) > 0 {
-		return nil, Metadata{}, nil, r.errs
+	if len(r.Errs) > 0 {
+		return nil, Metadata{}, nil, r.Errs
 	}
 	if len(managers) > 0 {
 		warnings = append(warnings, fmt.Sprintf(
@@ -90,40 +91,40 @@ func (o override) raw() (raw trainjob.PodTemplateOverride) {
 }
 
 // runtimePatches reads the entries of Trainer 2.2 and later.
-func (r *reader) runtimePatches(path *field.Path, value any) []patch {
+func runtimePatches(r *overlay.Reader, path *field.Path, value any) []patch {
 	var patches []patch
-	for i, item := range r.list(path, value) {
-		patches = append(patches, r.runtimePatch(path.Index(i), item))
+	for i, item := range r.List(path, value) {
+		patches = append(patches, runtimePatch(r, path.Index(i), item))
 	}
 	return patches
 }
 
-func (r *reader) runtimePatch(path *field.Path, value any) patch {
-	fields := r.object(path, value, "manager", "time", "trainingRuntimeSpec")
-	p := patch{path: path, manager: r.owner(path, fields)}
+func runtimePatch(r *overlay.Reader, path *field.Path, value any) patch {
+	fields := r.Object(path, value, "manager", "time", "trainingRuntimeSpec")
+	p := patch{path: path, manager: r.Owner(path, fields)}
 	path = path.Child("trainingRuntimeSpec")
-	spec := r.object(path, fields["trainingRuntimeSpec"], "template")
+	spec := r.Object(path, fields["trainingRuntimeSpec"], "template")
 	path = path.Child("template")
-	template := r.object(path, spec["template"], "metadata", "spec")
-	p.metadata = r.metadata(path.Child("metadata"), template["metadata"])
+	template := r.Object(path, spec["template"], "metadata", "spec")
+	p.metadata = r.Metadata(path.Child("metadata"), template["metadata"])
 	path = path.Child("spec")
-	jobSet := r.object(path, template["spec"], "replicatedJobs")
+	jobSet := r.Object(path, template["spec"], "replicatedJobs")
 	path = path.Child("replicatedJobs")
-	for i, item := range r.list(path, jobSet["replicatedJobs"]) {
-		p.overrides = append(p.overrides, r.replicatedJob(path.Index(i), item))
+	for i, item := range r.List(path, jobSet["replicatedJobs"]) {
+		p.overrides = append(p.overrides, replicatedJob(r, path.Index(i), item))
 	}
 	return p
 }
 
 // add merges metadata of a later entry.
-func (m *Metadata) add(metadata object) {
+func (m *Metadata) add(metadata overlay.Object) {
 	merge := func(into *map[string]string, value any) {
-		items, _ := value.(object)
+		items, _ := value.(overlay.Object)
 		for key, value := range items {
 			if *into == nil {
 				*into = map[string]string{}
 			}
-			(*into)[key] = text(value)
+			(*into)[key] = overlay.Text(value)
 		}
 	}
 	merge(&m.Labels, metadata["labels"])
@@ -131,26 +132,26 @@ func (m *Metadata) add(metadata object) {
 }
 
 // replicatedJob reads the patch of one replicated job.
-func (r *reader) replicatedJob(path *field.Path, value any) override {
-	fields := r.object(path, value, "name", "template")
-	name := r.text(path.Child("name"), fields["name"])
+func replicatedJob(r *overlay.Reader, path *field.Path, value any) override {
+	fields := r.Object(path, value, "name", "template")
+	name := r.Text(path.Child("name"), fields["name"])
 	if name == "" {
-		r.errs = append(r.errs, field.Required(path.Child("name"), "name a replicated job of the runtime"))
+		r.Errs = append(r.Errs, field.Required(path.Child("name"), "name a replicated job of the runtime"))
 	}
 	path = path.Child("template")
-	template := r.object(path, fields["template"], "metadata", "spec")
-	if len(r.metadata(path.Child("metadata"), template["metadata"])) > 0 {
-		r.errs = append(r.errs, field.Forbidden(path.Child("metadata"),
+	template := r.Object(path, fields["template"], "metadata", "spec")
+	if len(r.Metadata(path.Child("metadata"), template["metadata"])) > 0 {
+		r.Errs = append(r.Errs, field.Forbidden(path.Child("metadata"),
 			"pod template overrides reach pods only, not the Job: move the labels and annotations into the metadata of its pod template"))
 	}
 	path = path.Child("spec")
-	spec := r.object(path, template["spec"], "template")
+	spec := r.Object(path, template["spec"], "template")
 	path = path.Child("template")
-	pod := r.object(path, spec["template"], "metadata", "spec")
+	pod := r.Object(path, spec["template"], "metadata", "spec")
 	return override{
 		TargetJobs: []targetJob{{Name: name}},
-		Metadata:   r.metadata(path.Child("metadata"), pod["metadata"]),
-		Spec:       r.podSpec(path.Child("spec"), pod["spec"]),
+		Metadata:   r.Metadata(path.Child("metadata"), pod["metadata"]),
+		Spec:       podSpec(r, path.Child("spec"), pod["spec"]),
 	}
 }
 
@@ -162,28 +163,28 @@ var (
 )
 
 // podSpec reads a pod spec and refuses what Trainer 2.1 cannot override.
-func (r *reader) podSpec(path *field.Path, value any) object {
-	spec := r.anything(path, value)
-	r.refuse(path, spec, newInPods)
+func podSpec(r *overlay.Reader, path *field.Path, value any) overlay.Object {
+	spec := r.Anything(path, value)
+	refuse(r, path, spec, newInPods)
 	for _, list := range []string{"initContainers", "containers"} {
 		items, _ := spec[list].([]any)
 		for i, item := range items {
-			container, _ := item.(object)
-			r.refuse(path.Child(list).Index(i), container, newInContainers)
+			container, _ := item.(overlay.Object)
+			refuse(r, path.Child(list).Index(i), container, newInContainers)
 		}
 	}
 	return spec
 }
 
-func (r *reader) refuse(path *field.Path, fields object, keys []string) {
+func refuse(r *overlay.Reader, path *field.Path, fields overlay.Object, keys []string) {
 	for _, key := range keys {
 		if fields[key] != nil {
-			r.errs = append(r.errs, field.Forbidden(path.Child(key), "Trainer 2.1 cannot override it: set it in a runtime of the TrainJob's own, or remove it"))
+			r.Errs = append(r.Errs, field.Forbidden(path.Child(key), "Trainer 2.1 cannot override it: set it in a runtime of the TrainJob's own, or remove it"))
 		}
 	}
 }
 
 // mentions reports whether any of the keys is set.
-func mentions(fields object, keys ...string) bool {
+func mentions(fields overlay.Object, keys ...string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool { return fields[key] != nil })
 }

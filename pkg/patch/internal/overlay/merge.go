@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package convert
+package overlay
 
 import (
 	"encoding/json"
@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// object is a JSON object with its numbers as they were written.
-type object = map[string]any
+// Object is a JSON object with its numbers as they were written.
+type Object = map[string]any
 
 // podSpecSchema tells how the Kubernetes API merges the lists of a pod spec.
 var podSpecSchema strategicpatch.LookupPatchMeta = strategicpatch.PatchMetaFromStruct{T: reflect.TypeFor[corev1.PodSpec]()}
@@ -24,16 +24,16 @@ var podSpecSchema strategicpatch.LookupPatchMeta = strategicpatch.PatchMetaFromS
 // types do not know are carried along, and what those types drop when Trainer reads
 // over ("", false, [] of most fields) is dropped here, too, where base says more.
 // The error is of a pod spec that Trainer cannot read either.
-func mergePodSpecs(base, over object) (object, error) {
+func mergePodSpecs(base, over Object) (Object, error) {
 	kept, err := whatTrainerKeeps(over)
 	if err != nil {
 		return nil, err
 	}
-	return mergeObjects(base, over, kept, podSpecSchema), nil
+	return MergeObjects(base, over, kept, podSpecSchema), nil
 }
 
 // whatTrainerKeeps passes a pod spec through Trainer's types.
-func whatTrainerKeeps(podSpec object) (object, error) {
+func whatTrainerKeeps(podSpec Object) (Object, error) {
 	data, err := json.Marshal(podSpec)
 	if err != nil {
 		return nil, err
@@ -45,15 +45,15 @@ func whatTrainerKeeps(podSpec object) (object, error) {
 	if data, err = json.Marshal(typed); err != nil {
 		return nil, err
 	}
-	var kept object
+	var kept Object
 	err = json.Unmarshal(data, &kept)
 	return kept, err
 }
 
-// mergeObjects leaves base and over as they are. kept is over as Trainer reads it,
+// MergeObjects leaves base and over as they are. kept is over as Trainer reads it,
 // schema is nil below fields that the Kubernetes types do not know.
-func mergeObjects(base, over, kept object, schema strategicpatch.LookupPatchMeta) object {
-	merged := make(object, len(base)+len(over))
+func MergeObjects(base, over, kept Object, schema strategicpatch.LookupPatchMeta) Object {
+	merged := make(Object, len(base)+len(over))
 	for key, value := range base {
 		merged[key] = value
 	}
@@ -84,7 +84,7 @@ func saysNothing(value any) bool {
 		return err == nil && number == 0
 	case []any:
 		return len(value) == 0
-	case object:
+	case Object:
 		return len(value) == 0
 	}
 	return false
@@ -93,10 +93,10 @@ func saysNothing(value any) bool {
 // mergeValues merges the values of one key, both present.
 func mergeValues(base, over, kept any, key string, schema strategicpatch.LookupPatchMeta) any {
 	switch over := over.(type) {
-	case object:
-		if base, ok := base.(object); ok {
-			kept, _ := kept.(object)
-			return mergeObjects(base, over, kept, schemaOfField(schema, key))
+	case Object:
+		if base, ok := base.(Object); ok {
+			kept, _ := kept.(Object)
+			return MergeObjects(base, over, kept, schemaOfField(schema, key))
 		}
 	case []any:
 		if base, ok := base.([]any); ok {
@@ -137,16 +137,16 @@ func mergeLists(base, over, kept []any, key string, schema strategicpatch.Lookup
 			merged = append(merged, item)
 			continue
 		}
-		old, oldOK := merged[at].(object)
-		now, nowOK := item.(object)
+		old, oldOK := merged[at].(Object)
+		now, nowOK := item.(Object)
 		if !oldOK || !nowOK {
 			continue
 		}
-		var keptItem object
+		var keptItem Object
 		if i < len(kept) {
-			keptItem, _ = kept[i].(object)
+			keptItem, _ = kept[i].(Object)
 		}
-		merged[at] = mergeObjects(old, now, keptItem, items)
+		merged[at] = MergeObjects(old, now, keptItem, items)
 	}
 	return inOrder(merged, placesOf(base, mergeKey), placesOf(over, mergeKey), mergeKey)
 }
@@ -154,7 +154,7 @@ func mergeLists(base, over, kept []any, key string, schema strategicpatch.Lookup
 // identity is what makes two list items the same one: the value of the merge key or,
 // without one, the item.
 func identity(item any, mergeKey string) string {
-	if fields, ok := item.(object); ok && mergeKey != "" {
+	if fields, ok := item.(Object); ok && mergeKey != "" {
 		item = fields[mergeKey]
 	}
 	data, _ := json.Marshal(item) // What was decoded from JSON can be encoded.
@@ -198,14 +198,14 @@ func inOrder(merged []any, base, over map[string]int, mergeKey string) []any {
 }
 
 // mergeMetadata merges labels and annotations, which are all that metadata holds here.
-func mergeMetadata(base, over object) object {
-	return mergeObjects(base, over, over, nil)
+func mergeMetadata(base, over Object) Object {
+	return MergeObjects(base, over, over, nil)
 }
 
 // ambiguousOrder names the lists of the pod specs whose order after Trainer applied
 // one patch and then the other depends on the runtime, so that one merged patch may
 // put them in another one: containers, and variables that refer to each other.
-func ambiguousOrder(base, over object) []string {
+func ambiguousOrder(base, over Object) []string {
 	var lists []string
 	for _, name := range []string{"initContainers", "containers"} {
 		before, after := named(base[name]), named(over[name])
@@ -213,28 +213,28 @@ func ambiguousOrder(base, over object) []string {
 			lists = append(lists, name)
 		}
 		for _, container := range after {
-			at := slices.IndexFunc(before, func(c object) bool { return text(c["name"]) == text(container["name"]) })
+			at := slices.IndexFunc(before, func(c Object) bool { return Text(c["name"]) == Text(container["name"]) })
 			if at >= 0 && variablesClash(named(before[at]["env"]), named(container["env"])) {
-				lists = append(lists, name+"["+text(container["name"])+"].env")
+				lists = append(lists, name+"["+Text(container["name"])+"].env")
 			}
 		}
 	}
 	return lists
 }
 
-func variablesClash(before, after []object) bool {
-	refers := func(v object) bool { return strings.Contains(text(v["value"]), "$(") }
+func variablesClash(before, after []Object) bool {
+	refers := func(v Object) bool { return strings.Contains(Text(v["value"]), "$(") }
 	return (slices.ContainsFunc(before, refers) || slices.ContainsFunc(after, refers)) && len(before) > 0 && len(after) > 0
 }
 
 // ambiguous reports whether neither list is a part of the other in the same order.
-func ambiguous(a, b []object) bool {
+func ambiguous(a, b []Object) bool {
 	return !partOf(a, b) && !partOf(b, a)
 }
 
-func partOf(part, whole []object) bool {
+func partOf(part, whole []Object) bool {
 	for _, item := range part {
-		at := slices.IndexFunc(whole, func(o object) bool { return text(o["name"]) == text(item["name"]) })
+		at := slices.IndexFunc(whole, func(o Object) bool { return Text(o["name"]) == Text(item["name"]) })
 		if at < 0 {
 			return false
 		}
@@ -244,18 +244,18 @@ func partOf(part, whole []object) bool {
 }
 
 // named returns the objects of a list.
-func named(list any) []object {
-	var items []object
+func named(list any) []Object {
+	var items []Object
 	all, _ := list.([]any)
 	for _, item := range all {
-		if item, ok := item.(object); ok {
+		if item, ok := item.(Object); ok {
 			items = append(items, item)
 		}
 	}
 	return items
 }
 
-func text(value any) string {
+func Text(value any) string {
 	s, _ := value.(string)
 	return s
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package convert
+package overlay
 
 import (
 	"fmt"
@@ -10,26 +10,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// layer is what one override says about one replicated job. Layers come in the order
+// Layer is what one override says about one replicated job. Layers come in the order
 // of their precedence, the strongest last.
-type layer struct {
-	path    *field.Path
-	manager string
+type Layer struct {
+	Path    *field.Path
+	Manager string
 	// time is when the override was written, as it was written; empty when that is not known.
 	time string
 	// job is the replicated job; empty for the JobSet itself, of which only metadata can be patched.
 	job string
 
-	// ours is for an override that carries our mark.
-	ours bool
+	// Ours is for an override that carries our mark.
+	Ours bool
 
 	// ofJob is for the Job itself and not for its pods.
 	ofJob bool
 
-	// metadata has labels and annotations only.
-	metadata object
+	// Metadata has labels and annotations only.
+	Metadata Object
 	// podSpec is nil when the override says nothing of it.
-	podSpec object
+	podSpec Object
 }
 
 // target is what a layer patches: the JobSet, a Job or the pods of a Job.
@@ -38,17 +38,17 @@ type target struct {
 	ofJob bool
 }
 
-// entriesOf puts the layers into one entry per manager. An error tells of layers that
+// Entries puts the layers into one entry per manager. An error tells of layers that
 // no order of whole entries can express.
-func entriesOf(layers []layer) (entries []*entry, warnings []string, errs field.ErrorList) {
+func Entries(layers []Layer) (entries []*Entry, warnings []string, errs field.ErrorList) {
 	managers, errs := precedence(layers)
-	byManager := make(map[string]*entry, len(managers))
+	byManager := make(map[string]*Entry, len(managers))
 	for _, manager := range managers {
-		e := &entry{Manager: manager}
+		e := &Entry{Manager: manager}
 		byManager[manager], entries = e, append(entries, e)
 	}
 	for _, l := range layers {
-		warned, err := byManager[l.manager].add(l)
+		warned, err := byManager[l.Manager].add(l)
 		warnings = append(warnings, warned...)
 		if err != nil {
 			errs = append(errs, err)
@@ -60,26 +60,26 @@ func entriesOf(layers []layer) (entries []*entry, warnings []string, errs field.
 // precedence orders the managers so that those with layers for the same target stand
 // as their layers do, and as they first appear otherwise. An error tells of a manager
 // that patches a target both before and after another one.
-func precedence(layers []layer) (managers []string, errs field.ErrorList) {
+func precedence(layers []Layer) (managers []string, errs field.ErrorList) {
 	order := precedes{}
-	latest := map[target]layer{}
+	latest := map[target]Layer{}
 	for _, l := range layers {
-		if order[l.manager] == nil {
-			managers, order[l.manager] = append(managers, l.manager), sets.New[string]()
+		if order[l.Manager] == nil {
+			managers, order[l.Manager] = append(managers, l.Manager), sets.New[string]()
 		}
 		key := target{l.job, l.ofJob}
 		last, found := latest[key]
 		latest[key] = l
-		if !found || last.manager == l.manager || order[last.manager].Has(l.manager) {
+		if !found || last.Manager == l.Manager || order[last.Manager].Has(l.Manager) {
 			continue
 		}
-		if order.reaches(l.manager, last.manager) {
-			errs = append(errs, field.Invalid(l.path, l.manager, fmt.Sprintf(
+		if order.reaches(l.Manager, last.Manager) {
+			errs = append(errs, field.Invalid(l.Path, l.Manager, fmt.Sprintf(
 				"it wins over %s of manager %q, and another override of manager %q has to lose; one entry per manager cannot be both: put the overrides of a manager beside each other, or give this one another manager",
-				last.path, last.manager, l.manager)))
+				last.Path, last.Manager, l.Manager)))
 			continue
 		}
-		order[last.manager].Insert(l.manager)
+		order[last.Manager].Insert(l.Manager)
 	}
 	return order.sorted(managers), errs
 }
