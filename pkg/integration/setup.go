@@ -38,6 +38,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/ungater"
@@ -181,8 +182,10 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 			TolerationRules: opts.TolerationRules, Client: mgr.GetClient(), Recorder: recorder,
 		},
 		client:       jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, backoff),
+		state:        state.FromCache(mgr.GetClient()),
 		live:         mgr.GetAPIReader(),
 		expectations: expectations,
+		backoff:      backoff,
 		memory:       &memory{},
 		starts:       newStarts(opts.StartTimeout),
 		inTree:       serving.NewInTree(mgr.GetClient(), opts.Namespace, all),
@@ -190,6 +193,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		all:          all,
 		recorder:     recorder,
 		kueue:        opts.Kueue,
+		queues:       queues.New(mgr.GetClient(), opts.Kueue),
 	}
 	runtimes.Seen = env.seen
 	opts.Kueue.OnChange(all.Requeue)
