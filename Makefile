@@ -116,6 +116,11 @@ unit: ## Run the unit tests.
 	go test -C test/localcluster ./...
 	go test -C release ./...
 
+# The race detector needs C.
+.PHONY: race
+race: ## Run the unit tests of the manager and the plugin under the race detector. Needs a C compiler.
+	CGO_ENABLED=1 go test -race ./pkg/... ./cmd/...
+
 .PHONY: generations
 generations: ## Ask Trainer 2.1, 2.2 and 2.3 whether conversion, rules and provenance are right. GENERATIONS_FLAGS='-seed 1 -manifests 100'.
 	go test ./test/generations/... -count=1 -timeout 30m -v -args $(GENERATIONS_FLAGS)
