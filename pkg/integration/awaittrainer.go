@@ -24,7 +24,7 @@ const trainerSilent = 30 * time.Second
 // note of, or may still undo; 0 is never. It tells people when that takes long. What
 // Trainer did take note of is ensureAgreed's.
 func (r *attempt) awaitTrainer(ctx context.Context, j *job) (time.Duration, error) {
-	if !j.alive() || j.Elsewhere() {
+	if !j.alive() || j.ManagedExternally() {
 		return 0, nil
 	}
 	js, err := r.env.jobSet(ctx, &j.TrainJob)

@@ -44,7 +44,7 @@ func TestEnsureAgreed(t *testing.T) {
 		// stale makes our view of the TrainJob an old one.
 		stale bool
 		// served is Trainer 2.2 where it is not said.
-		served trainjob.Generation
+		served trainjob.TrainerVersion
 		// done adds a child Job that has succeeded.
 		done bool
 

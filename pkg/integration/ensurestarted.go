@@ -25,7 +25,7 @@ import (
 //
 // It returns the time after which to look again, 0 for never.
 func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (time.Duration, error) {
-	if r.env.starts == nil || j.prepared.ends() || !j.alive() || j.Elsewhere() {
+	if r.env.starts == nil || j.prepared.ends() || !j.alive() || j.ManagedExternally() {
 		return 0, nil
 	}
 	if expectedRetry(refused) && !(jobclient.TrainerLags(refused) && r.env.lagsLong(&j.TrainJob)) {

@@ -49,7 +49,7 @@ func (j *job) finish(ctx context.Context) outcome {
 // once that is deleted, by its TTL or by a user, Trainer makes another one and runs the job
 // again, on quota that is somebody else's by then.
 func (j *job) holdFailed(ctx context.Context) (bool, error) {
-	if !apimeta.IsStatusConditionTrue(j.Status.Conditions, trainer.TrainJobFailed) || j.Elsewhere() {
+	if !apimeta.IsStatusConditionTrue(j.Status.Conditions, trainer.TrainJobFailed) || j.ManagedExternally() {
 		return true, nil
 	}
 	if managed, err := j.env.queues.Manages(ctx, &j.TrainJob); err != nil || !managed {

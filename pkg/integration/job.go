@@ -374,7 +374,7 @@ func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
 // runs returns the JobSet that runs, or nil. Another cluster's JobSet is not here; what it
 // looks like is rendered.
 func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
-	if j.Elsewhere() {
+	if j.ManagedExternally() {
 		return j.env.Render(ctx, &j.TrainJob)
 	}
 	return j.env.jobSet(ctx, &j.TrainJob)
@@ -403,7 +403,7 @@ func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.Rec
 
 // CanDefaultManagedBy implements jobframework.JobWithManagedBy.
 func (j *job) CanDefaultManagedBy() bool {
-	return kueuelib.MultiKueueEnabled() && !j.Elsewhere()
+	return kueuelib.MultiKueueEnabled() && !j.ManagedExternally()
 }
 
 // ManagedBy implements jobframework.JobWithManagedBy.

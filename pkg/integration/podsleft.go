@@ -101,7 +101,7 @@ func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 // suspendDeleted suspends a job that waits for its dependents to be deleted. Trainer would
 // make another JobSet as soon as the last one is gone, and run it until that is deleted too.
 func (j *job) suspendDeleted(ctx context.Context) error {
-	if j.UID == "" || j.IsSuspended() || j.Elsewhere() {
+	if j.UID == "" || j.IsSuspended() || j.ManagedExternally() {
 		return nil
 	}
 	return client.IgnoreNotFound(j.suspend(ctx, j.env.client, false))

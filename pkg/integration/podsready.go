@@ -99,7 +99,7 @@ func (r *attempt) reportPodsReady(ctx context.Context, j *job) error {
 		return err
 	}
 	// A job that is suspended, or was a moment ago, may have the counts of its last pods.
-	ready := j.start.message == "" && (!j.IsSuspended() || j.Elsewhere()) && j.PodsReady(ctx, r.env.client)
+	ready := j.start.message == "" && (!j.IsSuspended() || j.ManagedExternally()) && j.PodsReady(ctx, r.env.client)
 	for i := range workloads {
 		if err := r.env.setReadiness(ctx, j.key, &workloads[i], nextReadiness(&workloads[i], ready)); err != nil {
 			return err

@@ -59,7 +59,7 @@ func (e *environment) releaseFormer(ctx context.Context, job *trainjob.TrainJob)
 // and with child Jobs made from the view of a moment before, whose pods all have to be
 // freed of the gate. The event of the last child Job brings the job here again.
 func (j *job) awaitChildJobs(ctx context.Context) outcome {
-	if j.Elsewhere() {
+	if j.ManagedExternally() {
 		// The JobSet is in another cluster.
 		return outcome{}
 	}

@@ -178,7 +178,7 @@ func (r *attempt) ensurePlaced(ctx context.Context, j *job) error {
 // the snapshot of the runtime, or delete it together with the JobSet, and Trainer makes
 // another one of what it finds then.
 func (r *attempt) ensureWithinQuota(ctx context.Context, j *job) error {
-	if !j.alive() || j.IsSuspended() || j.Elsewhere() {
+	if !j.alive() || j.IsSuspended() || j.ManagedExternally() {
 		return nil
 	}
 	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)

@@ -43,7 +43,7 @@ func (e *environment) seeAnswer(ctx context.Context, job *trainjob.TrainJob) err
 // suspended job; one that was not seen to run, or is not there, for a while. Trainer before
 // 2.3 cannot bring the gate there when the runtime was edited, so that time is limited too.
 func (e *environment) mayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.Duration {
-	if !job.Suspended() || job.Elsewhere() {
+	if !job.Suspended() || job.ManagedExternally() {
 		return 0
 	}
 	if js == nil || !e.lacksGate(job, js) {

@@ -28,7 +28,7 @@ const rolloutPatience = 30 * time.Second
 // controller runs, as MultiKueue does in another cluster, does not depend on this Trainer.
 func (e *environment) read(ctx context.Context, job *trainjob.TrainJob) error {
 	why := e.trainer.Rollout.State()
-	if why == serving.RolloutComplete || job.Elsewhere() {
+	if why == serving.RolloutComplete || job.ManagedExternally() {
 		return nil
 	}
 	this, other, err := e.shown(ctx)

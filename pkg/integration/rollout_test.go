@@ -44,7 +44,7 @@ func TestRead(t *testing.T) {
 	)
 	cases := map[string]struct {
 		// served are the generations of the CRD, one after the other.
-		served []trainjob.Generation
+		served []trainjob.TrainerVersion
 		// managedBy is Trainer where it is not said.
 		managedBy  string
 		objects    []client.Object
@@ -52,19 +52,19 @@ func TestRead(t *testing.T) {
 		// wantLists is how often JobSets are looked at for two starts.
 		wantLists int
 	}{
-		"a cluster without jobs":                              {served: []trainjob.Generation{trainjob.Trainer23}, wantLists: 1},
-		"a manager that starts beside running jobs":           {served: []trainjob.Generation{trainjob.Trainer23}, objects: []client.Object{placed, plain}, wantLists: 1},
-		"one that starts in the middle of an upgrade":         {served: []trainjob.Generation{trainjob.Trainer23}, objects: []client.Object{older, plain}, wantUnread: true, wantLists: 2},
-		"one that starts with Trainer 2.1":                    {served: []trainjob.Generation{trainjob.Trainer21}, objects: []client.Object{older, plain}, wantLists: 1},
-		"an upgrade of a cluster without jobs":                {served: []trainjob.Generation{trainjob.Trainer21, trainjob.Trainer23}, wantUnread: true, wantLists: 2},
-		"an upgrade, and the older controller works on":       {served: []trainjob.Generation{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{older, plain}, wantUnread: true, wantLists: 2},
-		"an upgrade, and a JobSet of another integration":     {served: []trainjob.Generation{trainjob.Trainer21, trainjob.Trainer23}, objects: []client.Object{foreign}, wantUnread: true, wantLists: 2},
-		"an upgrade, and the newer controller gates a JobSet": {served: []trainjob.Generation{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{older, gated}, wantLists: 1},
-		"an upgrade, and the newer controller has a snapshot": {served: []trainjob.Generation{trainjob.Trainer21, trainjob.Trainer23}, objects: []client.Object{older, snapshot}, wantLists: 1},
-		"an upgrade by way of a CRD of no generation":         {served: []trainjob.Generation{trainjob.Trainer21, 0, trainjob.Trainer23}, wantUnread: true, wantLists: 2},
-		"an upgrade that keeps the field":                     {served: []trainjob.Generation{trainjob.Trainer22, trainjob.Trainer23}, wantLists: 1},
-		"an upgrade, and a job of another cluster":            {served: []trainjob.Generation{trainjob.Trainer21, trainjob.Trainer23}, managedBy: kueue.MultiKueueControllerName},
-		"a CRD that was of no generation for a moment":        {served: []trainjob.Generation{trainjob.Trainer23, 0, trainjob.Trainer23}, wantLists: 1},
+		"a cluster without jobs":                              {served: []trainjob.TrainerVersion{trainjob.Trainer23}, wantLists: 1},
+		"a manager that starts beside running jobs":           {served: []trainjob.TrainerVersion{trainjob.Trainer23}, objects: []client.Object{placed, plain}, wantLists: 1},
+		"one that starts in the middle of an upgrade":         {served: []trainjob.TrainerVersion{trainjob.Trainer23}, objects: []client.Object{older, plain}, wantUnread: true, wantLists: 2},
+		"one that starts with Trainer 2.1":                    {served: []trainjob.TrainerVersion{trainjob.Trainer21}, objects: []client.Object{older, plain}, wantLists: 1},
+		"an upgrade of a cluster without jobs":                {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23}, wantUnread: true, wantLists: 2},
+		"an upgrade, and the older controller works on":       {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{older, plain}, wantUnread: true, wantLists: 2},
+		"an upgrade, and a JobSet of another integration":     {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23}, objects: []client.Object{foreign}, wantUnread: true, wantLists: 2},
+		"an upgrade, and the newer controller gates a JobSet": {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22}, objects: []client.Object{older, gated}, wantLists: 1},
+		"an upgrade, and the newer controller has a snapshot": {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23}, objects: []client.Object{older, snapshot}, wantLists: 1},
+		"an upgrade by way of a CRD of no generation":         {served: []trainjob.TrainerVersion{trainjob.Trainer21, 0, trainjob.Trainer23}, wantUnread: true, wantLists: 2},
+		"an upgrade that keeps the field":                     {served: []trainjob.TrainerVersion{trainjob.Trainer22, trainjob.Trainer23}, wantLists: 1},
+		"an upgrade, and a job of another cluster":            {served: []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23}, managedBy: kueue.MultiKueueControllerName},
+		"a CRD that was of no generation for a moment":        {served: []trainjob.TrainerVersion{trainjob.Trainer23, 0, trainjob.Trainer23}, wantLists: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 // unfit reports whether err says that a job could not use quota, whatever the cluster has:
 // people have to change the TrainJob, its runtime or its queue.
 func unfit(err error) bool {
-	return errors.Is(err, podset.ErrCannotRun) || errors.Is(err, patch.ErrNotPatches) || errors.Is(err, queues.ErrNoOtherCluster)
+	return errors.Is(err, podset.ErrCannotRun) || errors.Is(err, patch.ErrInvalidPatches) || errors.Is(err, queues.ErrNoOtherCluster)
 }
 
 // giveBack takes the Workload of a job that waits and could not run: the webhook saw it as

@@ -11,8 +11,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// ErrNotPatches is of patches that cannot be rendered. Only their user can mend them.
-var ErrNotPatches = errors.New("the patches cannot be described")
+// ErrInvalidPatches is of patches that cannot be rendered. Only their user can mend them.
+var ErrInvalidPatches = errors.New("the patches cannot be described")
 
 // Field is the field of a TrainJob's spec by which a generation of Trainer lets it patch
 // its runtime, and our part in it: an entry of spec.runtimePatches, or several of
@@ -53,7 +53,7 @@ type Field interface {
 	Restore(spec, old *trainjob.Spec, own bool)
 
 	// All returns what spec says, our part included, in the patches of the newest Trainer,
-	// for its library to render, or ErrNotPatches.
+	// for its library to render, or ErrInvalidPatches.
 	All(spec *trainjob.Spec) ([]trainjob.RuntimePatch, error)
 	// Others returns the same without our part.
 	Others(spec *trainjob.Spec) ([]trainjob.RuntimePatch, error)
@@ -69,7 +69,7 @@ type Field interface {
 }
 
 // Of returns the field of a generation.
-func Of(served trainjob.Generation) Field {
+func Of(served trainjob.TrainerVersion) Field {
 	if served == trainjob.Trainer21 {
 		return podTemplateOverrides{}
 	}

@@ -83,7 +83,7 @@ func (podTemplateOverrides) Last(spec *trainjob.Spec) bool {
 func (podTemplateOverrides) Same(a, b *trainjob.Spec) bool {
 	one, _ := split(a.PodTemplateOverrides)
 	other, _ := split(b.PodTemplateOverrides)
-	return len(one) > 0 && slices.EqualFunc(one, other, trainjob.PodTemplateOverride.SameMeaning)
+	return len(one) > 0 && slices.EqualFunc(one, other, trainjob.PodTemplateOverride.SemanticallyEqual)
 }
 
 func (podTemplateOverrides) Jobs(spec *trainjob.Spec) ([]string, error) {
@@ -166,11 +166,11 @@ func (f podTemplateOverrides) Others(spec *trainjob.Spec) ([]trainjob.RuntimePat
 func (podTemplateOverrides) convert(overrides []trainjob.PodTemplateOverride) ([]trainjob.RuntimePatch, error) {
 	overrides, err := effective(overrides)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotPatches, err)
+		return nil, fmt.Errorf("%w: %w", ErrInvalidPatches, err)
 	}
 	patches, err := overlay.Rendered(overrides)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNotPatches, err)
+		return nil, fmt.Errorf("%w: %w", ErrInvalidPatches, err)
 	}
 	return patches, nil
 }

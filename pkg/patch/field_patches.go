@@ -87,7 +87,7 @@ func (runtimePatches) Restore(spec, old *trainjob.Spec, own bool) {
 		if now.Manager == Manager {
 			continue
 		}
-		if before := FindManager(old.RuntimePatches, now.Manager); before != nil && !now.Equal(*before) && (own || now.SameMeaning(*before)) {
+		if before := FindManager(old.RuntimePatches, now.Manager); before != nil && !now.Equal(*before) && (own || now.SemanticallyEqual(*before)) {
 			spec.RuntimePatches[i] = *before
 		}
 	}

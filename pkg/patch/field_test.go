@@ -16,7 +16,7 @@ import (
 
 // side is what others say in one generation, and how a placement reads there.
 type side struct {
-	served trainjob.Generation
+	served trainjob.TrainerVersion
 	spec   func(items ...string) string
 	// first and second are parts of others; each says something that no Go type holds.
 	first, second string
@@ -192,7 +192,7 @@ func TestFieldForRendering(t *testing.T) {
 	if data, _ := all[0].MarshalJSON(); !strings.Contains(string(data), `"pool":"h100"`) {
 		t.Errorf("Ours is missing: %s", data)
 	}
-	if _, err := f.All(specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"tolerations":"x"}}]}`)); !errors.Is(err, ErrNotPatches) || !strings.Contains(err.Error(), "tolerations") {
+	if _, err := f.All(specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"tolerations":"x"}}]}`)); !errors.Is(err, ErrInvalidPatches) || !strings.Contains(err.Error(), "tolerations") {
 		t.Errorf("What cannot be rendered is %v", err)
 	}
 }

@@ -18,7 +18,7 @@ func TestReservedByOthers(t *testing.T) {
 	}
 	const pod = "spec.runtimePatches[example.com/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template."
 	cases := map[string]struct {
-		served trainjob.Generation
+		served trainjob.TrainerVersion
 		spec   string
 		want   []string
 	}{

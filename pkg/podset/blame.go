@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/amounts"
+	"github.com/kueue-trainer/kueue-trainer/pkg/quantity"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -35,15 +35,15 @@ func (b *blame) refuse(why string) *field.Error {
 }
 
 // refuseAmount names where the amount of a container comes from: no patch has resources.
-func (b *blame) refuseAmount(rj *jobsetapi.ReplicatedJob, container string, w amounts.Wrong) *field.Error {
+func (b *blame) refuseAmount(rj *jobsetapi.ReplicatedJob, container string, w quantity.Wrong) *field.Error {
 	if b.asked(rj, container, w) {
-		return field.Invalid(resourcesPath.Child(w.List).Key(string(w.Name)), w.Amount.String(), w.Why)
+		return field.Invalid(resourcesPath.Child(w.List).Key(string(w.Name)), w.Quantity.String(), w.Why)
 	}
-	return b.refuse(fmt.Sprintf("in replicated job %s, container %s, resources.%s[%s] is %s: %s", rj.Name, container, w.List, w.Name, w.Amount.String(), w.Why))
+	return b.refuse(fmt.Sprintf("in replicated job %s, container %s, resources.%s[%s] is %s: %s", rj.Name, container, w.List, w.Name, w.Quantity.String(), w.Why))
 }
 
 // asked reports whether the TrainJob itself asks for the resource of a container.
-func (b *blame) asked(rj *jobsetapi.ReplicatedJob, container string, w amounts.Wrong) bool {
+func (b *blame) asked(rj *jobsetapi.ReplicatedJob, container string, w quantity.Wrong) bool {
 	if b.job.Spec.Trainer == nil || b.job.Spec.Trainer.ResourcesPerNode == nil || container != constants.Node || !trainjob.RunsNodes(b.runtime.MLPolicy, rj) {
 		return false
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
-// Max is the number of PodSets that a Workload can hold (Workload CRD, spec.podSets).
-const Max = 18
+// MaxPodSets is the number of PodSets that a Workload can hold (Workload CRD, spec.podSets).
+const MaxPodSets = 18
 
 // FromJobSet returns one PodSet per replicated job of the JobSet that Trainer renders
 // without our own entry, in its order: the pods that really come to be, with the GPU

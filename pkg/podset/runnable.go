@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/amounts"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/quantity"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -55,7 +55,7 @@ func validateJob(rj *jobsetapi.ReplicatedJob, b *blame) field.ErrorList {
 	}
 	pod := &rj.Template.Spec.Template.Spec
 	for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
-		for _, wrong := range amounts.Check(&container.Resources) {
+		for _, wrong := range quantity.Check(&container.Resources) {
 			errs = append(errs, b.refuseAmount(rj, container.Name, wrong))
 		}
 	}

@@ -49,7 +49,7 @@ func TestRunnable(t *testing.T) {
 	with := func(from, to string) string { return strings.Replace(nodeRuntime, from, to, 1) }
 	cases := map[string]struct {
 		name, spec, runtime string
-		served              trainjob.Generation
+		served              trainjob.TrainerVersion
 		// want is the field, and a word of the message.
 		want [][2]string
 	}{

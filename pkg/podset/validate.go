@@ -30,9 +30,9 @@ func Validate(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.Tr
 	if err != nil {
 		return field.ErrorList{field.Invalid(patches.Path(), field.OmitValueType{}, err.Error())}
 	}
-	if len(names) > Max {
+	if len(names) > MaxPodSets {
 		return field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, fmt.Sprintf(
-			"the runtime has %d replicated jobs and Kueue takes %d PodSets at the most; use a runtime with fewer, or no queue", len(names), Max))}
+			"the runtime has %d replicated jobs and Kueue takes %d PodSets at the most; use a runtime with fewer, or no queue", len(names), MaxPodSets))}
 	}
 	js, err := renderer.Describe(ctx, job, runtime, others)
 	if err != nil {

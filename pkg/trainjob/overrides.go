@@ -39,9 +39,9 @@ func (o PodTemplateOverride) Decode(into any) error {
 	return nil
 }
 
-// SameMeaning reports whether two entries differ at the most in how amounts are written.
-func (o PodTemplateOverride) SameMeaning(p PodTemplateOverride) bool {
-	return SameMeaning(o.raw, p.raw)
+// SemanticallyEqual reports whether two entries differ at the most in how amounts are written.
+func (o PodTemplateOverride) SemanticallyEqual(p PodTemplateOverride) bool {
+	return SemanticallyEqual(o.raw, p.raw)
 }
 
 // Targets reports whether the entry is for a replicated job.

@@ -25,7 +25,7 @@ func TestOlderTrainersReplaceResources(t *testing.T) {
 		Limits:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"), "memory": resource.MustParse("8Gi")},
 	}
 	cases := map[string]struct {
-		served  Generation
+		served  TrainerVersion
 		runtime string
 		trainer *trainer.Trainer
 		want    map[string]corev1.ResourceRequirements

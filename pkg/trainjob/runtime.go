@@ -53,7 +53,7 @@ type Runtimes struct {
 	// ConfigMap of the cluster: Trainer puts no label on its snapshots.
 	Live client.Reader
 	// Served is the generation of Trainer that renders; As returns one for another.
-	Served Generation
+	Served TrainerVersion
 
 	// Seen reports whether Trainer has looked at a TrainJob, and so frozen its runtime. A
 	// snapshot that the storage did not have is not looked for again before that. Nil: it
@@ -82,7 +82,7 @@ func NewRuntimes(cached, live client.Reader) *Runtimes {
 }
 
 // As returns the same finder for another generation of Trainer.
-func (r *Runtimes) As(served Generation) *Runtimes {
+func (r *Runtimes) As(served TrainerVersion) *Runtimes {
 	other := *r
 	other.Served = served
 	return &other

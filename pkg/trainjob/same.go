@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// SameMeaning reports whether two JSON values differ at the most in how amounts are
+// SemanticallyEqual reports whether two JSON values differ at the most in how amounts are
 // written: 8 and "8", "1024Mi" and "1Gi". Only where the Kubernetes API has amounts
 // are they taken for such. Anything that is not JSON is not the same.
-func SameMeaning(a, b []byte) bool {
+func SemanticallyEqual(a, b []byte) bool {
 	left, err := decodeNumbers(a)
 	if err != nil {
 		return false

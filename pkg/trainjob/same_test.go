@@ -36,8 +36,8 @@ func TestSameMeaning(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			for _, pair := range [][2]string{{tc.a, tc.b}, {tc.b, tc.a}} {
-				if got := SameMeaning([]byte(pair[0]), []byte(pair[1])); got != tc.want {
-					t.Errorf("SameMeaning(%s, %s) = %v, want %v", pair[0], pair[1], got, tc.want)
+				if got := SemanticallyEqual([]byte(pair[0]), []byte(pair[1])); got != tc.want {
+					t.Errorf("SemanticallyEqual(%s, %s) = %v, want %v", pair[0], pair[1], got, tc.want)
 				}
 			}
 		})

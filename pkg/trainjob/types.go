@@ -126,9 +126,9 @@ func (p RuntimePatch) Equal(o RuntimePatch) bool {
 	return bytes.Equal(p.raw, o.raw)
 }
 
-// SameMeaning reports whether two entries differ at the most in how amounts are written.
-func (p RuntimePatch) SameMeaning(o RuntimePatch) bool {
-	return SameMeaning(p.raw, o.raw)
+// SemanticallyEqual reports whether two entries differ at the most in how amounts are written.
+func (p RuntimePatch) SemanticallyEqual(o RuntimePatch) bool {
+	return SemanticallyEqual(p.raw, o.raw)
 }
 
 // UnmarshalJSON keeps the bytes. It accepts whatever the API server accepted:
@@ -158,9 +158,9 @@ func (t *TrainJob) Suspended() bool {
 	return t.Spec.Suspend != nil && *t.Spec.Suspend
 }
 
-// Elsewhere reports whether spec.managedBy names another controller than Trainer's own, as
+// ManagedExternally reports whether spec.managedBy names another controller than Trainer's own, as
 // it does for the jobs that MultiKueue runs in other clusters; absent means Trainer.
-func (t *TrainJob) Elsewhere() bool {
+func (t *TrainJob) ManagedExternally() bool {
 	return t.Spec.ManagedBy != nil && *t.Spec.ManagedBy != ControllerName
 }
 

@@ -152,10 +152,10 @@ func ruledBy(job *unstructured.Unstructured) rules.TrainJob {
 	return rules.TrainJob{Suspended: read.Suspended(), Overrides: read.Spec.PodTemplateOverrides, Patches: read.Spec.RuntimePatches}
 }
 
-func generationOf(served string) trainjob.Generation {
+func generationOf(served string) trainjob.TrainerVersion {
 	GinkgoHelper()
-	all := []trainjob.Generation{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23}
-	i := slices.IndexFunc(all, func(g trainjob.Generation) bool { return g.String() == served })
+	all := []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23}
+	i := slices.IndexFunc(all, func(g trainjob.TrainerVersion) bool { return g.String() == served })
 	Expect(i).NotTo(Equal(-1), "Trainer %s", served)
 	return all[i]
 }

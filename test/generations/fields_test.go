@@ -49,7 +49,7 @@ func TestFields(t *testing.T) {
 		"a URI":                           {spec: `"initializer":{"model":{"storageUri":"hf://a/b"}}`},
 		"nulls":                           {spec: `"trainer":null,"initializer":null,"suspend":null`},
 	}
-	for generation, module := range map[trainjob.Generation]string{
+	for generation, module := range map[trainjob.TrainerVersion]string{
 		trainjob.Trainer21: "trainer21", trainjob.Trainer22: "trainer22", trainjob.Trainer23: "trainer23",
 	} {
 		schema := newCRD(t, module)

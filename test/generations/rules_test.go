@@ -22,7 +22,7 @@ type attempt struct {
 // TestRules compares the verdicts on TrainJobs that have something wrong with them
 // more often than not with those of the CRD and the webhook of each release.
 func TestRules(t *testing.T) {
-	for generation, module := range map[trainjob.Generation]string{
+	for generation, module := range map[trainjob.TrainerVersion]string{
 		trainjob.Trainer21: "trainer21", trainjob.Trainer22: "trainer22", trainjob.Trainer23: "trainer23",
 	} {
 		t.Run(module, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func newAttempt(t *testing.T, s random.Source, generation trainjob.Generation) attempt {
+func newAttempt(t *testing.T, s random.Source, generation trainjob.TrainerVersion) attempt {
 	t.Helper()
 	name := "runtimePatches"
 	if generation == trainjob.Trainer21 {

@@ -192,12 +192,12 @@ var mutants = []mutant{
 	{
 		Breaks: "an update of ours rewrites the entries of others",
 		File:   "pkg/patch/field_patches.go", Test: "TestFieldRestoresOthersInOwnWrites", Spec: "keep every byte and their order",
-		Search: "(own || now.SameMeaning(*before))", Replace: "(!own && now.SameMeaning(*before))",
+		Search: "(own || now.SemanticallyEqual(*before))", Replace: "(!own && now.SemanticallyEqual(*before))",
 	},
 	{
 		Breaks: "what a user changes in an entry of their own is undone",
 		File:   "pkg/patch/field_patches.go", Test: "TestFieldRestoresOthersInOwnWrites",
-		Search: "(own || now.SameMeaning(*before))", Replace: "true",
+		Search: "(own || now.SemanticallyEqual(*before))", Replace: "true",
 	},
 	{
 		Breaks: "on Trainer 2.1 our overrides are taken for a user's",
@@ -241,7 +241,7 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "Trainer 2.3 is taken for 2.2, whose resources replace the runtime's",
-		File:   "pkg/trainjob/generation.go", Test: "TestGenerationOfTheTrainerWeAreBuiltWith",
+		File:   "pkg/trainjob/version.go", Test: "TestTrainerVersionOfTheTrainerWeAreBuiltWith",
 		Search: "case hasField(schema, gracePeriodField...):\n			return Trainer23, nil", Replace: "case hasField(schema, gracePeriodField...):\n			return Trainer22, nil",
 	},
 	{
@@ -332,12 +332,12 @@ var mutants = []mutant{
 	{
 		Breaks: "an update is refused because Trainer spells 8 as \"8\"",
 		File:   "pkg/integration/webhook/restore.go", Test: "TestRestoreFields",
-		Search: "(own || trainjob.SameMeaning(now, old))", Replace: "(own && trainjob.SameMeaning(now, old))",
+		Search: "(own || trainjob.SemanticallyEqual(now, old))", Replace: "(own && trainjob.SemanticallyEqual(now, old))",
 	},
 	{
 		Breaks: "what a user changes in spec.trainer is silently undone",
 		File:   "pkg/integration/webhook/restore.go", Test: "TestRestoreFields",
-		Search: "(own || trainjob.SameMeaning(now, old))", Replace: "(own || !own || trainjob.SameMeaning(now, old))",
+		Search: "(own || trainjob.SemanticallyEqual(now, old))", Replace: "(own || !own || trainjob.SemanticallyEqual(now, old))",
 	},
 	{
 		Breaks: "a Workload that lost its finalizer gives the quota back before the job's pods are gone",
@@ -517,7 +517,7 @@ var mutants = []mutant{
 	{
 		Breaks: "a failed job is not held at the gate",
 		File:   "pkg/integration/finish.go", Test: "TestEndOfAJob",
-		Search: "trainer.TrainJobFailed) || j.Elsewhere() {\n		return true, nil", Replace: "trainer.TrainJobFailed) || !j.Elsewhere() {\n		return true, nil",
+		Search: "trainer.TrainJobFailed) || j.ManagedExternally() {\n		return true, nil", Replace: "trainer.TrainJobFailed) || !j.ManagedExternally() {\n		return true, nil",
 	},
 	{
 		Breaks: "a job gives its quota back while Trainer resumes it",

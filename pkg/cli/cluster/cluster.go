@@ -67,7 +67,7 @@ func (f Flags) InNamespace(all bool) (string, error) {
 var ErrNoTrainer = errors.New("install Kubeflow Trainer 2.1 or later")
 
 // Generation tells the generation of Trainer that the cluster serves.
-func Generation(ctx context.Context, c client.Reader) (trainjob.Generation, error) {
+func Generation(ctx context.Context, c client.Reader) (trainjob.TrainerVersion, error) {
 	var crd apiextensionsv1.CustomResourceDefinition
 	err := c.Get(ctx, client.ObjectKey{Name: trainjob.CRDName}, &crd)
 	if apierrors.IsNotFound(err) {
@@ -76,5 +76,5 @@ func Generation(ctx context.Context, c client.Reader) (trainjob.Generation, erro
 	if err != nil {
 		return 0, fmt.Errorf("reading CRD %s: %w", trainjob.CRDName, err)
 	}
-	return trainjob.GenerationOf(&crd)
+	return trainjob.TrainerVersionOf(&crd)
 }

@@ -115,7 +115,7 @@ func trainerGeneration(f *Facts) []Finding {
 	if crd == nil {
 		return nil
 	}
-	generation, err := trainjob.GenerationOf(crd)
+	generation, err := trainjob.TrainerVersionOf(crd)
 	if err != nil {
 		return []Finding{{
 			Severity: Error, Reason: "TrainerGeneration", Object: object("CustomResourceDefinition", "", crd.Name),

@@ -93,12 +93,12 @@ func (f *Facts) crd(name string) *apiextensionsv1.CustomResourceDefinition {
 }
 
 // generation is that of the served Trainer; 0 where it is unknown.
-func (f *Facts) generation() trainjob.Generation {
+func (f *Facts) generation() trainjob.TrainerVersion {
 	crd := f.crd(trainjob.CRDName)
 	if crd == nil {
 		return 0
 	}
-	generation, err := trainjob.GenerationOf(crd)
+	generation, err := trainjob.TrainerVersionOf(crd)
 	if err != nil {
 		return 0
 	}

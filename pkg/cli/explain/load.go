@@ -31,7 +31,7 @@ import (
 type Reader struct {
 	client   client.Client
 	cluster  *Cluster
-	served   trainjob.Generation
+	served   trainjob.TrainerVersion
 	runtimes *trainjob.Runtimes
 	renderer *trainjob.Renderer
 

@@ -28,7 +28,7 @@ import (
 func TestRun(t *testing.T) {
 	cases := map[string]struct {
 		field  string
-		served trainjob.Generation
+		served trainjob.TrainerVersion
 		// active has the manager's webhook answer.
 		active  bool
 		wantErr string

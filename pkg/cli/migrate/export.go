@@ -65,7 +65,7 @@ func exportOne(u *unstructured.Unstructured) (*manifest.File, error) {
 // withoutQueue takes out what kueue-trainer put into the spec: its part of the patches
 // and, with that, the suspension.
 func withoutQueue(u *unstructured.Unstructured, job *trainjob.TrainJob) error {
-	for _, generation := range []trainjob.Generation{trainjob.Trainer21, trainjob.Trainer22} {
+	for _, generation := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22} {
 		field := patch.Of(generation)
 		if !field.Has(&job.Spec) {
 			continue

@@ -214,7 +214,7 @@ func (r *request) runtimePatch() (options.RuntimePatch, error) {
 
 // manifest returns the TrainJob as the generation has it. What a rule refuses has an exit
 // code of its own.
-func manifest(job *trainjob.TrainJob, generation trainjob.Generation) (*unstructured.Unstructured, error) {
+func manifest(job *trainjob.TrainJob, generation trainjob.TrainerVersion) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(job)
 	if err != nil {
 		return nil, err

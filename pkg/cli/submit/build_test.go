@@ -23,7 +23,7 @@ const ofTorch = "runtimeRef: {apiGroup: trainer.kubeflow.org, kind: ClusterTrain
 func TestTrainJob(t *testing.T) {
 	cases := map[string]struct {
 		request    request
-		generation trainjob.Generation
+		generation trainjob.TrainerVersion
 		// metadata and spec are in YAML; there is always the namespace.
 		metadata, spec string
 	}{
@@ -143,7 +143,7 @@ func TestRefusals(t *testing.T) {
 	cases := map[string]struct {
 		request    request
 		builtin    bool
-		generation trainjob.Generation
+		generation trainjob.TrainerVersion
 		says       string
 		// code is 1 unless it says another.
 		code int

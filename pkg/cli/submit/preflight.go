@@ -39,7 +39,7 @@ type preflight struct {
 }
 
 // generation is the cluster's; the newest, as long as the user may not see which.
-func (p *preflight) generation(ctx context.Context) (trainjob.Generation, error) {
+func (p *preflight) generation(ctx context.Context) (trainjob.TrainerVersion, error) {
 	generation, err := cluster.Generation(ctx, p.client)
 	if apierrors.IsForbidden(err) {
 		fmt.Fprintln(p.notes, "note: you may not read CRDs, so the newest Trainer is assumed")
@@ -69,7 +69,7 @@ func seen(rt client.Object, spec *trainer.TrainingRuntimeSpec) *trainer.Training
 }
 
 // patches checks those of the TrainJob by the rules of the generation.
-func (p *preflight) patches(u *unstructured.Unstructured, generation trainjob.Generation, spec *trainer.TrainingRuntimeSpec) error {
+func (p *preflight) patches(u *unstructured.Unstructured, generation trainjob.TrainerVersion, spec *trainer.TrainingRuntimeSpec) error {
 	data, err := u.MarshalJSON()
 	if err != nil {
 		return err

@@ -24,14 +24,14 @@ import (
 
 // checker checks TrainJobs by the rules of a release.
 type checker struct {
-	generation trainjob.Generation
+	generation trainjob.TrainerVersion
 	files      *runtimes
 	runtimes   *trainjob.Runtimes
 	renderer   *trainjob.Renderer
 	validator  *trainjob.Validator
 }
 
-func newChecker(ctx context.Context, generation trainjob.Generation, files *runtimes) (*checker, error) {
+func newChecker(ctx context.Context, generation trainjob.TrainerVersion, files *runtimes) (*checker, error) {
 	scheme, err := cluster.Scheme()
 	if err != nil {
 		return nil, err

@@ -136,7 +136,7 @@ func (o *options) checker(ctx context.Context, files []manifest.File) (*checker,
 	return newChecker(ctx, generation, found)
 }
 
-func parseRelease(text string) (trainjob.Generation, error) {
+func parseRelease(text string) (trainjob.TrainerVersion, error) {
 	var known []string
 	for g := trainjob.Trainer21; g <= newest; g++ {
 		if g.String() == text {

@@ -100,7 +100,7 @@ func (c *Client) Patch(ctx context.Context, obj client.Object, p client.Patch, o
 //
 // Overrides are always written before the start: when the CRD was replaced meanwhile, the
 // API server drops them, and that has to be seen before the job runs without.
-func steps(all changes, served trainjob.Generation) []changes {
+func steps(all changes, served trainjob.TrainerVersion) []changes {
 	_, overrides := all["podTemplateOverrides"]
 	if served >= trainjob.Trainer23 && !overrides || string(all["suspend"]) != "false" || len(all) == 1 {
 		return []changes{all}

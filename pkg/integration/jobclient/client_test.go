@@ -184,7 +184,7 @@ func TestSteps(t *testing.T) {
 	resume := changes{"suspend": json.RawMessage("false")}
 	cases := map[string]struct {
 		all    changes
-		served trainjob.Generation
+		served trainjob.TrainerVersion
 		want   []changes
 	}{
 		"a start in one request": {all: start, served: trainjob.Trainer23, want: []changes{start}},

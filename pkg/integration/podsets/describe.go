@@ -41,7 +41,7 @@ type Describer struct {
 }
 
 // For returns the Describer of another Trainer, which remembers the same.
-func (d *Describer) For(version trainjob.Generation) *Describer {
+func (d *Describer) For(version trainjob.TrainerVersion) *Describer {
 	out := *d
 	out.Field, out.Runtimes = patch.Of(version), d.Runtimes.As(version)
 	return &out

@@ -38,7 +38,7 @@ type Trainer struct {
 	all *TrainJobs
 
 	mu         sync.Mutex
-	generation trainjob.Generation
+	generation trainjob.TrainerVersion
 	err        error
 }
 
@@ -74,14 +74,14 @@ func (t *Trainer) Follow(ctx context.Context, crds cache.Cache) error {
 
 func (t *Trainer) look(ctx context.Context, obj any) {
 	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
-		generation, err := trainjob.GenerationOf(crd)
+		generation, err := trainjob.TrainerVersionOf(crd)
 		t.Set(ctx, generation, err)
 	}
 }
 
 // Set takes note of a generation, 0 with the reason when it is unknown. When it is
 // another one, every TrainJob is looked at again.
-func (t *Trainer) Set(ctx context.Context, generation trainjob.Generation, reason error) {
+func (t *Trainer) Set(ctx context.Context, generation trainjob.TrainerVersion, reason error) {
 	t.mu.Lock()
 	before, first := t.generation, t.generation == 0 && t.err == nil
 	t.generation, t.err = generation, reason
@@ -107,7 +107,7 @@ func (t *Trainer) Set(ctx context.Context, generation trainjob.Generation, reaso
 }
 
 // Served returns the generation of Trainer, or why it is unknown.
-func (t *Trainer) Served() (trainjob.Generation, error) {
+func (t *Trainer) Served() (trainjob.TrainerVersion, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.generation, t.err

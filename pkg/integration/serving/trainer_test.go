@@ -21,7 +21,7 @@ func TestServedTrainer(t *testing.T) {
 	if !served.First(types.UID("job")) || served.First(types.UID("job")) {
 		t.Error("A TrainJob must be told once")
 	}
-	for _, generation := range []trainjob.Generation{trainjob.Trainer21, trainjob.Trainer23} {
+	for _, generation := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer23} {
 		served.Set(t.Context(), generation, nil)
 		if got, err := served.Served(); got != generation || err != nil {
 			t.Errorf("Served() = %v, %v; want %v", got, err, generation)

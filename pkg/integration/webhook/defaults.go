@@ -175,7 +175,7 @@ func (r *review) keepStopped(ctx context.Context) error {
 
 // defaultManagedBy hands a TrainJob to MultiKueue when its queue leads there.
 func (r *review) defaultManagedBy(ctx context.Context) error {
-	if !kueuelib.MultiKueueEnabled() || r.job.Elsewhere() {
+	if !kueuelib.MultiKueueEnabled() || r.job.ManagedExternally() {
 		return nil
 	}
 	multi, err := r.Queues.LeadsToMultiKueue(ctx, r.job.Namespace, string(jobframework.QueueNameForObject(r.job)))

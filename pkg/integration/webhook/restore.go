@@ -32,7 +32,7 @@ func restoreFields(object, oldObject []byte, own bool) ([]jsonpatch.JsonPatchOpe
 	var ops []jsonpatch.JsonPatchOperation
 	for _, name := range immutableFields {
 		now, old := given[name], stored[name]
-		if len(now) > 0 && len(old) > 0 && !bytes.Equal(now, old) && (own || trainjob.SameMeaning(now, old)) {
+		if len(now) > 0 && len(old) > 0 && !bytes.Equal(now, old) && (own || trainjob.SemanticallyEqual(now, old)) {
 			ops = append(ops, jsonpatch.NewOperation("replace", "/spec/"+name, old))
 		}
 	}

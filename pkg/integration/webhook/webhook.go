@@ -70,7 +70,7 @@ type review struct {
 	own bool
 }
 
-func (h *handler) review(req admission.Request, version trainjob.Generation, job, old *trainjob.TrainJob) *review {
+func (h *handler) review(req admission.Request, version trainjob.TrainerVersion, job, old *trainjob.TrainJob) *review {
 	return &review{handler: h, describer: h.Describer.For(version), job: job, old: old, own: req.UserInfo.Username == h.Self}
 }
 

@@ -55,7 +55,7 @@ type spec22 struct {
 // patches, as far as the CRD's schema and the API server's rules for metadata have it:
 // fields that there are not, values of another type, and the rules for single fields.
 // Limits of length are not among them.
-func Fields(generation trainjob.Generation, data []byte) field.ErrorList {
+func Fields(generation trainjob.TrainerVersion, data []byte) field.ErrorList {
 	if generation == trainjob.Trainer21 {
 		m, errs := readStrict[spec21](generation, data)
 		return append(errs, common(m.Metadata, m.Spec.RuntimeRef, m.Spec.ManagedBy)...)
@@ -70,7 +70,7 @@ func Fields(generation trainjob.Generation, data []byte) field.ErrorList {
 }
 
 // readStrict finds fields that the release does not have, and values of other types.
-func readStrict[S any](generation trainjob.Generation, data []byte) (manifest[S], field.ErrorList) {
+func readStrict[S any](generation trainjob.TrainerVersion, data []byte) (manifest[S], field.ErrorList) {
 	m, strict, errs := decodeStrict[manifest[S]](data)
 	for _, err := range strict {
 		errs = append(errs, noSuchField(generation, err))
@@ -90,7 +90,7 @@ var elsewhere = map[string]string{
 	"spec.activeDeadlineSeconds": "Trainer has it since 2.2: remove it",
 }
 
-func noSuchField(generation trainjob.Generation, unknown error) *field.Error {
+func noSuchField(generation trainjob.TrainerVersion, unknown error) *field.Error {
 	var at kjson.FieldError
 	if !errors.As(unknown, &at) {
 		return field.Invalid(nil, field.OmitValueType{}, unknown.Error())

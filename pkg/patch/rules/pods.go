@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/amounts"
+	"github.com/kueue-trainer/kueue-trainer/pkg/quantity"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -65,8 +65,8 @@ func checkEnv(path *field.Path, variables []corev1.EnvVar) field.ErrorList {
 // checkResources: pods.
 func checkResources(path *field.Path, resources *corev1.ResourceRequirements) field.ErrorList {
 	var errs field.ErrorList
-	for _, wrong := range amounts.Check(resources) {
-		errs = append(errs, field.Invalid(path.Child(wrong.List).Key(string(wrong.Name)), wrong.Amount.String(), wrong.Why))
+	for _, wrong := range quantity.Check(resources) {
+		errs = append(errs, field.Invalid(path.Child(wrong.List).Key(string(wrong.Name)), wrong.Quantity.String(), wrong.Why))
 	}
 	return errs
 }

@@ -43,7 +43,7 @@ func (v *Verdict) warn(errs ...*field.Error)   { v.Warnings = append(v.Warnings,
 
 // Create returns the verdict of a generation on a new TrainJob that uses the runtime. With
 // no runtime, nil, whatever depends on one is left out.
-func Create(generation trainjob.Generation, runtime *trainer.TrainingRuntimeSpec, job TrainJob) Verdict {
+func Create(generation trainjob.TrainerVersion, runtime *trainer.TrainingRuntimeSpec, job TrainJob) Verdict {
 	v := &Verdict{}
 	known := templatesOf(runtime)
 	if generation == trainjob.Trainer21 {
@@ -56,7 +56,7 @@ func Create(generation trainjob.Generation, runtime *trainer.TrainingRuntimeSpec
 
 // Update returns the verdict of a generation on a changed TrainJob. Active names the
 // replicated jobs that have active pods, as its JobSet's status tells.
-func Update(generation trainjob.Generation, runtime *trainer.TrainingRuntimeSpec, before, now TrainJob, active []string) Verdict {
+func Update(generation trainjob.TrainerVersion, runtime *trainer.TrainingRuntimeSpec, before, now TrainJob, active []string) Verdict {
 	v := Create(generation, runtime, now)
 	path, changed := overridesPath, overridesChanged(before, now)
 	if generation != trainjob.Trainer21 {
@@ -103,7 +103,7 @@ func templatesOf(runtime *trainer.TrainingRuntimeSpec) templates {
 // mayChange: webhook, check…Immutability. Patches change only while nothing runs from
 // them. In 2.1 the new TrainJob has to be suspended, later the old or the new. (2.2.0 is
 // like 2.1 in this, which no field of its CRD tells; these are the rules of 2.2.1.)
-func mayChange(generation trainjob.Generation, path *field.Path, before, now bool, active []string) field.ErrorList {
+func mayChange(generation trainjob.TrainerVersion, path *field.Path, before, now bool, active []string) field.ErrorList {
 	if !now && before && generation == trainjob.Trainer21 {
 		return field.ErrorList{field.Forbidden(path,
 			"Trainer 2.1 does not let it change in the request that unsuspends the TrainJob: send two")}
@@ -121,7 +121,7 @@ func mayChange(generation trainjob.Generation, path *field.Path, before, now boo
 
 // knownJob: webhook, Validate. Trainer 2.3 looks for the job after the merge of the
 // patches, which adds it with nothing in it; the guides forbid that all the same.
-func (v *Verdict) knownJob(generation trainjob.Generation, path *field.Path, name string, known templates) {
+func (v *Verdict) knownJob(generation trainjob.TrainerVersion, path *field.Path, name string, known templates) {
 	if _, ok := known.containers[name]; ok || name == "" || known.containers == nil {
 		return
 	}

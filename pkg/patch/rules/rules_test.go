@@ -42,7 +42,7 @@ func runtimeSpec(t testing.TB) *trainer.TrainingRuntimeSpec {
 }
 
 // patching is a TrainJob of a release with one patch of the pods of node.
-func patching(t testing.TB, generation trainjob.Generation, podSpec string) TrainJob {
+func patching(t testing.TB, generation trainjob.TrainerVersion, podSpec string) TrainJob {
 	t.Helper()
 	var job TrainJob
 	if generation == trainjob.Trainer21 {
@@ -73,7 +73,7 @@ func found(errs field.ErrorList) []string {
 	return all
 }
 
-var generations = []trainjob.Generation{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23}
+var generations = []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23}
 
 func TestPodSpecs(t *testing.T) {
 	many := func(count int, item string) string {
@@ -87,7 +87,7 @@ func TestPodSpecs(t *testing.T) {
 	cases := map[string]struct {
 		podSpec string
 		// in are the releases that refuse it; the others take it.
-		in            []trainjob.Generation
+		in            []trainjob.TrainerVersion
 		want, warning []string
 	}{
 		"nothing": {podSpec: `{}`},
@@ -138,7 +138,7 @@ func TestEntries(t *testing.T) {
 		return `trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {imagePullSecrets: ` + list + `}}}}}]}}}`
 	}
 	cases := map[string]struct {
-		generation    trainjob.Generation
+		generation    trainjob.TrainerVersion
 		overrides     string
 		patches       string
 		want, warning []string
@@ -252,7 +252,7 @@ func TestUpdates(t *testing.T) {
 		before, now       string
 		suspended, resume bool
 		active            []string
-		in                []trainjob.Generation
+		in                []trainjob.TrainerVersion
 	}{
 		"no change while it runs":                   {before: sa, now: sa},
 		"no change but order and explicit zeros":    {before: `{volumes: []}`, now: `{}`},

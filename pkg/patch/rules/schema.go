@@ -155,7 +155,7 @@ func distinct(errs field.ErrorList) field.ErrorList {
 }
 
 // patches checks those of Trainer 2.2 and later.
-func (v *Verdict) patches(generation trainjob.Generation, patches []trainjob.RuntimePatch, known templates) {
+func (v *Verdict) patches(generation trainjob.TrainerVersion, patches []trainjob.RuntimePatch, known templates) {
 	if len(patches) > maxEntries {
 		v.refuse(field.TooMany(patchesPath, len(patches), maxEntries))
 	}
@@ -181,7 +181,7 @@ func (v *Verdict) patches(generation trainjob.Generation, patches []trainjob.Run
 }
 
 // jobs checks the patches of replicated jobs.
-func (v *Verdict) jobs(generation trainjob.Generation, path *field.Path, spec object, known templates) {
+func (v *Verdict) jobs(generation trainjob.TrainerVersion, path *field.Path, spec object, known templates) {
 	v.refuse(jobList.check(path, spec["replicatedJobs"], true)...)
 	for i, job := range objects(spec["replicatedJobs"]) {
 		name, _ := job["name"].(string)
@@ -196,7 +196,7 @@ func (v *Verdict) jobs(generation trainjob.Generation, path *field.Path, spec ob
 }
 
 // podSpec checks the patch of a pod spec of one replicated job.
-func (v *Verdict) podSpec(generation trainjob.Generation, path *field.Path, spec object, job string, known templates) {
+func (v *Verdict) podSpec(generation trainjob.TrainerVersion, path *field.Path, spec object, job string, known templates) {
 	newer := generation != trainjob.Trainer21
 	for _, list := range podLists {
 		v.refuse(list.check(path.Child(list.field), spec[list.field], newer)...)
@@ -221,7 +221,7 @@ func (v *Verdict) podSpec(generation trainjob.Generation, path *field.Path, spec
 }
 
 // gracePeriod: CRD of 2.3, where it must not be negative; before, there is none.
-func (v *Verdict) gracePeriod(generation trainjob.Generation, path *field.Path, value any) {
+func (v *Verdict) gracePeriod(generation trainjob.TrainerVersion, path *field.Path, value any) {
 	seconds, ok := value.(json.Number)
 	switch {
 	case !ok:

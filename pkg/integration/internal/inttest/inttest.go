@@ -40,7 +40,7 @@ func InTreeOff(tb testing.TB) *serving.InTree {
 }
 
 // Served returns a Trainer of a version.
-func Served(tb testing.TB, version trainjob.Generation) *serving.Trainer {
+func Served(tb testing.TB, version trainjob.TrainerVersion) *serving.Trainer {
 	tb.Helper()
 	trainer := serving.NewTrainer(serving.NewTrainJobs(nil))
 	trainer.Set(context.Background(), version, nil)

@@ -8,17 +8,17 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// CRDName is the CRD of TrainJob, which tells one generation of Trainer from another:
+// CRDName is the CRD of TrainJob, which tells one version of Trainer from another:
 // all serve the same version of the API.
 const CRDName = "trainjobs.trainer.kubeflow.org"
 
-// Generation is a minor release of Trainer, as far as it matters here.
-type Generation int
+// TrainerVersion is a minor release of Trainer, as far as it matters here.
+type TrainerVersion int
 
-// Generations, oldest first.
+// Trainer versions, oldest first.
 const (
 	// Trainer21 has spec.podTemplateOverrides.
-	Trainer21 Generation = iota + 1
+	Trainer21 TrainerVersion = iota + 1
 	// Trainer22 has spec.runtimePatches.
 	Trainer22
 	// Trainer23 keeps a snapshot of the runtime, and merges resourcesPerNode into it.
@@ -26,8 +26,8 @@ const (
 )
 
 // String names the release.
-func (g Generation) String() string {
-	switch g {
+func (v TrainerVersion) String() string {
+	switch v {
 	case Trainer21:
 		return "2.1"
 	case Trainer22:
@@ -46,10 +46,10 @@ var (
 		"template", "spec", "template", "spec", "terminationGracePeriodSeconds")
 )
 
-// GenerationOf tells the generation of Trainer that a CRD of TrainJob comes from, by the
-// version that we use, if it is served. One newer than we know counts as the newest that
+// TrainerVersionOf tells the version of Trainer that a CRD of TrainJob comes from, by the
+// API version that we use, if it is served. One newer than we know counts as the newest that
 // we know.
-func GenerationOf(crd *apiextensionsv1.CustomResourceDefinition) (Generation, error) {
+func TrainerVersionOf(crd *apiextensionsv1.CustomResourceDefinition) (TrainerVersion, error) {
 	for _, version := range crd.Spec.Versions {
 		if version.Name != GVK.Version || !version.Served || version.Schema == nil {
 			continue

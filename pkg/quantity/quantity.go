@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package amounts knows which resources a container can ask for.
-package amounts
+// Package quantity knows which resources a container can ask for.
+package quantity
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ type Wrong struct {
 	// List is "limits" or "requests".
 	List   string
 	Name   corev1.ResourceName
-	Amount resource.Quantity
+	Quantity resource.Quantity
 	// Why says what is wrong and what to do.
 	Why string
 }

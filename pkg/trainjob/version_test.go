@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestGenerationOf(t *testing.T) {
+func TestTrainerVersionOf(t *testing.T) {
 	cases := map[string]struct {
 		fields string
-		want   Generation
+		want   TrainerVersion
 	}{
 		"podTemplateOverrides":         {fields: "podTemplateOverrides: {type: array, items: {type: object}}", want: Trainer21},
 		"runtimePatches":               {fields: "runtimePatches: {type: array, items: {type: object}}", want: Trainer22},
@@ -27,23 +27,23 @@ func TestGenerationOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := GenerationOf(crdFrom(t, `
+			got, err := TrainerVersionOf(crdFrom(t, `
 metadata: {name: trainjobs.trainer.kubeflow.org}
 spec: {versions: [{name: v1alpha1, served: true, schema: {openAPIV3Schema: {properties: {spec: {properties: {`+tc.fields+`}}}}}}]}`))
 			if got != tc.want || (err != nil) != (tc.want == 0) {
-				t.Errorf("GenerationOf returned %d, %v; want %d", got, err, tc.want)
+				t.Errorf("TrainerVersionOf returned %d, %v; want %d", got, err, tc.want)
 			}
 		})
 	}
 }
 
-func TestGenerationOfTheTrainerWeAreBuiltWith(t *testing.T) {
+func TestTrainerVersionOfTheTrainerWeAreBuiltWith(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(trainerDir(t), "manifests", "base", "crds", "trainer.kubeflow.org_trainjobs.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := GenerationOf(crdFrom(t, string(data))); got != Trainer23 {
-		t.Errorf("GenerationOf returned %d, %v; want %d", got, err, Trainer23)
+	if got, err := TrainerVersionOf(crdFrom(t, string(data))); got != Trainer23 {
+		t.Errorf("TrainerVersionOf returned %d, %v; want %d", got, err, Trainer23)
 	}
 }
 
@@ -56,11 +56,11 @@ func crdFrom(t *testing.T, data string) *apiextensionsv1.CustomResourceDefinitio
 	return crd
 }
 
-func TestGenerationOfNoVersionThatIsServed(t *testing.T) {
-	got, err := GenerationOf(crdFrom(t, `
+func TestTrainerVersionOfNoVersionThatIsServed(t *testing.T) {
+	got, err := TrainerVersionOf(crdFrom(t, `
 metadata: {name: trainjobs.trainer.kubeflow.org}
 spec: {versions: [{name: v1alpha1, served: false, schema: {openAPIV3Schema: {properties: {spec: {properties: {runtimePatches: {type: array}}}}}}}]}`))
 	if err == nil {
-		t.Errorf("GenerationOf returned %d for a version that is not served", got)
+		t.Errorf("TrainerVersionOf returned %d for a version that is not served", got)
 	}
 }
