@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -137,7 +138,7 @@ func start(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configurati
 	if err := mgr.Start(ctx); err != nil {
 		return err
 	}
-	if cause := context.Cause(ctx); cause != context.Canceled {
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil

@@ -28,7 +28,8 @@ import (
 const (
 	// APIVersion and Kind head every configuration file.
 	APIVersion = "config.kueue-trainer.dev/v1alpha1"
-	Kind       = "Configuration"
+	// Kind is described at APIVersion.
+	Kind = "Configuration"
 
 	// TrainJobKind is the one key of controller.groupKindConcurrency.
 	TrainJobKind = "TrainJob.trainer.kubeflow.org"

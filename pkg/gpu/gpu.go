@@ -18,8 +18,9 @@ import (
 const Whole corev1.ResourceName = "nvidia.com/gpu"
 
 const (
-	shared    corev1.ResourceName = "nvidia.com/gpu.shared"
-	migPrefix                     = "nvidia.com/mig-"
+	shared corev1.ResourceName = "nvidia.com/gpu.shared"
+
+	migPrefix = "nvidia.com/mig-"
 	// The device plugin can append this to a shared MIG profile too.
 	sharedSuffix = ".shared"
 )

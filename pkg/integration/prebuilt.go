@@ -63,25 +63,24 @@ func (r *attempt) tellPrebuilt(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	why, err := j.unusable(ctx, wl)
-	if err == nil && why != "" {
+	if why := j.unusable(ctx, wl); why != "" {
 		r.env.warn(&j.TrainJob, jobevents.ReasonPrebuilt, jobevents.ActionDescribe, fmt.Errorf("prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why))
 	}
-	return err
+	return nil
 }
 
 // unusable says what is wrong with a prebuilt Workload, nil for a missing one, and what to do.
-func (j *job) unusable(ctx context.Context, wl *kueue.Workload) (string, error) {
+func (j *job) unusable(ctx context.Context, wl *kueue.Workload) string {
 	if wl == nil {
-		return fmt.Sprintf("is not there; create it in namespace %s, and the job queues", j.Namespace), nil
+		return fmt.Sprintf("is not there; create it in namespace %s, and the job queues", j.Namespace)
 	}
 	if owner := metav1.GetControllerOfNoCopy(wl); owner != nil && owner.UID != j.UID {
-		return fmt.Sprintf("belongs to %s %s; create another, and the TrainJob again with its name", owner.Kind, owner.Name), nil
+		return fmt.Sprintf("belongs to %s %s; create another, and the TrainJob again with its name", owner.Kind, owner.Name)
 	}
 	own, err := j.describe(ctx)
 	if err != nil {
 		// PodSets tells why.
-		return "", nil
+		return ""
 	}
 	jobframework.SanitizePodSets(own)
 	difference := podset.Difference(own, wl.Spec.PodSets, j.env.TolerationRules)
@@ -90,9 +89,9 @@ func (j *job) unusable(ctx context.Context, wl *kueue.Workload) (string, error) 
 	}
 	switch {
 	case difference != "":
-		return fmt.Sprintf("is not what this TrainJob is: %s; delete the Workload and create it like the TrainJob", difference), nil
+		return fmt.Sprintf("is not what this TrainJob is: %s; delete the Workload and create it like the TrainJob", difference)
 	case kueuelib.IsFinished(wl):
-		return "is finished; create another, and the TrainJob again with its name", nil
+		return "is finished; create another, and the TrainJob again with its name"
 	}
-	return "", nil
+	return ""
 }

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -32,9 +33,7 @@ func TestMovedOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j := &job{}
 			j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"}
-			for key, value := range tc.labels {
-				j.Labels[key] = value
-			}
+			maps.Copy(j.Labels, tc.labels)
 			if got := j.movedOn(&kueue.Workload{Spec: tc.wl}); !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
 				t.Errorf("movedOn = %q, want %q", got, tc.want)
 			}

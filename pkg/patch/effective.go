@@ -12,7 +12,7 @@ import (
 // effective returns what Trainer 2.1 makes something of: overrides for some job, and of
 // their metadata labels and annotations. Its CRD and its webhook take the rest as well, so
 // a TrainJob that has it is there and has to be described; conversion, whose users can
-// mend what they convert, refuses it.
+// fix what they convert, refuses it.
 func effective(overrides []trainjob.PodTemplateOverride) ([]trainjob.PodTemplateOverride, error) {
 	out := make([]trainjob.PodTemplateOverride, 0, len(overrides))
 	for _, o := range overrides {

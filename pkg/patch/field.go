@@ -11,7 +11,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// ErrInvalidPatches is of patches that cannot be rendered. Only their user can mend them.
+// ErrInvalidPatches is of patches that cannot be rendered. Only their user can fix them.
 var ErrInvalidPatches = errors.New("the patches cannot be described")
 
 // Field is the field of a TrainJob's spec by which a generation of Trainer lets it patch

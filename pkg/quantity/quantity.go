@@ -18,8 +18,8 @@ import (
 // Wrong is something in the resources of a container that the API server refuses.
 type Wrong struct {
 	// List is "limits" or "requests".
-	List   string
-	Name   corev1.ResourceName
+	List     string
+	Name     corev1.ResourceName
 	Quantity resource.Quantity
 	// Why says what is wrong and what to do.
 	Why string

@@ -19,7 +19,6 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -258,6 +257,6 @@ func AddToScheme(s *runtime.Scheme) error {
 	} {
 		s.AddKnownTypeWithName(trainer.GroupVersion.WithKind(kind), obj)
 	}
-	metav1.AddToGroupVersion(s, schema.GroupVersion(trainer.GroupVersion))
+	metav1.AddToGroupVersion(s, trainer.GroupVersion)
 	return nil
 }

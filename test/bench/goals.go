@@ -139,7 +139,7 @@ func (r *Results) inVain() (float64, bool) {
 		if step == nil {
 			return 0, false
 		}
-		// Kueue's own writes are not ours to mend.
+		// Kueue's own writes are not ours to fix.
 		sum += perJob(step.Requests, step.Jobs, []string{"kueue-trainer"}, func(c Count) bool { return c.DryRun || wasted(c) })
 	}
 	return sum, true

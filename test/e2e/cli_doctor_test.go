@@ -65,17 +65,17 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 	Describe("queues and pools", func() {
 		It("LocalQueueToNowhere", func(ctx context.Context) {
 			w.make(ctx, kit.MakeLocalQueue(w.namespace, "lost", w.name("nowhere")))
-			w.mend(ctx, w.eventuallyFinds(ctx, "error", "LocalQueueToNowhere", "LocalQueue "+w.namespace+"/lost"))
+			w.fix(ctx, w.eventuallyFinds(ctx, "error", "LocalQueueToNowhere", "LocalQueue "+w.namespace+"/lost"))
 		}, SpecTimeout(specTimeout))
 
 		It("ClusterQueueStopped", func(ctx context.Context) {
 			w.patch(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.name("gpus")}}, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
-			w.mend(ctx, w.eventuallyFinds(ctx, "warning", "ClusterQueueStopped", "ClusterQueue "+w.name("gpus")))
+			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "ClusterQueueStopped", "ClusterQueue "+w.name("gpus")))
 		}, SpecTimeout(specTimeout))
 
 		It("LocalQueueStopped", func(ctx context.Context) {
 			w.patch(ctx, get(ctx, w, &kueue.LocalQueue{}, "queue"), `{"spec":{"stopPolicy":"Hold"}}`)
-			w.mend(ctx, w.eventuallyFinds(ctx, "warning", "LocalQueueStopped", "LocalQueue "+w.namespace+"/queue"))
+			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "LocalQueueStopped", "LocalQueue "+w.namespace+"/queue"))
 		}, SpecTimeout(specTimeout))
 
 		It("ClusterQueueInactive, until its flavor is made", func(ctx context.Context) {
@@ -89,7 +89,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		It("FlavorWithoutNodes and NodesWithoutFlavor, for a misspelled label", func(ctx context.Context) {
 			w.patch(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: w.name("h100")}}, `{"spec":{"nodeLabels":{"`+kit.ProductLabel+`":"H100"}}}`)
 			w.eventuallyFinds(ctx, "warning", "NodesWithoutFlavor", "Node gpu-h100-0")
-			w.mend(ctx, w.eventuallyFinds(ctx, "warning", "FlavorWithoutNodes", "ResourceFlavor "+w.name("h100")))
+			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "FlavorWithoutNodes", "ResourceFlavor "+w.name("h100")))
 		}, SpecTimeout(specTimeout))
 
 		It("NodesWithoutFlavor, where no ClusterQueue has GPUs of them", func(ctx context.Context) {
@@ -106,12 +106,12 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 		It("QuotaAboveNodes", func(ctx context.Context) {
 			w.setQuota(ctx, w.name("gpus"), "10k")
-			w.mend(ctx, w.eventuallyFinds(ctx, "warning", "QuotaAboveNodes", "ResourceFlavor "+w.name("h100")))
+			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "QuotaAboveNodes", "ResourceFlavor "+w.name("h100")))
 		}, SpecTimeout(specTimeout))
 
 		It("TaintNotTolerated", func(ctx context.Context) {
 			w.taint(ctx, "gpu-h100-0", corev1.Taint{Key: "example.com/team", Value: "a", Effect: corev1.TaintEffectNoSchedule})
-			w.mend(ctx, w.eventuallyFinds(ctx, "error", "TaintNotTolerated", "ResourceFlavor "+w.name("h100")))
+			w.fix(ctx, w.eventuallyFinds(ctx, "error", "TaintNotTolerated", "ResourceFlavor "+w.name("h100")))
 		}, SpecTimeout(specTimeout))
 	})
 
@@ -120,7 +120,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			w.make(ctx, w.job("off").GPUs("8").Obj())
 			w.eventuallyRuns(ctx, "off", 1, onH100)
 			w.activate(ctx, "off", false)
-			w.mend(ctx, w.eventuallyFinds(ctx, "warning", "TrainJobStuck", "TrainJob "+w.namespace+"/off"))
+			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "TrainJobStuck", "TrainJob "+w.namespace+"/off"))
 		}, SpecTimeout(specTimeout))
 
 		It("WorkloadOrphaned", func(ctx context.Context) {
@@ -133,7 +133,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 				}}},
 			})
 			// Kueue admits it, whoever it belongs to.
-			w.mend(ctx, w.eventuallyFinds(ctx, "error", "WorkloadOrphaned", "Workload "+w.namespace+"/trainjob-restored-00000"))
+			w.fix(ctx, w.eventuallyFinds(ctx, "error", "WorkloadOrphaned", "Workload "+w.namespace+"/trainjob-restored-00000"))
 		}, SpecTimeout(specTimeout))
 
 		It("CountedTwice", func(ctx context.Context) {
@@ -147,7 +147,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 				}},
 				Spec: kueue.WorkloadSpec{PodSets: wl.Spec.PodSets, Active: ptr.To(false)},
 			})
-			w.mend(ctx, w.eventuallyFinds(ctx, "error", "CountedTwice", "Workload "+w.namespace+"/jobset-twice"))
+			w.fix(ctx, w.eventuallyFinds(ctx, "error", "CountedTwice", "Workload "+w.namespace+"/jobset-twice"))
 		}, SpecTimeout(specTimeout))
 
 		It("NoIntegration and GatesLeft, when kueue-trainer went before its TrainJobs were handed back", since(kit.Trainer22), func(ctx context.Context) {
@@ -174,7 +174,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) {
 				webhook.FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
 			})
-			w.mend(ctx, w.eventuallyFinds(ctx, "error", "WebhookPolicy", ourWebhook))
+			w.fix(ctx, w.eventuallyFinds(ctx, "error", "WebhookPolicy", ourWebhook))
 		}, SpecTimeout(specTimeout))
 
 		It("WebhookOrder", func(ctx context.Context) {
@@ -182,7 +182,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) {
 				webhook.ReinvocationPolicy = ptr.To(admissionregistrationv1.NeverReinvocationPolicy)
 			})
-			w.mend(ctx, w.eventuallyFinds(ctx, "warning", "WebhookOrder", ourWebhook))
+			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "WebhookOrder", ourWebhook))
 		}, SpecTimeout(specTimeout))
 
 		It("WebhookScope", func(ctx context.Context) {
@@ -250,12 +250,12 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			})
 			role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "jobsets") })
 			Expect(w.Update(ctx, &role)).To(Succeed())
-			w.mend(ctx, w.eventuallyFinds(ctx, "error", "PermissionsMissing", "ClusterRole kueue-trainer-manager-role"))
+			w.fix(ctx, w.eventuallyFinds(ctx, "error", "PermissionsMissing", "ClusterRole kueue-trainer-manager-role"))
 		}, SpecTimeout(specTimeout))
 
 		It("PolicyNotEnforced", func(ctx context.Context) {
 			DeferCleanup(unbindPolicies(ctx))
-			w.mend(ctx, w.eventuallyFinds(ctx, "warning", "PolicyNotEnforced", "ValidatingAdmissionPolicy kueue-trainer-jobsets"))
+			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "PolicyNotEnforced", "ValidatingAdmissionPolicy kueue-trainer-jobsets"))
 		}, SpecTimeout(specTimeout))
 
 		It("TrainerGeneration", core, func(ctx context.Context) {
@@ -293,19 +293,19 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 		It("KueueNotRestarted", func(ctx context.Context) {
 			w.configure(ctx, "kueue-system", "kueue-manager-config", external, "", "  frameworks:\n", inTree)
-			w.mendConfig(ctx, w.eventuallyFinds(ctx, "warning", "KueueNotRestarted", kueueConfig))
+			w.fixConfig(ctx, w.eventuallyFinds(ctx, "warning", "KueueNotRestarted", kueueConfig))
 		}, SpecTimeout(specTimeout))
 
 		It("TrainJobListedTwice", func(ctx context.Context) {
 			w.configure(ctx, "kueue-system", "kueue-manager-config", "  frameworks:\n", inTree)
-			w.mendConfig(ctx, w.eventuallyFinds(ctx, "error", "TrainJobListedTwice", kueueConfig))
+			w.fixConfig(ctx, w.eventuallyFinds(ctx, "error", "TrainJobListedTwice", kueueConfig))
 		}, SpecTimeout(specTimeout))
 
 		It("TrainJobNotListed, worse with a default queue", func(ctx context.Context) {
 			w.configure(ctx, "kueue-system", "kueue-manager-config", external, "")
 			w.eventuallyFinds(ctx, "warning", "TrainJobNotListed", kueueConfig)
 			w.make(ctx, kit.MakeLocalQueue(w.namespace, "default", w.name("gpus")))
-			w.mendConfig(ctx, w.eventuallyFinds(ctx, "error", "TrainJobNotListed", kueueConfig))
+			w.fixConfig(ctx, w.eventuallyFinds(ctx, "error", "TrainJobNotListed", kueueConfig))
 		}, SpecTimeout(specTimeout))
 
 		It("KueueConfiguration", func(ctx context.Context) {
@@ -317,7 +317,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 		It("ManagerManaged", func(ctx context.Context) {
 			w.configure(ctx, "kueue-system", "kueue-manager-config", "kind: Configuration", "kind: Configuration\nmanageJobsWithoutQueueName: true")
-			w.mendConfig(ctx, w.eventuallyFinds(ctx, "warning", "ManagerManaged", "Namespace kueue-trainer-system"))
+			w.fixConfig(ctx, w.eventuallyFinds(ctx, "warning", "ManagerManaged", "Namespace kueue-trainer-system"))
 		}, SpecTimeout(specTimeout))
 
 		It("KueueVersion", func(ctx context.Context) {
@@ -330,12 +330,12 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 		It("FeatureGatesDiffer", func(ctx context.Context) {
 			w.configure(ctx, "kueue-trainer-system", "kueue-trainer-config", "kind: Configuration", "kind: Configuration\nfeatureGates: {VisibilityOnDemand: true}")
-			w.mendConfig(ctx, w.eventuallyFinds(ctx, "warning", "FeatureGatesDiffer", managerConfig))
+			w.fixConfig(ctx, w.eventuallyFinds(ctx, "warning", "FeatureGatesDiffer", managerConfig))
 		}, SpecTimeout(specTimeout))
 
 		It("SettingsDiffer", func(ctx context.Context) {
 			w.configure(ctx, "kueue-trainer-system", "kueue-trainer-config", "kind: Configuration", "kind: Configuration\nmanageJobsWithoutQueueName: true")
-			w.mendConfig(ctx, w.eventuallyFinds(ctx, "warning", "SettingsDiffer", managerConfig))
+			w.fixConfig(ctx, w.eventuallyFinds(ctx, "warning", "SettingsDiffer", managerConfig))
 		}, SpecTimeout(specTimeout))
 	})
 })
@@ -386,16 +386,16 @@ func (w *world) eventuallyLost(ctx context.Context, reason string) {
 	Eventually(ctx, func() []finding { return w.findings(ctx) }).ShouldNot(ContainElement(HaveField("Reason", reason)))
 }
 
-// mend pastes the commands of a finding, after which nothing is to be found any more.
-func (w *world) mend(ctx context.Context, found finding) {
+// fix pastes the commands of a finding, after which nothing is to be found any more.
+func (w *world) fix(ctx context.Context, found finding) {
 	GinkgoHelper()
 	w.paste(ctx, found.Commands...)
 	w.eventuallyInOrder(ctx)
 }
 
-// mendConfig does so for a configuration. The restart that is its second command has no
-// Deployment here, and nothing to do: the configuration was mended before anybody read it.
-func (w *world) mendConfig(ctx context.Context, found finding) {
+// fixConfig does so for a configuration. The restart that is its second command has no
+// Deployment here, and nothing to do: the configuration was fixed before anybody read it.
+func (w *world) fixConfig(ctx context.Context, found finding) {
 	GinkgoHelper()
 	Expect(found.Commands).To(HaveLen(2))
 	Expect(found.Commands[1]).To(ContainSubstring("rollout restart deployment"))

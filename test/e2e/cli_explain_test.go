@@ -143,7 +143,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 		w.eventuallyKueueSays(ctx, "waits", reasonOf(e, hosts.Name).Message)
 	}, SpecTimeout(specTimeout))
 
-	It("tells of stopped queues and of deactivation, with the command that mends it", func(ctx context.Context) {
+	It("tells of stopped queues and of deactivation, with the command that fixes it", func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		queue := get(ctx, w, &kueue.LocalQueue{}, "queue")
@@ -152,13 +152,13 @@ var _ = Describe("kubectl trainjob explain", func() {
 		Expect(w.Patch(ctx, queue, client.MergeFrom(before))).To(Succeed())
 		w.make(ctx, w.job("waits").GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, "LocalQueueStopped")
-		w.mends(ctx, e.State.Remedy)
+		w.fixes(ctx, e.State.Remedy)
 
 		w.eventuallyRuns(ctx, "waits", 1, onH100)
 		w.activate(ctx, "waits", false)
 		e = w.eventuallyExplained(ctx, "waits", explain.Deactivated, "Deactivated")
 		Expect(e.State.Stuck).To(BeTrue())
-		w.mends(ctx, e.State.Remedy)
+		w.fixes(ctx, e.State.Remedy)
 		w.eventuallyExplained(ctx, "waits", explain.Running, "Running")
 	}, SpecTimeout(specTimeout))
 
@@ -299,8 +299,8 @@ spec:
                 containers: [{name: node, image: torch}]
 `
 
-// mends runs a command that a remedy names.
-func (w *world) mends(ctx context.Context, command string) {
+// fixes runs a command that a remedy names.
+func (w *world) fixes(ctx context.Context, command string) {
 	GinkgoHelper()
 	_, stderr, code := runShell(ctx, command)
 	Expect(code).To(BeZero(), "%s: %s", command, stderr)

@@ -18,9 +18,9 @@ import (
 
 // Commands on Kueue's configuration.
 const (
-	mendKueueConfig   = "kubectl trainjob doctor configmap kueue | kubectl replace -f -"
-	quietKueueConfig  = "kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -"
-	mendManagerConfig = "kubectl trainjob doctor configmap kueue-trainer | kubectl replace -f -"
+	fixKueueConfig   = "kubectl trainjob doctor configmap kueue | kubectl replace -f -"
+	quietKueueConfig = "kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -"
+	fixManagerConfig = "kubectl trainjob doctor configmap kueue-trainer | kubectl replace -f -"
 )
 
 var kueueConfigObject = object("ConfigMap", kueuePart.namespace, kueuePart.configMap)
@@ -37,8 +37,8 @@ func integrations(f *Facts) []Finding {
 			Severity: Error, Reason: "BothIntegrations", Object: "Kueue",
 			Problem:  "Kueue's in-tree TrainJob integration is active, and kueue-trainer is installed as well.",
 			Effect:   "kueue-trainer stands aside: all TrainJobs are in the in-tree integration's hands.",
-			Advice:   "To keep the in-tree integration, uninstall kueue-trainer as docs/changing-hands.md says. To go over to kueue-trainer:",
-			Commands: []string{mendKueueConfig, kueuePart.restart()},
+			Advice:   "To keep the in-tree integration, uninstall kueue-trainer as docs/in-tree.md says. To go over to kueue-trainer:",
+			Commands: []string{fixKueueConfig, kueuePart.restart()},
 		}}
 	case answer == inTree:
 		return []Finding{{
@@ -88,7 +88,7 @@ func listed(f *Facts) []Finding {
 			Severity: Error, Reason: "TrainJobListedTwice", Object: kueueConfigObject,
 			Problem:  "Kueue's configuration lists TrainJob in integrations.frameworks and in integrations.externalFrameworks.",
 			Effect:   "Kueue refuses the configuration and does not start with it.",
-			Commands: []string{mendKueueConfig, kueuePart.restart()},
+			Commands: []string{fixKueueConfig, kueuePart.restart()},
 		}}
 	case listsExternal(cfg):
 		return f.noise(cfg)
@@ -143,7 +143,7 @@ func (f *Facts) notListed(cfg *configapi.Configuration) Finding {
 		Severity: Warning, Reason: "TrainJobNotListed", Object: kueueConfigObject,
 		Problem:  "Kueue's configuration does not list TrainJob as an external framework.",
 		Effect:   "A child JobSet that is given a queue, by a LocalQueue named default or by manageJobsWithoutQueueName, is queued and counted a second time.",
-		Commands: []string{mendKueueConfig, kueuePart.restart()},
+		Commands: []string{fixKueueConfig, kueuePart.restart()},
 	}
 	if why := f.givesQueues(cfg); why != "" {
 		finding.Severity = Error
@@ -191,7 +191,7 @@ func managedManager(f *Facts) []Finding {
 		Severity: Warning, Reason: "ManagerManaged", Object: object("Namespace", "", managerPart.namespace),
 		Problem:  "Kueue's manageJobsWithoutQueueName is on, and its managedJobsNamespaceSelector has the manager's namespace.",
 		Effect:   strings.Join(effects, " "),
-		Commands: []string{mendKueueConfig, kueuePart.restart()},
+		Commands: []string{fixKueueConfig, kueuePart.restart()},
 	}}
 }
 
@@ -214,7 +214,7 @@ func kueueRestart(f *Facts) []Finding {
 		Problem:  "Kueue's configuration lists TrainJob in integrations.frameworks, but the integration is not active: Kueue runs with an older configuration.",
 		Effect:   "The in-tree integration takes TrainJobs over at Kueue's next restart.",
 		Advice:   "If that is what you want, only restart Kueue.",
-		Commands: []string{mendKueueConfig, kueuePart.restart()},
+		Commands: []string{fixKueueConfig, kueuePart.restart()},
 	}
 	if answer == inTree {
 		finding.Severity = Error

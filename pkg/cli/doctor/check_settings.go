@@ -27,7 +27,7 @@ func featureGates(f *Facts) []Finding {
 		Severity: Warning, Reason: "FeatureGatesDiffer", Object: f.managerConfigObject(),
 		Problem:  fmt.Sprintf("Feature gates differ: %s.", strings.Join(differ, ", ")),
 		Effect:   "Gates decide what stands in Workloads and on pods: one side undoes, or does not understand, what the other writes.",
-		Commands: []string{mendManagerConfig, managerPart.restart()},
+		Commands: []string{fixManagerConfig, managerPart.restart()},
 	}}
 }
 
@@ -49,7 +49,7 @@ func settings(f *Facts) []Finding {
 		Severity: Warning, Reason: "SettingsDiffer", Object: f.managerConfigObject(),
 		Problem:  fmt.Sprintf("kueue-trainer's configuration overrides Kueue's with other values for %s.", strings.Join(differ, ", ")),
 		Effect:   "TrainJobs are treated otherwise than all other jobs.",
-		Commands: []string{mendManagerConfig, managerPart.restart()},
+		Commands: []string{fixManagerConfig, managerPart.restart()},
 	}}
 }
 

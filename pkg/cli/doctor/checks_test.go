@@ -267,9 +267,9 @@ func TestWebhooks(t *testing.T) {
 
 func TestConfiguration(t *testing.T) {
 	const kueueConfig = "ConfigMap kueue-system/kueue-manager-config"
-	mend := []string{mendKueueConfig, restartKueue}
+	fix := []string{fixKueueConfig, restartKueue}
 	managers := func(reason string) []Finding {
-		return []Finding{{Severity: Warning, Reason: reason, Object: "ConfigMap kueue-trainer-system/kueue-trainer-config", Commands: []string{mendManagerConfig, restartManager}}}
+		return []Finding{{Severity: Warning, Reason: reason, Object: "ConfigMap kueue-trainer-system/kueue-trainer-config", Commands: []string{fixManagerConfig, restartManager}}}
 	}
 	cases := map[string]struct {
 		change func(*Facts)
@@ -280,12 +280,12 @@ func TestConfiguration(t *testing.T) {
 				inTreeActive(f)
 				f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob]}")
 			},
-			want: []Finding{{Severity: Error, Reason: "BothIntegrations", Object: "Kueue", Commands: mend}},
+			want: []Finding{{Severity: Error, Reason: "BothIntegrations", Object: "Kueue", Commands: fix}},
 		},
 		"both are active, and Kueue was not restarted since": {
 			change: inTreeActive,
 			want: []Finding{
-				{Severity: Error, Reason: "BothIntegrations", Object: "Kueue", Commands: mend},
+				{Severity: Error, Reason: "BothIntegrations", Object: "Kueue", Commands: fix},
 				{Severity: Error, Reason: "KueueNotRestarted", Object: kueueConfig, Commands: []string{restartKueue}},
 			},
 		},
@@ -301,7 +301,7 @@ func TestConfiguration(t *testing.T) {
 		},
 		"the in-tree integration comes with the next restart": {
 			change: func(f *Facts) { f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob]}") },
-			want:   []Finding{{Severity: Warning, Reason: "KueueNotRestarted", Object: kueueConfig, Commands: mend}},
+			want:   []Finding{{Severity: Warning, Reason: "KueueNotRestarted", Object: kueueConfig, Commands: fix}},
 		},
 		"nobody": {
 			change: uninstalled,
@@ -315,34 +315,34 @@ func TestConfiguration(t *testing.T) {
 			change: func(f *Facts) {
 				f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}")
 			},
-			want: []Finding{{Severity: Error, Reason: "TrainJobListedTwice", Object: kueueConfig, Commands: mend}},
+			want: []Finding{{Severity: Error, Reason: "TrainJobListedTwice", Object: kueueConfig, Commands: fix}},
 		},
 		"TrainJob in no list": {
 			change: func(f *Facts) { f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset]}") },
-			want:   []Finding{{Severity: Warning, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: mend}},
+			want:   []Finding{{Severity: Warning, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: fix}},
 		},
 		"TrainJob in no list, and a default queue": {
 			change: func(f *Facts) {
 				f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset]}")
 				f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "default", "gpus"))
 			},
-			want: []Finding{{Severity: Error, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: mend}},
+			want: []Finding{{Severity: Error, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: fix}},
 		},
 		"TrainJob in no list, and jobs without a queue are managed": {
 			change: func(f *Facts) {
 				f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset]}\nmanageJobsWithoutQueueName: true")
 			},
-			want: []Finding{{Severity: Error, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: mend}},
+			want: []Finding{{Severity: Error, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: fix}},
 		},
 		"no list at all, and no JobSets": {
 			change: func(f *Facts) { f.kueueConfig("manageJobsWithoutQueueName: false") },
-			want:   []Finding{{Severity: Warning, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: mend}},
+			want:   []Finding{{Severity: Warning, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: fix}},
 		},
 		"Kueue manages the manager's own pods and Jobs": {
 			change: func(f *Facts) {
 				f.kueueConfig("integrations: {frameworks: [batch/job, pod], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true")
 			},
-			want: []Finding{{Severity: Warning, Reason: "ManagerManaged", Object: "Namespace kueue-trainer-system", Commands: mend}},
+			want: []Finding{{Severity: Warning, Reason: "ManagerManaged", Object: "Namespace kueue-trainer-system", Commands: fix}},
 		},
 		"Kueue manages neither pods nor Jobs": {
 			change: func(f *Facts) {

@@ -19,7 +19,7 @@ import (
 )
 
 const doctorLong = `Check the whole installation and say for each finding what is wrong, what it causes, and
-the command that mends it.
+the command that fixes it.
 
 Doctor reads, and asks the API server what would become of a TrainJob, a JobSet and a
 ResourceFlavor (dry runs, in the namespace of -n); it changes nothing. What you may not
@@ -42,7 +42,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	format := ""
 	cmd := &cobra.Command{
 		Use:     "doctor",
-		Short:   "Check the whole installation, and say what mends it",
+		Short:   "Check the whole installation, and say what fixes it",
 		Long:    doctorLong,
 		Example: doctorExample,
 		Args:    cobra.NoArgs,

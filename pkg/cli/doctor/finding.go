@@ -40,7 +40,7 @@ type Finding struct {
 	Effect  string `json:"effect,omitempty"`
 	// Advice says what the commands cannot, such as what to decide before.
 	Advice string `json:"advice,omitempty"`
-	// Commands mend it when they are pasted into a shell, in this order.
+	// Commands fix it when they are pasted into a shell, in this order.
 	Commands []string `json:"commands,omitempty"`
 }
 

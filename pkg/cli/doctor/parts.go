@@ -21,7 +21,7 @@ type part struct {
 	mutating, validating string
 	// without says what does not work while it does not answer.
 	without string
-	// install mends what is missing of it.
+	// install fixes what is missing of it.
 	install string
 }
 

@@ -91,7 +91,7 @@ func taintOfNodes(flavor string, ps *kueue.PodSet, taint corev1.Taint) Reason {
 func noNodes(flavor *kueue.ResourceFlavor) Reason {
 	return Reason{Code: NoNode, Lasting: true, Warning: true,
 		Message: fmt.Sprintf("no node has the flavor's labels %s: Kueue would admit the job, and its pods stay Pending", labels.Set(flavor.Spec.NodeLabels)),
-		Remedy:  fmt.Sprintf("label nodes so, or mend spec.nodeLabels of ResourceFlavor %s; with an autoscaler, nothing", flavor.Name),
+		Remedy:  fmt.Sprintf("label nodes so, or fix spec.nodeLabels of ResourceFlavor %s; with an autoscaler, nothing", flavor.Name),
 	}
 }
 

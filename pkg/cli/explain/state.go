@@ -187,7 +187,7 @@ func unqueued(f *Facts) *State {
 	return s
 }
 
-// runtimeMissing tells what only a runtime, or another name, mends from what the user may
+// runtimeMissing tells what only a runtime, or another name, fixes from what the user may
 // not see.
 func runtimeMissing(err error) bool {
 	return errors.Is(err, trainjob.ErrRuntimeNotFound) || errors.Is(err, trainjob.ErrRuntimeUnsupported)

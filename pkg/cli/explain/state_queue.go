@@ -91,7 +91,7 @@ func clusterQueueAway(f *Facts) *State {
 	case inventory.Inactive(cq) != nil:
 		return &State{Reason: "ClusterQueueInactive",
 			Message: fmt.Sprintf("waits in %s, and the ClusterQueue is not active: %s", f.queueText(), inventory.Inactive(cq).Message),
-			Remedy:  "mend what the ClusterQueue names: kubectl describe clusterqueue " + cq.Name}
+			Remedy:  "fix what the ClusterQueue names: kubectl describe clusterqueue " + cq.Name}
 	case !f.namespaceAllowed(cq):
 		return &State{Reason: "NamespaceNotAllowed",
 			Message: fmt.Sprintf("waits in %s, whose namespaceSelector does not take namespace %s", f.queueText(), f.Job.Namespace),

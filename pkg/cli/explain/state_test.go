@@ -153,7 +153,7 @@ func TestStateOf(t *testing.T) {
 			}},
 			want: State{Phase: Waiting, Reason: "ClusterQueueInactive", Stuck: true,
 				Message: "waits in queue gpus (ClusterQueue gpus), and the ClusterQueue is not active: Can't admit new workloads: references missing ResourceFlavor(s): l40.",
-				Remedy:  "mend what the ClusterQueue names: kubectl describe clusterqueue gpus"},
+				Remedy:  "fix what the ClusterQueue names: kubectl describe clusterqueue gpus"},
 		},
 		"its ClusterQueue takes other namespaces": {
 			scene: []func(*scene){func(s *scene) {

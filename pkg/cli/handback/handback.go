@@ -130,7 +130,7 @@ func managerIdle(ctx context.Context, c client.Client) error {
 	}
 	if patch.Of(served).HoldsGate(&job.Spec) {
 		return errors.New("kueue-trainer is active and would put the gate back: switch Kueue's in-tree integration on first, " +
-			"see docs/changing-hands.md, or uninstall kueue-trainer")
+			"see docs/in-tree.md, or uninstall kueue-trainer")
 	}
 	return nil
 }

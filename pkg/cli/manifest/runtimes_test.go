@@ -3,6 +3,7 @@
 package manifest
 
 import (
+	"errors"
 	"testing"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -49,7 +50,8 @@ func TestRuntimes(t *testing.T) {
 func TestARuntimeThatIsNoneIsNamedWithItsLine(t *testing.T) {
 	file := Parse("f.yaml", []byte("apiVersion: v1\nkind: List\nitems:\n- apiVersion: trainer.kubeflow.org/v1alpha1\n  kind: TrainingRuntime\n  metadata: {name: own}\n  spec: 5\n"))
 	_, err := NewRuntimes([]File{*file}, "team", nil)
-	if at, ok := err.(*Error); !ok || at.Line != 4 {
+	var at *Error
+	if !errors.As(err, &at) || at.Line != 4 {
 		t.Errorf("Unexpected error: %v", err)
 	}
 }

@@ -244,7 +244,7 @@ func adoptFields(fresh *yaml.Node, sources []*yaml.Node) {
 			ordered = append(ordered, fresh.Content[k], fresh.Content[k+1])
 		}
 	}
-	fresh.Content = append(ordered, rest...)
+	fresh.Content = slices.Concat(ordered, rest)
 }
 
 // counterparts are the items of lists that have the fresh item's key, or say the same.

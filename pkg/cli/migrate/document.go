@@ -60,7 +60,7 @@ func migrateFile(file *manifest.File, owner string) result {
 		data = append(data, r.document(doc, owner)...)
 		end = doc.End
 	}
-	r.data = append(data, file.Data[end:]...)
+	r.data = slices.Concat(data, file.Data[end:])
 	if r.failed+r.unreadable > 0 {
 		r.leave()
 	}

@@ -4,6 +4,7 @@ package pools
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -77,7 +78,7 @@ func (g *generate) run(ctx context.Context) error {
 		return err
 	}
 	if !i.Saw("nodes") {
-		return fmt.Errorf("nodes could not be listed, and pools are read from nodes: run this as somebody who may list them")
+		return errors.New("nodes could not be listed, and pools are read from nodes: run this as somebody who may list them")
 	}
 	plan, err := newPlan(i, teams, g.queue)
 	if err != nil {
@@ -123,7 +124,7 @@ func (g *generate) parseTeams() ([]team, error) {
 		sum += share
 	}
 	if sum == 0 {
-		return nil, fmt.Errorf("--team: all shares are 0; give one team something")
+		return nil, errors.New("--team: all shares are 0; give one team something")
 	}
 	slices.SortFunc(teams, func(a, b team) int { return strings.Compare(a.namespace, b.namespace) })
 	return teams, nil

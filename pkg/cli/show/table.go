@@ -38,7 +38,8 @@ func (t *Table) Empty() bool { return len(t.rows) == 1 }
 func (t *Table) Print(out io.Writer, paint Paint, indent string) error {
 	widths := t.widths()
 	for i, row := range t.rows {
-		line := indent
+		var line strings.Builder
+		line.WriteString(indent)
 		for column, cell := range row {
 			if i == 0 {
 				cell = paint.Bold(cell)
@@ -46,9 +47,9 @@ func (t *Table) Print(out io.Writer, paint Paint, indent string) error {
 			if column < len(row)-1 {
 				cell += strings.Repeat(" ", widths[column]-width(cell)+gap)
 			}
-			line += cell
+			line.WriteString(cell)
 		}
-		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " ")); err != nil {
+		if _, err := fmt.Fprintln(out, strings.TrimRight(line.String(), " ")); err != nil {
 			return err
 		}
 	}

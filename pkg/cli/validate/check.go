@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -99,7 +100,7 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, whole boo
 	verdict := rules.Create(c.generation, runtime, rules.TrainJob{
 		Suspended: job.Suspended(), Overrides: job.Spec.PodTemplateOverrides, Patches: job.Spec.RuntimePatches,
 	})
-	errs, doubts = append(verdict.Errors, queueLabels(job)...), verdict.Warnings
+	errs, doubts = slices.Concat(verdict.Errors, queueLabels(job)), verdict.Warnings
 	switch {
 	case missing == nil:
 	case missing.Type == field.ErrorTypeNotSupported || c.files.cluster != nil:

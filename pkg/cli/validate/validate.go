@@ -6,6 +6,7 @@ package validate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -163,9 +164,9 @@ func (o *options) print(r *report) error {
 	case r.TrainJobs == 0:
 		return nothing(o.files.Filenames)
 	case r.count(refused) > 0:
-		return exit.With(exit.Findings, fmt.Errorf("not every TrainJob is valid"))
+		return exit.With(exit.Findings, errors.New("not every TrainJob is valid"))
 	case r.count(doubtful) > 0:
-		return exit.With(exit.Warnings, fmt.Errorf("there are warnings"))
+		return exit.With(exit.Warnings, errors.New("there are warnings"))
 	}
 	return nil
 }

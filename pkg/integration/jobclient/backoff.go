@@ -152,9 +152,8 @@ func refusedAgain(err error) string {
 
 // BackoffOf returns the time until a write may be made that err is about; 0: it is about none.
 func BackoffOf(err error) time.Duration {
-	var vain *backoffError
-	if errors.As(err, &vain) {
-		return vain.wait
+	if waits, ok := errors.AsType[*backoffError](err); ok {
+		return waits.wait
 	}
 	return 0
 }

@@ -133,7 +133,7 @@ func (c *Client) write(ctx context.Context, job *trainjob.TrainJob, step changes
 		if decides(refusal) || TrainerLags(refusal) {
 			refused()
 		}
-		if decides(refusal) && refusal == err {
+		if decides(refusal) && refusal == err { //nolint:errorlint // the very same error: anything else is a view that was overtaken
 			c.backoff.InVain(known.UID, string(what), refusedAgain(refusal))
 		}
 		return refusal

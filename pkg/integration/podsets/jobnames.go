@@ -56,7 +56,7 @@ func WithoutNames(err error) bool {
 	return RuntimeMissing(err) || errors.Is(err, trainjob.ErrSnapshotUnreadable)
 }
 
-// RuntimeMissing reports whether only the user can mend err, by naming or making a runtime.
+// RuntimeMissing reports whether only the user can fix err, by naming or making a runtime.
 func RuntimeMissing(err error) bool {
 	return errors.Is(err, trainjob.ErrRuntimeNotFound) || errors.Is(err, trainjob.ErrRuntimeUnsupported)
 }

@@ -133,7 +133,7 @@ func (t *InTree) set(ctx context.Context, before, after inTreeView) error {
 		log.Info("Kueue's in-tree TrainJob integration is not active; TrainJobs are in this manager's hands")
 	}
 	inTreeGauge.Set(oneIf(after.answer == answerActive))
-	t.Told.forget()
+	t.forget()
 	return t.all.Requeue(ctx)
 }
 

@@ -25,11 +25,11 @@ type Rollout struct {
 type RolloutState int
 
 const (
-	// RolloutComplete: a JobSet shows our part, out of the field.
+	// RolloutComplete means that a JobSet shows our part, out of the field.
 	RolloutComplete RolloutState = iota
-	// RolloutUnknown: this process has not looked at the JobSets yet.
+	// RolloutUnknown means that this process has not looked at the JobSets yet.
 	RolloutUnknown
-	// RolloutUnderWay: the CRD got another field under this process.
+	// RolloutUnderWay means that the CRD got another field under this process.
 	RolloutUnderWay
 )
 
@@ -44,7 +44,7 @@ func (r *Rollout) expect(field patch.Field) {
 		r.state = RolloutUnknown
 	default:
 		r.state = RolloutUnderWay
-		r.Told.forget()
+		r.forget()
 	}
 	r.field = field
 }

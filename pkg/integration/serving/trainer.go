@@ -99,7 +99,7 @@ func (t *Trainer) Set(ctx context.Context, generation trainjob.TrainerVersion, r
 		log.Error(reason, "The generation of Trainer is unknown; no TrainJob is started or stopped", "before", before.String())
 	} else {
 		log.Info("The TrainJob CRD is of this generation of Trainer", "generation", generation.String(), "before", before.String())
-		t.Told.forget()
+		t.forget()
 	}
 	if err := t.all.Requeue(ctx); err != nil {
 		log.Error(err, "Looking at every TrainJob again")

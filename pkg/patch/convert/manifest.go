@@ -26,9 +26,8 @@ type manifest struct {
 }
 
 var (
-	specPath      = field.NewPath("spec")
-	overridesPath = specPath.Child("podTemplateOverrides")
-	patchesPath   = specPath.Child("runtimePatches")
+	specPath    = field.NewPath("spec")
+	patchesPath = specPath.Child("runtimePatches")
 	// olderFields are those of Trainer 2.1 and of the proposal that became runtimePatches.
 	olderFields = []string{"podTemplateOverrides", "templateOverrides", "jobTemplateOverrides", "labels", "annotations"}
 	// oldestFields are those that went with Trainer 2.0 or before it, and the remedy.

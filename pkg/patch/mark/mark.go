@@ -8,7 +8,7 @@ import "github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 
 const (
 	// Manager is the key of our entry. It is the one that Kueue's in-tree
-	// integration uses, so that a cluster can change hands both ways.
+	// integration uses, so that a cluster can migrate both ways.
 	Manager = "kueue.x-k8s.io/manager"
 
 	// Annotation marks our overrides, with Manager as its value: overrides have no

@@ -84,8 +84,7 @@ func read(path *field.Path, entry json.Marshaler, typed any) (object, field.Erro
 // notPatched tells of a field that there is not, or twice, and where the guides want
 // those of the trainer container.
 func notPatched(path *field.Path, unknown error) *field.Error {
-	var at kjson.FieldError
-	if errors.As(unknown, &at) {
+	if at, ok := errors.AsType[kjson.FieldError](unknown); ok {
 		path = path.Child(at.FieldPath())
 	}
 	elsewhere := map[string]string{"command": "command", "args": "args", "image": "image", "resources": "resourcesPerNode"}

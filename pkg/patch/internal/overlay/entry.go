@@ -122,6 +122,7 @@ func (e *Entry) Jobs() []*jobPart {
 	return e.TrainingRuntimeSpec.Template.Spec.ReplicatedJobs
 }
 
+// JobPart returns the part of a replicated job, which is made where it is missing.
 func (e *Entry) JobPart(name string) *jobPart {
 	for _, part := range e.Jobs() {
 		if part.Name == name {

@@ -4,6 +4,7 @@ package overlay
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -54,9 +55,7 @@ func whatTrainerKeeps(podSpec Object) (Object, error) {
 // schema is nil below fields that the Kubernetes types do not know.
 func MergeObjects(base, over, kept Object, schema strategicpatch.LookupPatchMeta) Object {
 	merged := make(Object, len(base)+len(over))
-	for key, value := range base {
-		merged[key] = value
-	}
+	maps.Copy(merged, base)
 	for key, value := range over {
 		old, had := merged[key]
 		keptValue, isKept := kept[key]
@@ -255,6 +254,7 @@ func named(list any) []Object {
 	return items
 }
 
+// Text returns value if it is a string, or nothing.
 func Text(value any) string {
 	s, _ := value.(string)
 	return s

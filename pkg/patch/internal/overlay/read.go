@@ -50,6 +50,7 @@ func (r *Reader) Anything(path *field.Path, value any) Object {
 	return fields
 }
 
+// List returns value if it is a list; anything else is an error at path.
 func (r *Reader) List(path *field.Path, value any) []any {
 	items, ok := value.([]any)
 	if !ok && value != nil {
@@ -58,6 +59,7 @@ func (r *Reader) List(path *field.Path, value any) []any {
 	return items
 }
 
+// Text returns value if it is a string; anything else is an error at path.
 func (r *Reader) Text(path *field.Path, value any) string {
 	s, ok := value.(string)
 	if !ok && value != nil {

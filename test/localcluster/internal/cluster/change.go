@@ -72,7 +72,7 @@ func (c *Cluster) UpgradeCRDs(ctx context.Context, settings Settings) error {
 // and finds another configuration when up starts it again. Jobs run on meanwhile.
 func (c *Cluster) handOver(ctx context.Context, to Integration) error {
 	before := c.state.Settings.Integration
-	c.say("TrainJobs change hands: %s to %s", before, to)
+	c.say("TrainJobs migrate: %s to %s", before, to)
 	if before.manager() {
 		if err := c.stop(ctx, kueueTrainer); err != nil {
 			return err

@@ -102,7 +102,7 @@ func (c *Cluster) module(ctx context.Context, path string) (build.Module, error)
 }
 
 // portNames lists all ports of the cluster as "component/purpose", those of
-// kueue-trainer always: TrainJobs can change hands.
+// kueue-trainer always: TrainJobs can migrate.
 func portNames() []string {
 	var names []string
 	for _, comp := range components(Settings{Integration: External}) {

@@ -31,7 +31,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 	})
 
-	It("change hands there and back: no pod restarts, who waited or was preempted runs later", since(kit.Trainer22), func(ctx context.Context) {
+	It("migrate there and back: no pod restarts, who waited or was preempted runs later", since(kit.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
 		// The in-tree integration leaves it to flavors to tolerate GPU nodes.
 		w.pools(ctx, "16", "8", gpuToleration)
