@@ -38,7 +38,7 @@ func TestNoticeOf(t *testing.T) {
 		"nor has one that waits for quota": {
 			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonWaitingForQuota, "couldn't assign flavors")},
 		},
-		"nor one that was waiting under the old reason": {workload: changes{unreserved(kueue.WorkloadPending, "couldn't assign flavors")}},
+		"nor one that was waiting under the old reason": {workload: changes{unreserved("Pending", "couldn't assign flavors")}},
 		"nor one that runs":                             {workload: changes{condition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved", "")}},
 		"nor one that was preempted":                    {workload: changes{condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByPreemption, "Preempted")}},
 		"nor one that succeeded":                        {workload: changes{inactive, condition(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", "")}},

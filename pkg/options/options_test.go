@@ -4,6 +4,7 @@ package options
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -275,8 +276,10 @@ func TestRefusals(t *testing.T) {
 				return
 			}
 			var fields []string
-			for _, err := range err.(utilerrors.Aggregate).Errors() {
-				fields = append(fields, err.(*field.Error).Field)
+			aggregate, _ := errors.AsType[utilerrors.Aggregate](err)
+			for _, one := range aggregate.Errors() {
+				invalid, _ := errors.AsType[*field.Error](one)
+				fields = append(fields, invalid.Field)
 			}
 			if diff := cmp.Diff(tc.fields, fields); diff != "" {
 				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)

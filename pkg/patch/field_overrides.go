@@ -134,7 +134,7 @@ func (f podTemplateOverrides) Set(spec *trainjob.Spec, placements []Placement) (
 func (podTemplateOverrides) Copy(spec, from *trainjob.Spec) {
 	ours, _ := split(from.PodTemplateOverrides)
 	_, others := split(spec.PodTemplateOverrides)
-	spec.PodTemplateOverrides = append(others, ours...)
+	spec.PodTemplateOverrides = slices.Concat(others, ours)
 }
 
 func (podTemplateOverrides) Drop(spec *trainjob.Spec) {
@@ -149,7 +149,7 @@ func (podTemplateOverrides) Restore(spec, old *trainjob.Spec, own bool) {
 	}
 	ours, _ := split(spec.PodTemplateOverrides)
 	_, others := split(old.PodTemplateOverrides)
-	spec.PodTemplateOverrides = append(others, ours...)
+	spec.PodTemplateOverrides = slices.Concat(others, ours)
 }
 
 func (f podTemplateOverrides) All(spec *trainjob.Spec) ([]trainjob.RuntimePatch, error) {

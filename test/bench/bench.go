@@ -50,7 +50,7 @@ func (b *bench) part(ctx context.Context, part string) error {
 	case partFunctions:
 		return b.functions(ctx)
 	}
-	return fmt.Errorf("there is no such part")
+	return errors.New("there is no such part")
 }
 
 // growthColumns leaves the one in the middle out.

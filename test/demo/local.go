@@ -47,7 +47,7 @@ func openLocal() (*local, error) {
 
 // close lets the next demo in.
 func (l *local) close() {
-	l.lock.Close() //nolint:errcheck // it was only opened to be locked
+	l.lock.Close()
 }
 
 func (l *local) dir() string { return filepath.Join(l.root, localDir) }

@@ -52,7 +52,7 @@ is real: the API server, its scheduler and controllers, Kueue, Trainer, JobSet, 
 
 // introduce says who is there, as the API server has it.
 func (s *stage) introduce() error {
-	fmt.Fprint(s.out, introduction) //nolint:errcheck // a closed terminal is no concern
+	fmt.Fprint(s.out, introduction)
 	t := s.table("POOL", "NODES", "GPUS", "QUOTA", "LABELS nvidia.com/...")
 	there := int64(0)
 	for _, pool := range pools() {
@@ -109,7 +109,7 @@ func labelText(pool *kueue.ResourceFlavor) string {
 
 // printTable sums up what was seen of every job.
 func (s *stage) printTable() error {
-	fmt.Fprintln(s.out) //nolint:errcheck // a closed terminal is no concern
+	fmt.Fprintln(s.out)
 	t := s.table("TRAINJOB", "QUEUE", "FLAVOR", "NODES", "GPUS", "WAITED", "RAN")
 	for _, r := range s.jobs {
 		if len(r.stays) == 0 {
@@ -173,7 +173,7 @@ func (t *table) row(cells ...any) {
 	for _, cell := range cells {
 		texts = append(texts, fmt.Sprint(cell))
 	}
-	fmt.Fprintln(t, "  "+strings.Join(texts, "\t")) //nolint:errcheck // into memory
+	fmt.Fprintln(t, "  "+strings.Join(texts, "\t"))
 }
 
 // print colours the heading only now: codes would count as width.

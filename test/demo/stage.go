@@ -122,11 +122,11 @@ func (s *stage) tell(at time.Time, r *record, colour func(string) string, format
 	elapsed := fmt.Sprintf("%6.1fs", at.Sub(s.start).Seconds())
 	for i, line := range wrap(fmt.Sprintf(format, args...), textWidth) {
 		if i > 0 {
-			fmt.Fprintf(s.out, "%*s", 100-textWidth+2, "") //nolint:errcheck // a closed terminal is no concern
+			fmt.Fprintf(s.out, "%*s", 100-textWidth+2, "")
 		} else {
-			fmt.Fprintf(s.out, "%s  %-*s  ", s.paint.dim(elapsed), jobWidth, r) //nolint:errcheck // as above
+			fmt.Fprintf(s.out, "%s  %-*s  ", s.paint.dim(elapsed), jobWidth, r)
 		}
-		fmt.Fprintln(s.out, colour(line)) //nolint:errcheck // as above
+		fmt.Fprintln(s.out, colour(line))
 	}
 }
 

@@ -33,7 +33,7 @@ func (s *stage) verify() error {
 			mark, text = s.paint.red("UNTRUE"), fmt.Sprintf("%s: %v", c.text, err)
 			untrue = append(untrue, text)
 		}
-		fmt.Fprintf(s.out, "  %s  %s\n", mark, text) //nolint:errcheck // as above
+		fmt.Fprintf(s.out, "  %s  %s\n", mark, text)
 	}
 	if len(untrue) > 0 {
 		return fmt.Errorf("the story did not come true:\n  %s", strings.Join(untrue, "\n  "))

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -34,12 +35,12 @@ var _ = Describe("kubectl trainjob pools", func() {
 		w := newWorld(ctx)
 		w.makeNodes(ctx)
 		generate := []string{"pools", "generate", "--team", w.namespace + "=2", "--team", "no-such-team=1"}
-		manifest, remarks, code := plugin(ctx, generate...)
+		_, remarks, code := plugin(ctx, generate...)
 		Expect(code).To(BeZero())
 		Expect(remarks).To(ContainSubstring("kubectl create namespace no-such-team"))
 		Expect(remarks).To(MatchRegexp("left out [0-9]+ nodes cpu-0, cpu-1"))
 
-		manifest, _, code = plugin(ctx, "pools", "generate", "--team", w.namespace+"=1")
+		manifest, _, code := plugin(ctx, "pools", "generate", "--team", w.namespace+"=1")
 		Expect(code).To(BeZero())
 		generated := w.apply(ctx, manifest)
 		// The pods of these specs run nowhere else; see docs/kind.md.
@@ -182,9 +183,7 @@ func (w *world) fakeNode(name string, labels map[string]string, devices map[core
 		Spec:   corev1.NodeSpec{Taints: taints},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{}},
 	}
-	for key, value := range labels {
-		node.Labels[key] = value
-	}
+	maps.Copy(node.Labels, labels)
 	for name, amount := range map[corev1.ResourceName]string{"cpu": "32", "memory": "256Gi", "pods": "110"} {
 		node.Status.Allocatable[name] = resource.MustParse(amount)
 	}
@@ -199,7 +198,7 @@ func (w *world) fakeNode(name string, labels map[string]string, devices map[core
 func (w *world) apply(ctx context.Context, manifest string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	var objects []*unstructured.Unstructured
-	for _, document := range strings.Split(manifest, "---\n") {
+	for document := range strings.SplitSeq(manifest, "---\n") {
 		obj := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal([]byte(document), &obj.Object)).To(Succeed())
 		if len(obj.Object) == 0 {

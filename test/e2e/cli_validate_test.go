@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/onsi/gomega/types"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -19,9 +21,9 @@ var _ = Describe("kubectl trainjob validate", func() {
 		w.pools(ctx, "8", "0")
 		manifest := fmt.Sprintf(`{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"namespace":%q,%s},"spec":{%s}}`, w.namespace, metadata, spec)
 		_, _, server := runBinary(ctx, manifest, "kubectl", "create", "--dry-run=server", "--validate=strict", "-f", "-")
-		Expect(server == 0).To(Equal(valid), "the API server")
+		Expect(server).To(exitWith(valid), "the API server")
 		_, _, code := pluginReading(ctx, manifest, "validate", "-f", "-", "--from-cluster")
-		Expect(code == 0).To(Equal(valid), "the plugin")
+		Expect(code).To(exitWith(valid), "the plugin")
 	},
 		Entry("a TrainJob with a queue", queued, torch, true),
 		Entry("a queue that is no name", `"name":"job","labels":{"kueue.x-k8s.io/queue-name":"Not_A_Name"}`, torch, false),
@@ -37,7 +39,7 @@ var _ = Describe("kubectl trainjob validate", func() {
 	It("takes every runtime that Trainer ships", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		names := kubectl(ctx, "", "get", "clustertrainingruntimes", "-o", "jsonpath={.items[*].metadata.name}")
-		for _, name := range strings.Fields(names) {
+		for name := range strings.FieldsSeq(names) {
 			manifest := fmt.Sprintf(`{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"namespace":%q,%s},"spec":{"runtimeRef":{"name":%q}}}`, w.namespace, queued, name)
 			stdout, _, code := pluginReading(ctx, manifest, "validate", "-f", "-", "--from-cluster")
 			Expect(code).To(BeZero(), "%s: %s", name, stdout)
@@ -56,3 +58,11 @@ const (
 	queued = `"name":"job","labels":{"kueue.x-k8s.io/queue-name":"queue"}`
 	torch  = `"runtimeRef":{"name":"torch-distributed"}`
 )
+
+// exitWith matches the exit code of a command that succeeds, or fails.
+func exitWith(success bool) types.GomegaMatcher {
+	if success {
+		return BeZero()
+	}
+	return Not(BeZero())
+}

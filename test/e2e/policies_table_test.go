@@ -63,7 +63,7 @@ type orphanDependents struct{}
 
 // ApplyToDelete implements client.DeleteOption.
 func (orphanDependents) ApplyToDelete(o *client.DeleteOptions) {
-	o.Raw = &metav1.DeleteOptions{OrphanDependents: new(true)}
+	o.Raw = &metav1.DeleteOptions{OrphanDependents: new(true)} //nolint:staticcheck // what is deprecated is what is tried
 }
 
 // attempts are what a hostile tenant may try, and what a careless one may do.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -159,7 +160,7 @@ func helm(ctx context.Context, command ...string) {
 	GinkgoHelper()
 	root, err := kit.Root()
 	Expect(err).NotTo(HaveOccurred())
-	args := append(command, "kueue-trainer")
+	args := slices.Concat(command, []string{"kueue-trainer"})
 	if command[0] == "upgrade" {
 		args = append(args, filepath.Join(root, "charts", "kueue-trainer"), "--values", filepath.Join(cluster.KindDir(), "values.yaml"))
 	}

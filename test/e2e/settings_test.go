@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -204,9 +205,7 @@ func configureKueue(ctx context.Context, set map[string]any) (restore func(conte
 		before = content
 		fields := map[string]any{}
 		Expect(yaml.Unmarshal([]byte(content), &fields)).To(Succeed())
-		for field, value := range set {
-			fields[field] = value
-		}
+		maps.Copy(fields, set)
 		changed, err := yaml.Marshal(fields)
 		Expect(err).NotTo(HaveOccurred())
 		return string(changed)

@@ -156,7 +156,7 @@ func freePorts(n int) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer listener.Close() //nolint:errcheck // only the number is wanted
+		defer listener.Close()
 		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
 	}
 	return ports, nil
@@ -176,7 +176,7 @@ func (c *child) run() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() //nolint:errcheck // the process has its own descriptor
+	defer log.Close()
 	cmd := exec.Command(c.argv[0], c.argv[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, log, log
 	// It does not outlive the tests, however they end.
@@ -243,7 +243,7 @@ func (c *child) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // only the status is wanted
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s", c.health, resp.Status)
 	}

@@ -173,7 +173,7 @@ func concerns(rules []admissionregistrationv1.RuleWithOperations, owner webhookO
 
 func (i *interposer) redirect(config *admissionregistrationv1.WebhookClientConfig) error {
 	if config.URL == nil {
-		return fmt.Errorf("the webhook has no URL")
+		return errors.New("the webhook has no URL")
 	}
 	target, err := url.Parse(*config.URL)
 	if err != nil {

@@ -3,6 +3,7 @@
 package kit
 
 import (
+	"slices"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -27,8 +28,8 @@ func TestGeneration(t *testing.T) {
 // crdWith nests the fields into each other, the first outermost.
 func crdWith(fields []string) *apiextensionsv1.CustomResourceDefinition {
 	schema := apiextensionsv1.JSONSchemaProps{Description: "may speak of podTemplateOverrides"}
-	for i := len(fields) - 1; i >= 0; i-- {
-		schema = apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{fields[i]: schema}}
+	for _, name := range slices.Backward(fields) {
+		schema = apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{name: schema}}
 	}
 	return &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{

@@ -21,9 +21,9 @@ import (
 type Rule string
 
 const (
-	// Uncharged: the pods of a job ask for more than Kueue counts for the job.
+	// Uncharged means that the pods of a job ask for more than Kueue counts for the job.
 	Uncharged Rule = "uncharged"
-	// OverQuota: the pods of all jobs ask for more than the quota.
+	// OverQuota means that the pods of all jobs ask for more than the quota.
 	OverQuota Rule = "over quota"
 )
 

@@ -34,7 +34,7 @@ func newLab(ctx context.Context, root string) (*lab, error) {
 	}
 	l := &lab{root: root, dir: dir, specs: filepath.Join(dir, "e2e.test")}
 	if out, err := command(ctx, root, "go", "test", "-c", "-o", l.specs, "./test/e2e"); err != nil {
-		return nil, errors.Join(errors.New(lastLines(out, 8)), err)
+		return nil, errors.Join(errors.New(lastLines(out)), err)
 	}
 	return l, nil
 }
@@ -64,11 +64,11 @@ func (l *lab) exchange(ctx context.Context, flags ...string) error {
 	binary := filepath.Join(l.root, "bin", manager)
 	args := append([]string{"build"}, flags...)
 	if out, err := command(ctx, l.root, "go", append(args, "-ldflags", "-s -w", "-o", binary, "./cmd/"+manager)...); err != nil {
-		return errors.Join(errors.New(lastLines(out, 8)), err)
+		return errors.Join(errors.New(lastLines(out)), err)
 	}
 	out, err := command(ctx, l.root, filepath.Join(l.root, "bin", "localcluster"), "restart", manager)
 	if err != nil {
-		return errors.Join(errors.New(lastLines(out, 8)), err)
+		return errors.Join(errors.New(lastLines(out)), err)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func runUnit(ctx context.Context, root string, m mutant) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a directory of its own below /tmp
+	defer os.RemoveAll(dir)
 	overlay, err := m.overlay(root, dir)
 	if err != nil {
 		return nil, err
@@ -73,12 +73,13 @@ func verdict(out string, err error, failed *regexp.Regexp) ([]string, error) {
 		names = append(names, strings.TrimSpace(match[1]))
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("no test failed, but the command did:\n%s", lastLines(out, 8))
+		return nil, fmt.Errorf("no test failed, but the command did:\n%s", lastLines(out))
 	}
 	return names, nil
 }
 
-func lastLines(text string, n int) string {
+func lastLines(text string) string {
+	const n = 8
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

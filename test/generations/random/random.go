@@ -282,9 +282,7 @@ func (s Source) Job(fields Object) Object {
 	s.put(spec, "initializer", func() any {
 		return Object{"dataset": Object{"storageUri": "hf://x", "env": s.env()}, "model": Object{"env": s.env(), "secretRef": Object{"name": "s"}}}
 	})
-	for key, value := range fields {
-		spec[key] = value
-	}
+	maps.Copy(spec, fields)
 	return Object{
 		"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
 		"metadata": Object{"name": "job", "namespace": "ns", "uid": "uid"}, "spec": spec,

@@ -89,7 +89,7 @@ func (l *Log) Count(namespace string) (Counts, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	if _, err := f.Seek(l.offset, io.SeekStart); err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func write(t *testing.T, path, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // the write below tells
+	defer f.Close()
 	if _, err := f.WriteString(text); err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func (p *Proxy) List(ctx context.Context, resource string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close() //nolint:errcheck // only read
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("listing %s: %s", resource, resp.Status)
 	}

@@ -166,6 +166,7 @@ func TestLostResponseWasCommitted(t *testing.T) {
 		return true
 	})
 	if resp, err := client.Post(proxy.URL()+"/api/v1/namespaces/team/pods", "", strings.NewReader("{}")); err == nil {
+		_ = resp.Body.Close()
 		t.Errorf("answered with %s", resp.Status)
 	}
 	if api.writes != 1 {
