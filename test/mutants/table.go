@@ -212,7 +212,7 @@ var mutants = []mutant{
 	{
 		Breaks: "on Trainer 2.1 our overrides come first",
 		File:   "pkg/patch/field_overrides.go", Test: "TestFieldCopy",
-		Search: "_, others := split(spec.PodTemplateOverrides)\n	spec.PodTemplateOverrides = append(others, ours...)", Replace: "_, others := split(spec.PodTemplateOverrides)\n	spec.PodTemplateOverrides = append(ours, others...)",
+		Search: "_, others := split(spec.PodTemplateOverrides)\n	spec.PodTemplateOverrides = slices.Concat(others, ours)", Replace: "_, others := split(spec.PodTemplateOverrides)\n	spec.PodTemplateOverrides = slices.Concat(ours, others)",
 	},
 	{
 		Breaks: "on Trainer 2.1 an update of ours rewrites the overrides of others",
