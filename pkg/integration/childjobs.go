@@ -48,13 +48,14 @@ func (e *environment) jobsOf(ctx context.Context, js *jobsetapi.JobSet) ([]batch
 }
 
 // active reports whether a pod of job is there, terminating ones included, or may
-// still come because some controller has not taken note of the suspension.
+// still come because some controller has not taken note of the suspension. Quota depends on
+// it: it asks the caches as they are now, for the Jobs before the JobSet that resumes them.
 func (e *environment) active(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	jobs, err := e.jobsNamed(ctx, client.ObjectKeyFromObject(job))
 	if err != nil || slices.ContainsFunc(jobs, hasPods) {
 		return err == nil, err
 	}
-	js, err := e.jobSet(ctx, job)
+	js, err := state.JobSetOf(ctx, state.Latest(e.state), job)
 	if err != nil || job.Finished() {
 		return false, err
 	}

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package integration makes TrainJobs a kind that Kueue manages: the adapter for
-// Kueue's jobframework, the reconciler around it, the webhooks, and the ungater.
+// Package integration makes TrainJobs a kind that Kueue manages: the adapter for Kueue's
+// jobframework (job.go), the reconciler around it (reconciler.go, and a file for each thing that
+// it ensures), and the set-up of these and of the packages below (setup.go).
+// docs/architecture.md says what is where.
 package integration
 
 import (
@@ -26,7 +28,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// environment is what adapter, webhooks and ungater share.
+// environment is what adapter and reconciler go by.
 type environment struct {
 	// Describer is for the Trainer that is served; see now.
 	*podsets.Describer
@@ -52,7 +54,7 @@ type environment struct {
 }
 
 // now returns the environment of the generation of Trainer that the cluster serves now, or
-// an error where that is unknown. One reconcile or request uses one environment, so that
+// an error where that is unknown. One reconcile uses one environment, so that
 // it sees the same generation from its beginning to its end.
 func (e *environment) now() (*environment, error) {
 	served, err := e.trainer.Served()

@@ -165,7 +165,7 @@ func (j *job) mayHavePods(ctx context.Context) (bool, error) {
 // that has ended, and one that was evicted, until its quota is free: then jobframework brings the Workload up
 // to date, where before it would delete it, and a deactivation would be forgotten.
 func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, error) {
-	wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob)
 	if err != nil {
 		return nil, err
 	}
@@ -195,13 +195,13 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // RunWithPodSetsInfo places the job by its admission, which the API server has to
 // confirm: pods must not be bound on the word of a cache that is behind. The child Jobs
 // are brought to the placement here; entry and suspend are set on the object, which
-// jobframework then writes, in as many requests as Trainer wants (specClient).
+// jobframework then writes, in as many requests as Trainer wants (jobclient).
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
 	if err := j.env.read(ctx, &j.TrainJob); err != nil {
 		j.start.rollingOut = errors.Is(err, serving.ErrRollingOut)
 		return err
 	}
-	wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob)
 	if err != nil {
 		return err
 	}
@@ -383,7 +383,7 @@ func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
 // ReclaimablePods returns the pods whose work is done while the job still runs. Kueue
 // refuses to take back what was given while the quota is held, so it never gets less.
 func (j *job) ReclaimablePods(ctx context.Context, _ client.Client) ([]kueue.ReclaimablePod, error) {
-	wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob)
 	if err != nil {
 		return nil, err
 	}

@@ -7,12 +7,13 @@ import "time"
 // outcome is what the look at a TrainJob before jobframework's comes to. The zero value
 // leaves the rest to jobframework.
 type outcome struct {
-	// done is set when there is nothing for jobframework to do, or not yet.
+	// done is set when there is nothing for jobframework to do, or not yet. An error ends the
+	// reconcile too: ask ends.
 	done bool
 	// unqueued is set when that is because the job does not queue: what is made of it
 	// meanwhile needs the gate.
 	unqueued bool
-	// again is when to look again at a job that is done; 0 is never.
+	// again is when to look again at a job that jobframework does not look at; 0 is never.
 	again time.Duration
 	err   error
 }

@@ -54,7 +54,7 @@ func holdsNode(pod *corev1.Pod) bool {
 // jobsNamed lists the Jobs of the JobSets of this name, whichever of them made it: one that
 // was deleted leaves its Jobs to the garbage collector.
 func (e *environment) jobsNamed(ctx context.Context, name types.NamespacedName) ([]batchv1.Job, error) {
-	jobs, err := e.state.Jobs(ctx, name)
+	jobs, err := state.Latest(e.state).Jobs(ctx, name)
 	return slices.DeleteFunc(jobs, func(child batchv1.Job) bool {
 		owner := state.ControllerOfKind(&child, "JobSet")
 		return owner == nil || owner.Name != name.Name
@@ -76,7 +76,7 @@ func (e *environment) anyLeft(ctx context.Context, name types.NamespacedName) (b
 // Only then it pays to ask the API server for its pods: a job that starts has none since
 // its quota was last given back.
 func (j *job) releasesQuota(ctx context.Context) (bool, error) {
-	wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob)
+	wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob)
 	if err != nil || wl == nil {
 		return false, err
 	}

@@ -123,7 +123,7 @@ func (j *job) deleteWorkload(ctx context.Context, wl *kueue.Workload) error {
 
 // unfinishedWorkload returns the job's own Workload, or nil.
 func (j *job) unfinishedWorkload(ctx context.Context) (*kueue.Workload, error) {
-	workloads, err := state.WorkloadsOf(ctx, j.env.state, &j.TrainJob)
+	workloads, err := state.WorkloadsOf(ctx, state.Latest(j.env.state), &j.TrainJob)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (j *job) unfinishedWorkload(ctx context.Context) (*kueue.Workload, error) {
 // endedWorkload returns the Workload of a job that has ended, whatever Trainer makes of it
 // since; nil if the job has another one.
 func (j *job) endedWorkload(ctx context.Context) (*kueue.Workload, error) {
-	workloads, err := state.WorkloadsOf(ctx, j.env.state, &j.TrainJob)
+	workloads, err := state.WorkloadsOf(ctx, state.Latest(j.env.state), &j.TrainJob)
 	if err != nil || !slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return state.Ended(&wl) }) {
 		return nil, err
 	}

@@ -27,8 +27,9 @@ type unmade struct {
 // longestUnmade is the longest time between two looks at a job whose JobSet was refused.
 const longestUnmade = 5 * time.Minute
 
-// awaitJobSet keeps a job out of its queue that has waited long enough for its JobSet, where Trainer was refused the JobSet, for then it could only hold quota.
-// Trainer tries again by itself, and the event of the JobSet brings the job here.
+// awaitJobSet is for a job that has waited long enough for its JobSet: it queues without. Where
+// Trainer was refused the JobSet it does not, for then it could only hold quota; Trainer tries
+// again by itself, and the event of the JobSet brings the job here.
 func (j *job) awaitJobSet(ctx context.Context) outcome {
 	managed, err := j.env.queues.Manages(ctx, &j.TrainJob)
 	if err != nil || !managed || j.env.starts == nil {

@@ -5,6 +5,6 @@
 // packages below it (workload.go), pkg/features (features.go), pkg/metrics (metrics.go), and
 // pkg/cache/scheduler (package scheduler below, which the manager does not link).
 //
-// Apart from jobframework, which integrations are made with, a bump of Kueue is a matter of
-// this package.
+// What else is imported of Kueue is its API, jobframework, which integrations are made with,
+// and small packages of constants and arithmetic (podset, resources, util).
 package kueuelib

@@ -106,8 +106,9 @@ func requestsOf(spec *corev1.PodSpec) corev1.ResourceList {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: withLimitsAsRequests(spec.InitContainers),
 		Containers:     withLimitsAsRequests(spec.Containers),
-		Resources:      spec.Resources,
-		Overhead:       spec.Overhead,
+		// PodRequests adds to these in place, and they may be a cache's.
+		Resources: spec.Resources.DeepCopy(),
+		Overhead:  spec.Overhead,
 	}}
 	return resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})
 }

@@ -62,8 +62,9 @@ func (c cached) Jobs(ctx context.Context, name types.NamespacedName) ([]batchv1.
 	return list.Items, nil
 }
 
-// Once returns a Reader for one reconcile: it asks r once for each kind, so that the whole
-// reconcile decides by one view, whatever the caches hear of meanwhile.
+// Once returns a Reader for one reconcile: it asks r once for each kind, so that what the
+// reconciler itself decides, it decides by one view. jobframework lists Workloads on its own,
+// and later: what it asks for goes by Latest.
 func Once(r Reader) Reader {
 	return &once{
 		reader:    r,
@@ -71,6 +72,15 @@ func Once(r Reader) Reader {
 		jobSets:   map[types.NamespacedName]*jobsetapi.JobSet{},
 		jobs:      map[types.NamespacedName][]batchv1.Job{},
 	}
+}
+
+// Latest returns a Reader that is no older than what the caches have now, also where r is
+// one of Once.
+func Latest(r Reader) Reader {
+	if o, ok := r.(*once); ok {
+		return o.reader
+	}
+	return r
 }
 
 type once struct {

@@ -59,7 +59,10 @@ func TestOnce(t *testing.T) {
 		clear(workloads)
 		clear(jobs)
 	}
-	if diff := cmp.Diff(map[string]int{"Workloads": 2, "JobSet": 2, "Jobs": 2}, c.asked); diff != "" {
+	if _, err := Latest(r).JobSet(t.Context(), name); err != nil || c.asked["JobSet"] != 3 {
+		t.Errorf("Latest is no newer: asked %d times, error %v", c.asked["JobSet"], err)
+	}
+	if diff := cmp.Diff(map[string]int{"Workloads": 2, "JobSet": 3, "Jobs": 2}, c.asked); diff != "" {
 		t.Errorf("Reads (-want,+got):\n%s", diff)
 	}
 }
