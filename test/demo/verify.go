@@ -18,7 +18,7 @@ func (s *stage) verify() error {
 	resnetJob, llamaJob := s.job(vision, "resnet"), s.job(language, "llama")
 	qwenJob, vitJob := s.job(language, "qwen"), s.job(vision, "vit")
 	var untrue []string
-	fmt.Fprintln(s.out, "Checked on what the watches have shown:") //nolint:errcheck // a closed terminal is no concern
+	fmt.Fprintln(s.out, "Checked on what the watches have shown:")
 	for _, c := range []claim{
 		s.went(resnetJob, "h100", "a100"), s.went(llamaJob, "h100"), s.went(qwenJob, "h100"), s.went(vitJob, "h100"),
 		preempted(resnetJob, llamaJob),

@@ -40,7 +40,7 @@ func (l *auditLog) writes(user string) []string {
 	GinkgoHelper()
 	file, err := os.Open(l.path)
 	Expect(err).NotTo(HaveOccurred())
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close()
 	_, err = file.Seek(l.start, io.SeekStart)
 	Expect(err).NotTo(HaveOccurred())
 	content, err := io.ReadAll(file)

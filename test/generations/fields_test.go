@@ -5,6 +5,7 @@ package generations
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -62,9 +63,7 @@ func TestFields(t *testing.T) {
 				if tc.metadata != "" {
 					job["metadata"] = parse(t, tc.metadata)
 				}
-				for key, value := range parse(t, "{"+tc.spec+"}") {
-					job["spec"].(map[string]any)[key] = value
-				}
+				maps.Copy(job["spec"].(map[string]any), parse(t, "{"+tc.spec+"}"))
 				want := strings.Contains(tc.refused, generation.String())
 				if _, refusals := schema.check(t, job, nil); (len(refusals) > 0) != want {
 					t.Errorf("The CRD finds %q", refusals)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,9 +50,7 @@ func (e *Exchange) Forward() (*Response, error) {
 
 // Answer sends the API server's response to the client.
 func (e *Exchange) Answer(response *Response) {
-	for key, values := range response.header {
-		e.w.Header()[key] = values
-	}
+	maps.Copy(e.w.Header(), response.header)
 	e.w.WriteHeader(response.Code)
 	_, _ = e.w.Write(response.body)
 }

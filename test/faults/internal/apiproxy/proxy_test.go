@@ -76,7 +76,7 @@ func get(t *testing.T, client *http.Client, url string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // only read
+	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func watch(t *testing.T, client *http.Client, url string) <-chan string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { resp.Body.Close() }) //nolint:errcheck // only read
+	t.Cleanup(func() { resp.Body.Close() })
 	lines := make(chan string, 10)
 	go func() {
 		defer close(lines)
