@@ -147,14 +147,19 @@ func (r *run) hook(ctx context.Context, f hook) {
 
 // steady: as soon as nothing is written any more, events that change nothing lead to no write.
 func (r *run) steady(ctx context.Context, when string) {
-	r.background.Wait()
-	r.eventually(ctx, func(g Gomega) { g.Expect(r.child.ready(ctx)).To(Succeed()) }, "the manager serves")
-	r.eventually(ctx, func(g Gomega) { r.allAreCounted(ctx, g) }, "Trainer has heard of the pods that run")
+	// A write that settles the state may be the one with the fault.
+	for written := -1; written != len(refs(r.writes())); {
+		written = len(refs(r.writes()))
+		r.background.Wait()
+		r.eventually(ctx, func(g Gomega) { g.Expect(r.child.ready(ctx)).To(Succeed()) }, "the manager serves")
+		r.eventually(ctx, func(g Gomega) { r.allAreCounted(ctx, g) }, "Trainer has heard of the pods that run")
+	}
 	before := -1
 	err := wait.PollUntilContextTimeout(ctx, quiet, settleTimeout/2, true, func(context.Context) (bool, error) {
+		r.background.Wait()
 		last := before
 		before = len(refs(r.writes()))
-		return before == last, nil
+		return before == last && r.child.ready(ctx) == nil, nil
 	})
 	if err != nil {
 		r.fail(steadyState, "after %q it goes on writing: %v", when, refs(r.writes())[max(0, before-5):])
