@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
-
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 

@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/onsi/gomega/types"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
