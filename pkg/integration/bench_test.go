@@ -246,7 +246,7 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 	check(tb, err, true)
 	env := fresh(&environment{
 		client:    jobclient.New(s, s, inttest.Served(tb, trainjob.Trainer23), ledSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{})),
-		Describer: &podsets.Describer{Renderer: renderer, Field: patch.Of(trainjob.Trainer23), Client: s, Recorder: jobevents.New(&events.FakeRecorder{})},
+		Describer: &podsets.Describer{Renderer: renderer, Field: patch.Of(trainjob.Trainer23), State: state.FromCache(s), Recorder: jobevents.New(&events.FakeRecorder{})},
 		state:     state.FromCache(s), live: s, recorder: jobevents.New(&events.FakeRecorder{}), expectations: ledSince(time.Time{}), memory: &memory{},
 		backoff: jobclient.NewBackoff(clock.RealClock{}),
 		kueue:   kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}), queues: queues.New(s, kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})),

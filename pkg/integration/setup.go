@@ -178,7 +178,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	env := &environment{
 		Describer: &podsets.Describer{
 			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: podsets.NewRemembered(),
-			TolerationRules: opts.TolerationRules, Client: mgr.GetClient(), Recorder: recorder,
+			TolerationRules: opts.TolerationRules, State: state.FromCache(mgr.GetClient()), Recorder: recorder,
 		},
 		client:       jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, backoff),
 		state:        state.FromCache(mgr.GetClient()),

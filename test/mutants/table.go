@@ -401,8 +401,8 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "the JobSet of another job of the same name is taken for ours",
-		File:   "pkg/trainjob/jobset.go", Test: "TestJobSetIsTheJobsOwn",
-		Search: "if !metav1.IsControlledBy(js, job) {", Replace: "if js.Name == \"\" {",
+		File:   "pkg/integration/state/workloads.go", Test: "TestJobSetIsTheJobsOwn",
+		Search: "js == nil || !metav1.IsControlledBy(js, job) {", Replace: "js == nil || js.Name == \"\" {",
 	},
 	{
 		Breaks: "an evicted Workload may still run pods",

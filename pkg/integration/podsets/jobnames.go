@@ -9,6 +9,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -35,7 +36,7 @@ func (d *Describer) knownJobs(ctx context.Context, job *trainjob.TrainJob) ([]st
 	if d.Field.Has(&job.Spec) {
 		return d.Field.Jobs(&job.Spec)
 	}
-	js, err := trainjob.JobSetOf(ctx, d.Client, job)
+	js, err := state.JobSetOf(ctx, d.State, job)
 	if err != nil || js == nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package state
+package state_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 )
 
 // counting counts what it is asked for, and fails the first time.
@@ -45,7 +47,7 @@ func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name}
 // and an error is no answer.
 func TestOnce(t *testing.T) {
 	c := counting{asked: map[string]int{}}
-	r, name := Once(c), types.NamespacedName{Namespace: "team", Name: "llm"}
+	r, name := state.Once(c), types.NamespacedName{Namespace: "team", Name: "llm"}
 	for i := range 4 {
 		workloads, errWorkloads := r.Workloads(t.Context(), name)
 		_, errJobSet := r.JobSet(t.Context(), name)
@@ -59,7 +61,7 @@ func TestOnce(t *testing.T) {
 		clear(workloads)
 		clear(jobs)
 	}
-	if _, err := Latest(r).JobSet(t.Context(), name); err != nil || c.asked["JobSet"] != 3 {
+	if _, err := state.Latest(r).JobSet(t.Context(), name); err != nil || c.asked["JobSet"] != 3 {
 		t.Errorf("Latest is no newer: asked %d times, error %v", c.asked["JobSet"], err)
 	}
 	if diff := cmp.Diff(map[string]int{"Workloads": 2, "JobSet": 3, "Jobs": 2}, c.asked); diff != "" {

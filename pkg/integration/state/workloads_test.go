@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package state
+package state_test
 
 import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 func TestMayRun(t *testing.T) {
@@ -27,7 +31,7 @@ func TestMayRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wl := inttest.WorkloadOf("a", true)
 			tc.change(wl)
-			if got := MayRun(wl); got != tc.want {
+			if got := state.MayRun(wl); got != tc.want {
 				t.Errorf("MayRun = %t, want %t", got, tc.want)
 			}
 		})
@@ -37,4 +41,29 @@ func TestMayRun(t *testing.T) {
 // is sets a condition.
 func is(wl *kueue.Workload, condition string) {
 	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue})
+}
+
+// Trainer names the JobSet as the TrainJob, and so may somebody else name one.
+func TestJobSetIsTheJobsOwn(t *testing.T) {
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
+	former := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "b"}}
+	tests := map[string]struct {
+		owners []metav1.OwnerReference
+		want   bool
+	}{
+		"the job controls it":                 {owners: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}, want: true},
+		"a former job of that name does":      {owners: []metav1.OwnerReference{*metav1.NewControllerRef(former, trainjob.GVK)}},
+		"nobody does":                         {},
+		"the job is an owner, not controller": {owners: []metav1.OwnerReference{{APIVersion: trainjob.GVK.GroupVersion().String(), Kind: trainjob.GVK.Kind, Name: "llm", UID: "a"}}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: tc.owners}}
+			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(js).Build()
+			got, err := state.JobSetOf(t.Context(), state.FromCache(c), job)
+			if err != nil || (got != nil) != tc.want {
+				t.Errorf("JobSetOf = %v, %v; want one: %t", got, err, tc.want)
+			}
+		})
+	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -121,7 +122,7 @@ func Describer(tb testing.TB, c client.Client) *podsets.Describer {
 		tb.Fatal(err)
 	}
 	return &podsets.Describer{
-		Runtimes: trainjob.NewRuntimes(c, c), Renderer: renderer, Client: c, Field: patch.Of(trainjob.Trainer23),
+		Runtimes: trainjob.NewRuntimes(c, c), Renderer: renderer, State: state.FromCache(c), Field: patch.Of(trainjob.Trainer23),
 		Defaults: podsets.FixedDefaults(&podset.Defaults{}), Remembered: podsets.NewRemembered(),
 	}
 }
