@@ -22,7 +22,7 @@ const trainerSilent = 30 * time.Second
 
 // awaitTrainer returns when to look again at a job whose start or stop Trainer has not taken
 // note of, or may still undo; 0 is never. It tells people when that takes long. What
-// Trainer did take note of is ensureAgreed's.
+// Trainer did take note of is correctDrift's.
 func (r *attempt) awaitTrainer(ctx context.Context, j *job) (time.Duration, error) {
 	if !j.alive() || j.ManagedExternally() {
 		return 0, nil

@@ -55,7 +55,7 @@ func (j *job) startable(ctx context.Context, wl *kueue.Workload) error {
 		return err
 	}
 	if podset.SameResources(podSets, wl.Spec.PodSets) {
-		j.start.drifted = excess
+		j.start.excess = excess
 		return errOutdated
 	}
 	if err := j.takeBack(ctx, wl, excess); err != nil {
@@ -68,14 +68,14 @@ func (j *job) startable(ctx context.Context, wl *kueue.Workload) error {
 // was made so on purpose, by somebody's webhook say, and would be again.
 const renewEvery = time.Minute
 
-// renewDrifted replaces a JobSet that asks for more than Trainer would make of its TrainJob.
+// renewExceeding replaces a JobSet that asks for more than Trainer would make of its TrainJob.
 // Where that was done already, the job gives its quota back, and waits longer each time.
-func (r *attempt) renewDrifted(ctx context.Context, j *job) error {
+func (r *attempt) renewExceeding(ctx context.Context, j *job) error {
 	js, err := r.env.jobSet(ctx, &j.TrainJob)
 	if err != nil || js == nil {
 		return err
 	}
-	why := fmt.Sprintf("JobSet %s asks for more than its TrainJob: %s", js.Name, j.start.drifted)
+	why := fmt.Sprintf("JobSet %s asks for more than its TrainJob: %s", js.Name, j.start.excess)
 	if time.Since(js.CreationTimestamp.Time) > renewEvery {
 		return r.renewJobSet(ctx, j, js, why)
 	}

@@ -34,7 +34,7 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 			wl.Namespace, wl.OwnerReferences[0].Name = "ns", "job"
 			r, recorder := newReconciler(t, js, wl)
 			r.env.starts = newStarts(time.Minute)
-			if err := r.renewDrifted(t.Context(), &job{TrainJob: *stored, env: r.env, start: start{drifted: "replicated job node has 2 pods instead of 1"}}); err != nil {
+			if err := r.renewExceeding(t.Context(), &job{TrainJob: *stored, env: r.env, start: start{excess: "replicated job node has 2 pods instead of 1"}}); err != nil {
 				t.Fatal(err)
 			}
 			if kept := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(js), js) == nil; kept != tc.wantJobSet {

@@ -38,7 +38,7 @@ type start struct {
 	message string
 	// rollingOut is set when it was not because Trainer may not read where to.
 	rollingOut bool
-	// drifted is in what the JobSet asks for more than Trainer would make of the job now; the
+	// excess is in what the JobSet asks for more than Trainer would make of the job now; the
 	// job did not start for it.
-	drifted string
+	excess string
 }

@@ -106,8 +106,8 @@ func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl
 	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
 		err = firstError(r.tellPrebuilt(ctx, j), err)
 	}
-	if j.start.drifted != "" {
-		err = firstError(r.renewDrifted(ctx, j), err)
+	if j.start.excess != "" {
+		err = firstError(r.renewExceeding(ctx, j), err)
 	}
 	if errors.Is(err, errStillActive) {
 		_, errStop := r.watchStop(ctx, j)
@@ -116,7 +116,7 @@ func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl
 	// Whatever else there is to wait for: it may wait for this.
 	waitTrainer, errTrainer := r.awaitTrainer(ctx, j)
 	result, err = sooner(result, waitTrainer), firstError(err, errTrainer)
-	waitAgreed, errAgreed := r.ensureAgreed(ctx, j)
+	waitAgreed, errAgreed := r.correctDrift(ctx, j)
 	waitStarted, errStarted := r.ensureStarted(ctx, j, err)
 	result, errAgreed = sooner(result, waitStarted), firstError(errAgreed, errStarted)
 	if j.prepared.ends() || err != nil {

@@ -29,7 +29,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-func TestEnsureAgreed(t *testing.T) {
+func TestCorrectDrift(t *testing.T) {
 	long, now := time.Now().Add(-time.Minute), time.Now()
 	volumes := func(retention *jobsetapi.VolumeRetentionPolicy) func(*trainjob.TrainJob, *jobsetapi.JobSet) {
 		return func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) {
@@ -95,9 +95,9 @@ func TestEnsureAgreed(t *testing.T) {
 			recorder := events.NewFakeRecorder(1)
 			r := &attempt{env: &environment{client: c, state: state.FromCache(c), live: c, queues: queues.New(c, nil), Describer: &podsets.Describer{Runtimes: runtimes, Field: patch.Of(runtimes.Served), State: state.FromCache(c)}, recorder: jobevents.New(recorder),
 				expectations: ledSince(time.Time{}), memory: &memory{}}}
-			wait, err := r.ensureAgreed(t.Context(), j)
+			wait, err := r.correctDrift(t.Context(), j)
 			if err != nil || (wait > 0) != tc.wantWait {
-				t.Errorf("ensureAgreed returned %s, %v; want to wait: %t", wait, err, tc.wantWait)
+				t.Errorf("correctDrift returned %s, %v; want to wait: %t", wait, err, tc.wantWait)
 			}
 			if got := jobSetState(t, c, js); got != tc.wantJobSet {
 				t.Errorf("The JobSet is %s, want %s", got, tc.wantJobSet)

@@ -24,11 +24,11 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// disagreement is how long a JobSet may be seen in another state than Trainer says,
+// driftPatience is how long a JobSet may be seen in another state than Trainer says,
 // before we look twice: our views of TrainJob and JobSet come from two watches.
-const disagreement = 2 * time.Second
+const driftPatience = 2 * time.Second
 
-// ensureAgreed stops and starts what Trainer cannot. Trainer 2.1 and 2.2 render the JobSet
+// correctDrift stops and starts what Trainer cannot. Trainer 2.1 and 2.2 render the JobSet
 // from the runtime as it is now, 2.3 from a snapshot that people may edit, and JobSet refuses
 // all of that, suspend included, when either was edited beyond what may change in a JobSet:
 // an image is enough. Trainer still reports the TrainJob as suspended, or resumed. So an
@@ -36,7 +36,7 @@ const disagreement = 2 * time.Second
 // undoes the edit.
 //
 // It returns the time after which to look again, 0 for never.
-func (r *attempt) ensureAgreed(ctx context.Context, j *job) (time.Duration, error) {
+func (r *attempt) correctDrift(ctx context.Context, j *job) (time.Duration, error) {
 	if !j.alive() {
 		return 0, nil
 	}
@@ -57,16 +57,16 @@ func (r *attempt) ensureAgreed(ctx context.Context, j *job) (time.Duration, erro
 		return 0, err
 	}
 	// Every start and stop comes by here; only what lasts is worth asking the API server.
-	if wait := time.Until(said.LastTransitionTime.Add(disagreement)); wait > 0 {
+	if wait := time.Until(said.LastTransitionTime.Add(driftPatience)); wait > 0 {
 		return wait, nil
 	}
 	if current, err := r.env.areCurrent(ctx, &j.TrainJob, js); err != nil || !current {
-		return disagreement, err
+		return driftPatience, err
 	}
 	if j.IsSuspended() {
 		return 0, r.suspendJobSet(ctx, j, js)
 	}
-	if frozen, err := r.env.frozen(ctx, &j.TrainJob, js); err != nil || frozen {
+	if predates, err := r.env.snapshotPredatesJobSet(ctx, &j.TrainJob, js); err != nil || predates {
 		// Trainer tries again until it is heard; until then ensureStarted minds the quota.
 		return 0, err
 	}
@@ -80,11 +80,11 @@ func (r *attempt) ensureAgreed(ctx context.Context, j *job) (time.Duration, erro
 // restart has the JobSet made again, unless what Trainer would make is not what the job was
 // admitted for: then it is for Kueue to decide again.
 func (r *attempt) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
-	covered, err := r.env.covered(ctx, &j.TrainJob)
+	matches, err := r.env.matchesAdmission(ctx, &j.TrainJob)
 	if err != nil {
 		return err
 	}
-	if covered {
+	if matches {
 		return r.renewJobSet(ctx, j, js, fmt.Sprintf("Trainer could not start JobSet %s, whose runtime was edited since it was made", js.Name))
 	}
 	if err := j.suspend(ctx, r.env.client, false); err != nil {
@@ -95,8 +95,8 @@ func (r *attempt) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) err
 	return nil
 }
 
-// covered reports whether the quota that job holds is for what Trainer makes of it now.
-func (e *environment) covered(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+// matchesAdmission reports whether the quota that job holds is for what Trainer makes of it now.
+func (e *environment) matchesAdmission(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
 	wl, err := state.HoldingQuota(ctx, e.state, job)
 	if err != nil || wl == nil {
 		return true, err
@@ -109,10 +109,10 @@ func (e *environment) covered(ctx context.Context, job *trainjob.TrainJob) (bool
 	return err == nil && podset.SameResources(podSets, wl.Spec.PodSets), err
 }
 
-// frozen reports whether Trainer renders the JobSet from the runtime that it was made of.
+// snapshotPredatesJobSet reports whether Trainer renders the JobSet from the runtime that it was made of.
 // Trainer 2.3 does, unless an older one made the JobSet: then the snapshot is of the
 // runtime as it was found after the upgrade, which often brings another image.
-func (e *environment) frozen(ctx context.Context, job *trainjob.TrainJob, js *jobsetapi.JobSet) (bool, error) {
+func (e *environment) snapshotPredatesJobSet(ctx context.Context, job *trainjob.TrainJob, js *jobsetapi.JobSet) (bool, error) {
 	if e.Runtimes.Served < trainjob.Trainer23 {
 		return false, nil
 	}
