@@ -51,7 +51,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		}
 		stdout, _, code := plugin(ctx, "doctor", "-o", "wide")
 		Expect(code).To(BeZero())
-		Expect(stdout).To(And(ContainSubstring("Kueue is v0.19.1."), ContainSubstring("Trainer is of generation "+trainerOf(ctx)),
+		Expect(stdout).To(And(ContainSubstring("Kueue is v0.19.2."), ContainSubstring("Trainer is of generation "+trainerOf(ctx)),
 			ContainSubstring("ok       feature gates are alike")))
 	}, SpecTimeout(specTimeout))
 
@@ -324,7 +324,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "kueue-manager-config"}}
 			w.patch(ctx, config, `{"metadata":{"labels":{"app.kubernetes.io/version":"v0.18.3"}}}`)
 			w.eventuallyFinds(ctx, "warning", "KueueVersion", "Kueue")
-			w.patch(ctx, config, `{"metadata":{"labels":{"app.kubernetes.io/version":"v0.19.1"}}}`)
+			w.patch(ctx, config, `{"metadata":{"labels":{"app.kubernetes.io/version":"v0.19.2"}}}`)
 			w.eventuallyInOrder(ctx)
 		}, SpecTimeout(specTimeout))
 

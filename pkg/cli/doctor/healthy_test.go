@@ -115,7 +115,7 @@ func configMap(p *part, content string) corev1.ConfigMap {
 func deployment(p *part) appsv1.Deployment {
 	d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.deployment}, Status: appsv1.DeploymentStatus{ReadyReplicas: 1}}
 	d.Spec.Template.Spec.ServiceAccountName = p.deployment
-	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: "registry:5000/" + p.deployment + ":v0.19.1"}}
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: "registry:5000/" + p.deployment + ":v0.19.2"}}
 	return d
 }
 

@@ -31,7 +31,7 @@ var (
 		configMap: "kueue-manager-config", configKey: "controller_manager_config.yaml",
 		mutating: "kueue-mutating-webhook-configuration", validating: "kueue-validating-webhook-configuration",
 		without: "No TrainJob is admitted, and Jobs, JobSets and Kueue's own objects cannot be made or changed.",
-		install: "kubectl apply --server-side -f https://github.com/kubernetes-sigs/kueue/releases/download/v0.19.1/manifests.yaml",
+		install: "kubectl apply --server-side -f https://github.com/kubernetes-sigs/kueue/releases/download/v0.19.2/manifests.yaml",
 	}
 	jobSetPart = &part{
 		name: "JobSet", namespace: "jobset-system", deployment: "jobset-controller-manager",

@@ -56,7 +56,7 @@ func (i *Inventory) Demand(flavor *kueue.ResourceFlavor, name corev1.ResourceNam
 		}
 		for n, requests := range requestsOf(p.Workload) {
 			if Refuses(flavor, &p.Workload.Spec.PodSets[n].Template.Spec) == "" {
-				sum += requests.Requests.GetValue(name)
+				sum += requests.Requests.ResourceValue(name)
 			}
 		}
 	}
