@@ -48,7 +48,7 @@ func (r *attempt) awaitTrainer(ctx context.Context, j *job) (time.Duration, erro
 	if wait := time.Until(r.env.expectations.WroteBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
 		return wait, nil
 	}
-	r.env.warn(&j.TrainJob, jobevents.ReasonTrainerSilent, jobevents.ActionWrite, fmt.Errorf(
+	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerSilent, jobevents.ActionWrite, fmt.Errorf(
 		"JobSet %s %s although the TrainJob says otherwise: Trainer has not taken note of it for %s; look at Trainer's controller and its log", js.Name, behind, trainerSilent))
 	return trainerSilent, nil
 }

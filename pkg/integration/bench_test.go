@@ -247,13 +247,13 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 	env := fresh(&environment{
 		client:    jobclient.New(s, s, inttest.Served(tb, trainjob.Trainer23), ledSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{})),
 		Describer: &podsets.Describer{Renderer: renderer, Field: patch.Of(trainjob.Trainer23), State: state.FromCache(s), Recorder: jobevents.New(&events.FakeRecorder{})},
-		state:     state.FromCache(s), live: s, recorder: jobevents.New(&events.FakeRecorder{}), expectations: ledSince(time.Time{}), memory: &memory{},
+		state:     state.FromCache(s), live: s, expectations: ledSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour),
 		backoff: jobclient.NewBackoff(clock.RealClock{}),
 		kueue:   kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}), queues: queues.New(s, kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})),
 	}, s, server)
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	env.memory.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}
-	return &attempt{env: env, framework: jobframework.NewReconciler(env.client, env.recorder.ForFramework())}, s
+	return &attempt{env: env, framework: jobframework.NewReconciler(env.client, env.Recorder.ForFramework())}, s
 }
 
 // fresh returns the environment of a process that has seen no TrainJob yet.
@@ -266,7 +266,7 @@ func fresh(env *environment, s *store, server apiServer) *environment {
 		live = server.client
 	}
 	out.Runtimes = trainjob.NewRuntimes(s, live)
-	out.Runtimes.Seen = out.seen
+	out.Runtimes.Looked = out.trainerLooked
 	out.Defaults = podsets.FixedDefaults(s.defaults)
 	out.Remembered = podsets.NewRemembered()
 	return &out

@@ -27,9 +27,9 @@ func (e *environment) jobSet(ctx context.Context, job *trainjob.TrainJob) (*jobs
 	return state.JobSetOf(ctx, e.state, job)
 }
 
-// seen reports whether Trainer may have looked at job: it freezes the runtime just before
+// trainerLooked reports whether Trainer may have looked at job: it freezes the runtime just before
 // it makes the JobSet.
-func (e *environment) seen(ctx context.Context, job *trainjob.TrainJob) bool {
+func (e *environment) trainerLooked(ctx context.Context, job *trainjob.TrainJob) bool {
 	js, err := e.jobSet(ctx, job)
 	return err != nil || js != nil
 }

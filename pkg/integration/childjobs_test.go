@@ -95,7 +95,7 @@ func TestOvertaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
 			job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true), RuntimePatches: tc.patches}}
-			env := &environment{Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, expectations: ledSince(time.Time{}), memory: &memory{}}
+			env := &environment{Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, expectations: ledSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}
 			if got := env.mayStillResume(job, js) > 0; got != tc.want {
 				t.Errorf("overtaken = %t, want %t", got, tc.want)
 			}
@@ -128,7 +128,7 @@ func TestActive(t *testing.T) {
 				builder = builder.WithObjects(tc.jobSet)
 			}
 			c := builder.Build()
-			env := &environment{client: c, state: state.FromCache(c), Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, expectations: ledSince(time.Time{}), memory: &memory{}}
+			env := &environment{client: c, state: state.FromCache(c), Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, expectations: ledSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}
 			if got, err := env.active(t.Context(), job); err != nil || got != tc.want {
 				t.Errorf("active() = %t, %v; want %t", got, err, tc.want)
 			}

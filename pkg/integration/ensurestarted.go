@@ -25,7 +25,7 @@ import (
 //
 // It returns the time after which to look again, 0 for never.
 func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (time.Duration, error) {
-	if r.env.starts == nil || j.prepared.ends() || !j.alive() || j.ManagedExternally() {
+	if j.prepared.ends() || !j.alive() || j.ManagedExternally() {
 		return 0, nil
 	}
 	if expectedRetry(refused) && !(jobclient.TrainerLags(refused) && r.env.lagsLong(&j.TrainJob)) {
@@ -94,7 +94,7 @@ func (r *attempt) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack
 		return r.giveBack(ctx, j, wl, because(l.what, refusal), lacking)
 	case tellSilence:
 		// Another reason than giveBack has: recorders keep the first text of one reason.
-		r.env.warn(&j.TrainJob, jobevents.ReasonNotStarted, jobevents.ActionStart, fmt.Errorf(
+		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotStarted, jobevents.ActionStart, fmt.Errorf(
 			"admitted, but without a pod after %s: %s. It gives its quota back after %s; look at the controller's log",
 			timeout, because(l.what, ""), silentFor*timeout))
 	}
@@ -123,7 +123,7 @@ func because(what, refusal string) string {
 // the job wait before it queues again. A Workload that somebody else made is theirs.
 func (r *attempt) giveBack(ctx context.Context, j *job, wl *kueue.Workload, why string, lacking time.Duration) (time.Duration, error) {
 	if jobframework.PrebuiltWorkloadNameFor(j) != "" {
-		r.env.warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
+		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 			"cannot start, and holds quota by prebuilt Workload %s, which only its maker can take back: %s", wl.Name, why))
 		return r.env.starts.looked(&j.TrainJob), nil
 	}
@@ -131,7 +131,7 @@ func (r *attempt) giveBack(ctx context.Context, j *job, wl *kueue.Workload, why 
 		return 0, err
 	}
 	hold := r.env.starts.holdBack(&j.TrainJob, r.env.Field)
-	r.env.warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
+	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 		"gives its quota back, could not start in %s; queues again in %s or when the TrainJob is changed: %s",
 		lacking.Round(time.Second), hold.Round(time.Second), why))
 	return 0, nil

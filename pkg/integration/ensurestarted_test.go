@@ -34,10 +34,10 @@ func refusalOf(uid types.UID, ago time.Duration) *eventsv1.Event {
 	}
 }
 
-// reading returns a client that lists events without field selectors, which the fake API
+// liveEvents returns a client that lists events without field selectors, which the fake API
 // server does not know, or answers with an error.
-func reading(r *attempt, err error) {
-	r.env.live = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+func liveEvents(c client.Client, err error) client.Client {
+	return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
 			if _, ok := list.(*eventsv1.EventList); ok && err != nil {
 				return err
@@ -97,7 +97,7 @@ func TestEnsureStarted(t *testing.T) {
 				objects = append(objects, tc.refusal)
 			}
 			r, recorder := newReconciler(t, objects...)
-			reading(r, tc.reading)
+			r.env.live = liveEvents(r.env.client, tc.reading)
 			r.env.starts = newStarts(0)
 			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
 				uid: stored.UID, workload: wl.UID, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
@@ -130,7 +130,7 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(true, true, true, time.Now())
 			r, recorder := newReconciler(t, stored, tc.refusal)
-			reading(r, nil)
+			r.env.live = liveEvents(r.env.client, nil)
 			r.env.starts = newStarts(0)
 			for i := range 2 {
 				j := &job{TrainJob: *stored, env: r.env}
@@ -138,7 +138,7 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 				if got.err != nil || got.ends() != tc.want || (got.again > 0) != tc.want {
 					t.Errorf("%d: awaitJobSet() = %+v, want it to wait: %t", i, got, tc.want)
 				}
-				reading(r, errors.New("it is not asked again at once"))
+				r.env.live = liveEvents(r.env.client, errors.New("it is not asked again at once"))
 				if !tc.want {
 					break
 				}

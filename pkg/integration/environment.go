@@ -20,7 +20,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
@@ -37,8 +36,7 @@ type environment struct {
 	// state reads what there is of a TrainJob; for a reconcile each kind once.
 	state state.Reader
 	// live asks the API server itself.
-	live     client.Reader
-	recorder *jobevents.Recorder
+	live client.Reader
 
 	expectations *jobclient.Expectations
 	memory       *memory
@@ -106,9 +104,4 @@ func (e *environment) confirm(ctx context.Context, cached *kueue.Workload) error
 		return errOutdated
 	}
 	return nil
-}
-
-// warn tells the people who look at the TrainJob what is wrong and what to do.
-func (e *environment) warn(job *trainjob.TrainJob, reason, action string, err error) {
-	e.recorder.Warn(job, reason, action, err)
 }

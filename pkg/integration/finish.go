@@ -89,7 +89,7 @@ func (j *job) finishedSince() time.Time {
 
 // tellPodsLeft tells the user which pods keep the quota of a job that is over.
 func (e *environment) tellPodsLeft(job *trainjob.TrainJob, what string, pods []corev1.Pod) {
-	e.recorder.Eventf(job, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
+	e.Recorder.Eventf(job, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
 		"The job has %s, but %s of it still there, %s first; it keeps its quota until they are gone", what, jobevents.Count(int32(len(pods)), "pod"), pods[0].Name)
 }
 
@@ -122,7 +122,7 @@ func (j *job) stopEnded(ctx context.Context) (bool, error) {
 	if err := j.suspend(ctx, j.env.client, false); err != nil {
 		return true, err
 	}
-	j.env.warn(&j.TrainJob, jobevents.ReasonEnded, jobevents.ActionStop, fmt.Errorf(
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonEnded, jobevents.ActionStop, fmt.Errorf(
 		"the job has ended and its quota is given back (Workload %s is finished); to run it again, delete it and create it again", wl.Name))
 	return true, nil
 }

@@ -13,7 +13,7 @@ import (
 func (e *environment) forget(uid types.UID) {
 	e.Runtimes.Forget(uid)
 	e.Remembered.Forget(uid)
-	e.recorder.Forget(uid)
+	e.Recorder.Forget(uid)
 	e.backoff.Forget(uid)
 	e.inTree.Drop(uid)
 	e.trainer.Drop(uid)

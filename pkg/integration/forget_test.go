@@ -27,8 +27,8 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 		if err := env.Remember(t.Context(), stored, []kueue.PodSet{{}}); err != nil {
 			t.Fatal(err)
 		}
-		env.recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
-		env.recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
+		env.Recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
+		env.Recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
 		env.backoff.InVain(stored.UID, "write", "undone")
 		env.inTree.First(stored.UID)
 		env.trainer.First(stored.UID)
@@ -42,7 +42,7 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 		for _, t := range []*serving.Told{&env.inTree.Told, &env.trainer.Told, &env.trainer.Rollout.Told} {
 			told += t.Len()
 		}
-		return env.Remembered.Len() + env.recorder.Remembered() + env.backoff.Len() + told
+		return env.Remembered.Len() + env.Recorder.Remembered() + env.backoff.Len() + told
 	}
 	remember()
 	if got := remembered(); got != 7 {

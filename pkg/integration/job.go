@@ -96,7 +96,7 @@ func (j *job) prepare(ctx context.Context) outcome {
 	if o := j.awaitPodsOfFormer(ctx); o.ends() {
 		return o
 	}
-	if err := j.env.seeAnswer(ctx, &j.TrainJob); err != nil {
+	if err := j.env.noteResumed(ctx, &j.TrainJob); err != nil {
 		return done(err)
 	}
 	j.keepFailed()
@@ -177,14 +177,14 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 	}
 	podSets, err := j.describe(ctx)
 	if err == nil {
-		j.env.recorder.Resolve(j.UID, jobevents.ReasonNotDescribed)
+		j.env.Recorder.Resolve(j.UID, jobevents.ReasonNotDescribed)
 		return j.asPrebuilt(ctx, podSets)
 	}
 	if wl, errWl := j.unfinishedWorkload(ctx); errWl == nil && wl != nil && !wl.DeletionTimestamp.IsZero() {
 		// jobframework compares before it lets a deleted Workload go, and its quota with it.
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
-	j.env.warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
 	if podsets.RuntimeMissing(err) || unfit(err) {
 		// The user has to act; trying again before something changes is of no use.
 		return nil, jobframework.UnretryableError(err.Error())
@@ -197,7 +197,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // are brought to the placement here; entry and suspend are set on the object, which
 // jobframework then writes, in as many requests as Trainer wants (jobclient).
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
-	if err := j.env.read(ctx, &j.TrainJob); err != nil {
+	if err := j.env.checkRollout(ctx, &j.TrainJob); err != nil {
 		j.start.rollingOut = errors.Is(err, serving.ErrRollingOut)
 		return err
 	}
@@ -221,7 +221,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	}
 	placements, err := podset.Place(podSets, infos)
 	if err != nil {
-		j.env.warn(&j.TrainJob, jobevents.ReasonPlacementError, jobevents.ActionStart, err)
+		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonPlacementError, jobevents.ActionStart, err)
 		return err
 	}
 	started := j.DeepCopy()
@@ -280,7 +280,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 	}
 	err := j.gate(ctx, c)
 	if podsets.WithoutNames(err) {
-		j.env.warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
+		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
 		return stopped, nil
 	}
 	return stopped, err

@@ -26,7 +26,7 @@ func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := newEnvironmentOn(t)
 			recorder := events.NewFakeRecorder(1)
-			env.recorder, env.Field = jobevents.New(recorder), patch.Of(trainjob.Trainer21)
+			env.Recorder, env.Field = jobevents.New(recorder), patch.Of(trainjob.Trainer21)
 			j := &job{env: env}
 			if err := json.Unmarshal([]byte(inttest.Manifest(inttest.Queued, tc.spec)), &j.TrainJob); err != nil {
 				t.Fatal(err)

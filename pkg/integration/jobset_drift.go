@@ -90,7 +90,7 @@ func (r *attempt) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) err
 	if err := j.suspend(ctx, r.env.client, false); err != nil {
 		return err
 	}
-	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionStart,
+	r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionStart,
 		"Its runtime asks for other resources than the job was admitted for; it queues again")
 	return nil
 }
@@ -147,7 +147,7 @@ func (r *attempt) suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSe
 	if err := r.env.client.Patch(ctx, suspended, client.MergeFrom(js)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetSuspended, jobevents.ActionStop,
+	r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetSuspended, jobevents.ActionStop,
 		"Trainer could not suspend JobSet %s, whose runtime or snapshot was edited since it started: it was suspended for Trainer", js.Name)
 	return nil
 }
@@ -160,7 +160,7 @@ func (r *attempt) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet,
 		return err
 	}
 	if lost != "" {
-		r.env.warn(&j.TrainJob, jobevents.ReasonJobSetOutdated, jobevents.ActionStart, fmt.Errorf(
+		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonJobSetOutdated, jobevents.ActionStart, fmt.Errorf(
 			"%s: undo the edit, or delete the JobSet with --cascade=foreground, and %s with it, and Trainer creates it again", why, lost))
 		return nil
 	}
@@ -170,7 +170,7 @@ func (r *attempt) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet,
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetOutdated, jobevents.ActionStart,
+	r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonJobSetOutdated, jobevents.ActionStart,
 		"%s: it is made again", why)
 	return nil
 }

@@ -93,8 +93,8 @@ func TestCorrectDrift(t *testing.T) {
 			runtimes := trainjob.NewRuntimes(c, c)
 			runtimes.Served = cmp.Or(tc.served, trainjob.Trainer22)
 			recorder := events.NewFakeRecorder(1)
-			r := &attempt{env: &environment{client: c, state: state.FromCache(c), live: c, queues: queues.New(c, nil), Describer: &podsets.Describer{Runtimes: runtimes, Field: patch.Of(runtimes.Served), State: state.FromCache(c)}, recorder: jobevents.New(recorder),
-				expectations: ledSince(time.Time{}), memory: &memory{}}}
+			r := &attempt{env: &environment{client: c, state: state.FromCache(c), live: c, queues: queues.New(c, inttest.KueueDefaults(t)), Describer: &podsets.Describer{Runtimes: runtimes, Field: patch.Of(runtimes.Served), State: state.FromCache(c), Recorder: jobevents.New(recorder)},
+				expectations: ledSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}}
 			wait, err := r.correctDrift(t.Context(), j)
 			if err != nil || (wait > 0) != tc.wantWait {
 				t.Errorf("correctDrift returned %s, %v; want to wait: %t", wait, err, tc.wantWait)
@@ -126,7 +126,7 @@ func TestRestartOfAnotherRuntimeQueuesAgain(t *testing.T) {
 			stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
 			stored.Spec.RuntimeRef.Name = "torch"
 			recorder := events.NewFakeRecorder(1)
-			env.recorder, env.Field = jobevents.New(recorder), patch.Of(trainjob.Trainer22)
+			env.Recorder, env.Field = jobevents.New(recorder), patch.Of(trainjob.Trainer22)
 			env.Runtimes = env.Runtimes.As(trainjob.Trainer22)
 			describedAs(t, env, stored, 1)
 			wl := inttest.WorkloadOf(stored.UID, true)

@@ -118,7 +118,7 @@ func (r *attempt) tellNotice(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	r.env.recorder.WarnOfState(&j.TrainJob, jobevents.ActionQueue, n.reason, n.message)
+	r.env.Recorder.WarnOfState(&j.TrainJob, jobevents.ActionQueue, n.reason, n.message)
 	return nil
 }
 

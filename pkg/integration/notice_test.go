@@ -110,8 +110,8 @@ func TestNoticeIsToldOncePerChange(t *testing.T) {
 	r, recorder := newReconciler(t, stored)
 	stopped, missing := notice{"NotAdmissible", "stopped"}, notice{"NotAdmissible", "missing"}
 	for _, n := range []notice{stopped, stopped, {}, stopped, missing, missing} {
-		r.env.recorder.WarnOfState(stored, jobevents.ActionQueue, n.reason, n.message)
-		r.env.recorder.Eventf(stored, nil, "Normal", "Else", "Else", "something else")
+		r.env.Recorder.WarnOfState(stored, jobevents.ActionQueue, n.reason, n.message)
+		r.env.Recorder.Eventf(stored, nil, "Normal", "Else", "Else", "something else")
 	}
 	var told []string
 	for len(recorder.Events) > 0 {

@@ -64,7 +64,7 @@ func (r *attempt) tellPrebuilt(ctx context.Context, j *job) error {
 		return err
 	}
 	if why := j.unusable(ctx, wl); why != "" {
-		r.env.warn(&j.TrainJob, jobevents.ReasonPrebuilt, jobevents.ActionDescribe, fmt.Errorf("prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why))
+		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonPrebuilt, jobevents.ActionDescribe, fmt.Errorf("prebuilt Workload %s %s", jobframework.PrebuiltWorkloadNameFor(j), why))
 	}
 	return nil
 }

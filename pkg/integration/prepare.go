@@ -85,7 +85,7 @@ func (j *job) awaitChildJobs(ctx context.Context) outcome {
 func (j *job) tellUnprepared(ctx context.Context) error {
 	managed, err := j.env.queues.Manages(ctx, &j.TrainJob)
 	if err == nil && managed && j.env.memory.queuesUnprepared(&j.TrainJob) {
-		j.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonUnprepared, jobevents.ActionDescribe,
+		j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonUnprepared, jobevents.ActionDescribe,
 			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, trainerPatience)
 	}
 	return err

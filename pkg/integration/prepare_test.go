@@ -88,7 +88,7 @@ func TestNotYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(append(tc.objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})...)).Build()
 			recorder := events.NewFakeRecorder(2)
-			j := &job{TrainJob: *trainJob(), env: &environment{Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, client: c, state: state.FromCache(c), queues: queues.New(c, nil), recorder: jobevents.New(recorder), expectations: ledSince(time.Time{}), memory: &memory{}}}
+			j := &job{TrainJob: *trainJob(), env: &environment{Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23), Recorder: jobevents.New(recorder)}, client: c, live: liveEvents(c, nil), state: state.FromCache(c), queues: queues.New(c, inttest.KueueDefaults(t)), expectations: ledSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}}
 			if tc.waited != nil {
 				j.env.memory.waits = map[types.NamespacedName]*waiting{client.ObjectKeyFromObject(&j.TrainJob): tc.waited}
 			}
@@ -103,7 +103,7 @@ func TestNotYet(t *testing.T) {
 				t.Errorf("The user is told: %t, want %t", told, tc.wantTold)
 			}
 			if got.err != nil || got.ends() != tc.want || got.unqueued != tc.want || (got.again > 0) != tc.want {
-				t.Errorf("notYet() = %+v, want it to end here, and come again: %t", got, tc.want)
+				t.Errorf("notYet() = %+v (%v), want it to end here, and come again: %t", got, got.err, tc.want)
 			}
 		})
 	}

@@ -9,8 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
@@ -56,7 +58,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: retrySlowly}, nil
 	}
 	if wait := jobclient.BackoffOf(err); wait > 0 {
-		r.env.warn(&j.TrainJob, jobevents.ReasonWriteInVain, jobevents.ActionWrite, err)
+		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonWriteInVain, jobevents.ActionWrite, err)
 		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
 	}
 	if apierrors.IsConflict(err) {
@@ -73,7 +75,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return result, nil
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-		r.env.warn(&j.TrainJob, jobevents.ReasonRefused, jobevents.ActionWrite, err)
+		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonRefused, jobevents.ActionWrite, err)
 	}
 	if err != nil {
 		// With an error, no more of the result has a say.
@@ -82,26 +84,60 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, nil
 }
 
+// reconcile lets jobframework decide about a TrainJob, follows that decision to its end, and
+// ensures what neither jobframework nor Trainer would see to.
 func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl.Result, error) {
-	j.key = req.NamespacedName
-	workloads, err := r.env.state.Workloads(ctx, j.key)
+	workloads, err := r.load(ctx, req, j)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if j.viewed = jobclient.VersionsOf(workloads); r.env.expectations.Outdated(j.key, j.viewed) {
-		return ctrl.Result{}, errOldView
-	}
-	result, err := r.framework.ReconcileGenericJob(ctx, req, j)
+	var v verdict
+	v.result, v.err = r.framework.ReconcileGenericJob(ctx, req, j)
 	if j.UID == "" {
-		r.env.expectations.Forget(req.NamespacedName)
-		r.env.memory.forget(req.NamespacedName)
-		r.env.starts.forget(req.NamespacedName)
+		r.forget(j.key)
 	}
-	if errNotice := r.tellNotice(ctx, j); err == nil {
-		err = errNotice
+	v.err = r.handle(ctx, j, v.err)
+	// Whatever else there is to wait for: it may wait for this.
+	v.add(r.awaitTrainer(ctx, j))
+	decided := v.err
+	v.add(r.correctDrift(ctx, j))
+	v.add(r.ensureStarted(ctx, j, decided))
+	if decided != nil || j.prepared.ends() {
+		v.add(j.prepared.again, firstError(j.prepared.err, r.gateEarly(ctx, j)))
+	} else {
+		r.tellStart(j)
+		v.add(r.ensure(ctx, j, workloads))
 	}
+	return v.result, v.err
+}
+
+// load reads the Workloads of the job, which say whether our view of them is a former one.
+func (r *attempt) load(ctx context.Context, req ctrl.Request, j *job) ([]kueue.Workload, error) {
+	j.key = req.NamespacedName
+	workloads, err := r.env.state.Workloads(ctx, j.key)
+	if err != nil {
+		return nil, err
+	}
+	if j.viewed = jobclient.VersionsOf(workloads); r.env.expectations.Outdated(j.key, j.viewed) {
+		return nil, errOldView
+	}
+	return workloads, nil
+}
+
+// forget drops what is remembered of a job by its name alone.
+func (r *attempt) forget(key types.NamespacedName) {
+	r.env.expectations.Forget(key)
+	r.env.memory.forget(key)
+	r.env.starts.forget(key)
+}
+
+// handle does what the reason of a decision calls for, and tells people of it. It returns what
+// went wrong: with that, or else with the decision itself.
+func (r *attempt) handle(ctx context.Context, j *job, decided error) error {
+	errNotice := r.tellNotice(ctx, j)
+	err := decided
 	if j.start.rollingOut {
-		err = firstError(r.awaitReading(ctx, j), err)
+		err = firstError(r.awaitRollout(ctx, j), err)
 	}
 	if errors.Is(err, jobframework.ErrPrebuiltWorkloadNotFound) {
 		err = firstError(r.tellPrebuilt(ctx, j), err)
@@ -113,26 +149,39 @@ func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl
 		_, errStop := r.watchStop(ctx, j)
 		err = firstError(errStop, err)
 	}
-	// Whatever else there is to wait for: it may wait for this.
-	waitTrainer, errTrainer := r.awaitTrainer(ctx, j)
-	result, err = sooner(result, waitTrainer), firstError(err, errTrainer)
-	waitAgreed, errAgreed := r.correctDrift(ctx, j)
-	waitStarted, errStarted := r.ensureStarted(ctx, j, err)
-	result, errAgreed = sooner(result, waitStarted), firstError(errAgreed, errStarted)
-	if j.prepared.ends() || err != nil {
-		return sooner(sooner(result, waitAgreed), j.prepared.again), firstError(j.prepared.err, err, errAgreed, r.gateEarly(ctx, j))
+	return firstError(err, errNotice)
+}
+
+// tellStart says where a job was sent that this reconcile started.
+func (r *attempt) tellStart(j *job) {
+	if j.start.message == "" || j.IsSuspended() {
+		return
 	}
-	if j.start.message != "" && !j.IsSuspended() {
-		// Every start is news, also one by the admission of the last.
-		r.env.recorder.Resolve(j.UID, jobevents.ReasonStarted)
-		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.start.message)
-	}
+	// Every start is news, also one by the admission of the last.
+	r.env.Recorder.Resolve(j.UID, jobevents.ReasonStarted)
+	r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.start.message)
+}
+
+// ensure keeps the job as its admission has it. It returns when to look again, 0 for never.
+func (r *attempt) ensure(ctx context.Context, j *job, workloads []kueue.Workload) (time.Duration, error) {
 	if err := firstError(r.env.ensureHeld(ctx, &j.TrainJob, workloads),
 		r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {
-		return result, err
+		return 0, err
 	}
-	waitStop, errStop := r.watchStop(ctx, j)
-	return sooner(sooner(result, waitAgreed), waitStop), firstError(errAgreed, errStop, r.ensureGate(ctx, j), r.reportPodsReady(ctx, j))
+	wait, err := r.watchStop(ctx, j)
+	return wait, firstError(err, r.ensureGate(ctx, j), r.reportPodsReady(ctx, j))
+}
+
+// verdict is what the steps of a reconcile come to so far.
+type verdict struct {
+	result ctrl.Result
+	err    error
+}
+
+// add has the reconcile come again after wait at the latest, 0 for never, and keeps the first
+// error.
+func (v *verdict) add(wait time.Duration, err error) {
+	v.result, v.err = sooner(v.result, wait), firstError(v.err, err)
 }
 
 // sooner makes a reconcile come again after wait at the latest; 0 is never.

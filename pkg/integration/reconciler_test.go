@@ -38,8 +38,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*attempt, *events.Fa
 	t.Helper()
 	env := newEnvironmentOn(t)
 	recorder := events.NewFakeRecorder(10)
-	env.live, env.recorder = podsByPhase(env.client), jobevents.New(recorder)
-	env.Recorder = env.recorder
+	env.live, env.Recorder = podsByPhase(env.client), jobevents.New(recorder)
 	for _, obj := range objects {
 		if err := env.client.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
@@ -51,7 +50,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*attempt, *events.Fa
 }
 
 func frameworkOf(r *attempt) *jobframework.JobReconciler {
-	return jobframework.NewReconciler(r.env.client, r.env.recorder.ForFramework())
+	return jobframework.NewReconciler(r.env.client, r.env.Recorder.ForFramework())
 }
 
 func reconcileOnce(t *testing.T, r *attempt) (ctrl.Result, *trainjob.TrainJob) {

@@ -109,7 +109,7 @@ func (j *job) requeue(ctx context.Context, wl *kueue.Workload, why string) error
 	if err := j.deleteWorkload(ctx, wl); err != nil {
 		return err
 	}
-	j.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionDescribe, "%s", why)
+	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionDescribe, "%s", why)
 	return nil
 }
 

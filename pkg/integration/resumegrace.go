@@ -29,8 +29,8 @@ func (e *environment) resumeGrace(job *trainjob.TrainJob) time.Duration {
 	return max(0, time.Until(stopped.Add(resumeGrace)))
 }
 
-// seeAnswer takes note of a JobSet that runs.
-func (e *environment) seeAnswer(ctx context.Context, job *trainjob.TrainJob) error {
+// noteResumed takes note of a JobSet that runs.
+func (e *environment) noteResumed(ctx context.Context, job *trainjob.TrainJob) error {
 	js, err := e.jobSet(ctx, job)
 	if err == nil && js != nil && !ptr.Deref(js.Spec.Suspend, false) {
 		e.expectations.SawResumed(job)

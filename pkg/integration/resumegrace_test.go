@@ -92,7 +92,7 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 				})
 			}
 			c := builder.Build()
-			env := &environment{client: c, state: state.FromCache(c), Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, memory: &memory{}}
+			env := &environment{client: c, state: state.FromCache(c), Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, memory: &memory{}, starts: newStarts(time.Hour)}
 			var clock *clocktesting.FakePassiveClock
 			env.expectations, clock = ledSinceByClock(tc.began)
 			if tc.before != nil {
@@ -118,9 +118,9 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
 				Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(tc.suspended)},
 			}).Build()
-			env := &environment{client: c, state: state.FromCache(c), expectations: ledSince(time.Time{}), memory: &memory{}}
+			env := &environment{client: c, state: state.FromCache(c), expectations: ledSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}
 			env.expectations.ExpectResume(job)
-			if err := env.seeAnswer(t.Context(), job); err != nil {
+			if err := env.noteResumed(t.Context(), job); err != nil {
 				t.Fatal(err)
 			}
 			job.Generation++

@@ -21,17 +21,17 @@ import (
 // rolloutPatience is how long a JobSet may go without showing our part before it is made again.
 const rolloutPatience = 30 * time.Second
 
-// read returns ErrRollingOut while it is open whether the running Trainer reads our field. It
+// checkRollout returns ErrRollingOut while it is open whether the running Trainer reads our field. It
 // asks caches alone, and not even those once there was an answer: a JobSet that shows our
 // part, whichever TrainJob it is of. With Trainer 2.3 a snapshot of the job's runtime is
 // one as well, for the JobSets that a newer Trainer cannot change. A job that another
 // controller runs, as MultiKueue does in another cluster, does not depend on this Trainer.
-func (e *environment) read(ctx context.Context, job *trainjob.TrainJob) error {
+func (e *environment) checkRollout(ctx context.Context, job *trainjob.TrainJob) error {
 	why := e.trainer.Rollout.State()
 	if why == serving.RolloutComplete || job.ManagedExternally() {
 		return nil
 	}
-	this, other, err := e.shown(ctx)
+	this, other, err := e.fieldsShown(ctx)
 	if err != nil {
 		return err
 	}
@@ -48,8 +48,8 @@ func (e *environment) read(ctx context.Context, job *trainjob.TrainJob) error {
 	return nil
 }
 
-// shown reports whether there are JobSets with our part out of our field, and out of another.
-func (e *environment) shown(ctx context.Context) (this, other bool, err error) {
+// fieldsShown reports whether there are JobSets with our part out of our field, and out of another.
+func (e *environment) fieldsShown(ctx context.Context) (this, other bool, err error) {
 	var list jobsetapi.JobSetList
 	if err := e.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return false, false, fmt.Errorf("listing the JobSets, to see what Trainer reads: %w", err)
@@ -76,14 +76,14 @@ func (e *environment) snapshotTaken(ctx context.Context, job *trainjob.TrainJob)
 	return e.Runtimes.SnapshotTaken(ctx, job)
 }
 
-// awaitReading tells the user of an admitted job why it is not started, and has its JobSet
+// awaitRollout tells the user of an admitted job why it is not started, and has its JobSet
 // made again when it stays as it is: where the releases render a runtime differently,
 // JobSet lets the newer Trainer change nothing of it.
-func (r *attempt) awaitReading(ctx context.Context, j *job) error {
+func (r *attempt) awaitRollout(ctx context.Context, j *job) error {
 	field := r.env.Field.Path()
 	if r.env.trainer.Rollout.First(j.UID) {
-		r.env.recorder.Resolve(j.UID, jobevents.ReasonTrainerBehind)
-		r.env.warn(&j.TrainJob, jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Errorf(
+		r.env.Recorder.Resolve(j.UID, jobevents.ReasonTrainerBehind)
+		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Errorf(
 			"admitted, and starts when the running Trainer is seen to read %s, which the TrainJob CRD has now: the controller of another release may still be at work", field))
 	}
 	js, err := r.env.jobSet(ctx, &j.TrainJob)

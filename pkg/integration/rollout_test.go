@@ -83,14 +83,14 @@ func TestRead(t *testing.T) {
 				}
 				served.Set(t.Context(), generation, reason)
 			}
-			env, err := (&environment{client: c, state: state.FromCache(c), queues: queues.New(c, nil), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c)}}).now()
+			env, err := (&environment{client: c, state: state.FromCache(c), queues: queues.New(c, inttest.KueueDefaults(t)), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c)}}).now()
 			if err != nil {
 				t.Fatal(err)
 			}
 			job := job.DeepCopy()
 			job.Spec.ManagedBy = ptr.To(cmp.Or(tc.managedBy, trainjob.ControllerName))
 			for range 2 {
-				if err := env.read(t.Context(), job); errors.Is(err, serving.ErrRollingOut) != tc.wantUnread || err != nil && !tc.wantUnread {
+				if err := env.checkRollout(t.Context(), job); errors.Is(err, serving.ErrRollingOut) != tc.wantUnread || err != nil && !tc.wantUnread {
 					t.Errorf("read returned %v, want serving.ErrRollingOut: %t", err, tc.wantUnread)
 				}
 			}
@@ -138,12 +138,12 @@ func TestAwaitReading(t *testing.T) {
 			served := serving.NewTrainer(serving.NewTrainJobs(nil))
 			served.Set(t.Context(), trainjob.Trainer22, nil)
 			c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(stored, js)).Build()
-			env, err := (&environment{client: c, state: state.FromCache(c), queues: queues.New(c, nil), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c)}, recorder: jobevents.New(recorder),
-				expectations: ledSince(tc.written), memory: &memory{}}).now()
+			env, err := (&environment{client: c, state: state.FromCache(c), queues: queues.New(c, inttest.KueueDefaults(t)), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c), Recorder: jobevents.New(recorder)},
+				expectations: ledSince(tc.written), memory: &memory{}, starts: newStarts(time.Hour)}).now()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := (&attempt{env: env}).awaitReading(t.Context(), &job{TrainJob: *stored, env: env}); err != nil {
+			if err := (&attempt{env: env}).awaitRollout(t.Context(), &job{TrainJob: *stored, env: env}); err != nil {
 				t.Fatal(err)
 			}
 			if got := jobSetState(t, c, js); got != tc.wantJobSet {

@@ -97,7 +97,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err := setupReconciler(mgr, env, opts); err != nil {
 		return nil, fmt.Errorf("setting up the TrainJob controller: %w", err)
 	}
-	pods := &ungater.Ungater{Client: env.client, InTree: env.inTree, Trainer: env.trainer, Describer: env.Describer, Recorder: env.recorder}
+	pods := &ungater.Ungater{Client: env.client, InTree: env.inTree, Trainer: env.trainer, Describer: env.Describer, Recorder: env.Recorder}
 	if err := pods.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("setting up the ungater: %w", err)
 	}
@@ -190,11 +190,10 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		inTree:       serving.NewInTree(mgr.GetClient(), opts.Namespace, all),
 		trainer:      trainer,
 		all:          all,
-		recorder:     recorder,
 		kueue:        opts.Kueue,
 		queues:       queues.New(mgr.GetClient(), opts.Kueue),
 	}
-	runtimes.Seen = env.seen
+	runtimes.Looked = env.trainerLooked
 	opts.Kueue.OnChange(all.Requeue)
 	return env, nil
 }
@@ -237,7 +236,7 @@ func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
 // LocalQueues that only Kueue itself fills.
 func (e *environment) framework() *jobframework.JobReconciler {
 	settings := e.kueue.Settings()
-	return jobframework.NewReconciler(e.client, e.recorder.ForFramework(),
+	return jobframework.NewReconciler(e.client, e.Recorder.ForFramework(),
 		jobframework.WithManagerName(controllerName),
 		jobframework.WithManageJobsWithoutQueueName(settings.ManageJobsWithoutQueueName),
 		jobframework.WithManagedJobsNamespaceSelector(settings.NamespaceSelector()),

@@ -36,8 +36,8 @@ func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *ser
 		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
 	}
 	if managed && !job.Finished() && told.First(job.UID) {
-		r.env.recorder.Resolve(job.UID, reason)
-		r.env.recorder.Eventf(job, nil, corev1.EventTypeWarning, reason, jobevents.ActionDescribe, "%s", message)
+		r.env.Recorder.Resolve(job.UID, reason)
+		r.env.Recorder.Eventf(job, nil, corev1.EventTypeWarning, reason, jobevents.ActionDescribe, "%s", message)
 	}
 	return ctrl.Result{}, nil
 }

@@ -23,7 +23,7 @@ const defaultStartTimeout = 2 * time.Minute
 const longestHold = time.Hour
 
 // starts remember what jobs lack of their start, and which of them stay out of their queue
-// because they could not start. Nil remembers nothing: then nothing is given back.
+// because they could not start.
 type starts struct {
 	timeout time.Duration
 
@@ -112,9 +112,6 @@ func (s *starts) holdBack(job *trainjob.TrainJob, field patch.Field) time.Durati
 // heldBack returns how much longer a job stays out of its queue; not at all when its user
 // has changed it.
 func (s *starts) heldBack(job *trainjob.TrainJob, field patch.Field) time.Duration {
-	if s == nil {
-		return 0
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.jobs[client.ObjectKeyFromObject(job)]
@@ -126,9 +123,6 @@ func (s *starts) heldBack(job *trainjob.TrainJob, field patch.Field) time.Durati
 
 // forget drops what was remembered of a job that is gone.
 func (s *starts) forget(key types.NamespacedName) {
-	if s == nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.jobs, key)

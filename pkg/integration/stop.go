@@ -52,7 +52,7 @@ func (r *attempt) tellStop(ctx context.Context, j *job) error {
 		return err
 	}
 	if pods > 0 {
-		r.env.recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
+		r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
 			"%s of the stopped run still terminating; the job keeps its quota and starts again only when they are gone", jobevents.Count(pods, "pod"))
 		return nil
 	}
@@ -66,7 +66,7 @@ func (r *attempt) tellStop(ctx context.Context, j *job) error {
 	}
 	js, err := r.env.jobSet(ctx, &j.TrainJob)
 	if err == nil && js != nil && saysActive(js) {
-		r.env.warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
+		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
 			"no pod of the stopped run is left, but JobSet %s still reports active Jobs, so the job keeps its quota: look at the JobSet's events and at the JobSet controller", js.Name))
 	}
 	return err

@@ -31,6 +31,6 @@ func (j *job) giveBack(ctx context.Context, wl *kueue.Workload, why error) outco
 		// jobframework asks again and reports it.
 		return outcome{}
 	}
-	j.env.warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, why)
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, why)
 	return done(j.deleteWorkload(ctx, wl))
 }

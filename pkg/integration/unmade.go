@@ -32,7 +32,7 @@ const longestUnmade = 5 * time.Minute
 // again by itself, and the event of the JobSet brings the job here.
 func (j *job) awaitJobSet(ctx context.Context) outcome {
 	managed, err := j.env.queues.Manages(ctx, &j.TrainJob)
-	if err != nil || !managed || j.env.starts == nil {
+	if err != nil || !managed {
 		return outcome{err: firstError(err, j.tellUnprepared(ctx))}
 	}
 	wait, refused := j.env.starts.unmadeFor(&j.TrainJob)
@@ -47,7 +47,7 @@ func (j *job) awaitJobSet(ctx context.Context) outcome {
 	if refusal == "" {
 		return outcome{err: j.tellUnprepared(ctx)}
 	}
-	j.env.warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf(
+	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionDescribe, fmt.Errorf(
 		"does not queue, because Trainer could not make JobSet %s: %s", j.Name, refusal))
 	return unqueued(wait)
 }

@@ -55,10 +55,10 @@ type Runtimes struct {
 	// Served is the generation of Trainer that renders; As returns one for another.
 	Served TrainerVersion
 
-	// Seen reports whether Trainer has looked at a TrainJob, and so frozen its runtime. A
+	// Looked reports whether Trainer has looked at a TrainJob, and so frozen its runtime. A
 	// snapshot that the storage did not have is not looked for again before that. Nil: it
 	// always may have.
-	Seen func(context.Context, *TrainJob) bool
+	Looked func(context.Context, *TrainJob) bool
 
 	// snapshots are Runtimes by the UID of the TrainJob, texts their specs by the text;
 	// unfrozen has the UIDs of those without a snapshot.
@@ -184,7 +184,7 @@ func (r *Runtimes) snapshot(ctx context.Context, job *TrainJob) (Runtime, error)
 		return known.(Runtime), nil
 	}
 	_, unfrozen := r.unfrozen.Get(job.UID)
-	if unfrozen && r.Seen != nil && !r.Seen(ctx, job) {
+	if unfrozen && r.Looked != nil && !r.Looked(ctx, job) {
 		return Runtime{}, nil
 	}
 	cm, err := r.look(ctx, job, unfrozen)

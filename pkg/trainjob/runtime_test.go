@@ -268,7 +268,7 @@ func TestRuntimesAwaitTrainer(t *testing.T) {
 		},
 	}).Build()
 	runtimes := NewRuntimes(cached, live)
-	runtimes.Seen = func(context.Context, *TrainJob) bool { return seen }
+	runtimes.Looked = func(context.Context, *TrainJob) bool { return seen }
 	nodes := func() int32 {
 		t.Helper()
 		spec, err := runtimes.For(t.Context(), jobOf("uid", nil))

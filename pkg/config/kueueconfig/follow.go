@@ -93,19 +93,8 @@ func Fixed(settings Settings) *Follower {
 	return f
 }
 
-// defaults are the settings of a Kueue that is told nothing.
-var defaults = sync.OnceValue(func() *Settings {
-	settings, _ := Of(Defaults(configapi.DefaultNamespace), Overrides{})
-	return settings
-})
-
-// Settings returns what holds now; of a nil Follower, Kueue's defaults. Nobody may change it.
-func (f *Follower) Settings() *Settings {
-	if f == nil {
-		return defaults()
-	}
-	return f.current.Load()
-}
+// Settings returns what holds now. Nobody may change it.
+func (f *Follower) Settings() *Settings { return f.current.Load() }
 
 // Known reports whether Kueue's configuration was read at least once. Before that its defaults
 // hold, which may not be Kueue's settings.

@@ -21,14 +21,14 @@ import (
 
 var trainerInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "kueue_trainer_trainer_info",
-	Help: "1 for the generation of Trainer that the served TrainJob CRD is of: 2.1, 2.2, 2.3 (and later) or unknown.",
+	Help: "1 for the version of Trainer that the served TrainJob CRD is of: 2.1, 2.2, 2.3 (and later) or unknown.",
 }, []string{"generation"})
 
 func init() { metrics.Registry.MustRegister(trainerInfo) }
 
-// Trainer follows the generation of Trainer while the manager runs. Trainer is
+// Trainer follows the version of Trainer while the manager runs. Trainer is
 // upgraded by its CRD, and from that moment on the API server keeps another field of
-// TrainJobs. While the CRD is of no generation that we know, the manager starts and stops
+// TrainJobs. While the CRD is of no version that we know, the manager starts and stops
 // nothing, and its webhooks take no new TrainJob into a queue.
 type Trainer struct {
 	Told
@@ -38,7 +38,7 @@ type Trainer struct {
 	all *TrainJobs
 
 	mu         sync.Mutex
-	generation trainjob.TrainerVersion
+	version trainjob.TrainerVersion
 	err        error
 }
 
@@ -46,7 +46,7 @@ type Trainer struct {
 // TrainJobs are looked at again.
 func NewTrainer(all *TrainJobs) *Trainer { return &Trainer{all: all} }
 
-// errNoTrainer is why the generation is unknown where there is no CRD.
+// errNoTrainer is why the version is unknown where there is no CRD.
 var errNoTrainer = fmt.Errorf("there is no CRD %s: install Trainer 2.1 or later", trainjob.CRDName)
 
 // Follow looks at the CRD now and at every change of it. It returns when crds is in step.
@@ -66,7 +66,7 @@ func (t *Trainer) Follow(ctx context.Context, crds cache.Cache) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
 		return ctx.Err()
 	}
-	if generation, reason := t.Served(); generation == 0 && reason == nil {
+	if version, reason := t.Served(); version == 0 && reason == nil {
 		t.Set(ctx, 0, errNoTrainer)
 	}
 	return nil
@@ -74,31 +74,31 @@ func (t *Trainer) Follow(ctx context.Context, crds cache.Cache) error {
 
 func (t *Trainer) look(ctx context.Context, obj any) {
 	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
-		generation, err := trainjob.TrainerVersionOf(crd)
-		t.Set(ctx, generation, err)
+		version, err := trainjob.TrainerVersionOf(crd)
+		t.Set(ctx, version, err)
 	}
 }
 
-// Set takes note of a generation, 0 with the reason when it is unknown. When it is
+// Set takes note of a version, 0 with the reason when it is unknown. When it is
 // another one, every TrainJob is looked at again.
-func (t *Trainer) Set(ctx context.Context, generation trainjob.TrainerVersion, reason error) {
+func (t *Trainer) Set(ctx context.Context, version trainjob.TrainerVersion, reason error) {
 	t.mu.Lock()
-	before, first := t.generation, t.generation == 0 && t.err == nil
-	t.generation, t.err = generation, reason
+	before, first := t.version, t.version == 0 && t.err == nil
+	t.version, t.err = version, reason
 	if reason == nil {
-		t.Rollout.expect(patch.Of(generation))
+		t.Rollout.expect(patch.Of(version))
 	}
 	t.mu.Unlock()
-	if generation == before && !first {
+	if version == before && !first {
 		return
 	}
 	trainerInfo.Reset()
-	trainerInfo.WithLabelValues(generation.String()).Set(1)
+	trainerInfo.WithLabelValues(version.String()).Set(1)
 	log := ctrl.LoggerFrom(ctx).WithName("trainer")
 	if reason != nil {
-		log.Error(reason, "The generation of Trainer is unknown; no TrainJob is started or stopped", "before", before.String())
+		log.Error(reason, "The version of Trainer is unknown; no TrainJob is started or stopped", "before", before.String())
 	} else {
-		log.Info("The TrainJob CRD is of this generation of Trainer", "generation", generation.String(), "before", before.String())
+		log.Info("The TrainJob CRD is of this version of Trainer", "version", version.String(), "before", before.String())
 		t.forget()
 	}
 	if err := t.all.Requeue(ctx); err != nil {
@@ -106,14 +106,14 @@ func (t *Trainer) Set(ctx context.Context, generation trainjob.TrainerVersion, r
 	}
 }
 
-// Served returns the generation of Trainer, or why it is unknown.
+// Served returns the version of Trainer, or why it is unknown.
 func (t *Trainer) Served() (trainjob.TrainerVersion, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.generation, t.err
+	return t.version, t.err
 }
 
-// Check is the readiness check: not ready while the generation is unknown.
+// Check is the readiness check: not ready while the version is unknown.
 func (t *Trainer) Check(*http.Request) error {
 	_, err := t.Served()
 	return err

@@ -18,9 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
@@ -48,6 +50,16 @@ func Served(tb testing.TB, version trainjob.TrainerVersion) *serving.Trainer {
 	return trainer
 }
 
+// KueueDefaults are the settings of a Kueue that is told nothing.
+func KueueDefaults(tb testing.TB) *kueueconfig.Follower {
+	tb.Helper()
+	settings, err := kueueconfig.Of(kueueconfig.Defaults(configapi.DefaultNamespace), kueueconfig.Overrides{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return kueueconfig.Fixed(*settings)
+}
+
 // Scheme has all kinds that the integration reads and writes.
 func Scheme(tb testing.TB) *runtime.Scheme {
 	tb.Helper()
@@ -65,7 +77,6 @@ func Manifest(queue, spec string) string {
 	return `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"name":"job","labels":{` + queue + `}},"spec":` + spec + `}`
 }
 
-// ByOwner adds the indexes that the manager's cache has.
 // ByOwner adds the indexes of the manager's caches to a fake client.
 func ByOwner(b *fake.ClientBuilder) *fake.ClientBuilder {
 	if err := caches.SetupIndexes(context.Background(), builderIndexer{b}); err != nil {
