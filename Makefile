@@ -15,6 +15,8 @@ export NODES ?= 8
 export INTEGRATION ?= external
 # Without a value a new cluster gets the newest Trainer, and a running one keeps its own.
 export TRAINER
+# The same for the version of the control plane, which is Kueue's own without a value.
+export KUBERNETES
 
 # Flags of the generations tests: the seed and the count of random manifests.
 GENERATIONS_FLAGS ?=
@@ -47,7 +49,7 @@ help: ## Show this.
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 	  /^[a-z][a-z0-9 -]*:.*## / {printf "  %-48s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external, in-tree or both), TRAINER=%s (2.1, 2.2 or 2.3), COMPONENT, E2E_FLAGS, FAULTS_FLAGS; KIND_IMAGE, KIND_NAME, KIND_DIR\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)" "$(or $(TRAINER),2.3)"
+	@printf '\nVariables: LOCAL_DIR=%s NODES=%s INTEGRATION=%s (external, in-tree or both), TRAINER=%s (2.1, 2.2 or 2.3), KUBERNETES=%s (1.36 or 1.37), COMPONENT, E2E_FLAGS, FAULTS_FLAGS; KIND_IMAGE, KIND_NAME, KIND_DIR\n' "$(LOCAL_DIR)" "$(NODES)" "$(INTEGRATION)" "$(or $(TRAINER),2.3)" "$(or $(KUBERNETES),1.36)"
 
 # KIND=1 has the demo play on the kind cluster, which stays.
 KIND ?=

@@ -114,7 +114,7 @@ func Load(path string) (*Configuration, error) {
 		}
 	}
 	Default(cfg)
-	if errs := Validate(cfg); len(errs) > 0 {
+	if errs := validate(cfg); len(errs) > 0 {
 		return nil, fmt.Errorf("configuration file %s: %w", path, errs.ToAggregate())
 	}
 	return cfg, nil

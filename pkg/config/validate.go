@@ -18,8 +18,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 )
 
-// Validate returns every error of a defaulted configuration, each with its field.
-func Validate(cfg *Configuration) field.ErrorList {
+// validate returns every error of a defaulted configuration, each with its field.
+func validate(cfg *Configuration) field.ErrorList {
 	var errs field.ErrorList
 	if cfg.APIVersion != APIVersion {
 		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), cfg.APIVersion, []string{APIVersion}))

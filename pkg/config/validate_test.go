@@ -79,7 +79,7 @@ func TestValidate(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, err := range Validate(changed(tc.change)) {
+			for _, err := range validate(changed(tc.change)) {
 				got = append(got, err.Field+": "+string(err.Type))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

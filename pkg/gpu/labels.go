@@ -13,18 +13,18 @@ const (
 	// ProductLabel names the model. Under MIG's single strategy it ends in the profile
 	// (A100-SXM4-40GB-MIG-1g.5gb), where GPUs are shared in -SHARED.
 	ProductLabel = "nvidia.com/gpu.product"
-	// CountLabel is how many GPUs, or slices under the single strategy, a node has.
-	CountLabel = "nvidia.com/gpu.count"
+	// countLabel is how many GPUs, or slices under the single strategy, a node has.
+	countLabel = "nvidia.com/gpu.count"
 	// MemoryLabel is the memory of one GPU or slice in MiB.
 	MemoryLabel = "nvidia.com/gpu.memory"
 	// CliqueLabel names the NVLink partition: ClusterUUID.CliqueID.
 	CliqueLabel = "nvidia.com/gpu.clique"
-	// MIGConfigLabel names the layout that MIG manager made on a node: all-1g.10gb.
-	MIGConfigLabel = "nvidia.com/mig.config"
-	// SharingLabel is how GPUs are shared: none, time-slicing or mps.
-	SharingLabel = "nvidia.com/gpu.sharing-strategy"
-	// ReplicasLabel is among how many a GPU is shared.
-	ReplicasLabel = "nvidia.com/gpu.replicas"
+	// migConfigLabel names the layout that MIG manager made on a node: all-1g.10gb.
+	migConfigLabel = "nvidia.com/mig.config"
+	// sharingLabel is how GPUs are shared: none, time-slicing or mps.
+	sharingLabel = "nvidia.com/gpu.sharing-strategy"
+	// replicasLabel is among how many a GPU is shared.
+	replicasLabel = "nvidia.com/gpu.replicas"
 )
 
 // What GKE says of GPUs with labels of its own; GPU Feature Discovery need not run there.
@@ -44,7 +44,7 @@ var productLabels = []string{
 }
 
 // layoutLabels say how the GPUs of a node are divided.
-var layoutLabels = []string{MIGConfigLabel, SharingLabel, ReplicasLabel, gkePartition, gkeSharing}
+var layoutLabels = []string{migConfigLabel, sharingLabel, replicasLabel, gkePartition, gkeSharing}
 
 // nodePoolLabels name the group of machines that a provider made a node in.
 var nodePoolLabels = []string{
@@ -127,11 +127,11 @@ const (
 	Shared Slicing = "shared"
 )
 
-// SlicingOf tells what one unit of nvidia.com/gpu, or of another GPU resource, is on a
+// slicingOf tells what one unit of nvidia.com/gpu, or of another GPU resource, is on a
 // node.
-func SlicingOf(node *corev1.Node, name corev1.ResourceName) Slicing {
+func slicingOf(node *corev1.Node, name corev1.ResourceName) Slicing {
 	product := node.Labels[ProductLabel]
-	sharing := node.Labels[SharingLabel]
+	sharing := node.Labels[sharingLabel]
 	switch {
 	case name == shared, strings.HasSuffix(string(name), sharedSuffix), strings.HasSuffix(product, "-SHARED"),
 		node.Labels[gkeSharing] != "", name == Whole && sharing != "" && sharing != "none":

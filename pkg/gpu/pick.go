@@ -97,7 +97,7 @@ func tellingLabels(node *corev1.Node) []string {
 	if !hasGPUs(node) {
 		return machines
 	}
-	telling := []string{CountLabel}
+	telling := []string{countLabel}
 	for _, label := range slices.Sorted(maps.Keys(node.Labels)) {
 		if strings.HasPrefix(label, migPrefix) && strings.HasSuffix(label, ".count") {
 			telling = append(telling, label)
@@ -152,7 +152,7 @@ func baseName(pool *Pool) string {
 	if product == "" {
 		product = "gpu"
 	}
-	config := pool.NodeLabels[MIGConfigLabel]
+	config := pool.NodeLabels[migConfigLabel]
 	switch {
 	case pool.Slicing == WholeGPUs && (config == "" || config == "all-disabled") && len(pool.Resources) == 1:
 		return dnsLabel(product)

@@ -61,7 +61,7 @@ func newPool(nodes, all []*corev1.Node) Pool {
 		pool.Taints = slices.DeleteFunc(pool.Taints, func(taint corev1.Taint) bool { return !slices.Contains(taints, taint) })
 	}
 	if len(pool.Resources) > 0 {
-		pool.Slicing = SlicingOf(nodes[0], pool.Resources[0])
+		pool.Slicing = slicingOf(nodes[0], pool.Resources[0])
 	}
 	return pool
 }

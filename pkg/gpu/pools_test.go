@@ -120,19 +120,19 @@ func TestPools(t *testing.T) {
 		"MIG under the single strategy has a product of its own": {
 			nodes: []corev1.Node{
 				node("a", eightGPUs, labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB"}),
-				node("b", amounts("nvidia.com/gpu", "56"), labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", MIGConfigLabel: "all-1g.5gb"}),
+				node("b", amounts("nvidia.com/gpu", "56"), labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", migConfigLabel: "all-1g.5gb"}),
 			},
 			want: []pool{
 				{Name: "a100-sxm4-40gb", Labels: labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB"}, Nodes: []string{"a"}, Resources: whole, Slicing: WholeGPUs},
 				{
 					Name: "a100-sxm4-40gb-mig-1g-5gb", Nodes: []string{"b"}, Resources: whole, Slicing: MIG,
-					Labels: labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", MIGConfigLabel: "all-1g.5gb"},
+					Labels: labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", migConfigLabel: "all-1g.5gb"},
 				},
 			},
 		},
 		"MIG under the mixed strategy is told apart by MIG manager's label or by counts of slices": {
 			nodes: []corev1.Node{
-				node("a", amounts("nvidia.com/mig-1g.10gb", "7"), h100(MIGConfigLabel, "all-1g.10gb")),
+				node("a", amounts("nvidia.com/mig-1g.10gb", "7"), h100(migConfigLabel, "all-1g.10gb")),
 				node("b", amounts("nvidia.com/gpu", "4", "nvidia.com/mig-3g.40gb", "8"), h100("nvidia.com/mig-3g.40gb.count", "8")),
 				node("c", eightGPUs, h100("nvidia.com/gpu.count", "8")),
 			},
@@ -143,24 +143,24 @@ func TestPools(t *testing.T) {
 					Resources: []corev1.ResourceName{Whole, "nvidia.com/mig-3g.40gb"}, Slicing: WholeGPUs,
 				},
 				{
-					Name: "h100-80gb-hbm3-all-1g-10gb", Labels: h100(MIGConfigLabel, "all-1g.10gb"), Nodes: []string{"a"},
+					Name: "h100-80gb-hbm3-all-1g-10gb", Labels: h100(migConfigLabel, "all-1g.10gb"), Nodes: []string{"a"},
 					Resources: []corev1.ResourceName{"nvidia.com/mig-1g.10gb"}, Slicing: MIG,
 				},
 			},
 		},
 		"shared GPUs, renamed or not": {
 			nodes: []corev1.Node{
-				node("a", amounts("nvidia.com/gpu", "40"), labelSet{ProductLabel: "NVIDIA-L4-SHARED", SharingLabel: "time-slicing", ReplicasLabel: "10"}),
-				node("b", amounts("nvidia.com/gpu.shared", "20"), labelSet{ProductLabel: "NVIDIA-L40S", SharingLabel: "mps", ReplicasLabel: "5"}),
+				node("a", amounts("nvidia.com/gpu", "40"), labelSet{ProductLabel: "NVIDIA-L4-SHARED", sharingLabel: "time-slicing", replicasLabel: "10"}),
+				node("b", amounts("nvidia.com/gpu.shared", "20"), labelSet{ProductLabel: "NVIDIA-L40S", sharingLabel: "mps", replicasLabel: "5"}),
 			},
 			want: []pool{
 				{
 					Name: "l4-shared", Nodes: []string{"a"}, Resources: whole, Slicing: Shared,
-					Labels: labelSet{ProductLabel: "NVIDIA-L4-SHARED", SharingLabel: "time-slicing", ReplicasLabel: "10"},
+					Labels: labelSet{ProductLabel: "NVIDIA-L4-SHARED", sharingLabel: "time-slicing", replicasLabel: "10"},
 				},
 				{
 					Name: "l40s-shared", Nodes: []string{"b"}, Resources: []corev1.ResourceName{"nvidia.com/gpu.shared"}, Slicing: Shared,
-					Labels: labelSet{ProductLabel: "NVIDIA-L40S", SharingLabel: "mps", ReplicasLabel: "5"},
+					Labels: labelSet{ProductLabel: "NVIDIA-L40S", sharingLabel: "mps", replicasLabel: "5"},
 				},
 			},
 		},

@@ -15,17 +15,17 @@ type runtimePatches struct{}
 
 func (runtimePatches) Path() *field.Path { return Path }
 
-func (runtimePatches) Has(spec *trainjob.Spec) bool { return Find(spec.RuntimePatches) != nil }
+func (runtimePatches) Has(spec *trainjob.Spec) bool { return find(spec.RuntimePatches) != nil }
 
 func (runtimePatches) Last(spec *trainjob.Spec) bool { return Last(spec.RuntimePatches) }
 
 func (runtimePatches) Same(a, b *trainjob.Spec) bool {
-	one, other := Find(a.RuntimePatches), Find(b.RuntimePatches)
+	one, other := find(a.RuntimePatches), find(b.RuntimePatches)
 	return one != nil && other != nil && Same(*one, *other)
 }
 
 func (runtimePatches) Jobs(spec *trainjob.Spec) ([]string, error) {
-	ours := Find(spec.RuntimePatches)
+	ours := find(spec.RuntimePatches)
 	if ours == nil {
 		return nil, nil
 	}
@@ -33,18 +33,18 @@ func (runtimePatches) Jobs(spec *trainjob.Spec) ([]string, error) {
 }
 
 func (runtimePatches) HoldsGate(spec *trainjob.Spec) bool {
-	ours := Find(spec.RuntimePatches)
+	ours := find(spec.RuntimePatches)
 	return ours != nil && HoldsGate(*ours)
 }
 
 func (runtimePatches) Gates(spec *trainjob.Spec, replicatedJob string) bool {
-	ours := Find(spec.RuntimePatches)
+	ours := find(spec.RuntimePatches)
 	return ours != nil && Gates(*ours, replicatedJob)
 }
 
 // Time is when our entry was last changed.
 func (runtimePatches) Time(spec *trainjob.Spec) time.Time {
-	ours := Find(spec.RuntimePatches)
+	ours := find(spec.RuntimePatches)
 	if ours == nil {
 		return time.Time{}
 	}
@@ -63,7 +63,7 @@ func (f runtimePatches) Set(spec *trainjob.Spec, placements []Placement) (bool, 
 	if err != nil {
 		return false, err
 	}
-	if ours := Find(spec.RuntimePatches); ours != nil && f.Last(spec) && Same(*ours, entry) {
+	if ours := find(spec.RuntimePatches); ours != nil && f.Last(spec) && Same(*ours, entry) {
 		return false, nil
 	}
 	spec.RuntimePatches = With(spec.RuntimePatches, entry)
@@ -71,7 +71,7 @@ func (f runtimePatches) Set(spec *trainjob.Spec, placements []Placement) (bool, 
 }
 
 func (runtimePatches) Copy(spec, from *trainjob.Spec) {
-	if ours := Find(from.RuntimePatches); ours != nil {
+	if ours := find(from.RuntimePatches); ours != nil {
 		spec.RuntimePatches = With(spec.RuntimePatches, *ours)
 	}
 }

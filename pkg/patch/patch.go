@@ -135,8 +135,8 @@ func gatedJob(job trainer.ReplicatedJobPatch) bool {
 	return HasAdmissionGate(job.Template.Spec.Template.Spec.SchedulingGates)
 }
 
-// Find returns our entry, or nil.
-func Find(patches []trainjob.RuntimePatch) *trainjob.RuntimePatch {
+// find returns our entry, or nil.
+func find(patches []trainjob.RuntimePatch) *trainjob.RuntimePatch {
 	return FindManager(patches, Manager)
 }
 

@@ -145,7 +145,7 @@ func TestOthersFindWithLast(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			patches := entries(t, tc.patches...)
 			found := []string{}
-			if p := Find(patches); p != nil {
+			if p := find(patches); p != nil {
 				found = texts(t, []trainjob.RuntimePatch{*p})
 			}
 			wantFound := []string{}
@@ -203,7 +203,7 @@ func TestOthersAndWithGiveListsOfTheirOwn(t *testing.T) {
 
 func TestFindGivesTheEntryInItsPlace(t *testing.T) {
 	patches := entries(t, othersA, ours, newOurs)
-	if got := Find(patches); got != &patches[1] {
+	if got := find(patches); got != &patches[1] {
 		t.Errorf("Find returned %+v, want the second element itself", got)
 	}
 	if got := FindManager(patches, "a.io/x"); got != &patches[0] {

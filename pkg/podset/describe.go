@@ -28,5 +28,5 @@ func Describe(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.Tr
 	if errs := runnable(job, runtime, js, field); len(errs) > 0 {
 		return nil, fmt.Errorf("%w: %w", ErrCannotRun, errs.ToAggregate())
 	}
-	return FromJobSet(js)
+	return fromJobSet(js)
 }

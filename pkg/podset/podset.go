@@ -20,16 +20,16 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
-// MaxPodSets is the number of PodSets that a Workload can hold (Workload CRD, spec.podSets).
-const MaxPodSets = 18
+// maxPodSets is the number of PodSets that a Workload can hold (Workload CRD, spec.podSets).
+const maxPodSets = 18
 
-// FromJobSet returns one PodSet per replicated job of the JobSet that Trainer renders
+// fromJobSet returns one PodSet per replicated job of the JobSet that Trainer renders
 // without our own entry, in its order: the pods that really come to be, with the GPU
 // tolerations that their placement is going to have. Kueue has to see those while it
 // picks a flavor: node taints of a flavor, and of the nodes below a topology, count
 // against what a PodSet tolerates.
 // It fails when a topology annotation cannot be read; the error names the replicated job.
-func FromJobSet(js *jobsetapi.JobSet) ([]kueue.PodSet, error) {
+func fromJobSet(js *jobsetapi.JobSet) ([]kueue.PodSet, error) {
 	podSets := make([]kueue.PodSet, 0, len(js.Spec.ReplicatedJobs))
 	for i := range js.Spec.ReplicatedJobs {
 		ps, err := fromReplicatedJob(&js.Spec.ReplicatedJobs[i])

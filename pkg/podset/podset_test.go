@@ -29,7 +29,7 @@ func TestFromJobSetCounts(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			podSets, err := FromJobSet(jobSet(tc.job))
+			podSets, err := fromJobSet(jobSet(tc.job))
 			if err != nil {
 				t.Fatalf("FromJobSet: %v", err)
 			}
@@ -41,7 +41,7 @@ func TestFromJobSetCounts(t *testing.T) {
 }
 
 func TestFromJobSetNamesAndOrder(t *testing.T) {
-	podSets, err := FromJobSet(jobSet(makeJob("node"), makeJob("Launcher"), makeJob("a")))
+	podSets, err := fromJobSet(jobSet(makeJob("node"), makeJob("Launcher"), makeJob("a")))
 	if err != nil {
 		t.Fatalf("FromJobSet: %v", err)
 	}
@@ -52,7 +52,7 @@ func TestFromJobSetNamesAndOrder(t *testing.T) {
 	if diff := cmp.Diff([]kueue.PodSetReference{"node", "launcher", "a"}, got); diff != "" {
 		t.Errorf("Unexpected PodSets (-want,+got):\n%s", diff)
 	}
-	if none, err := FromJobSet(jobSet()); err != nil || len(none) != 0 {
+	if none, err := fromJobSet(jobSet()); err != nil || len(none) != 0 {
 		t.Errorf("FromJobSet of no jobs = %v, %v", none, err)
 	}
 }
@@ -75,7 +75,7 @@ func TestFromJobSetTolerations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := jobSet(tc.job, makeJob("aside"))
 			before := js.DeepCopy()
-			podSets, err := FromJobSet(js)
+			podSets, err := fromJobSet(js)
 			if err != nil {
 				t.Fatalf("FromJobSet: %v", err)
 			}
@@ -143,7 +143,7 @@ func TestFromJobSetTopology(t *testing.T) {
 			if tc.key != "" {
 				job.annotation(tc.key, tc.value)
 			}
-			podSets, err := FromJobSet(jobSet(makeJob("first"), job))
+			podSets, err := fromJobSet(jobSet(makeJob("first"), job))
 			if len(tc.wantInErr) > 0 {
 				wantErrorWith(t, err, tc.wantInErr...)
 				return

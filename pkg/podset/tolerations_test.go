@@ -31,7 +31,7 @@ func TestAddTolerations(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			podSets, err := FromJobSet(jobSet(tc.job))
+			podSets, err := fromJobSet(jobSet(tc.job))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -30,9 +30,9 @@ func Validate(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.Tr
 	if err != nil {
 		return field.ErrorList{field.Invalid(patches.Path(), field.OmitValueType{}, err.Error())}
 	}
-	if len(names) > MaxPodSets {
+	if len(names) > maxPodSets {
 		return field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, fmt.Sprintf(
-			"the runtime has %d replicated jobs and Kueue takes %d PodSets at the most; use a runtime with fewer, or no queue", len(names), MaxPodSets))}
+			"the runtime has %d replicated jobs and Kueue takes %d PodSets at the most; use a runtime with fewer, or no queue", len(names), maxPodSets))}
 	}
 	js, err := renderer.Describe(ctx, job, runtime, others)
 	if err != nil {
@@ -41,7 +41,7 @@ func Validate(ctx context.Context, renderer *trainjob.Renderer, job *trainjob.Tr
 	if errs := runnable(job, runtime, js, patches); len(errs) > 0 {
 		return errs
 	}
-	podSets, err := FromJobSet(js)
+	podSets, err := fromJobSet(js)
 	// An annotation that cannot be read at all is named by its own check as well.
 	if errs := validateTopology(js.Spec.ReplicatedJobs, podSets, patches.Path()); len(errs) > 0 || err == nil {
 		return errs

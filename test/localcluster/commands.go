@@ -23,6 +23,7 @@ type options struct {
 	nodes       int
 	integration string
 	trainer     string
+	kubernetes  string
 	workers     int
 	lease       time.Duration
 }
@@ -63,6 +64,9 @@ func (o *options) withSettings(use, short string, run func(*cluster.Cluster, con
 	cmd.Flags().StringVar(&o.trainer, "trainer", os.Getenv("TRAINER"), fmt.Sprintf(
 		"generation of Trainer, with its JobSet: %s; a new cluster gets the last of these, a running one keeps its own [$TRAINER]",
 		strings.Join(build.TrainerNames(), ", ")))
+	cmd.Flags().StringVar(&o.kubernetes, "kubernetes", os.Getenv("KUBERNETES"), fmt.Sprintf(
+		"version of the control plane: %s; a new cluster gets the first of these, a running one keeps its own [$KUBERNETES]",
+		strings.Join(build.KubernetesNames(), ", ")))
 	cmd.Flags().IntVar(&o.workers, "in-tree-workers", workers,
 		"TrainJobs that Kueue's own integration reconciles at a time; 0: as Kueue is shipped, one [$IN_TREE_WORKERS]")
 	cmd.Flags().DurationVar(&o.lease, "lease", 0, "leader lease of kueue-trainer; 0: 6s, which is short for tests that kill it. A busy machine wants a longer one")
@@ -90,6 +94,12 @@ func (o *options) settings() (cluster.Settings, error) {
 	if o.trainer != "" {
 		var err error
 		if settings.Trainer, err = build.FindTrainer(o.trainer); err != nil {
+			return settings, err
+		}
+	}
+	if o.kubernetes != "" {
+		var err error
+		if settings.Kubernetes, err = build.FindKubernetes(o.kubernetes); err != nil {
 			return settings, err
 		}
 	}

@@ -34,8 +34,8 @@ func ByObject() (map[client.Object]cache.ByObject, error) {
 	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 	return map[client.Object]cache.ByObject{
 		&batchv1.Job{}:      {Label: labels.NewSelector().Add(*ofJobSets), Transform: TrimJob},
-		&jobsetapi.JobSet{}: {Transform: TrimJobSet},
-		&kueue.Workload{}:   {Transform: TrimWorkload},
+		&jobsetapi.JobSet{}: {Transform: trimJobSet},
+		&kueue.Workload{}:   {Transform: trimWorkload},
 		&corev1.Pod{}:       {Label: labels.SelectorFromSet(labels.Set{patch.GatedLabel: "true"})},
 
 		&apiextensionsv1.CustomResourceDefinition{}:               {Field: named(podset.WorkloadCRD)},

@@ -24,19 +24,19 @@ import (
 
 var stripManagedFields = cache.TransformStripManagedFields()
 
-// TrimWorkload empties the Workloads that belong to other kinds of jobs. One without a
+// trimWorkload empties the Workloads that belong to other kinds of jobs. One without a
 // controller stays whole: it may be a TrainJob's soon. So does one with a TrainJob among its
 // owners: jobframework finds a TrainJob's Workloads by any of them.
-func TrimWorkload(in any) (any, error) {
+func trimWorkload(in any) (any, error) {
 	if wl, ok := in.(*kueue.Workload); ok && ofAnother(wl) && !slices.ContainsFunc(wl.OwnerReferences, isTrainJob) {
 		wl.Spec, wl.Status = kueue.WorkloadSpec{}, kueue.WorkloadStatus{}
 	}
 	return stripManagedFields(in)
 }
 
-// TrimJobSet empties the JobSets that do not belong to a TrainJob, and drops what their
+// trimJobSet empties the JobSets that do not belong to a TrainJob, and drops what their
 // pods run, but not what they ask for.
-func TrimJobSet(in any) (any, error) {
+func trimJobSet(in any) (any, error) {
 	js, ok := in.(*jobsetapi.JobSet)
 	if !ok {
 		return stripManagedFields(in)

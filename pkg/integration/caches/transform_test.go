@@ -48,27 +48,27 @@ func TestTrim(t *testing.T) {
 		in, want any
 	}{
 		"a TrainJob's Workload loses its managed fields": {
-			trim: TrimWorkload,
+			trim: trimWorkload,
 			in:   &kueue.Workload{ObjectMeta: managed, Spec: spec}, want: &kueue.Workload{ObjectMeta: owned("TrainJob"), Spec: spec},
 		},
 		"another kind's Workload keeps its name": {
-			trim: TrimWorkload,
+			trim: trimWorkload,
 			in:   &kueue.Workload{ObjectMeta: owned("Job"), Spec: spec}, want: &kueue.Workload{ObjectMeta: owned("Job")},
 		},
 		"another kind's Workload that a TrainJob owns as well stays": {
-			trim: TrimWorkload,
+			trim: trimWorkload,
 			in:   &kueue.Workload{ObjectMeta: shared, Spec: spec}, want: &kueue.Workload{ObjectMeta: shared, Spec: spec},
 		},
 		"a Workload without an owner stays": {
-			trim: TrimWorkload,
+			trim: trimWorkload,
 			in:   &kueue.Workload{Spec: spec}, want: &kueue.Workload{Spec: spec},
 		},
 		"a TrainJob's JobSet keeps where its pods go and what they ask for": {
-			trim: TrimJobSet,
+			trim: trimJobSet,
 			in:   &jobsetapi.JobSet{ObjectMeta: owned("TrainJob"), Spec: jobSet(full)}, want: &jobsetapi.JobSet{ObjectMeta: owned("TrainJob"), Spec: jobSet(*asked)},
 		},
 		"another kind's JobSet keeps its name": {
-			trim: TrimJobSet,
+			trim: trimJobSet,
 			in:   &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper"), Spec: jobSet(full)}, want: &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper")},
 		},
 		"a Job keeps whose it is and where its pods go": {

@@ -45,15 +45,15 @@ const (
 	JobSetManager  = "jobset"
 )
 
-// All are the binaries of a control plane with that Trainer, in the order in which they
-// are built.
-func All(t Trainer) []Binary {
+// All are the binaries of a control plane of that version with that Trainer, in the order in
+// which they are built. People's kubectl is that of the default version.
+func All(k Kubernetes, t Trainer) []Binary {
 	return []Binary{
 		{Name: "etcd", Dir: ControlPlaneDir, Module: "go.etcd.io/etcd/server/v3", Package: "go.etcd.io/etcd/server/v3"},
-		kubernetes("kube-apiserver"),
-		kubernetes("kube-controller-manager"),
-		kubernetes("kube-scheduler"),
-		kubernetes("kubectl"),
+		kubernetes(k, "kube-apiserver"),
+		kubernetes(k, "kube-controller-manager"),
+		kubernetes(k, "kube-scheduler"),
+		kubernetes(DefaultKubernetes(), "kubectl"),
 		{Name: "kwok", Dir: ControlPlaneDir, Module: "sigs.k8s.io/kwok", Package: "sigs.k8s.io/kwok/cmd/kwok"},
 		{Name: t.Binary(JobSetManager), Dir: t.JobSetDir, Module: JobSetModule, Package: JobSetModule,
 			VersionVars: gitVersion(JobSetModule + "/pkg/version.GitVersion")},
@@ -65,8 +65,8 @@ func All(t Trainer) []Binary {
 	}
 }
 
-func kubernetes(name string) Binary {
-	return Binary{Name: name, Dir: ControlPlaneDir, Module: "k8s.io/kubernetes",
+func kubernetes(k Kubernetes, name string) Binary {
+	return Binary{Name: k.Binary(name), Dir: k.Dir, Module: "k8s.io/kubernetes",
 		Package: "k8s.io/kubernetes/cmd/" + name, VersionVars: componentVersion}
 }
 

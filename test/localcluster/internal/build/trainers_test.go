@@ -30,7 +30,7 @@ func TestTrainersAreWhatTheirModulesRequire(t *testing.T) {
 func TestOnlyTheChosenTrainerIsBuilt(t *testing.T) {
 	for _, trainer := range Trainers {
 		var dirs []string
-		for _, bin := range All(trainer) {
+		for _, bin := range All(DefaultKubernetes(), trainer) {
 			dirs = append(dirs, bin.Dir)
 		}
 		slices.Sort(dirs)

@@ -30,9 +30,9 @@ const (
 type component struct {
 	// name is also that of its user, its log and its configuration.
 	name string
-	// perTrainer is whether each generation of Trainer has its own binary of it.
-	perTrainer bool
-	tier       tier
+	// program is the file name of its binary, where versions have their own; else that is name.
+	program func(Settings) string
+	tier    tier
 	// ports it listens on, by purpose; the first is shown by status.
 	ports []string
 	// groups of its user. A component without any does not call the API server.
@@ -91,7 +91,7 @@ func (c *Cluster) tierOf(t tier) []component {
 
 // binaries are those that the settings need, and kubectl for people.
 func binaries(settings Settings) []build.Binary {
-	return slices.DeleteFunc(build.All(settings.Trainer), func(b build.Binary) bool {
+	return slices.DeleteFunc(build.All(settings.Kubernetes, settings.Trainer), func(b build.Binary) bool {
 		return (b.Name == build.KueueTrainer || b.Name == build.Plugin) && !settings.Integration.manager()
 	})
 }
@@ -126,8 +126,18 @@ func (c *Cluster) spec(comp component) process.Spec {
 
 func (c *Cluster) binary(comp component) string {
 	name := comp.name
-	if comp.perTrainer {
-		name = c.state.Settings.Trainer.Binary(name)
+	if comp.program != nil {
+		name = comp.program(c.state.Settings)
 	}
 	return filepath.Join(c.Builder.BinDir(), name)
+}
+
+// ofKubernetes is the program of a component of the control plane.
+func ofKubernetes(name string) func(Settings) string {
+	return func(s Settings) string { return s.Kubernetes.Binary(name) }
+}
+
+// ofTrainer is the program that each generation of Trainer has its own of.
+func ofTrainer(name string) func(Settings) string {
+	return func(s Settings) string { return s.Trainer.Binary(name) }
 }

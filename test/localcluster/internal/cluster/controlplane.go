@@ -53,6 +53,7 @@ var etcd = component{
 
 var apiServer = component{
 	name:         "kube-apiserver",
+	program:      ofKubernetes("kube-apiserver"),
 	tier:         api,
 	ports:        []string{"secure"},
 	serving:      true,
@@ -110,6 +111,7 @@ var controllers = []string{
 
 var controllerManager = component{
 	name:    "kube-controller-manager",
+	program: ofKubernetes("kube-controller-manager"),
 	tier:    core,
 	ports:   []string{"secure"},
 	groups:  []string{mastersGroup},
@@ -141,6 +143,7 @@ var controllerManager = component{
 
 var scheduler = component{
 	name:    "kube-scheduler",
+	program: ofKubernetes("kube-scheduler"),
 	tier:    core,
 	ports:   []string{"secure"},
 	groups:  []string{},

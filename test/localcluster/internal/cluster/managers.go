@@ -31,13 +31,13 @@ const trainerCertDir = "k8s-webhook-server/serving-certs"
 var (
 	jobset = func() component {
 		comp := manager(build.JobSetManager, "jobset-system", jobsetConfig)
-		comp.perTrainer, comp.watchBinary = true, true
+		comp.program, comp.watchBinary = ofTrainer(comp.name), true
 		return comp
 	}()
 
 	trainer = func() component {
 		comp := manager(build.TrainerManager, "kubeflow-system", trainerConfig)
-		comp.perTrainer, comp.watchBinary = true, true
+		comp.program, comp.watchBinary = ofTrainer(comp.name), true
 		comp.env = func(c *Cluster) []string {
 			return append(managerEnv(c, comp.name), "TMPDIR="+c.certDir("trainer"))
 		}

@@ -42,6 +42,9 @@ type Settings struct {
 	// Trainer and the JobSet that goes with it. Unset means the one that runs already, and
 	// the newest where none does.
 	Trainer build.Trainer `json:"trainer"`
+	// Kubernetes is the version of the control plane. Unset means the one that runs already, and
+	// the one that Kueue is built with where none does.
+	Kubernetes build.Kubernetes `json:"kubernetes"`
 	// InTreeWorkers is how many TrainJobs Kueue's own integration reconciles at a time. 0 is
 	// as Kueue is shipped, which is one.
 	InTreeWorkers int `json:"inTreeWorkers,omitempty"`
@@ -71,7 +74,7 @@ func (s Settings) Validate() error {
 }
 
 func (s Settings) String() string {
-	return fmt.Sprintf("NODES=%d INTEGRATION=%s TRAINER=%s IN_TREE_WORKERS=%d", s.Nodes, s.Integration, s.Trainer.Name, s.InTreeWorkers)
+	return fmt.Sprintf("NODES=%d INTEGRATION=%s TRAINER=%s KUBERNETES=%s IN_TREE_WORKERS=%d", s.Nodes, s.Integration, s.Trainer.Name, s.Kubernetes.Name, s.InTreeWorkers)
 }
 
 // Cluster is a local cluster, running or not.

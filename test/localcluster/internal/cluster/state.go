@@ -39,9 +39,10 @@ type Process struct {
 // exists tells whether an up has been here.
 func (s State) exists() bool { return s.Ports != nil }
 
-// readState starts with the newest Trainer: the choice where there is no cluster.
+// readState starts with the newest Trainer and the default version: the choice where there is no
+// cluster, or one that says nothing of it.
 func readState(path string) (State, error) {
-	state := State{Settings: Settings{Trainer: build.DefaultTrainer()}}
+	state := State{Settings: Settings{Trainer: build.DefaultTrainer(), Kubernetes: build.DefaultKubernetes()}}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return state, nil

@@ -67,16 +67,20 @@ func (c *Cluster) withDefaults(settings Settings) Settings {
 	if settings.Trainer == (build.Trainer{}) {
 		settings.Trainer = c.state.Settings.Trainer
 	}
+	if settings.Kubernetes == (build.Kubernetes{}) {
+		settings.Kubernetes = c.state.Settings.Kubernetes
+	}
 	return settings
 }
 
-// refuseOtherSettings says that a cluster cannot change its nodes or workers while it exists, nor go
-// back to an older Trainer: that one would drop what it does not know from every object.
+// refuseOtherSettings says that a cluster cannot change its nodes, workers or version while it exists,
+// nor go back to an older Trainer: that one would drop what it does not know from every object.
 func (c *Cluster) refuseOtherSettings(settings Settings) error {
 	if !c.state.exists() {
 		return nil
 	}
 	if c.state.Settings.Nodes != settings.Nodes || c.state.Settings.InTreeWorkers != settings.InTreeWorkers ||
+		c.state.Settings.Kubernetes != settings.Kubernetes ||
 		settings.Trainer.Compare(c.state.Settings.Trainer) < 0 {
 		return fmt.Errorf("%s holds a cluster with %s, which cannot change to %s: run `localcluster down` first, or use another LOCAL_DIR",
 			c.Dir, c.state.Settings, settings)

@@ -50,7 +50,7 @@ func (c *Cluster) binary(program string) string {
 // binaries are what the images are made of, and the plugin for whoever uses the cluster.
 func (c *Cluster) binaries() []build.Binary {
 	var wanted []build.Binary
-	for _, bin := range build.All(build.DefaultTrainer()) {
+	for _, bin := range build.All(build.DefaultKubernetes(), build.DefaultTrainer()) {
 		switch bin.Name {
 		case build.DefaultTrainer().Binary(build.JobSetManager), build.DefaultTrainer().Binary(build.TrainerManager),
 			"kueue", "kwok", build.KueueTrainer, build.Plugin, "kubectl":
