@@ -26,8 +26,8 @@ type Trainer string
 const (
 	// NoTrainer leaves everything to the runtime.
 	NoTrainer Trainer = ""
-	// customTrainer runs a function; its command is made from it.
-	customTrainer Trainer = "CustomTrainer"
+	// CustomTrainer runs a function; its command is made from it.
+	CustomTrainer Trainer = "CustomTrainer"
 	// BuiltinTrainer runs what the runtime brings.
 	BuiltinTrainer Trainer = "BuiltinTrainer"
 	// CustomTrainerContainer runs an image.

@@ -224,8 +224,8 @@ func TestRefusals(t *testing.T) {
 		message string
 	}{
 		"a command for a function": {
-			options: []Option{TrainerCommand{"x"}}, trainer: customTrainer,
-			message: "TrainerCommand does not go with customTrainer, which has a command and arguments of its own: use CustomTrainerContainer, or remove the option",
+			options: []Option{TrainerCommand{"x"}}, trainer: CustomTrainer,
+			message: "TrainerCommand does not go with CustomTrainer, which has a command and arguments of its own: use CustomTrainerContainer, or remove the option",
 		},
 		"arguments for a built-in trainer": {
 			options: []Option{TrainerArgs{"x"}}, trainer: BuiltinTrainer,
