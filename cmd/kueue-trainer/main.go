@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kueue-trainer is the manager that brings TrainJobs under Kueue's quotas.
+// Command kueue-trainer is the manager that brings TrainJobs under Kueue's quotas: its flags and
+// what it runs (command.go), and how controller-runtime's manager is set up for it (manager.go).
 package main
 
 import (

@@ -3,6 +3,9 @@
 // Package options has the options of the Python SDK (kubeflow.trainer.options) for those
 // who submit TrainJobs without Python: the same names, the same refusals, and the same
 // JSON in the TrainJob.
+//
+// The options are in options.go, those that patch pods in patches.go, the SDK's refusals in
+// validate.go.
 package options
 
 import (

@@ -3,6 +3,11 @@
 // Package patch owns what TrainJobs patch their runtime with, spec.runtimePatches and, of
 // Trainer 2.1, spec.podTemplateOverrides: which part is ours, what stands in it, and how
 // it takes its place among the others without changing them.
+//
+// field.go says what a field of patches is, field_patches.go and field_overrides.go are the two
+// that there are; patch.go makes what stands in our part. effective.go leaves out of overrides what
+// Trainer 2.1 ignores; reserved.go, validate.go and surplus.go find what users may not write, or
+// what does nothing; same.go compares entries.
 package patch
 
 import (

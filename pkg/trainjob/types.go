@@ -7,6 +7,12 @@
 // spec.runtimePatches and spec.podTemplateOverrides is kept as the bytes it arrived in. Trainer's own types
 // drop what they do not know and explicit zeros such as "readOnly: false"; a
 // writer that uses them changes, or is refused for changing, other managers' data.
+//
+// types.go and overrides.go are the types, same.go compares them, version.go reads Trainer's
+// version off the CRD. runtime.go finds a TrainJob's runtime or its snapshot; render.go makes the
+// JobSet by Trainer's own framework, with replace.go for how older releases merge resources and
+// offline.go for the client that the framework wants; validate.go asks its plugins, dryrun.go a
+// cluster's webhooks.
 package trainjob
 
 import (

@@ -37,9 +37,9 @@ type Trainer struct {
 
 	all *TrainJobs
 
-	mu         sync.Mutex
+	mu      sync.Mutex
 	version trainjob.TrainerVersion
-	err        error
+	err     error
 }
 
 // NewTrainer returns a Trainer of which nothing is known yet. Whenever something changes, all

@@ -9,6 +9,9 @@
 // names the field; what it says with less precision is a warning. The pods that Trainer
 // makes of a converted TrainJob are those that it made of the original, our part aside: a
 // manifest loses it, as it is of one admission in one cluster.
+//
+// convert.go and overrides.go convert the fields, mounts.go the volumes that are
+// mounted twice, ours.go leaves our part out, and manifest.go converts whole manifests.
 package convert
 
 import (

@@ -6,6 +6,9 @@
 // The order is that of Trainer's guides: the TrainJob's own API wins over later patches,
 // those over earlier ones, and all of them over the runtime. What Trainer really
 // rendered has the last word: a field that none of them said is Trainer's own.
+//
+// provenance.go explains a field, sources.go stacks what could have set it, and flatten.go walks
+// the fields of a JobSet.
 package provenance
 
 import (
