@@ -16,9 +16,11 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -64,8 +66,17 @@ type Facts struct {
 	// Visible is the position as Kueue reports it; nil where it does not.
 	Visible *Position
 
+	// Priority is what a manifest's Workload would have.
+	Priority int32
+	// Kueue is its configuration; nil where the user may not see it.
+	Kueue *configapi.Configuration
+
 	// Cluster is what the job competes for, never nil.
 	Cluster *Cluster
+
+	// decision is remembered of forecast.
+	decision   *scheduler.Decision
+	forecasted bool
 }
 
 // queueName is the LocalQueue that the job asks for; empty for none.

@@ -23,8 +23,10 @@ type Verdict struct {
 	// Assigned is set where the PodSet has quota of this flavor.
 	Assigned bool `json:"assigned"`
 	// Fits is set where Kueue could give it quota of this flavor now.
-	Fits    bool     `json:"fits"`
-	Amounts []Amount `json:"resources,omitempty"`
+	Fits bool `json:"fits"`
+	// Preempts is set where Kueue would give it quota of this flavor by stopping others.
+	Preempts bool     `json:"preempts,omitempty"`
+	Amounts  []Amount `json:"resources,omitempty"`
 	// Reasons are why it does not fit, and what its pods would run into if it does.
 	Reasons []Reason `json:"reasons,omitempty"`
 

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
@@ -38,6 +39,8 @@ type Reader struct {
 	// rules are the manager's; rulesUnseen is set where the user may not read them.
 	rules       []podset.TolerationRule
 	rulesUnseen bool
+	// kueue is its configuration; nil where the user may not read it.
+	kueue *configapi.Configuration
 }
 
 // NewReader reads what all TrainJobs have in common. A process makes one Renderer, and
@@ -61,6 +64,9 @@ func NewReader(ctx context.Context, c client.Client, renderer *trainjob.Renderer
 	}
 	r.rules, err = cluster.TolerationRules(ctx, c)
 	if r.rulesUnseen = apierrors.IsForbidden(err); err != nil && !r.rulesUnseen {
+		return nil, err
+	}
+	if r.kueue, err = cluster.KueueConfiguration(ctx, c); err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
 	r.runtimes = r.runtimesFrom(c, c)
@@ -93,7 +99,7 @@ func (r *Reader) facts(ctx context.Context, job *trainjob.TrainJob) (*Facts, err
 	if err != nil {
 		return nil, err
 	}
-	f := &Facts{Now: time.Now(), Field: patch.Of(r.served), Job: job, Cluster: cluster}
+	f := &Facts{Now: time.Now(), Field: patch.Of(r.served), Job: job, Kueue: r.kueue, Cluster: cluster}
 	var namespace corev1.Namespace
 	err = r.client.Get(ctx, client.ObjectKey{Name: job.Namespace}, &namespace)
 	if err == nil {

@@ -195,6 +195,8 @@ func (p *printer) verdict(v Verdict) string {
 		return p.paint.Green("fits now")
 	case v.Fits:
 		return p.paint.Red("quota fits, but " + text)
+	case v.Preempts:
+		return p.paint.Green("by preemption: " + text)
 	case v.refusal().Lasting:
 		return p.paint.Red("never: " + text)
 	}

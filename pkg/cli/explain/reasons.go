@@ -155,9 +155,13 @@ func borrowingLimit(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amoun
 func quotaInUse(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amount) Reason {
 	return Reason{Code: InUse,
 		Message: fmt.Sprintf("%s of %s are free", number(at.Resource, ptr.Deref(a.Free, 0)), quantity(at.Resource, a.Max)),
-		Remedy: fmt.Sprintf("wait until others in ClusterQueue %s%s have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts",
-			cq.Name, inCohort(cq)),
+		Remedy:  quotaRemedy(cq),
 	}
+}
+
+func quotaRemedy(cq *kueue.ClusterQueue) string {
+	return fmt.Sprintf("wait until others in ClusterQueue %s%s have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts",
+		cq.Name, inCohort(cq))
 }
 
 func inCohort(cq *kueue.ClusterQueue) string {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -85,37 +84,6 @@ func since(t metav1.Time) *metav1.Time {
 // overdue reports whether something that takes a moment has taken too long.
 func (f *Facts) overdue(begun metav1.Time) bool {
 	return f.Now.Sub(begun.Time) > patience
-}
-
-func notCreated(f *Facts) *State {
-	if f.Job.UID != "" {
-		return nil
-	}
-	if errors.Is(f.Undescribed, podset.ErrCannotRun) {
-		return &State{Phase: NotCreated, Reason: "CannotRun", Stuck: true, Message: "would be refused: " + f.Undescribed.Error()}
-	}
-	if f.Undescribed != nil {
-		return &State{Phase: NotCreated, Reason: "RuntimeMissing", Stuck: true, Message: "cannot be described: " + f.Undescribed.Error()}
-	}
-	if f.queueName() == "" {
-		return &State{Phase: NotCreated, Reason: "NoQueue", Message: "names no queue, so it would start at once, outside of all quotas", Remedy: labelRemedy}
-	}
-	if s := queueAway(f); s != nil {
-		s.Phase, s.Message = NotCreated, "would not start: it "+s.Message
-		return s
-	}
-	verdicts := Flavors(f)
-	if assignment, ok := assignable(f.PodSets, verdicts); ok {
-		s := &State{Phase: NotCreated, Reason: "Fits", Message: fmt.Sprintf("asks for %s and could have them now in %s: %s", needs(f.PodSets), f.queueText(), assignment)}
-		if r := warnedOf(f.PodSets, verdicts); r != nil {
-			s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
-			s.Message += ", but " + r.Message
-		}
-		return s
-	}
-	s := lacking(f.PodSets, verdicts)
-	s.Phase, s.Message = NotCreated, fmt.Sprintf("would wait in %s: asks for %s, %s", f.queueText(), needs(f.PodSets), s.Message)
-	return &s
 }
 
 const labelRemedy = "name a LocalQueue of its namespace in label kueue.x-k8s.io/queue-name"

@@ -50,13 +50,18 @@ func reserving(f *Facts) *State {
 	return s
 }
 
-// assignment names what was given to each PodSet: "node on flavor h100".
+// assignment names what was given to each PodSet.
 func (f *Facts) assignment() string {
 	if f.Workload.Status.Admission == nil {
 		return "nothing assigned"
 	}
+	return assignmentText(f.Workload.Status.Admission)
+}
+
+// assignmentText names the flavors of each PodSet: "node on flavor h100".
+func assignmentText(admission *kueue.Admission) string {
 	var parts []string
-	for _, psa := range f.Workload.Status.Admission.PodSetAssignments {
+	for _, psa := range admission.PodSetAssignments {
 		var names []string
 		for _, resource := range sortedResources(psa.Flavors) {
 			if flavor := string(psa.Flavors[resource]); !slices.Contains(names, flavor) {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -224,8 +225,25 @@ func TestStateOf(t *testing.T) {
 				s.inventory.ClusterQueues[0].Spec.QueueingStrategy = kueue.StrictFIFO
 				s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: "False"}}
 			}},
-			want: State{Phase: Waiting, Reason: "BehindOthers", Remedy: "wait, or set queueingStrategy of ClusterQueue gpus to BestEffortFIFO",
-				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, which would fit (node on flavor h100), but ClusterQueue gpus is strictly first in, first out and team/big is before it, 2nd of 2 pending"},
+			want: State{Phase: Waiting, Reason: "BehindOthers", Remedy: "wait, or give the job a higher priority",
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, which would fit (node on flavor h100), but Kueue gives it to team/big first, 2nd of 2 pending"},
+		},
+		"behind one that cannot start in a strict queue": {
+			scene: []func(*scene){pending("big", 0, minutesAgo(9)), strict, taken("h100", 1), func(s *scene) {
+				s.Workload.Spec.PodSets[0].Count = 1
+			}},
+			want: State{Phase: Waiting, Reason: "BehindOthers", Remedy: behindRemedy,
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 8 GPUs, and ClusterQueue gpus is strictly first in, first out, and team/big (priority 0) is before it and cannot start, 2nd of 2 pending"},
+		},
+		"about to preempt": {
+			scene: []func(*scene){taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority = ptr.To[int32](10) }},
+			want: State{Phase: Waiting, Reason: "Preempts",
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, and Kueue is about to make room by preempting team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue), 1st of 1 pending"},
+		},
+		"managed without a queue": {
+			scene: []func(*scene){func(s *scene) { s.Workload.Spec.QueueName, s.Job.Labels = "", nil }},
+			want: State{Phase: Waiting, Reason: "NoQueue", Stuck: true, Remedy: labelRemedy,
+				Message: "names no queue, and Kueue holds it all the same (manageJobsWithoutQueueName)"},
 		},
 		"quota reserved, a check is open": {
 			scene: []func(*scene){func(s *scene) {
@@ -327,8 +345,45 @@ func TestStateOf(t *testing.T) {
 				Message: "asks for 32 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100, but node selector disk=fast matches no node of the flavor: Kueue looks only at labels that the flavor has, so pods stay Pending"},
 		},
 		"a manifest without a queue": {
-			scene: []func(*scene){func(s *scene) { s.Job.UID, s.Workload, s.Job.Labels = "", nil, nil }},
+			scene: []func(*scene){manifestOf, func(s *scene) { s.Job.Labels, s.Kueue = nil, &configapi.Configuration{} }},
 			want:  State{Phase: NotCreated, Reason: "NoQueue", Message: "names no queue, so it would start at once, outside of all quotas", Remedy: labelRemedy},
+		},
+		"a manifest without a queue, which Kueue manages": {
+			scene: []func(*scene){manifestOf, managesAll},
+			want: State{Phase: NotCreated, Reason: "NoQueue", Stuck: true, Remedy: labelRemedy,
+				Message: "names no queue, and Kueue manages jobs without one (manageJobsWithoutQueueName): it would be held and never start"},
+		},
+		"a manifest without a queue, in a namespace that is not Kueue's": {
+			scene: []func(*scene){manifestOf, managesAll, func(s *scene) { s.Namespace.Labels = nil }},
+			want:  State{Phase: NotCreated, Reason: "NoQueue", Message: "names no queue, so it would start at once, outside of all quotas", Remedy: labelRemedy},
+		},
+		"a manifest without a queue, and nobody to say what Kueue does": {
+			scene: []func(*scene){manifestOf, func(s *scene) { s.Job.Labels = nil }},
+			want: State{Phase: NotCreated, Reason: "NoQueue", Remedy: labelRemedy,
+				Message: "names no queue; whether it would start at once or be held depends on Kueue's manageJobsWithoutQueueName, which you may not see"},
+		},
+		"an urgent manifest that would preempt": {
+			scene: []func(*scene){manifestOf, taken("h100", 4), preempting, func(s *scene) { s.Priority = 10 }},
+			want: State{Phase: NotCreated, Reason: "Preempts",
+				Message: "asks for 32 GPUs and would get them in queue gpus (ClusterQueue gpus) by preempting team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue): node on flavor h100"},
+		},
+		"a manifest behind the blocked head of a strict queue": {
+			scene: []func(*scene){manifestOf, pending("big", 0, minutesAgo(9)), strict, taken("h100", 1), func(s *scene) {
+				s.PodSets = []kueue.PodSet{podSet("node", 1)}
+			}},
+			want: State{Phase: NotCreated, Reason: "BehindOthers", Remedy: behindRemedy,
+				Message: "would wait in queue gpus (ClusterQueue gpus): asks for 8 GPUs, and ClusterQueue gpus is strictly first in, first out, and team/big (priority 0) is before it and cannot start"},
+		},
+		"a manifest past the blocked head of another queue": {
+			scene: []func(*scene){manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), func(s *scene) {
+				s.PodSets = []kueue.PodSet{podSet("node", 1)}
+			}},
+			want: State{Phase: NotCreated, Reason: "Fits", Message: "asks for 8 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100"},
+		},
+		"a manifest of one who does not see what others have": {
+			scene: []func(*scene){manifestOf, func(s *scene) { s.inventory.Unseen = []inventory.Unseen{{Kind: workloads}} }},
+			want: State{Phase: NotCreated, Reason: "Unseen", Remedy: "ask an admin to run this command, or submit the job and explain it by its name",
+				Message: "asks for 32 GPUs in queue gpus (ClusterQueue gpus); whether they are free cannot be told, because you may not see what others have"},
 		},
 		"a manifest for a stopped queue": {
 			scene: []func(*scene){func(s *scene) {
@@ -353,4 +408,24 @@ func activeCheck(name string) kueue.AdmissionCheck {
 	check := kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	check.Status.Conditions = []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: "True"}}
 	return check
+}
+
+const behindRemedy = "wait, give the job a higher priority than the one in front, or set queueingStrategy of ClusterQueue gpus to BestEffortFIFO"
+
+// manifestOf makes a manifest of the job.
+func manifestOf(s *scene) { s.Job.UID, s.Workload = "", nil }
+
+func strict(s *scene) { s.inventory.ClusterQueues[0].Spec.QueueingStrategy = kueue.StrictFIFO }
+
+func preempting(s *scene) {
+	s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+}
+
+// managesAll has Kueue manage jobs without a queue in namespaces for teams.
+func managesAll(s *scene) {
+	s.Job.Labels = nil
+	s.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"for": "teams"}}}
+	s.Kueue = &configapi.Configuration{
+		ManageJobsWithoutQueueName: true, ManagedJobsNamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"for": "teams"}},
+	}
 }
