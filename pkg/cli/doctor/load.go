@@ -61,6 +61,15 @@ const (
 	flavorProbe   Kind = "a ResourceFlavor made as a dry run"
 )
 
+// verb is what one has to be allowed.
+func (k Kind) verb() string {
+	switch k {
+	case trainJobProbe, jobSetProbe, flavorProbe:
+		return "make one"
+	}
+	return "list them"
+}
+
 // loader reads the facts. What it cannot read it notes, and goes on.
 type loader struct {
 	client client.Client
