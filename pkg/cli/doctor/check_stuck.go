@@ -33,14 +33,14 @@ func stuckTrainJobs(f *Facts) []Finding {
 		return nil // a finding of its own
 	}
 	read := f.byOwner(patch.Of(generation))
-	type alike struct{ namespace, reason string }
+	type alike struct{ namespace, reason, cause string }
 	others := map[alike][]string{}
 	found := map[alike]*Finding{}
 	var order []*Finding
 	for i := range f.TrainJobs {
 		job := &f.TrainJobs[i]
 		state := explain.StateOf(read(job))
-		key := alike{job.Namespace, state.Reason}
+		key := alike{job.Namespace, state.Reason, state.Cause}
 		switch {
 		case !state.Stuck || slices.Contains(explained, state.Reason):
 		case found[key] == nil:
@@ -94,11 +94,12 @@ func (f *Facts) byOwner(field patch.Field) func(*trainjob.TrainJob) *explain.Fac
 	jobs := grouped(f.Jobs, func(job *batchv1.Job) types.NamespacedName { return jobSetOf(job) })
 	pods := grouped(f.Pods, func(pod *corev1.Pod) types.NamespacedName { return jobSetOf(pod) })
 	warnings := grouped(f.Events, func(event *corev1.Event) types.UID { return event.InvolvedObject.UID })
+	of := func(uid types.UID) []corev1.Event { return warnings[uid] }
 	namespaces := grouped(f.Namespaces, func(namespace *corev1.Namespace) string { return namespace.Name })
 	return func(job *trainjob.TrainJob) *explain.Facts {
 		facts := &explain.Facts{
 			Now: f.Now, Field: field, Cluster: f.Cluster, Job: job,
-			Workload: workloads[job.UID], JobSet: jobSets[job.UID], Warnings: latestFirst(warnings[job.UID]),
+			Workload: workloads[job.UID], JobSet: jobSets[job.UID], Warnings: slices.Clone(of(job.UID)),
 		}
 		if found := namespaces[job.Namespace]; len(found) > 0 {
 			facts.Namespace = &found[0]
@@ -109,7 +110,12 @@ func (f *Facts) byOwner(field patch.Field) func(*trainjob.TrainJob) *explain.Fac
 		if facts.JobSet != nil {
 			key := types.NamespacedName{Namespace: job.Namespace, Name: facts.JobSet.Name}
 			facts.Jobs, facts.Pods = jobs[key], pods[key]
+			facts.Warnings = append(facts.Warnings, of(facts.JobSet.UID)...)
+			for i := range facts.Jobs {
+				facts.Warnings = append(facts.Warnings, of(facts.Jobs[i].UID)...)
+			}
 		}
+		latestFirst(facts.Warnings)
 		return facts
 	}
 }
@@ -143,9 +149,8 @@ func jobSetOf(obj metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[jobsetapi.JobSetNameKey]}
 }
 
-func latestFirst(events []corev1.Event) []corev1.Event {
+func latestFirst(events []corev1.Event) {
 	slices.SortStableFunc(events, func(a, b corev1.Event) int {
 		return cmp.Or(b.LastTimestamp.Compare(a.LastTimestamp.Time), b.CreationTimestamp.Compare(a.CreationTimestamp.Time))
 	})
-	return events
 }

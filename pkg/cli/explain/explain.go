@@ -83,6 +83,12 @@ func Explain(f *Facts) Explanation {
 	if f.WorkloadUnseen {
 		e.Unseen = append(e.Unseen, "workloads of namespace "+f.Job.Namespace)
 	}
+	if f.PodsUnseen {
+		e.Unseen = append(e.Unseen, "pods of namespace "+f.Job.Namespace)
+	}
+	if f.WarningsUnseen {
+		e.Unseen = append(e.Unseen, "events of namespace "+f.Job.Namespace)
+	}
 	if f.RulesUnseen && slices.ContainsFunc(e.Flavors, lacksToleration) {
 		e.Unseen = append(e.Unseen, "configmaps of namespace "+config.Namespace)
 	}

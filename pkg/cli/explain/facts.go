@@ -48,8 +48,12 @@ type Facts struct {
 	Jobs   []batchv1.Job
 	// Pods are those of the Jobs, the ones on their way out included.
 	Pods []corev1.Pod
-	// Warnings are warning events about the job, the latest first.
+	// PodsUnseen is set where the user may not list the pods of the namespace.
+	PodsUnseen bool
+	// Warnings are warning events about the job and what was made of it, the latest first.
 	Warnings []corev1.Event
+	// WarningsUnseen is set where the user may not list the events of the namespace.
+	WarningsUnseen bool
 
 	// Fields are the values of the rendered JobSet with their owners.
 	Fields []provenance.Field

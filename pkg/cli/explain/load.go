@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -162,7 +163,8 @@ func (r *Reader) readChildren(ctx context.Context, f *Facts) error {
 		return fmt.Errorf("listing the Jobs of JobSet %s: %w", js.Name, err)
 	}
 	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, of...); ignoreUnseen(err) != nil {
+	err = r.client.List(ctx, &pods, of...)
+	if f.PodsUnseen = apierrors.IsForbidden(err); err != nil && !f.PodsUnseen {
 		return fmt.Errorf("listing the pods of JobSet %s: %w", js.Name, err)
 	}
 	f.Jobs, f.Pods = jobs.Items, pods.Items
@@ -170,15 +172,21 @@ func (r *Reader) readChildren(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// readWarnings reads the warning events about the job.
+// readWarnings reads the warning events about the job and what was made of it.
 func (r *Reader) readWarnings(ctx context.Context, f *Facts) error {
-	var list corev1.EventList
-	err := r.client.List(ctx, &list, client.InNamespace(f.Job.Namespace),
-		client.MatchingFields{"involvedObject.uid": string(f.Job.UID), "type": corev1.EventTypeWarning})
-	if ignoreUnseen(err) != nil {
-		return fmt.Errorf("listing the events of TrainJob %s: %w", client.ObjectKeyFromObject(f.Job), err)
+	of := []types.UID{f.Job.UID}
+	if f.JobSet != nil {
+		of = append(of, f.JobSet.UID)
 	}
-	f.Warnings = list.Items
+	for i := range f.Jobs {
+		of = append(of, f.Jobs[i].UID)
+	}
+	var list corev1.EventList
+	err := r.client.List(ctx, &list, client.InNamespace(f.Job.Namespace), client.MatchingFields{"type": corev1.EventTypeWarning})
+	if f.WarningsUnseen = apierrors.IsForbidden(err); err != nil && !f.WarningsUnseen {
+		return fmt.Errorf("listing the events of namespace %s: %w", f.Job.Namespace, err)
+	}
+	f.Warnings = slices.DeleteFunc(list.Items, func(e corev1.Event) bool { return !slices.Contains(of, e.InvolvedObject.UID) })
 	slices.SortStableFunc(f.Warnings, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
 	return nil
 }

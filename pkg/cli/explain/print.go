@@ -238,7 +238,7 @@ func (p *printer) remedies(e *Explanation) {
 const valueShown = 60
 
 func (p *printer) placement(e *Explanation) error {
-	if e.Undescribed != "" && e.State.Reason != "RuntimeMissing" {
+	if e.Undescribed != "" && e.State.Phase != NotCreated && e.State.Reason != "RuntimeMissing" {
 		fmt.Fprintf(p.out, "\n%s %s\n", p.paint.Bold("Placement unknown:"), e.Undescribed)
 	}
 	if len(e.Placement) == 0 {

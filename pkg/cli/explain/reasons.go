@@ -35,6 +35,8 @@ const (
 	Borrowing Code = "BorrowingLimit"
 	// InUse: others hold the quota that is missing.
 	InUse Code = "QuotaInUse"
+	// TooLarge: no node of the flavor has what one pod asks for.
+	TooLarge Code = "PodTooLarge"
 	// Topology: the topology request does not fit, or the flavor has no such topology.
 	Topology Code = "TopologyDoesNotFit"
 	// Check: an admission check of the flavor is not active.
@@ -92,6 +94,14 @@ func noNodes(flavor *kueue.ResourceFlavor) Reason {
 	return Reason{Code: NoNode, Lasting: true, Warning: true,
 		Message: fmt.Sprintf("no node has the flavor's labels %s: Kueue would admit the job, and its pods stay Pending", labels.Set(flavor.Spec.NodeLabels)),
 		Remedy:  fmt.Sprintf("label nodes so, or fix spec.nodeLabels of ResourceFlavor %s; with an autoscaler, nothing", flavor.Name),
+	}
+}
+
+func podTooLarge(flavor string, ps *kueue.PodSet, name corev1.ResourceName, asked, most int64) Reason {
+	return Reason{Code: TooLarge, Lasting: true, Warning: true,
+		Message: fmt.Sprintf("a pod asks for %s, and no node of the flavor has more than %s: Kueue counts only the sum, so pods stay Pending",
+			quantity(name, asked), number(name, most)),
+		Remedy: fmt.Sprintf("ask for less per pod of replicated job %s, and for more pods; or add larger nodes to flavor %s", ps.Name, flavor),
 	}
 }
 

@@ -45,6 +45,9 @@ const (
 	Failed    Phase = "Failed"
 )
 
+// Unseen is the reason of a state that the user may not see enough to tell.
+const Unseen = "Unseen"
+
 // State is where a TrainJob stands and why.
 type State struct {
 	Phase Phase `json:"phase"`
@@ -56,6 +59,8 @@ type State struct {
 	Remedy string `json:"remedy,omitempty"`
 	// Stuck is set where the job gets nowhere until somebody acts.
 	Stuck bool `json:"stuck"`
+	// Cause tells jobs apart that one act does not help together; it is for doctor.
+	Cause string `json:"-"`
 	// Since is when the state began, as far as that is known.
 	Since *metav1.Time `json:"since,omitempty"`
 }
@@ -63,7 +68,7 @@ type State struct {
 // StateOf tells the state of a TrainJob. The first that applies is it.
 func StateOf(f *Facts) State {
 	for _, look := range []func(*Facts) *State{
-		notCreated, finished, deleting, elsewhere, notManaged, unqueued, deactivated, stopping,
+		notCreated, finished, deleting, elsewhere, notManaged, unqueued, workloadOver, deactivated, stopping,
 		queueAway, waiting, reserving, unplaced, starting,
 	} {
 		if s := look(f); s != nil {
@@ -115,8 +120,16 @@ func elsewhere(f *Facts) *State {
 	if by == trainjob.ControllerName {
 		return nil
 	}
-	return &State{Phase: NotManaged, Reason: "ManagedElsewhere",
+	s := &State{Phase: NotManaged, Reason: "ManagedElsewhere",
 		Message: fmt.Sprintf("belongs to %s (spec.managedBy), which may run it on another cluster", by)}
+	switch {
+	case f.Workload == nil:
+	case !kueuelib.HasQuotaReservation(f.Workload):
+		return nil // It waits for quota here, like any other.
+	case ptr.Deref(f.Workload.Status.ClusterName, "") != "":
+		s.Message = fmt.Sprintf("belongs to %s (spec.managedBy) and is on cluster %s", by, *f.Workload.Status.ClusterName)
+	}
+	return s
 }
 
 func notManaged(f *Facts) *State {
@@ -138,21 +151,38 @@ func unqueued(f *Facts) *State {
 	}
 	s := &State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet", Since: since(f.Job.CreationTimestamp)}
 	told := f.warning("InTreeActive", "TrainerUnknown", "PodSetsUnknown", "WriteRefused")
+	unmade := f.unmade(f.missing()...)
 	switch {
 	case f.WorkloadUnseen:
-		s.Reason, s.Message = "Unseen", "is in a queue; you may not see its Workload"
+		s.Reason, s.Message = Unseen, "is in a queue; you may not see its Workload"
 	case f.queueName() == "":
 		s.Reason, s.Message, s.Remedy, s.Stuck = "NoQueue", "is held at the admission gate and names no queue", labelRemedy, true
 	case runtimeMissing(f.Undescribed):
 		s.Reason, s.Message, s.Stuck = "RuntimeMissing", "is not queued, because its pods cannot be told: "+f.Undescribed.Error(), true
+	case f.prebuilt() != "":
+		return f.withoutPrebuilt()
+	case unmade != nil:
+		unmade.Phase, unmade.Since, unmade.Message = s.Phase, s.Since, "is not queued: "+unmade.Message
+		return unmade
 	case told != nil:
-		s.Reason, s.Message, s.Stuck = told.Reason, "is not queued: "+told.Message, true
+		s.Reason, s.Message, s.Cause, s.Stuck = told.Reason, "is not queued: "+told.Message, told.Message, true
 	case f.overdue(f.Job.CreationTimestamp):
 		s.Reason, s.Stuck = "NobodyReacts", true
 		s.Message = fmt.Sprintf("asks for queue %s and has no Workload after %s: nobody queues it", f.queueName(), show.Age(f.Now, f.Job.CreationTimestamp.Time))
 		s.Remedy = "see that kueue-trainer runs: kubectl trainjob doctor"
 	}
 	return s
+}
+
+// missing names what is not there of a job, by the words of refusedMaking.
+func (f *Facts) missing() []string {
+	switch {
+	case f.JobSet == nil:
+		return []string{"JobSet"}
+	case len(f.Jobs) == 0:
+		return []string{"Jobs", "Service", "volume claims"}
+	}
+	return nil
 }
 
 // runtimeMissing tells what only a runtime, or another name, fixes from what the user may

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -39,6 +40,9 @@ func undescribed(f *Facts) *State {
 	switch {
 	case errors.Is(f.Undescribed, podset.ErrCannotRun):
 		return &State{Reason: "CannotRun", Stuck: true, Message: "would be refused: " + f.Undescribed.Error()}
+	case apierrors.IsForbidden(f.Undescribed):
+		return &State{Reason: Unseen, Message: "cannot be described, because you may not read its runtime: " + f.Undescribed.Error(),
+			Remedy: "ask an admin for the right to get it, or name a file with the runtime beside the job by -f"}
 	case f.Undescribed != nil:
 		return &State{Reason: "RuntimeMissing", Stuck: true, Message: "cannot be described: " + f.Undescribed.Error()}
 	}
@@ -105,7 +109,7 @@ func unforeseen(f *Facts, asks string) *State {
 		s.Message = fmt.Sprintf("would wait in %s: %s, %s", f.queueText(), asks, s.Message)
 		return &s
 	}
-	return &State{Reason: "Unseen",
+	return &State{Reason: Unseen,
 		Message: fmt.Sprintf("%s in %s; whether they are free cannot be told, because you may not see what others have", asks, f.queueText()),
 		Remedy:  "ask an admin to run this command, or submit the job and explain it by its name"}
 }

@@ -171,7 +171,7 @@ func (f *Facts) why() State {
 	case scheduler.IsPreempting(wl):
 		return State{Reason: "Preempting", Message: "and Kueue is stopping others for it"}
 	case f.clusterQueue() == nil:
-		return State{Reason: "Unseen", Message: "and Kueue says: " + f.kueueMessage(), Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
+		return State{Reason: Unseen, Message: "and Kueue says: " + f.kueueMessage(), Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
 	}
 	switch d := f.forecast(); {
 	case d == nil:

@@ -11,12 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -49,8 +55,91 @@ func TestStateOf(t *testing.T) {
 			want: State{Phase: Failed, Reason: "FailedJobs", Message: "has failed: jobset failed"},
 		},
 		"on another cluster": {
-			scene: []func(*scene){func(s *scene) { s.Job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }},
+			scene: []func(*scene){elsewhereBy, func(s *scene) { s.Workload = nil }},
 			want:  State{Phase: NotManaged, Reason: "ManagedElsewhere", Message: "belongs to kueue.x-k8s.io/multikueue (spec.managedBy), which may run it on another cluster"},
+		},
+		"on a cluster that is known": {
+			scene: []func(*scene){elsewhereBy, admitted, func(s *scene) { s.Workload.Status.ClusterName = ptr.To("west") }},
+			want:  State{Phase: NotManaged, Reason: "ManagedElsewhere", Message: "belongs to kueue.x-k8s.io/multikueue (spec.managedBy) and is on cluster west"},
+		},
+		"for another cluster, without quota yet": {
+			scene: []func(*scene){elsewhereBy, taken("h100", 1)},
+			want: State{Phase: Waiting, Reason: "QuotaInUse", Remedy: waitOrRise,
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 24 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending"},
+		},
+		"its prebuilt Workload is missing": {
+			scene: []func(*scene){prebuiltMissing},
+			want: State{Phase: Unqueued, Reason: "PrebuiltMissing", Stuck: true, Remedy: "create Workload mine in namespace team like the TrainJob, and the job queues",
+				Message: "is not queued: it names prebuilt Workload mine, which is not there or not its own"},
+		},
+		"its prebuilt Workload is not like it": {
+			scene: []func(*scene){prebuiltMissing, warned("PrebuiltWorkloadUnusable", "prebuilt Workload mine is not what this TrainJob is")},
+			want: State{Phase: Unqueued, Reason: "PrebuiltMissing", Stuck: true, Remedy: "create Workload mine in namespace team like the TrainJob, and the job queues",
+				Message: "is not queued: prebuilt Workload mine is not what this TrainJob is"},
+		},
+		"its Workload was finished out of sync": {
+			scene: []func(*scene){func(s *scene) {
+				setCondition(s.Workload, kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync, "it is not like its job", minutesAgo(1))
+			}},
+			want: State{Phase: Deactivated, Reason: "OutOfSync", Stuck: true, Remedy: "create Workload and TrainJob again, one like the other",
+				Message: "gets no quota any more: its Workload trainjob-llm was finished without a run: it is not like its job"},
+		},
+		"its JobSet cannot be made": {
+			scene: []func(*scene){func(s *scene) { s.Workload = nil }, warned("TrainJobResourcesCreationFailed", "denied by policy")},
+			want: State{Phase: Unqueued, Reason: "JobSetRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "is not queued: Trainer cannot make its JobSet: denied by policy"},
+		},
+		"its Jobs cannot be made": {
+			scene: []func(*scene){func(s *scene) { s.Workload, s.JobSet = nil, &jobsetapi.JobSet{} }, warned("JobCreationFailed", "denied by policy")},
+			want: State{Phase: Unqueued, Reason: "JobsRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "is not queued: JobSet cannot make its Jobs: denied by policy"},
+		},
+		"its pods cannot be made": {
+			scene: []func(*scene){admitted, warned("FailedCreate", "denied by policy")},
+			want: State{Phase: Starting, Reason: "PodsRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "was started (node on flavor h100), and 4 pods not made yet; the Job controller cannot make its pods: denied by policy"},
+		},
+		"its pods exceed a ResourceQuota": {
+			scene: []func(*scene){admitted, warned("FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5")},
+			want: State{Phase: Starting, Reason: "PodsRefused", Remedy: "wait until others in the namespace have ended, or raise the ResourceQuota that the message names",
+				Message: "was started (node on flavor h100), and 4 pods not made yet; the Job controller cannot make its pods: exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5"},
+		},
+		"a volume claim is missing": {
+			scene: []func(*scene){admitted, withPods(4, refusedBy(`0/6 nodes are available: persistentvolumeclaim "data" not found. preemption: none`))},
+			want: State{Phase: Starting, Reason: "VolumeClaimMissing", Stuck: true,
+				Message: `was started (node on flavor h100), and 4 pods of Job llm-node-0: VolumeClaimMissing (0/6 nodes are available: persistentvolumeclaim "data" not found)`,
+				Remedy:  "create the PersistentVolumeClaim that the message names in the namespace of the job, or take the volume out of the runtime or patch"},
+		},
+		"nodes are full of pods": {
+			scene: []func(*scene){admitted, withPods(4, refusedBy("0/6 nodes are available: 6 Too many pods. preemption: none"))},
+			want: State{Phase: Starting, Reason: "TooManyPods",
+				Message: "was started (node on flavor h100), and 4 pods of Job llm-node-0: TooManyPods (0/6 nodes are available: 6 Too many pods)",
+				Remedy:  "wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"},
+		},
+		"a manifest with pods larger than any node": {
+			scene: []func(*scene){manifestOf, func(s *scene) {
+				s.PodSets = []kueue.PodSet{podSet("node", 1)}
+				s.PodSets[0].Template.Spec.Containers[0].Resources.Requests[gpu.Whole] = resource.MustParse("16")
+			}},
+			want: State{Phase: NotCreated, Reason: "PodTooLarge", Stuck: true,
+				Remedy:  "ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100",
+				Message: "asks for 16 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100, but a pod asks for 16 GPUs, and no node of the flavor has more than 8: Kueue counts only the sum, so pods stay Pending"},
+		},
+		"a manifest whose runtime may not be read": {
+			scene: []func(*scene){manifestOf, func(s *scene) {
+				s.Undescribed = apierrors.NewForbidden(schema.GroupResource{Resource: "clustertrainingruntimes"}, "torch", nil)
+			}},
+			want: State{Phase: NotCreated, Reason: "Unseen", Remedy: "ask an admin for the right to get it, or name a file with the runtime beside the job by -f",
+				Message: `cannot be described, because you may not read its runtime: clustertrainingruntimes "torch" is forbidden: <nil>`},
+		},
+		"ready, seen by its Jobs alone": {
+			scene: []func(*scene){admitted, func(s *scene) { s.PodsUnseen, s.Jobs[0].Status.Ready = true, ptr.To[int32](4) }},
+			want:  State{Phase: Running, Reason: "Running", Message: "runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100"},
+		},
+		"not ready, seen by its Jobs alone": {
+			scene: []func(*scene){admitted, func(s *scene) { s.PodsUnseen = true }},
+			want: State{Phase: Starting, Reason: "PodsNotReady", Remedy: "ask for the right to list pods, which says why they are not",
+				Message: "was started (node on flavor h100), and 0 of 4 pods are ready"},
 		},
 		"without a queue": {
 			scene: []func(*scene){func(s *scene) { s.Workload, s.Job.Labels, s.Job.Spec.Suspend = nil, nil, nil }},
@@ -397,7 +486,7 @@ func TestStateOf(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := StateOf(newScene(tc.scene...).facts(t))
-			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(State{}, "Since")); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(State{}, "Since", "Cause")); diff != "" {
 				t.Errorf("Unexpected state (-want,+got):\n%s", diff)
 			}
 		})
@@ -427,5 +516,21 @@ func managesAll(s *scene) {
 	s.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"for": "teams"}}}
 	s.Kueue = &configapi.Configuration{
 		ManageJobsWithoutQueueName: true, ManagedJobsNamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"for": "teams"}},
+	}
+}
+
+const refusedRemedy = "change what the message names: the runtime or a patch of the job, or who refuses it; it is tried again"
+
+func elsewhereBy(s *scene) { s.Job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }
+
+func prebuiltMissing(s *scene) {
+	s.Workload = nil
+	s.Job.Labels[kueueconstants.PrebuiltWorkloadLabel] = "mine"
+}
+
+// refusedBy is what the scheduler says of a pod that it cannot place.
+func refusedBy(message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message}}
 	}
 }
