@@ -25,6 +25,10 @@ var explained = []string{"ClusterQueueMissing", "ClusterQueueStopped", "ClusterQ
 // blamed are reasons for which a controller is to blame, not the job or its queue.
 var blamed = []string{"NobodyReacts", "KueueSilent", "NotStarted", "PodsMissing"}
 
+// holding are reasons for which a job has quota and no pods until others in its namespace or
+// on its nodes have ended.
+var holding = []string{"TooManyPods", "PodsRefused"}
+
 // stuckTrainJobs finds TrainJobs that get nowhere until somebody acts, one finding for
 // those of a namespace that are stuck for the same reason.
 func stuckTrainJobs(f *Facts) []Finding {
@@ -42,7 +46,7 @@ func stuckTrainJobs(f *Facts) []Finding {
 		state := explain.StateOf(read(job))
 		key := alike{job.Namespace, state.Reason, state.Cause}
 		switch {
-		case !state.Stuck || slices.Contains(explained, state.Reason):
+		case !state.Stuck && !slices.Contains(holding, state.Reason) || slices.Contains(explained, state.Reason):
 		case found[key] == nil:
 			found[key] = stuckFinding(job, state)
 			order = append(order, found[key])
@@ -65,6 +69,9 @@ func stuckFinding(job *trainjob.TrainJob, state explain.State) *Finding {
 		Severity: Warning, Reason: "TrainJobStuck", Object: object("TrainJob", job.Namespace, job.Name),
 		Problem: fmt.Sprintf("The TrainJob %s", sentence(state.Message)),
 		Effect:  fmt.Sprintf("It gets nowhere by itself (%s, %s).", state.Phase, state.Reason),
+	}
+	if !state.Stuck {
+		finding.Effect = fmt.Sprintf("It holds quota and does not run until others have ended (%s, %s).", state.Phase, state.Reason)
 	}
 	if state.Phase == explain.Starting || slices.Contains(blamed, state.Reason) {
 		finding.Severity = Error

@@ -222,7 +222,7 @@ func (p *printer) remedies(e *Explanation) {
 	for _, v := range e.Flavors {
 		for _, r := range v.Reasons {
 			line := fmt.Sprintf("  %s: %s", v.Flavor, r.Remedy)
-			if r.Remedy == "" || r.Remedy == e.State.Remedy || slices.Contains(told, line) {
+			if r.Remedy == "" || r.Remedy == e.State.Remedy || !r.Lasting && v.refusal().Lasting || slices.Contains(told, line) {
 				continue
 			}
 			if len(told) == 0 {

@@ -108,16 +108,17 @@ func podTooLarge(flavor string, ps *kueue.PodSet, name corev1.ResourceName, aske
 func topologyOnly(flavor string, ps *kueue.PodSet) Reason {
 	return Reason{Code: Topology, Lasting: true,
 		Message: "the flavor is for topology-aware scheduling only, which the PodSet does not ask for",
-		Remedy: fmt.Sprintf("annotate the pods of replicated job %s with kueue.x-k8s.io/podset-unconstrained-topology: \"true\", "+
-			"or take spec.topologyName out of ResourceFlavor %s", ps.Name, flavor),
+		Remedy:  fmt.Sprintf("annotate the pods of replicated job %s with kueue.x-k8s.io/podset-unconstrained-topology: \"true\" to use flavor %s", ps.Name, flavor),
 	}
 }
 
-func noTopology(flavor string, ps *kueue.PodSet) Reason {
-	return Reason{Code: Topology, Lasting: true,
-		Message: "the PodSet asks for a topology, and the flavor has none",
-		Remedy:  fmt.Sprintf("set spec.topologyName of ResourceFlavor %s, or take the topology annotation from the pods of replicated job %s", flavor, ps.Name),
+// noTopology has a remedy only where no other flavor of the queue is for such jobs.
+func noTopology(flavor string, ps *kueue.PodSet, others bool) Reason {
+	r := Reason{Code: Topology, Lasting: true, Message: "the PodSet asks for a topology, and the flavor has none"}
+	if !others {
+		r.Remedy = fmt.Sprintf("set spec.topologyName of ResourceFlavor %s, or take the topology annotation from the pods of replicated job %s", flavor, ps.Name)
 	}
+	return r
 }
 
 func noLevel(flavor string, ps *kueue.PodSet, topology *kueue.Topology, level string) Reason {
@@ -132,11 +133,16 @@ func noLevel(flavor string, ps *kueue.PodSet, topology *kueue.Topology, level st
 }
 
 // noRoom has Kueue's own words, which count the nodes and why they do not do.
-func noRoom(flavor string, ps *kueue.PodSet, why string, never bool) Reason {
-	r := Reason{Code: Topology, Lasting: never, Message: why, Remedy: "wait until pods nearby have ended"}
-	if never {
-		r.Remedy = fmt.Sprintf("ask for a wider level, or prefer it instead of requiring it, in the annotation of replicated job %s; "+
-			"or for fewer pods: nodes of flavor %s have no such room even when they are empty", ps.Name, flavor)
+func noRoom(why string) Reason {
+	return Reason{Code: Topology, Message: why, Remedy: "wait until pods nearby have ended"}
+}
+
+// neverRoom is for what would not fit on empty nodes; instead is what would, empty for nothing.
+func neverRoom(flavor string, ps *kueue.PodSet, why, instead string) Reason {
+	r := Reason{Code: Topology, Lasting: true, Message: why,
+		Remedy: fmt.Sprintf("%s in the annotation of replicated job %s: it does not fit on flavor %s even when its nodes are empty", instead, ps.Name, flavor)}
+	if instead == "" {
+		r.Remedy = fmt.Sprintf("ask for fewer or smaller pods of replicated job %s: they do not fit on flavor %s with any topology request, even when its nodes are empty", ps.Name, flavor)
 	}
 	return r
 }

@@ -4,10 +4,12 @@ package explain
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // refusedMaking are the events of those who could not make something, from the TrainJob to the
@@ -33,7 +35,10 @@ func (f *Facts) unmade(kinds ...string) *State {
 			Remedy:  "change what the message names: the runtime or a patch of the job, or who refuses it; it is tried again",
 		}
 		if strings.Contains(told.Message, "exceeded quota") {
-			s.Stuck, s.Remedy = false, "wait until others in the namespace have ended, or raise the ResourceQuota that the message names"
+			s.Stuck, s.Remedy = true, "raise the ResourceQuota that the message names: it has less in all than one pod asks for"
+			if mayEnd(told.Message) {
+				s.Stuck, s.Remedy = false, "wait until others in the namespace have ended, or raise the ResourceQuota that the message names"
+			}
 		}
 		return s
 	}
@@ -51,4 +56,34 @@ func unschedulable(message string) (reason, remedy string) {
 		return "TooManyPods", "wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"
 	}
 	return corev1.PodReasonUnschedulable, "the quota is more than the nodes have room for: kubectl trainjob pools shows both"
+}
+
+// exceeded are the three lists of what a ResourceQuota says.
+var exceeded = regexp.MustCompile(`requested: (.*), used: .*, limited: ([^ ]*)`)
+
+// mayEnd reports whether what exceeds a ResourceQuota would fit when others have ended.
+func mayEnd(message string) bool {
+	lists := exceeded.FindStringSubmatch(message)
+	if lists == nil {
+		return true
+	}
+	limits := amountsIn(lists[2])
+	for name, asked := range amountsIn(lists[1]) {
+		if limit, ok := limits[name]; ok && asked.Cmp(limit) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// amountsIn reads "pods=1,requests.cpu=2".
+func amountsIn(list string) map[string]resource.Quantity {
+	amounts := map[string]resource.Quantity{}
+	for _, part := range strings.Split(list, ",") {
+		name, amount, _ := strings.Cut(part, "=")
+		if q, err := resource.ParseQuantity(amount); err == nil {
+			amounts[name] = q
+		}
+	}
+	return amounts
 }

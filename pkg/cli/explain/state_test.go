@@ -104,6 +104,11 @@ func TestStateOf(t *testing.T) {
 			want: State{Phase: Starting, Reason: "PodsRefused", Remedy: "wait until others in the namespace have ended, or raise the ResourceQuota that the message names",
 				Message: "was started (node on flavor h100), and 4 pods not made yet; the Job controller cannot make its pods: exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5"},
 		},
+		"its pods ask for more than a ResourceQuota has": {
+			scene: []func(*scene){admitted, warned("FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=0, limited: pods=0")},
+			want: State{Phase: Starting, Reason: "PodsRefused", Stuck: true, Remedy: "raise the ResourceQuota that the message names: it has less in all than one pod asks for",
+				Message: "was started (node on flavor h100), and 4 pods not made yet; the Job controller cannot make its pods: exceeded quota: pods, requested: pods=1, used: pods=0, limited: pods=0"},
+		},
 		"a volume claim is missing": {
 			scene: []func(*scene){admitted, withPods(4, refusedBy(`0/6 nodes are available: persistentvolumeclaim "data" not found. preemption: none`))},
 			want: State{Phase: Starting, Reason: "VolumeClaimMissing", Stuck: true,
