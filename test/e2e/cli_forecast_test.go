@@ -255,7 +255,7 @@ var _ = Describe("a forecast of kubectl trainjob explain", func() {
 			c.stop(ctx)
 			data, err := yaml.Marshal(c.job.Obj())
 			Expect(err).NotTo(HaveOccurred())
-			manifests = append(manifests, "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\n"+string(data))
+			manifests = append(manifests, trainJobHead+string(data))
 		}
 		w.settle(ctx, true)
 
