@@ -133,13 +133,14 @@ func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *t
 	return errors.Join(o.tell(all), in.unread)
 }
 
-// tell prints, and fails where what was asked for is not to be seen.
+// tell prints, and fails where what was asked for is not to be seen. Of a job that waits there
+// are Kueue's words.
 func (o *options) tell(all []Explanation) error {
 	if err := o.print(all); err != nil {
 		return err
 	}
 	for i := range all {
-		if e := &all[i]; e.State.Reason == Unseen {
+		if e := &all[i]; e.State.Reason == Unseen && e.State.Phase != Waiting {
 			return exit.With(exit.Unseen, fmt.Errorf("you may not see enough to explain TrainJob %s/%s", e.Namespace, e.Name))
 		}
 	}
