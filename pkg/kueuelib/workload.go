@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
 	"sigs.k8s.io/kueue/pkg/workload"
@@ -71,13 +70,6 @@ func UseLimitsAsMissingRequests(pod *corev1.PodSpec) { workload.UseLimitsAsMissi
 // IsExplicitlyRequestingTopology reports whether ps asks for a topology.
 func IsExplicitlyRequestingTopology(ps kueue.PodSet) bool {
 	return workload.IsExplicitlyRequestingTAS(ps)
-}
-
-// QueueOrder returns the time by which Kueue orders wl in its queue, where evicted Workloads
-// go by the time of their eviction.
-func QueueOrder(wl *kueue.Workload) *metav1.Time {
-	order := workload.Ordering{PodsReadyRequeuingTimestamp: configapi.EvictionTimestamp}
-	return order.GetQueueOrderTimestamp(wl)
 }
 
 // RemoveFinalizer takes Kueue's finalizer off wl, in one write; none where it is not there.

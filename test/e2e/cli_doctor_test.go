@@ -57,9 +57,16 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 	It("tells a user what he may not see", func(ctx context.Context) {
 		stdout, _, code := plugin(ctx, "doctor", "--context", "user", "-o", "wide")
-		Expect(code).To(BeZero())
-		Expect(stdout).To(ContainSubstring(`Could not check whether Kueue answers, because a ResourceFlavor made as a dry run could not be read: ` +
-			`resourceflavors.kueue.x-k8s.io is forbidden: User "user" cannot create resource`))
+		Expect(code).To(Equal(exit.Unseen))
+		Expect(stdout).To(ContainSubstring("unseen   a ResourceFlavor made as a dry run (you may not make one): 1 check\n         Kueue answers\n"))
+	}, SpecTimeout(specTimeout))
+
+	It("does not say that all is in order to whom may not look", func(ctx context.Context) {
+		stdout, stderr, code := plugin(ctx, "doctor", "--as", "nobody")
+		Expect(code).To(Equal(exit.Unseen), stdout)
+		Expect(stdout).NotTo(ContainSubstring("In order"))
+		Expect(strings.Count(stdout, "unseen   clusterqueues.kueue.x-k8s.io (you may not list them)")).To(Equal(1))
+		Expect(stderr).To(ContainSubstring("run doctor as somebody who may list these kinds"))
 	}, SpecTimeout(specTimeout))
 
 	Describe("queues and pools", func() {

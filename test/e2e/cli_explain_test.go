@@ -17,7 +17,10 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
@@ -51,6 +54,21 @@ func (w *world) eventuallyKueueSays(ctx context.Context, job, text string) {
 	Eventually(ctx, func(g Gomega) {
 		g.Expect(w.explained(ctx, g, job).Queue.KueueSays).To(ContainSubstring(text))
 	}).Should(Succeed())
+}
+
+const trainJobHead = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\n"
+
+// forecast runs "explain -f" on a TrainJob and gives what it says.
+func (w *world) forecast(ctx context.Context, job *kit.TrainJob) explain.Explanation {
+	GinkgoHelper()
+	file, err := yaml.Marshal(job.Obj())
+	Expect(err).NotTo(HaveOccurred())
+	stdout, stderr, code := pluginReading(ctx, trainJobHead+string(file), "explain", "-f", "-", "-o", "json")
+	Expect(code).To(BeZero(), stderr)
+	var all []explain.Explanation
+	Expect(json.Unmarshal([]byte(stdout), &all)).To(Succeed())
+	Expect(all).To(HaveLen(1))
+	return all[0]
 }
 
 // reasonOf returns the first reason of a verdict on a flavor.
@@ -230,6 +248,95 @@ var _ = Describe("kubectl trainjob explain", func() {
 			g.Expect(e.State.Message).To(ContainSubstring("Kueue says: couldn't assign flavors"))
 			g.Expect(e.Unseen).To(ContainElements("nodes", "clusterqueues.kueue.x-k8s.io", "workloads.kueue.x-k8s.io"))
 		}).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+
+	It("forecasts that an urgent manifest preempts, and whom", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("patient").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "patient", 1, onH100)
+		e := w.forecast(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8"))
+		Expect(e.State.Reason).To(Equal("Preempts"), e.State.Message)
+		Expect(e.Preempts).To(ConsistOf(explain.Preempted{Job: w.namespace + "/patient", ClusterQueue: w.name("gpus"), Reason: kueue.InClusterQueueReason}))
+	}, SpecTimeout(specTimeout))
+
+	DescribeTable("tells who cannot make what", func(ctx context.Context, limited string, phase explain.Phase, reason string) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "none"},
+			Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceName(limited): *quantity("0")}}})
+		Eventually(ctx, func() corev1.ResourceList {
+			return get(ctx, w, &corev1.ResourceQuota{}, "none").Status.Hard
+		}).ShouldNot(BeEmpty())
+		w.make(ctx, w.job("refused").GPUs("8").Obj())
+		e := w.eventuallyExplained(ctx, "refused", phase, reason)
+		Expect(e.State.Message).To(ContainSubstring("exceeded quota: none"))
+		Expect(e.State.Stuck).To(BeTrue())
+		Expect(e.State.Remedy).To(ContainSubstring("raise the ResourceQuota that the message names"))
+		w.eventuallyFinds(ctx, map[explain.Phase]string{explain.Unqueued: "warning", explain.Starting: "error"}[phase], "TrainJobStuck", "TrainJob "+w.namespace+"/refused")
+	},
+		Entry("the JobSet", "count/jobsets.jobset.x-k8s.io", explain.Unqueued, "JobSetRefused", SpecTimeout(specTimeout)),
+		Entry("the Jobs", "count/jobs.batch", explain.Starting, "JobsRefused", SpecTimeout(specTimeout)),
+		Entry("the pods", "pods", explain.Starting, "PodsRefused", SpecTimeout(specTimeout)),
+	)
+
+	It("tells of a volume claim that is missing", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("waits").GPUs("8").PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{Volumes: []corev1.Volume{{
+			Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "nowhere"}},
+		}}}}).Obj())
+		e := w.eventuallyExplained(ctx, "waits", explain.Starting, "VolumeClaimMissing")
+		Expect(e.State.Message).To(ContainSubstring(`persistentvolumeclaim "nowhere" not found`))
+	}, SpecTimeout(specTimeout))
+
+	It("tells of pods that are larger than any node, before they are made and after", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "16", "0")
+		large := w.job("large").GPUs("16")
+		Expect(w.forecast(ctx, large).State).To(And(HaveField("Reason", string(explain.TooLarge)), HaveField("Stuck", true)))
+		w.make(ctx, large.Obj())
+		w.eventuallyExplained(ctx, "large", explain.Starting, string(explain.TooLarge))
+	}, SpecTimeout(specTimeout))
+
+	It("tells of a topology request in a queue that has none", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		job := w.job("waits").GPUs("8").PodAnnotation("example.com/user", "node", kueue.PodSetRequiredTopologyAnnotation, corev1.LabelHostname)
+		Expect(w.forecast(ctx, job).State).To(And(HaveField("Reason", string(explain.Topology)), HaveField("Stuck", true)))
+		w.make(ctx, job.Obj())
+		w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Topology))
+	}, SpecTimeout(specTimeout))
+
+	It("tells of a prebuilt Workload that is missing", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		job := w.job("waits").GPUs("8")
+		metav1.SetMetaDataLabel(&job.ObjectMeta, constants.PrebuiltWorkloadLabel, "nowhere")
+		w.make(ctx, job.Obj())
+		e := w.eventuallyExplained(ctx, "waits", explain.Unqueued, "PrebuiltMissing")
+		Expect(e.State.Stuck).To(BeTrue(), e.State.Message)
+	}, SpecTimeout(specTimeout))
+
+	It("copes with the rights of Kueue's batch users", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "alice"},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kueue-batch-user-role"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}}})
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		Eventually(ctx, func(g Gomega) {
+			e := w.explained(ctx, g, "runs", "--as", "alice")
+			g.Expect(e.State.Phase).To(Equal(explain.Running), e.State.Message)
+			g.Expect(e.Unseen).To(ContainElement("pods of namespace " + w.namespace))
+		}).Should(Succeed())
+
+		file, err := yaml.Marshal(w.job("new").GPUs("8").Obj())
+		Expect(err).NotTo(HaveOccurred())
+		stdout, stderr, code := pluginReading(ctx, trainJobHead+string(file), "explain", "-f", "-", "--as", "alice")
+		Expect(code).To(Equal(exit.Unseen), stdout+stderr)
+		Expect(stdout).To(ContainSubstring("cannot be described, because you may not read its runtime"))
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", since("2.2"), func(ctx context.Context) {

@@ -25,6 +25,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
@@ -122,9 +123,9 @@ var _ = Describe("kubectl trainjob pools", func() {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "8")
 		table, remarks, code := plugin(ctx, "pools", "--as", "system:serviceaccount:"+w.namespace+":nobody")
-		Expect(code).To(BeZero())
-		Expect(remarks).To(ContainSubstring("nodes could not be listed"))
-		Expect(table).NotTo(ContainSubstring("h100"))
+		Expect(code).To(Equal(exit.Unseen))
+		Expect(remarks).To(And(ContainSubstring("not seen: nodes: you may not list them in the whole cluster\n"), ContainSubstring("you may not see the pools")))
+		Expect(table).To(BeEmpty())
 		_, remarks, code = plugin(ctx, "pools", "generate", "--as", "system:serviceaccount:"+w.namespace+":nobody")
 		Expect(code).To(Equal(1))
 		Expect(remarks).To(ContainSubstring("run this as somebody who may list them"))

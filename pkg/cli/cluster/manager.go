@@ -11,9 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
@@ -48,6 +50,31 @@ func TolerationRules(ctx context.Context, c client.Reader) ([]podset.TolerationR
 		return nil, nil
 	}
 	return Rules(&cfg), nil
+}
+
+// Kueue's configuration by the names that its manifests give.
+const (
+	KueueNamespace = "kueue-system"
+	KueueConfigMap = "kueue-manager-config"
+	KueueConfigKey = "controller_manager_config.yaml"
+)
+
+// KueueConfiguration reads Kueue's configuration from its ConfigMap; nil where there is none,
+// or none that can be read. The error is Forbidden for users who may not.
+func KueueConfiguration(ctx context.Context, c client.Reader) (*configapi.Configuration, error) {
+	var configMaps corev1.ConfigMapList
+	if err := c.List(ctx, &configMaps, client.InNamespace(KueueNamespace)); err != nil {
+		return nil, fmt.Errorf("listing the ConfigMaps of namespace %s: %w", KueueNamespace, err)
+	}
+	cm := ConfigMapOf(nil, configMaps.Items, KueueConfigMap)
+	if cm == nil {
+		return nil, nil
+	}
+	cfg, err := kueueconfig.Decode([]byte(cm.Data[KueueConfigKey]), KueueNamespace)
+	if err != nil {
+		return nil, nil //nolint:nilerr // Kueue does not start with it, which is doctor's to tell.
+	}
+	return cfg, nil
 }
 
 // Rules returns the rules of a configuration as podset.AddTolerations takes them.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/resources"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
@@ -112,18 +113,21 @@ func (f *Facts) aboveNodes(name corev1.ResourceName, flavors ...*kueue.ResourceF
 	}
 	grants := f.grantsFor(name, flavors...)
 	promised, have := sum(grants), inventory.Allocatable(nodes, name)
-	excess := promised.DeepCopy()
-	excess.Sub(have)
-	if len(nodes) == 0 || excess.Sign() <= 0 {
+	if len(nodes) == 0 || promised.Cmp(have) <= 0 {
 		return nil
+	}
+	lowered, enough := f.lowered(name, grants, resources.ResourceValue(name, have))
+	advice := "If nothing scales nodes up, lower them in proportion, to what is reserved at the least:"
+	if !enough {
+		advice = "What is reserved, or the number of queues, is more than the nodes have: add nodes, or take quota from queues that nobody uses. As far as it goes:"
 	}
 	return []Finding{{
 		Severity: Warning, Reason: "QuotaAboveNodes", Object: object("ResourceFlavor", "", flavors[0].Name),
 		Problem: fmt.Sprintf("Quotas promise %s of %s, and %s have %s.",
 			promised.String(), name, theNodes(len(nodes), flavors), have.String()),
 		Effect:   "TrainJobs are admitted for which there is no room: they hold quota, and their pods stay Pending.",
-		Advice:   "If nothing scales nodes up:",
-		Commands: lower(grants, excess),
+		Advice:   advice,
+		Commands: lowerCommands(name, grants, lowered),
 	}}
 }
 
@@ -152,23 +156,4 @@ func (f *Facts) anyNodeHas(name corev1.ResourceName) bool {
 		amount := node.Status.Allocatable[name]
 		return amount.Sign() > 0
 	})
-}
-
-// lower takes the excess from the largest quotas.
-func lower(grants []grant, excess resource.Quantity) []string {
-	slices.SortStableFunc(grants, func(a, b grant) int { return b.Quota.NominalQuota.Cmp(a.Quota.NominalQuota) })
-	var commands []string
-	for _, g := range grants {
-		if excess.Sign() <= 0 {
-			break
-		}
-		left := g.Quota.NominalQuota.DeepCopy()
-		left.Sub(excess)
-		excess.Sub(g.Quota.NominalQuota)
-		if left.Sign() < 0 {
-			left = resource.Quantity{Format: left.Format}
-		}
-		commands = append(commands, patchCommand(g.kind, g.name, "replace", g.Path+"/nominalQuota", left.String()))
-	}
-	return commands
 }

@@ -25,6 +25,10 @@ var explained = []string{"ClusterQueueMissing", "ClusterQueueStopped", "ClusterQ
 // blamed are reasons for which a controller is to blame, not the job or its queue.
 var blamed = []string{"NobodyReacts", "KueueSilent", "NotStarted", "PodsMissing"}
 
+// holding are reasons for which a job has quota and no pods until others in its namespace or
+// on its nodes have ended.
+var holding = []string{"TooManyPods", "PodsRefused"}
+
 // stuckTrainJobs finds TrainJobs that get nowhere until somebody acts, one finding for
 // those of a namespace that are stuck for the same reason.
 func stuckTrainJobs(f *Facts) []Finding {
@@ -33,16 +37,16 @@ func stuckTrainJobs(f *Facts) []Finding {
 		return nil // a finding of its own
 	}
 	read := f.byOwner(patch.Of(generation))
-	type alike struct{ namespace, reason string }
+	type alike struct{ namespace, reason, cause string }
 	others := map[alike][]string{}
 	found := map[alike]*Finding{}
 	var order []*Finding
 	for i := range f.TrainJobs {
 		job := &f.TrainJobs[i]
 		state := explain.StateOf(read(job))
-		key := alike{job.Namespace, state.Reason}
+		key := alike{job.Namespace, state.Reason, state.Cause}
 		switch {
-		case !state.Stuck || slices.Contains(explained, state.Reason):
+		case !state.Stuck && !slices.Contains(holding, state.Reason) || slices.Contains(explained, state.Reason):
 		case found[key] == nil:
 			found[key] = stuckFinding(job, state)
 			order = append(order, found[key])
@@ -65,6 +69,9 @@ func stuckFinding(job *trainjob.TrainJob, state explain.State) *Finding {
 		Severity: Warning, Reason: "TrainJobStuck", Object: object("TrainJob", job.Namespace, job.Name),
 		Problem: fmt.Sprintf("The TrainJob %s", sentence(state.Message)),
 		Effect:  fmt.Sprintf("It gets nowhere by itself (%s, %s).", state.Phase, state.Reason),
+	}
+	if !state.Stuck {
+		finding.Effect = fmt.Sprintf("It holds quota and does not run until others have ended (%s, %s).", state.Phase, state.Reason)
 	}
 	if state.Phase == explain.Starting || slices.Contains(blamed, state.Reason) {
 		finding.Severity = Error
@@ -94,11 +101,12 @@ func (f *Facts) byOwner(field patch.Field) func(*trainjob.TrainJob) *explain.Fac
 	jobs := grouped(f.Jobs, func(job *batchv1.Job) types.NamespacedName { return jobSetOf(job) })
 	pods := grouped(f.Pods, func(pod *corev1.Pod) types.NamespacedName { return jobSetOf(pod) })
 	warnings := grouped(f.Events, func(event *corev1.Event) types.UID { return event.InvolvedObject.UID })
+	of := func(uid types.UID) []corev1.Event { return warnings[uid] }
 	namespaces := grouped(f.Namespaces, func(namespace *corev1.Namespace) string { return namespace.Name })
 	return func(job *trainjob.TrainJob) *explain.Facts {
 		facts := &explain.Facts{
 			Now: f.Now, Field: field, Cluster: f.Cluster, Job: job,
-			Workload: workloads[job.UID], JobSet: jobSets[job.UID], Warnings: latestFirst(warnings[job.UID]),
+			Workload: workloads[job.UID], JobSet: jobSets[job.UID], Warnings: slices.Clone(of(job.UID)),
 		}
 		if found := namespaces[job.Namespace]; len(found) > 0 {
 			facts.Namespace = &found[0]
@@ -109,7 +117,12 @@ func (f *Facts) byOwner(field patch.Field) func(*trainjob.TrainJob) *explain.Fac
 		if facts.JobSet != nil {
 			key := types.NamespacedName{Namespace: job.Namespace, Name: facts.JobSet.Name}
 			facts.Jobs, facts.Pods = jobs[key], pods[key]
+			facts.Warnings = append(facts.Warnings, of(facts.JobSet.UID)...)
+			for i := range facts.Jobs {
+				facts.Warnings = append(facts.Warnings, of(facts.Jobs[i].UID)...)
+			}
 		}
+		latestFirst(facts.Warnings)
 		return facts
 	}
 }
@@ -143,9 +156,8 @@ func jobSetOf(obj metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[jobsetapi.JobSetNameKey]}
 }
 
-func latestFirst(events []corev1.Event) []corev1.Event {
+func latestFirst(events []corev1.Event) {
 	slices.SortStableFunc(events, func(a, b corev1.Event) int {
 		return cmp.Or(b.LastTimestamp.Compare(a.LastTimestamp.Time), b.CreationTimestamp.Compare(a.CreationTimestamp.Time))
 	})
-	return events
 }

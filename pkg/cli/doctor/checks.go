@@ -4,7 +4,9 @@ package doctor
 
 import (
 	"fmt"
-	"strings"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // check is one question to the facts.
@@ -55,8 +57,12 @@ var checks = []check{
 // newReport makes every check for which the facts are there; of the others it tells why
 // they could not be made.
 func newReport(f *Facts) Report {
-	r := Report{Findings: []Finding{}, Passed: []string{}}
+	r := Report{Findings: []Finding{}, Passed: []string{}, Unseen: []Unseen{}}
 	for _, c := range checks {
+		if unread := c.unread(f); len(unread) > 0 {
+			r.leaveOut(c.name, unread)
+			continue
+		}
 		if reason := c.blocked(f); reason != "" {
 			r.Findings = append(r.Findings, Finding{
 				Severity: Info, Reason: "NotChecked", Object: "Check",
@@ -76,18 +82,38 @@ func newReport(f *Facts) Report {
 	return r
 }
 
-// blocked tells why a check cannot be made, or is empty.
+// blocked tells what there is not to look at, or is empty.
 func (c check) blocked(f *Facts) string {
-	var reasons []string
-	for _, kind := range c.needs {
-		if err := f.Unread[kind]; err != nil {
-			reasons = append(reasons, fmt.Sprintf("%s could not be read: %v", kind, err))
-		}
-	}
 	for _, missing := range c.given {
-		if reason := missing(f); reason != "" && len(reasons) == 0 {
-			reasons = append(reasons, reason)
+		if reason := missing(f); reason != "" {
+			return reason
 		}
 	}
-	return strings.Join(reasons, ", and ")
+	return ""
+}
+
+// unread returns what a check needs and could not be read.
+func (c check) unread(f *Facts) []Unseen {
+	var unread []Unseen
+	for _, kind := range c.needs {
+		switch err := f.Unread[kind]; {
+		case apierrors.IsForbidden(err):
+			unread = append(unread, Unseen{Kind: string(kind), Reason: "you may not " + kind.verb()})
+		case err != nil:
+			unread = append(unread, Unseen{Kind: string(kind), Reason: err.Error()})
+		}
+	}
+	return unread
+}
+
+// leaveOut notes a check that cannot be made, at every kind that it needs.
+func (r *Report) leaveOut(check string, unread []Unseen) {
+	r.NotMade++
+	for _, u := range unread {
+		at := slices.IndexFunc(r.Unseen, func(o Unseen) bool { return o.Kind == u.Kind })
+		if at < 0 {
+			at, r.Unseen = len(r.Unseen), append(r.Unseen, u)
+		}
+		r.Unseen[at].Checks = append(r.Unseen[at].Checks, check)
+	}
 }

@@ -4,7 +4,9 @@ package doctor
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,13 +17,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -795,19 +800,24 @@ func forget(f *Facts, kind Kind) {
 func TestWhatCannotBeReadIsSaid(t *testing.T) {
 	f := healthy(t)
 	f.Nodes = nil
-	f.Unread[nodes] = errors.New("nodes is forbidden")
+	f.Unread[nodes] = apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", nil)
 	r := newReport(f)
 	if r.Errors+r.Warnings != 0 || slices.Contains(r.Passed, "every flavor has nodes") {
 		t.Errorf("Without nodes flavors were judged: %+v", r)
 	}
-	var problems []string
-	for _, finding := range r.Findings {
-		if finding.Reason == "NotChecked" {
-			problems = append(problems, finding.Problem)
-		}
+	if len(r.Unseen) != 1 || !slices.Contains(r.Unseen[0].Checks, "every flavor has nodes") || r.NotMade != len(r.Unseen[0].Checks) {
+		t.Errorf("The checks that need nodes are not told: %+v", r.Unseen)
 	}
-	const want = "Could not check whether every flavor has nodes, because nodes could not be read: nodes is forbidden."
-	if !slices.Contains(problems, want) {
-		t.Errorf("Nothing says %q:\n%s", want, cmp.Diff(nil, problems, cmpopts.EquateEmpty()))
+	var out strings.Builder
+	write, err := printerFor("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := exit.Code(report(&out, write, r)); code != exit.Unseen {
+		t.Errorf("The exit code is %d, want %d", code, exit.Unseen)
+	}
+	want := fmt.Sprintf("Not known: %d checks made, nothing found; %d could not be made.\nunseen   nodes (you may not list them): %d checks\n", r.Checks, r.NotMade, r.NotMade)
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("Unexpected text (-want,+got):\n%s", diff)
 	}
 }

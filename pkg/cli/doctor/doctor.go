@@ -23,10 +23,11 @@ the command that fixes it.
 
 Doctor reads, and asks the API server what would become of a TrainJob, a JobSet and a
 ResourceFlavor (dry runs, in the namespace of -n); it changes nothing. What you may not
-read it leaves out, and says so with -o wide. Commands that name config/ are for a
-checkout of kueue-trainer.
+read it names, with the number of checks that could not be made. Commands that name config/
+are for a checkout of kueue-trainer.
 
-Exit codes: 0 nothing found, 1 the cluster does not answer, 2 errors, 3 only warnings.`
+Exit codes: 0 nothing found, 1 the cluster does not answer, 2 errors, 3 only warnings,
+4 nothing found, but you may not see all that there is.`
 
 const doctorExample = `  # What is wrong
   kubectl trainjob doctor
@@ -84,6 +85,8 @@ func report(out io.Writer, write printer, r Report) error {
 		return exit.With(exit.Findings, errors.New(r.summary()))
 	case r.Warnings > 0:
 		return exit.With(exit.Warnings, errors.New(r.summary()))
+	case r.NotMade > 0:
+		return exit.With(exit.Unseen, fmt.Errorf("%s could not be made: run doctor as somebody who may list these kinds", show.Count(int64(r.NotMade), "check")))
 	}
 	return nil
 }

@@ -61,6 +61,15 @@ const (
 	flavorProbe   Kind = "a ResourceFlavor made as a dry run"
 )
 
+// verb is what one has to be allowed.
+func (k Kind) verb() string {
+	switch k {
+	case trainJobProbe, jobSetProbe, flavorProbe:
+		return "make one"
+	}
+	return "list them"
+}
+
 // loader reads the facts. What it cannot read it notes, and goes on.
 type loader struct {
 	client client.Client
@@ -131,7 +140,7 @@ func (l *loader) trainJobs(ctx context.Context) {
 	f := l.facts
 	list(ctx, l, namespaceKind, &corev1.NamespaceList{}, func(list *corev1.NamespaceList) { f.Namespaces = list.Items })
 	list(ctx, l, events, &corev1.EventList{}, func(list *corev1.EventList) { f.Events = list.Items },
-		client.MatchingFields{"involvedObject.kind": trainjob.GVK.Kind, "type": corev1.EventTypeWarning})
+		client.MatchingFields{"type": corev1.EventTypeWarning})
 	list(ctx, l, trainJobs, &trainjob.List{}, func(list *trainjob.List) { f.TrainJobs = list.Items })
 	list(ctx, l, jobSets, &jobsetapi.JobSetList{}, func(list *jobsetapi.JobSetList) { f.JobSets = list.Items })
 	list(ctx, l, jobs, &batchv1.JobList{}, func(list *batchv1.JobList) { f.Jobs = list.Items }, client.HasLabels{jobsetapi.JobSetNameKey})

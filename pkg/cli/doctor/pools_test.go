@@ -86,9 +86,23 @@ func TestPools(t *testing.T) {
 			change: func(f *Facts) { f.ClusterQueues[0] = clusterQueue("gpus", "h100", "24") },
 			want:   above(quota("clusterqueue", "gpus", "16")),
 		},
-		"two quotas above the nodes: the larger one gives way": {
+		"what is reserved stays, and the others give way": {
+			change: func(f *Facts) {
+				f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "h100", "8"))
+				f.ClusterQueues[0].Status.FlavorsReservation = []kueue.FlavorUsage{{Name: "h100", Resources: []kueue.ResourceUsage{{Name: "nvidia.com/gpu", Total: resource.MustParse("14")}}}}
+			},
+			want: above(quota("clusterqueue", "gpus", "14"), quota("clusterqueue", "more", "2")),
+		},
+		"nobody is left with nothing, also where that does not do": {
+			change: func(f *Facts) {
+				f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "h100", "8"))
+				f.ClusterQueues[0].Status.FlavorsReservation = []kueue.FlavorUsage{{Name: "h100", Resources: []kueue.ResourceUsage{{Name: "nvidia.com/gpu", Total: resource.MustParse("16")}}}}
+			},
+			want: above(quota("clusterqueue", "more", "1")),
+		},
+		"two quotas above the nodes: both give way": {
 			change: func(f *Facts) { f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "h100", "8")) },
-			want:   above(quota("clusterqueue", "gpus", "8")),
+			want:   above(quota("clusterqueue", "gpus", "11"), quota("clusterqueue", "more", "5")),
 		},
 		"a quota of a cohort counts, and several give way": {
 			change: func(f *Facts) {
@@ -96,7 +110,7 @@ func TestPools(t *testing.T) {
 				f.Cohorts = []kueue.Cohort{{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: kueue.CohortSpec{
 					ResourceGroups: clusterQueue("", "h100", "10").Spec.ResourceGroups}}}
 			},
-			want: above(quota("clusterqueue", "gpus", "0"), quota("cohort", "all", "8")),
+			want: above(quota("clusterqueue", "gpus", "5"), quota("cohort", "all", "3")),
 		},
 		"quotas of flavors that share nodes count together": {
 			change: func(f *Facts) {
@@ -104,7 +118,7 @@ func TestPools(t *testing.T) {
 				f.Flavors[1].Spec.NodeLabels = nil
 				f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "same", "4"), clusterQueue("any", "any", "2"))
 			},
-			want: above(quota("clusterqueue", "gpus", "10")),
+			want: above(quota("clusterqueue", "gpus", "12"), quota("clusterqueue", "more", "2")),
 		},
 		"a flavor that is in excess by itself comes first": {
 			change: func(f *Facts) {

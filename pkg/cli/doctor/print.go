@@ -14,12 +14,22 @@ import (
 type Report struct {
 	Errors   int `json:"errors"`
 	Warnings int `json:"warnings"`
-	// Checks that could be made.
-	Checks int `json:"checks"`
+	// Checks that could be made, and that could not because their facts were not to be seen.
+	Checks  int `json:"checks"`
+	NotMade int `json:"notMade"`
 	// Findings, the worst first.
 	Findings []Finding `json:"findings"`
 	// Passed names the checks that found no error or warning.
 	Passed []string `json:"passed"`
+	// Unseen is what could not be read, kind by kind.
+	Unseen []Unseen `json:"unseen"`
+}
+
+// Unseen is a kind that could not be read, and the checks that could not be made without it.
+type Unseen struct {
+	Kind   string   `json:"kind"`
+	Reason string   `json:"reason"`
+	Checks []string `json:"checks"`
 }
 
 func (r Report) summary() string {
@@ -55,8 +65,18 @@ func printText(out io.Writer, paint show.Paint, r Report, wide bool) error {
 			fmt.Fprintf(&text, "%s  %s\n", paint.Green("ok     "), name)
 		}
 	}
-	if r.Errors+r.Warnings == 0 {
+	switch {
+	case r.Errors+r.Warnings > 0:
+	case r.NotMade > 0:
+		fmt.Fprintf(&text, "%s: %s made, nothing found; %d could not be made.\n", paint.Yellow("Not known"), show.Count(int64(r.Checks), "check"), r.NotMade)
+	default:
 		fmt.Fprintf(&text, "%s: %s made, nothing found.\n", paint.Green("In order"), show.Count(int64(r.Checks), "check"))
+	}
+	for _, u := range r.Unseen {
+		fmt.Fprintf(&text, "%s  %s (%s): %s\n", paint.Yellow("unseen "), u.Kind, u.Reason, show.Count(int64(len(u.Checks)), "check"))
+		if wide {
+			fmt.Fprintf(&text, "%s%s\n", margin, strings.Join(u.Checks, "\n"+margin))
+		}
 	}
 	_, err := io.WriteString(out, text.String())
 	return err

@@ -14,6 +14,9 @@ const (
 	Findings = 2
 	// Warnings is for one that found nothing worse than something to look at.
 	Warnings = 3
+	// Unseen is for one that was not allowed to look at all that its answer goes by, and
+	// found nothing wrong with the rest.
+	Unseen = 4
 )
 
 // Error is an error with an exit code of its own.

@@ -78,15 +78,23 @@ func split[T any](items []T, wanted func(T) bool) (yes, no []T) {
 func lacking(podSets []kueue.PodSet, verdicts []Verdict) State {
 	against, _ := refusals(podSets, verdicts)
 	var parts []string
-	best := Reason{Lasting: true}
+	best, cause := Reason{Lasting: true}, ""
 	for _, v := range against {
 		r := v.refusal()
 		parts = append(parts, brief(v, r))
 		if best.Code == "" || best.Lasting && !r.Lasting {
-			best = r
+			best, cause = r, causeOf(v, r)
 		}
 	}
-	return State{Reason: string(best.Code), Message: strings.Join(parts, "; "), Remedy: best.Remedy, Stuck: best.Lasting}
+	return State{Reason: string(best.Code), Message: strings.Join(parts, "; "), Remedy: best.Remedy, Cause: cause, Stuck: best.Lasting}
+}
+
+// causeOf leaves amounts out: more quota of a flavor helps all who lack it.
+func causeOf(v Verdict, r Reason) string {
+	if slices.Contains([]Code{TooMuch, Borrowing, InUse}, r.Code) {
+		return v.Flavor
+	}
+	return r.Message
 }
 
 // refusal is the first reason that counts for Kueue, one that lasts before others.

@@ -46,8 +46,12 @@ func trainJobLink(f *Facts) Link {
 		l.State, l.WaitsFor = "Suspended", "a Workload"
 	case f.Job.Suspended() && !kueuelib.IsAdmitted(f.Workload):
 		l.State, l.WaitsFor = "Suspended", "the admission of its Workload"
+	case f.Job.Suspended() && f.condition(kueue.WorkloadEvicted) != nil:
+		l.State, l.WaitsFor = "Suspended", "the pods of its former run to go"
 	case f.Job.Suspended():
 		l.State, l.WaitsFor = "Suspended", "kueue-trainer to start it"
+	case f.condition(kueue.WorkloadEvicted) != nil && kueuelib.HasQuotaReservation(f.Workload):
+		l.WaitsFor = "kueue-trainer to stop it"
 	}
 	return l
 }
@@ -167,6 +171,8 @@ func jobLink(f *Facts, job *batchv1.Job) Link {
 		}
 	case ptr.Deref(job.Spec.Suspend, false):
 		l.State, l.WaitsFor = "Suspended", "its JobSet to be resumed"
+	case f.PodsUnseen:
+		l.State = fmt.Sprintf("Active, %s ready", show.Count(int64(ptr.Deref(job.Status.Ready, 0)), "pod"))
 	case !slices.ContainsFunc(podGroups(f.Pods), func(g PodGroup) bool { return g.Job == job.Name }):
 		l.WaitsFor = "its pods to be made"
 	}
@@ -178,8 +184,7 @@ func podLink(g *PodGroup) Link {
 	if g.blocked() {
 		l.WaitsFor = g.Reason
 		if g.Message != "" {
-			first, _, _ := strings.Cut(g.Message, ". ")
-			l.WaitsFor += ": " + first
+			l.WaitsFor += ": " + firstSentence(g.Message)
 		}
 	}
 	return l

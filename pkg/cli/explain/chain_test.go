@@ -89,7 +89,19 @@ func TestChain(t *testing.T) {
 				setCondition(s.Workload, kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption, "", minutesAgo(1))
 			}},
 			want: []Link{
-				resumed, workload("Evicted", "the pods of its former run to go"), jobSet, job,
+				{Kind: "TrainJob", Name: "llm", State: "Resumed", WaitsFor: "kueue-trainer to stop it"},
+				workload("Evicted", "the pods of its former run to go"), jobSet, job,
+				{Depth: 3, Kind: "Pods", Name: "4 pods", State: "Running"},
+			},
+		},
+		"stopped, with pods on their way out": {
+			scene: []func(*scene){admitted, withPods(4, runningPod), func(s *scene) {
+				setCondition(s.Workload, kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption, "", minutesAgo(1))
+				s.Job.Spec.Suspend = ptr.To(true)
+			}},
+			want: []Link{
+				{Kind: "TrainJob", Name: "llm", State: "Suspended", WaitsFor: "the pods of its former run to go"},
+				workload("Evicted", "the pods of its former run to go"), jobSet, job,
 				{Depth: 3, Kind: "Pods", Name: "4 pods", State: "Running"},
 			},
 		},

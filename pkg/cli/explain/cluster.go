@@ -63,6 +63,7 @@ const (
 	clusterQueues = "clusterqueues.kueue.x-k8s.io"
 	localQueues   = "localqueues.kueue.x-k8s.io"
 	flavors       = "resourceflavors.kueue.x-k8s.io"
+	cohorts       = "cohorts.kueue.x-k8s.io"
 	checks        = "admissionchecks.kueue.x-k8s.io"
 	workloads     = "workloads.kueue.x-k8s.io"
 	nodes         = "nodes"
@@ -116,10 +117,15 @@ func (c *Cluster) jobOf(uid string) string {
 	wl := find(c.Workloads, func(wl *kueue.Workload) bool {
 		return uid != "" && (string(wl.UID) == uid || len(wl.OwnerReferences) > 0 && string(wl.OwnerReferences[0].UID) == uid)
 	})
-	switch {
-	case wl == nil:
+	if wl == nil {
 		return ""
-	case len(wl.OwnerReferences) > 0:
+	}
+	return nameOf(wl)
+}
+
+// nameOf is the job, "namespace/name", of a Workload, or itself where it has none.
+func nameOf(wl *kueue.Workload) string {
+	if len(wl.OwnerReferences) > 0 {
 		return wl.Namespace + "/" + wl.OwnerReferences[0].Name
 	}
 	return wl.Namespace + "/" + wl.Name

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -26,7 +27,10 @@ pods with what each waits for, its queue and position, what every flavor of the 
 do for it and why Kueue skips it, and the effective placement with the owner of every part.
 
 With -f the TrainJob need not exist: runtimes are taken from the same files, then from the
-cluster.`
+cluster, and what Kueue would do with it is found by Kueue's own code.
+
+Exit codes: 0 there is an explanation, 1 there is no such TrainJob, 4 you may not see what
+it takes.`
 
 const example = `  # Why does it not start?
   kubectl trainjob explain llm -n team-a
@@ -102,7 +106,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return o.print([]Explanation{Explain(facts)})
+	return o.tell([]Explanation{Explain(facts)})
 }
 
 func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *trainjob.Renderer, namespace string) error {
@@ -126,7 +130,21 @@ func (o *options) explainFiles(ctx context.Context, c client.Client, renderer *t
 		}
 		all = append(all, Explain(facts))
 	}
-	return errors.Join(o.print(all), in.unread)
+	return errors.Join(o.tell(all), in.unread)
+}
+
+// tell prints, and fails where what was asked for is not to be seen. Of a job that waits there
+// are Kueue's words.
+func (o *options) tell(all []Explanation) error {
+	if err := o.print(all); err != nil {
+		return err
+	}
+	for i := range all {
+		if e := &all[i]; e.State.Reason == Unseen && e.State.Phase != Waiting {
+			return exit.With(exit.Unseen, fmt.Errorf("you may not see enough to explain TrainJob %s/%s", e.Namespace, e.Name))
+		}
+	}
+	return nil
 }
 
 // print writes what was asked for: one TrainJob by its name as an object, those of files as a

@@ -25,8 +25,10 @@ type Explanation struct {
 	Queue   *Queue   `json:"queue,omitempty"`
 	PodSets []PodSet `json:"podSets,omitempty"`
 	// Flavors has a verdict for each PodSet and flavor.
-	Flavors   []Verdict `json:"flavors,omitempty"`
-	Placement []Part    `json:"placement,omitempty"`
+	Flavors []Verdict `json:"flavors,omitempty"`
+	// Preempts are those whom Kueue would stop for the job now.
+	Preempts  []Preempted `json:"preempts,omitempty"`
+	Placement []Part      `json:"placement,omitempty"`
 	// Undescribed is why there is no placement.
 	Undescribed string `json:"undescribed,omitempty"`
 	// Unseen says what the user may not see.
@@ -68,6 +70,10 @@ func Explain(f *Facts) Explanation {
 	if !f.Job.Finished() {
 		e.Flavors = worthTelling(f, Flavors(f))
 	}
+	if e.State.Phase == NotCreated || e.State.Phase == Waiting {
+		e.Preempts = f.preempts(f.forecast())
+		markPreempting(e.Flavors, f.forecast())
+	}
 	if f.Undescribed != nil {
 		e.Undescribed = f.Undescribed.Error()
 	}
@@ -76,6 +82,12 @@ func Explain(f *Facts) Explanation {
 	}
 	if f.WorkloadUnseen {
 		e.Unseen = append(e.Unseen, "workloads of namespace "+f.Job.Namespace)
+	}
+	if f.PodsUnseen {
+		e.Unseen = append(e.Unseen, "pods of namespace "+f.Job.Namespace)
+	}
+	if f.WarningsUnseen {
+		e.Unseen = append(e.Unseen, "events of namespace "+f.Job.Namespace)
 	}
 	if f.RulesUnseen && slices.ContainsFunc(e.Flavors, lacksToleration) {
 		e.Unseen = append(e.Unseen, "configmaps of namespace "+config.Namespace)

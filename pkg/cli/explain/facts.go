@@ -16,9 +16,11 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -46,8 +48,12 @@ type Facts struct {
 	Jobs   []batchv1.Job
 	// Pods are those of the Jobs, the ones on their way out included.
 	Pods []corev1.Pod
-	// Warnings are warning events about the job, the latest first.
+	// PodsUnseen is set where the user may not list the pods of the namespace.
+	PodsUnseen bool
+	// Warnings are warning events about the job and what was made of it, the latest first.
 	Warnings []corev1.Event
+	// WarningsUnseen is set where the user may not list the events of the namespace.
+	WarningsUnseen bool
 
 	// Fields are the values of the rendered JobSet with their owners.
 	Fields []provenance.Field
@@ -64,8 +70,17 @@ type Facts struct {
 	// Visible is the position as Kueue reports it; nil where it does not.
 	Visible *Position
 
+	// Priority is what a manifest's Workload would have.
+	Priority int32
+	// Kueue is its configuration; nil where the user may not see it.
+	Kueue *configapi.Configuration
+
 	// Cluster is what the job competes for, never nil.
 	Cluster *Cluster
+
+	// decision is remembered of forecast.
+	decision   *scheduler.Decision
+	forecasted bool
 }
 
 // queueName is the LocalQueue that the job asks for; empty for none.

@@ -23,8 +23,10 @@ type Verdict struct {
 	// Assigned is set where the PodSet has quota of this flavor.
 	Assigned bool `json:"assigned"`
 	// Fits is set where Kueue could give it quota of this flavor now.
-	Fits    bool     `json:"fits"`
-	Amounts []Amount `json:"resources,omitempty"`
+	Fits bool `json:"fits"`
+	// Preempts is set where Kueue would give it quota of this flavor by stopping others.
+	Preempts bool     `json:"preempts,omitempty"`
+	Amounts  []Amount `json:"resources,omitempty"`
 	// Reasons are why it does not fit, and what its pods would run into if it does.
 	Reasons []Reason `json:"reasons,omitempty"`
 
@@ -234,18 +236,56 @@ func (a *assigner) nodeFor(ps *kueue.PodSet, flavor *kueue.ResourceFlavor, toler
 		return reason(noNodes(flavor))
 	}
 	var taint *corev1.Taint
+	var usable []*corev1.Node
 	for _, node := range found {
 		if !matches(&ps.Template.Spec, node.Labels) {
 			continue
 		}
-		if taint = inventory.Untolerated(node.Spec.Taints, tolerations); taint == nil {
-			return nil
+		if t := inventory.Untolerated(node.Spec.Taints, tolerations); t != nil {
+			taint = t
+			continue
 		}
+		usable = append(usable, node)
+	}
+	if len(usable) > 0 {
+		return tooLarge(ps, flavor.Name, usable)
 	}
 	if taint != nil {
 		return reason(taintOfNodes(flavor.Name, ps, *taint))
 	}
 	return reason(a.selectorWithoutNode(flavor.Name, found, ps))
+}
+
+// tooLarge looks whether one pod is more than every node has, were it empty.
+func tooLarge(ps *kueue.PodSet, flavor string, on []*corev1.Node) *Reason {
+	requests := requestsOf(ps)
+	var blamed *Reason
+	for _, node := range on {
+		fits := true
+		for _, name := range sortedResources(requests) {
+			asked := requests[name] / int64(max(1, ps.Count))
+			if has := resources.ResourceValue(name, node.Status.Allocatable[name]); asked > has {
+				fits = false
+				most := largest(on, name)
+				if asked > most && blamed == nil {
+					blamed = reason(podTooLarge(flavor, ps, name, asked, most))
+				}
+			}
+		}
+		if fits {
+			return nil
+		}
+	}
+	return blamed
+}
+
+// largest is what the largest node has of a resource.
+func largest(nodes []*corev1.Node, name corev1.ResourceName) int64 {
+	var most int64
+	for _, node := range nodes {
+		most = max(most, resources.ResourceValue(name, node.Status.Allocatable[name]))
+	}
+	return most
 }
 
 // matches reports whether a pod's node selector and required affinity take a node with

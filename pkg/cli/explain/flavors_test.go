@@ -246,3 +246,49 @@ func TestTopologyThatFitsLater(t *testing.T) {
 		t.Errorf("Unexpected reasons (-want,+got):\n%s", diff)
 	}
 }
+
+// TestTopologyRemedies expects advice that Kueue's own placement would take on empty nodes:
+// racks have 2 nodes of 8 GPUs, the flavor 4.
+func TestTopologyRemedies(t *testing.T) {
+	cases := map[string]struct {
+		request *kueue.PodSetTopologyRequest
+		nodes   int32
+		want    string
+	}{
+		"a wider level": {
+			request: &kueue.PodSetTopologyRequest{Required: ptr.To(corev1.LabelHostname)}, nodes: 2,
+			want: "require rack, a wider level, in the annotation of replicated job node: it does not fit on flavor h100 even when its nodes are empty",
+		},
+		"no level is wide enough": {
+			request: &kueue.PodSetTopologyRequest{Required: ptr.To("rack")}, nodes: 4,
+			want: "prefer rack instead of requiring it in the annotation of replicated job node: it does not fit on flavor h100 even when its nodes are empty",
+		},
+		"preferred already": {
+			request: &kueue.PodSetTopologyRequest{Preferred: ptr.To("rack")}, nodes: 5,
+			want: "ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty",
+		},
+		"more than all nodes": {
+			request: &kueue.PodSetTopologyRequest{Required: ptr.To("rack")}, nodes: 5,
+			want: "ask for fewer or smaller pods of replicated job node: they do not fit on flavor h100 with any topology request, even when its nodes are empty",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newScene(func(s *scene) {
+				s.inventory.Topologies = []kueue.Topology{{ObjectMeta: metav1.ObjectMeta{Name: "racks"}, Spec: kueue.TopologySpec{
+					Levels: []kueue.TopologyLevel{{NodeLabel: "rack"}, {NodeLabel: corev1.LabelHostname}},
+				}}}
+				s.inventory.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks")
+				s.inventory.ClusterQueues[0] = clusterQueue("gpus", "", quota("h100", "64"))
+				s.Workload.Spec.PodSets[0].TopologyRequest, s.Workload.Spec.PodSets[0].Count = tc.request, tc.nodes
+			}).facts(t)
+			verdicts := Flavors(f)
+			if len(verdicts) != 1 || len(verdicts[0].Reasons) != 1 {
+				t.Fatalf("Unexpected verdicts: %+v", verdicts)
+			}
+			if diff := cmp.Diff(tc.want, verdicts[0].Reasons[0].Remedy); diff != "" {
+				t.Errorf("Unexpected remedy (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -13,8 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
@@ -38,6 +40,8 @@ type Reader struct {
 	// rules are the manager's; rulesUnseen is set where the user may not read them.
 	rules       []podset.TolerationRule
 	rulesUnseen bool
+	// kueue is its configuration; nil where the user may not read it.
+	kueue *configapi.Configuration
 }
 
 // NewReader reads what all TrainJobs have in common. A process makes one Renderer, and
@@ -61,6 +65,9 @@ func NewReader(ctx context.Context, c client.Client, renderer *trainjob.Renderer
 	}
 	r.rules, err = cluster.TolerationRules(ctx, c)
 	if r.rulesUnseen = apierrors.IsForbidden(err); err != nil && !r.rulesUnseen {
+		return nil, err
+	}
+	if r.kueue, err = cluster.KueueConfiguration(ctx, c); err != nil && !apierrors.IsForbidden(err) {
 		return nil, err
 	}
 	r.runtimes = r.runtimesFrom(c, c)
@@ -93,7 +100,7 @@ func (r *Reader) facts(ctx context.Context, job *trainjob.TrainJob) (*Facts, err
 	if err != nil {
 		return nil, err
 	}
-	f := &Facts{Now: time.Now(), Field: patch.Of(r.served), Job: job, Cluster: cluster}
+	f := &Facts{Now: time.Now(), Field: patch.Of(r.served), Job: job, Kueue: r.kueue, Cluster: cluster}
 	var namespace corev1.Namespace
 	err = r.client.Get(ctx, client.ObjectKey{Name: job.Namespace}, &namespace)
 	if err == nil {
@@ -156,7 +163,8 @@ func (r *Reader) readChildren(ctx context.Context, f *Facts) error {
 		return fmt.Errorf("listing the Jobs of JobSet %s: %w", js.Name, err)
 	}
 	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, of...); ignoreUnseen(err) != nil {
+	err = r.client.List(ctx, &pods, of...)
+	if f.PodsUnseen = apierrors.IsForbidden(err); err != nil && !f.PodsUnseen {
 		return fmt.Errorf("listing the pods of JobSet %s: %w", js.Name, err)
 	}
 	f.Jobs, f.Pods = jobs.Items, pods.Items
@@ -164,15 +172,21 @@ func (r *Reader) readChildren(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// readWarnings reads the warning events about the job.
+// readWarnings reads the warning events about the job and what was made of it.
 func (r *Reader) readWarnings(ctx context.Context, f *Facts) error {
-	var list corev1.EventList
-	err := r.client.List(ctx, &list, client.InNamespace(f.Job.Namespace),
-		client.MatchingFields{"involvedObject.uid": string(f.Job.UID), "type": corev1.EventTypeWarning})
-	if ignoreUnseen(err) != nil {
-		return fmt.Errorf("listing the events of TrainJob %s: %w", client.ObjectKeyFromObject(f.Job), err)
+	of := []types.UID{f.Job.UID}
+	if f.JobSet != nil {
+		of = append(of, f.JobSet.UID)
 	}
-	f.Warnings = list.Items
+	for i := range f.Jobs {
+		of = append(of, f.Jobs[i].UID)
+	}
+	var list corev1.EventList
+	err := r.client.List(ctx, &list, client.InNamespace(f.Job.Namespace), client.MatchingFields{"type": corev1.EventTypeWarning})
+	if f.WarningsUnseen = apierrors.IsForbidden(err); err != nil && !f.WarningsUnseen {
+		return fmt.Errorf("listing the events of namespace %s: %w", f.Job.Namespace, err)
+	}
+	f.Warnings = slices.DeleteFunc(list.Items, func(e corev1.Event) bool { return !slices.Contains(of, e.InvolvedObject.UID) })
 	slices.SortStableFunc(f.Warnings, func(a, b corev1.Event) int { return eventTime(&b).Compare(eventTime(&a)) })
 	return nil
 }

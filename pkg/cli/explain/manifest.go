@@ -5,9 +5,13 @@ package explain
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -81,5 +85,12 @@ func (r *Reader) preview(ctx context.Context, job *trainjob.TrainJob, in *files)
 		return nil, err
 	}
 	r.describe(ctx, f, r.runtimesFrom(runtimes, nil))
+	_, f.Priority, err = jobframework.ExtractPriority(ctx, r.client, job, f.PodSets, nil)
+	switch {
+	case apierrors.IsNotFound(err):
+		f.Undescribed = fmt.Errorf("its priority class does not exist: %w", err)
+	case err != nil && !apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("reading the priority of TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
+	}
 	return f, nil
 }

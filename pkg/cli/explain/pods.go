@@ -72,7 +72,11 @@ func podState(pod *corev1.Pod) (state, reason, message string) {
 	if c := find(pod.Status.Conditions, func(c *corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
 	}); c != nil {
-		return "Pending", cmp.Or(c.Reason, corev1.PodReasonUnschedulable), c.Message
+		reason := cmp.Or(c.Reason, corev1.PodReasonUnschedulable)
+		if reason == corev1.PodReasonUnschedulable {
+			reason, _ = unschedulable(c.Message)
+		}
+		return "Pending", reason, c.Message
 	}
 	if reason, message := waitingContainer(pod); reason != "" {
 		return "Pending", reason, message
@@ -108,10 +112,15 @@ func (g PodGroup) blocked() bool {
 func (g PodGroup) text() string {
 	text := fmt.Sprintf("%s of Job %s: %s", show.Count(int64(len(g.Pods)), "pod"), g.Job, g.Reason)
 	if g.Message != "" {
-		first, _, _ := strings.Cut(g.Message, ". ")
-		text += " (" + first + ")"
+		text += " (" + firstSentence(g.Message) + ")"
 	}
 	return text
+}
+
+// firstSentence is what of a long message is worth a line.
+func firstSentence(message string) string {
+	first, _, _ := strings.Cut(message, ". ")
+	return first
 }
 
 func (g PodGroup) remedy(f *Facts) string {
@@ -122,8 +131,9 @@ func (g PodGroup) remedy(f *Facts) string {
 		return "Kueue frees them: see that it runs with kubectl trainjob doctor"
 	case "SchedulingGate":
 		return "whoever set the gate has to take it off"
-	case corev1.PodReasonUnschedulable:
-		return "the quota is more than the nodes have room for: kubectl trainjob pools shows both"
+	case corev1.PodReasonUnschedulable, "VolumeClaimMissing", "VolumeClaimUnbound", "TooManyPods":
+		_, remedy := unschedulable(g.Message)
+		return remedy
 	case "Pending":
 		return ""
 	}

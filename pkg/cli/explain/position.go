@@ -3,15 +3,12 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
-	"github.com/go-logr/logr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/util/priority"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 // Position is a Workload's place among those that wait in the same ClusterQueue.
@@ -45,7 +42,7 @@ func PositionOf(c *Cluster, wl *kueue.Workload, cq kueue.ClusterQueueReference) 
 			queue = append(queue, p.Workload)
 		}
 	}
-	slices.SortFunc(queue, compareInQueue)
+	slices.SortFunc(queue, scheduler.CompareInQueue)
 	place := slices.IndexFunc(queue, func(o *kueue.Workload) bool { return o.UID == wl.UID })
 	if place < 0 {
 		return nil
@@ -55,15 +52,6 @@ func PositionOf(c *Cluster, wl *kueue.Workload, cq kueue.ClusterQueueReference) 
 		position.Ahead = append(position.Ahead, c.jobOf(string(other.UID)))
 	}
 	return position
-}
-
-// compareInQueue is Kueue's order (pkg/cache/queue/cluster_queue.go there).
-func compareInQueue(a, b *kueue.Workload) int {
-	return cmp.Or(
-		cmp.Compare(priority.EffectivePriority(logr.Discard(), b), priority.EffectivePriority(logr.Discard(), a)),
-		kueuelib.QueueOrder(a).Compare(kueuelib.QueueOrder(b).Time),
-		cmp.Compare(a.UID, b.UID),
-	)
 }
 
 // ordinal is a place in words: 1st, 2nd, 11th.

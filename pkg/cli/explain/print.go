@@ -195,6 +195,8 @@ func (p *printer) verdict(v Verdict) string {
 		return p.paint.Green("fits now")
 	case v.Fits:
 		return p.paint.Red("quota fits, but " + text)
+	case v.Preempts:
+		return p.paint.Green("by preemption: " + text)
 	case v.refusal().Lasting:
 		return p.paint.Red("never: " + text)
 	}
@@ -220,7 +222,7 @@ func (p *printer) remedies(e *Explanation) {
 	for _, v := range e.Flavors {
 		for _, r := range v.Reasons {
 			line := fmt.Sprintf("  %s: %s", v.Flavor, r.Remedy)
-			if r.Remedy == "" || r.Remedy == e.State.Remedy || slices.Contains(told, line) {
+			if r.Remedy == "" || r.Remedy == e.State.Remedy || !r.Lasting && v.refusal().Lasting || slices.Contains(told, line) {
 				continue
 			}
 			if len(told) == 0 {
@@ -236,7 +238,7 @@ func (p *printer) remedies(e *Explanation) {
 const valueShown = 60
 
 func (p *printer) placement(e *Explanation) error {
-	if e.Undescribed != "" && e.State.Reason != "RuntimeMissing" {
+	if e.Undescribed != "" && e.State.Phase != NotCreated && e.State.Reason != "RuntimeMissing" {
 		fmt.Fprintf(p.out, "\n%s %s\n", p.paint.Bold("Placement unknown:"), e.Undescribed)
 	}
 	if len(e.Placement) == 0 {

@@ -35,6 +35,8 @@ const (
 	Borrowing Code = "BorrowingLimit"
 	// InUse: others hold the quota that is missing.
 	InUse Code = "QuotaInUse"
+	// TooLarge: no node of the flavor has what one pod asks for.
+	TooLarge Code = "PodTooLarge"
 	// Topology: the topology request does not fit, or the flavor has no such topology.
 	Topology Code = "TopologyDoesNotFit"
 	// Check: an admission check of the flavor is not active.
@@ -95,19 +97,28 @@ func noNodes(flavor *kueue.ResourceFlavor) Reason {
 	}
 }
 
-func topologyOnly(flavor string, ps *kueue.PodSet) Reason {
-	return Reason{Code: Topology, Lasting: true,
-		Message: "the flavor is for topology-aware scheduling only, which the PodSet does not ask for",
-		Remedy: fmt.Sprintf("annotate the pods of replicated job %s with kueue.x-k8s.io/podset-unconstrained-topology: \"true\", "+
-			"or take spec.topologyName out of ResourceFlavor %s", ps.Name, flavor),
+func podTooLarge(flavor string, ps *kueue.PodSet, name corev1.ResourceName, asked, most int64) Reason {
+	return Reason{Code: TooLarge, Lasting: true, Warning: true,
+		Message: fmt.Sprintf("a pod asks for %s, and no node of the flavor has more than %s: Kueue counts only the sum, so pods stay Pending",
+			quantity(name, asked), number(name, most)),
+		Remedy: fmt.Sprintf("ask for less per pod of replicated job %s, and for more pods; or add larger nodes to flavor %s", ps.Name, flavor),
 	}
 }
 
-func noTopology(flavor string, ps *kueue.PodSet) Reason {
+func topologyOnly(flavor string, ps *kueue.PodSet) Reason {
 	return Reason{Code: Topology, Lasting: true,
-		Message: "the PodSet asks for a topology, and the flavor has none",
-		Remedy:  fmt.Sprintf("set spec.topologyName of ResourceFlavor %s, or take the topology annotation from the pods of replicated job %s", flavor, ps.Name),
+		Message: "the flavor is for topology-aware scheduling only, which the PodSet does not ask for",
+		Remedy:  fmt.Sprintf("annotate the pods of replicated job %s with kueue.x-k8s.io/podset-unconstrained-topology: \"true\" to use flavor %s", ps.Name, flavor),
 	}
+}
+
+// noTopology has a remedy only where no other flavor of the queue is for such jobs.
+func noTopology(flavor string, ps *kueue.PodSet, others bool) Reason {
+	r := Reason{Code: Topology, Lasting: true, Message: "the PodSet asks for a topology, and the flavor has none"}
+	if !others {
+		r.Remedy = fmt.Sprintf("set spec.topologyName of ResourceFlavor %s, or take the topology annotation from the pods of replicated job %s", flavor, ps.Name)
+	}
+	return r
 }
 
 func noLevel(flavor string, ps *kueue.PodSet, topology *kueue.Topology, level string) Reason {
@@ -122,11 +133,16 @@ func noLevel(flavor string, ps *kueue.PodSet, topology *kueue.Topology, level st
 }
 
 // noRoom has Kueue's own words, which count the nodes and why they do not do.
-func noRoom(flavor string, ps *kueue.PodSet, why string, never bool) Reason {
-	r := Reason{Code: Topology, Lasting: never, Message: why, Remedy: "wait until pods nearby have ended"}
-	if never {
-		r.Remedy = fmt.Sprintf("ask for a wider level, or prefer it instead of requiring it, in the annotation of replicated job %s; "+
-			"or for fewer pods: nodes of flavor %s have no such room even when they are empty", ps.Name, flavor)
+func noRoom(why string) Reason {
+	return Reason{Code: Topology, Message: why, Remedy: "wait until pods nearby have ended"}
+}
+
+// neverRoom is for what would not fit on empty nodes; instead is what would, empty for nothing.
+func neverRoom(flavor string, ps *kueue.PodSet, why, instead string) Reason {
+	r := Reason{Code: Topology, Lasting: true, Message: why,
+		Remedy: fmt.Sprintf("%s in the annotation of replicated job %s: it does not fit on flavor %s even when its nodes are empty", instead, ps.Name, flavor)}
+	if instead == "" {
+		r.Remedy = fmt.Sprintf("ask for fewer or smaller pods of replicated job %s: they do not fit on flavor %s with any topology request, even when its nodes are empty", ps.Name, flavor)
 	}
 	return r
 }
@@ -155,9 +171,13 @@ func borrowingLimit(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amoun
 func quotaInUse(cq *kueue.ClusterQueue, at resources.FlavorResource, a Amount) Reason {
 	return Reason{Code: InUse,
 		Message: fmt.Sprintf("%s of %s are free", number(at.Resource, ptr.Deref(a.Free, 0)), quantity(at.Resource, a.Max)),
-		Remedy: fmt.Sprintf("wait until others in ClusterQueue %s%s have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts",
-			cq.Name, inCohort(cq)),
+		Remedy:  quotaRemedy(cq),
 	}
+}
+
+func quotaRemedy(cq *kueue.ClusterQueue) string {
+	return fmt.Sprintf("wait until others in ClusterQueue %s%s have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts",
+		cq.Name, inCohort(cq))
 }
 
 func inCohort(cq *kueue.ClusterQueue) string {

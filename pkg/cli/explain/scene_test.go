@@ -81,7 +81,7 @@ func node(pool string, i int) corev1.Node {
 	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", pool, i), Labels: map[string]string{
 		"pool": pool, "rack": fmt.Sprintf("%s-rack-%d", pool, i/2), corev1.LabelHostname: fmt.Sprintf("%s-%d", pool, i),
 	}}}
-	n.Status.Allocatable = corev1.ResourceList{gpu.Whole: resource.MustParse("8"), corev1.ResourcePods: resource.MustParse("110")}
+	n.Status.Allocatable = corev1.ResourceList{gpu.Whole: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("110")}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	return n
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -46,6 +45,9 @@ const (
 	Failed    Phase = "Failed"
 )
 
+// Unseen is the reason of a state that the user may not see enough to tell.
+const Unseen = "Unseen"
+
 // State is where a TrainJob stands and why.
 type State struct {
 	Phase Phase `json:"phase"`
@@ -57,6 +59,8 @@ type State struct {
 	Remedy string `json:"remedy,omitempty"`
 	// Stuck is set where the job gets nowhere until somebody acts.
 	Stuck bool `json:"stuck"`
+	// Cause tells jobs apart that one act does not help together; it is for doctor.
+	Cause string `json:"-"`
 	// Since is when the state began, as far as that is known.
 	Since *metav1.Time `json:"since,omitempty"`
 }
@@ -64,7 +68,7 @@ type State struct {
 // StateOf tells the state of a TrainJob. The first that applies is it.
 func StateOf(f *Facts) State {
 	for _, look := range []func(*Facts) *State{
-		notCreated, finished, deleting, elsewhere, notManaged, unqueued, deactivated, stopping,
+		notCreated, finished, deleting, elsewhere, notManaged, unqueued, workloadOver, deactivated, stopping,
 		queueAway, waiting, reserving, unplaced, starting,
 	} {
 		if s := look(f); s != nil {
@@ -85,37 +89,6 @@ func since(t metav1.Time) *metav1.Time {
 // overdue reports whether something that takes a moment has taken too long.
 func (f *Facts) overdue(begun metav1.Time) bool {
 	return f.Now.Sub(begun.Time) > patience
-}
-
-func notCreated(f *Facts) *State {
-	if f.Job.UID != "" {
-		return nil
-	}
-	if errors.Is(f.Undescribed, podset.ErrCannotRun) {
-		return &State{Phase: NotCreated, Reason: "CannotRun", Stuck: true, Message: "would be refused: " + f.Undescribed.Error()}
-	}
-	if f.Undescribed != nil {
-		return &State{Phase: NotCreated, Reason: "RuntimeMissing", Stuck: true, Message: "cannot be described: " + f.Undescribed.Error()}
-	}
-	if f.queueName() == "" {
-		return &State{Phase: NotCreated, Reason: "NoQueue", Message: "names no queue, so it would start at once, outside of all quotas", Remedy: labelRemedy}
-	}
-	if s := queueAway(f); s != nil {
-		s.Phase, s.Message = NotCreated, "would not start: it "+s.Message
-		return s
-	}
-	verdicts := Flavors(f)
-	if assignment, ok := assignable(f.PodSets, verdicts); ok {
-		s := &State{Phase: NotCreated, Reason: "Fits", Message: fmt.Sprintf("asks for %s and could have them now in %s: %s", needs(f.PodSets), f.queueText(), assignment)}
-		if r := warnedOf(f.PodSets, verdicts); r != nil {
-			s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
-			s.Message += ", but " + r.Message
-		}
-		return s
-	}
-	s := lacking(f.PodSets, verdicts)
-	s.Phase, s.Message = NotCreated, fmt.Sprintf("would wait in %s: asks for %s, %s", f.queueText(), needs(f.PodSets), s.Message)
-	return &s
 }
 
 const labelRemedy = "name a LocalQueue of its namespace in label kueue.x-k8s.io/queue-name"
@@ -147,8 +120,16 @@ func elsewhere(f *Facts) *State {
 	if by == trainjob.ControllerName {
 		return nil
 	}
-	return &State{Phase: NotManaged, Reason: "ManagedElsewhere",
+	s := &State{Phase: NotManaged, Reason: "ManagedElsewhere",
 		Message: fmt.Sprintf("belongs to %s (spec.managedBy), which may run it on another cluster", by)}
+	switch {
+	case f.Workload == nil:
+	case !kueuelib.HasQuotaReservation(f.Workload):
+		return nil // It waits for quota here, like any other.
+	case ptr.Deref(f.Workload.Status.ClusterName, "") != "":
+		s.Message = fmt.Sprintf("belongs to %s (spec.managedBy) and is on cluster %s", by, *f.Workload.Status.ClusterName)
+	}
+	return s
 }
 
 func notManaged(f *Facts) *State {
@@ -170,21 +151,38 @@ func unqueued(f *Facts) *State {
 	}
 	s := &State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet", Since: since(f.Job.CreationTimestamp)}
 	told := f.warning("InTreeActive", "TrainerUnknown", "PodSetsUnknown", "WriteRefused")
+	unmade := f.unmade(f.missing()...)
 	switch {
 	case f.WorkloadUnseen:
-		s.Reason, s.Message = "Unseen", "is in a queue; you may not see its Workload"
+		s.Reason, s.Message = Unseen, "is in a queue; you may not see its Workload"
 	case f.queueName() == "":
 		s.Reason, s.Message, s.Remedy, s.Stuck = "NoQueue", "is held at the admission gate and names no queue", labelRemedy, true
 	case runtimeMissing(f.Undescribed):
 		s.Reason, s.Message, s.Stuck = "RuntimeMissing", "is not queued, because its pods cannot be told: "+f.Undescribed.Error(), true
+	case f.prebuilt() != "":
+		return f.withoutPrebuilt()
+	case unmade != nil:
+		unmade.Phase, unmade.Since, unmade.Message = s.Phase, s.Since, "is not queued: "+unmade.Message
+		return unmade
 	case told != nil:
-		s.Reason, s.Message, s.Stuck = told.Reason, "is not queued: "+told.Message, true
+		s.Reason, s.Message, s.Cause, s.Stuck = told.Reason, "is not queued: "+told.Message, told.Message, true
 	case f.overdue(f.Job.CreationTimestamp):
 		s.Reason, s.Stuck = "NobodyReacts", true
 		s.Message = fmt.Sprintf("asks for queue %s and has no Workload after %s: nobody queues it", f.queueName(), show.Age(f.Now, f.Job.CreationTimestamp.Time))
 		s.Remedy = "see that kueue-trainer runs: kubectl trainjob doctor"
 	}
 	return s
+}
+
+// missing names what is not there of a job, by the words of refusedMaking.
+func (f *Facts) missing() []string {
+	switch {
+	case f.JobSet == nil:
+		return []string{"JobSet"}
+	case len(f.Jobs) == 0:
+		return []string{"Jobs", "Service", "volume claims"}
+	}
+	return nil
 }
 
 // runtimeMissing tells what only a runtime, or another name, fixes from what the user may

@@ -50,13 +50,18 @@ func reserving(f *Facts) *State {
 	return s
 }
 
-// assignment names what was given to each PodSet: "node on flavor h100".
+// assignment names what was given to each PodSet.
 func (f *Facts) assignment() string {
 	if f.Workload.Status.Admission == nil {
 		return "nothing assigned"
 	}
+	return assignmentText(f.Workload.Status.Admission)
+}
+
+// assignmentText names the flavors of each PodSet: "node on flavor h100".
+func assignmentText(admission *kueue.Admission) string {
 	var parts []string
-	for _, psa := range f.Workload.Status.Admission.PodSetAssignments {
+	for _, psa := range admission.PodSetAssignments {
 		var names []string
 		for _, resource := range sortedResources(psa.Flavors) {
 			if flavor := string(psa.Flavors[resource]); !slices.Contains(names, flavor) {
@@ -79,9 +84,13 @@ func unplaced(f *Facts) *State {
 	s := &State{Phase: Starting, Reason: "Placing", Since: since(admitted.LastTransitionTime),
 		Message: fmt.Sprintf("is admitted (%s) and about to be started", f.assignment())}
 	told := f.warning("PlacementRefused", "JobSetOutdated", "WriteRefused", "InTreeActive", "TrainerUnknown")
+	unmade := f.unmade(f.missing()...)
 	switch {
+	case unmade != nil:
+		s.Reason, s.Stuck, s.Cause, s.Remedy = unmade.Reason, unmade.Stuck, unmade.Cause, unmade.Remedy
+		s.Message = fmt.Sprintf("is admitted (%s), holds its quota and cannot be started: %s", f.assignment(), unmade.Message)
 	case told != nil && !told.LastTimestamp.Time.Before(admitted.LastTransitionTime.Time):
-		s.Reason, s.Stuck = told.Reason, true
+		s.Reason, s.Stuck, s.Cause = told.Reason, true, told.Message
 		s.Message = fmt.Sprintf("is admitted (%s), holds its quota and cannot be started: %s", f.assignment(), told.Message)
 	case f.overdue(admitted.LastTransitionTime):
 		s.Reason, s.Stuck, s.Remedy = "NotStarted", true, "see that kueue-trainer and Trainer run: kubectl trainjob doctor"
@@ -96,15 +105,18 @@ func starting(f *Facts) *State {
 	if c := f.condition(kueue.WorkloadAdmitted); c != nil {
 		s.Since = since(c.LastTransitionTime)
 	}
+	if f.PodsUnseen {
+		return f.byJobs(s)
+	}
 	groups := podGroups(f.Pods)
 	var missing []string
 	for _, g := range groups {
 		if g.blocked() {
 			missing = append(missing, g.text())
 			if s.Reason == "" {
-				s.Reason, s.Remedy, s.Stuck = g.Reason, g.remedy(f), f.overdue(g.since)
+				s.Reason, s.Remedy, s.Cause, s.Stuck = g.Reason, g.remedy(f), firstSentence(g.Message), f.overdue(g.since) && g.Reason != "TooManyPods"
 				if r := f.misplaced(); r != nil && g.Reason == corev1.PodReasonUnschedulable {
-					s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
+					s.Reason, s.Remedy, s.Cause, s.Stuck = string(r.Code), r.Remedy, r.Message, true
 					missing = append(missing, r.Message)
 				}
 			}
@@ -113,7 +125,10 @@ func starting(f *Facts) *State {
 	if made, wanted := f.podsMade(); made < wanted {
 		missing = append(missing, fmt.Sprintf("%s not made yet", show.Count(int64(wanted-made), "pod")))
 		s.Reason = cmp.Or(s.Reason, "PodsMissing")
-		if s.Since != nil && f.overdue(*s.Since) && made == 0 {
+		if unmade := f.unmade("Jobs", "Service", "volume claims", "pods"); unmade != nil {
+			s.Reason, s.Remedy, s.Cause, s.Stuck = unmade.Reason, unmade.Remedy, unmade.Cause, unmade.Stuck
+			missing = append(missing, unmade.Message)
+		} else if s.Since != nil && f.overdue(*s.Since) && made == 0 {
 			s.Stuck, s.Remedy = true, fmt.Sprintf("see what its Jobs say: kubectl -n %s describe jobs -l %s=%s", f.Job.Namespace, jobsetapi.JobSetNameKey, f.Job.Name)
 		}
 	}
@@ -122,6 +137,29 @@ func starting(f *Facts) *State {
 	}
 	s.Message = fmt.Sprintf("was started (%s), and %s", f.where(), strings.Join(missing, "; "))
 	return s
+}
+
+// byJobs is for who may not see pods: Jobs count those that are ready.
+func (f *Facts) byJobs(s *State) *State {
+	ready, wanted := f.podsReady()
+	if ready >= wanted {
+		return nil
+	}
+	s.Reason = "PodsNotReady"
+	s.Message = fmt.Sprintf("was started (%s), and %d of %s are ready", f.where(), ready, show.Count(int64(wanted), "pod"))
+	s.Remedy = "ask for the right to list pods, which says why they are not"
+	return s
+}
+
+// podsReady counts what the child Jobs say of their pods.
+func (f *Facts) podsReady() (ready, wanted int32) {
+	_, wanted = f.podsMade()
+	for i := range f.Jobs {
+		if !over(&f.Jobs[i]) {
+			ready += ptr.Deref(f.Jobs[i].Status.Ready, 0)
+		}
+	}
+	return ready, wanted
 }
 
 // misplaced tells what is wrong with the flavors that the job has, or nil.
@@ -177,7 +215,12 @@ func over(job *batchv1.Job) bool {
 }
 
 func running(f *Facts) State {
-	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(int64(len(f.livePods())), "pod"))}
+	pods := int64(len(f.livePods()))
+	if f.PodsUnseen {
+		ready, _ := f.podsReady()
+		pods = int64(ready)
+	}
+	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(pods, "pod"))}
 	if f.Workload != nil {
 		s.Message += fmt.Sprintf(" in %s: %s, %s", f.queueText(), needs(f.PodSets), f.assignment())
 	}

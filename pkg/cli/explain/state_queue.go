@@ -16,6 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 )
 
 func (f *Facts) queueText() string {
@@ -49,6 +50,8 @@ func queueAway(f *Facts) *State {
 func localQueueAway(f *Facts) *State {
 	queue, name := f.localQueue(), f.queueName()
 	switch {
+	case name == "":
+		return &State{Reason: "NoQueue", Message: "names no queue, and Kueue holds it all the same (manageJobsWithoutQueueName)", Remedy: labelRemedy}
 	case queue == nil && f.Cluster.Saw(localQueues):
 		return &State{Reason: "LocalQueueMissing",
 			Message: fmt.Sprintf("names LocalQueue %s, which does not exist in namespace %s", name, f.Job.Namespace),
@@ -165,11 +168,27 @@ func (f *Facts) why() State {
 			Remedy: "whoever set the annotation has to take it off", Stuck: true}
 	case retry != nil && retry.RequeueAt != nil && retry.RequeueAt.After(f.Now):
 		return State{Reason: "Backoff", Message: fmt.Sprintf("and is tried again in %s", show.Age(retry.RequeueAt.Time, f.Now))}
-	case strings.Contains(f.kueueMessage(), "Pending the preemption"):
+	case scheduler.IsPreempting(wl):
 		return State{Reason: "Preempting", Message: "and Kueue is stopping others for it"}
 	case f.clusterQueue() == nil:
-		return State{Reason: "Unseen", Message: "and Kueue says: " + f.kueueMessage(), Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
+		return State{Reason: Unseen, Message: "and Kueue says: " + f.kueueMessage(), Remedy: "ask an admin to run this command: you may not see the ClusterQueue"}
 	}
+	switch d := f.forecast(); {
+	case d == nil:
+		return f.byFlavors()
+	case d.Outcome == scheduler.Admits:
+		return f.notYet(assignmentText(d.Admission))
+	case d.Outcome == scheduler.Refuses:
+		return f.refused(d)
+	default:
+		s := f.foreseen(d)
+		s.Message = "and " + map[scheduler.Outcome]string{scheduler.Preempts: "Kueue is about to make room by "}[d.Outcome] + s.Message
+		return *s
+	}
+}
+
+// byFlavors is for who may not see what a forecast goes by.
+func (f *Facts) byFlavors() State {
 	verdicts := Flavors(f)
 	if assignment, ok := assignable(f.PodSets, verdicts); ok {
 		return f.notYet(assignment)

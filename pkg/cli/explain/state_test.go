@@ -11,11 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -48,8 +55,96 @@ func TestStateOf(t *testing.T) {
 			want: State{Phase: Failed, Reason: "FailedJobs", Message: "has failed: jobset failed"},
 		},
 		"on another cluster": {
-			scene: []func(*scene){func(s *scene) { s.Job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }},
+			scene: []func(*scene){elsewhereBy, func(s *scene) { s.Workload = nil }},
 			want:  State{Phase: NotManaged, Reason: "ManagedElsewhere", Message: "belongs to kueue.x-k8s.io/multikueue (spec.managedBy), which may run it on another cluster"},
+		},
+		"on a cluster that is known": {
+			scene: []func(*scene){elsewhereBy, admitted, func(s *scene) { s.Workload.Status.ClusterName = ptr.To("west") }},
+			want:  State{Phase: NotManaged, Reason: "ManagedElsewhere", Message: "belongs to kueue.x-k8s.io/multikueue (spec.managedBy) and is on cluster west"},
+		},
+		"for another cluster, without quota yet": {
+			scene: []func(*scene){elsewhereBy, taken("h100", 1)},
+			want: State{Phase: Waiting, Reason: "QuotaInUse", Remedy: waitOrRise,
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 24 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending"},
+		},
+		"its prebuilt Workload is missing": {
+			scene: []func(*scene){prebuiltMissing},
+			want: State{Phase: Unqueued, Reason: "PrebuiltMissing", Stuck: true, Remedy: "create Workload mine in namespace team like the TrainJob, and the job queues",
+				Message: "is not queued: it names prebuilt Workload mine, which is not there or not its own"},
+		},
+		"its prebuilt Workload is not like it": {
+			scene: []func(*scene){prebuiltMissing, warned("PrebuiltWorkloadUnusable", "prebuilt Workload mine is not what this TrainJob is")},
+			want: State{Phase: Unqueued, Reason: "PrebuiltMissing", Stuck: true, Remedy: "create Workload mine in namespace team like the TrainJob, and the job queues",
+				Message: "is not queued: prebuilt Workload mine is not what this TrainJob is"},
+		},
+		"its Workload was finished out of sync": {
+			scene: []func(*scene){func(s *scene) {
+				setCondition(s.Workload, kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync, "it is not like its job", minutesAgo(1))
+			}},
+			want: State{Phase: Deactivated, Reason: "OutOfSync", Stuck: true, Remedy: "create Workload and TrainJob again, one like the other",
+				Message: "gets no quota any more: its Workload trainjob-llm was finished without a run: it is not like its job"},
+		},
+		"its JobSet cannot be made": {
+			scene: []func(*scene){func(s *scene) { s.Workload = nil }, warned("TrainJobResourcesCreationFailed", "denied by policy")},
+			want: State{Phase: Unqueued, Reason: "JobSetRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "is not queued: Trainer cannot make its JobSet: denied by policy"},
+		},
+		"its Jobs cannot be made": {
+			scene: []func(*scene){func(s *scene) { s.Workload, s.JobSet = nil, &jobsetapi.JobSet{} }, warned("JobCreationFailed", "denied by policy")},
+			want: State{Phase: Unqueued, Reason: "JobsRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "is not queued: JobSet cannot make its Jobs: denied by policy"},
+		},
+		"its pods cannot be made": {
+			scene: []func(*scene){admitted, warned("FailedCreate", "denied by policy")},
+			want: State{Phase: Starting, Reason: "PodsRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "was started (node on flavor h100), and 4 pods not made yet; the Job controller cannot make its pods: denied by policy"},
+		},
+		"its pods exceed a ResourceQuota": {
+			scene: []func(*scene){admitted, warned("FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5")},
+			want: State{Phase: Starting, Reason: "PodsRefused", Remedy: "wait until others in the namespace have ended, or raise the ResourceQuota that the message names",
+				Message: "was started (node on flavor h100), and 4 pods not made yet; the Job controller cannot make its pods: exceeded quota: pods, requested: pods=1, used: pods=5, limited: pods=5"},
+		},
+		"its pods ask for more than a ResourceQuota has": {
+			scene: []func(*scene){admitted, warned("FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=0, limited: pods=0")},
+			want: State{Phase: Starting, Reason: "PodsRefused", Stuck: true, Remedy: "raise the ResourceQuota that the message names: it has less in all than one pod asks for",
+				Message: "was started (node on flavor h100), and 4 pods not made yet; the Job controller cannot make its pods: exceeded quota: pods, requested: pods=1, used: pods=0, limited: pods=0"},
+		},
+		"a volume claim is missing": {
+			scene: []func(*scene){admitted, withPods(4, refusedBy(`0/6 nodes are available: persistentvolumeclaim "data" not found. preemption: none`))},
+			want: State{Phase: Starting, Reason: "VolumeClaimMissing", Stuck: true,
+				Message: `was started (node on flavor h100), and 4 pods of Job llm-node-0: VolumeClaimMissing (0/6 nodes are available: persistentvolumeclaim "data" not found)`,
+				Remedy:  "create the PersistentVolumeClaim that the message names in the namespace of the job, or take the volume out of the runtime or patch"},
+		},
+		"nodes are full of pods": {
+			scene: []func(*scene){admitted, withPods(4, refusedBy("0/6 nodes are available: 6 Too many pods. preemption: none"))},
+			want: State{Phase: Starting, Reason: "TooManyPods",
+				Message: "was started (node on flavor h100), and 4 pods of Job llm-node-0: TooManyPods (0/6 nodes are available: 6 Too many pods)",
+				Remedy:  "wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"},
+		},
+		"a manifest with pods larger than any node": {
+			scene: []func(*scene){manifestOf, func(s *scene) {
+				s.PodSets = []kueue.PodSet{podSet("node", 1)}
+				s.PodSets[0].Template.Spec.Containers[0].Resources.Requests[gpu.Whole] = resource.MustParse("16")
+			}},
+			want: State{Phase: NotCreated, Reason: "PodTooLarge", Stuck: true,
+				Remedy:  "ask for less per pod of replicated job node, and for more pods; or add larger nodes to flavor h100",
+				Message: "asks for 16 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100, but a pod asks for 16 GPUs, and no node of the flavor has more than 8: Kueue counts only the sum, so pods stay Pending"},
+		},
+		"a manifest whose runtime may not be read": {
+			scene: []func(*scene){manifestOf, func(s *scene) {
+				s.Undescribed = apierrors.NewForbidden(schema.GroupResource{Resource: "clustertrainingruntimes"}, "torch", nil)
+			}},
+			want: State{Phase: NotCreated, Reason: "Unseen", Remedy: "ask an admin for the right to get it, or name a file with the runtime beside the job by -f",
+				Message: `cannot be described, because you may not read its runtime: clustertrainingruntimes "torch" is forbidden: <nil>`},
+		},
+		"ready, seen by its Jobs alone": {
+			scene: []func(*scene){admitted, func(s *scene) { s.PodsUnseen, s.Jobs[0].Status.Ready = true, ptr.To[int32](4) }},
+			want:  State{Phase: Running, Reason: "Running", Message: "runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100"},
+		},
+		"not ready, seen by its Jobs alone": {
+			scene: []func(*scene){admitted, func(s *scene) { s.PodsUnseen = true }},
+			want: State{Phase: Starting, Reason: "PodsNotReady", Remedy: "ask for the right to list pods, which says why they are not",
+				Message: "was started (node on flavor h100), and 0 of 4 pods are ready"},
 		},
 		"without a queue": {
 			scene: []func(*scene){func(s *scene) { s.Workload, s.Job.Labels, s.Job.Spec.Suspend = nil, nil, nil }},
@@ -224,8 +319,25 @@ func TestStateOf(t *testing.T) {
 				s.inventory.ClusterQueues[0].Spec.QueueingStrategy = kueue.StrictFIFO
 				s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: "False"}}
 			}},
-			want: State{Phase: Waiting, Reason: "BehindOthers", Remedy: "wait, or set queueingStrategy of ClusterQueue gpus to BestEffortFIFO",
-				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, which would fit (node on flavor h100), but ClusterQueue gpus is strictly first in, first out and team/big is before it, 2nd of 2 pending"},
+			want: State{Phase: Waiting, Reason: "BehindOthers", Remedy: "wait, or give the job a higher priority",
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, which would fit (node on flavor h100), but Kueue gives it to team/big first, 2nd of 2 pending"},
+		},
+		"behind one that cannot start in a strict queue": {
+			scene: []func(*scene){pending("big", 0, minutesAgo(9)), strict, taken("h100", 1), func(s *scene) {
+				s.Workload.Spec.PodSets[0].Count = 1
+			}},
+			want: State{Phase: Waiting, Reason: "BehindOthers", Remedy: behindRemedy,
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 8 GPUs, and ClusterQueue gpus is strictly first in, first out, and team/big (priority 0) is before it and cannot start, 2nd of 2 pending"},
+		},
+		"about to preempt": {
+			scene: []func(*scene){taken("h100", 4), preempting, func(s *scene) { s.Workload.Spec.Priority = ptr.To[int32](10) }},
+			want: State{Phase: Waiting, Reason: "Preempts",
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, and Kueue is about to make room by preempting team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue), 1st of 1 pending"},
+		},
+		"managed without a queue": {
+			scene: []func(*scene){func(s *scene) { s.Workload.Spec.QueueName, s.Job.Labels = "", nil }},
+			want: State{Phase: Waiting, Reason: "NoQueue", Stuck: true, Remedy: labelRemedy,
+				Message: "names no queue, and Kueue holds it all the same (manageJobsWithoutQueueName)"},
 		},
 		"quota reserved, a check is open": {
 			scene: []func(*scene){func(s *scene) {
@@ -327,8 +439,45 @@ func TestStateOf(t *testing.T) {
 				Message: "asks for 32 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100, but node selector disk=fast matches no node of the flavor: Kueue looks only at labels that the flavor has, so pods stay Pending"},
 		},
 		"a manifest without a queue": {
-			scene: []func(*scene){func(s *scene) { s.Job.UID, s.Workload, s.Job.Labels = "", nil, nil }},
+			scene: []func(*scene){manifestOf, func(s *scene) { s.Job.Labels, s.Kueue = nil, &configapi.Configuration{} }},
 			want:  State{Phase: NotCreated, Reason: "NoQueue", Message: "names no queue, so it would start at once, outside of all quotas", Remedy: labelRemedy},
+		},
+		"a manifest without a queue, which Kueue manages": {
+			scene: []func(*scene){manifestOf, managesAll},
+			want: State{Phase: NotCreated, Reason: "NoQueue", Stuck: true, Remedy: labelRemedy,
+				Message: "names no queue, and Kueue manages jobs without one (manageJobsWithoutQueueName): it would be held and never start"},
+		},
+		"a manifest without a queue, in a namespace that is not Kueue's": {
+			scene: []func(*scene){manifestOf, managesAll, func(s *scene) { s.Namespace.Labels = nil }},
+			want:  State{Phase: NotCreated, Reason: "NoQueue", Message: "names no queue, so it would start at once, outside of all quotas", Remedy: labelRemedy},
+		},
+		"a manifest without a queue, and nobody to say what Kueue does": {
+			scene: []func(*scene){manifestOf, func(s *scene) { s.Job.Labels = nil }},
+			want: State{Phase: NotCreated, Reason: "NoQueue", Remedy: labelRemedy,
+				Message: "names no queue; whether it would start at once or be held depends on Kueue's manageJobsWithoutQueueName, which you may not see"},
+		},
+		"an urgent manifest that would preempt": {
+			scene: []func(*scene){manifestOf, taken("h100", 4), preempting, func(s *scene) { s.Priority = 10 }},
+			want: State{Phase: NotCreated, Reason: "Preempts",
+				Message: "asks for 32 GPUs and would get them in queue gpus (ClusterQueue gpus) by preempting team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue): node on flavor h100"},
+		},
+		"a manifest behind the blocked head of a strict queue": {
+			scene: []func(*scene){manifestOf, pending("big", 0, minutesAgo(9)), strict, taken("h100", 1), func(s *scene) {
+				s.PodSets = []kueue.PodSet{podSet("node", 1)}
+			}},
+			want: State{Phase: NotCreated, Reason: "BehindOthers", Remedy: behindRemedy,
+				Message: "would wait in queue gpus (ClusterQueue gpus): asks for 8 GPUs, and ClusterQueue gpus is strictly first in, first out, and team/big (priority 0) is before it and cannot start"},
+		},
+		"a manifest past the blocked head of another queue": {
+			scene: []func(*scene){manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), func(s *scene) {
+				s.PodSets = []kueue.PodSet{podSet("node", 1)}
+			}},
+			want: State{Phase: NotCreated, Reason: "Fits", Message: "asks for 8 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100"},
+		},
+		"a manifest of one who does not see what others have": {
+			scene: []func(*scene){manifestOf, func(s *scene) { s.inventory.Unseen = []inventory.Unseen{{Kind: workloads}} }},
+			want: State{Phase: NotCreated, Reason: "Unseen", Remedy: "ask an admin to run this command, or submit the job and explain it by its name",
+				Message: "asks for 32 GPUs in queue gpus (ClusterQueue gpus); whether they are free cannot be told, because you may not see what others have"},
 		},
 		"a manifest for a stopped queue": {
 			scene: []func(*scene){func(s *scene) {
@@ -342,7 +491,7 @@ func TestStateOf(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := StateOf(newScene(tc.scene...).facts(t))
-			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(State{}, "Since")); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(State{}, "Since", "Cause")); diff != "" {
 				t.Errorf("Unexpected state (-want,+got):\n%s", diff)
 			}
 		})
@@ -353,4 +502,40 @@ func activeCheck(name string) kueue.AdmissionCheck {
 	check := kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	check.Status.Conditions = []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: "True"}}
 	return check
+}
+
+const behindRemedy = "wait, give the job a higher priority than the one in front, or set queueingStrategy of ClusterQueue gpus to BestEffortFIFO"
+
+// manifestOf makes a manifest of the job.
+func manifestOf(s *scene) { s.Job.UID, s.Workload = "", nil }
+
+func strict(s *scene) { s.inventory.ClusterQueues[0].Spec.QueueingStrategy = kueue.StrictFIFO }
+
+func preempting(s *scene) {
+	s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+}
+
+// managesAll has Kueue manage jobs without a queue in namespaces for teams.
+func managesAll(s *scene) {
+	s.Job.Labels = nil
+	s.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"for": "teams"}}}
+	s.Kueue = &configapi.Configuration{
+		ManageJobsWithoutQueueName: true, ManagedJobsNamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"for": "teams"}},
+	}
+}
+
+const refusedRemedy = "change what the message names: the runtime or a patch of the job, or who refuses it; it is tried again"
+
+func elsewhereBy(s *scene) { s.Job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }
+
+func prebuiltMissing(s *scene) {
+	s.Workload = nil
+	s.Job.Labels[kueueconstants.PrebuiltWorkloadLabel] = "mine"
+}
+
+// refusedBy is what the scheduler says of a pod that it cannot place.
+func refusedBy(message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message}}
+	}
 }

@@ -22,7 +22,7 @@ func (a *assigner) topologyKind(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) 
 	case !asks && has && !a.Cluster.onlyTopologies(a.cq):
 		return reason(topologyOnly(flavor.Name, ps))
 	case asks && !has:
-		return reason(noTopology(flavor.Name, ps))
+		return reason(noTopology(flavor.Name, ps, a.anyTopology()))
 	case asks && has:
 		topology := find(a.Cluster.Topologies, func(t *kueue.Topology) bool { return t.Name == string(*flavor.Spec.TopologyName) })
 		if level := levelOf(ps.TopologyRequest); topology != nil && level != "" && !hasLevel(topology, level) {
@@ -54,7 +54,43 @@ func (a *assigner) topologyFit(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) *
 	if why == "" {
 		return nil
 	}
-	return reason(noRoom(flavor.Name, ps, why, a.noPlacement(a.Cluster.empty, ps, flavor) != ""))
+	if a.noPlacement(a.Cluster.empty, ps, flavor) == "" {
+		return reason(noRoom(why))
+	}
+	return reason(neverRoom(flavor.Name, ps, why, a.instead(ps, flavor)))
+}
+
+// anyTopology reports whether a flavor of the ClusterQueue has a topology.
+func (a *assigner) anyTopology() bool {
+	return slices.ContainsFunc(a.Cluster.Flavors, func(f kueue.ResourceFlavor) bool {
+		return f.Spec.TopologyName != nil && slices.ContainsFunc(a.cq.Spec.ResourceGroups, func(g kueue.ResourceGroup) bool {
+			return slices.ContainsFunc(g.Flavors, func(q kueue.FlavorQuotas) bool { return string(q.Name) == f.Name })
+		})
+	})
+}
+
+// instead names the request nearest to that of a PodSet which would fit on empty nodes, as
+// Kueue would place it; empty for none.
+func (a *assigner) instead(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) string {
+	topology := find(a.Cluster.Topologies, func(t *kueue.Topology) bool { return t.Name == string(*flavor.Spec.TopologyName) })
+	if topology == nil || ps.TopologyRequest == nil || ps.TopologyRequest.Required == nil {
+		return "" // What is preferred, or not asked for at all, is in nobody's way.
+	}
+	fits := func(request kueue.PodSetTopologyRequest) bool {
+		other := ps.DeepCopy()
+		other.TopologyRequest.Required, other.TopologyRequest.Preferred = request.Required, request.Preferred
+		return a.noPlacement(a.Cluster.empty, other, flavor) == ""
+	}
+	asked := slices.IndexFunc(topology.Spec.Levels, func(l kueue.TopologyLevel) bool { return l.NodeLabel == *ps.TopologyRequest.Required })
+	for _, level := range slices.Backward(topology.Spec.Levels[:max(0, asked)]) {
+		if fits(kueue.PodSetTopologyRequest{Required: &level.NodeLabel}) {
+			return "require " + level.NodeLabel + ", a wider level,"
+		}
+	}
+	if fits(kueue.PodSetTopologyRequest{Preferred: ps.TopologyRequest.Required}) {
+		return "prefer " + *ps.TopologyRequest.Required + " instead of requiring it"
+	}
+	return ""
 }
 
 // noPlacement returns Kueue's words for why a PodSet does not fit below a flavor's topology;

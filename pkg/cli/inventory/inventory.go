@@ -36,9 +36,9 @@ type Unseen struct {
 	Err  error
 }
 
-// String tells a user what is missing and whom to ask.
+// String tells a user what is missing.
 func (u Unseen) String() string {
-	return fmt.Sprintf("%s could not be listed (%v): ask an admin for the permission to list them", u.Kind, u.Err)
+	return fmt.Sprintf("%s: you may not list them in the whole cluster", u.Kind)
 }
 
 // Saw reports whether a kind could be listed, as Unseen names it.

@@ -63,14 +63,19 @@ func (i *Inventory) Demand(flavor *kueue.ResourceFlavor, name corev1.ResourceNam
 	return resources.NewResourceFormatter().ResourceQuantity(name, sum)
 }
 
-// requestsOf returns what each PodSet asks for. As in Kueue, a limit without a request is one:
-// Workloads of TrainJobs, unlike pods, are stored as the user wrote them.
+// requestsOf returns what each PodSet asks for.
 func requestsOf(wl *kueue.Workload) []kueuelib.PodSetResources {
+	return kueuelib.TotalRequests(WithRequests(wl))
+}
+
+// WithRequests returns a copy of wl as Kueue queues it, where a limit without a request is
+// one: Workloads of TrainJobs, unlike pods, are stored as the user wrote them.
+func WithRequests(wl *kueue.Workload) *kueue.Workload {
 	wl = wl.DeepCopy()
 	for n := range wl.Spec.PodSets {
 		kueuelib.UseLimitsAsMissingRequests(&wl.Spec.PodSets[n].Template.Spec)
 	}
-	return kueuelib.TotalRequests(wl)
+	return wl
 }
 
 // Covers reports whether a ClusterQueue has a quota, be it zero, for a resource in a flavor.

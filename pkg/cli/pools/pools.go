@@ -14,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
@@ -23,7 +24,9 @@ const poolsLong = `Show GPU pools: what each ResourceFlavor has, and who holds i
 There is a line for every GPU resource of a flavor: the ready nodes of all that it picks,
 what these have, the quota that ClusterQueues have of it, what Workloads reserved, what
 pods hold, what waiting Workloads ask for, and what could still be given out. Nodes that
-no flavor picks come last.`
+no flavor picks come last. What you may not see is "?".
+
+Exit codes: 0 all was seen, 1 the cluster does not answer, 4 you may not see all of it.`
 
 const poolsExample = `  # All pools
   kubectl trainjob pools
@@ -73,17 +76,34 @@ func (p *pools) run(ctx context.Context) error {
 		return err
 	}
 	for _, unseen := range i.Unseen {
-		fmt.Fprintln(p.streams.ErrOut, "note:", unseen)
+		fmt.Fprintln(p.streams.ErrOut, "not seen:", unseen)
 	}
 	screen := &screen{out: p.streams.Out, write: write}
-	if err := screen.show(ctx, i); err != nil || !p.watch {
+	if err := screen.show(ctx, i); err != nil {
 		return err
+	}
+	if !p.watch || !i.Saw(flavorKind) {
+		return notAll(i)
 	}
 	config, err := p.flags.ToRESTConfig()
 	if err != nil {
 		return err
 	}
 	return inventory.Follow(ctx, config, i, screen.show)
+}
+
+const flavorKind = "resourceflavors.kueue.x-k8s.io"
+
+// notAll tells that what was shown is not all that there is.
+func notAll(i *inventory.Inventory) error {
+	if len(i.Unseen) == 0 {
+		return nil
+	}
+	what := "the amounts that are missing"
+	if !i.Saw(flavorKind) {
+		what = "the pools"
+	}
+	return exit.With(exit.Unseen, fmt.Errorf("you may not see %s: ask an admin for ClusterRole kueue-batch-admin-role, and to list nodes and pods", what))
 }
 
 // screen shows one table after the other: on a terminal in its place, elsewhere below it.

@@ -5,6 +5,7 @@ package pools
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -36,6 +37,9 @@ func printTable(out io.Writer, view *View, paint show.Paint, wide bool) error {
 	table := show.NewTable(heading...)
 	for i := range view.Pools {
 		table.Row(row(&view.Pools[i], paint, wide)...)
+	}
+	if table.Empty() && slices.Contains(view.Unseen, flavorKind) {
+		return nil
 	}
 	if table.Empty() {
 		_, err := fmt.Fprintln(out, "No pools: no ResourceFlavor and no node. \"kubectl trainjob pools generate\" makes flavors from nodes.")

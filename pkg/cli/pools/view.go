@@ -93,7 +93,7 @@ func newView(ctx context.Context, i *inventory.Inventory) (*View, error) {
 			view.Pools = append(view.Pools, v.pool(flavor, nodes, name))
 		}
 	}
-	if i.Saw("resourceflavors.kueue.x-k8s.io") {
+	if i.Saw(flavorKind) {
 		view.Pools = append(view.Pools, v.unflavored()...)
 	}
 	for _, unseen := range i.Unseen {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
@@ -114,6 +115,13 @@ h100   nvidia.com/gpu   ?       ?             16      8          ?         0    
 No pools: no ResourceFlavor and no node. "kubectl trainjob pools generate" makes flavors from nodes.
 `,
 		},
+		"nothing that the user may see": {
+			change: func(i *inventory.Inventory) {
+				*i = inventory.Inventory{}
+				unseen(flavorKind, "nodes")(i)
+			},
+			want: "\n",
+		},
 		"for machines": {
 			change: func(i *inventory.Inventory) {
 				i.Nodes, i.ClusterQueues = i.Nodes[1:2], nil
@@ -189,5 +197,31 @@ func TestScreenShowsOnlyChanges(t *testing.T) {
 func TestUnknownFormat(t *testing.T) {
 	if _, err := newPrinter("xml"); err == nil || !strings.Contains(err.Error(), "wide, json or yaml") {
 		t.Errorf("Unexpected error: %v", err)
+	}
+}
+
+func TestNotAllowedToLook(t *testing.T) {
+	cases := map[string]struct {
+		unseen   []string
+		wantCode int
+		wantErr  string
+	}{
+		"all was seen":  {},
+		"not the nodes": {unseen: []string{"nodes"}, wantCode: exit.Unseen, wantErr: "you may not see the amounts that are missing: ask an admin for ClusterRole kueue-batch-admin-role, and to list nodes and pods"},
+		"not even the flavors": {unseen: []string{flavorKind}, wantCode: exit.Unseen,
+			wantErr: "you may not see the pools: ask an admin for ClusterRole kueue-batch-admin-role, and to list nodes and pods"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			i := &inventory.Inventory{}
+			unseen(tc.unseen...)(i)
+			err, text := notAll(i), ""
+			if err != nil {
+				text = err.Error()
+			}
+			if diff := cmp.Diff(tc.wantErr, text); diff != "" || exit.Code(err) != tc.wantCode {
+				t.Errorf("Unexpected exit code %d (-want,+got):\n%s", exit.Code(err), diff)
+			}
+		})
 	}
 }

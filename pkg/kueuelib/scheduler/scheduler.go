@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scheduler is the one place that imports the cache of Kueue's scheduler: who wants
-// to know what is free asks the code that Kueue itself goes by.
+// Package scheduler is the one place that imports Kueue's scheduler, its cache, flavor
+// assigner and preemptor: who wants to know what is free, or what becomes of a Workload, asks
+// the code that Kueue itself goes by.
 package scheduler
 
 import (

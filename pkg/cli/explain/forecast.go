@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueuepriority "sigs.k8s.io/kueue/pkg/util/priority"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+)
+
+// Preempted is a job that Kueue would stop for another.
+type Preempted struct {
+	// Job is "namespace/name".
+	Job          string `json:"job"`
+	ClusterQueue string `json:"clusterQueue"`
+	Priority     int32  `json:"priority"`
+	// Reason is that of Kueue's condition Preempted.
+	Reason string `json:"reason"`
+}
+
+// forecast returns what Kueue's scheduler does with the job next, by its own code; nil where
+// the user may not see what it goes by, and where it does not come to look.
+func (f *Facts) forecast() *scheduler.Decision {
+	if !f.forecasted {
+		f.decision, f.forecasted = f.simulate(), true
+	}
+	return f.decision
+}
+
+func (f *Facts) simulate() *scheduler.Decision {
+	if !f.foreseeable() || f.queueName() == "" || len(f.PodSets) == 0 {
+		return nil
+	}
+	snapshot, err := f.Cluster.Snapshot(context.Background())
+	if err != nil || snapshot.ClusterQueue(f.clusterQueueName()) == nil {
+		return nil
+	}
+	me, pending := f.contenders()
+	decision := scheduler.NewSimulation(snapshot, pending, f.Cluster.strict, f.fairSharing()).Decide(context.Background(), me)
+	return &decision
+}
+
+func (f *Facts) fairSharing() *configapi.FairSharing {
+	if f.Kueue == nil {
+		return nil
+	}
+	return f.Kueue.FairSharing
+}
+
+// foreseeable reports whether the user sees all that a forecast goes by.
+func (f *Facts) foreseeable() bool {
+	return !slices.ContainsFunc([]string{clusterQueues, localQueues, flavors, cohorts, workloads}, func(kind string) bool { return !f.Cluster.Saw(kind) })
+}
+
+func (c *Cluster) strict(name kueue.ClusterQueueReference) bool {
+	cq := c.ClusterQueue(name)
+	return cq != nil && cq.Spec.QueueingStrategy == kueue.StrictFIFO
+}
+
+// contenders returns the job's Workload, of a manifest the one that it would have, and all
+// that wait with it.
+func (f *Facts) contenders() (me *kueue.Workload, pending []scheduler.Pending) {
+	for _, p := range f.Cluster.Pending() {
+		mine := f.Workload != nil && p.Workload.UID == f.Workload.UID
+		if !mine && !f.Cluster.inQueue(p, f.Now) {
+			continue
+		}
+		wl := inventory.WithRequests(p.Workload)
+		if mine {
+			me = wl
+		}
+		pending = append(pending, scheduler.Pending{
+			Workload: wl, ClusterQueue: p.ClusterQueue,
+			Parked: !mine && scheduler.WhyWaiting(wl) != "" && !scheduler.IsPreempting(wl) && !f.Cluster.strict(p.ClusterQueue),
+		})
+	}
+	if me == nil {
+		me = inventory.WithRequests(f.wouldBe())
+		pending = append(pending, scheduler.Pending{Workload: me, ClusterQueue: f.clusterQueueName()})
+	}
+	return me, pending
+}
+
+// inQueue reports whether Kueue would look at a Workload as things are.
+func (c *Cluster) inQueue(p inventory.Pending, now time.Time) bool {
+	wl := p.Workload
+	queue := c.LocalQueue(wl.Namespace, wl.Spec.QueueName)
+	retry := wl.Status.RequeueState
+	return queue != nil && ptr.Deref(queue.Spec.StopPolicy, kueue.None) == kueue.None &&
+		!apimeta.IsStatusConditionFalse(wl.Status.Conditions, kueue.WorkloadRequeued) &&
+		(retry == nil || retry.RequeueAt == nil || !retry.RequeueAt.After(now)) &&
+		!kueuelib.HasRetryChecks(wl) && !kueuelib.HasRejectedChecks(wl) && !scheduler.IsNamespaceMismatch(wl)
+}
+
+// wouldBe is the Workload that a manifest would get now.
+func (f *Facts) wouldBe() *kueue.Workload {
+	return &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.Job.Namespace, Name: f.Job.Name, CreationTimestamp: metav1.NewTime(f.Now)},
+		Spec:       kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(f.queueName()), Priority: &f.Priority, PodSets: f.PodSets},
+	}
+}
+
+// foreseen tells of a decision that is not a refusal, for which there is more to say; nil
+// otherwise.
+func (f *Facts) foreseen(d *scheduler.Decision) *State {
+	if d == nil {
+		return nil
+	}
+	switch d.Outcome {
+	case scheduler.Preempts:
+		return &State{Reason: "Preempts", Message: "preempting " + f.victimsText(d)}
+	case scheduler.Blocks:
+		return f.behind(d)
+	}
+	return nil
+}
+
+func (f *Facts) behind(d *scheduler.Decision) *State {
+	front := "others are"
+	if d.Behind != nil {
+		front = fmt.Sprintf("%s (priority %d) is", nameOf(d.Behind), kueuepriority.Priority(d.Behind))
+	}
+	return &State{Reason: "BehindOthers",
+		Message: fmt.Sprintf("ClusterQueue %s is strictly first in, first out, and %s before it and cannot start", f.clusterQueueName(), front),
+		Remedy:  fmt.Sprintf("wait, give the job a higher priority than the one in front, or set queueingStrategy of ClusterQueue %s to BestEffortFIFO", f.clusterQueueName()),
+	}
+}
+
+// preempts lists whom a decision stops.
+func (f *Facts) preempts(d *scheduler.Decision) []Preempted {
+	if d == nil {
+		return nil
+	}
+	var all []Preempted
+	for _, v := range d.Victims {
+		all = append(all, Preempted{
+			Job: nameOf(v.Workload), ClusterQueue: string(v.ClusterQueue),
+			Priority: kueuepriority.Priority(v.Workload), Reason: v.Reason,
+		})
+	}
+	return all
+}
+
+// victimsShown is how many of those that would be preempted a sentence names.
+const victimsShown = 3
+
+func (f *Facts) victimsText(d *scheduler.Decision) string {
+	all := f.preempts(d)
+	var parts []string
+	for _, v := range all[:min(len(all), victimsShown)] {
+		parts = append(parts, fmt.Sprintf("%s (priority %d, ClusterQueue %s: %s)", v.Job, v.Priority, v.ClusterQueue, preempts[v.Reason]))
+	}
+	text := strings.Join(parts, ", ")
+	if n := len(all) - victimsShown; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
+}
+
+// preempts says in words what the reasons of condition Preempted mean for one that is to be.
+var preempts = map[string]string{
+	kueue.InClusterQueueReason:                "lower in the same queue",
+	kueue.InCohortReclamationReason:           "on quota lent to it",
+	kueue.InCohortFairSharingReason:           "above its fair share",
+	kueue.InCohortReclaimWhileBorrowingReason: "lower in the cohort",
+}
+
+// markPreempting marks the flavors that Kueue would make room in.
+func markPreempting(verdicts []Verdict, d *scheduler.Decision) {
+	if d == nil || d.Outcome != scheduler.Preempts {
+		return
+	}
+	for i := range verdicts {
+		v := &verdicts[i]
+		psa := find(d.Admission.PodSetAssignments, func(psa *kueue.PodSetAssignment) bool { return string(psa.Name) == v.PodSet })
+		v.Preempts = !v.Fits && psa != nil && slices.Contains(slices.Collect(maps.Values(psa.Flavors)), kueue.ResourceFlavorReference(v.Flavor))
+	}
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// refusedMaking are the events of those who could not make something, from the TrainJob to the
+// pods: the first whose product is missing tells what holds the job.
+var refusedMaking = []struct{ event, reason, who, what string }{
+	{"TrainJobResourcesCreationFailed", "JobSetRefused", "Trainer", "JobSet"},
+	{"JobCreationFailed", "JobsRefused", "JobSet", "Jobs"},
+	{"HeadlessServiceCreationFailed", "ServiceRefused", "JobSet", "Service"},
+	{"PVCCreationFailed", "VolumeClaimRefused", "JobSet", "volume claims"},
+	{"FailedCreate", "PodsRefused", "the Job controller", "pods"},
+}
+
+// unmade tells who could not make what of the job, and why; nil where nobody says so. Kinds
+// are those that are missing, by their words in refusedMaking.
+func (f *Facts) unmade(kinds ...string) *State {
+	for _, r := range refusedMaking {
+		told := f.warning(r.event)
+		if told == nil || !slices.Contains(kinds, r.what) {
+			continue
+		}
+		s := &State{Reason: r.reason, Stuck: true, Cause: told.Message,
+			Message: fmt.Sprintf("%s cannot make its %s: %s", r.who, r.what, told.Message),
+			Remedy:  "change what the message names: the runtime or a patch of the job, or who refuses it; it is tried again",
+		}
+		if strings.Contains(told.Message, "exceeded quota") {
+			s.Stuck, s.Remedy = true, "raise the ResourceQuota that the message names: it has less in all than one pod asks for"
+			if mayEnd(told.Message) {
+				s.Stuck, s.Remedy = false, "wait until others in the namespace have ended, or raise the ResourceQuota that the message names"
+			}
+		}
+		return s
+	}
+	return nil
+}
+
+// unschedulable names what the scheduler says in a word of its own, where there is one.
+func unschedulable(message string) (reason, remedy string) {
+	switch {
+	case strings.Contains(message, "persistentvolumeclaim") && strings.Contains(message, "not found"):
+		return "VolumeClaimMissing", "create the PersistentVolumeClaim that the message names in the namespace of the job, or take the volume out of the runtime or patch"
+	case strings.Contains(message, "unbound immediate PersistentVolumeClaims"):
+		return "VolumeClaimUnbound", "see why the PersistentVolumeClaims of the namespace are not bound: kubectl describe pvc"
+	case strings.Contains(message, "Too many pods"):
+		return "TooManyPods", "wait until pods on these nodes have ended, or raise maxPods of their kubelets; pods in coveredResources of the ClusterQueue has Kueue count them"
+	}
+	return corev1.PodReasonUnschedulable, "the quota is more than the nodes have room for: kubectl trainjob pools shows both"
+}
+
+// exceeded are the three lists of what a ResourceQuota says.
+var exceeded = regexp.MustCompile(`requested: (.*), used: .*, limited: ([^ ]*)`)
+
+// mayEnd reports whether what exceeds a ResourceQuota would fit when others have ended.
+func mayEnd(message string) bool {
+	lists := exceeded.FindStringSubmatch(message)
+	if lists == nil {
+		return true
+	}
+	limits := amountsIn(lists[2])
+	for name, asked := range amountsIn(lists[1]) {
+		if limit, ok := limits[name]; ok && asked.Cmp(limit) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// amountsIn reads "pods=1,requests.cpu=2".
+func amountsIn(list string) map[string]resource.Quantity {
+	amounts := map[string]resource.Quantity{}
+	for _, part := range strings.Split(list, ",") {
+		name, amount, _ := strings.Cut(part, "=")
+		if q, err := resource.ParseQuantity(amount); err == nil {
+			amounts[name] = q
+		}
+	}
+	return amounts
+}

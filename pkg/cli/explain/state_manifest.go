@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+)
+
+// notCreated is for a manifest: what would become of it now.
+func notCreated(f *Facts) *State {
+	if f.Job.UID != "" {
+		return nil
+	}
+	s := undescribed(f)
+	if s == nil && f.queueName() == "" {
+		s = unnamed(f)
+	}
+	if s == nil {
+		if s = queueAway(f); s != nil {
+			s.Message = "would not start: it " + s.Message
+		}
+	}
+	if s == nil {
+		s = scheduled(f)
+	}
+	s.Phase = NotCreated
+	return s
+}
+
+func undescribed(f *Facts) *State {
+	switch {
+	case errors.Is(f.Undescribed, podset.ErrCannotRun):
+		return &State{Reason: "CannotRun", Stuck: true, Message: "would be refused: " + f.Undescribed.Error()}
+	case apierrors.IsForbidden(f.Undescribed):
+		return &State{Reason: Unseen, Message: "cannot be described, because you may not read its runtime: " + f.Undescribed.Error(),
+			Remedy: "ask an admin for the right to get it, or name a file with the runtime beside the job by -f"}
+	case f.Undescribed != nil:
+		return &State{Reason: "RuntimeMissing", Stuck: true, Message: "cannot be described: " + f.Undescribed.Error()}
+	}
+	return nil
+}
+
+// unnamed is for a manifest without a queue, of which Kueue's configuration says whether it
+// is Kueue's all the same.
+func unnamed(f *Facts) *State {
+	s := &State{Reason: "NoQueue", Remedy: labelRemedy}
+	switch managed, known := f.managedWithoutQueue(); {
+	case !known:
+		s.Message = "names no queue; whether it would start at once or be held depends on Kueue's manageJobsWithoutQueueName, which you may not see"
+	case managed:
+		s.Stuck, s.Message = true, "names no queue, and Kueue manages jobs without one (manageJobsWithoutQueueName): it would be held and never start"
+	default:
+		s.Message = "names no queue, so it would start at once, outside of all quotas"
+	}
+	return s
+}
+
+// managedWithoutQueue reports whether Kueue manages the job though it names no queue, and
+// whether that can be told.
+func (f *Facts) managedWithoutQueue() (managed, known bool) {
+	if f.Kueue == nil || f.Kueue.ManageJobsWithoutQueueName && f.Namespace == nil {
+		return false, false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(f.Kueue.ManagedJobsNamespaceSelector)
+	if !f.Kueue.ManageJobsWithoutQueueName || err != nil {
+		return false, true
+	}
+	return selector.Matches(labels.Set(f.Namespace.Labels)), true
+}
+
+// scheduled is for a manifest that Kueue would queue.
+func scheduled(f *Facts) *State {
+	asks := fmt.Sprintf("asks for %s", needs(f.PodSets))
+	d := f.forecast()
+	if d == nil {
+		return unforeseen(f, asks)
+	}
+	switch d.Outcome {
+	case scheduler.Admits:
+		return f.warned(&State{Reason: "Fits", Message: fmt.Sprintf("%s and could have them now in %s: %s", asks, f.queueText(), assignmentText(d.Admission))})
+	case scheduler.Preempts:
+		s := f.foreseen(d)
+		s.Message = fmt.Sprintf("%s and would get them in %s by %s: %s", asks, f.queueText(), s.Message, assignmentText(d.Admission))
+		return f.warned(s)
+	case scheduler.Blocks:
+		s := f.behind(d)
+		s.Message = fmt.Sprintf("would wait in %s: %s, and %s", f.queueText(), asks, s.Message)
+		return s
+	}
+	s := f.refused(d)
+	s.Message = fmt.Sprintf("would wait in %s: %s, %s", f.queueText(), asks, s.Message)
+	return &s
+}
+
+// unforeseen is for who may not see what Kueue goes by.
+func unforeseen(f *Facts, asks string) *State {
+	verdicts := Flavors(f)
+	if _, ok := assignable(f.PodSets, verdicts); !ok {
+		s := lacking(f.PodSets, verdicts)
+		s.Message = fmt.Sprintf("would wait in %s: %s, %s", f.queueText(), asks, s.Message)
+		return &s
+	}
+	return &State{Reason: Unseen,
+		Message: fmt.Sprintf("%s in %s; whether they are free cannot be told, because you may not see what others have", asks, f.queueText()),
+		Remedy:  "ask an admin to run this command, or submit the job and explain it by its name"}
+}
+
+// refused tells why Kueue lets a job wait: by the flavors or, where these would do, in its own
+// words.
+func (f *Facts) refused(d *scheduler.Decision) State {
+	verdicts := Flavors(f)
+	assignment, ok := assignable(f.PodSets, verdicts)
+	switch {
+	case !ok:
+		return lacking(f.PodSets, verdicts)
+	case len(d.Before) > 0:
+		return State{Reason: "BehindOthers", Remedy: "wait, or give the job a higher priority",
+			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, nameOf(d.Before[0]))}
+	}
+	return State{Reason: string(InUse), Message: "Kueue would say: " + cmp.Or(d.Message, "others are before it"),
+		Remedy: quotaRemedy(f.clusterQueue())}
+}
+
+// warned adds what the pods would run into that Kueue does not look at.
+func (f *Facts) warned(s *State) *State {
+	if r := warnedOf(f.PodSets, Flavors(f)); r != nil {
+		s.Reason, s.Remedy, s.Stuck = string(r.Code), r.Remedy, true
+		s.Message += ", but " + r.Message
+	}
+	return s
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+)
+
+// prebuilt is the Workload that a job names to be its own; empty for none.
+func (f *Facts) prebuilt() string { return jobframework.PrebuiltWorkloadNameFor(f.Job) }
+
+// withoutPrebuilt is for a job that does not have the prebuilt Workload that it names.
+func (f *Facts) withoutPrebuilt() *State {
+	s := &State{Phase: Unqueued, Reason: "PrebuiltMissing", Since: since(f.Job.CreationTimestamp),
+		Message: fmt.Sprintf("is not queued: it names prebuilt Workload %s, which is not there or not its own", f.prebuilt()),
+		Remedy:  fmt.Sprintf("create Workload %s in namespace %s like the TrainJob, and the job queues", f.prebuilt(), f.Job.Namespace),
+		Stuck:   f.overdue(f.Job.CreationTimestamp)}
+	if told := f.warning("PrebuiltWorkloadUnusable"); told != nil {
+		s.Message, s.Cause, s.Stuck = "is not queued: "+told.Message, told.Message, true
+	}
+	return s
+}
+
+// workloadOver is for a job whose Workload is finished, while itself it is not.
+func workloadOver(f *Facts) *State {
+	if !kueuelib.IsFinished(f.Workload) {
+		return nil
+	}
+	c := apimeta.FindStatusCondition(f.Workload.Status.Conditions, kueue.WorkloadFinished)
+	s := &State{Phase: Stopping, Reason: c.Reason, Since: since(c.LastTransitionTime),
+		Message: fmt.Sprintf("is about to end: its Workload %s is finished: %s", f.Workload.Name, c.Message) + podsLeft(f)}
+	if c.Reason == kueue.WorkloadFinishedReasonOutOfSync {
+		s.Phase, s.Stuck, s.Cause = Deactivated, true, f.Workload.Name
+		s.Message = fmt.Sprintf("gets no quota any more: its Workload %s was finished without a run: %s", f.Workload.Name, c.Message)
+		s.Remedy = "create Workload and TrainJob again, one like the other"
+	}
+	return s
+}
