@@ -12,6 +12,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/doctor"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/list"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/migrate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/submit"
@@ -40,6 +41,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		doctor.NewCommand,
 		explain.NewCommand,
 		handback.NewCommand,
+		list.NewCommand,
 		pools.NewCommand,
 		migrate.NewCommand,
 		submit.NewCommand,

@@ -61,7 +61,8 @@ type Facts struct {
 
 	// Namespace is the job's; nil where the user may not see it.
 	Namespace *corev1.Namespace
-	// Visible is the position as Kueue reports it; nil where it does not.
+	// Visible is the position as Kueue reports it, or as it was computed for many jobs at
+	// once; nil where it has to be computed.
 	Visible *Position
 
 	// Cluster is what the job competes for, never nil.
