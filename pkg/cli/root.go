@@ -12,6 +12,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/doctor"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/list"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/migrate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
@@ -50,5 +51,6 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	} {
 		root.AddCommand(command(flags, streams))
 	}
+	root.AddCommand(hold.NewCommands(flags, streams)...)
 	return root
 }
