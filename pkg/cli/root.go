@@ -19,6 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/submit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/uninstall"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/validate"
+	versioncmd "github.com/kueue-trainer/kueue-trainer/pkg/cli/version"
 	"github.com/kueue-trainer/kueue-trainer/pkg/version"
 )
 
@@ -48,6 +49,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		submit.NewCommand,
 		uninstall.NewCommand,
 		validate.NewCommand,
+		versioncmd.NewCommand,
 	} {
 		root.AddCommand(command(flags, streams))
 	}
