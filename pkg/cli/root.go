@@ -17,6 +17,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/migrate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/submit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/timeline"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/uninstall"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/validate"
 	versioncmd "github.com/kueue-trainer/kueue-trainer/pkg/cli/version"
@@ -47,6 +48,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		pools.NewCommand,
 		migrate.NewCommand,
 		submit.NewCommand,
+		timeline.NewCommand,
 		uninstall.NewCommand,
 		validate.NewCommand,
 		versioncmd.NewCommand,
