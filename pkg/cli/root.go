@@ -14,6 +14,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/hold"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/list"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/logs"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/migrate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/submit"
@@ -45,6 +46,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		explain.NewCommand,
 		handback.NewCommand,
 		list.NewCommand,
+		logs.NewCommand,
 		pools.NewCommand,
 		migrate.NewCommand,
 		submit.NewCommand,
