@@ -90,14 +90,14 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// cluster has logs by pod and container, and notes what it is asked for.
-type cluster struct {
+// kubelets have logs by pod and container, and note what they are asked for.
+type kubelets struct {
 	mu    sync.Mutex
 	logs  map[string]string
 	asked []corev1.PodLogOptions
 }
 
-func (c *cluster) open(_ context.Context, pod *corev1.Pod, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+func (c *kubelets) open(_ context.Context, pod *corev1.Pod, options *corev1.PodLogOptions) (io.ReadCloser, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, *options)
@@ -108,7 +108,7 @@ func (c *cluster) open(_ context.Context, pod *corev1.Pod, options *corev1.PodLo
 	return io.NopCloser(strings.NewReader(log)), nil
 }
 
-func (c *cluster) reader(prefix bool, options corev1.PodLogOptions) (r *reader, out, errOut *strings.Builder) {
+func (c *kubelets) reader(prefix bool, options corev1.PodLogOptions) (r *reader, out, errOut *strings.Builder) {
 	out, errOut = &strings.Builder{}, &strings.Builder{}
 	return &reader{open: c.open, printer: &printer{out: out, prefix: prefix}, errOut: errOut, options: options}, out, errOut
 }
@@ -117,7 +117,7 @@ func TestReadAll(t *testing.T) {
 	first, second := pod("node", 0, 0, "node"), pod("node", 0, 1, "node")
 	late := pod("node", 0, 2, "node")
 	late.Status.ContainerStatuses = nil
-	c := &cluster{logs: map[string]string{first.Name + "/node": "a\nb", second.Name + "/node": "c\n"}}
+	c := &kubelets{logs: map[string]string{first.Name + "/node": "a\nb", second.Name + "/node": "c\n"}}
 	r, out, errOut := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](7), Previous: true})
 	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late, second, first})); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestFollow(t *testing.T) {
 	first, later := pod("node", 0, 0, "node"), pod("node", 0, 1, "node")
 	again := *first.DeepCopy()
 	again.Status.ContainerStatuses[0].RestartCount = 1
-	c := &cluster{logs: map[string]string{first.Name + "/node": "a\n", later.Name + "/node": "b\n"}}
+	c := &kubelets{logs: map[string]string{first.Name + "/node": "a\n", later.Name + "/node": "b\n"}}
 	r, out, _ := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](1)})
 	looks := [][]corev1.Pod{nil, {first}, {first, later}, {again, later}}
 	n := 0
@@ -176,7 +176,7 @@ func TestFollow(t *testing.T) {
 
 func TestFollowFirst(t *testing.T) {
 	first := pod("node", 0, 0, "node")
-	c := &cluster{logs: map[string]string{first.Name + "/node": "a\n"}}
+	c := &kubelets{logs: map[string]string{first.Name + "/node": "a\n"}}
 	r, _, _ := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](1)})
 	look := func(context.Context) (sight, error) {
 		return sight{targets: selection{index: -1}.targets([]corev1.Pod{first}), over: true}, nil
