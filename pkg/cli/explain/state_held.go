@@ -5,6 +5,7 @@ package explain
 import (
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
@@ -25,7 +26,17 @@ func heldOut(f *Facts) *State {
 	if f.Workload != nil && kueuelib.HasQuotaReservation(f.Workload) {
 		return &State{Phase: Stopping, Reason: "Held", Message: fmt.Sprintf("is being stopped, to be held out of queue %s", queue) + podsLeft(f)}
 	}
-	return &State{Phase: Held, Reason: "Held", Stuck: true,
+	return &State{Phase: Held, Reason: "Held", Stuck: true, Since: heldSince(f),
 		Message: fmt.Sprintf("is held out of queue %s by its user", queue),
 		Remedy:  fmt.Sprintf("kubectl trainjob resume -n %s %s", f.Job.Namespace, f.Job.Name)}
+}
+
+// heldSince is when the plugin wrote the job last; nil where somebody else changed the label.
+func heldSince(f *Facts) *metav1.Time {
+	for i := range f.Job.ManagedFields {
+		if f.Job.ManagedFields[i].Manager == held.FieldOwner {
+			return f.Job.ManagedFields[i].Time
+		}
+	}
+	return nil
 }

@@ -25,8 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// fieldOwner is who changed the fields, for those who look at managedFields.
-const fieldOwner = client.FieldOwner("kubectl-trainjob")
+const fieldOwner = client.FieldOwner(held.FieldOwner)
 
 // actor does what a verb says.
 type actor struct {
