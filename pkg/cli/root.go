@@ -12,11 +12,16 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/doctor"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/handback"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/hold"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/list"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/logs"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/migrate"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/submit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/timeline"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/uninstall"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/validate"
+	versioncmd "github.com/kueue-trainer/kueue-trainer/pkg/cli/version"
 	"github.com/kueue-trainer/kueue-trainer/pkg/version"
 )
 
@@ -40,13 +45,18 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		doctor.NewCommand,
 		explain.NewCommand,
 		handback.NewCommand,
+		list.NewCommand,
+		logs.NewCommand,
 		pools.NewCommand,
 		migrate.NewCommand,
 		submit.NewCommand,
+		timeline.NewCommand,
 		uninstall.NewCommand,
 		validate.NewCommand,
+		versioncmd.NewCommand,
 	} {
 		root.AddCommand(command(flags, streams))
 	}
+	root.AddCommand(hold.NewCommands(flags, streams)...)
 	return root
 }

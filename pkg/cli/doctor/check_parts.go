@@ -5,13 +5,12 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -19,10 +18,8 @@ const (
 	workloadCRD = "workloads.kueue.x-k8s.io"
 	jobSetCRD   = "jobsets.jobset.x-k8s.io"
 
-	// kueueMinor is the release of Kueue whose library the manager is built with.
-	kueueMinor = "0.19"
-	// versionLabel is where Helm charts say what they install.
-	versionLabel = "app.kubernetes.io/version"
+	kueueMinor   = cluster.KueueMinor
+	versionLabel = cluster.VersionLabel
 )
 
 // missingParts finds parts whose kinds are not served.
@@ -77,31 +74,8 @@ func kueueVersion(f *Facts) []Finding {
 	return []Finding{{Severity: Info, Reason: "KueueVersion", Object: "Kueue", Problem: fmt.Sprintf("Kueue is %s.", found)}}
 }
 
-// version tells a part's release by its image, or by the label that charts put on
-// everything; empty where neither says it.
-func (f *Facts) version(p *part) string {
-	if d := f.deployment(p); d != nil {
-		if tag := imageTag(d.Spec.Template.Spec.Containers); tag != "" {
-			return tag
-		}
-	}
-	if cm := f.configMap(p); cm != nil {
-		return cm.Labels[versionLabel]
-	}
-	return ""
-}
-
-// imageTag returns the tag of the manager's image: a number, or empty.
-func imageTag(containers []corev1.Container) string {
-	for _, container := range containers {
-		image, _, _ := strings.Cut(container.Image, "@")
-		tag := image[strings.LastIndex(image, ":")+1:]
-		if _, err := version.ParseGeneric(tag); container.Name == "manager" && err == nil {
-			return tag
-		}
-	}
-	return ""
-}
+// version tells a part's release; empty where nothing says it.
+func (f *Facts) version(p *part) string { return cluster.Release(f.deployment(p), f.configMap(p)) }
 
 func serves(crd *apiextensionsv1.CustomResourceDefinition, name string) bool {
 	return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {

@@ -27,20 +27,20 @@ type part struct {
 
 var (
 	kueuePart = &part{
-		name: "Kueue", namespace: "kueue-system", deployment: "kueue-controller-manager",
+		name: cluster.Kueue.Name, namespace: cluster.Kueue.Namespace, deployment: cluster.Kueue.Deployment,
 		configMap: "kueue-manager-config", configKey: "controller_manager_config.yaml",
 		mutating: "kueue-mutating-webhook-configuration", validating: "kueue-validating-webhook-configuration",
 		without: "No TrainJob is admitted, and Jobs, JobSets and Kueue's own objects cannot be made or changed.",
 		install: "kubectl apply --server-side -f https://github.com/kubernetes-sigs/kueue/releases/download/v0.19.2/manifests.yaml",
 	}
 	jobSetPart = &part{
-		name: "JobSet", namespace: "jobset-system", deployment: "jobset-controller-manager",
+		name: cluster.JobSet.Name, namespace: cluster.JobSet.Namespace, deployment: cluster.JobSet.Deployment,
 		mutating: "jobset-mutating-webhook-configuration", validating: "jobset-validating-webhook-configuration",
 		without: "No JobSet can be made, so no TrainJob gets pods.",
 		install: "kubectl apply --server-side -f https://github.com/kubernetes-sigs/jobset/releases/download/v0.12.0/manifests.yaml",
 	}
 	trainerPart = &part{
-		name: "Trainer", namespace: "kubeflow-system", deployment: "kubeflow-trainer-controller-manager",
+		name: cluster.Trainer.Name, namespace: cluster.Trainer.Namespace, deployment: cluster.Trainer.Deployment,
 		mutating: "defaulter.trainer.kubeflow.org", validating: "validator.trainer.kubeflow.org",
 		without: "TrainJobs cannot be made or changed, and nobody makes their JobSets.",
 		install: `kubectl apply --server-side -k "https://github.com/kubeflow/trainer.git/manifests/overlays/manager?ref=v2.3.0"`,

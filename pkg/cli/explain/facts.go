@@ -67,7 +67,8 @@ type Facts struct {
 
 	// Namespace is the job's; nil where the user may not see it.
 	Namespace *corev1.Namespace
-	// Visible is the position as Kueue reports it; nil where it does not.
+	// Visible is the position as Kueue reports it, or as it was computed for many jobs at
+	// once; nil where it has to be computed.
 	Visible *Position
 
 	// Priority is what a manifest's Workload would have.

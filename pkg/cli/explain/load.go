@@ -51,11 +51,7 @@ func NewReader(ctx context.Context, c client.Client, renderer *trainjob.Renderer
 	if err != nil {
 		return nil, err
 	}
-	served, err := cluster.Generation(ctx, c)
-	if apierrors.IsForbidden(err) {
-		i.Unseen = append(i.Unseen, inventory.Unseen{Kind: "customresourcedefinitions.apiextensions.k8s.io", Err: err})
-		served, err = trainjob.Trainer23, nil
-	}
+	served, err := served(ctx, c, i)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +68,17 @@ func NewReader(ctx context.Context, c client.Client, renderer *trainjob.Renderer
 	}
 	r.runtimes = r.runtimesFrom(c, c)
 	return r, nil
+}
+
+// served returns the generation of Trainer; the newest where the user may not read its CRD,
+// which is noted in the inventory.
+func served(ctx context.Context, c client.Client, i *inventory.Inventory) (trainjob.TrainerVersion, error) {
+	version, err := cluster.Generation(ctx, c)
+	if apierrors.IsForbidden(err) {
+		i.Unseen = append(i.Unseen, inventory.Unseen{Kind: "customresourcedefinitions.apiextensions.k8s.io", Err: err})
+		return trainjob.Trainer23, nil
+	}
+	return version, err
 }
 
 func (r *Reader) runtimesFrom(cached, live client.Reader) *trainjob.Runtimes {

@@ -61,17 +61,23 @@ type harness struct {
 	visible []visibility.PendingWorkload
 }
 
-func (h *harness) reader() *Reader {
+func (h *harness) client() client.WithWatch {
 	h.Helper()
 	scheme, err := cluster.Scheme()
 	if err != nil {
 		h.Fatal(err)
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(h.objects...).
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(h.objects...).
 		WithIndex(&corev1.Event{}, "involvedObject.uid", func(o client.Object) []string { return []string{string(o.(*corev1.Event).InvolvedObject.UID)} }).
+		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
 		WithIndex(&corev1.Event{}, "type", func(o client.Object) []string { return []string{o.(*corev1.Event).Type} }).
 		WithInterceptorFuncs(interceptor.Funcs{List: h.list, Get: h.get, SubResourceGet: h.subResource}).Build()
-	renderer, err := trainjob.NewRenderer(h.Context(), scheme)
+}
+
+func (h *harness) reader() *Reader {
+	h.Helper()
+	c := h.client()
+	renderer, err := trainjob.NewRenderer(h.Context(), c.Scheme())
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -68,7 +68,7 @@ type State struct {
 // StateOf tells the state of a TrainJob. The first that applies is it.
 func StateOf(f *Facts) State {
 	for _, look := range []func(*Facts) *State{
-		notCreated, finished, deleting, elsewhere, notManaged, unqueued, workloadOver, deactivated, stopping,
+		notCreated, finished, deleting, elsewhere, notManaged, heldOut, unqueued, workloadOver, deactivated, stopping,
 		queueAway, waiting, reserving, unplaced, starting,
 	} {
 		if s := look(f); s != nil {

@@ -45,14 +45,15 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	errs, err := v.review(req, version, job, old).validate(ctx, tooLarge)
+	r := v.review(req, version, job, old)
+	errs, err := r.validate(ctx, tooLarge)
 	if err != nil {
 		return refused(err)
 	}
 	if len(errs) > 0 {
 		return refused(invalid(job, errs))
 	}
-	return admission.Allowed("")
+	return admission.Allowed("").WithWarnings(r.stopsInVain()...)
 }
 
 // genericJob is what jobframework's validation asks of a job: the object, its kind, and

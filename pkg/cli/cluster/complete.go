@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// CompleteTrainJobs offers the names of TrainJobs that are not given yet to the shell.
+func CompleteTrainJobs(flags Flags) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		namespace, err := flags.InNamespace(false)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		c, err := flags.Client()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var list trainjob.List
+		if err := c.List(cmd.Context(), &list, client.InNamespace(namespace)); err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []string
+		for i := range list.Items {
+			if !slices.Contains(args, list.Items[i].Name) {
+				names = append(names, list.Items[i].Name)
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}

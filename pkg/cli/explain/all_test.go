@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// many are jobs that wait in the same queue, the first one longest.
+func many(names ...string) (jobs []trainjob.TrainJob, objects []client.Object) {
+	s := newScene()
+	objects = []client.Object{&s.inventory.Flavors[0], &s.inventory.Flavors[1], &s.inventory.ClusterQueues[0], &s.inventory.LocalQueues[0]}
+	for n, name := range names {
+		job := s.Job.DeepCopyObject().(*trainjob.TrainJob)
+		wl := waitingWorkload(name, "gpus", 4, minutesAgo(30-n))
+		job.Name, job.UID = name, wl.OwnerReferences[0].UID
+		jobs, objects = append(jobs, *job), append(objects, wl)
+	}
+	return jobs, objects
+}
+
+func TestReadAll(t *testing.T) {
+	jobs, objects := many("first", "second", "third")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "of-another"}}
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: "team", Name: "told"},
+		InvolvedObject: corev1.ObjectReference{Kind: "TrainJob", UID: jobs[1].UID}, Type: corev1.EventTypeWarning, Reason: "WriteRefused",
+	}
+	cases := map[string]struct {
+		harness harness
+		want    map[string]Position
+		unseen  []string
+	}{
+		"by somebody who sees all": {
+			want: map[string]Position{
+				"first":  {Place: 1, Pending: 3, Source: Computed},
+				"second": {Place: 2, Pending: 3, Source: Computed, Ahead: []string{"team/first"}},
+				"third":  {Place: 3, Pending: 3, Source: Computed, Ahead: []string{"team/second"}},
+			},
+		},
+		"by somebody who sees a namespace, where Kueue answers": {
+			harness: harness{
+				forbidden: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue", "ResourceFlavor", "Node"},
+				visible:   []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-second"}, PositionInClusterQueue: 4}},
+			},
+			want: map[string]Position{"second": {Place: 5, Source: Visibility}},
+		},
+		"by somebody who sees nothing but TrainJobs": {
+			harness: harness{denied: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
+			unseen:  []string{workloads, pods, localQueues, "jobsets.jobset.x-k8s.io", "jobs.batch", "events"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			tc.harness.T, tc.harness.objects = t, append(objects, pod, event)
+			c := tc.harness.client()
+			survey, err := ReadAll(t.Context(), c, jobs, "team")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]Position{}
+			for _, f := range survey.Facts {
+				if f.Visible != nil {
+					got[f.Job.Name] = *f.Visible
+				}
+				if tc.unseen == nil && (f.Workload == nil || len(f.Pods) > 0 || len(f.Warnings) > 0 != (f.Job.Name == "second")) {
+					t.Errorf("Unexpected facts of %s: %+v", f.Job.Name, f)
+				}
+			}
+			if tc.want == nil {
+				tc.want = map[string]Position{}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected positions (-want,+got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.unseen, survey.Unseen); diff != "" {
+				t.Errorf("Unexpected kinds (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestReadAllAsksOnce holds the number of requests against the number of jobs.
+func TestReadAllAsksOnce(t *testing.T) {
+	requests := func(names ...string) int {
+		jobs, objects := many(names...)
+		h := &harness{T: t, objects: objects}
+		asked := 0
+		count := interceptor.NewClient(h.client(), interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				asked++
+				return c.List(ctx, list, opts...)
+			},
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				asked++
+				return c.Get(ctx, key, obj, opts...)
+			},
+		})
+		if _, err := ReadAll(t.Context(), count, jobs, "team"); err != nil {
+			t.Fatal(err)
+		}
+		return asked
+	}
+	if one, ten := requests("a"), requests(strings.Split("abcdefghij", "")...); one != ten {
+		t.Errorf("%d requests for one job, %d for ten", one, ten)
+	}
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/held"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+)
+
+// Held: its user keeps it out of its queue.
+const Held Phase = "Held"
+
+// heldOut is for a job that kubectl trainjob hold or stop keeps out of its queue.
+func heldOut(f *Facts) *State {
+	name := f.Job.Labels[kueueconstants.QueueLabel]
+	queue, is := held.From(name)
+	if !is || f.Cluster.LocalQueue(f.Job.Namespace, kueue.LocalQueueName(name)) != nil {
+		return nil
+	}
+	if f.Workload != nil && kueuelib.HasQuotaReservation(f.Workload) {
+		return &State{Phase: Stopping, Reason: "Held", Message: fmt.Sprintf("is being stopped, to be held out of queue %s", queue) + podsLeft(f)}
+	}
+	return &State{Phase: Held, Reason: "Held", Stuck: true, Since: heldSince(f),
+		Message: fmt.Sprintf("is held out of queue %s by its user", queue),
+		Remedy:  fmt.Sprintf("kubectl trainjob resume -n %s %s", f.Job.Namespace, f.Job.Name)}
+}
+
+// heldSince is when the plugin wrote the job last; nil where somebody else changed the label.
+func heldSince(f *Facts) *metav1.Time {
+	for i := range f.Job.ManagedFields {
+		if f.Job.ManagedFields[i].Manager == held.FieldOwner {
+			return f.Job.ManagedFields[i].Time
+		}
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/held"
+)
+
+func TestHeld(t *testing.T) {
+	holds := func(s *scene) {
+		s.Job.Labels[kueueconstants.QueueLabel] = held.Queue("gpus")
+		s.Job.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "other"}, {Manager: held.FieldOwner, Time: ptr.To(minutesAgo(3))}}
+	}
+	cases := map[string]struct {
+		changes []func(*scene)
+		want    State
+	}{
+		"out of its queue": {
+			changes: []func(*scene){holds},
+			want: State{Phase: Held, Reason: "Held", Stuck: true, Since: ptr.To(minutesAgo(3)),
+				Message: "is held out of queue gpus by its user", Remedy: "kubectl trainjob resume -n team llm"},
+		},
+		"before it has a Workload again": {
+			changes: []func(*scene){holds, func(s *scene) { s.Workload = nil }},
+			want: State{Phase: Held, Reason: "Held", Stuck: true, Since: ptr.To(minutesAgo(3)),
+				Message: "is held out of queue gpus by its user", Remedy: "kubectl trainjob resume -n team llm"},
+		},
+		"while its pods end": {
+			changes: []func(*scene){admitted, withPods(2, runningPod), holds},
+			want: State{Phase: Stopping, Reason: "Held",
+				Message: "is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, StateOf(newScene(tc.changes...).facts(t))); diff != "" {
+				t.Errorf("Unexpected state (-want,+got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("in a queue that somebody named so", func(t *testing.T) {
+		s := newScene(holds)
+		s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue(held.Queue("gpus"), "gpus"))
+		if got := StateOf(s.facts(t)); got.Phase == Held {
+			t.Errorf("Unexpected state %+v", got)
+		}
+	})
+}

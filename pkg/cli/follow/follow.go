@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package follow tells commands that something in the cluster has changed.
+package follow
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// again is after how long a watch that ended is tried again.
+const again = time.Second
+
+// Kind is what to watch: the list names the kind, the options what of it.
+type Kind struct {
+	List    client.ObjectList
+	Options []client.ListOption
+}
+
+// Changes returns a channel that has something to read after a change of one of the kinds, at
+// most once every calm, until ctx ends. What the user may not watch does not count.
+func Changes(ctx context.Context, c client.WithWatch, calm time.Duration, kinds ...Kind) <-chan struct{} {
+	events, changed := make(chan struct{}, 1), make(chan struct{})
+	for _, kind := range kinds {
+		go watchKind(ctx, c, kind, events)
+	}
+	go func() {
+		for wait(ctx, events) && hand(ctx, changed) {
+			pause(ctx, calm)
+		}
+	}()
+	return changed
+}
+
+func wait(ctx context.Context, events <-chan struct{}) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-events:
+		return true
+	}
+}
+
+func hand(ctx context.Context, changed chan<- struct{}) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case changed <- struct{}{}:
+		return true
+	}
+}
+
+// watchKind notes every event, and begins again when the API server ends the watch.
+func watchKind(ctx context.Context, c client.WithWatch, kind Kind, events chan<- struct{}) {
+	for ctx.Err() == nil {
+		w, err := c.Watch(ctx, kind.List, kind.Options...)
+		if apierrors.IsForbidden(err) {
+			return
+		}
+		if err != nil {
+			pause(ctx, again)
+			continue
+		}
+		for range w.ResultChan() {
+			select {
+			case events <- struct{}{}:
+			default:
+				// One that nobody has looked at yet is as good as two.
+			}
+		}
+		w.Stop()
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/held"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const fieldOwner = client.FieldOwner(held.FieldOwner)
+
+// actor does what a verb says.
+type actor struct {
+	client    client.WithWatch
+	verb      verb
+	namespace string
+	out       io.Writer
+	timeout   time.Duration
+}
+
+func (a *actor) act(ctx context.Context, name string) error {
+	before, done, err := a.write(ctx, name, a.verb.plan)
+	if why := unchanged(""); errors.As(err, &why) {
+		a.say(name, string(why))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.say(name, a.verb.told(before, done))
+	if !a.verb.again {
+		return nil
+	}
+	if err := a.awaitQuota(ctx, before); err != nil {
+		return fmt.Errorf("TrainJob %s was stopped and not queued again (%w): kubectl trainjob resume -n %s", name, err, before.key())
+	}
+	back, done, err := a.write(ctx, name, (*view).resume)
+	if err == nil {
+		a.say(name, toldBack(back, done))
+	}
+	return err
+}
+
+func (a *actor) say(name, what string) {
+	fmt.Fprintf(a.out, "trainjob.%s/%s %s\n", trainjob.GVK.Group, name, what)
+}
+
+// write does what plan says of the job as it is, again where somebody else was faster.
+func (a *actor) write(ctx context.Context, name string, plan func(*view) (change, error)) (v *view, c change, err error) {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if v, err = a.look(ctx, name); err != nil {
+			return err
+		}
+		if err := v.movable(); err != nil {
+			return err
+		}
+		if c, err = plan(v); err != nil {
+			return err
+		}
+		return a.apply(ctx, v, c)
+	})
+	return v, c, err
+}
+
+func (a *actor) look(ctx context.Context, name string) (*view, error) {
+	v := &view{job: &trainjob.TrainJob{}}
+	err := a.client.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: name}, v.job)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("there is no TrainJob %s in namespace %s: name another, or its namespace with -n", name, a.namespace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v.workload, err = a.workload(ctx, v.job.UID)
+	if apierrors.IsForbidden(err) {
+		return v, nil
+	}
+	return v, err
+}
+
+// workload returns the unfinished Workload of a job, or nil.
+func (a *actor) workload(ctx context.Context, uid types.UID) (*kueue.Workload, error) {
+	var list kueue.WorkloadList
+	if err := a.client.List(ctx, &list, client.InNamespace(a.namespace)); err != nil {
+		return nil, fmt.Errorf("listing the Workloads of namespace %s: %w", a.namespace, err)
+	}
+	for i := range list.Items {
+		owner := metav1.GetControllerOf(&list.Items[i])
+		if owner != nil && owner.UID == uid && !kueuelib.IsFinished(&list.Items[i]) {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+func (a *actor) apply(ctx context.Context, v *view, c change) error {
+	if c.activate {
+		if err := a.activate(ctx, v.workload); err != nil {
+			return err
+		}
+	}
+	if c.queue == "" {
+		return nil
+	}
+	if err := a.unused(ctx, c.queue); err != nil {
+		return err
+	}
+	patch := map[string]any{"metadata": map[string]any{
+		// What was decided was decided of this version.
+		"resourceVersion": v.job.ResourceVersion, "labels": map[string]string{kueueconstants.QueueLabel: c.queue},
+	}}
+	if c.suspend {
+		patch["spec"] = map[string]any{"suspend": true}
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: v.job.Namespace, Name: v.job.Name}}
+	return a.client.Patch(ctx, job, client.RawPatch(types.MergePatchType, data), fieldOwner)
+}
+
+// unused makes sure that nobody admits what is to be held.
+func (a *actor) unused(ctx context.Context, queue string) error {
+	if _, is := held.From(queue); !is {
+		return nil
+	}
+	var lq kueue.LocalQueue
+	err := a.client.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: queue}, &lq)
+	if err == nil {
+		return fmt.Errorf("there is a LocalQueue %s, which would admit what is to be held: delete it", queue)
+	}
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
+}
+
+func (a *actor) activate(ctx context.Context, wl *kueue.Workload) error {
+	err := a.client.Patch(ctx, wl.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"active":true}}`)), fieldOwner)
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("the TrainJob was deactivated, and that stands in its Workload, which you may not change: "+
+			"somebody with Kueue's role batch-admin can, by kubectl -n %s patch workload %s --type=merge -p '{\"spec\":{\"active\":true}}' (%w)", wl.Namespace, wl.Name, err)
+	}
+	return err
+}
+
+// awaitQuota waits until the quota that a job had is given back.
+func (a *actor) awaitQuota(ctx context.Context, before *view) error {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	changed := follow.Changes(ctx, a.client, 100*time.Millisecond,
+		follow.Kind{List: &kueue.WorkloadList{}, Options: []client.ListOption{client.InNamespace(a.namespace)}})
+	for {
+		wl, err := a.workload(ctx, before.job.UID)
+		if err == nil && (wl == nil || wl.UID != before.workload.UID || !kueuelib.HasQuotaReservation(wl)) {
+			return nil
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it still has its quota: %w", context.Cause(ctx))
+		case <-changed:
+		case <-time.After(5 * time.Second):
+			// What changed before the watch began nobody tells.
+		}
+	}
+}
+
+func toldAway(v *view, c change) string {
+	queue, _ := held.From(c.queue)
+	if !c.suspend {
+		return fmt.Sprintf("held out of queue %s%s", queue, waitsSince(v.workload))
+	}
+	text := "stopped"
+	if pods := podsOf(v.workload); pods > 0 {
+		text += fmt.Sprintf(": %s end with their grace period, and their quota is free when the last one is gone", show.Count(pods, "pod"))
+	}
+	return text
+}
+
+// waitsSince tells what a job that is held does not lose.
+func waitsSince(wl *kueue.Workload) string {
+	if wl == nil {
+		return ""
+	}
+	return fmt.Sprintf("; it keeps its place, of one that waits since %s", wl.CreationTimestamp.UTC().Format(time.RFC3339))
+}
+
+func podsOf(wl *kueue.Workload) int64 {
+	if wl == nil {
+		return 0
+	}
+	var sum int64
+	for i := range wl.Spec.PodSets {
+		sum += int64(wl.Spec.PodSets[i].Count)
+	}
+	return sum
+}
+
+func toldBack(v *view, c change) string {
+	if c.queue == "" {
+		return "activated"
+	}
+	return "queued again in " + c.queue
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hold has the commands that keep TrainJobs out of their queues and bring them back:
+// hold, stop, resume and requeue. plan.go decides, act.go writes.
+package hold
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+)
+
+const holdLong = `Keep TrainJobs that wait from being admitted, until they are resumed.
+
+A held TrainJob keeps the time since which it waits: resumed, it stands where it would have
+stood. Its label kueue.x-k8s.io/queue-name names the queue with ".held" behind it meanwhile.`
+
+const holdExample = `  # Let others go first
+  kubectl trainjob hold llm -n team-a`
+
+const stopLong = `Stop TrainJobs, until they are resumed.
+
+Their pods are deleted, with their grace period: what they have not saved is lost. The quota
+is free when the last pod is gone. Resumed, they queue again behind those that wait.
+
+Setting spec.suspend to true stops a TrainJob too, but Kueue starts it again at once.`
+
+const stopExample = `  # Give the GPUs back
+  kubectl trainjob stop llm -n team-a`
+
+const resumeLong = `Queue TrainJobs again that were held or stopped.
+
+That is for those of hold and stop and, for users who may change Workloads, for those that
+were deactivated (spec.active: false of the Workload).`
+
+const resumeExample = `  # After hold, and after stop
+  kubectl trainjob resume llm -n team-a`
+
+const requeueLong = `Stop TrainJobs and queue them again, behind those that wait.
+
+Their pods are deleted, with their grace period, and the command waits until the quota is
+given back. Interrupted before, it leaves the TrainJob stopped: resume queues it.`
+
+const requeueExample = `  # Let those that wait go first
+  kubectl trainjob requeue llm -n team-a`
+
+// A verb is one of the commands.
+type verb struct {
+	use, short, long, example string
+	plan                      func(*view) (change, error)
+	// told is what is said of a job afterwards.
+	told func(before *view, c change) string
+	// again brings the job back when its quota is free.
+	again bool
+}
+
+var verbs = []verb{
+	{use: "hold", short: "Keep TrainJobs that wait from being admitted", long: holdLong, example: holdExample, plan: (*view).hold, told: toldAway},
+	{use: "stop", short: "Stop TrainJobs, and keep them stopped", long: stopLong, example: stopExample, plan: (*view).stop, told: toldAway},
+	{use: "resume", short: "Queue TrainJobs again that were held or stopped", long: resumeLong, example: resumeExample, plan: (*view).resume, told: toldBack},
+	{use: "requeue", short: "Stop TrainJobs and queue them again", long: requeueLong, example: requeueExample, plan: (*view).requeue, told: toldAway, again: true},
+}
+
+// NewCommands returns the commands.
+func NewCommands(flags cluster.Flags, streams genericiooptions.IOStreams) []*cobra.Command {
+	var commands []*cobra.Command
+	for _, v := range verbs {
+		commands = append(commands, newCommand(v, flags, streams))
+	}
+	return commands
+}
+
+func newCommand(v verb, flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: v.use + " NAME...", Short: v.short, Long: v.long, Example: v.example,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			namespace, err := flags.InNamespace(false)
+			if err != nil {
+				return err
+			}
+			c, err := flags.Client()
+			if err != nil {
+				return err
+			}
+			a := &actor{client: c, verb: v, namespace: namespace, out: streams.Out, timeout: timeout}
+			return a.all(cmd.Context(), args)
+		},
+		ValidArgsFunction: cluster.CompleteTrainJobs(flags),
+	}
+	if v.again {
+		cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait for the quota to be given back")
+	}
+	return cmd
+}
+
+// all goes on with the others where one fails.
+func (a *actor) all(ctx context.Context, names []string) error {
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, a.act(ctx, name))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/held"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// view is what there is of a TrainJob.
+type view struct {
+	job *trainjob.TrainJob
+	// workload is nil without one, and where the user may not see it.
+	workload *kueue.Workload
+}
+
+// change is what is written; the zero value is for nothing.
+type change struct {
+	// queue is the new value of the job's label.
+	queue string
+	// suspend stops the job in the same request: a running job changes its queue no other way.
+	suspend bool
+	// activate sets spec.active of the Workload.
+	activate bool
+}
+
+// unchanged is why there is nothing to do; it is no failure.
+type unchanged string
+
+func (u unchanged) Error() string { return string(u) }
+
+func (v *view) key() string { return v.job.Namespace + " " + v.job.Name }
+
+func (v *view) queue() string { return v.job.Labels[kueueconstants.QueueLabel] }
+
+// started reports whether the job has quota: what it gives up is given back.
+func (v *view) started() bool {
+	return !v.job.Suspended() || v.workload != nil && kueuelib.HasQuotaReservation(v.workload)
+}
+
+// inactive reports whether somebody, or Kueue, took the job out of its queue by its Workload.
+func (v *view) inactive() bool { return v.workload != nil && !kueuelib.IsActive(v.workload) }
+
+// held reports whether the job is kept out of its queue, or about to be.
+func (v *view) held() bool {
+	_, is := held.From(v.queue())
+	return is
+}
+
+// movable returns an error for jobs whose queue does not decide about them.
+func (v *view) movable() error {
+	switch {
+	case !v.job.DeletionTimestamp.IsZero():
+		return fmt.Errorf("TrainJob %s is being deleted", v.job.Name)
+	case v.job.Finished():
+		return fmt.Errorf("TrainJob %s has ended: to run it again, delete it and create it again", v.job.Name)
+	case v.queue() == "":
+		return fmt.Errorf("TrainJob %s names no queue (label %s), so Kueue does not run it: set spec.suspend yourself", v.job.Name, kueueconstants.QueueLabel)
+	case v.job.Labels[kueueconstants.PrebuiltWorkloadLabel] != "":
+		return fmt.Errorf("TrainJob %s has the prebuilt Workload %s, which alone decides: set spec.active of that", v.job.Name, v.job.Labels[kueueconstants.PrebuiltWorkloadLabel])
+	case v.job.ManagedExternally():
+		return fmt.Errorf("TrainJob %s runs on another cluster (spec.managedBy): set spec.active of its Workload", v.job.Name)
+	}
+	return nil
+}
+
+// away is the change that keeps the job out of its queue.
+func (v *view) away() (change, error) {
+	name := held.Queue(v.queue())
+	if errs := validation.IsValidLabelValue(name); len(errs) > 0 {
+		return change{}, fmt.Errorf("the name of queue %s is too long to be held out of: %s", v.queue(), errs[0])
+	}
+	return change{queue: name, suspend: v.started()}, nil
+}
+
+func (v *view) hold() (change, error) {
+	switch {
+	case v.held() && !v.started():
+		return change{}, unchanged("is held already")
+	case v.started():
+		return change{}, fmt.Errorf("TrainJob %s does not wait, it has its quota: kubectl trainjob stop -n %s takes it from it, and stops its pods", v.job.Name, v.key())
+	}
+	return v.away()
+}
+
+func (v *view) stop() (change, error) {
+	if v.held() {
+		return change{}, unchanged("is stopped already")
+	}
+	return v.away()
+}
+
+func (v *view) resume() (change, error) {
+	queue, is := held.From(v.queue())
+	switch {
+	case is:
+		return change{queue: queue, activate: v.inactive()}, nil
+	case v.inactive():
+		return change{activate: true}, nil
+	case v.started():
+		return change{}, unchanged("is not held, it has its quota")
+	}
+	return change{}, unchanged("is not held, it waits in its queue")
+}
+
+func (v *view) requeue() (change, error) {
+	switch {
+	case v.held():
+		return change{}, fmt.Errorf("TrainJob %s is held: kubectl trainjob resume -n %s queues it", v.job.Name, v.key())
+	case !v.started():
+		return change{}, fmt.Errorf("TrainJob %s waits in its queue already: kubectl trainjob explain -n %s tells for what", v.job.Name, v.key())
+	case v.workload == nil:
+		return change{}, fmt.Errorf("the Workload of TrainJob %s cannot be seen, so nobody could tell when it has given its quota back: "+
+			"ask an admin for the permission to list Workloads, or use stop and later resume", v.job.Name)
+	}
+	return v.away()
+}

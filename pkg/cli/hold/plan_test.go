@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// waits is a job in a queue.
+func waits(queue string, changes ...func(*view)) *view {
+	v := &view{workload: &kueue.Workload{}, job: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm"}}}
+	v.job.Spec.Suspend = ptr.To(true)
+	v.job.Labels = map[string]string{kueueconstants.QueueLabel: queue}
+	for _, change := range changes {
+		change(v)
+	}
+	return v
+}
+
+func hasQuota(v *view) {
+	v.workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
+}
+
+func runs(v *view) {
+	hasQuota(v)
+	v.job.Spec.Suspend = nil
+}
+
+func deactivated(v *view) { v.workload.Spec.Active = ptr.To(false) }
+
+func unseen(v *view) { v.workload = nil }
+
+func TestPlans(t *testing.T) {
+	cases := map[string]struct {
+		plan func(*view) (change, error)
+		view *view
+		want change
+		// err is part of the error.
+		err string
+	}{
+		"hold a job that waits":            {plan: (*view).hold, view: waits("gpus"), want: change{queue: "gpus.held"}},
+		"hold one that is held":            {plan: (*view).hold, view: waits("gpus.held"), err: "is held already"},
+		"hold one that runs":               {plan: (*view).hold, view: waits("gpus", runs), err: "kubectl trainjob stop -n team llm"},
+		"hold one that has quota":          {plan: (*view).hold, view: waits("gpus", hasQuota), err: "kubectl trainjob stop"},
+		"hold with a queue of a long name": {plan: (*view).hold, view: waits(strings.Repeat("q", 60)), err: "too long"},
+		"stop one that runs":               {plan: (*view).stop, view: waits("gpus", runs), want: change{queue: "gpus.held", suspend: true}},
+		"stop one that is to start":        {plan: (*view).stop, view: waits("gpus", hasQuota), want: change{queue: "gpus.held", suspend: true}},
+		"stop one that waits":              {plan: (*view).stop, view: waits("gpus"), want: change{queue: "gpus.held"}},
+		"stop without a view of Workloads": {plan: (*view).stop, view: waits("gpus", runs, unseen), want: change{queue: "gpus.held", suspend: true}},
+		"stop one that stops":              {plan: (*view).stop, view: waits("gpus.held", hasQuota), err: "is stopped already"},
+		"resume one that is held":          {plan: (*view).resume, view: waits("gpus.held"), want: change{queue: "gpus"}},
+		"resume one that is deactivated":   {plan: (*view).resume, view: waits("gpus", deactivated), want: change{activate: true}},
+		"resume one that is both":          {plan: (*view).resume, view: waits("gpus.held", deactivated), want: change{queue: "gpus", activate: true}},
+		"resume one that waits":            {plan: (*view).resume, view: waits("gpus"), err: "it waits"},
+		"resume one that runs":             {plan: (*view).resume, view: waits("gpus", runs), err: "it has its quota"},
+		"requeue one that runs":            {plan: (*view).requeue, view: waits("gpus", runs), want: change{queue: "gpus.held", suspend: true}},
+		"requeue one that waits":           {plan: (*view).requeue, view: waits("gpus"), err: "waits in its queue already"},
+		"requeue one that is held":         {plan: (*view).requeue, view: waits("gpus.held"), err: "resume"},
+		"requeue without Workloads":        {plan: (*view).requeue, view: waits("gpus", runs, unseen), err: "permission to list Workloads"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := tc.plan(tc.view)
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(change{})); diff != "" {
+				t.Errorf("Unexpected change (-want,+got):\n%s", diff)
+			}
+			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+				t.Errorf("Unexpected error %v, want %q", err, tc.err)
+			}
+		})
+	}
+}
+
+func TestMovable(t *testing.T) {
+	cases := map[string]struct {
+		change func(*view)
+		want   string
+	}{
+		"one in a queue":         {change: func(*view) {}},
+		"one that is deleted":    {change: func(v *view) { v.job.DeletionTimestamp = ptr.To(metav1.Now()) }, want: "is being deleted"},
+		"one without a queue":    {change: func(v *view) { v.job.Labels = nil }, want: "set spec.suspend yourself"},
+		"one of another cluster": {change: func(v *view) { v.job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }, want: "spec.managedBy"},
+		"one with a prebuilt Workload": {
+			change: func(v *view) { v.job.Labels[kueueconstants.PrebuiltWorkloadLabel] = "wl" }, want: "the prebuilt Workload wl",
+		},
+		"one that has ended": {
+			change: func(v *view) {
+				v.job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobFailed, Status: metav1.ConditionTrue}}
+			},
+			want: "has ended",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := waits("gpus", tc.change).movable()
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("Unexpected error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package list is the command that lists TrainJobs with the state that they are really in.
+package list
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const long = `List TrainJobs with the state that they are really in.
+
+The STATE of kubectl get says Suspended for a TrainJob that was resumed, and for one that
+waits. Here it is what explain says, with its reason in one word: see explain for the whole
+story. POSITION is the place among those that wait in the same ClusterQueue, SINCE tells how
+long the state has lasted.
+
+What you may not see is <unknown>, and a line on standard error names the kind.`
+
+const example = `  # Those of a namespace
+  kubectl trainjob list -n team-a
+
+  # All of them, with ClusterQueues and what explain says of each
+  kubectl trainjob list -A -o wide
+
+  # Those of a queue that wait, for scripts
+  kubectl trainjob list -A -l kueue.x-k8s.io/queue-name=gpus -o json | jq '.trainJobs[] | select(.phase == "Waiting")'
+
+  # Follow them
+  kubectl trainjob list -n team-a --watch`
+
+// calm is the time between two looks at the least: every look lists what jobs compete for.
+const calm = time.Second
+
+type options struct {
+	flags   cluster.Flags
+	streams genericiooptions.IOStreams
+
+	all, watch       bool
+	selector, output string
+}
+
+// NewCommand returns the command.
+func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{flags: flags, streams: streams}
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List TrainJobs with their true state, queue, flavor, position and reason",
+		Long:    long,
+		Example: example,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "list those of all namespaces")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "list those with these labels, such as key=value")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "after that, list those that change, until interrupted")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, name, json or yaml")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{show.Wide, "name", show.JSON, show.YAML}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	if err := show.KnownFormat(o.output, show.Wide, "name", show.JSON, show.YAML); err != nil {
+		return err
+	}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return fmt.Errorf("--selector %s: %w", o.selector, err)
+	}
+	namespace, err := o.flags.InNamespace(o.all)
+	if err != nil {
+		return err
+	}
+	c, err := o.flags.Client()
+	if err != nil {
+		return err
+	}
+	l := &lister{client: c, namespace: namespace, selector: selector}
+	now, err := l.list(ctx)
+	if err != nil {
+		return err
+	}
+	o.tellUnseen(now.Unseen)
+	if len(now.TrainJobs) == 0 && !o.structured() {
+		fmt.Fprintln(o.streams.ErrOut, "No resources found"+inNamespace(namespace)+".")
+	} else if err := o.print(now); err != nil {
+		return err
+	}
+	if !o.watch {
+		return nil
+	}
+	return o.follow(ctx, l, now)
+}
+
+func inNamespace(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return " in " + namespace + " namespace"
+}
+
+// structured reports whether machines read what is printed.
+func (o *options) structured() bool { return o.output == show.JSON || o.output == show.YAML }
+
+// tellUnseen tells once of each kind.
+func (o *options) tellUnseen(unseen []Unseen) {
+	for _, u := range unseen {
+		fmt.Fprintf(o.streams.ErrOut, "note: %s is %s: you may not list all %s; ask an admin for that\n", strings.Join(u.Fields, ", "), unknown, u.Kind)
+	}
+}
+
+func (o *options) print(l List) error {
+	switch {
+	case o.structured():
+		return show.Encode(o.streams.Out, o.output, l)
+	case o.output == "name":
+		return printNames(o.streams.Out, l.TrainJobs)
+	}
+	t := table{paint: show.Painter(o.streams.Out), namespaces: o.all, wide: o.output == show.Wide}
+	return t.print(o.streams.Out, l.TrainJobs, time.Now())
+}
+
+// follow prints jobs again when what is said of them has changed, as kubectl get --watch does.
+func (o *options) follow(ctx context.Context, l *lister, last List) error {
+	changed := follow.Changes(ctx, l.client, calm, l.kinds()...)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+		now, err := l.list(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if news := news(last, now); len(news.TrainJobs) > 0 {
+			if err := o.print(news); err != nil {
+				return err
+			}
+		}
+		last = now
+	}
+}
+
+// news are the jobs of which another thing is said than before; messages tell the time, and
+// do not count. Of those that were deleted nothing is said.
+func news(last, now List) List {
+	before := map[types.NamespacedName]TrainJob{}
+	for _, job := range last.TrainJobs {
+		before[types.NamespacedName{Namespace: job.Namespace, Name: job.Name}] = job
+	}
+	out := List{TrainJobs: []TrainJob{}, Unseen: now.Unseen}
+	for _, job := range now.TrainJobs {
+		old, known := before[types.NamespacedName{Namespace: job.Namespace, Name: job.Name}]
+		old.Message = job.Message
+		if !known || !reflect.DeepEqual(old, job) {
+			out.TrainJobs = append(out.TrainJobs, job)
+		}
+	}
+	return out
+}
+
+// lister reads the TrainJobs and what is around them.
+type lister struct {
+	client    client.WithWatch
+	namespace string
+	selector  labels.Selector
+}
+
+func (l *lister) list(ctx context.Context) (List, error) {
+	var jobs trainjob.List
+	err := l.client.List(ctx, &jobs, client.InNamespace(l.namespace), client.MatchingLabelsSelector{Selector: l.selector})
+	switch {
+	case apierrors.IsForbidden(err) && l.namespace == "":
+		return List{}, fmt.Errorf("%w: name one namespace with -n instead of all", err)
+	case err != nil:
+		return List{}, fmt.Errorf("listing TrainJobs: %w", err)
+	}
+	survey, err := explain.ReadAll(ctx, l.client, jobs.Items, l.namespace)
+	if err != nil {
+		return List{}, err
+	}
+	return newList(survey), nil
+}
+
+// kinds are those whose changes move a TrainJob on.
+func (l *lister) kinds() []follow.Kind {
+	in := client.InNamespace(l.namespace)
+	return []follow.Kind{
+		{List: &trainjob.List{}, Options: []client.ListOption{in, client.MatchingLabelsSelector{Selector: l.selector}}},
+		{List: &kueue.WorkloadList{}, Options: []client.ListOption{in}},
+		{List: &corev1.PodList{}, Options: []client.ListOption{in, client.HasLabels{jobsetapi.JobSetNameKey}}},
+		{List: &kueue.ClusterQueueList{}},
+		{List: &kueue.LocalQueueList{}, Options: []client.ListOption{in}},
+	}
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package list
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func minutesAgo(n int) metav1.Time { return metav1.NewTime(now.Add(-time.Duration(n) * time.Minute)) }
+
+// facts are of a job of 2 nodes with 8 GPUs each that waits in a queue with 8.
+func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *explain.Facts {
+	t.Helper()
+	f := &explain.Facts{Now: now, Field: patch.Of(trainjob.Trainer23), Job: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "llm", UID: "llm", Labels: map[string]string{kueueconstants.QueueLabel: "gpus"},
+	}}}
+	f.Job.Spec.Suspend = ptr.To(true)
+	f.Workload = &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "trainjob-llm", UID: "wl", CreationTimestamp: minutesAgo(5)},
+		Spec: kueue.WorkloadSpec{QueueName: "gpus", Priority: ptr.To[int32](100), PodSets: []kueue.PodSet{{
+			Name: "node", Count: 2, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "node", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpu.Whole: resource.MustParse("8")}},
+			}}}},
+		}}},
+	}
+	for _, change := range changes {
+		change(f)
+	}
+	if f.Workload != nil {
+		f.PodSets = f.Workload.Spec.PodSets
+	}
+	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "gpus"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "pool"}}}}
+	for _, kind := range unseen {
+		i.Unseen = append(i.Unseen, inventory.Unseen{Kind: kind, Err: errors.New("forbidden")})
+	}
+	if i.Saw(clusterQueues) {
+		i.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}
+		i.ClusterQueues = []kueue.ClusterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "pool"}, Spec: kueue.ClusterQueueSpec{
+			NamespaceSelector: &metav1.LabelSelector{},
+			ResourceGroups: []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpu.Whole}, Flavors: []kueue.FlavorQuotas{{
+				Name: "h100", Resources: []kueue.ResourceQuota{{Name: gpu.Whole, NominalQuota: resource.MustParse("8")}},
+			}}}},
+		}}}
+	}
+	if f.Workload != nil && i.Saw(workloads) {
+		i.Workloads = []kueue.Workload{*f.Workload}
+	}
+	var err error
+	if f.Cluster, err = explain.NewCluster(t.Context(), i); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// runs is the job admitted to h100 and resumed, with its JobSet and no pod to be seen.
+func runs(ready int32) func(*explain.Facts) {
+	return func(f *explain.Facts) {
+		f.Job.Spec.Suspend = ptr.To(false)
+		f.Workload.Status.Admission = &kueue.Admission{ClusterQueue: "pool", PodSetAssignments: []kueue.PodSetAssignment{{
+			Name: "node", Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: "h100", corev1.ResourceCPU: "cpus"},
+		}}}
+		for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
+			f.Workload.Status.Conditions = append(f.Workload.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: minutesAgo(3)})
+		}
+		f.JobSet = &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}}}
+		f.Job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To(ready)}}
+	}
+}
+
+func TestLines(t *testing.T) {
+	everything := []string{workloads, clusterQueues}
+	cases := map[string]struct {
+		unseen  []string
+		noPods  bool
+		change  func(*explain.Facts)
+		want    string
+		unknown []Unseen
+	}{
+		"a job that waits, and why": {want: "llm Waiting gpus - 16 100 1 5m ExceedsQuota"},
+		"one that waits for a user who sees a namespace": {
+			unseen: everything, want: "llm Waiting gpus - 16 100 <unknown> 5m <unknown>",
+			unknown: []Unseen{{clusterQueues, []string{"reason"}}, {workloads, []string{"position"}}},
+		},
+		"one that waits, with Kueue's answer for that user": {
+			unseen: everything, change: func(f *explain.Facts) { f.Visible = &explain.Position{Place: 7} },
+			want: "llm Waiting gpus - 16 100 7 5m <unknown>", unknown: []Unseen{{clusterQueues, []string{"reason"}}},
+		},
+		"one whose Workload may not be seen": {
+			unseen: everything, change: func(f *explain.Facts) { f.Workload, f.WorkloadUnseen = nil, true },
+			want:    "llm <unknown> gpus <unknown> <unknown> <unknown> <unknown> - <unknown>",
+			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "phase", "position", "priority", "reason"}}},
+		},
+		"one without a Workload": {change: func(f *explain.Facts) { f.Workload = nil }, want: "llm Unqueued gpus - - - - - NobodyReacts"},
+		"one that runs, with the flavor of its GPUs, where pods may not be seen": {
+			noPods: true, change: runs(1), want: "llm Running gpus h100 16 100 - 3m -",
+		},
+		"one that starts, where pods may not be seen": {
+			noPods: true, change: runs(0), want: "llm Starting gpus h100 16 100 - 3m <unknown>", unknown: []Unseen{{pods, []string{"reason"}}},
+		},
+		"one without queue": {
+			change: func(f *explain.Facts) { f.Workload, f.Job.Labels, f.Job.Spec.Suspend = nil, nil, nil },
+			want:   "llm NotManaged - - - - - - NoQueue",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var changes []func(*explain.Facts)
+			if tc.change != nil {
+				changes = append(changes, tc.change)
+			}
+			survey := &explain.Survey{Facts: []*explain.Facts{facts(t, tc.unseen, changes...)}}
+			if tc.noPods {
+				survey.Unseen = []string{pods}
+			}
+			got := newList(survey)
+			var cells []string
+			for _, cell := range (table{}).row(&got.TrainJobs[0], now) {
+				cells = append(cells, fmt.Sprint(cell))
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(cells, " ")); diff != "" {
+				t.Errorf("Unexpected line (-want,+got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.unknown, got.Unseen); diff != "" {
+				t.Errorf("Unexpected kinds (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTable(t *testing.T) {
+	jobs := []TrainJob{{
+		Namespace: "team", Name: "mixed", Phase: explain.Running, Reason: "Running", Message: "runs", Queue: "gpus", ClusterQueue: "pool",
+		GPUs: map[corev1.ResourceName]int64{gpu.Whole: 2, "nvidia.com/mig-1g.10gb": 3}, Flavors: []string{"a", "b"},
+	}, {Namespace: "team", Name: "cpu", Phase: explain.Failed, Reason: "JobsFailed", GPUs: map[corev1.ResourceName]int64{}}}
+	var out strings.Builder
+	if err := (table{paint: show.Paint{}, namespaces: true, wide: true}).print(&out, jobs, now); err != nil {
+		t.Fatal(err)
+	}
+	want := `NAMESPACE   NAME    STATE     QUEUE   FLAVOR   GPUS              PRIORITY   POSITION   SINCE   REASON       CLUSTERQUEUE   MESSAGE
+team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -          -       -            pool           runs
+team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              -
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("Unexpected table (-want,+got):\n%s", diff)
+	}
+}
+
+func TestNews(t *testing.T) {
+	job := func(name string, phase explain.Phase, message string) TrainJob {
+		return TrainJob{Namespace: "team", Name: name, Phase: phase, Message: message}
+	}
+	last := List{TrainJobs: []TrainJob{job("same", explain.Running, "for 1s"), job("moved", explain.Waiting, ""), job("gone", explain.Running, "")}}
+	next := List{TrainJobs: []TrainJob{job("same", explain.Running, "for 2s"), job("moved", explain.Running, ""), job("made", explain.Waiting, "")}}
+	want := []TrainJob{job("moved", explain.Running, ""), job("made", explain.Waiting, "")}
+	if diff := cmp.Diff(want, news(last, next).TrainJobs); diff != "" {
+		t.Errorf("Unexpected news (-want,+got):\n%s", diff)
+	}
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package list
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// unknown is what kubectl prints too.
+const unknown = "<unknown>"
+
+// nothing is a cell of something that a job does not have.
+const nothing = "-"
+
+// table writes the jobs as kubectl get does.
+type table struct {
+	paint show.Paint
+	// namespaces and wide add columns.
+	namespaces, wide bool
+}
+
+func (t table) print(out io.Writer, jobs []TrainJob, now time.Time) error {
+	heading := []string{"NAME", "STATE", "QUEUE", "FLAVOR", "GPUS", "PRIORITY", "POSITION", "SINCE", "REASON"}
+	if t.namespaces {
+		heading = append([]string{"NAMESPACE"}, heading...)
+	}
+	if t.wide {
+		heading = append(heading, "CLUSTERQUEUE", "MESSAGE")
+	}
+	rows := show.NewTable(heading...)
+	for i := range jobs {
+		rows.Row(t.row(&jobs[i], now)...)
+	}
+	return rows.Print(out, t.paint, "")
+}
+
+func (t table) row(job *TrainJob, now time.Time) []any {
+	since := ""
+	if job.Since != nil {
+		since = show.Age(now, job.Since.Time)
+	}
+	priority, position := "", ""
+	if job.Priority != nil {
+		priority = strconv.Itoa(int(*job.Priority))
+	}
+	if job.Position != nil {
+		position = strconv.Itoa(*job.Position)
+	}
+	row := []any{
+		job.Name, t.state(job), job.cell("queue", job.Queue), job.cell("flavors", strings.Join(job.Flavors, ",")), job.cell("gpus", gpusText(job)),
+		job.cell("priority", priority), job.cell("position", position), job.cell("since", since), job.cell("reason", reasonText(job)),
+	}
+	if t.namespaces {
+		row = append([]any{job.Namespace}, row...)
+	}
+	if t.wide {
+		row = append(row, job.cell("clusterQueue", job.ClusterQueue), job.cell("message", job.Message))
+	}
+	return row
+}
+
+// cell is a value, or why there is none.
+func (r *TrainJob) cell(field, value string) string {
+	switch {
+	case r.Unknown[field] != "":
+		return unknown
+	case value == "":
+		return nothing
+	}
+	return value
+}
+
+func (t table) state(job *TrainJob) string {
+	switch {
+	case job.Phase == Unknown:
+		return unknown
+	case job.Stuck || job.Phase == explain.Failed:
+		return t.paint.Red(string(job.Phase))
+	case job.Phase == explain.Running || job.Phase == explain.Succeeded:
+		return t.paint.Green(string(job.Phase))
+	}
+	return t.paint.Yellow(string(job.Phase))
+}
+
+// reasonText leaves out what the state says already.
+func reasonText(job *TrainJob) string {
+	if job.Reason == string(job.Phase) {
+		return ""
+	}
+	return job.Reason
+}
+
+// gpusText is a number for whole GPUs, and says of others what they are.
+func gpusText(job *TrainJob) string {
+	if job.GPUs == nil {
+		return ""
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(job.GPUs)) {
+		if name == gpu.Whole {
+			parts = append(parts, strconv.FormatInt(job.GPUs[name], 10))
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", job.GPUs[name], strings.TrimPrefix(string(name), "nvidia.com/")))
+	}
+	if len(parts) == 0 {
+		return "0"
+	}
+	return strings.Join(parts, ",")
+}
+
+func printNames(out io.Writer, jobs []TrainJob) error {
+	for i := range jobs {
+		if _, err := fmt.Fprintf(out, "trainjob.%s/%s\n", trainjob.GVK.Group, jobs[i].Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package list
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+)
+
+// List is what the command tells. Its JSON is for scripts: names stay, new ones may come.
+type List struct {
+	TrainJobs []TrainJob `json:"trainJobs"`
+	// Unseen are the kinds that would tell what is unknown.
+	Unseen []Unseen `json:"unseen,omitempty"`
+}
+
+// Unseen is a kind that the user may not list.
+type Unseen struct {
+	Kind string `json:"kind"`
+	// Fields are those of TrainJobs that it would tell.
+	Fields []string `json:"fields"`
+}
+
+// TrainJob is one line.
+type TrainJob struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Phase, Reason and Message are those of explain; Reason and Message are empty where
+	// they are unknown.
+	Phase   explain.Phase `json:"phase"`
+	Reason  string        `json:"reason,omitempty"`
+	Message string        `json:"message,omitempty"`
+	// Stuck is set where the job gets nowhere until somebody acts.
+	Stuck bool         `json:"stuck"`
+	Since *metav1.Time `json:"since,omitempty"`
+
+	Queue        string   `json:"queue,omitempty"`
+	ClusterQueue string   `json:"clusterQueue,omitempty"`
+	Flavors      []string `json:"flavors,omitempty"`
+	// GPUs are nil where nobody has told Kueue yet what the job asks for.
+	GPUs     map[corev1.ResourceName]int64 `json:"gpus"`
+	Priority *int32                        `json:"priority,omitempty"`
+	// Position is set for a job that waits.
+	Position *int `json:"position,omitempty"`
+
+	// Unknown says which kind would tell a field that the user may not know, by the field's
+	// name.
+	Unknown map[string]string `json:"unknown,omitempty"`
+}
+
+// Unknown is the phase of a job whose Workload the user may not see.
+const Unknown explain.Phase = "Unknown"
+
+// The kinds that tell what a user without rights does not know.
+const (
+	workloads     = "workloads.kueue.x-k8s.io"
+	clusterQueues = "clusterqueues.kueue.x-k8s.io"
+	pods          = "pods"
+)
+
+// newList tells of every job.
+func newList(s *explain.Survey) List {
+	l := List{TrainJobs: []TrainJob{}}
+	fields := map[string]map[string]bool{}
+	for _, f := range s.Facts {
+		row := rowOf(f, s.Saw(pods))
+		l.TrainJobs = append(l.TrainJobs, row)
+		for field, kind := range row.Unknown {
+			if fields[kind] == nil {
+				fields[kind] = map[string]bool{}
+			}
+			fields[kind][field] = true
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(fields)) {
+		l.Unseen = append(l.Unseen, Unseen{Kind: kind, Fields: slices.Sorted(maps.Keys(fields[kind]))})
+	}
+	return l
+}
+
+func rowOf(f *explain.Facts, sawPods bool) TrainJob {
+	state := explain.StateOf(f)
+	row := TrainJob{
+		Namespace: f.Job.Namespace, Name: f.Job.Name,
+		Phase: state.Phase, Reason: state.Reason, Message: state.Message, Stuck: state.Stuck, Since: state.Since,
+		Unknown: map[string]string{},
+	}
+	row.Queue, row.ClusterQueue = f.Queues()
+	if f.Workload != nil {
+		row.GPUs, row.Priority, row.Flavors = f.GPUs(), f.Workload.Spec.Priority, flavorsOf(f)
+	}
+	switch {
+	case state.Phase == explain.Unqueued && f.WorkloadUnseen:
+		row.unknown(workloads, "phase", "reason", "position", "flavors", "gpus", "priority")
+		row.Phase, row.Since = Unknown, nil
+	case state.Phase == explain.Waiting:
+		row.waits(f)
+	case !sawPods && f.JobSet != nil && started(&state):
+		row.withoutPods(f)
+	}
+	return row
+}
+
+// unknown says that fields are not known for the want of a kind.
+func (r *TrainJob) unknown(kind string, fields ...string) {
+	for _, field := range fields {
+		r.Unknown[field] = kind
+	}
+	if slices.Contains(fields, "reason") {
+		r.Reason, r.Message, r.Stuck = "", "", false
+	}
+}
+
+func (r *TrainJob) waits(f *explain.Facts) {
+	message := r.Message
+	if r.Reason == "Unseen" {
+		r.unknown(clusterQueues, "reason")
+		// Kueue's own words are in it.
+		r.Message = message
+	}
+	switch place := f.Place(); {
+	case place != nil:
+		r.Position = &place.Place
+	case !f.Cluster.Saw(workloads):
+		r.unknown(workloads, "position")
+	}
+}
+
+// started reports whether explain goes by pods here: the job was resumed.
+func started(s *explain.State) bool {
+	return s.Phase == explain.Running || s.Phase == explain.Starting && s.Reason != "Placing" && s.Reason != "NotStarted"
+}
+
+// withoutPods goes by what JobSet tells Trainer: whether all are ready, not what they wait for.
+func (r *TrainJob) withoutPods(f *explain.Facts) {
+	if podset.Ready(f.JobSet, f.Job.Status.JobsStatus) {
+		r.Phase, r.Reason, r.Message, r.Stuck = explain.Running, "Running", "runs, as JobSet says", false
+		return
+	}
+	r.Phase = explain.Starting
+	r.unknown(pods, "reason")
+}
+
+// flavorsOf names the flavors that the job has: those of its GPUs, where it has any.
+func flavorsOf(f *explain.Facts) []string {
+	admission := f.Workload.Status.Admission
+	if admission == nil {
+		return nil
+	}
+	all, ofGPUs := map[string]bool{}, map[string]bool{}
+	for _, assignment := range admission.PodSetAssignments {
+		for name, flavor := range assignment.Flavors {
+			all[string(flavor)] = true
+			if gpu.IsResource(name) {
+				ofGPUs[string(flavor)] = true
+			}
+		}
+	}
+	if len(ofGPUs) > 0 {
+		all = ofGPUs
+	}
+	return slices.Sorted(maps.Keys(all))
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+)
+
+// pod is one whose containers run.
+func pod(job string, replica, index int, containers ...string) corev1.Pod {
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: fmt.Sprintf("llm-%s-%d-%d-xyz", job, replica, index), Labels: map[string]string{
+			jobsetapi.ReplicatedJobNameKey: job, jobsetapi.JobIndexKey: fmt.Sprint(replica), batchv1.JobCompletionIndexAnnotation: fmt.Sprint(index),
+		},
+	}}
+	p.UID = types.UID(p.Name)
+	p.Status.Phase = corev1.PodRunning
+	for _, name := range containers {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name})
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+	}
+	return p
+}
+
+func TestTargets(t *testing.T) {
+	pods := []corev1.Pod{pod("node", 0, 10, "node"), pod("node", 0, 2, "node"), pod("node", 1, 0, "node"), pod("init", 0, 0, "dataset", "sidecar")}
+	pods[3].Spec.InitContainers = []corev1.Container{{Name: "wait"}}
+	all := selection{index: -1}
+	cases := map[string]struct {
+		selection selection
+		want      []string
+	}{
+		"all of them, by job, replica and index": {selection: all, want: []string{"init-0-0 dataset", "init-0-0 sidecar", "node-0-2", "node-0-10", "node-1-0"}},
+		"a replicated job":                       {selection: selection{job: "node", index: -1}, want: []string{"node-0-2", "node-0-10", "node-1-0"}},
+		"an index":                               {selection: selection{job: "node", index: 2}, want: []string{"node-0-2"}},
+		"a container":                            {selection: selection{index: -1, container: "sidecar"}, want: []string{"init-0-0"}},
+		"an init container":                      {selection: selection{index: -1, container: "wait"}, want: []string{"init-0-0"}},
+		"none":                                   {selection: selection{job: "launcher", index: -1}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, target := range tc.selection.targets(pods) {
+				got = append(got, target.prefix)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected containers (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStates(t *testing.T) {
+	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
+	cases := map[string]struct {
+		status  []corev1.ContainerStatus
+		started bool
+		waits   string
+	}{
+		"one that runs":            {status: []corev1.ContainerStatus{{Name: "node", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}, started: true, waits: "Running"},
+		"one that has ended":       {status: []corev1.ContainerStatus{{Name: "node", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}, started: true, waits: "Running"},
+		"one that waits":           {status: []corev1.ContainerStatus{{Name: "node", State: waiting}}, waits: "ImagePullBackOff"},
+		"one that waits again":     {status: []corev1.ContainerStatus{{Name: "node", State: waiting, LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}, started: true, waits: "ImagePullBackOff"},
+		"one nobody has heard of":  {waits: "Running"},
+		"another one of its names": {status: []corev1.ContainerStatus{{Name: "other", State: waiting}}, waits: "Running"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := pod("node", 0, 0, "node")
+			p.Status.ContainerStatuses = tc.status
+			got := selection{index: -1}.targets([]corev1.Pod{p})[0]
+			if got.started != tc.started || got.waits != tc.waits {
+				t.Errorf("started %t, waits %q; want %t, %q", got.started, got.waits, tc.started, tc.waits)
+			}
+		})
+	}
+}
+
+// kubelets have logs by pod and container, and note what they are asked for.
+type kubelets struct {
+	mu    sync.Mutex
+	logs  map[string]string
+	asked []corev1.PodLogOptions
+}
+
+func (c *kubelets) open(_ context.Context, pod *corev1.Pod, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, *options)
+	log, there := c.logs[pod.Name+"/"+options.Container]
+	if !there {
+		return nil, errors.New("no such log")
+	}
+	return io.NopCloser(strings.NewReader(log)), nil
+}
+
+func (c *kubelets) reader(prefix bool, options corev1.PodLogOptions) (r *reader, out, errOut *strings.Builder) {
+	out, errOut = &strings.Builder{}, &strings.Builder{}
+	return &reader{open: c.open, printer: &printer{out: out, prefix: prefix}, errOut: errOut, options: options}, out, errOut
+}
+
+func TestReadAll(t *testing.T) {
+	first, second := pod("node", 0, 0, "node"), pod("node", 0, 1, "node")
+	late := pod("node", 0, 2, "node")
+	late.Status.ContainerStatuses = nil
+	c := &kubelets{logs: map[string]string{first.Name + "/node": "a\nb", second.Name + "/node": "c\n"}}
+	r, out, errOut := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](7), Previous: true})
+	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late, second, first})); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("[node-0-0] a\n[node-0-0] b\n[node-0-1] c\n", out.String()); diff != "" {
+		t.Errorf("Unexpected lines (-want,+got):\n%s", diff)
+	}
+	if want := "note: node-0-2 (pod llm-node-0-2-xyz) has not started: Running\n"; errOut.String() != want {
+		t.Errorf("Unexpected notes %q, want %q", errOut, want)
+	}
+	if want := (corev1.PodLogOptions{Container: "node", TailLines: ptr.To[int64](7), Previous: true}); !cmp.Equal(c.asked[0], want) {
+		t.Errorf("Unexpected options %+v", c.asked[0])
+	}
+
+	delete(c.logs, second.Name+"/node")
+	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{first, second})); err == nil || !strings.Contains(err.Error(), "node-0-1 (pod llm-node-0-1-xyz): no such log") {
+		t.Errorf("Unexpected error %v", err)
+	}
+	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late})); err == nil || !strings.Contains(err.Error(), "--follow") {
+		t.Errorf("Unexpected error %v", err)
+	}
+}
+
+func TestFollow(t *testing.T) {
+	first, later := pod("node", 0, 0, "node"), pod("node", 0, 1, "node")
+	again := *first.DeepCopy()
+	again.Status.ContainerStatuses[0].RestartCount = 1
+	c := &kubelets{logs: map[string]string{first.Name + "/node": "a\n", later.Name + "/node": "b\n"}}
+	r, out, _ := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](1)})
+	looks := [][]corev1.Pod{nil, {first}, {first, later}, {again, later}}
+	n := 0
+	look := func(context.Context) (sight, error) {
+		s := sight{targets: selection{index: -1}.targets(looks[n]), over: n == len(looks)-1}
+		n++
+		return s, nil
+	}
+	changed := make(chan struct{}, len(looks))
+	for range looks {
+		changed <- struct{}{}
+	}
+	if err := r.follow(t.Context(), changed, look); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(out.String(), "[node-0-0] a\n"); got != 2 {
+		t.Errorf("%d logs of the container that was started again, want 2:\n%s", got, out)
+	}
+	if got := strings.Count(out.String(), "[node-0-1] b\n"); got != 1 {
+		t.Errorf("%d logs of the pod that came later, want 1:\n%s", got, out)
+	}
+	for _, options := range c.asked {
+		if !options.Follow || options.TailLines != nil {
+			t.Errorf("Unexpected options %+v: what comes later is printed whole", options)
+		}
+	}
+}
+
+func TestFollowFirst(t *testing.T) {
+	first := pod("node", 0, 0, "node")
+	c := &kubelets{logs: map[string]string{first.Name + "/node": "a\n"}}
+	r, _, _ := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](1)})
+	look := func(context.Context) (sight, error) {
+		return sight{targets: selection{index: -1}.targets([]corev1.Pod{first}), over: true}, nil
+	}
+	if err := r.follow(t.Context(), nil, look); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.asked) != 1 || c.asked[0].TailLines == nil {
+		t.Errorf("Unexpected options %+v: what was there is cut by --tail", c.asked)
+	}
+}

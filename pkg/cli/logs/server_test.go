@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package logs
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+)
+
+// TestOpener asks an API server, which answers with what it was asked.
+func TestOpener(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.WriteString(w, r.URL.String()); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	c, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm-node-0-1-xyz"}}
+	log, err := openerOf(c)(t.Context(), pod, &corev1.PodLogOptions{Container: "node", Follow: true, TailLines: ptr.To[int64](5), SinceSeconds: ptr.To[int64](60)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "/api/v1/namespaces/team/pods/llm-node-0-1-xyz/log?container=node&follow=true&sinceSeconds=60&tailLines=5"
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("Unexpected request (-want,+got):\n%s", diff)
+	}
+}

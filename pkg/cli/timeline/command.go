@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+)
+
+const long = `Tell every step of a TrainJob from created to finished: when, who took it, and where the time
+went.
+
+Steps come from conditions, events and the managers of fields of the TrainJob, its Workloads,
+JobSet, Jobs and pods. Events are kept for an hour: of what is older, conditions tell the last
+time only. Times without a fraction are to the second.`
+
+const example = `  # The steps, and where the time went
+  kubectl trainjob timeline llm -n team-a
+
+  # A picture, with a lane for each actor
+  kubectl trainjob timeline llm -n team-a -o svg > llm.svg
+
+  # For scripts
+  kubectl trainjob timeline llm -n team-a -o json`
+
+// svg is the picture's value of -o.
+const svg = "svg"
+
+type options struct {
+	flags   cluster.Flags
+	streams genericiooptions.IOStreams
+	output  string
+}
+
+// NewCommand returns the command.
+func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{flags: flags, streams: streams}
+	cmd := &cobra.Command{
+		Use:     "timeline NAME",
+		Short:   "Tell every step of a TrainJob, who took it, and where the time went",
+		Long:    long,
+		Example: example,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("give the name of one TrainJob")
+			}
+			return nil
+		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
+		ValidArgsFunction: cluster.CompleteTrainJobs(flags),
+	}
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json, yaml or svg")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{show.JSON, show.YAML, svg}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *options) run(ctx context.Context, name string) error {
+	if err := show.KnownFormat(o.output, show.JSON, show.YAML, svg); err != nil {
+		return err
+	}
+	namespace, err := o.flags.InNamespace(false)
+	if err != nil {
+		return err
+	}
+	c, err := o.flags.Client()
+	if err != nil {
+		return err
+	}
+	facts, err := load(ctx, c, namespace, name)
+	if err != nil {
+		return err
+	}
+	for _, kind := range facts.Unseen {
+		fmt.Fprintf(o.streams.ErrOut, "note: you may not list %s, so steps are missing; ask an admin for that\n", kind)
+	}
+	t := Of(facts)
+	switch o.output {
+	case svg:
+		return writeSVG(o.streams.Out, &t, facts.Now)
+	case show.JSON, show.YAML:
+		return show.Encode(o.streams.Out, o.output, t)
+	}
+	return o.print(&t)
+}
+
+// shown is how much of a step's text is shown; -o json has all of it.
+const shown = 100
+
+func (o *options) print(t *Timeline) error {
+	paint := show.Painter(o.streams.Out)
+	steps := show.NewTable("TIME", "AFTER", "ACTOR", "OBJECT", "STEP")
+	for _, s := range t.Steps {
+		what := s.Step
+		if runes := []rune(what); len(runes) > shown {
+			what = string(runes[:shown]) + "…"
+		}
+		if s.Until != nil {
+			what += fmt.Sprintf(" (the last after %s)", after(t.Steps[0].Time, *s.Until))
+		}
+		steps.Row(s.Time.Local().Format("15:04:05"), after(t.Steps[0].Time, s.Time), paint.Cyan(string(s.Actor)), s.Object, strings.ReplaceAll(what, "\n", " "))
+	}
+	if err := steps.Print(o.streams.Out, paint, ""); err != nil {
+		return err
+	}
+	fmt.Fprintln(o.streams.Out)
+	spans := show.NewTable("PHASE", "TIME", "SHARE")
+	for _, s := range t.Spans {
+		spans.Row(s.Phase, length(s.Seconds), fmt.Sprintf("%.0f%%", s.Share*100))
+	}
+	return spans.Print(o.streams.Out, paint, "")
+}
+
+// after is to the millisecond where that is known.
+func after(begin, at time.Time) string {
+	d := at.Sub(begin)
+	if exact(at) && d < time.Minute {
+		return d.Round(time.Millisecond).String()
+	}
+	return length(d.Seconds())
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+)
+
+// podTimes are what is known of a pod, which may be gone.
+type podTimes struct {
+	name, job                 string
+	made, bound, began, ended time.Time
+}
+
+// podSteps tells of the pods of each Job and run together: there may be a thousand.
+func podSteps(f *Facts) []Step {
+	groups := map[string][]podTimes{}
+	var order []string
+	for _, pod := range podsOf(f) {
+		key := fmt.Sprintf("%s %d", pod.job, run(f, pod.made))
+		if groups[key] == nil {
+			order = append(order, key)
+		}
+		groups[key] = append(groups[key], pod)
+	}
+	var steps []Step
+	for _, key := range order {
+		steps = append(steps, groupSteps(groups[key])...)
+	}
+	return steps
+}
+
+// run counts the starts before a time: pods of a former run are others.
+func run(f *Facts, at time.Time) int {
+	n := 0
+	for i := range f.Events {
+		if e := &f.Events[i]; e.Reason == "Started" && e.InvolvedObject.Kind == "TrainJob" && firstTime(e).Before(at.Add(time.Second)) {
+			n++
+		}
+	}
+	return n
+}
+
+func groupSteps(pods []podTimes) []Step {
+	object := fmt.Sprintf("%s of Job %s", show.Count(int64(len(pods)), "pod"), pods[0].job)
+	var steps []Step
+	for _, of := range []struct {
+		actor     Actor
+		milestone milestone
+		what      string
+		time      func(podTimes) time.Time
+	}{
+		{JobController, podsMade, "made", func(p podTimes) time.Time { return p.made }},
+		{Scheduler, podsBound, "bound", func(p podTimes) time.Time { return p.bound }},
+		{Kubelet, podsRun, "started", func(p podTimes) time.Time { return p.began }},
+		{Kubelet, podsEnded, "ended", func(p podTimes) time.Time { return p.ended }},
+	} {
+		var times []time.Time
+		for _, pod := range pods {
+			if t := of.time(pod); !t.IsZero() {
+				times = append(times, t)
+			}
+		}
+		if len(times) == 0 {
+			continue
+		}
+		first, last := slices.MinFunc(times, time.Time.Compare), slices.MaxFunc(times, time.Time.Compare)
+		s := Step{Time: first, Actor: of.actor, Object: object, Step: of.what + " them", milestone: of.milestone}
+		if len(pods) == 1 {
+			s.Step = of.what + " it"
+		}
+		if last.After(first) {
+			s.Until = &last
+		}
+		if len(times) < len(pods) {
+			// Not all have come so far: that is no milestone.
+			s.Step, s.milestone = fmt.Sprintf("%s %d of them", of.what, len(times)), noted
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// podsOf joins what pods tell with what events tell of those that are gone, by name.
+func podsOf(f *Facts) []podTimes {
+	known := map[string]*podTimes{}
+	at := func(name string) *podTimes {
+		if known[name] == nil {
+			known[name] = &podTimes{name: name, job: jobOf(f, name)}
+		}
+		return known[name]
+	}
+	for i := range f.Pods {
+		read(at(f.Pods[i].Name), &f.Pods[i])
+	}
+	for i := range f.Events {
+		e := &f.Events[i]
+		if name, made := strings.CutPrefix(e.Message, "Created pod: "); made && e.InvolvedObject.Kind == "Job" {
+			p := at(name)
+			p.job, p.made = e.InvolvedObject.Name, orEvent(p.made, e)
+		}
+		if e.InvolvedObject.Kind != "Pod" {
+			continue
+		}
+		switch p := at(e.InvolvedObject.Name); e.Reason {
+		case "Scheduled":
+			p.bound = orEvent(p.bound, e)
+		case "Started":
+			p.began = orEvent(p.began, e)
+		case "Killing":
+			p.ended = orEvent(p.ended, e)
+		}
+	}
+	var pods []podTimes
+	for _, p := range known {
+		if p.job != "" {
+			pods = append(pods, *p)
+		}
+	}
+	slices.SortFunc(pods, func(a, b podTimes) int { return cmp.Or(a.made.Compare(b.made), cmp.Compare(a.name, b.name)) })
+	return pods
+}
+
+// orEvent is the time of an event where the pod does not tell as much: to the second, and an
+// event of that second is better.
+func orEvent(t time.Time, e *corev1.Event) time.Time {
+	if told := firstTime(e); t.IsZero() || exact(told) && told.Truncate(time.Second).Equal(t) {
+		return told
+	}
+	return t
+}
+
+// jobOf finds the Job of a pod by its name, JOB-INDEX-RANDOM; empty for the pods of others.
+func jobOf(f *Facts, pod string) string {
+	for i := range f.Jobs {
+		if strings.HasPrefix(pod, f.Jobs[i].Name+"-") {
+			return f.Jobs[i].Name
+		}
+	}
+	return ""
+}
+
+func read(p *podTimes, pod *corev1.Pod) {
+	if job := pod.Labels[batchv1.JobNameLabel]; job != "" {
+		p.job = job
+	}
+	p.made = pod.CreationTimestamp.Time
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			p.bound = c.LastTransitionTime.Time
+		}
+	}
+	for _, status := range pod.Status.ContainerStatuses {
+		if s := status.State.Running; s != nil {
+			p.began = later(p.began, s.StartedAt.Time)
+		}
+		if s := status.State.Terminated; s != nil {
+			p.began, p.ended = later(p.began, s.StartedAt.Time), later(p.ended, s.FinishedAt.Time)
+		}
+	}
+}

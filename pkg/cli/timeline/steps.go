@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// Facts are what was read of a TrainJob and of what was made of it.
+type Facts struct {
+	Now time.Time
+	Job *trainjob.TrainJob
+	// Gated reports whether the webhook of the manager put the job behind the gate.
+	Gated     bool
+	Workloads []kueue.Workload
+	// JobSet is nil while there is none.
+	JobSet *jobsetapi.JobSet
+	Jobs   []batchv1.Job
+	Pods   []corev1.Pod
+	// Events are of all of these, and of pods that are gone.
+	Events []corev1.Event
+	Unseen []string
+}
+
+// Of tells the timeline.
+func Of(f *Facts) Timeline {
+	all := slices.Concat(jobSteps(f), workloadSteps(f), jobSetSteps(f), eventSteps(f), podSteps(f))
+	all = inOrder(once(slices.DeleteFunc(all, func(s Step) bool { return s.Time.IsZero() })))
+	return Timeline{
+		Namespace: f.Job.Namespace, Name: f.Job.Name, Steps: all, Spans: spans(parts(all, f.Now)),
+		Ended: f.Job.Finished(), Unseen: f.Unseen,
+	}
+}
+
+func jobSteps(f *Facts) []Step {
+	object := "TrainJob " + f.Job.Name
+	begun := f.Job.CreationTimestamp.Time
+	steps := []Step{{Time: begun, Actor: User, Object: object, Step: "created it" + by(f.Job, begun), milestone: created}}
+	if f.Gated {
+		steps = append(steps, Step{Time: begun, Actor: Webhook, Object: object, Step: "suspended it and put it behind the admission gate", milestone: gated})
+	}
+	for _, entry := range f.Job.ManagedFields {
+		if entry.Subresource == "" && entry.Time != nil && !entry.Time.Time.Equal(begun) && !controller(entry.Manager) {
+			steps = append(steps, Step{Time: entry.Time.Time, Actor: User, Object: object, Step: fmt.Sprintf("changed it (%s)", entry.Manager), milestone: changed})
+		}
+	}
+	for _, c := range f.Job.Status.Conditions {
+		s := Step{Time: c.LastTransitionTime.Time, Actor: Trainer, Object: object}
+		switch {
+		case c.Type == trainer.TrainJobSuspended && c.Status == metav1.ConditionFalse:
+			s.Step, s.milestone = "took note that it is resumed", resumed
+		case c.Status != metav1.ConditionTrue:
+			continue
+		case c.Type == trainer.TrainJobComplete || c.Type == trainer.TrainJobFailed:
+			s.Step, s.milestone = fmt.Sprintf("reported it as %s: %s", c.Type, c.Message), finished
+		default:
+			s.Step, s.milestone = fmt.Sprintf("reported %s: %s", c.Type, c.Message), noted
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// controller reports whether a manager of fields is none that people work with.
+func controller(manager string) bool {
+	return strings.HasPrefix(manager, "kueue") || strings.HasPrefix(manager, "trainer") || manager == "manager"
+}
+
+// by names the client that wrote the job when it was created.
+func by(job *trainjob.TrainJob, at time.Time) string {
+	for _, entry := range job.ManagedFields {
+		if entry.Subresource == "" && entry.Time != nil && entry.Time.Time.Equal(at) && !controller(entry.Manager) {
+			return fmt.Sprintf(" (%s)", entry.Manager)
+		}
+	}
+	return ""
+}
+
+// conditionSteps are what conditions of Workloads tell when they are true.
+var conditionSteps = map[string]Step{
+	kueue.WorkloadQuotaReserved: {Actor: Kueue, Step: "reserved quota", milestone: quota},
+	kueue.WorkloadAdmitted:      {Actor: Kueue, Step: "admitted it", milestone: admitted},
+	kueue.WorkloadPodsReady:     {Actor: Manager, Step: "reported all pods as ready", milestone: ready},
+	kueue.WorkloadEvicted:       {Actor: Kueue, Step: "evicted it", milestone: evicted},
+	kueue.WorkloadFinished:      {Actor: Manager, Step: "finished it, and its quota is free", milestone: noted},
+}
+
+func workloadSteps(f *Facts) []Step {
+	var steps []Step
+	for i := range f.Workloads {
+		wl := &f.Workloads[i]
+		object := "Workload " + wl.Name
+		steps = append(steps, Step{Time: wl.CreationTimestamp.Time, Actor: Manager, Object: object, Step: "made it", milestone: queued})
+		for _, c := range wl.Status.Conditions {
+			s, known := conditionSteps[c.Type]
+			if known && c.Status == metav1.ConditionTrue {
+				s.Time, s.Object = c.LastTransitionTime.Time, object
+				if s.milestone == evicted {
+					s.Step += ": " + c.Message
+				}
+				steps = append(steps, s)
+			}
+			if c.Type == kueue.WorkloadQuotaReserved && c.Status == metav1.ConditionFalse && wasEvicted(wl) {
+				steps = append(steps, Step{Time: c.LastTransitionTime.Time, Actor: Manager, Object: object, Step: "gave the quota back: no pod is left", milestone: quotaFree})
+			}
+		}
+		for _, check := range wl.Status.AdmissionChecks {
+			steps = append(steps, Step{Time: check.LastTransitionTime.Time, Actor: Kueue, Object: object,
+				Step: fmt.Sprintf("noted admission check %s as %s", check.Name, check.State), milestone: noted})
+		}
+	}
+	return steps
+}
+
+func wasEvicted(wl *kueue.Workload) bool {
+	return slices.ContainsFunc(wl.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kueue.WorkloadEvicted })
+}
+
+func jobSetSteps(f *Facts) []Step {
+	var steps []Step
+	if f.JobSet != nil {
+		steps = append(steps, Step{Time: f.JobSet.CreationTimestamp.Time, Actor: Trainer, Object: "JobSet " + f.JobSet.Name, Step: "made it", milestone: prepared})
+	}
+	for i := range f.Jobs {
+		steps = append(steps, Step{Time: f.Jobs[i].CreationTimestamp.Time, Actor: JobSet, Object: "Job " + f.Jobs[i].Name, Step: "made it", milestone: prepared})
+	}
+	return steps
+}
+
+// eventMilestones are the events that tell of milestones, by kind and reason.
+var eventMilestones = map[string]Step{
+	"TrainJob/Started":       {Actor: Manager, milestone: started},
+	"TrainJob/Stopped":       {Actor: Manager, milestone: stopped},
+	"TrainJob/QueuedAgain":   {Actor: Manager, milestone: quotaFree},
+	"Workload/QuotaReserved": {Actor: Kueue, milestone: quota},
+	"Workload/Admitted":      {Actor: Kueue, milestone: admitted},
+	"Workload/Preempted":     {Actor: Kueue, milestone: evicted},
+	"JobSet/SuspendedJobs":   {Actor: JobSet, milestone: stopped},
+}
+
+// actorsOf are who events of a kind are of, where they are of nobody else.
+var actorsOf = map[string]Actor{"TrainJob": Manager, "Workload": Kueue, "JobSet": JobSet, "Job": JobController}
+
+func eventSteps(f *Facts) []Step {
+	var steps []Step
+	for i := range f.Events {
+		e := &f.Events[i]
+		actor, known := actorsOf[e.InvolvedObject.Kind]
+		if !known || e.Reason == "SuccessfulCreate" {
+			continue
+		}
+		s := Step{Actor: actor, milestone: noted}
+		if m, is := eventMilestones[e.InvolvedObject.Kind+"/"+e.Reason]; is {
+			s = m
+		} else if e.InvolvedObject.Kind == "Workload" && strings.HasPrefix(e.Reason, "EvictedDueTo") {
+			s.milestone = evicted
+		}
+		s.Time, s.Object, s.Step = firstTime(e), e.InvolvedObject.Kind+" "+e.InvolvedObject.Name, e.Reason+": "+e.Message
+		if name, made := workloadMade(e, f.Job.Namespace); made {
+			s.Object, s.Step, s.milestone = "Workload "+name, "made it", queued
+		}
+		if last := lastTime(e); last.After(s.Time) {
+			s.Until = &last
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// workloadMade returns the Workload whose making an event tells of.
+func workloadMade(e *corev1.Event, namespace string) (name string, made bool) {
+	return strings.CutPrefix(e.Message, "Created Workload: "+namespace+"/")
+}
+
+// firstTime is when an event was seen first, in whatever field its writer noted it.
+func firstTime(e *corev1.Event) time.Time {
+	for _, t := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time} {
+		if !t.IsZero() {
+			return t
+		}
+	}
+	return e.CreationTimestamp.Time
+}
+
+func lastTime(e *corev1.Event) time.Time {
+	if e.Series != nil {
+		return e.Series.LastObservedTime.Time
+	}
+	return e.LastTimestamp.Time
+}

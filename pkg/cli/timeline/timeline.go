@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package timeline tells every step of a TrainJob from created to finished, who took it, and
+// where the time went. load.go reads; steps.go, pods.go and spans.go are pure.
+package timeline
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Timeline is what the command tells. Its JSON is for scripts: names stay, new ones may come.
+type Timeline struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Steps     []Step `json:"steps"`
+	// Spans are where the time went, in the order in which they come; each phase once.
+	Spans []Span `json:"spans"`
+	// Ended is set for a TrainJob that is over.
+	Ended bool `json:"ended"`
+	// Unseen are the kinds that the user may not list.
+	Unseen []string `json:"unseen,omitempty"`
+}
+
+// Actor is who takes steps.
+type Actor string
+
+// The actors, in the order of the lanes.
+const (
+	User          Actor = "user"
+	Webhook       Actor = "webhook"
+	Trainer       Actor = "Trainer"
+	JobSet        Actor = "JobSet"
+	Manager       Actor = "kueue-trainer"
+	Kueue         Actor = "Kueue"
+	JobController Actor = "Job controller"
+	Scheduler     Actor = "scheduler"
+	Kubelet       Actor = "kubelet"
+)
+
+var actors = []Actor{User, Webhook, Trainer, JobSet, Manager, Kueue, JobController, Scheduler, Kubelet}
+
+// Step is something that was done.
+type Step struct {
+	// Time is to the second where only a condition tells of it.
+	Time time.Time `json:"time"`
+	// Until is when the last of several was done.
+	Until  *time.Time `json:"until,omitempty"`
+	Actor  Actor      `json:"actor"`
+	Object string     `json:"object"`
+	Step   string     `json:"step"`
+
+	milestone milestone
+}
+
+// milestone is a step that something begins with. They are in the order in which they come
+// where the times do not tell.
+type milestone int
+
+const (
+	created milestone = iota + 1
+	changed
+	gated
+	prepared
+	queued
+	quota
+	admitted
+	started
+	resumed
+	podsMade
+	podsBound
+	podsRun
+	ready
+	evicted
+	stopped
+	quotaFree
+	podsEnded
+	finished
+	noted
+)
+
+// inOrder brings steps in order. One whose time is to the second comes, within that, before
+// the first one that it leads to.
+func inOrder(steps []Step) []Step {
+	var out, coarse []Step
+	for _, s := range steps {
+		if exact(s.Time) {
+			out = append(out, s)
+		} else {
+			coarse = append(coarse, s)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Step) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(coarse, func(a, b Step) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.milestone, b.milestone)) })
+	for _, s := range coarse {
+		at := slices.IndexFunc(out, func(o Step) bool {
+			second := o.Time.Truncate(time.Second)
+			return second.After(s.Time) || second.Equal(s.Time) && o.milestone > s.milestone && o.milestone != noted
+		})
+		if at < 0 {
+			at = len(out)
+		}
+		out = slices.Insert(out, at, s)
+	}
+	return out
+}
+
+// alike is how far apart the times may be that a condition and an event tell of one step.
+const alike = 2 * time.Second
+
+// once leaves out what a condition tells that an event has told more exactly.
+func once(steps []Step) []Step {
+	var out []Step
+	for i := range steps {
+		s := &steps[i]
+		told := slices.ContainsFunc(steps, func(o Step) bool {
+			return s.milestone != noted && o.milestone == s.milestone && o.Object == s.Object && exact(o.Time) && !exact(s.Time) && o.Time.Sub(s.Time).Abs() < alike
+		})
+		if !told {
+			out = append(out, *s)
+		}
+	}
+	return out
+}
+
+func exact(t time.Time) bool { return t.Nanosecond() != 0 }

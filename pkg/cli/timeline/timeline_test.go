@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+var begin = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// at is a time to the second, and micro one to the microsecond.
+func at(seconds int) metav1.Time {
+	return metav1.NewTime(begin.Add(time.Duration(seconds) * time.Second))
+}
+
+func micro(millis int) metav1.MicroTime {
+	return metav1.NewMicroTime(begin.Add(time.Duration(millis)*time.Millisecond + time.Microsecond))
+}
+
+func event(kind, name, reason, message string, millis int) corev1.Event {
+	return corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}, Reason: reason, Message: message, EventTime: micro(millis)}
+}
+
+// complete is a job that waited 2 s, ran twice and was preempted between.
+func complete() *Facts {
+	f := &Facts{Now: begin.Add(time.Hour), Gated: true, Job: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "llm", CreationTimestamp: at(0),
+		ManagedFields: []metav1.ManagedFieldsEntry{
+			{Manager: "kubectl-create", Time: &metav1.Time{Time: begin}}, {Manager: "kueue-trainer", Time: &metav1.Time{Time: begin.Add(time.Second)}},
+			{Manager: "kubectl-label", Time: &metav1.Time{Time: begin.Add(3 * time.Second)}},
+		},
+	}}}
+	f.Job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue, Message: "all done", LastTransitionTime: at(60)}}
+	f.JobSet = &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "llm", CreationTimestamp: at(0)}}
+	f.Jobs = []batchv1.Job{{ObjectMeta: metav1.ObjectMeta{Name: "llm-node-0", CreationTimestamp: at(0)}}}
+	wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "wl", CreationTimestamp: at(1)}}
+	for _, c := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
+		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: c, Status: metav1.ConditionTrue, LastTransitionTime: at(40)})
+	}
+	f.Workloads = []kueue.Workload{wl}
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "llm-node-0-0-new", CreationTimestamp: at(41), Labels: map[string]string{batchv1.JobNameLabel: "llm-node-0"}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: at(44), FinishedAt: at(59)}}}}
+	f.Pods = []corev1.Pod{pod}
+	f.Events = []corev1.Event{
+		event("JobSet", "llm", "SuspendedJobs", "jobset is suspended", 100),
+		event("Workload", "wl", "QuotaReserved", "in gpus", 3100), event("Workload", "wl", "Admitted", "by gpus", 3200),
+		event("TrainJob", "llm", "Started", "on h100", 3900),
+		event("Job", "llm-node-0", "SuccessfulCreate", "Created pod: llm-node-0-0-old", 4000),
+		event("Pod", "llm-node-0-0-old", "Scheduled", "to a", 5000), event("Pod", "llm-node-0-0-old", "Started", "", 10000),
+		event("Workload", "wl", "EvictedDueToPreempted", "by urgent", 20000), event("Pod", "llm-node-0-0-old", "Killing", "", 21000),
+		event("Workload", "wl", "QuotaReserved", "in gpus", 40100), event("Workload", "wl", "Admitted", "by gpus", 40200),
+		event("TrainJob", "llm", "Started", "on a100", 40900),
+	}
+	return f
+}
+
+func TestOf(t *testing.T) {
+	got := Of(complete())
+	var lines []string
+	for _, s := range got.Steps {
+		lines = append(lines, fmt.Sprintf("%s %s | %s | %s", after(begin, s.Time), s.Actor, s.Object, s.Step))
+	}
+	want := []string{
+		"0s user | TrainJob llm | created it (kubectl-create)",
+		"0s webhook | TrainJob llm | suspended it and put it behind the admission gate",
+		"0s Trainer | JobSet llm | made it",
+		"0s JobSet | Job llm-node-0 | made it",
+		"100ms JobSet | JobSet llm | SuspendedJobs: jobset is suspended",
+		"1s kueue-trainer | Workload wl | made it",
+		"3s user | TrainJob llm | changed it (kubectl-label)",
+		"3.1s Kueue | Workload wl | QuotaReserved: in gpus",
+		"3.2s Kueue | Workload wl | Admitted: by gpus",
+		"3.9s kueue-trainer | TrainJob llm | Started: on h100",
+		"4s Job controller | 1 pod of Job llm-node-0 | made it",
+		"5s scheduler | 1 pod of Job llm-node-0 | bound it",
+		"10s kubelet | 1 pod of Job llm-node-0 | started it",
+		"20s Kueue | Workload wl | EvictedDueToPreempted: by urgent",
+		"21s kubelet | 1 pod of Job llm-node-0 | ended it",
+		"40.1s Kueue | Workload wl | QuotaReserved: in gpus",
+		"40.2s Kueue | Workload wl | Admitted: by gpus",
+		"40.9s kueue-trainer | TrainJob llm | Started: on a100",
+		"41s Job controller | 1 pod of Job llm-node-0 | made it",
+		"44s kubelet | 1 pod of Job llm-node-0 | started it",
+		"59s kubelet | 1 pod of Job llm-node-0 | ended it",
+		"60s Trainer | TrainJob llm | reported it as Complete: all done",
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("Unexpected steps (-want,+got):\n%s", diff)
+	}
+	spent := map[Phase]int{}
+	for _, span := range got.Spans {
+		spent[span.Phase] = int(span.Seconds + 0.5)
+	}
+	wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 2, WaitingForChecks: 0, Starting: 2, WaitingForPods: 9, Running: 26, Stopping: 20}
+	if diff := cmp.Diff(wantSpent, spent); diff != "" {
+		t.Errorf("Unexpected spans (-want,+got):\n%s", diff)
+	}
+}
+
+func TestSpansOfAJobThatWaits(t *testing.T) {
+	f := complete()
+	f.Now, f.Job.Status.Conditions, f.Workloads[0].Status.Conditions, f.Events, f.Pods = begin.Add(11*time.Second), nil, nil, nil, nil
+	want := []Span{{Phase: Preparing, Seconds: 1, Share: 1.0 / 11}, {Phase: WaitingForQuota, Seconds: 10, Share: 10.0 / 11}}
+	if diff := cmp.Diff(want, Of(f).Spans); diff != "" {
+		t.Errorf("Unexpected spans (-want,+got):\n%s", diff)
+	}
+}
+
+func TestPodsTogether(t *testing.T) {
+	f := complete()
+	second := f.Pods[0].DeepCopy()
+	second.Name, second.CreationTimestamp, second.Status = "llm-node-0-1-new", at(42), corev1.PodStatus{}
+	f.Pods = append(f.Pods, *second)
+	var lines []string
+	for _, s := range Of(f).Steps {
+		if s.Object == "2 pods of Job llm-node-0" {
+			lines = append(lines, s.Step)
+		}
+	}
+	if diff := cmp.Diff([]string{"made them", "started 1 of them", "ended 1 of them"}, lines); diff != "" {
+		t.Errorf("Unexpected steps (-want,+got):\n%s", diff)
+	}
+}
+
+func TestSVG(t *testing.T) {
+	f := complete()
+	f.Events[1].Message = `<script>&"`
+	timeline := Of(f)
+	var pictures [2]strings.Builder
+	for i := range pictures {
+		if err := writeSVG(&pictures[i], &timeline, f.Now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	picture := pictures[0].String()
+	if picture != pictures[1].String() {
+		t.Error("Two pictures of the same differ")
+	}
+	marks, lanes := 0, 0
+	for decoder := xml.NewDecoder(strings.NewReader(picture)); ; {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if element, is := token.(xml.StartElement); is && element.Name.Local == "circle" {
+			marks++
+		} else if is && element.Name.Local == "rect" && strings.Contains(fmt.Sprint(element.Attr), "#cbd2d9") {
+			lanes++
+		}
+	}
+	if marks != len(timeline.Steps) || lanes != len(actors) {
+		t.Errorf("%d marks in %d lanes, want %d in %d", marks, lanes, len(timeline.Steps), len(actors))
+	}
+	if strings.Contains(picture, "<script>") {
+		t.Error("A message is part of the document")
+	}
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// Report is what the command tells. Its JSON is for scripts: names stay, new ones may come.
+type Report struct {
+	Plugin Plugin `json:"plugin"`
+	// Parts are those of the cluster; none with --client.
+	Parts []Part `json:"parts,omitempty"`
+	// Together tells whether they go together; empty with --client.
+	Together Together  `json:"together,omitempty"`
+	Problems []Problem `json:"problems,omitempty"`
+}
+
+// Plugin is the build of the plugin.
+type Plugin struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Go       string `json:"go"`
+}
+
+// Part is a manager in the cluster.
+type Part struct {
+	Name string `json:"name"`
+	// Version is empty where nothing that may be read tells it.
+	Version string `json:"version,omitempty"`
+	// Generation is that of the TrainJobs that Trainer serves: 2.1, 2.2 or 2.3.
+	Generation string `json:"generation,omitempty"`
+	// Wants is what kueue-trainer, or Trainer of JobSet, is made for.
+	Wants string `json:"wants,omitempty"`
+	// Missing is set where the cluster does not serve its kind.
+	Missing bool `json:"missing,omitempty"`
+}
+
+// Together is the verdict.
+type Together string
+
+// The verdicts.
+const (
+	// Yes: all that matters is known, and in order.
+	Yes Together = "Yes"
+	// No: see Problems.
+	No Together = "No"
+	// Unknown: nothing is known to be wrong, and not all is known.
+	Unknown Together = "Unknown"
+)
+
+// Problem is why they do not go together.
+type Problem struct {
+	// Breaks is set where TrainJobs cannot be queued at all.
+	Breaks  bool   `json:"breaks"`
+	Message string `json:"message"`
+	Remedy  string `json:"remedy"`
+}
+
+// jobSets are the releases of JobSet that the releases of Trainer require.
+var jobSets = map[string]string{
+	trainjob.Trainer21.String(): "0.10",
+	trainjob.Trainer22.String(): "0.11",
+	trainjob.Trainer23.String(): "0.12",
+}
+
+// judge says of every part what it has to be, and whether it is.
+func judge(r *Report) {
+	generation := ""
+	for i := range r.Parts {
+		if r.Parts[i].Name == cluster.Trainer.Name {
+			generation = r.Parts[i].Generation
+		}
+	}
+	known := true
+	for i := range r.Parts {
+		p := &r.Parts[i]
+		p.Wants = wants(p.Name, generation, r.Plugin.Version)
+		known = known && (p.Version != "" || p.Generation != "" || p.Wants == "")
+		if problem := problemOf(p); problem != nil {
+			r.Problems = append(r.Problems, *problem)
+		}
+	}
+	switch {
+	case len(r.Problems) > 0:
+		r.Together = No
+	case known:
+		r.Together = Yes
+	default:
+		r.Together = Unknown
+	}
+}
+
+// wants is the release that a part has to be of; empty where any will do, or nobody knows.
+func wants(part, generation, plugin string) string {
+	switch part {
+	case cluster.Kueue.Name:
+		return cluster.KueueMinor
+	case cluster.Trainer.Name:
+		return "2.1 to 2.3"
+	case cluster.JobSet.Name:
+		return jobSets[generation]
+	case cluster.Manager.Name:
+		return minor(plugin)
+	}
+	return ""
+}
+
+// minor is the minor release of a version, 0.19 of v0.19.2; empty for a build that is none.
+func minor(text string) string {
+	release, err := version.ParseSemantic(text)
+	if err != nil || release.PreRelease() != "" {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", release.Major(), release.Minor())
+}
+
+func problemOf(p *Part) *Problem {
+	const apart = "kubectl trainjob doctor says more, and how to install another"
+	switch has := minor(p.Version); {
+	case p.Missing:
+		return &Problem{Breaks: true, Message: fmt.Sprintf("%s is not installed", p.Name), Remedy: "kubectl trainjob doctor prints the command that installs it"}
+	case p.Name == cluster.Trainer.Name && p.Generation == trainjob.TrainerVersion(0).String():
+		return &Problem{Breaks: true, Message: "Trainer is of a generation that kueue-trainer does not know", Remedy: "install Trainer " + p.Wants}
+	case p.Name == cluster.Trainer.Name || p.Wants == "" || has == "" || has == p.Wants:
+		return nil
+	case p.Name == cluster.Manager.Name:
+		return &Problem{Message: fmt.Sprintf("kueue-trainer is %s, and this plugin of %s", p.Version, p.Wants), Remedy: "use the plugin of the release that is installed"}
+	case p.Name == cluster.JobSet.Name:
+		return &Problem{Message: fmt.Sprintf("JobSet is %s, and Trainer requires %s", p.Version, p.Wants), Remedy: apart}
+	default:
+		return &Problem{Message: fmt.Sprintf("%s is %s, and kueue-trainer is made for %s and tested with it only", p.Name, p.Version, p.Wants), Remedy: apart}
+	}
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+)
+
+// parts are of one generation of Trainer, in order.
+func parts(changes ...func([]Part)) []Part {
+	all := []Part{{Name: "Kueue", Version: "v0.19.2"}, {Name: "JobSet", Version: "v0.12.0"}, {Name: "Trainer", Version: "v2.3.0", Generation: "2.3"}, {Name: "kueue-trainer", Version: "v0.1.0"}}
+	for _, change := range changes {
+		change(all)
+	}
+	return all
+}
+
+func TestJudge(t *testing.T) {
+	cases := map[string]struct {
+		plugin   string
+		parts    []Part
+		together Together
+		problems []Problem
+		code     int
+	}{
+		"what was made for each other":              {plugin: "v0.1.3", parts: parts(), together: Yes},
+		"a plugin of a checkout with any manager":   {plugin: "v0.0.0-20261122183337-abc", parts: parts(), together: Yes},
+		"a cluster whose Deployments are not there": {plugin: "v0.1.0", parts: parts(func(p []Part) { p[1].Version, p[3].Version = "", "" }), together: Unknown},
+		"a Trainer that tells its generation alone": {plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Version = "" }), together: Yes},
+		"another Kueue": {
+			plugin: "v0.1.0", parts: parts(func(p []Part) { p[0].Version = "v0.18.1" }), together: No, code: exit.Warnings,
+			problems: []Problem{{Message: "Kueue is v0.18.1, and kueue-trainer is made for 0.19 and tested with it only"}},
+		},
+		"no Kueue": {
+			plugin: "v0.1.0", parts: parts(func(p []Part) { p[0].Version, p[0].Missing = "", true }), together: No, code: exit.Findings,
+			problems: []Problem{{Breaks: true, Message: "Kueue is not installed"}},
+		},
+		"an older JobSet than Trainer requires": {
+			plugin: "v0.1.0", parts: parts(func(p []Part) { p[1].Version = "v0.10.1" }), together: No, code: exit.Warnings,
+			problems: []Problem{{Message: "JobSet is v0.10.1, and Trainer requires 0.12"}},
+		},
+		"the JobSet of an older Trainer": {plugin: "v0.1.0", parts: parts(func(p []Part) {
+			p[1].Version, p[2].Version, p[2].Generation = "v0.10.1", "v2.1.0", "2.1"
+		}), together: Yes},
+		"a Trainer before 2.1": {
+			plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Version, p[2].Generation = "v2.0.0", "unknown" }), together: No, code: exit.Findings,
+			problems: []Problem{{Breaks: true, Message: "Trainer is of a generation that kueue-trainer does not know"}},
+		},
+		"a plugin of another release": {
+			plugin: "v0.2.0", parts: parts(), together: No, code: exit.Warnings,
+			problems: []Problem{{Message: "kueue-trainer is v0.1.0, and this plugin of 0.2"}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := &Report{Plugin: Plugin{Version: tc.plugin}, Parts: tc.parts}
+			judge(r)
+			if r.Together != tc.together {
+				t.Errorf("Together: %s, want %s", r.Together, tc.together)
+			}
+			if diff := cmp.Diff(tc.problems, r.Problems, cmpopts.IgnoreFields(Problem{}, "Remedy")); diff != "" {
+				t.Errorf("Unexpected problems (-want,+got):\n%s", diff)
+			}
+			if code := exit.Code(r.err()); code != tc.code {
+				t.Errorf("Exit code %d, want %d", code, tc.code)
+			}
+			for _, p := range r.Problems {
+				if p.Remedy == "" {
+					t.Errorf("No remedy for %q", p.Message)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// loader reads the parts. What the user may not read is noted, once of each kind.
+type loader struct {
+	client client.Client
+	unseen []string
+}
+
+// parts returns what can be told of them, in the order in which they are installed.
+func (l *loader) parts(ctx context.Context) ([]Part, error) {
+	var parts []Part
+	for _, of := range []cluster.Part{cluster.Kueue, cluster.JobSet, cluster.Trainer, cluster.Manager} {
+		p, err := l.part(ctx, of)
+		if err != nil {
+			return nil, fmt.Errorf("looking for %s: %w", of.Name, err)
+		}
+		parts = append(parts, p)
+	}
+	return parts, nil
+}
+
+func (l *loader) part(ctx context.Context, of cluster.Part) (Part, error) {
+	p := Part{Name: of.Name}
+	if of.CRD != "" {
+		var crd apiextensionsv1.CustomResourceDefinition
+		err := l.client.Get(ctx, client.ObjectKey{Name: of.CRD}, &crd)
+		p.Missing = apierrors.IsNotFound(err)
+		if err == nil && of.CRD == trainjob.CRDName {
+			// What is none of those that are known is none.
+			generation, _ := trainjob.TrainerVersionOf(&crd)
+			p.Generation = generation.String()
+		}
+		if err := l.unread("customresourcedefinitions.apiextensions.k8s.io", err); err != nil {
+			return p, err
+		}
+	}
+	var deployment *appsv1.Deployment
+	var found appsv1.Deployment
+	err := l.client.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Deployment}, &found)
+	if err == nil {
+		deployment = &found
+	}
+	if err := l.unread("deployments.apps", err); err != nil {
+		return p, err
+	}
+	configMap, err := l.configMap(ctx, of, deployment)
+	p.Version = cluster.Release(deployment, configMap)
+	return p, err
+}
+
+func (l *loader) configMap(ctx context.Context, of cluster.Part, deployment *appsv1.Deployment) (*corev1.ConfigMap, error) {
+	if of.ConfigMap == "" {
+		return nil, nil
+	}
+	var list corev1.ConfigMapList
+	err := l.client.List(ctx, &list, client.InNamespace(of.Namespace))
+	return cluster.ConfigMapOf(deployment, list.Items, of.ConfigMap), l.unread("configmaps", err)
+}
+
+// unread takes note of a kind that may not be read, and returns every other error.
+func (l *loader) unread(kind string, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return client.IgnoreNotFound(err)
+	}
+	for _, noted := range l.unseen {
+		if noted == kind {
+			return nil
+		}
+	}
+	l.unseen = append(l.unseen, kind)
+	return nil
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+)
+
+func TestWarnsOfStopsInVain(t *testing.T) {
+	spec := func(suspend, entry string) string {
+		return `{"runtimeRef":{"name":"torch"},"suspend":` + suspend + `,"runtimePatches":[` + entry + `]}`
+	}
+	running, stopped := spec("false", placedJSON), spec("true", placedJSON)
+	cases := map[string]struct {
+		user, labels, oldLabels string
+		object, old             string
+		warns                   bool
+	}{
+		"a job that runs":                 {labels: queued, oldLabels: queued, object: stopped, old: running, warns: true},
+		"another label beside":            {labels: queued + `,"a":"b"`, oldLabels: queued, object: stopped, old: running, warns: true},
+		"another queue with it":           {labels: `"kueue.x-k8s.io/queue-name":"other"`, oldLabels: queued, object: stopped, old: running},
+		"a priority with it":              {labels: queued + `,"kueue.x-k8s.io/priority-class":"high"`, oldLabels: queued, object: stopped, old: running},
+		"one that was suspended before":   {labels: queued, oldLabels: queued, object: stopped, old: stopped},
+		"one that was resumed too early":  {labels: queued, oldLabels: queued, object: spec("true", gateJSON), old: spec("false", gateJSON)},
+		"one without a queue":             {object: `{"runtimeRef":{"name":"torch"},"suspend":true}`, old: `{"runtimeRef":{"name":"torch"}}`},
+		"a resume":                        {labels: queued, oldLabels: queued, object: running, old: stopped},
+		"the manager, which has to do it": {user: self, labels: queued, oldLabels: queued, object: stopped, old: running},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, v := newHandlers(t)
+			response := v.Handle(t.Context(), request(tc.user, inttest.Manifest(tc.labels, tc.object), inttest.Manifest(tc.oldLabels, tc.old)))
+			if !response.Allowed {
+				t.Fatalf("Refused: %v", response.Result)
+			}
+			if warns := strings.Contains(strings.Join(response.Warnings, ""), "kubectl trainjob stop -n ns "); warns != tc.warns {
+				t.Errorf("Unexpected warnings %q", response.Warnings)
+			}
+		})
+	}
+}

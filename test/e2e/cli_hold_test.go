@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+)
+
+var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
+	It("hold a batch user's job that waits, which keeps its place", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		user := w.batchUser(ctx)
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w.make(ctx, w.job("first").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "first")
+		wl := w.workload(ctx, "first")
+		Expect(w.says(ctx, "hold", "first", "--as", user)).To(ContainSubstring("held out of queue queue; it keeps its place"))
+		w.make(ctx, w.job("second").GPUs("8").Obj())
+		Expect(w.eventuallyListed(ctx, "first", explain.Held).Queue).To(Equal("queue.held"))
+		w.eventuallyListed(ctx, "second", explain.Waiting)
+
+		w.finish(ctx, "runs", "succeeded")
+		w.eventuallyRuns(ctx, "second", 1, onH100)
+		Expect(w.pods(ctx, "first")).To(BeEmpty())
+		w.make(ctx, w.job("third").GPUs("8").Obj())
+		Expect(w.says(ctx, "resume", "first", "--as", user)).To(ContainSubstring("queued again in queue"))
+		Eventually(ctx, func(g Gomega) {
+			for _, job := range w.listed(ctx, g) {
+				if job.Name == "first" {
+					g.Expect(job.Position).To(HaveValue(Equal(1)))
+				}
+			}
+			g.Expect(w.workload(ctx, "first")).To(HaveField("UID", wl.UID))
+		}).Should(Succeed())
+		w.finish(ctx, "second", "succeeded")
+		w.eventuallyRuns(ctx, "first", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("stop a batch user's job: its quota goes to others with its last pod, and it stays stopped, also over a restart of the manager", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		user := w.batchUser(ctx)
+		w.make(ctx, w.job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "3s").Obj())
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w.make(ctx, w.job("next").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "next")
+		Expect(w.says(ctx, "stop", "runs", "--as", user)).To(ContainSubstring("stopped: 1 pod end"))
+		w.eventuallyListed(ctx, "runs", explain.Stopping)
+		w.eventuallyRuns(ctx, "next", 1, onH100)
+		w.eventuallyListed(ctx, "runs", explain.Held)
+		w.finish(ctx, "next", "succeeded")
+		w.eventuallyCondition(ctx, "next", kueue.WorkloadFinished)
+		w.eventuallyCaughtUp(ctx)
+		Consistently(ctx, func() []corev1.Pod { return w.pods(ctx, "runs") }).Should(BeEmpty())
+
+		Expect(cluster.Control(ctx, "restart", "kueue-trainer", GinkgoWriter)).To(Succeed())
+		w.eventuallyCaughtUp(ctx)
+		Consistently(ctx, func() []corev1.Pod { return w.pods(ctx, "runs") }).Should(BeEmpty())
+		Expect(w.says(ctx, "stop", "runs", "--as", user)).To(ContainSubstring("is stopped already"))
+		w.says(ctx, "resume", "runs", "--as", user)
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+	}, SpecTimeout(specTimeout), Serial)
+
+	It("requeue a job behind those that wait", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w.make(ctx, w.job("next").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "next")
+		Expect(w.says(ctx, "requeue", "runs")).To(ContainSubstring("queued again in queue"))
+		w.eventuallyRuns(ctx, "next", 1, onH100)
+		w.eventuallyListed(ctx, "runs", explain.Waiting)
+		w.finish(ctx, "next", "succeeded")
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("resume a deactivated job for who may, and tell others who can", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("llm").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "llm", 1, onH100)
+		w.activate(ctx, "llm", false)
+		w.eventuallyListed(ctx, "llm", explain.Deactivated)
+		_, stderr, code := plugin(ctx, "resume", "llm", "-n", w.namespace, "--as", w.batchUser(ctx))
+		Expect(code).To(Equal(1))
+		Expect(stderr).To(ContainSubstring("somebody with Kueue's role batch-admin can, by kubectl -n %s patch workload", w.namespace))
+		Expect(w.says(ctx, "resume", "llm")).To(ContainSubstring("activated"))
+		w.eventuallyRuns(ctx, "llm", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("are what the webhook names to somebody who suspends a job that runs", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("llm").GPUs("8").Obj())
+		pods := w.eventuallyRuns(ctx, "llm", 1, onH100)
+		_, stderr, code := runBinary(ctx, "", "kubectl", "-n", w.namespace, "patch", "trainjob", "llm", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
+		Expect(code).To(BeZero(), stderr)
+		Expect(stderr).To(ContainSubstring("kubectl trainjob stop -n %s llm keeps it stopped", w.namespace))
+		Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, "llm") }).Should(And(HaveLen(1), Not(ContainElement(HaveField("UID", pods[0].UID)))))
+		_, stderr, _ = plugin(ctx, "stop", "llm", "-n", w.namespace)
+		Expect(stderr).To(BeEmpty())
+	}, SpecTimeout(specTimeout))
+
+	It("do what their page in the docs says", func(ctx context.Context) {
+		newWorld(ctx).runsPage(ctx, "docs/hold.md")
+	}, SpecTimeout(specTimeout))
+})
+
+// says runs the plugin in the spec's namespace, and gives what it printed.
+func (w *world) says(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	stdout, stderr, code := plugin(ctx, append(args, "-n", w.namespace)...)
+	Expect(code).To(BeZero(), stderr)
+	return stdout
+}

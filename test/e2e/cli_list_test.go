@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	listing "github.com/kueue-trainer/kueue-trainer/pkg/cli/list"
+)
+
+var _ = Describe("kubectl trainjob list", func() {
+	It("tells the true state of every TrainJob, as explain does, and follows changes", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w.make(ctx, w.job("waits").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "waits")
+		w.make(ctx, w.job("too-big").Nodes(2).GPUs("8").Obj())
+		w.eventuallyPending(ctx, "too-big")
+
+		Eventually(ctx, func(g Gomega) {
+			table, stderr, code := plugin(ctx, "list", "-n", w.namespace)
+			g.Expect(code).To(BeZero(), stderr)
+			g.Expect(stderr).To(BeEmpty())
+			g.Expect(table).To(MatchRegexp(`runs +Running +queue +%s +8 +0 +- +\S+ +-\n`, w.name("h100")))
+			g.Expect(table).To(MatchRegexp(`waits +Waiting +queue +- +8 +0 +1 +\S+ +QuotaInUse\n`))
+			g.Expect(table).To(MatchRegexp(`too-big +Waiting +queue +- +16 +0 +2 +\S+ +ExceedsQuota\n`))
+		}).Should(Succeed())
+		for _, job := range w.listed(ctx, Default) {
+			e := w.explained(ctx, Default, job.Name)
+			Expect(job.Phase).To(Equal(e.State.Phase), job.Name)
+			Expect(job.Reason).To(Equal(e.State.Reason), job.Name)
+		}
+
+		watching := w.startListing(ctx)
+		Eventually(ctx, watching.Out).Should(gbytes.Say(`waits +Waiting`))
+		w.finish(ctx, "runs", "succeeded")
+		Eventually(ctx, watching.Out).Should(gbytes.Say(`waits +Running`))
+		Eventually(ctx, watching.Interrupt()).Should(gexec.Exit(0))
+	}, SpecTimeout(specTimeout))
+
+	It("tells a batch user of Kueue's what he may know, and names once each kind that he may not read", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		user := w.batchUser(ctx)
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w.make(ctx, w.job("waits").GPUs("8").Obj(), w.job("waits-too").GPUs("8").Obj())
+		Eventually(ctx, func(g Gomega) {
+			table, stderr, code := plugin(ctx, "list", "-n", w.namespace, "--as", user)
+			g.Expect(code).To(BeZero(), stderr)
+			g.Expect(table).To(MatchRegexp(`runs +Running +queue +%s +8 +0 +- +\S+ +-\n`, w.name("h100")))
+			g.Expect(table).To(MatchRegexp(`waits +Waiting +queue +- +8 +0 +\S+ +\S+ +<unknown>\n`))
+			g.Expect(stderr).To(MatchRegexp(`(?m)^note: reason is <unknown>: you may not list all clusterqueues.kueue.x-k8s.io; ask an admin for that$`))
+		}).Should(Succeed())
+		_, stderr, code := plugin(ctx, "list", "-A", "--as", user)
+		Expect(code).To(Equal(1))
+		Expect(stderr).To(ContainSubstring("name one namespace with -n"))
+	}, SpecTimeout(specTimeout))
+
+	It("does what its page in the docs says", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.runsPage(ctx, "docs/list.md")
+	}, SpecTimeout(specTimeout))
+})
+
+// listed runs "list -o json" in the spec's namespace.
+func (w *world) listed(ctx context.Context, g Gomega) []listing.TrainJob {
+	GinkgoHelper()
+	stdout, stderr, code := plugin(ctx, "list", "-n", w.namespace, "-o", "json")
+	g.Expect(code).To(BeZero(), stderr)
+	var l listing.List
+	g.Expect(json.Unmarshal([]byte(stdout), &l)).To(Succeed())
+	return l.TrainJobs
+}
+
+// eventuallyListed waits until list says that a TrainJob is in a phase, and gives what it says.
+func (w *world) eventuallyListed(ctx context.Context, name string, phase explain.Phase) listing.TrainJob {
+	GinkgoHelper()
+	var found listing.TrainJob
+	Eventually(ctx, func(g Gomega) {
+		for _, job := range w.listed(ctx, g) {
+			if job.Name == name {
+				found = job
+			}
+		}
+		g.Expect(found.Phase).To(Equal(phase), found.Message)
+	}).Should(Succeed())
+	return found
+}
+
+func (w *world) startListing(ctx context.Context) *gexec.Session {
+	GinkgoHelper()
+	cmd := exec.CommandContext(ctx, filepath.Join(root(), "bin", "kubectl-trainjob"), "--kubeconfig", cluster.Kubeconfig, "list", "-n", w.namespace, "--watch")
+	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Kill() })
+	return session
+}
+
+// batchUser returns a user with Kueue's batch-user role in the spec's namespace, and no more.
+func (w *world) batchUser(ctx context.Context) string {
+	GinkgoHelper()
+	user := w.name("ml-engineer")
+	w.make(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: user},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kueue-batch-user-role"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})
+	return user
+}
+
+// runsPage runs the blocks of a page of the docs. The last one cleans up, whatever happens.
+func (w *world) runsPage(ctx context.Context, page string) {
+	GinkgoHelper()
+	blocks := docsCommands(page)
+	last := len(blocks) - 1
+	DeferCleanup(func(ctx context.Context) {
+		_, stderr, code := runShell(ctx, blocks[last])
+		Expect(code).To(BeZero(), "%s\n%s", blocks[last], stderr)
+	})
+	for _, block := range blocks[:last] {
+		_, stderr, code := runShell(ctx, block)
+		Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+	}
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
+)
+
+var _ = Describe("kubectl trainjob logs", func() {
+	It("names what there is no log of, and what tells why", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w.make(ctx, w.job("waits").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "waits")
+
+		refused := func(text string, args ...string) {
+			GinkgoHelper()
+			_, stderr, code := plugin(ctx, append([]string{"logs", "-n", w.namespace}, args...)...)
+			Expect(code).To(Equal(1))
+			Expect(stderr).To(ContainSubstring(text))
+		}
+		refused("TrainJob waits has no pods: kubectl trainjob explain -n "+w.namespace+" waits tells why", "waits")
+		refused("there is no TrainJob none", "none")
+		refused("none of those that --job, --index and --container name", "runs", "--job", "launcher")
+		refused("none of those", "runs", "--index", "7")
+		refused("exclude each other", "runs", "-f", "-p")
+		refused("ask an admin for the permission to list pods", "runs", "--as", w.batchUser(ctx))
+		// A fake pod has no kubelet; the error says whose log it is.
+		refused("node-0-0 (pod runs-node-0-0-", "runs", "--job", "node", "--index", "0")
+	}, SpecTimeout(specTimeout))
+
+	It("follows a TrainJob that waits until it is over", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w.make(ctx, w.job("later").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "later")
+		following := w.startFollowing(ctx, "later")
+		Consistently(ctx, following).ShouldNot(gexec.Exit())
+		w.finish(ctx, "runs", "succeeded")
+		pod := w.eventuallyRuns(ctx, "later", 1, onH100)[0]
+		Eventually(ctx, func() string { return string(following.Err.Contents()) }).Should(ContainSubstring("node-0-0 (pod " + pod.Name + ")"))
+		w.finish(ctx, "later", "succeeded")
+		Eventually(ctx, following).Should(gexec.Exit(0))
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("kubectl trainjob logs on a node with a kubelet", Label("kubelet"), kindCore, Serial, func() {
+	It("prints and follows what each container says, also of pods that come later", func(ctx context.Context) {
+		kubeletNode(ctx)
+		w := newWorld(ctx)
+		w.kubeletPool(ctx)
+		w.make(ctx, w.payload("first").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "first", 1, onKubelet)
+		w.make(ctx, w.payload("later", "-run-for=5s").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "later")
+		following := w.startFollowing(ctx, "later")
+		Expect(w.Delete(ctx, w.payload("first").Obj())).To(Succeed())
+		Eventually(ctx, following).Should(gexec.Exit(0))
+		Expect(string(following.Out.Contents())).To(MatchRegexp(`^\[node-0-0\] \S+ started\n\[node-0-0\] \S+ done, with 0 MiB held\n$`))
+		Expect(w.says(ctx, "logs", "later")).To(MatchRegexp(`^\S+ started\n\S+ done, with 0 MiB held\n$`))
+		Expect(w.says(ctx, "logs", "later", "--prefix", "--tail", "1", "--index", "0")).To(MatchRegexp(`^\[node-0-0\] \S+ done, with 0 MiB held\n$`))
+	}, SpecTimeout(specTimeout))
+})
+
+func (w *world) startFollowing(ctx context.Context, job string) *gexec.Session {
+	GinkgoHelper()
+	cmd := exec.CommandContext(ctx, filepath.Join(root(), "bin", "kubectl-trainjob"), "--kubeconfig", cluster.Kubeconfig, "logs", job, "-n", w.namespace, "--follow")
+	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Kill() })
+	return session
+}
