@@ -82,7 +82,7 @@ func (p *preflight) patches(u *unstructured.Unstructured, generation trainjob.Tr
 	for _, doubt := range verdict.Warnings {
 		fmt.Fprintln(p.notes, "warning:", doubt)
 	}
-	return exit.With(exit.Findings, verdict.Errors.ToAggregate())
+	return exit.With(exit.Findings, append(verdict.Errors, verdict.Unmade...).ToAggregate())
 }
 
 // queue looks for the LocalQueue and the priority class, where they are asked for.

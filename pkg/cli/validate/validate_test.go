@@ -102,10 +102,10 @@ func TestCommand(t *testing.T) {
 			want: `-:27: error: spec.replicas: Forbidden: Trainer 2.3 has no such field: remove it, or correct its name
 -:29: error: spec.trainer.numProcPerNode: Invalid value: it must be a whole number and is a string
 -:30: error: spec.trainer.numNodes: Invalid value: it must be a whole number and is a string
--:34: warning: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: Invalid value: "trainer": the runtime has no replicated job of this name; it has: node; Trainer accepts it and makes a JobSet that cannot run
+-:34: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: Invalid value: "trainer": the runtime has no replicated job of this name; it has: node; Trainer accepts it and makes a JobSet that cannot run
 -:36: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[1].template.spec.template.spec.containers[0].image: Forbidden: Trainer does not patch it: use spec.trainer.image
 -:37: error: spec.runtimePatches[1].manager: Invalid value: "me": must be a domain-prefixed path (such as "acme.io/foo")
-1 TrainJob for Trainer 2.3: 5 errors, 1 warning
+1 TrainJob for Trainer 2.3: 6 errors, 0 warnings
 `,
 			code: exit.Findings,
 		},
@@ -119,9 +119,9 @@ func TestCommand(t *testing.T) {
   - manager: me
 `),
 			want: `-:30: error: spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]: Invalid value: it must be an amount, such as 8 or 16Gi
--:31: warning: spec.trainer.env[0].name: Invalid value: "A=B": a valid environment variable name must consist only of printable ASCII characters other than '='; Trainer accepts it and makes a JobSet that cannot run
+-:31: error: spec.trainer.env[0].name: Invalid value: "A=B": a valid environment variable name must consist only of printable ASCII characters other than '='; Trainer accepts it and makes a JobSet that cannot run
 -:33: error: spec.runtimePatches[0].manager: Invalid value: "me": must be a domain-prefixed path (such as "acme.io/foo")
-1 TrainJob for Trainer 2.3: 2 errors, 1 warning
+1 TrainJob for Trainer 2.3: 3 errors, 0 warnings
 `,
 			code: exit.Findings,
 		},
@@ -137,7 +137,7 @@ func TestCommand(t *testing.T) {
 			stdin: job(ofNode+"    {name: extra}]}}}\n") + "---\n" + strings.Replace(job(ofNode+`    {name: node, template: {spec: {template: {metadata: {annotations: {
       kueue.x-k8s.io/podset-required-topology: rack one}}}}}}]}}}
 `), "name: q", "name: not_a_name", 1) + "---\n" + runtime,
-			want: `-:13: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: Invalid value: "extra": the runtime has no replicated job of this name; it has: node
+			want: `-:13: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: Invalid value: "extra": the runtime has no replicated job of this name; it has: node; Trainer accepts it and makes a JobSet that cannot run
 -:16: error: replicatedJobs[node].annotations[kueue.x-k8s.io/podset-required-topology]: Invalid value: "rack one": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'); change the pod annotations of this replicated job in spec.runtimePatches or in the runtime
 -:21: error: metadata.labels[kueue.x-k8s.io/queue-name]: Invalid value: "not_a_name": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
 2 TrainJobs for Trainer 2.3: 3 errors, 0 warnings
