@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -35,6 +36,9 @@ type checker struct {
 	runtimes   *trainjob.Runtimes
 	renderer   *trainjob.Renderer
 	validator  *trainjob.Validator
+	schema     *releases.Schema
+	// runtimeSchema is read when there is a runtime to be checked.
+	runtimeSchema *releases.Schema
 }
 
 func newChecker(ctx context.Context, generation trainjob.TrainerVersion, files *runtimes) (*checker, error) {
@@ -43,6 +47,9 @@ func newChecker(ctx context.Context, generation trainjob.TrainerVersion, files *
 		return nil, err
 	}
 	c := &checker{generation: generation, files: files, runtimes: trainjob.NewRuntimes(files, nil).As(generation)}
+	if c.schema, err = releases.NewSchema(generation, releases.TrainJob); err != nil {
+		return nil, err
+	}
 	if c.renderer, err = trainjob.NewRenderer(ctx, scheme); err != nil {
 		return nil, err
 	}
@@ -50,7 +57,7 @@ func newChecker(ctx context.Context, generation trainjob.TrainerVersion, files *
 	return c, err
 }
 
-// check reports on the TrainJobs of a document.
+// check reports on the TrainJobs and runtimes of a document.
 func (c *checker) check(ctx context.Context, r *report, doc *manifest.Document) error {
 	jobs, err := doc.TrainJobs()
 	if err != nil {
@@ -64,7 +71,19 @@ func (c *checker) check(ctx context.Context, r *report, doc *manifest.Document) 
 			return err
 		}
 	}
-	return nil
+	if err != nil {
+		return nil
+	}
+	return c.checkRuntimes(ctx, r, doc)
+}
+
+// checkBeside reports on the runtimes of a document that was named for them.
+func (c *checker) checkBeside(ctx context.Context, r *report, doc *manifest.Document) error {
+	if doc.Err != nil {
+		r.Findings = append(r.Findings, unreadable(doc, doc.Err))
+		return nil
+	}
+	return c.checkRuntimes(ctx, r, doc)
 }
 
 // unreadable is about a document that cannot be read as objects.
@@ -83,9 +102,28 @@ func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Obje
 	job, unread := rules.Decode[trainjob.TrainJob](object.JSON)
 	errs = append(errs, version(&job)...)
 	more, doubts, err := c.verdict(ctx, &job, len(unread) == 0)
-	r.add(object, refused, append(errs, without(more, errs)...))
+	errs = append(errs, without(more, errs)...)
+	_, schema := c.schema.Check(ctx, object.JSON)
+	r.add(object, refused, append(errs, apart(schema, errs)...))
 	r.add(object, doubtful, doubts)
+	if c.files.assumed(ctx, &job) {
+		r.add(object, told, field.ErrorList{field.Invalid(runtimeRefPath.Child("name"), job.Spec.RuntimeRef.Name,
+			fmt.Sprintf("no file has this runtime: the one that Trainer %s ships is taken", c.generation))})
+	}
 	return err
+}
+
+// apart leaves out errors about fields in or around those that others are about: of what the
+// schema refuses, the rules often say more.
+func apart(errs, others field.ErrorList) field.ErrorList {
+	// The schema has keys of maps as fields.
+	dots := strings.NewReplacer("[", ".", "]", "")
+	return slices.DeleteFunc(errs, func(err *field.Error) bool {
+		return slices.ContainsFunc(others, func(other *field.Error) bool {
+			a, b := dots.Replace(err.Field)+".", dots.Replace(other.Field)+"."
+			return strings.HasPrefix(a, b) || strings.HasPrefix(b, a)
+		})
+	})
 }
 
 // without leaves out errors about fields that others are about: the same is often checked by
@@ -145,7 +183,7 @@ func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer
 		return runtime, nil, nil
 	case errors.Is(err, trainjob.ErrRuntimeNotFound) && c.files.cluster == nil:
 		return nil, field.Invalid(path.Child("name"), job.Spec.RuntimeRef.Name,
-			"no file has this runtime, so what depends on it is not checked: name a file that has it with --runtimes, or use --from-cluster"), nil
+			fmt.Sprintf("no file has this runtime, and Trainer %s ships none of this name, so what depends on it is not checked: name a file that has it with --runtimes, or use --from-cluster", c.generation)), nil
 	case errors.Is(err, trainjob.ErrRuntimeUnsupported):
 		kinds := []string{trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind}
 		return nil, field.NotSupported(path.Child("kind"), ptr.Deref(job.Spec.RuntimeRef.Kind, ""), kinds), nil

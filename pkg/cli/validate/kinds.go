@@ -44,8 +44,8 @@ func unknownKinds(doc *manifest.Document) []finding {
 	return found
 }
 
-// nothing is the error for files without a TrainJob.
+// nothing is the error for files without a TrainJob or a runtime.
 func nothing(files []string) error {
-	return fmt.Errorf("there is no TrainJob in %s: name files that have one, of apiVersion %s and kind %s",
+	return fmt.Errorf("there is no TrainJob and no runtime in %s: name files that have one, of apiVersion %s and kind %s",
 		strings.Join(files, ", "), trainer.GroupVersion, trainer.TrainJobKind)
 }

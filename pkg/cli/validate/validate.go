@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -83,11 +84,22 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := o.checker(ctx, files)
+	beside, err := manifest.Read(o.runtimes, o.files.Recursive, o.streams.In)
+	if err != nil {
+		return err
+	}
+	c, err := o.checker(ctx, append(beside, files...))
 	if err != nil {
 		return err
 	}
 	r := &report{Trainer: c.generation.String()}
+	for _, file := range beside {
+		for i := range file.Documents {
+			if err := c.checkBeside(ctx, r, &file.Documents[i]); err != nil {
+				return err
+			}
+		}
+	}
 	for _, file := range files {
 		for i := range file.Documents {
 			if err := c.check(ctx, r, &file.Documents[i]); err != nil {
@@ -109,29 +121,21 @@ func (o *options) checker(ctx context.Context, files []manifest.File) (*checker,
 	if err != nil {
 		return nil, err
 	}
-	found := &runtimes{namespace: namespace}
+	var asked client.Reader
 	if o.fromCluster {
 		c, err := o.flags.Client()
 		if err != nil {
 			return nil, err
 		}
-		found.cluster = c
+		asked = c
 		if o.trainer == "" {
 			if generation, err = cluster.Generation(ctx, c); err != nil {
 				return nil, err
 			}
 		}
 	}
-	more, err := manifest.Read(o.runtimes, o.files.Recursive, o.streams.In)
+	found, err := newRuntimes(generation, readable(files), namespace, asked)
 	if err != nil {
-		return nil, err
-	}
-	for i := range more {
-		if err := more[i].Err(); err != nil {
-			return nil, err
-		}
-	}
-	if found.Runtimes, err = manifest.NewRuntimes(append(more, files...), namespace, found.cluster); err != nil {
 		return nil, err
 	}
 	return newChecker(ctx, generation, found)
@@ -161,7 +165,7 @@ func (o *options) print(r *report) error {
 		r.print(o.streams.Out)
 	}
 	switch {
-	case r.TrainJobs == 0:
+	case r.TrainJobs+r.Runtimes == 0:
 		return nothing(o.files.Filenames)
 	case r.count(refused) > 0:
 		return exit.With(exit.Findings, errors.New("not every TrainJob is valid"))
