@@ -114,24 +114,31 @@ func TestCommand(t *testing.T) {
 		},
 		"a name that leaves JobSet no room, without a queue": {
 			stdin: runtime + "---\n" + strings.Replace(strings.Replace(job(""), "  labels: {kueue.x-k8s.io/queue-name: q}\n", "", 1), "name: job", "name: a"+strings.Repeat("b", 55), 1),
-			want:  `WANT`,
-			code:  exit.Findings,
+			want: `-:22: error: metadata.name: Invalid value: "abbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb": JobSet makes pods with names as long as NAME-node-0-0-abcde, which may have 63 characters: choose a name of at most 48 characters
+1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
+`,
+			code: exit.Findings,
 		},
 		"what JobSet refuses of a runtime": {
 			stdin: job("") + "---\n" + strings.Replace(runtime, "    spec:\n      replicatedJobs:", "    spec:\n      successPolicy: {operator: All, targetReplicatedJobs: [other]}\n      network: {subdomain: Not_One}\n      replicatedJobs:", 1),
-			want:  `WANT`,
-			code:  exit.Findings,
+			want: `-:9: error: spec.runtimeRef: Invalid value: "torch": the JobSet would be refused for good: spec.network.subdomain: Invalid value: "Not_One": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?'); change ClusterTrainingRuntime torch, or use another runtime
+-:9: error: spec.runtimeRef: Invalid value: "torch": the JobSet would be refused for good: spec.successPolicy.targetReplicatedJobs[0]: Unsupported value: "other": supported values: "node"; change ClusterTrainingRuntime torch, or use another runtime
+1 TrainJob and 1 runtime for Trainer 2.3: 2 errors, 0 warnings
+`,
+			code: exit.Findings,
 		},
 		"what only the schema knows": {
 			stdin: runtime + "---\n" + job("  trainer: {env: [{name: A, value: a}, {name: A, value: b}]}\n"),
-			want:  `WANT`,
-			code:  exit.Findings,
+			want: `-:27: error: spec.trainer.env[1]: Duplicate value: {"name":"A"}
+1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
+`,
+			code: exit.Findings,
 		},
 		"nothing at all": {want: "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n", code: exit.Failed},
 		"a kind that Trainer does not have": {
 			stdin: strings.Replace(job(""), "TrainJob", "Trainjob", 2),
-			want: `-:27: error: spec.trainer.env[1]: Duplicate value: {"name":"A"}
-1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
+			want: `-:3: warning: kind: Unsupported value: "Trainjob": supported values: "TrainJob", "ClusterTrainingRuntime", "TrainingRuntime"
+0 TrainJobs for Trainer 2.3: 0 errors, 1 warning
 `,
 			code: exit.Failed,
 		},

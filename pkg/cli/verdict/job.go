@@ -89,8 +89,9 @@ func subdomain(js *jobsetapi.JobSet) string {
 func refusals(kind, prefix string, rj *jobsetapi.ReplicatedJob, errs field.ErrorList) []Refusal {
 	var all []Refusal
 	for _, err := range errs {
-		if err.Field == "metadata.name" {
-			// Names of Jobs and pods are of rules of their own, which say how long one may be.
+		switch prefix + err.Field {
+		case "metadata.name", "spec.template.metadata.name", "spec.template.spec.subdomain":
+			// These are the JobSet's; of names package podset says how long one may be.
 			continue
 		}
 		all = append(all, Refusal{Kind: kind, ReplicatedJob: rj.Name, Path: keyed(&rj.Template, prefix+err.Field), Message: err.ErrorBody()})
