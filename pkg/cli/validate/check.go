@@ -88,7 +88,7 @@ func (c *checker) checkBeside(ctx context.Context, r *report, doc *manifest.Docu
 
 // unreadable is about a document that cannot be read as objects.
 func unreadable(doc *manifest.Document, err error) finding {
-	f := finding{File: doc.Path, Line: doc.Line, Severity: refused, Message: err.Error()}
+	f := finding{File: doc.Path, Line: doc.Line, Severity: refused, Reason: unread, Message: err.Error()}
 	if at := new(manifest.Error); errors.As(err, &at) {
 		f.Line, f.Message = at.Line, at.Text
 	}
@@ -99,16 +99,15 @@ func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Obje
 	errs := rules.Fields(c.generation, object.JSON)
 	errs = append(errs, without(rules.Pods(object.JSON), errs)...)
 	// What cannot be read is among the fields above.
-	job, unread := rules.Decode[trainjob.TrainJob](object.JSON)
-	errs = append(errs, version(&job)...)
-	more, doubts, err := c.verdict(ctx, &job, len(unread) == 0)
+	job, unreadFields := rules.Decode[trainjob.TrainJob](object.JSON)
+	errs = append(errs, servedVersion(&job)...)
+	more, doubts, err := c.verdict(ctx, &job, len(unreadFields) == 0)
 	errs = append(errs, without(more, errs)...)
 	_, schema := c.schema.Check(ctx, object.JSON)
 	r.add(object, refused, append(errs, apart(schema, errs)...))
 	r.add(object, doubtful, doubts)
 	if c.files.assumed(ctx, &job) {
-		r.add(object, told, field.ErrorList{field.Invalid(runtimeRefPath.Child("name"), job.Spec.RuntimeRef.Name,
-			fmt.Sprintf("no file has this runtime: the one that Trainer %s ships is taken", c.generation))})
+		r.note(object, runtimeRefPath.Child("name"), fmt.Sprintf("no file has runtime %s: the one that Trainer %s ships is taken", job.Spec.RuntimeRef.Name, c.generation))
 	}
 	return err
 }
@@ -137,7 +136,7 @@ func without(errs, others field.ErrorList) field.ErrorList {
 	})
 }
 
-func version(job *trainjob.TrainJob) field.ErrorList {
+func servedVersion(job *trainjob.TrainJob) field.ErrorList {
 	if served := trainer.GroupVersion.String(); job.APIVersion != served {
 		return field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), job.APIVersion, []string{served})}
 	}

@@ -34,9 +34,44 @@ type finding struct {
 	// TrainJob is empty for what is wrong with a runtime.
 	TrainJob string `json:"trainJob"`
 	Severity string `json:"severity"`
-	// Field is empty for the TrainJob as a whole.
-	Field   string `json:"field"`
+	// Field is empty for the object as a whole.
+	Field string `json:"field"`
+	// Reason is the API server's word for what is wrong: one of the reasons of a status, such
+	// as FieldValueInvalid.
+	Reason  string `json:"reason"`
 	Message string `json:"message"`
+}
+
+// These reasons are no API server's.
+const (
+	// unread is the reason of a document that cannot be read as objects.
+	unread = "Unreadable"
+	// assumed is that of what was taken for granted.
+	assumed = "Assumed"
+)
+
+// reasons are those that there are, in words.
+var reasons = map[string]string{
+	string(field.ErrorTypeRequired):     "A value is missing",
+	string(field.ErrorTypeInvalid):      "A value cannot be taken",
+	string(field.ErrorTypeTypeInvalid):  "A value is of another type",
+	string(field.ErrorTypeNotSupported): "A value is not one of those that there are",
+	string(field.ErrorTypeNotFound):     "A value refers to what is not there",
+	string(field.ErrorTypeDuplicate):    "A value is there twice",
+	string(field.ErrorTypeForbidden):    "A field cannot be set",
+	string(field.ErrorTypeTooLong):      "A value is too long",
+	string(field.ErrorTypeTooMany):      "There are too many values",
+	string(field.ErrorTypeInternal):     "A check failed",
+	unread:                              "A document cannot be read",
+	assumed:                             "Something was taken for granted",
+}
+
+// text is what is wrong, and with what.
+func (f finding) text() string {
+	if f.Field == "" {
+		return f.Message
+	}
+	return f.Field + ": " + f.Message
 }
 
 // report is what the command found.
@@ -53,6 +88,14 @@ func (r *report) add(job *manifest.Object, severity string, errs field.ErrorList
 	r.addAbout(job, job.Name(), severity, errs)
 }
 
+// note says what was taken for granted about a field of a TrainJob.
+func (r *report) note(job *manifest.Object, at *field.Path, text string) {
+	r.Findings = append(r.Findings, finding{
+		File: job.Document.Path, Line: job.LineOf(at.String()), TrainJob: job.Name(), Severity: told,
+		Field: at.String(), Reason: assumed, Message: text,
+	})
+}
+
 // addRuntime takes errors about a runtime.
 func (r *report) addRuntime(runtime *manifest.Object, errs field.ErrorList) {
 	r.addAbout(runtime, "", refused, errs)
@@ -63,7 +106,7 @@ func (r *report) addAbout(object *manifest.Object, trainJob, severity string, er
 		err.Field = strings.TrimPrefix(err.Field, "<nil>")
 		r.Findings = append(r.Findings, finding{
 			File: object.Document.Path, Line: object.LineOf(err.Field), TrainJob: trainJob, Severity: severity,
-			Field: err.Field, Message: err.ErrorBody(),
+			Field: err.Field, Reason: string(err.Type), Message: err.ErrorBody(),
 		})
 	}
 }
@@ -104,13 +147,14 @@ func (r *report) print(out io.Writer) {
 	paint := show.Painter(out)
 	for _, f := range r.Findings {
 		severity := map[string]func(string) string{refused: paint.Red, doubtful: paint.Yellow, told: paint.Dim}[f.Severity](f.Severity)
-		where := f.Field
-		if where != "" {
-			where += ": "
-		}
-		fmt.Fprintf(out, "%s:%d: %s: %s%s\n", f.File, f.Line, severity, where, f.Message)
+		fmt.Fprintf(out, "%s:%d: %s: %s\n", f.File, f.Line, severity, f.text())
 	}
-	fmt.Fprintf(out, "%s for Trainer %s: %s, %s\n", r.checked(), r.Trainer,
+	fmt.Fprintln(out, r.summary())
+}
+
+// summary is the sum of what was found.
+func (r *report) summary() string {
+	return fmt.Sprintf("%s for Trainer %s: %s, %s", r.checked(), r.Trainer,
 		show.Count(int64(r.count(refused)), "error"), show.Count(int64(r.count(doubtful)), "warning"))
 }
 
@@ -124,11 +168,4 @@ func (r *report) checked() string {
 		return runtimes
 	}
 	return jobs + " and " + runtimes
-}
-
-func (r *report) printJSON(out io.Writer) error {
-	if r.Findings == nil {
-		r.Findings = []finding{}
-	}
-	return show.Encode(out, show.JSON, r)
 }

@@ -35,7 +35,7 @@ func unknownKinds(doc *manifest.Document) []finding {
 		}
 		at := path.Child("kind").String()
 		err := field.NotSupported(nil, o.Kind, known)
-		found = append(found, finding{File: doc.Path, Line: doc.LineOf(at), Severity: doubtful, Field: at, Message: err.ErrorBody()})
+		found = append(found, finding{File: doc.Path, Line: doc.LineOf(at), Severity: doubtful, Field: at, Reason: string(err.Type), Message: err.ErrorBody()})
 	}
 	check(nil, content.object)
 	for i, item := range content.Items {

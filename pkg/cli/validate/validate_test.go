@@ -79,7 +79,7 @@ func TestCommand(t *testing.T) {
 		},
 		"a runtime that Trainer ships": {
 			stdin: strings.Replace(job(""), "{name: torch}", "{name: torch-distributed}", 1),
-			want: `-:9: note: spec.runtimeRef.name: Invalid value: "torch-distributed": no file has this runtime: the one that Trainer 2.3 ships is taken
+			want: `-:9: note: spec.runtimeRef.name: no file has runtime torch-distributed: the one that Trainer 2.3 ships is taken
 1 TrainJob for Trainer 2.3: 0 errors, 0 warnings
 `,
 		},
@@ -269,10 +269,36 @@ func TestCommand(t *testing.T) {
       "trainJob": "ns/a",
       "severity": "error",
       "field": "spec.runtimeRef.name",
+      "reason": "FieldValueRequired",
       "message": "Required value: name a runtime"
     }
   ]
 }
+`,
+			code: exit.Findings,
+		},
+		"the same in YAML": {
+			args:  []string{"-o", "yaml", "--trainer", "2.2"},
+			stdin: "a: b: c\n",
+			want: `findings:
+- field: ""
+  file: '-'
+  line: 1
+  message: mapping values are not allowed in this context
+  reason: Unreadable
+  severity: error
+  trainJob: ""
+runtimes: 0
+trainJobs: 1
+trainer: "2.2"
+`,
+			code: exit.Findings,
+		},
+		"workflow commands": {
+			args:  []string{"-o", "github"},
+			stdin: job("  runtimePatches:\n  - manager: \"me,\\n100%\"\n    time: 2030-01-01T00:00:00Z\n") + "---\n" + runtime,
+			want: `::error file=-,line=11,title=kubectl trainjob validate::spec.runtimePatches[0].manager: Invalid value: "me,\n100%25": must be a domain-prefixed path (such as "acme.io/foo")
+1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
 `,
 			code: exit.Findings,
 		},
