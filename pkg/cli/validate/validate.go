@@ -77,7 +77,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	cmd.Flags().StringSliceVar(&o.runtimes, "runtimes", nil, "files or directories with runtimes")
 	cmd.Flags().StringVar(&o.trainer, "trainer", "", "the release whose rules count: 2.1, 2.2 or 2.3 (default the newest, with --from-cluster the cluster's)")
 	cmd.Flags().BoolVar(&o.fromCluster, "from-cluster", false, "ask the cluster for its Trainer release and for runtimes that no file has")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json, yaml, sarif (for code scanning) or github (workflow commands, which become annotations)")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json, yaml, jsonpath=TEMPLATE, sarif (for code scanning) or github (workflow commands, which become annotations)")
 	_ = cmd.MarkFlagRequired("filename")
 	_ = cmd.RegisterFlagCompletionFunc("trainer", cobra.FixedCompletions([]string{"2.1", "2.2", "2.3"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
