@@ -17,7 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli")
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli"
+)
 
 // These examples take the installation away, or change it for all specs; what they do has
 // specs and tests of its own.

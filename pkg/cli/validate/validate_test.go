@@ -5,6 +5,7 @@ package validate
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -14,6 +15,8 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 const runtime = `apiVersion: trainer.kubeflow.org/v1alpha1
@@ -340,5 +343,27 @@ trainer: "2.2"
 				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestEveryShippedRuntimeIsTaken(t *testing.T) {
+	for _, release := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23} {
+		shipped, err := releases.Runtimes(release)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var jobs strings.Builder
+		names := regexp.MustCompile(`(?m)^  name: (.+)$`).FindAllStringSubmatch(string(shipped), -1)
+		for _, name := range names {
+			jobs.WriteString(strings.Replace(job(""), "{name: torch}", "{name: "+name[1]+"}", 1) + "---\n")
+		}
+		streams, in, out, _ := genericiooptions.NewTestIOStreams()
+		in.WriteString(jobs.String())
+		cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs([]string{"-f", "-", "--trainer", release.String()})
+		if err := cmd.ExecuteContext(t.Context()); err != nil || strings.Count(out.String(), ": note: ") != len(names) || len(names) < 6 {
+			t.Errorf("Trainer %s: %v\n%s", release, err, out)
+		}
 	}
 }
