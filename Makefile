@@ -187,10 +187,11 @@ define chart_files
 endef
 
 .PHONY: generate
-generate: tools ## Make the generated manifests: RBAC, webhooks, and the chart's copies of config/.
+generate: tools ## Make the generated files: RBAC, webhooks, the chart's copies of config/, and what Trainer's releases ship.
 	$(BIN)/controller-gen rbac:roleName=kueue-trainer-manager-role webhook paths=./pkg/integration/... \
 	  output:rbac:dir=config/rbac output:webhook:dir=config/webhook
 	$(call chart_files,$(CURDIR)/charts/kueue-trainer/files)
+	go run ./hack/releases $(BIN)/kustomize pkg/releases
 
 .PHONY: verify
 verify: generate lint ## Check formatting, vet, lint, module files, generated files, workflows, and that config/ renders.
@@ -199,7 +200,7 @@ verify: generate lint ## Check formatting, vet, lint, module files, generated fi
 	go vet -C release ./...
 	@for module in oracle trainer21 trainer22 trainer23; do go vet -C test/generations/$$module ./...; done
 	@for file in $$(git ls-files -- go.mod '*/go.mod'); do go mod tidy -C "$$(dirname "$$file")" -diff && echo "$$file is tidy"; done
-	git diff --exit-code -- config charts
+	git diff --exit-code -- config charts pkg/releases
 	$(BIN)/actionlint
 	@for base in default samples; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done
 

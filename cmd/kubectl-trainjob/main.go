@@ -12,13 +12,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 )
 
 func main() {
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	if err := cli.NewCommand(streams).ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
+		fmt.Fprintln(os.Stderr, "error:", cluster.Sentence(err))
 		os.Exit(exit.Code(err))
 	}
 }

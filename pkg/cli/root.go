@@ -25,12 +25,34 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/version"
 )
 
+const long = `TrainJobs under Kueue's quotas: why one waits, what becomes of a manifest, which GPUs there
+are, and whether the installation is in order.
+
+All commands take kubectl's flags. With --as, and --as-group, you see what somebody else
+would: admins find out so what their users may ask for. Colours are for terminals; NO_COLOR
+turns them off. Exit codes: 0 in order, 1 the command could not work, 2 something is wrong,
+3 there are warnings.`
+
+const example = `  # Why does it wait?
+  kubectl trainjob explain llm -n team-a
+
+  # Is this manifest in order?
+  kubectl trainjob validate -f job.yaml
+
+  # Which GPUs are there, and who has them?
+  kubectl trainjob pools
+
+  # What does a colleague get to see?
+  kubectl trainjob explain llm -n team-a --as jane --as-group ml-team`
+
 // NewCommand returns the plugin's root command, with kubectl's usual flags.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
 	root := &cobra.Command{
 		Use:           "kubectl-trainjob",
 		Short:         "TrainJobs under Kueue's quotas",
+		Long:          long,
+		Example:       example,
 		Version:       version.Get().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -41,6 +63,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	flags.AddFlags(root.PersistentFlags())
+	_ = root.RegisterFlagCompletionFunc("namespace", flags.CompleteNamespaces)
+	_ = root.RegisterFlagCompletionFunc("context", flags.CompleteContexts)
 	for _, command := range []func(cluster.Flags, genericiooptions.IOStreams) *cobra.Command{
 		doctor.NewCommand,
 		explain.NewCommand,

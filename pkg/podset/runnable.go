@@ -25,11 +25,17 @@ var ErrCannotRun = errors.New("the TrainJob cannot run")
 // runnable reports what keeps the pods of a TrainJob from ever running, as far as that can
 // be seen in the JobSet that is rendered of it with the patches of others alone.
 func runnable(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jobsetapi.JobSet, patches patch.Field) field.ErrorList {
+	return append(Unmade(job, runtime, js), validateReserved(job, js, patches, &blame{job, runtime})...)
+}
+
+// Unmade reports what keeps the pods of a TrainJob, in a queue or in none, from ever being
+// made of the JobSet: numbers of nodes, names and amounts.
+func Unmade(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jobsetapi.JobSet) field.ErrorList {
 	if errs := validateNodes(job); len(errs) > 0 {
 		return errs
 	}
 	b := &blame{job, runtime}
-	errs := append(validateName(job.Name, js, b), validateReserved(job, js, patches, b)...)
+	errs := validateName(job.Name, js, b)
 	for i := range js.Spec.ReplicatedJobs {
 		errs = append(errs, validateJob(&js.Spec.ReplicatedJobs[i], b)...)
 	}

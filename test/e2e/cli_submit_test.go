@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -66,6 +67,37 @@ var _ = Describe("kubectl trainjob submit", func() {
 		Entry("of queues", `there is no LocalQueue q in namespace \S+; there are: queue`, "--runtime", "torch-distributed", "--queue", "q"),
 		Entry("of priorities", `there is no WorkloadPriorityClass no-such`, "--runtime", "torch-distributed", "--priority", "no-such"),
 	)
+
+	DescribeTable("refuses flags that say nothing", func(ctx context.Context, says string, flags ...string) {
+		w := newWorld(ctx)
+		_, stderr, code := plugin(ctx, append([]string{"submit", "job", "-n", w.namespace, "--runtime", "torch-distributed"}, flags...)...)
+		Expect(code).To(Equal(1))
+		Expect(stderr).To(ContainSubstring(says))
+		Expect(w.count(ctx, &trainer.TrainJobList{})).To(BeZero())
+	},
+		Entry("no nodes", "--nodes=0: no pod would run; name 1 or more", "--nodes", "0"),
+		Entry("no GPUs", "--gpus-per-node=0: a runtime's GPUs cannot be taken away", "--gpus-per-node", "0"),
+		Entry("no queue", "--queue is empty", "--queue", ""),
+	)
+
+	It("warns of a stopped queue, and says in a pipe what the TrainJob waits for", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		stop := func(policy string) {
+			kubectl(ctx, "", "patch", "localqueue", "queue", "-n", w.namespace, "--type=merge", "-p", `{"spec":{"stopPolicy":"`+policy+`"}}`)
+		}
+		stop("Hold")
+		_, stderr, code := plugin(ctx, "submit", "held", "-n", w.namespace, "--runtime", "torch-distributed", "--queue", "queue")
+		Expect(code).To(BeZero())
+		Expect(stderr).To(ContainSubstring("warning: LocalQueue queue is stopped (stopPolicy: Hold)"))
+		stop("None")
+
+		watching, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		stdout, _, _ := plugin(watching, "submit", "large", "-n", w.namespace, "--runtime", "torch-distributed",
+			"--nodes", "2", "--gpus-per-node", "8", "--queue", "queue", "--watch")
+		Expect(stdout).To(MatchRegexp(`waits +quota reserved: .*insufficient quota for nvidia.com/gpu`))
+	})
 
 	It("refuses a command for a runtime that brings its own trainer", core, func(ctx context.Context) {
 		w := newWorld(ctx)

@@ -3,13 +3,18 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
@@ -35,6 +40,60 @@ var _ = Describe("kubectl trainjob validate", func() {
 		Entry("an initializer that the runtime does not have", queued, torch+`,"initializer":{"dataset":{"storageUri":"hf://a/b"}}`, false),
 	)
 
+	DescribeTable("foresees whether there will be pods", core, func(ctx context.Context, runtime, metadata, spec string, made bool) {
+		w := newWorld(ctx)
+		manifest := w.listOf(runtime, fmt.Sprintf(`{"kind":"TrainJob","metadata":{%s},"spec":{%s}}`, cmp.Or(metadata, `"name":"job"`), spec))
+		release, err := cluster.Trainer(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		for _, flags := range [][]string{nil, {"--from-cluster"}} {
+			stdout, _, code := pluginReading(ctx, manifest, append([]string{"validate", "-f", "-", "-n", w.namespace, "--trainer", release}, flags...)...)
+			Expect(code == 0).To(Equal(made), "validate %s: %s", flags, stdout)
+		}
+		_, _, created := runBinary(ctx, manifest, "kubectl", "create", "--validate=strict", "-f", "-")
+		switch {
+		case made:
+			Expect(created).To(BeZero())
+			Eventually(ctx, w.count).WithArguments(ctx, &corev1.PodList{}).Should(Equal(1))
+		case created == 0:
+			Eventually(ctx, w.refusedForGood).WithArguments(ctx).Should(BeTrue())
+			Expect(w.count(ctx, &corev1.PodList{})).To(BeZero())
+		}
+	},
+		Entry("the least", "", "", torch, true),
+		Entry("whole GPUs, with equal requests", "", "", torch+gpusOf(`"limits":{"nvidia.com/gpu":2},"requests":{"nvidia.com/gpu":2}`), true),
+		Entry("a resource without a domain", "", "", torch+gpusOf(`"limits":{"gpu":1}`), false),
+		Entry("a part of a GPU", "", "", torch+gpusOf(`"limits":{"nvidia.com/gpu":"0.5"}`), false),
+		Entry("fewer GPUs requested than the limit", "", "", torch+gpusOf(`"limits":{"nvidia.com/gpu":2},"requests":{"nvidia.com/gpu":1}`), false),
+		Entry("GPUs without a limit", "", "", torch+gpusOf(`"requests":{"nvidia.com/gpu":1}`), false),
+		Entry("no nodes", "", "", torch+`,"trainer":{"numNodes":0}`, false),
+		Entry("fewer nodes than none", "", "", torch+`,"trainer":{"numNodes":-1}`, false),
+		Entry("a variable that no pod can have", "", "", torch+`,"trainer":{"env":[{"name":"A=B"}]}`, false),
+		Entry("a variable twice", "", "", torch+`,"trainer":{"env":[{"name":"A"},{"name":"A"}]}`, false),
+		Entry("a variable of a field that pods do not have", "", "", torch+`,"trainer":{"env":[{"name":"A","valueFrom":{"fieldRef":{"fieldPath":"metadata.foo"}}}]}`, false),
+		Entry("a variable of a value and of something else", "", "", torch+`,"trainer":{"env":[{"name":"A","value":"a","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}]}`, true),
+		Entry("no image", "", "", torch+`,"trainer":{"image":""}`, false),
+		Entry("an image with a space, which only pods refuse", "", "", torch+`,"trainer":{"image":" torch"}`, false),
+		Entry("a time limit that is none, in a queue", "", `"name":"job","labels":{"kueue.x-k8s.io/queue-name":"queue","kueue.x-k8s.io/max-exec-time-seconds":"abc"}`, torch, false),
+		Entry("a name that leaves no room", "", `"name":"a`+strings.Repeat("b", 55)+`"`, torch, false),
+		Entry("a name that just leaves room", "", `"name":"a`+strings.Repeat("b", 47)+`"`, torch, true),
+		Entry("a mount without a volume", since(kit.Trainer22), "", "", torch+patchOf(`"containers":[{"name":"node","volumeMounts":[{"name":"a","mountPath":"/a"}]}]`), false),
+		Entry("a mount with its volume", since(kit.Trainer22), "", "", torch+patchOf(`"volumes":[{"name":"a","emptyDir":{}}],"containers":[{"name":"node","volumeMounts":[{"name":"a","mountPath":"/a"}]}]`), true),
+		Entry("two mounts at a path", since(kit.Trainer22), "", "", torch+patchOf(`"volumes":[{"name":"a","emptyDir":{}},{"name":"b","emptyDir":{}}],"containers":[{"name":"node","volumeMounts":[{"name":"a","mountPath":"/a"},{"name":"b","mountPath":"/a"}]}]`), false),
+		Entry("a container that the runtime does not have", since(kit.Trainer22), "", "", torch+patchOf(`"containers":[{"name":"other","env":[{"name":"A"}]}]`), false),
+		Entry("a node selector that no node can have", since(kit.Trainer22), "", "", torch+patchOf(`"nodeSelector":{"a":"b c"}`), false),
+		Entry("a toleration that contradicts itself", since(kit.Trainer22), "", "", torch+patchOf(`"tolerations":[{"key":"a","operator":"Exists","value":"b"}]`), false),
+		Entry("a service account that can have no such name", since(kit.Trainer22), "", "", torch+patchOf(`"serviceAccountName":"Not_A_Name"`), false),
+		Entry("no terms of an affinity", since(kit.Trainer22), "", "", torch+patchOf(`"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[]}}}`), false),
+		Entry("a runtime of one's own", runtimeOf("", `"image":"i"`), "", ownRuntime, true),
+		Entry("one without an image", runtimeOf("", `"command":["a"]`), "", ownRuntime, false),
+		Entry("one without an image, which the TrainJob brings", runtimeOf("", `"command":["a"]`), "", ownRuntime+`,"trainer":{"image":"i"}`, true),
+		Entry("one with a field that there is not", runtimeOf("", `"image":"i","imagePull":"Never"`), "", ownRuntime, false),
+		Entry("one with a variable twice", runtimeOf("", `"image":"i","env":[{"name":"A"},{"name":"A"}]`), "", ownRuntime, false),
+		Entry("one whose JobSet succeeds with a job that there is not", runtimeOf(`"successPolicy":{"operator":"All","targetReplicatedJobs":["other"]},`, `"image":"i"`), "", ownRuntime, false),
+		Entry("one with a subdomain that is none", runtimeOf(`"network":{"subdomain":"Not_One"},`, `"image":"i"`), "", ownRuntime, false),
+		Entry("one with a claim that nobody mounts", since(kit.Trainer22), runtimeOf(`"volumeClaimPolicies":[{"templates":[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}]}],`, `"image":"i"`), "", ownRuntime, false),
+	)
+
 	It("takes every runtime that Trainer ships", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		names := kubectl(ctx, "", "get", "clustertrainingruntimes", "-o", "jsonpath={.items[*].metadata.name}")
@@ -57,6 +116,52 @@ const (
 	queued = `"name":"job","labels":{"kueue.x-k8s.io/queue-name":"queue"}`
 	torch  = `"runtimeRef":{"name":"torch-distributed"}`
 )
+
+const ownRuntime = `"runtimeRef":{"kind":"TrainingRuntime","name":"own"}`
+
+// runtimeOf is a TrainingRuntime with more in its JobSet, and what its container has.
+func runtimeOf(jobSet, container string) string {
+	return `{"kind":"TrainingRuntime","metadata":{"name":"own"},"spec":{"mlPolicy":{"numNodes":1,"torch":{}},"template":{"spec":{` + jobSet +
+		`"replicatedJobs":[{"name":"node","template":{"metadata":{"labels":{"trainer.kubeflow.org/trainjob-ancestor-step":"trainer"}},"spec":{"template":{"spec":{"containers":[{"name":"node",` +
+		container + `}]}}}}}]}}}}`
+}
+
+func gpusOf(resources string) string { return `,"trainer":{"resourcesPerNode":{` + resources + `}}` }
+
+// patchOf is an entry that patches the pods of the nodes.
+func patchOf(podSpec string) string {
+	return `,"runtimePatches":[{"manager":"example.com/me","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"spec":{` +
+		podSpec + `}}}}}]}}}}]`
+}
+
+// listOf puts objects of Trainer into a list, in the world's namespace.
+func (w *world) listOf(objects ...string) string {
+	var items []string
+	for _, object := range objects {
+		if object != "" {
+			object = strings.Replace(object, "{", `{"apiVersion":"trainer.kubeflow.org/v1alpha1",`, 1)
+			items = append(items, strings.Replace(object, `"metadata":{`, fmt.Sprintf(`"metadata":{"namespace":%q,`, w.namespace), 1))
+		}
+	}
+	return `{"apiVersion":"v1","kind":"List","items":[` + strings.Join(items, ",") + `]}`
+}
+
+// refusedForGood reports whether somebody was refused what the world's TrainJob needs, or
+// it has ended without a pod.
+func (w *world) refusedForGood(ctx context.Context) bool {
+	GinkgoHelper()
+	var events corev1.EventList
+	Expect(w.List(ctx, &events, client.InNamespace(w.namespace))).To(Succeed())
+	for i := range events.Items {
+		switch events.Items[i].Reason {
+		case "TrainJobResourcesCreationFailed", "JobCreationFailed", "FailedCreate":
+			return true
+		}
+	}
+	var jobs trainer.TrainJobList
+	Expect(w.List(ctx, &jobs, client.InNamespace(w.namespace))).To(Succeed())
+	return len(jobs.Items) == 1 && meta.IsStatusConditionTrue(jobs.Items[0].Status.Conditions, trainer.TrainJobComplete)
+}
 
 // exitWith matches the exit code of a command that succeeds, or fails.
 func exitWith(success bool) types.GomegaMatcher {

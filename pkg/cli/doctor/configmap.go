@@ -30,7 +30,8 @@ hold; feature gates stay that Kueue has from a flag. Everything else stays, comm
 look at the output with "kubectl diff -f -", apply it with "kubectl replace -f -" and
 restart the manager.`
 
-const configMapExample = `  kubectl trainjob doctor configmap kueue | kubectl diff -f -
+const configMapExample = `  # See what would change, and then change it
+  kubectl trainjob doctor configmap kueue | kubectl diff -f -
   kubectl trainjob doctor configmap kueue | kubectl replace -f -`
 
 func newConfigMapCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {

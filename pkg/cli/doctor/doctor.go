@@ -70,7 +70,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			return report(streams.Out, write, newReport(Load(cmd.Context(), c, namespace)))
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", "", "wide, json or yaml")
+	cmd.Flags().StringVarP(&format, "output", "o", "", "wide, json, yaml or jsonpath=TEMPLATE")
 	cmd.AddCommand(newConfigMapCommand(flags, streams))
 	return cmd
 }

@@ -45,7 +45,8 @@ func printerFor(format string) (printer, error) {
 		return func(out io.Writer, paint show.Paint, r Report) error {
 			return printText(out, paint, r, format == show.Wide)
 		}, nil
-	case show.JSON, show.YAML:
+	}
+	if show.ForMachines(format) {
 		return func(out io.Writer, _ show.Paint, r Report) error { return show.Encode(out, format, r) }, nil
 	}
 	return nil, show.KnownFormat(format, show.Wide, show.JSON, show.YAML)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -258,7 +259,7 @@ func positions(c *Cluster) map[types.UID]*Position {
 	}
 	all := map[types.UID]*Position{}
 	for _, queue := range queues {
-		slices.SortFunc(queue, compareInQueue)
+		slices.SortFunc(queue, scheduler.CompareInQueue)
 		for n, wl := range queue {
 			all[wl.UID] = &Position{Place: n + 1, Pending: len(queue), Source: Computed}
 			if n > 0 {

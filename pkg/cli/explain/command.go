@@ -64,7 +64,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		ValidArgsFunction: o.complete,
 	}
 	o.files.AddTo(cmd, ", with TrainJobs that need not exist")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, json or yaml")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, json, yaml or jsonpath=TEMPLATE")
 	return cmd
 }
 
@@ -91,10 +91,14 @@ func (o *options) run(ctx context.Context, args []string) error {
 	if o.files.Given() {
 		return o.explainFiles(ctx, c, renderer, namespace)
 	}
+	name, err := cluster.TrainJobName(args[0])
+	if err != nil {
+		return err
+	}
 	var job trainjob.TrainJob
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: args[0]}, &job); err != nil {
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &job); err != nil {
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("there is no TrainJob %s in namespace %s: name another, or its namespace with -n", args[0], namespace)
+			return fmt.Errorf("there is no TrainJob %s in namespace %s: name another, or its namespace with -n", name, namespace)
 		}
 		return err
 	}
@@ -150,8 +154,7 @@ func (o *options) tell(all []Explanation) error {
 // print writes what was asked for: one TrainJob by its name as an object, those of files as a
 // list.
 func (o *options) print(all []Explanation) error {
-	switch o.output {
-	case show.JSON, show.YAML:
+	if show.ForMachines(o.output) {
 		return o.encode(o.streams.Out, all)
 	}
 	p := &printer{out: o.streams.Out, paint: show.Painter(o.streams.Out), wide: o.output == show.Wide}

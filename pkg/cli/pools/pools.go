@@ -48,7 +48,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
 	}
-	cmd.Flags().StringVarP(&p.format, "output", "o", "", "wide, json or yaml")
+	cmd.Flags().StringVarP(&p.format, "output", "o", "", "wide, json, yaml or jsonpath=TEMPLATE")
 	cmd.Flags().BoolVarP(&p.watch, "watch", "w", false, "show them again whenever something changes")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.AddCommand(newGenerate(flags, streams))

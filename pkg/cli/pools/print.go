@@ -23,7 +23,8 @@ func newPrinter(format string) (printer, error) {
 		return func(out io.Writer, view *View, paint show.Paint) error {
 			return printTable(out, view, paint, format == show.Wide)
 		}, nil
-	case show.JSON, show.YAML:
+	}
+	if show.ForMachines(format) {
 		return func(out io.Writer, view *View, _ show.Paint) error { return show.Encode(out, format, view) }, nil
 	}
 	return nil, show.KnownFormat(format, show.Wide, show.JSON, show.YAML)

@@ -195,7 +195,7 @@ func TestScreenShowsOnlyChanges(t *testing.T) {
 }
 
 func TestUnknownFormat(t *testing.T) {
-	if _, err := newPrinter("xml"); err == nil || !strings.Contains(err.Error(), "wide, json or yaml") {
+	if _, err := newPrinter("xml"); err == nil || !strings.Contains(err.Error(), "wide, json, yaml or jsonpath=TEMPLATE") {
 		t.Errorf("Unexpected error: %v", err)
 	}
 }

@@ -17,8 +17,11 @@ type Paint struct{ on bool }
 
 // Painter returns the Paint for an output.
 func Painter(out io.Writer) Paint {
-	return Paint{on: Terminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	return Paint{on: Terminal(out) && wanted()}
 }
+
+// wanted reports whether the environment has nothing against colours.
+func wanted() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
 
 // Terminal reports whether somebody looks at out while it is written.
 func Terminal(out io.Writer) bool {

@@ -59,7 +59,7 @@ func TestUnits(t *testing.T) {
 
 func TestEncode(t *testing.T) {
 	value := map[string]any{"a": []string{"<b>"}}
-	for format, want := range map[string]string{JSON: "{\n  \"a\": [\n    \"<b>\"\n  ]\n}\n", YAML: "a:\n- <b>\n"} {
+	for format, want := range map[string]string{JSON: "{\n  \"a\": [\n    \"<b>\"\n  ]\n}\n", YAML: "a:\n- <b>\n", JSONPath + "{.a[0]}": "<b>", JSONPath + ".a[*]": "<b>", JSONPath + "{.none}": ""} {
 		var out strings.Builder
 		if err := Encode(&out, format, value); err != nil {
 			t.Fatal(err)
@@ -76,11 +76,14 @@ func TestKnownFormat(t *testing.T) {
 		known  []string
 		want   string
 	}{
-		"none":         {known: []string{JSON}},
-		"a known one":  {format: YAML, known: []string{Wide, JSON, YAML}},
-		"the only one": {format: "xml", known: []string{JSON}, want: "--output xml: there is no such format: use json"},
-		"one of two":   {format: "xml", known: []string{JSON, YAML}, want: "--output xml: there is no such format: use json or yaml"},
-		"one of three": {format: "xml", known: []string{Wide, JSON, YAML}, want: "--output xml: there is no such format: use wide, json or yaml"},
+		"none":                    {known: []string{JSON}},
+		"a known one":             {format: YAML, known: []string{Wide, JSON, YAML}},
+		"the only one":            {format: "xml", known: []string{JSON}, want: "--output xml: there is no such format: use json or jsonpath=TEMPLATE"},
+		"a JSONPath":              {format: "jsonpath={.a}", known: []string{Wide, JSON}},
+		"one without JSON":        {format: "jsonpath={.a}", known: []string{Wide}, want: "--output jsonpath={.a}: there is no such format: use wide"},
+		"one that cannot be read": {format: "jsonpath={.a", known: []string{JSON}, want: "--output jsonpath={.a: write a template such as jsonpath='{.name}': unclosed action"},
+		"one of two":              {format: "xml", known: []string{JSON, YAML}, want: "--output xml: there is no such format: use json, yaml or jsonpath=TEMPLATE"},
+		"one of three":            {format: "xml", known: []string{Wide, JSON, YAML}, want: "--output xml: there is no such format: use wide, json, yaml or jsonpath=TEMPLATE"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -90,6 +93,27 @@ func TestKnownFormat(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("Unexpected error (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestColoursAreSwitchedOff(t *testing.T) {
+	cases := map[string]struct {
+		noColor, term string
+		want          bool
+	}{
+		"a terminal":                   {term: "xterm", want: true},
+		"NO_COLOR":                     {noColor: "1", term: "xterm"},
+		"a terminal without any":       {term: "dumb"},
+		"an empty NO_COLOR is not set": {noColor: "", term: "xterm", want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("NO_COLOR", tc.noColor)
+			t.Setenv("TERM", tc.term)
+			if got := wanted(); got != tc.want {
+				t.Errorf("Colours are wanted: %v", got)
 			}
 		})
 	}

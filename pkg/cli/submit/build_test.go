@@ -188,6 +188,26 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+func TestFlagsThatSayNothing(t *testing.T) {
+	for says, args := range map[string][]string{
+		"--nodes=0: no pod would run":                           {"--nodes", "0"},
+		"--gpus-per-node=0: a runtime's GPUs cannot":            {"--gpus-per-node", "0"},
+		"--queue is empty: name one, or leave the flag out":     {"--queue", ""},
+		"--image is empty: name one, or leave the flag out":     {"--image="},
+		"--runtime is empty: name one":                          {"--runtime", ""},
+		"--nodes and --gpus-per-node are 1 or more":             {"--nodes", "-1"},
+		"--nodes=0: no pod would run; name 1 or more, or leave": {"--nodes", "0", "--gpus-per-node", "0"},
+	} {
+		streams, _, _, _ := genericiooptions.NewTestIOStreams()
+		cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs(append([]string{"a", "--runtime", "torch", "--dry-run", "client"}, args...))
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("With %q the error is %v and not %q", args, err, says)
+		}
+	}
+}
+
 func TestDryRunOfAWrongPatch(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -15,7 +16,8 @@ import (
 )
 
 // display shows progress: on a terminal a line for each step, which changes in its place;
-// elsewhere a line when a step is reached.
+// elsewhere a line when a step is reached, and when what holds the next one up is known or
+// changes.
 type display struct {
 	out   io.Writer
 	paint show.Paint
@@ -27,6 +29,8 @@ type display struct {
 	drawn int
 	// reached is how many steps were done when progress was shown last.
 	reached int
+	// reason is what held the next step up when progress was shown last.
+	reason string
 	// times are when the steps were done first.
 	times []time.Duration
 }
@@ -66,6 +70,7 @@ func (d *display) redraw(p progress, reached int) {
 	if d.drawn > 0 {
 		fmt.Fprintf(&text, "\x1b[%dA\x1b[J", d.drawn)
 	}
+	drawn := 0
 	for i, s := range p.steps {
 		mark, paint := " ", d.paint.Dim
 		passed := ""
@@ -81,25 +86,55 @@ func (d *display) redraw(p progress, reached int) {
 		if i > reached {
 			detail = ""
 		}
-		// A line that wraps could not be written over.
-		line := []rune(fmt.Sprintf("%s %-14s  %7s  %s", mark, s.name, passed, flat(detail)))
-		if len(line) >= d.width {
-			line = append(line[:max(d.width-2, 0)], '…')
+		lines := wrapped(fmt.Sprintf("%s %-14s  %7s  ", mark, s.name, passed), flat(detail), d.width)
+		for _, line := range lines {
+			text.WriteString(paint(line) + "\n")
 		}
-		text.WriteString(paint(strings.TrimRight(string(line), " ")) + "\n")
+		drawn += len(lines)
 	}
-	d.drawn = len(p.steps)
+	d.drawn = drawn
 	_, _ = io.WriteString(d.out, text.String())
 }
 
-// append writes the steps that are reached now, and that some are lost again.
+// wrapped is a text behind a head, in lines that a terminal does not wrap itself: those
+// could not be written over.
+func wrapped(head, text string, width int) []string {
+	indent := strings.Repeat(" ", utf8.RuneCountInString(head))
+	line, words := head, 0
+	var lines []string
+	if width < len(indent)+20 && text != "" {
+		lines, indent = append(lines, strings.TrimRight(head, " ")), "  "
+		line = indent
+	}
+	for word := range strings.FieldsSeq(text) {
+		if words > 0 && utf8.RuneCountInString(line+" "+word) >= width {
+			lines, line, words = append(lines, line), indent, 0
+		}
+		if words > 0 {
+			line += " "
+		}
+		line, words = line+word, words+1
+	}
+	return append(lines, strings.TrimRight(line, " "))
+}
+
+// append writes the steps that are reached now, that some are lost again, and what the next
+// one waits for.
 func (d *display) append(p progress, reached int, since time.Duration) {
 	if reached < d.reached {
-		fmt.Fprintf(d.out, "%7s  back to %s: %s\n", seconds(since), p.steps[reached-1].name, flat(p.steps[reached].detail))
+		d.reason = p.steps[reached].detail
+		fmt.Fprintf(d.out, "%7s  back to %s: %s\n", seconds(since), p.steps[reached-1].name, flat(d.reason))
 		return
 	}
 	for _, s := range p.steps[d.reached:reached] {
 		fmt.Fprintln(d.out, strings.TrimRight(fmt.Sprintf("%7s  %-14s  %s", seconds(since), s.name, flat(s.detail)), " "))
+	}
+	if reached == len(p.steps) {
+		return
+	}
+	if next := p.steps[reached]; next.waits && next.detail != "" && next.detail != d.reason {
+		d.reason = next.detail
+		fmt.Fprintf(d.out, "%7s  %-14s  %s: %s\n", seconds(since), "waits", next.name, flat(next.detail))
 	}
 }
 

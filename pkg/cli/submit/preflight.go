@@ -13,8 +13,10 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -82,21 +84,43 @@ func (p *preflight) patches(u *unstructured.Unstructured, generation trainjob.Tr
 	for _, doubt := range verdict.Warnings {
 		fmt.Fprintln(p.notes, "warning:", doubt)
 	}
-	return exit.With(exit.Findings, verdict.Errors.ToAggregate())
+	return exit.With(exit.Findings, append(verdict.Errors, verdict.Unmade...).ToAggregate())
 }
 
 // queue looks for the LocalQueue and the priority class, where they are asked for.
 func (p *preflight) queue(ctx context.Context, r *request) error {
 	if r.queue != "" {
 		key := client.ObjectKey{Namespace: r.namespace, Name: r.queue}
-		if err := p.find(ctx, "LocalQueue", key, &kueue.LocalQueue{}, &kueue.LocalQueueList{}); err != nil {
+		var queue kueue.LocalQueue
+		if err := p.find(ctx, "LocalQueue", key, &queue, &kueue.LocalQueueList{}); err != nil {
 			return err
 		}
+		p.stopped(ctx, &queue)
 	}
 	if r.priority != "" {
 		return p.find(ctx, "WorkloadPriorityClass", client.ObjectKey{Name: r.priority}, &kueue.WorkloadPriorityClass{}, &kueue.WorkloadPriorityClassList{})
 	}
 	return nil
+}
+
+// stopped warns of a queue that admits nothing. A ClusterQueue that the user may not read
+// says so in the LocalQueue's status.
+func (p *preflight) stopped(ctx context.Context, queue *kueue.LocalQueue) {
+	const until = "the TrainJob will wait until an admin starts it again"
+	if policy := ptr.Deref(queue.Spec.StopPolicy, kueue.None); policy != kueue.None {
+		fmt.Fprintf(p.notes, "warning: LocalQueue %s is stopped (stopPolicy: %s): %s\n", queue.Name, policy, until)
+		return
+	}
+	var clusterQueue kueue.ClusterQueue
+	if p.client.Get(ctx, client.ObjectKey{Name: string(queue.Spec.ClusterQueue)}, &clusterQueue) == nil {
+		if policy := ptr.Deref(clusterQueue.Spec.StopPolicy, kueue.None); policy != kueue.None {
+			fmt.Fprintf(p.notes, "warning: ClusterQueue %s, which LocalQueue %s leads to, is stopped (stopPolicy: %s): %s\n", clusterQueue.Name, queue.Name, policy, until)
+			return
+		}
+	}
+	if active := meta.FindStatusCondition(queue.Status.Conditions, kueue.LocalQueueActive); active != nil && active.Status == metav1.ConditionFalse {
+		fmt.Fprintf(p.notes, "warning: LocalQueue %s is not active: %s; the TrainJob will wait until it is\n", queue.Name, active.Message)
+	}
 }
 
 // find gets an object. Where there is none, the error names those that there are.

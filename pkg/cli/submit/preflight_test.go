@@ -41,10 +41,22 @@ func TestPreflight(t *testing.T) {
 			ref: ref("TrainingRuntime", "torch"), says: "there is no TrainingRuntime torch in namespace ns, nor any other",
 		},
 		"no such queue": {
-			ref: ref("ClusterTrainingRuntime", "torch"), request: request{queue: "x"}, says: "there is no LocalQueue x in namespace ns; there are: cpus, gpus",
+			ref: ref("ClusterTrainingRuntime", "torch"), request: request{queue: "x"}, says: "there is no LocalQueue x in namespace ns; there are: cpus, drained, gpus, held, inactive",
 		},
 		"no such priority": {
 			ref: ref("ClusterTrainingRuntime", "torch"), request: request{priority: "x"}, says: "there is no WorkloadPriorityClass x; there are: high",
+		},
+		"a stopped LocalQueue": {
+			ref: ref("ClusterTrainingRuntime", "torch"), request: request{queue: "held"},
+			note: "warning: LocalQueue held is stopped (stopPolicy: Hold): the TrainJob will wait until an admin starts it again",
+		},
+		"a stopped ClusterQueue": {
+			ref: ref("ClusterTrainingRuntime", "torch"), request: request{queue: "drained"},
+			note: "warning: ClusterQueue stopped, which LocalQueue drained leads to, is stopped (stopPolicy: HoldAndDrain): ",
+		},
+		"a LocalQueue that leads nowhere": {
+			ref: ref("ClusterTrainingRuntime", "torch"), request: request{queue: "inactive"},
+			note: "warning: LocalQueue inactive is not active: no such ClusterQueue; the TrainJob will wait until it is",
 		},
 		"what the user may not see is left to the API server": {
 			ref: ref("ClusterTrainingRuntime", "x"), request: request{queue: "x", priority: "x"}, forbidden: true,
@@ -88,9 +100,15 @@ func newClient(t *testing.T, forbidden bool) client.Client {
 	queue := func(namespace, name string) *kueue.LocalQueue {
 		return &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
+	held, drained, inactive := queue("ns", "held"), queue("ns", "drained"), queue("ns", "inactive")
+	held.Spec.StopPolicy = ptr.To(kueue.Hold)
+	drained.Spec.ClusterQueue = "stopped"
+	inactive.Status.Conditions = []metav1.Condition{{Type: kueue.LocalQueueActive, Status: metav1.ConditionFalse, Message: "no such ClusterQueue"}}
+	stopped := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "stopped"}, Spec: kueue.ClusterQueueSpec{StopPolicy: ptr.To(kueue.HoldAndDrain)}}
 	return fake.NewClientBuilder().WithScheme(scheme).
 		WithObjects(tune, &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}},
 			queue("ns", "gpus"), queue("ns", "cpus"), queue("other", "x"),
+			held, drained, inactive, stopped,
 			&kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}}).
 		WithInterceptorFuncs(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if forbidden {

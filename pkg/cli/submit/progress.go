@@ -37,6 +37,8 @@ type step struct {
 	done bool
 	// detail says more of what was done or, of the first step that is not, what it waits for.
 	detail string
+	// waits is for a detail that says what holds the step up.
+	waits bool
 }
 
 // progress is how far a TrainJob has come.
@@ -100,7 +102,7 @@ func queueSteps(wl *kueue.Workload, queue string) []step {
 	}
 	steps[0].detail = "LocalQueue " + queue
 	if steps[1].done = apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved); !steps[1].done || wl.Status.Admission == nil {
-		steps[1].detail = waitsFor(wl)
+		steps[1].detail, steps[1].waits = waitsFor(wl), true
 		return steps
 	}
 	steps[1].detail = "ClusterQueue " + string(wl.Status.Admission.ClusterQueue)
@@ -110,7 +112,7 @@ func queueSteps(wl *kueue.Workload, queue string) []step {
 	}
 	for _, check := range wl.Status.AdmissionChecks {
 		if check.State != kueue.CheckStateReady {
-			steps[2].detail = fmt.Sprintf("waits for admission check %s: %s", check.Name, check.Message)
+			steps[2].detail, steps[2].waits = fmt.Sprintf("waits for admission check %s: %s", check.Name, check.Message), true
 			break
 		}
 	}

@@ -6,10 +6,13 @@ package submit
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -69,6 +72,9 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			if err := c.arguments(args, cmd.ArgsLenAtDash()); err != nil {
 				return err
 			}
+			if err := notNothing(cmd.Flags()); err != nil {
+				return err
+			}
 			return c.run(cmd.Context())
 		},
 	}
@@ -96,6 +102,24 @@ func (c *command) addFlags(cmd *cobra.Command) {
 	c.printing.AddFlags(cmd)
 	_ = cmd.MarkFlagRequired("runtime")
 	c.completions(cmd)
+}
+
+// notNothing refuses flags that are there and say nothing: a zero, or a variable of a script
+// that is not set, would be dropped without a word.
+func notNothing(flags *pflag.FlagSet) error {
+	const leaveOut = "leave the flag out for what the runtime has"
+	var errs []error
+	flags.Visit(func(f *pflag.Flag) {
+		switch value := f.Value.String(); {
+		case f.Name == "nodes" && value == "0":
+			errs = append(errs, fmt.Errorf("--nodes=0: no pod would run; name 1 or more, or %s", leaveOut))
+		case f.Name == "gpus-per-node" && value == "0":
+			errs = append(errs, fmt.Errorf("--gpus-per-node=0: a runtime's GPUs cannot be taken away; use a runtime without, or %s", leaveOut))
+		case value == "" && slices.Contains([]string{"runtime", "image", "queue", "priority", "gpu-resource", "topology", "runtime-patch"}, f.Name):
+			errs = append(errs, fmt.Errorf("--%s is empty: name one, or leave the flag out", f.Name))
+		}
+	})
+	return errors.Join(errs...)
 }
 
 // arguments reads NAME and what follows --.

@@ -61,7 +61,8 @@ keeps its place.
 Afterwards remove the rest with kubectl delete -k config/default. The chart runs this by itself
 before helm uninstall. It can be run again.`
 
-const uninstallExample = `  kubectl trainjob uninstall
+const uninstallExample = `  # Everything that kueue-trainer keeps, and then its manifests
+  kubectl trainjob uninstall
   kubectl delete -k config/default`
 
 // NewCommand returns the command.

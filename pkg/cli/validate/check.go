@@ -3,6 +3,7 @@
 package validate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,10 @@ import (
 	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
@@ -20,8 +23,11 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
+
+var runtimeRefPath = field.NewPath("spec", "runtimeRef")
 
 // checker checks TrainJobs by the rules of a release.
 type checker struct {
@@ -30,6 +36,9 @@ type checker struct {
 	runtimes   *trainjob.Runtimes
 	renderer   *trainjob.Renderer
 	validator  *trainjob.Validator
+	schema     *releases.Schema
+	// runtimeSchema is read when there is a runtime to be checked.
+	runtimeSchema *releases.Schema
 }
 
 func newChecker(ctx context.Context, generation trainjob.TrainerVersion, files *runtimes) (*checker, error) {
@@ -38,6 +47,9 @@ func newChecker(ctx context.Context, generation trainjob.TrainerVersion, files *
 		return nil, err
 	}
 	c := &checker{generation: generation, files: files, runtimes: trainjob.NewRuntimes(files, nil).As(generation)}
+	if c.schema, err = releases.NewSchema(generation, releases.TrainJob); err != nil {
+		return nil, err
+	}
 	if c.renderer, err = trainjob.NewRenderer(ctx, scheme); err != nil {
 		return nil, err
 	}
@@ -45,7 +57,7 @@ func newChecker(ctx context.Context, generation trainjob.TrainerVersion, files *
 	return c, err
 }
 
-// check reports on the TrainJobs of a document.
+// check reports on the TrainJobs and runtimes of a document.
 func (c *checker) check(ctx context.Context, r *report, doc *manifest.Document) error {
 	jobs, err := doc.TrainJobs()
 	if err != nil {
@@ -59,12 +71,24 @@ func (c *checker) check(ctx context.Context, r *report, doc *manifest.Document) 
 			return err
 		}
 	}
-	return nil
+	if err != nil {
+		return nil
+	}
+	return c.checkRuntimes(ctx, r, doc)
+}
+
+// checkBeside reports on the runtimes of a document that was named for them.
+func (c *checker) checkBeside(ctx context.Context, r *report, doc *manifest.Document) error {
+	if doc.Err != nil {
+		r.Findings = append(r.Findings, unreadable(doc, doc.Err))
+		return nil
+	}
+	return c.checkRuntimes(ctx, r, doc)
 }
 
 // unreadable is about a document that cannot be read as objects.
 func unreadable(doc *manifest.Document, err error) finding {
-	f := finding{File: doc.Path, Line: doc.Line, Severity: refused, Message: err.Error()}
+	f := finding{File: doc.Path, Line: doc.Line, Severity: refused, Reason: unread, Message: err.Error()}
 	if at := new(manifest.Error); errors.As(err, &at) {
 		f.Line, f.Message = at.Line, at.Text
 	}
@@ -72,18 +96,47 @@ func unreadable(doc *manifest.Document, err error) finding {
 }
 
 func (c *checker) checkOne(ctx context.Context, r *report, object *manifest.Object) error {
-	r.add(object, refused, rules.Fields(c.generation, object.JSON))
-	r.add(object, doubtful, rules.Pods(object.JSON))
+	errs := rules.Fields(c.generation, object.JSON)
+	errs = append(errs, without(rules.Pods(object.JSON), errs)...)
 	// What cannot be read is among the fields above.
-	job, unread := rules.Decode[trainjob.TrainJob](object.JSON)
-	r.add(object, refused, version(&job))
-	errs, doubts, err := c.verdict(ctx, &job, len(unread) == 0)
-	r.add(object, refused, errs)
+	job, unreadFields := rules.Decode[trainjob.TrainJob](object.JSON)
+	errs = append(errs, servedVersion(&job)...)
+	more, doubts, err := c.verdict(ctx, &job, len(unreadFields) == 0)
+	errs = append(errs, without(more, errs)...)
+	_, schema := c.schema.Check(ctx, object.JSON)
+	r.add(object, refused, append(errs, apart(schema, errs)...))
 	r.add(object, doubtful, doubts)
+	if c.files.assumed(ctx, &job) {
+		r.note(object, runtimeRefPath.Child("name"), fmt.Sprintf("no file has runtime %s: the one that Trainer %s ships is taken", job.Spec.RuntimeRef.Name, c.generation))
+	}
 	return err
 }
 
-func version(job *trainjob.TrainJob) field.ErrorList {
+// apart leaves out errors about fields in or around those that others are about: of what the
+// schema refuses, the rules often say more.
+func apart(errs, others field.ErrorList) field.ErrorList {
+	// The schema has keys of maps as fields.
+	dots := strings.NewReplacer("[", ".", "]", "")
+	return slices.DeleteFunc(errs, func(err *field.Error) bool {
+		return slices.ContainsFunc(others, func(other *field.Error) bool {
+			a, b := dots.Replace(err.Field)+".", dots.Replace(other.Field)+"."
+			return strings.HasPrefix(a, b) || strings.HasPrefix(b, a)
+		})
+	})
+}
+
+// without leaves out errors about fields that others are about: the same is often checked by
+// those that take the TrainJob, and again by those that make something of it. Much that is
+// wrong with a runtime is told of one field.
+func without(errs, others field.ErrorList) field.ErrorList {
+	return slices.DeleteFunc(errs, func(err *field.Error) bool {
+		return slices.ContainsFunc(others, func(other *field.Error) bool {
+			return err.Field == other.Field && (err.Field != runtimeRefPath.String() || err.Detail == other.Detail)
+		})
+	})
+}
+
+func servedVersion(job *trainjob.TrainJob) field.ErrorList {
 	if served := trainer.GroupVersion.String(); job.APIVersion != served {
 		return field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), job.APIVersion, []string{served})}
 	}
@@ -100,7 +153,7 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, whole boo
 	verdict := rules.Create(c.generation, runtime, rules.TrainJob{
 		Suspended: job.Suspended(), Overrides: job.Spec.PodTemplateOverrides, Patches: job.Spec.RuntimePatches,
 	})
-	errs, doubts = slices.Concat(verdict.Errors, queueLabels(job)), verdict.Warnings
+	errs, doubts = slices.Concat(verdict.Errors, verdict.Unmade, kueueLabels(job)), verdict.Warnings
 	switch {
 	case missing == nil:
 	case missing.Type == field.ErrorTypeNotSupported || c.files.cluster != nil:
@@ -108,7 +161,7 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, whole boo
 	default:
 		return errs, append(doubts, missing), nil
 	}
-	if len(verdict.Errors) > 0 || !whole {
+	if len(verdict.Errors)+len(verdict.Unmade) > 0 || !whole {
 		return errs, doubts, nil
 	}
 	moreErrs, moreDoubts := c.rendered(ctx, job, runtime)
@@ -120,19 +173,16 @@ func (c *checker) verdict(ctx context.Context, job *trainjob.TrainJob, whole boo
 func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer.TrainingRuntimeSpec, *field.Error, error) {
 	// Of a TrainJob that was stored before there may be a snapshot, which does not count
 	// for a new one.
-	job = job.DeepCopy()
+	job = c.named(job)
 	job.UID = ""
-	if job.Namespace == "" {
-		job.Namespace = c.files.namespace
-	}
-	path := field.NewPath("spec", "runtimeRef")
+	path := runtimeRefPath
 	runtime, err := c.runtimes.For(ctx, job)
 	switch {
 	case err == nil:
 		return runtime, nil, nil
 	case errors.Is(err, trainjob.ErrRuntimeNotFound) && c.files.cluster == nil:
 		return nil, field.Invalid(path.Child("name"), job.Spec.RuntimeRef.Name,
-			"no file has this runtime, so what depends on it is not checked: name a file that has it with --runtimes, or use --from-cluster"), nil
+			fmt.Sprintf("no file has this runtime, and Trainer %s ships none of this name, so what depends on it is not checked: name a file that has it with --runtimes, or use --from-cluster", c.generation)), nil
 	case errors.Is(err, trainjob.ErrRuntimeUnsupported):
 		kinds := []string{trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind}
 		return nil, field.NotSupported(path.Child("kind"), ptr.Deref(job.Spec.RuntimeRef.Kind, ""), kinds), nil
@@ -142,12 +192,26 @@ func (c *checker) runtime(ctx context.Context, job *trainjob.TrainJob) (*trainer
 	return nil, nil, fmt.Errorf("reading the runtime of TrainJob %s: %w", job.Name, err)
 }
 
-// queueLabels checks what Kueue reads from the labels.
-func queueLabels(job *trainjob.TrainJob) field.ErrorList {
-	return append(jobframework.ValidateQueueName(job), jobframework.ValidatePrebuiltWorkloadName(job)...)
+// kueueLabels checks what Kueue reads from the labels and annotations, of a TrainJob with a
+// queue or not.
+func kueueLabels(job *trainjob.TrainJob) field.ErrorList {
+	return jobframework.ValidateJobOnCreate(genericJob{job: job})
 }
 
-// rendered asks Trainer's plugins and, for a TrainJob with a queue, makes its PodSets.
+// genericJob is what that check asks of a job: the object and its kind.
+type genericJob struct {
+	jobframework.GenericJob
+	job *trainjob.TrainJob
+}
+
+// Object implements jobframework.GenericJob.
+func (j genericJob) Object() client.Object { return j.job }
+
+// GVK implements jobframework.GenericJob.
+func (j genericJob) GVK() schema.GroupVersionKind { return trainjob.GVK }
+
+// rendered asks Trainer's plugins, looks at what is made of the TrainJob and, for one with a
+// queue, makes its PodSets.
 func (c *checker) rendered(ctx context.Context, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec) (errs, doubts field.ErrorList) {
 	f := patch.Of(c.generation)
 	patches, err := f.All(&job.Spec)
@@ -155,10 +219,23 @@ func (c *checker) rendered(ctx context.Context, job *trainjob.TrainJob, runtime 
 		return field.ErrorList{field.Invalid(f.Path(), field.OmitValueType{}, err.Error())}, nil
 	}
 	errs, doubts = c.plugins(ctx, job, runtime, patches)
-	if job.Labels[kueueconstants.QueueLabel] == "" || len(errs) > 0 {
+	if len(errs) > 0 {
 		return errs, doubts
 	}
-	return byIndex(podset.Validate(ctx, c.renderer, job, runtime, f), job), doubts
+	if job.Labels[kueueconstants.QueueLabel] != "" {
+		errs = byIndex(podset.Validate(ctx, c.renderer, job, runtime, f), job)
+	}
+	made := c.made(ctx, c.named(job), runtime, patches)
+	return append(errs, without(made, errs)...), doubts
+}
+
+// named gives a TrainJob the name that the API server would make of its generateName, and
+// the namespace that it would be created in.
+func (c *checker) named(job *trainjob.TrainJob) *trainjob.TrainJob {
+	job = job.DeepCopy()
+	job.Name = cmp.Or(job.Name, job.GenerateName+"abcde")
+	job.Namespace = cmp.Or(job.Namespace, c.files.namespace)
+	return job
 }
 
 // byIndex turns the managers in paths into the places of their entries, for lines to be found.

@@ -22,18 +22,56 @@ const (
 	// doubtful is for what they take although it does not do what it looks like, or what
 	// could not be looked at.
 	doubtful = "warning"
+	// told is for what was taken for granted.
+	told = "note"
 )
 
-// finding is something wrong with a TrainJob. Its JSON is the command's interface.
+// finding is something wrong with a TrainJob or a runtime. Its JSON is the command's interface.
 type finding struct {
 	File string `json:"file"`
 	// Line is where the field begins or, if it is not there, what is around it; from 1.
-	Line     int    `json:"line"`
+	Line int `json:"line"`
+	// TrainJob is empty for what is wrong with a runtime.
 	TrainJob string `json:"trainJob"`
 	Severity string `json:"severity"`
-	// Field is empty for the TrainJob as a whole.
-	Field   string `json:"field"`
+	// Field is empty for the object as a whole.
+	Field string `json:"field"`
+	// Reason is the API server's word for what is wrong: one of the reasons of a status, such
+	// as FieldValueInvalid.
+	Reason  string `json:"reason"`
 	Message string `json:"message"`
+}
+
+// These reasons are no API server's.
+const (
+	// unread is the reason of a document that cannot be read as objects.
+	unread = "Unreadable"
+	// assumed is that of what was taken for granted.
+	assumed = "Assumed"
+)
+
+// reasons are those that there are, in words.
+var reasons = map[string]string{
+	string(field.ErrorTypeRequired):     "A value is missing",
+	string(field.ErrorTypeInvalid):      "A value cannot be taken",
+	string(field.ErrorTypeTypeInvalid):  "A value is of another type",
+	string(field.ErrorTypeNotSupported): "A value is not one of those that there are",
+	string(field.ErrorTypeNotFound):     "A value refers to what is not there",
+	string(field.ErrorTypeDuplicate):    "A value is there twice",
+	string(field.ErrorTypeForbidden):    "A field cannot be set",
+	string(field.ErrorTypeTooLong):      "A value is too long",
+	string(field.ErrorTypeTooMany):      "There are too many values",
+	string(field.ErrorTypeInternal):     "A check failed",
+	unread:                              "A document cannot be read",
+	assumed:                             "Something was taken for granted",
+}
+
+// text is what is wrong, and with what.
+func (f finding) text() string {
+	if f.Field == "" {
+		return f.Message
+	}
+	return f.Field + ": " + f.Message
 }
 
 // report is what the command found.
@@ -41,16 +79,34 @@ type report struct {
 	// Trainer is the release whose rules were used.
 	Trainer   string    `json:"trainer"`
 	TrainJobs int       `json:"trainJobs"`
+	Runtimes  int       `json:"runtimes"`
 	Findings  []finding `json:"findings"`
 }
 
 // add takes errors about a TrainJob.
 func (r *report) add(job *manifest.Object, severity string, errs field.ErrorList) {
+	r.addAbout(job, job.Name(), severity, errs)
+}
+
+// note says what was taken for granted about a field of a TrainJob.
+func (r *report) note(job *manifest.Object, at *field.Path, text string) {
+	r.Findings = append(r.Findings, finding{
+		File: job.Document.Path, Line: job.LineOf(at.String()), TrainJob: job.Name(), Severity: told,
+		Field: at.String(), Reason: assumed, Message: text,
+	})
+}
+
+// addRuntime takes errors about a runtime.
+func (r *report) addRuntime(runtime *manifest.Object, errs field.ErrorList) {
+	r.addAbout(runtime, "", refused, errs)
+}
+
+func (r *report) addAbout(object *manifest.Object, trainJob, severity string, errs field.ErrorList) {
 	for _, err := range errs {
 		err.Field = strings.TrimPrefix(err.Field, "<nil>")
 		r.Findings = append(r.Findings, finding{
-			File: job.Document.Path, Line: job.LineOf(err.Field), TrainJob: job.Name(), Severity: severity,
-			Field: err.Field, Message: err.ErrorBody(),
+			File: object.Document.Path, Line: object.LineOf(err.Field), TrainJob: trainJob, Severity: severity,
+			Field: err.Field, Reason: string(err.Type), Message: err.ErrorBody(),
 		})
 	}
 }
@@ -90,23 +146,26 @@ func (r *report) sort() {
 func (r *report) print(out io.Writer) {
 	paint := show.Painter(out)
 	for _, f := range r.Findings {
-		severity := paint.Yellow(f.Severity)
-		if f.Severity == refused {
-			severity = paint.Red(f.Severity)
-		}
-		where := f.Field
-		if where != "" {
-			where += ": "
-		}
-		fmt.Fprintf(out, "%s:%d: %s: %s%s\n", f.File, f.Line, severity, where, f.Message)
+		severity := map[string]func(string) string{refused: paint.Red, doubtful: paint.Yellow, told: paint.Dim}[f.Severity](f.Severity)
+		fmt.Fprintf(out, "%s:%d: %s: %s\n", f.File, f.Line, severity, f.text())
 	}
-	fmt.Fprintf(out, "%s for Trainer %s: %s, %s\n", show.Count(int64(r.TrainJobs), "TrainJob"), r.Trainer,
+	fmt.Fprintln(out, r.summary())
+}
+
+// summary is the sum of what was found.
+func (r *report) summary() string {
+	return fmt.Sprintf("%s for Trainer %s: %s, %s", r.checked(), r.Trainer,
 		show.Count(int64(r.count(refused)), "error"), show.Count(int64(r.count(doubtful)), "warning"))
 }
 
-func (r *report) printJSON(out io.Writer) error {
-	if r.Findings == nil {
-		r.Findings = []finding{}
+// checked says how much was looked at.
+func (r *report) checked() string {
+	jobs, runtimes := show.Count(int64(r.TrainJobs), "TrainJob"), show.Count(int64(r.Runtimes), "runtime")
+	switch {
+	case r.Runtimes == 0:
+		return jobs
+	case r.TrainJobs == 0:
+		return runtimes
 	}
-	return show.Encode(out, show.JSON, r)
+	return jobs + " and " + runtimes
 }

@@ -35,7 +35,7 @@ func unknownKinds(doc *manifest.Document) []finding {
 		}
 		at := path.Child("kind").String()
 		err := field.NotSupported(nil, o.Kind, known)
-		found = append(found, finding{File: doc.Path, Line: doc.LineOf(at), Severity: doubtful, Field: at, Message: err.ErrorBody()})
+		found = append(found, finding{File: doc.Path, Line: doc.LineOf(at), Severity: doubtful, Field: at, Reason: string(err.Type), Message: err.ErrorBody()})
 	}
 	check(nil, content.object)
 	for i, item := range content.Items {
@@ -44,8 +44,8 @@ func unknownKinds(doc *manifest.Document) []finding {
 	return found
 }
 
-// nothing is the error for files without a TrainJob.
+// nothing is the error for files without a TrainJob or a runtime.
 func nothing(files []string) error {
-	return fmt.Errorf("there is no TrainJob in %s: name files that have one, of apiVersion %s and kind %s",
+	return fmt.Errorf("there is no TrainJob and no runtime in %s: name files that have one, of apiVersion %s and kind %s",
 		strings.Join(files, ", "), trainer.GroupVersion, trainer.TrainJobKind)
 }

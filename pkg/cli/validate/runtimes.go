@@ -3,12 +3,29 @@
 package validate
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/kubeflow/trainer/v2/pkg/webhooks"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
+	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// runtimes are those that files define and, if there is one, those of a cluster.
+// runtimes are those that files define and, for what no file has, those of a cluster or,
+// where none is asked, those that the release ships.
 type runtimes struct {
 	*manifest.Runtimes
 
@@ -16,4 +33,125 @@ type runtimes struct {
 	namespace string
 	// cluster is nil when none is asked.
 	cluster client.Reader
+	// inFiles are those of files alone, stock those that the release ships.
+	inFiles, stock *manifest.Runtimes
+}
+
+func newRuntimes(release trainjob.TrainerVersion, files []manifest.File, namespace string, cluster client.Reader) (*runtimes, error) {
+	data, err := releases.Runtimes(release)
+	if err != nil {
+		return nil, err
+	}
+	r := &runtimes{namespace: namespace, cluster: cluster}
+	shipped := []manifest.File{*manifest.Parse("Trainer "+release.String(), data)}
+	if r.stock, err = manifest.NewRuntimes(shipped, namespace, nil); err != nil {
+		return nil, err
+	}
+	if r.inFiles, err = manifest.NewRuntimes(files, namespace, nil); err != nil {
+		return nil, err
+	}
+	elsewhere := cluster
+	if cluster == nil {
+		elsewhere = r.stock
+	}
+	r.Runtimes, err = manifest.NewRuntimes(files, namespace, elsewhere)
+	return r, err
+}
+
+// assumed reports whether the runtime of a TrainJob is one that the release ships, of which
+// nobody said that the cluster has it.
+func (r *runtimes) assumed(ctx context.Context, job *trainjob.TrainJob) bool {
+	ref := job.Spec.RuntimeRef
+	if r.cluster != nil || ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind) != trainer.ClusterTrainingRuntimeKind {
+		return false
+	}
+	key, rt := client.ObjectKey{Name: ref.Name}, &trainer.ClusterTrainingRuntime{}
+	return r.inFiles.Get(ctx, key, rt) != nil && r.stock.Get(ctx, key, rt) == nil
+}
+
+// readable leaves out the documents whose runtimes cannot be decoded. What is wrong with
+// them is told of each.
+func readable(files []manifest.File) []manifest.File {
+	files = slices.Clone(files)
+	for i := range files {
+		files[i].Documents = slices.DeleteFunc(slices.Clone(files[i].Documents), func(doc manifest.Document) bool {
+			_, err := manifest.NewRuntimes([]manifest.File{{Documents: []manifest.Document{doc}}}, "", nil)
+			return err != nil
+		})
+	}
+	return files
+}
+
+// checkRuntimes reports on the runtimes of a document.
+func (c *checker) checkRuntimes(ctx context.Context, r *report, doc *manifest.Document) error {
+	for _, kind := range []string{trainer.ClusterTrainingRuntimeKind, trainer.TrainingRuntimeKind} {
+		found, err := doc.Objects(trainer.GroupVersion.Group, kind)
+		if err != nil {
+			r.Runtimes++
+			r.Findings = append(r.Findings, unreadable(doc, err))
+			return nil
+		}
+		for i := range found {
+			errs, err := c.runtimeErrors(ctx, found[i].JSON)
+			if err != nil {
+				return err
+			}
+			r.Runtimes++
+			r.addRuntime(&found[i], errs)
+		}
+	}
+	return nil
+}
+
+// runtimeErrors is what the API server, by the schema of the release, and Trainer's webhook
+// refuse a runtime for.
+func (c *checker) runtimeErrors(ctx context.Context, data []byte) (field.ErrorList, error) {
+	if c.runtimeSchema == nil {
+		var err error
+		if c.runtimeSchema, err = releases.NewSchema(c.generation, releases.Runtime); err != nil {
+			return nil, err
+		}
+	}
+	stored, errs := c.runtimeSchema.Check(ctx, data)
+	var rt trainer.ClusterTrainingRuntime
+	if err := json.Unmarshal(stored, &rt); err != nil {
+		return errs, nil
+	}
+	errs = append(errs, runtimeMetadata(&rt.ObjectMeta)...)
+	if _, err := (&webhooks.ClusterTrainingRuntimeValidator{}).ValidateCreate(ctx, &rt); err != nil {
+		errs = append(errs, fieldErrors(err)...)
+	}
+	return errs, nil
+}
+
+func runtimeMetadata(metadata *metav1.ObjectMeta) field.ErrorList {
+	errs := rules.Metadata(metadata)
+	path := field.NewPath("metadata", "name")
+	if metadata.Name == "" && metadata.GenerateName == "" {
+		errs = append(errs, field.Required(path, "name the runtime"))
+	}
+	if why := apivalidation.NameIsDNSSubdomain(metadata.Name, false); metadata.Name != "" && len(why) > 0 {
+		errs = append(errs, field.Invalid(path, metadata.Name, strings.Join(why, "; ")))
+	}
+	return errs
+}
+
+// fieldErrors takes errors of fields out of what holds several.
+func fieldErrors(err error) field.ErrorList {
+	var aggregate utilerrors.Aggregate
+	all := []error{err}
+	if errors.As(err, &aggregate) {
+		all = aggregate.Errors()
+	}
+	var errs field.ErrorList
+	for _, err := range all {
+		of := new(field.Error)
+		if !errors.As(err, &of) {
+			of = field.Invalid(nil, field.OmitValueType{}, err.Error())
+		}
+		// Whole objects in Go's notation help nobody.
+		of.BadValue = field.OmitValueType{}
+		errs = append(errs, of)
+	}
+	return errs
 }

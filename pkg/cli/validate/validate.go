@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -24,12 +25,15 @@ const validateLong = `Check TrainJob manifests by the rules of a Trainer release
 patches, what Trainer's webhook refuses and, for TrainJobs with a queue, what Kueue
 cannot take.
 
-No cluster is asked. What depends on the runtime is checked against the runtimes in the
-files of -f and --runtimes; with --from-cluster, the release and the runtimes that no
-file has come from the cluster.
+Runtimes in the files are checked, too.
 
-Every error is printed with its file and line. The exit code is 2 with errors, 3 with
-warnings only, 1 if there is no TrainJob.`
+No cluster is asked. What depends on the runtime is checked against the runtimes in the
+files of -f and --runtimes, then against those that the release ships; with
+--from-cluster, the release and the runtimes that no file has come from the cluster.
+
+An error is what is refused, or what no pod can ever come of: JobSet or the API server
+refuses what Trainer makes of it. Every error is printed with its file and line. The exit
+code is 2 with errors, 3 with warnings only, 1 if there is no TrainJob and no runtime.`
 
 const validateExample = `  # For the newest Trainer, with runtimes from files
   kubectl trainjob validate -f manifests/ --runtimes runtimes/
@@ -38,10 +42,15 @@ const validateExample = `  # For the newest Trainer, with runtimes from files
   kubectl trainjob validate -f job.yaml --trainer 2.1
 
   # As the cluster would see it
-  kubectl trainjob validate -f job.yaml --from-cluster`
+  kubectl trainjob validate -f job.yaml --from-cluster
+
+  # As annotations of a pull request, in a GitHub workflow
+  kubectl trainjob validate -f manifests/ -R -o github`
 
 // newest is the release whose rules count when nothing says otherwise.
 const newest = trainjob.Trainer23
+
+var formats = []string{show.JSON, show.YAML, sarifFormat, githubFormat}
 
 type options struct {
 	files           manifest.Flags
@@ -68,26 +77,37 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	cmd.Flags().StringSliceVar(&o.runtimes, "runtimes", nil, "files or directories with runtimes")
 	cmd.Flags().StringVar(&o.trainer, "trainer", "", "the release whose rules count: 2.1, 2.2 or 2.3 (default the newest, with --from-cluster the cluster's)")
 	cmd.Flags().BoolVar(&o.fromCluster, "from-cluster", false, "ask the cluster for its Trainer release and for runtimes that no file has")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json for machines")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json, yaml, jsonpath=TEMPLATE, sarif (for code scanning) or github (workflow commands, which become annotations)")
 	_ = cmd.MarkFlagRequired("filename")
 	_ = cmd.RegisterFlagCompletionFunc("trainer", cobra.FixedCompletions([]string{"2.1", "2.2", "2.3"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func (o *options) run(ctx context.Context) error {
-	if err := show.KnownFormat(o.output, show.JSON); err != nil {
+	if err := show.KnownFormat(o.output, formats...); err != nil {
 		return err
 	}
 	files, err := o.files.Read(o.streams.In)
 	if err != nil {
 		return err
 	}
-	c, err := o.checker(ctx, files)
+	beside, err := manifest.Read(o.runtimes, o.files.Recursive, o.streams.In)
+	if err != nil {
+		return err
+	}
+	c, err := o.checker(ctx, append(beside, files...))
 	if err != nil {
 		return err
 	}
 	r := &report{Trainer: c.generation.String()}
+	for _, file := range beside {
+		for i := range file.Documents {
+			if err := c.checkBeside(ctx, r, &file.Documents[i]); err != nil {
+				return err
+			}
+		}
+	}
 	for _, file := range files {
 		for i := range file.Documents {
 			if err := c.check(ctx, r, &file.Documents[i]); err != nil {
@@ -109,29 +129,21 @@ func (o *options) checker(ctx context.Context, files []manifest.File) (*checker,
 	if err != nil {
 		return nil, err
 	}
-	found := &runtimes{namespace: namespace}
+	var asked client.Reader
 	if o.fromCluster {
 		c, err := o.flags.Client()
 		if err != nil {
 			return nil, err
 		}
-		found.cluster = c
+		asked = c
 		if o.trainer == "" {
 			if generation, err = cluster.Generation(ctx, c); err != nil {
 				return nil, err
 			}
 		}
 	}
-	more, err := manifest.Read(o.runtimes, o.files.Recursive, o.streams.In)
+	found, err := newRuntimes(generation, readable(files), namespace, asked)
 	if err != nil {
-		return nil, err
-	}
-	for i := range more {
-		if err := more[i].Err(); err != nil {
-			return nil, err
-		}
-	}
-	if found.Runtimes, err = manifest.NewRuntimes(append(more, files...), namespace, found.cluster); err != nil {
 		return nil, err
 	}
 	return newChecker(ctx, generation, found)
@@ -153,15 +165,13 @@ func parseRelease(text string) (trainjob.TrainerVersion, error) {
 
 // print writes the report, and fails by what is in it.
 func (o *options) print(r *report) error {
-	if o.output == show.JSON {
-		if err := r.printJSON(o.streams.Out); err != nil {
-			return err
-		}
-	} else {
+	if o.output == "" {
 		r.print(o.streams.Out)
+	} else if err := r.printAs(o.streams.Out, o.output); err != nil {
+		return err
 	}
 	switch {
-	case r.TrainJobs == 0:
+	case r.TrainJobs+r.Runtimes == 0:
 		return nothing(o.files.Filenames)
 	case r.count(refused) > 0:
 		return exit.With(exit.Findings, errors.New("not every TrainJob is valid"))

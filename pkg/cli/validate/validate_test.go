@@ -5,6 +5,7 @@ package validate
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -14,6 +15,8 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 const runtime = `apiVersion: trainer.kubeflow.org/v1alpha1
@@ -59,12 +62,80 @@ func TestCommand(t *testing.T) {
 	}{
 		"in order": {
 			stdin: job("") + "---\n" + runtime,
-			want:  "1 TrainJob for Trainer 2.3: 0 errors, 0 warnings\n",
+			want:  "1 TrainJob and 1 runtime for Trainer 2.3: 0 errors, 0 warnings\n",
 		},
 		"other kinds only": {
-			stdin: "kind: Other\n---\n" + runtime,
+			stdin: "kind: Other\n",
 			want:  "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n",
 			code:  exit.Failed,
+		},
+		"a runtime only": {stdin: runtime, want: "1 runtime for Trainer 2.3: 0 errors, 0 warnings\n"},
+		"what is wrong with a runtime": {
+			stdin: strings.Replace(strings.Replace(runtime, "- {name: node, image: torch}", "- {name: main, image: torch, imagePull: Never, env: [{name: A}, {name: A}]}", 1), "name: torch}", "name: Torch}", 1),
+			want: `-:3: error: metadata.name: Invalid value: "Torch": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
+-:15: error: spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers: Invalid value: must contain the required container for the ancestor: trainer
+-:16: error: spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].env[1]: Duplicate value: {"name":"A"}
+-:16: error: spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].imagePull: Forbidden: Trainer 2.3 has no such field: remove it, or correct its name
+1 runtime for Trainer 2.3: 4 errors, 0 warnings
+`,
+			code: exit.Findings,
+		},
+		"a runtime that Trainer ships": {
+			stdin: strings.Replace(job(""), "{name: torch}", "{name: torch-distributed}", 1),
+			want: `-:9: note: spec.runtimeRef.name: no file has runtime torch-distributed: the one that Trainer 2.3 ships is taken
+1 TrainJob for Trainer 2.3: 0 errors, 0 warnings
+`,
+		},
+		"a runtime of a file in place of the one that Trainer ships": {
+			stdin: strings.Replace(job("  initializer: {dataset: {storageUri: hf://a/b}}\n"), "{name: torch}", "{name: torchtune-qwen2.5-1.5b}", 1) +
+				"---\n" + strings.Replace(runtime, "name: torch}", "name: torchtune-qwen2.5-1.5b}", 1),
+			want: `-:9: error: spec.runtimeRef: Invalid value: must have dataset-initializer job when trainJob is configured with input datasetConfig: use a runtime that has it, or remove what asks for it
+1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
+`,
+			code: exit.Findings,
+		},
+		"what no pod comes of": {
+			stdin: runtime + "---\n" + strings.Replace(job(`  trainer:
+    image: ""
+    env:
+    - {name: A, valueFrom: {fieldRef: {fieldPath: metadata.foo}}}
+  runtimePatches:
+  - manager: example.com/me
+    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {
+      nodeSelector: {a: b c},
+      containers: [{name: node,
+        volumeMounts: [{name: data, mountPath: /data}]}]}}}}}]}}}
+`), "  labels: {kueue.x-k8s.io/queue-name: q}\n", "  labels: {kueue.x-k8s.io/max-exec-time-seconds: abc}\n", 1),
+			want: `-:24: error: metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]: Invalid value: "abc": strconv.Atoi: parsing "abc": invalid syntax
+-:28: error: spec.trainer.image: Invalid value: the Job of replicated job node would be refused for good: spec.template.spec.containers[node].image: Required value
+-:30: error: spec.trainer.env[0].valueFrom.fieldRef.fieldPath: Invalid value: the Job of replicated job node would be refused for good: spec.template.spec.containers[node].env[A].valueFrom.fieldRef.fieldPath: Invalid value: "metadata.foo": error converting fieldPath: field label not supported: metadata.foo
+-:34: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.nodeSelector: Invalid value: the Job of replicated job node would be refused for good: spec.template.spec.nodeSelector: Invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
+-:36: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0].volumeMounts[0].name: Invalid value: the Job of replicated job node would be refused for good: spec.template.spec.containers[node].volumeMounts[/data].name: Not found: "data"
+1 TrainJob and 1 runtime for Trainer 2.3: 5 errors, 0 warnings
+`,
+			code: exit.Findings,
+		},
+		"a name that leaves JobSet no room, without a queue": {
+			stdin: runtime + "---\n" + strings.Replace(strings.Replace(job(""), "  labels: {kueue.x-k8s.io/queue-name: q}\n", "", 1), "name: job", "name: a"+strings.Repeat("b", 55), 1),
+			want: `-:22: error: metadata.name: Invalid value: "abbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb": JobSet makes pods with names as long as NAME-node-0-0-abcde, which may have 63 characters: choose a name of at most 48 characters
+1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
+`,
+			code: exit.Findings,
+		},
+		"what JobSet refuses of a runtime": {
+			stdin: job("") + "---\n" + strings.Replace(runtime, "    spec:\n      replicatedJobs:", "    spec:\n      successPolicy: {operator: All, targetReplicatedJobs: [other]}\n      network: {subdomain: Not_One}\n      replicatedJobs:", 1),
+			want: `-:9: error: spec.runtimeRef: Invalid value: "torch": the JobSet would be refused for good: spec.network.subdomain: Invalid value: "Not_One": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?'); change ClusterTrainingRuntime torch, or use another runtime
+-:9: error: spec.runtimeRef: Invalid value: "torch": the JobSet would be refused for good: spec.successPolicy.targetReplicatedJobs[0]: Unsupported value: "other": supported values: "node"; change ClusterTrainingRuntime torch, or use another runtime
+1 TrainJob and 1 runtime for Trainer 2.3: 2 errors, 0 warnings
+`,
+			code: exit.Findings,
+		},
+		"what only the schema knows": {
+			stdin: runtime + "---\n" + job("  trainer: {env: [{name: A, value: a}, {name: A, value: b}]}\n"),
+			want: `-:27: error: spec.trainer.env[1]: Duplicate value: {"name":"A"}
+1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
+`,
+			code: exit.Findings,
 		},
 		"nothing at all": {want: "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n", code: exit.Failed},
 		"a kind that Trainer does not have": {
@@ -78,7 +149,7 @@ func TestCommand(t *testing.T) {
 			stdin: "kind: List\napiVersion: v1\nitems:\n- {apiVersion: trainer.kubeflow.org/v1alpha1, kind: Runtime}\n" +
 				"- {apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a}, spec: {runtimeRef: {name: torch}}}\n---\n" + runtime,
 			want: `-:4: warning: items[0].kind: Unsupported value: "Runtime": supported values: "TrainJob", "ClusterTrainingRuntime", "TrainingRuntime"
-1 TrainJob for Trainer 2.3: 0 errors, 1 warning
+1 TrainJob and 1 runtime for Trainer 2.3: 0 errors, 1 warning
 `,
 			code: exit.Warnings,
 		},
@@ -102,10 +173,10 @@ func TestCommand(t *testing.T) {
 			want: `-:27: error: spec.replicas: Forbidden: Trainer 2.3 has no such field: remove it, or correct its name
 -:29: error: spec.trainer.numProcPerNode: Invalid value: it must be a whole number and is a string
 -:30: error: spec.trainer.numNodes: Invalid value: it must be a whole number and is a string
--:34: warning: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: Invalid value: "trainer": the runtime has no replicated job of this name; it has: node; Trainer accepts it and makes a JobSet that cannot run
+-:34: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: Invalid value: "trainer": the runtime has no replicated job of this name; it has: node; Trainer accepts it and makes a JobSet that cannot run
 -:36: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[1].template.spec.template.spec.containers[0].image: Forbidden: Trainer does not patch it: use spec.trainer.image
 -:37: error: spec.runtimePatches[1].manager: Invalid value: "me": must be a domain-prefixed path (such as "acme.io/foo")
-1 TrainJob for Trainer 2.3: 5 errors, 1 warning
+1 TrainJob and 1 runtime for Trainer 2.3: 6 errors, 0 warnings
 `,
 			code: exit.Findings,
 		},
@@ -119,9 +190,9 @@ func TestCommand(t *testing.T) {
   - manager: me
 `),
 			want: `-:30: error: spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]: Invalid value: it must be an amount, such as 8 or 16Gi
--:31: warning: spec.trainer.env[0].name: Invalid value: "A=B": a valid environment variable name must consist only of printable ASCII characters other than '='; Trainer accepts it and makes a JobSet that cannot run
+-:31: error: spec.trainer.env[0].name: Invalid value: "A=B": a valid environment variable name must consist only of printable ASCII characters other than '='; Trainer accepts it and makes a JobSet that cannot run
 -:33: error: spec.runtimePatches[0].manager: Invalid value: "me": must be a domain-prefixed path (such as "acme.io/foo")
-1 TrainJob for Trainer 2.3: 2 errors, 1 warning
+1 TrainJob and 1 runtime for Trainer 2.3: 3 errors, 0 warnings
 `,
 			code: exit.Findings,
 		},
@@ -129,7 +200,7 @@ func TestCommand(t *testing.T) {
 			stdin: job("  initializer: {dataset: {storageUri: hf://a/b}}\n  trainer:\n    env: [{name: PET_NNODES, value: '3'}]\n") + "---\n" + runtime,
 			want: `-:9: error: spec.runtimeRef: Invalid value: must have dataset-initializer job when trainJob is configured with input datasetConfig: use a runtime that has it, or remove what asks for it
 -:12: error: spec.trainer.env: Invalid value: must not have reserved envs, invalid envs configured: [PET_NNODES]: remove them, Trainer sets them
-1 TrainJob for Trainer 2.3: 2 errors, 0 warnings
+1 TrainJob and 1 runtime for Trainer 2.3: 2 errors, 0 warnings
 `,
 			code: exit.Findings,
 		},
@@ -137,10 +208,10 @@ func TestCommand(t *testing.T) {
 			stdin: job(ofNode+"    {name: extra}]}}}\n") + "---\n" + strings.Replace(job(ofNode+`    {name: node, template: {spec: {template: {metadata: {annotations: {
       kueue.x-k8s.io/podset-required-topology: rack one}}}}}}]}}}
 `), "name: q", "name: not_a_name", 1) + "---\n" + runtime,
-			want: `-:13: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: Invalid value: "extra": the runtime has no replicated job of this name; it has: node
+			want: `-:13: error: spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: Invalid value: "extra": the runtime has no replicated job of this name; it has: node; Trainer accepts it and makes a JobSet that cannot run
 -:16: error: replicatedJobs[node].annotations[kueue.x-k8s.io/podset-required-topology]: Invalid value: "rack one": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'); change the pod annotations of this replicated job in spec.runtimePatches or in the runtime
 -:21: error: metadata.labels[kueue.x-k8s.io/queue-name]: Invalid value: "not_a_name": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
-2 TrainJobs for Trainer 2.3: 3 errors, 0 warnings
+2 TrainJobs and 1 runtime for Trainer 2.3: 3 errors, 0 warnings
 `,
 			code: exit.Findings,
 		},
@@ -149,7 +220,7 @@ func TestCommand(t *testing.T) {
 			stdin: job("  trainer: {numProcPerNode: auto}\n  podTemplateOverrides:\n  - targetJobs: [{name: extra}]\n    spec: {priorityClassName: x}\n") + "---\n" + runtime,
 			want: `-:12: error: spec.podTemplateOverrides[0].targetJobs[0].name: Invalid value: "extra": the runtime has no replicated job of this name; it has: node
 -:13: error: spec.podTemplateOverrides[0].spec.priorityClassName: Forbidden: Trainer does not patch it: remove it (unknown field "spec.priorityClassName")
-1 TrainJob for Trainer 2.1: 2 errors, 0 warnings
+1 TrainJob and 1 runtime for Trainer 2.1: 2 errors, 0 warnings
 `,
 			code: exit.Findings,
 		},
@@ -157,20 +228,20 @@ func TestCommand(t *testing.T) {
 			args:  []string{"--trainer", "2.1"},
 			stdin: job("  trainer:\n    env: [{name: PET_NNODES, value: '3'}]\n") + "---\n" + runtime,
 			want: `-:11: warning: spec.trainer.env: Invalid value: must not have reserved envs, invalid envs configured: [PET_NNODES]: remove them, Trainer sets them; Trainer 2.3 refuses it
-1 TrainJob for Trainer 2.1: 0 errors, 1 warning
+1 TrainJob and 1 runtime for Trainer 2.1: 0 errors, 1 warning
 `,
 			code: exit.Warnings,
 		},
 		"older fields": {
 			stdin: job("  podTemplateOverrides: []\n") + "---\n" + runtime,
 			want: `-:10: error: spec.podTemplateOverrides: Forbidden: it is of Trainer 2.1: kubectl trainjob migrate makes runtimePatches of it
-1 TrainJob for Trainer 2.3: 1 error, 0 warnings
+1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
 `,
 			code: exit.Findings,
 		},
 		"a runtime that no file has": {
 			stdin: job(ofNode + "    {name: extra}]}}}\n"),
-			want: `-:9: warning: spec.runtimeRef.name: Invalid value: "torch": no file has this runtime, so what depends on it is not checked: name a file that has it with --runtimes, or use --from-cluster
+			want: `-:9: warning: spec.runtimeRef.name: Invalid value: "torch": no file has this runtime, and Trainer 2.3 ships none of this name, so what depends on it is not checked: name a file that has it with --runtimes, or use --from-cluster
 1 TrainJob for Trainer 2.3: 0 errors, 1 warning
 `,
 			code: exit.Warnings,
@@ -178,7 +249,7 @@ func TestCommand(t *testing.T) {
 		"a runtime in another file": {
 			args:  []string{"--runtimes", "RUNTIME"},
 			stdin: job(""),
-			want:  "1 TrainJob for Trainer 2.3: 0 errors, 0 warnings\n",
+			want:  "1 TrainJob and 1 runtime for Trainer 2.3: 0 errors, 0 warnings\n",
 		},
 		"a key twice": {
 			stdin: job("  suspend: true\n  suspend: true\n"),
@@ -193,6 +264,7 @@ func TestCommand(t *testing.T) {
 			want: `{
   "trainer": "2.2",
   "trainJobs": 1,
+  "runtimes": 0,
   "findings": [
     {
       "file": "-",
@@ -200,6 +272,7 @@ func TestCommand(t *testing.T) {
       "trainJob": "ns/a",
       "severity": "error",
       "field": "spec.runtimeRef.name",
+      "reason": "FieldValueRequired",
       "message": "Required value: name a runtime"
     }
   ]
@@ -207,15 +280,40 @@ func TestCommand(t *testing.T) {
 `,
 			code: exit.Findings,
 		},
+		"the same in YAML": {
+			args:  []string{"-o", "yaml", "--trainer", "2.2"},
+			stdin: "a: b: c\n",
+			want: `findings:
+- field: ""
+  file: '-'
+  line: 1
+  message: mapping values are not allowed in this context
+  reason: Unreadable
+  severity: error
+  trainJob: ""
+runtimes: 0
+trainJobs: 1
+trainer: "2.2"
+`,
+			code: exit.Findings,
+		},
+		"workflow commands": {
+			args:  []string{"-o", "github"},
+			stdin: job("  runtimePatches:\n  - manager: \"me,\\n100%\"\n    time: 2030-01-01T00:00:00Z\n") + "---\n" + runtime,
+			want: `::error file=-,line=11,title=kubectl trainjob validate::spec.runtimePatches[0].manager: Invalid value: "me,\n100%25": must be a domain-prefixed path (such as "acme.io/foo")
+1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
+`,
+			code: exit.Findings,
+		},
 		"a runtime in a list": {
 			stdin: "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(runtime), "\n", "\n  ") + "\n---\n" + job(""),
-			want:  "1 TrainJob for Trainer 2.3: 0 errors, 0 warnings\n",
+			want:  "1 TrainJob and 1 runtime for Trainer 2.3: 0 errors, 0 warnings\n",
 		},
 		"what cannot be read hides nothing else": {
 			stdin: "a: b: c\n---\n" + job("  numNode: 1\n") + "---\n" + runtime,
 			want: `-:1: error: mapping values are not allowed in this context
 -:12: error: spec.numNode: Forbidden: Trainer 2.3 has no such field: remove it, or correct its name
-2 TrainJobs for Trainer 2.3: 2 errors, 0 warnings
+2 TrainJobs and 1 runtime for Trainer 2.3: 2 errors, 0 warnings
 `,
 			code: exit.Findings,
 		},
@@ -245,5 +343,27 @@ func TestCommand(t *testing.T) {
 				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestEveryShippedRuntimeIsTaken(t *testing.T) {
+	for _, release := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23} {
+		shipped, err := releases.Runtimes(release)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var jobs strings.Builder
+		names := regexp.MustCompile(`(?m)^  name: (.+)$`).FindAllStringSubmatch(string(shipped), -1)
+		for _, name := range names {
+			jobs.WriteString(strings.Replace(job(""), "{name: torch}", "{name: "+name[1]+"}", 1) + "---\n")
+		}
+		streams, in, out, _ := genericiooptions.NewTestIOStreams()
+		in.WriteString(jobs.String())
+		cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs([]string{"-f", "-", "--trainer", release.String()})
+		if err := cmd.ExecuteContext(t.Context()); err != nil || strings.Count(out.String(), ": note: ") != len(names) || len(names) < 6 {
+			t.Errorf("Trainer %s: %v\n%s", release, err, out)
+		}
 	}
 }

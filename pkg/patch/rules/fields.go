@@ -117,7 +117,7 @@ func common(metadata metav1.ObjectMeta, ref trainer.RuntimeRef, managedBy *strin
 	case len(metadata.Name) > 63:
 		errs = append(errs, field.TooLong(name, metadata.Name, 63))
 	}
-	errs = append(errs, checkMetadata(&metadata)...)
+	errs = append(errs, Metadata(&metadata)...)
 	if ref.Name == "" {
 		errs = append(errs, field.Required(specPath.Child("runtimeRef", "name"), "name a runtime"))
 	}

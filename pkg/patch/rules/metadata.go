@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// checkMetadata: API server, which checks what is of no CRD's schema for objects of every
-// kind.
-func checkMetadata(metadata *metav1.ObjectMeta) field.ErrorList {
+// Metadata returns what the API server, which checks what is of no CRD's schema for objects
+// of every kind, refuses of one's metadata.
+func Metadata(metadata *metav1.ObjectMeta) field.ErrorList {
 	path := field.NewPath("metadata")
 	var errs field.ErrorList
 	if metadata.Namespace != "" {

@@ -36,10 +36,14 @@ type Verdict struct {
 	Errors field.ErrorList
 	// Warnings are what a release takes although it does not do what it looks like.
 	Warnings field.ErrorList
+	// Unmade are what a release takes although JobSet or the API server refuses what comes
+	// of it: there is never a pod.
+	Unmade field.ErrorList
 }
 
 func (v *Verdict) refuse(errs ...*field.Error) { v.Errors = append(v.Errors, errs...) }
 func (v *Verdict) warn(errs ...*field.Error)   { v.Warnings = append(v.Warnings, errs...) }
+func (v *Verdict) unmade(err *field.Error)     { v.Unmade = append(v.Unmade, err) }
 
 // Create returns the verdict of a generation on a new TrainJob that uses the runtime. With
 // no runtime, nil, whatever depends on one is left out.
@@ -128,7 +132,7 @@ func (v *Verdict) knownJob(generation trainjob.TrainerVersion, path *field.Path,
 	err := field.Invalid(path, name, "the runtime has no replicated job of this name; it has: "+strings.Join(sets.List(sets.KeySet(known.containers)), ", "))
 	if generation == trainjob.Trainer23 {
 		err.Detail += "; Trainer accepts it and makes a JobSet that cannot run"
-		v.warn(err)
+		v.unmade(err)
 		return
 	}
 	v.refuse(err)
@@ -139,7 +143,7 @@ func (v *Verdict) knownJob(generation trainjob.TrainerVersion, path *field.Path,
 func (v *Verdict) knownContainer(path *field.Path, job, name string, known templates) {
 	containers, ok := known.containers[job]
 	if ok && name != "" && !containers.Has(name) {
-		v.warn(field.Invalid(path, name, fmt.Sprintf(
+		v.unmade(field.Invalid(path, name, fmt.Sprintf(
 			"replicated job %q of the runtime has no container of this name; it has: %s; Trainer accepts it and makes a pod that cannot run",
 			job, strings.Join(sets.List(containers), ", "))))
 	}

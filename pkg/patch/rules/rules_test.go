@@ -123,7 +123,7 @@ func TestPodSpecs(t *testing.T) {
 						t.Errorf("Unexpected errors for Generation %d (-want,+got):\n%s", generation, diff)
 					}
 				}
-				if diff := cmp.Diff(tc.warning, found(verdict.Warnings)); diff != "" {
+				if diff := cmp.Diff(tc.warning, found(append(verdict.Warnings, verdict.Unmade...))); diff != "" {
 					t.Errorf("Unexpected warnings for Generation %d (-want,+got):\n%s", generation, diff)
 				}
 			}
@@ -215,10 +215,10 @@ func TestEntries(t *testing.T) {
 			if diff := cmp.Diff(tc.want, trim(verdict.Errors)); diff != "" {
 				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tc.warning, trim(verdict.Warnings)); diff != "" {
+			if diff := cmp.Diff(tc.warning, trim(append(verdict.Warnings, verdict.Unmade...))); diff != "" {
 				t.Errorf("Unexpected warnings (-want,+got):\n%s", diff)
 			}
-			if first := append(verdict.Errors, verdict.Warnings...)[0]; !strings.Contains(first.Error(), tc.says) {
+			if first := slices.Concat(verdict.Errors, verdict.Warnings, verdict.Unmade)[0]; !strings.Contains(first.Error(), tc.says) {
 				t.Errorf("Error %q does not say %q", first, tc.says)
 			}
 		})

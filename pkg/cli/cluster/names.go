@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TrainJobName reads the name of a TrainJob as kubectl does: NAME, or TYPE/NAME with any
+// name of the type.
+func TrainJobName(arg string) (string, error) {
+	kind, name, found := strings.Cut(arg, "/")
+	if !found {
+		return arg, nil
+	}
+	kind = strings.ToLower(kind)
+	resource, group, _ := strings.Cut(kind, ".")
+	known := []string{"", trainer.GroupVersion.Group, trainer.GroupVersion.Version + "." + trainer.GroupVersion.Group}
+	if (resource != "trainjob" && resource != "trainjobs") || !slices.Contains(known, group) {
+		return "", fmt.Errorf("%s is no TrainJob: give NAME or trainjob/NAME", arg)
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return "", fmt.Errorf("%s names no TrainJob: give NAME or trainjob/NAME", arg)
+	}
+	return name, nil
+}
+
+// CompleteNamespaces offers namespaces to the shell.
+func (f Flags) CompleteNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	c, err := f.Client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var list corev1.NamespaceList
+	if err := c.List(cmd.Context(), &list); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	names := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// CompleteContexts offers the contexts of the kubeconfig to the shell.
+func (f Flags) CompleteContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	config, err := f.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	names := make([]string, 0, len(config.Contexts))
+	for name := range config.Contexts {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

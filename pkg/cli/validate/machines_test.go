@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+var found = &report{Trainer: "2.3", TrainJobs: 2, Findings: []finding{
+	{File: "a b/job.yaml", Line: 3, Severity: refused, Field: "spec.trainer", Reason: string(field.ErrorTypeRequired), Message: "set it"},
+	{File: "a b/job.yaml", Line: 4, Severity: told, Reason: string(field.ErrorTypeInvalid), Message: "50%\nof it"},
+	{File: "-", Line: 1, Severity: doubtful, Reason: unread, Message: "no YAML"},
+	{File: "c,d:e.yaml", Line: 2, Severity: doubtful, Reason: unread, Message: "a: b, c"},
+}}
+
+func TestSARIF(t *testing.T) {
+	var out strings.Builder
+	if err := found.printAs(&out, sarifFormat); err != nil {
+		t.Fatal(err)
+	}
+	log, err := sarif.FromString(out.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Validate(); err != nil {
+		t.Errorf("The log is not as its schema has it: %v\n%s", err, out.String())
+	}
+	type result struct {
+		Rule, Level, Text, URI string
+		Line                   int
+	}
+	var got []result
+	for _, r := range log.Runs[0].Results {
+		place := r.Locations[0].PhysicalLocation
+		if rule := log.Runs[0].Tool.Driver.Rules[r.RuleIndex]; *rule.ID != *r.RuleID || *rule.ShortDescription.Text == "" {
+			t.Errorf("Rule %d of %s is %v", r.RuleIndex, *r.RuleID, rule)
+		}
+		got = append(got, result{*r.RuleID, r.Level, *r.Message.Text, *place.ArtifactLocation.URI, *place.Region.StartLine})
+	}
+	want := []result{
+		{"FieldValueRequired", "error", "spec.trainer: set it", "a%20b/job.yaml", 3},
+		{"FieldValueInvalid", "note", "50%\nof it", "a%20b/job.yaml", 4},
+		{"Unreadable", "warning", "no YAML", "stdin", 1},
+		{"Unreadable", "warning", "a: b, c", "./c,d:e.yaml", 2},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Unexpected results (-want,+got):\n%s", diff)
+	}
+}
+
+func TestEmptySARIF(t *testing.T) {
+	var out strings.Builder
+	if err := (&report{}).printAs(&out, sarifFormat); err != nil {
+		t.Fatal(err)
+	}
+	log, err := sarif.FromString(out.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Validate(); err != nil || !strings.Contains(out.String(), `"results": []`) {
+		t.Errorf("The log is not as code scanning wants it: %v\n%s", err, out.String())
+	}
+}
+
+func TestGitHub(t *testing.T) {
+	var out strings.Builder
+	if err := found.printAs(&out, githubFormat); err != nil {
+		t.Fatal(err)
+	}
+	const want = `::error file=a b/job.yaml,line=3,title=kubectl trainjob validate::spec.trainer: set it
+::notice file=a b/job.yaml,line=4,title=kubectl trainjob validate::50%25%0Aof it
+::warning file=-,line=1,title=kubectl trainjob validate::no YAML
+::warning file=c%2Cd%3Ae.yaml,line=2,title=kubectl trainjob validate::a: b, c
+2 TrainJobs for Trainer 2.3: 1 error, 2 warnings
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("Unexpected commands (-want,+got):\n%s", diff)
+	}
+}

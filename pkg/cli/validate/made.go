@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/kubeflow/trainer/v2/pkg/constants"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/verdict"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// made checks what comes of a TrainJob that Trainer takes: its JobSet, Jobs and pods.
+func (c *checker) made(ctx context.Context, job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, patches []trainjob.RuntimePatch) field.ErrorList {
+	js, err := c.renderer.Render(ctx, job, runtime, patches)
+	if err != nil {
+		return field.ErrorList{field.Invalid(runtimeRefPath, job.Spec.RuntimeRef.Name, err.Error())}
+	}
+	errs := podset.Unmade(job, runtime, js)
+	known := len(errs) > 0
+	o := newOrigins(job, runtime, js)
+	for _, refusal := range verdict.Of(ctx, js) {
+		if known && counted.MatchString(refusal.Path) {
+			continue
+		}
+		errs = append(errs, o.refuse(refusal))
+	}
+	return errs
+}
+
+// counted are fields of which package podset says more.
+var counted = regexp.MustCompile(`\.resources\.|^spec\.(parallelism|completions)$`)
+
+// origins finds the fields of a TrainJob, or of its runtime, that a field of its JobSet
+// comes from.
+type origins struct {
+	job     *trainjob.TrainJob
+	runtime *trainer.TrainingRuntimeSpec
+	jobSet  *jobsetapi.JobSet
+	// tree is the TrainJob, specTree the runtime's spec.
+	tree, specTree any
+}
+
+func newOrigins(job *trainjob.TrainJob, runtime *trainer.TrainingRuntimeSpec, js *jobsetapi.JobSet) *origins {
+	return &origins{job: job, runtime: runtime, jobSet: js, tree: treeOf(job), specTree: treeOf(runtime)}
+}
+
+// treeOf is for objects of APIs, which can be encoded.
+func treeOf(object any) any {
+	var tree any
+	data, _ := json.Marshal(object)
+	_ = json.Unmarshal(data, &tree)
+	return tree
+}
+
+// refuse makes an error about the field that is to be changed. That is the last one to set
+// all of the path; where nobody does, because something is missing, it is that of the
+// runtime if it has as much of it as others.
+func (o *origins) refuse(r verdict.Refusal) *field.Error {
+	inRuntime := "template." + r.Path
+	if r.ReplicatedJob != "" {
+		inRuntime = "template.spec.replicatedJobs[" + r.ReplicatedJob + "].template." + r.Path
+	}
+	_, best, total := walk(o.specTree, inRuntime)
+	best -= total
+	origin := ""
+	for _, path := range o.candidates(r) {
+		found, depth, total := walk(o.tree, path)
+		if missing := depth - total; missing > best || missing == best && missing == 0 {
+			origin, best = found, missing
+		}
+	}
+	what := "the " + r.Kind
+	if r.ReplicatedJob != "" {
+		what += " of replicated job " + r.ReplicatedJob
+	}
+	detail := fmt.Sprintf("%s would be refused for good: %s: %s", what, cmp.Or(r.Path, "it"), r.Message)
+	if origin != "" {
+		return field.Invalid(field.NewPath(origin), field.OmitValueType{}, detail)
+	}
+	ref := o.job.Spec.RuntimeRef
+	return field.Invalid(runtimeRefPath, ref.Name, fmt.Sprintf(
+		"%s; change %s %s, or use another runtime", detail, ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind), ref.Name))
+}
+
+// candidates are the places in a TrainJob that may set a field, the strongest last.
+func (o *origins) candidates(r verdict.Refusal) []string {
+	if r.ReplicatedJob == "" {
+		return nil
+	}
+	var all []string
+	for i := range o.job.Spec.RuntimePatches {
+		all = append(all, fmt.Sprintf("spec.runtimePatches[%d].trainingRuntimeSpec.template.spec.replicatedJobs[%s].template.%s", i, r.ReplicatedJob, r.Path))
+	}
+	inPod, ok := strings.CutPrefix(r.Path, "spec.template.")
+	if !ok {
+		return all
+	}
+	for i := range o.job.Spec.PodTemplateOverrides {
+		target := fmt.Sprintf("spec.podTemplateOverrides[%d].targetJobs[%s]", i, r.ReplicatedJob)
+		if _, depth, total := walk(o.tree, target); depth == total {
+			all = append(all, fmt.Sprintf("spec.podTemplateOverrides[%d].%s", i, inPod))
+		}
+	}
+	return append(all, o.ownFields(r.ReplicatedJob, inPod)...)
+}
+
+// ownFields are those of the TrainJob's own API that Trainer puts into a container.
+func (o *origins) ownFields(replicatedJob, inPod string) []string {
+	for container, at := range map[string]string{
+		constants.Node: "spec.trainer", constants.DatasetInitializer: "spec.initializer.dataset", constants.ModelInitializer: "spec.initializer.model",
+	} {
+		rest, ok := strings.CutPrefix(inPod, "spec.containers["+container+"].")
+		i := slices.IndexFunc(o.jobSet.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return rj.Name == replicatedJob })
+		if !ok || i < 0 || container == constants.Node && !trainjob.RunsNodes(o.runtime.MLPolicy, &o.jobSet.Spec.ReplicatedJobs[i]) {
+			continue
+		}
+		return []string{at + "." + strings.Replace(rest, "resources", "resourcesPerNode", 1)}
+	}
+	return nil
+}
+
+var pathSteps = regexp.MustCompile(`[^.\[\]]+|\[[^\]]*\]`)
+
+// walk follows a path with names of items. It returns the path as far as there is
+// something, with numbers in place of names, its length, and that of the whole path.
+func walk(value any, path string) (found string, depth, total int) {
+	all := pathSteps.FindAllString(path, -1)
+	for _, step := range all {
+		key := strings.Trim(step, "[]")
+		var next any
+		switch at := value.(type) {
+		case map[string]any:
+			next = at[key]
+		case []any:
+			i := slices.IndexFunc(at, func(item any) bool { return isNamed(item, key) })
+			if i < 0 {
+				i = number(key, len(at))
+			}
+			if i >= 0 {
+				step, next = fmt.Sprintf("[%d]", i), at[i]
+			}
+		}
+		if next == nil {
+			break
+		}
+		if found != "" && step[0] != '[' {
+			found += "."
+		}
+		found, value, depth = found+step, next, depth+1
+	}
+	return found, depth, len(all)
+}
+
+func isNamed(item any, name string) bool {
+	fields, _ := item.(map[string]any)
+	return fields["name"] == name || fields["mountPath"] == name
+}
+
+// number reads the number of an item, or returns -1.
+func number(key string, items int) int {
+	var i int
+	if _, err := fmt.Sscanf(key, "%d", &i); err != nil || i < 0 || i >= items {
+		return -1
+	}
+	return i
+}

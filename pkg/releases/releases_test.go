@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package releases
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+var all = []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23}
+
+func TestShippedRuntimesAreInOrder(t *testing.T) {
+	for _, release := range all {
+		manifest, err := Runtimes(release)
+		if err != nil {
+			t.Fatal(err)
+		}
+		schema, err := NewSchema(release, Runtime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents := bytes.Split(manifest, []byte("\n---\n"))
+		if len(documents) < 5 {
+			t.Errorf("Trainer %s ships %d runtimes", release, len(documents))
+		}
+		for _, document := range documents {
+			data, err := yaml.ToJSON(document)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, errs := schema.Check(t.Context(), data); len(errs) > 0 {
+				t.Errorf("Trainer %s: %v", release, errs.ToAggregate())
+			}
+		}
+	}
+}
+
+func TestUnknownRelease(t *testing.T) {
+	if _, err := Runtimes(trainjob.TrainerVersion(99)); err == nil {
+		t.Error("There are runtimes of a release that there is not")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	const job = `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"name":"a"},"spec":{"runtimeRef":{"name":"torch"}SPEC}}`
+	cases := map[string]struct {
+		spec string
+		want map[trainjob.TrainerVersion]string
+	}{
+		"nothing more": {},
+		"a field that one release has": {
+			spec: `,"activeDeadlineSeconds":60`,
+			want: map[trainjob.TrainerVersion]string{trainjob.Trainer21: "spec.activeDeadlineSeconds: Forbidden: Trainer 2.1 has no such field: remove it, or correct its name"},
+		},
+		"a variable twice": {
+			spec: `,"trainer":{"env":[{"name":"A"},{"name":"A"}]}`,
+			want: map[trainjob.TrainerVersion]string{
+				trainjob.Trainer21: `spec.trainer.env[1]: Duplicate value: {"name":"A"}`,
+				trainjob.Trainer22: `spec.trainer.env[1]: Duplicate value: {"name":"A"}`,
+				trainjob.Trainer23: `spec.trainer.env[1]: Duplicate value: {"name":"A"}`,
+			},
+		},
+		"what CEL refuses": {
+			spec: `,"initializer":{"dataset":{"storageUri":"/data"}}`,
+			want: map[trainjob.TrainerVersion]string{
+				trainjob.Trainer23: `spec.initializer.dataset.storageUri: Invalid value: "/data": storageUri may be empty, or it must be a valid URI (scheme://...)`,
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, release := range all {
+				schema, err := NewSchema(release, TrainJob)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := ""
+				if _, errs := schema.Check(t.Context(), []byte(strings.Replace(job, "SPEC", tc.spec, 1))); len(errs) > 0 {
+					got = errs.ToAggregate().Error()
+				}
+				if diff := cmp.Diff(tc.want[release], got); diff != "" {
+					t.Errorf("Unexpected verdict of Trainer %s (-want,+got):\n%s", release, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestStoredWithDefaults(t *testing.T) {
+	schema, err := NewSchema(trainjob.Trainer23, Runtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, errs := schema.Check(t.Context(), []byte(`{"spec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{}}]}}}}`))
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	if !strings.Contains(string(stored), `"replicas":1`) {
+		t.Errorf("Stored as %s", stored)
+	}
+}

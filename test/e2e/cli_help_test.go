@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli"
+)
+
+// These examples take the installation away, or change it for all specs; what they do has
+// specs and tests of its own.
+var notRun = []string{"kubectl trainjob uninstall", "kubectl delete -k config/default", "kubectl trainjob hand-back", "kubectl replace"}
+
+var _ = Describe("the help of kubectl trainjob", func() {
+	It("has examples that run", Serial, core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "32", "0")
+		w.make(ctx, w.job("llm").GPUs("8").Obj())
+		w.make(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vision"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "language"}})
+		DeferCleanup(eventuallyNothingGenerated)
+		shell := w.exampleShell(ctx)
+		here := strings.NewReplacer("team-a", w.namespace, "--queue gpus", "--queue queue")
+		ran := 0
+		for _, cmd := range allCommands(cli.NewCommand(genericiooptions.NewTestIOStreamsDiscard())) {
+			Expect(cmd.Example).NotTo(BeEmpty(), "%s has no example", cmd.CommandPath())
+			for _, example := range commandsOf(cmd.Example) {
+				if containsAny(example, notRun) {
+					continue
+				}
+				ran++
+				kubectl(ctx, "", "delete", "trainjobs", "llama", "job", "-n", w.namespace, "--ignore-not-found", "--cascade=foreground")
+				shell.run(ctx, here.Replace(example))
+			}
+		}
+		Expect(ran).To(BeNumerically(">", 20))
+	}, SpecTimeout(specTimeout))
+
+	It("says in one sentence why there is no answer", core, func(ctx context.Context) {
+		_, stderr, code := plugin(ctx, "pools", "--server", "https://127.0.0.1:1")
+		Expect(code).To(Equal(1))
+		Expect(stderr).To(Equal("error: the API server at https://127.0.0.1:1 cannot be reached (connection refused): " +
+			"check that it runs, and that --context or --kubeconfig names the cluster that you mean\n"))
+		_, stderr, code = runShell(ctx, "env -u KUBECONFIG HOME=/nowhere kubectl-trainjob explain llm")
+		Expect(code).To(Equal(1))
+		Expect(stderr).To(Equal("error: no cluster is configured: name a kubeconfig file with --kubeconfig or KUBECONFIG, or a server with --server\n"))
+		_, stderr, code = plugin(ctx, "pools", "--context", "no-such")
+		Expect(code).To(Equal(1))
+		Expect(stderr).To(Equal("error: context \"no-such\" does not exist: kubectl config get-contexts lists those that there are\n"))
+	}, SpecTimeout(specTimeout))
+
+	It("takes TYPE/NAME, somebody else's eyes and JSONPath", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("llm").GPUs("8").Obj())
+		for _, name := range []string{"llm", "trainjob/llm", "trainjobs.trainer.kubeflow.org/llm"} {
+			stdout, _, code := plugin(ctx, "explain", name, "-n", w.namespace, "-o", "jsonpath={.name}")
+			Expect(code).To(BeZero())
+			Expect(stdout).To(Equal("llm"))
+		}
+		_, stderr, code := plugin(ctx, "explain", "job/llm", "-n", w.namespace)
+		Expect(code).To(Equal(1))
+		Expect(stderr).To(ContainSubstring("job/llm is no TrainJob: give NAME or trainjob/NAME"))
+		_, stderr, code = plugin(ctx, "explain", "llm", "-n", w.namespace, "--as", "nobody")
+		Expect(code).To(Equal(1))
+		Expect(stderr).To(ContainSubstring(`User "nobody" cannot get resource "trainjobs"`))
+	}, SpecTimeout(specTimeout))
+
+	It("completes namespaces and contexts", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		Expect(strings.Split(kubectl(ctx, "", "__complete", "trainjob", "pools", "-n", ""), "\n")).To(ContainElement(w.namespace))
+		Expect(strings.Split(kubectl(ctx, "", "__complete", "trainjob", "pools", "--context", ""), "\n")).To(ContainElement("user"))
+	}, SpecTimeout(specTimeout))
+})
+
+// allCommands are the commands that do something, and the root.
+func allCommands(root *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{root}
+	for _, cmd := range root.Commands() {
+		if !cmd.Hidden && cmd.Name() != "completion" && cmd.Name() != "help" {
+			all = append(all, allCommands(cmd)...)
+		}
+	}
+	return all
+}
+
+// commandsOf are the commands of an Example block.
+func commandsOf(examples string) []string {
+	var all []string
+	for line := range strings.Lines(strings.ReplaceAll(examples, "\\\n", "")) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+func containsAny(text string, parts []string) bool {
+	for _, part := range parts {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// exampleShell is a place to run examples in: a directory with the files that they name, and
+// a kubeconfig whose current namespace is the world's.
+type exampleShell struct{ dir, kubeconfig string }
+
+func (w *world) exampleShell(ctx context.Context) exampleShell {
+	GinkgoHelper()
+	s := exampleShell{dir: GinkgoT().TempDir()}
+	s.kubeconfig = filepath.Join(s.dir, "kubeconfig")
+	job := w.listOf(`{"kind":"TrainJob","metadata":{"name":"job"},"spec":{` + torch + `}}`)
+	for path, content := range map[string]string{
+		"job.yaml": job, "manifests/job.yaml": job, "runtimes/own.yaml": w.listOf(runtimeOf("", `"image":"i"`)),
+		"kubeconfig": kubectl(ctx, "", "config", "view", "--raw", "--flatten"),
+	} {
+		path = filepath.Join(s.dir, path)
+		Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
+		Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+	}
+	s.run(ctx, "kubectl config set-context --current --namespace="+w.namespace)
+	s.run(ctx, `kubectl config set-context new --cluster="$(kubectl config view --minify -o jsonpath='{.contexts[0].context.cluster}')" --user="$(kubectl config view --minify -o jsonpath='{.contexts[0].context.user}')"`)
+	s.run(ctx, "kubectl create role ml-team -n "+w.namespace+" --verb=get,list --resource=trainjobs.trainer.kubeflow.org")
+	s.run(ctx, "kubectl create rolebinding ml-team -n "+w.namespace+" --role=ml-team --group=ml-team")
+	return s
+}
+
+// run runs an example. One that follows is ended after a while; one that shows differences
+// may find some.
+func (s exampleShell) run(ctx context.Context, example string) {
+	GinkgoHelper()
+	var out bytes.Buffer
+	follows := strings.HasSuffix(example, "pools --watch")
+	if follows {
+		example = "timeout 3 " + example
+	}
+	cmd := exec.CommandContext(ctx, "bash", "-uo", "pipefail", "-c", example)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, &out, &out
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig, "PATH="+filepath.Join(root(), "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	err := cmd.Run()
+	GinkgoWriter.Printf("$ %s\n%s", example, out.String())
+	code := cmd.ProcessState.ExitCode()
+	switch {
+	case follows:
+		Expect(code).To(Equal(124), "%s\n%s", example, out.String())
+	case strings.Contains(example, "kubectl diff"):
+		Expect(code).To(BeElementOf(0, 1), "%s\n%s", example, out.String())
+	default:
+		Expect(err).NotTo(HaveOccurred(), "%s\n%s", example, out.String())
+	}
+	if strings.Contains(example, "generate") && strings.HasSuffix(example, "apply -f -") {
+		s.run(ctx, strings.Replace(example, "apply", "delete", 1))
+	}
+}
