@@ -79,7 +79,7 @@ func mayEnd(message string) bool {
 // amountsIn reads "pods=1,requests.cpu=2".
 func amountsIn(list string) map[string]resource.Quantity {
 	amounts := map[string]resource.Quantity{}
-	for _, part := range strings.Split(list, ",") {
+	for part := range strings.SplitSeq(list, ",") {
 		name, amount, _ := strings.Cut(part, "=")
 		if q, err := resource.ParseQuantity(amount); err == nil {
 			amounts[name] = q
