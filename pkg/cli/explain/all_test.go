@@ -4,6 +4,7 @@ package explain
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,7 +64,7 @@ func TestReadAll(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			tc.harness.T, tc.harness.objects = t, append(objects, pod, event)
+			tc.harness.T, tc.harness.objects = t, slices.Concat(objects, []client.Object{pod, event})
 			c := tc.harness.client()
 			survey, err := ReadAll(t.Context(), c, jobs, "team")
 			if err != nil {
