@@ -4,6 +4,7 @@ package explain
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,7 +32,7 @@ func many(names ...string) (jobs []trainjob.TrainJob, objects []client.Object) {
 }
 
 func TestReadAll(t *testing.T) {
-	jobs, objects := many("first", "second", "third")
+	jobs, objects := many("z-first", "m-second", "a-third")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "of-another"}}
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: "team", Name: "told"},
@@ -44,17 +45,17 @@ func TestReadAll(t *testing.T) {
 	}{
 		"by somebody who sees all": {
 			want: map[string]Position{
-				"first":  {Place: 1, Pending: 3, Source: Computed},
-				"second": {Place: 2, Pending: 3, Source: Computed, Ahead: []string{"team/first"}},
-				"third":  {Place: 3, Pending: 3, Source: Computed, Ahead: []string{"team/second"}},
+				"z-first":  {Place: 1, Pending: 3, Source: Computed},
+				"m-second": {Place: 2, Pending: 3, Source: Computed, Ahead: []string{"team/z-first"}},
+				"a-third":  {Place: 3, Pending: 3, Source: Computed, Ahead: []string{"team/m-second"}},
 			},
 		},
 		"by somebody who sees a namespace, where Kueue answers": {
 			harness: harness{
 				forbidden: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue", "ResourceFlavor", "Node"},
-				visible:   []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-second"}, PositionInClusterQueue: 4}},
+				visible:   []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-m-second"}, PositionInClusterQueue: 4}},
 			},
-			want: map[string]Position{"second": {Place: 5, Source: Visibility}},
+			want: map[string]Position{"m-second": {Place: 5, Source: Visibility}},
 		},
 		"by somebody who sees nothing but TrainJobs": {
 			harness: harness{denied: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue", "JobSet", "Job", "Event"}},
@@ -63,7 +64,7 @@ func TestReadAll(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			tc.harness.T, tc.harness.objects = t, append(objects, pod, event)
+			tc.harness.T, tc.harness.objects = t, slices.Concat(objects, []client.Object{pod, event})
 			c := tc.harness.client()
 			survey, err := ReadAll(t.Context(), c, jobs, "team")
 			if err != nil {
@@ -74,7 +75,7 @@ func TestReadAll(t *testing.T) {
 				if f.Visible != nil {
 					got[f.Job.Name] = *f.Visible
 				}
-				if tc.unseen == nil && (f.Workload == nil || len(f.Pods) > 0 || len(f.Warnings) > 0 != (f.Job.Name == "second")) {
+				if tc.unseen == nil && (f.Workload == nil || len(f.Pods) > 0 || len(f.Warnings) > 0 != (f.Job.Name == "m-second")) {
 					t.Errorf("Unexpected facts of %s: %+v", f.Job.Name, f)
 				}
 			}

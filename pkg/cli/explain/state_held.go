@@ -13,7 +13,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
-// Held: its user keeps it out of its queue.
+// Held is for a job that its user keeps out of its queue.
 const Held Phase = "Held"
 
 // heldOut is for a job that kubectl trainjob hold or stop keeps out of its queue.

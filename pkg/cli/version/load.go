@@ -5,6 +5,7 @@ package version
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -78,11 +79,8 @@ func (l *loader) unread(kind string, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return client.IgnoreNotFound(err)
 	}
-	for _, noted := range l.unseen {
-		if noted == kind {
-			return nil
-		}
+	if !slices.Contains(l.unseen, kind) {
+		l.unseen = append(l.unseen, kind)
 	}
-	l.unseen = append(l.unseen, kind)
 	return nil
 }
