@@ -14,6 +14,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/held"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -84,6 +85,10 @@ func checked(wl *kueue.Workload) notice {
 func inadmissible(wl *kueue.Workload) notice {
 	reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
 	if kueuelib.IsFinished(wl) || reserved == nil || reserved.Status != metav1.ConditionFalse {
+		return notice{}
+	}
+	if _, is := held.From(string(wl.Spec.QueueName)); is {
+		// By its user, who knows.
 		return notice{}
 	}
 	switch reserved.Reason {

@@ -74,6 +74,12 @@ func TestNoticeOf(t *testing.T) {
 			workload: changes{unreserved(kueue.WorkloadInadmissible, "LocalQueue q doesn't exist")},
 			want:     notice{"NotAdmissible", "Workload wl cannot be admitted: LocalQueue q doesn't exist; create it in namespace ns, or name another in label kueue.x-k8s.io/queue-name of the TrainJob"},
 		},
+		"held out of its queue by its user": {
+			workload: changes{
+				func(wl *kueue.Workload) { wl.Spec.QueueName = "q.held" },
+				unreserved(kueue.WorkloadInadmissible, "LocalQueue q.held doesn't exist"),
+			},
+		},
 		"a LocalQueue that is stopped": {
 			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue q is stopped")},
 			want:     notice{"NotAdmissible", "Workload wl cannot be admitted: LocalQueue q is stopped; it starts again with spec.stopPolicy None, if its ClusterQueue is active"},

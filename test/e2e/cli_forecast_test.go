@@ -27,7 +27,7 @@ import (
 
 const (
 	// forecasts is how many cases are made; each has a cohort of its own, and all go at once.
-	forecasts = 40
+	forecasts = 24
 	// agreeing is the share of them that has to come as forecast. Kueue decides by the same
 	// code on the same objects, so there is no reason for less than all.
 	agreeing = 1.0

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +30,14 @@ func TrainJobName(arg string) (string, error) {
 		return "", fmt.Errorf("%s names no TrainJob: give NAME or trainjob/NAME", arg)
 	}
 	return name, nil
+}
+
+// OneTrainJob takes the name of one TrainJob from the arguments of a command.
+func OneTrainJob(args []string) (string, error) {
+	if len(args) != 1 {
+		return "", errors.New("give the name of one TrainJob")
+	}
+	return TrainJobName(args[0])
 }
 
 // CompleteNamespaces offers namespaces to the shell.

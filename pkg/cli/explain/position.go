@@ -23,6 +23,14 @@ type Position struct {
 	Source Source `json:"source"`
 }
 
+// next returns who is in front. Kueue's own answer says how many are, and not who.
+func (p *Position) next() string {
+	if len(p.Ahead) == 0 {
+		return "another job"
+	}
+	return p.Ahead[0]
+}
+
 // Source is where a position comes from.
 type Source string
 

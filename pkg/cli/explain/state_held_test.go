@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/held"
+	"github.com/kueue-trainer/kueue-trainer/pkg/held"
 )
 
 func TestHeld(t *testing.T) {

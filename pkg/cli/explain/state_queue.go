@@ -216,7 +216,7 @@ func (f *Facts) notYet(assignment string) State {
 			Remedy:  "see that Kueue runs: kubectl trainjob doctor"}
 	case cq.Spec.QueueingStrategy == kueue.StrictFIFO && p != nil && p.Place > 1:
 		return State{Reason: "BehindOthers",
-			Message: fmt.Sprintf("which would fit (%s), but ClusterQueue %s is strictly first in, first out and %s is before it", assignment, cq.Name, p.Ahead[0]),
+			Message: fmt.Sprintf("which would fit (%s), but ClusterQueue %s is strictly first in, first out and %s is before it", assignment, cq.Name, p.next()),
 			Remedy:  fmt.Sprintf("wait, or set queueingStrategy of ClusterQueue %s to BestEffortFIFO", cq.Name)}
 	}
 	return State{Reason: "Evaluating", Message: fmt.Sprintf("which fits now (%s): Kueue looks at it soon", assignment)}

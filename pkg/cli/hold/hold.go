@@ -101,10 +101,14 @@ func newCommand(v verb, flags cluster.Flags, streams genericiooptions.IOStreams)
 }
 
 // all goes on with the others where one fails.
-func (a *actor) all(ctx context.Context, names []string) error {
+func (a *actor) all(ctx context.Context, args []string) error {
 	var errs []error
-	for _, name := range names {
-		errs = append(errs, a.act(ctx, name))
+	for _, arg := range args {
+		name, err := cluster.TrainJobName(arg)
+		if err == nil {
+			err = a.act(ctx, name)
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -62,14 +62,12 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		Short:   "Print the logs of a TrainJob's pods",
 		Long:    long,
 		Example: example,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return errors.New("give the name of one TrainJob")
-			}
-			return nil
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), args[0], cmd.Flags().Changed("prefix"))
+			name, err := cluster.OneTrainJob(args)
+			if err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), name, cmd.Flags().Changed("prefix"))
 		},
 		ValidArgsFunction: cluster.CompleteTrainJobs(flags),
 	}

@@ -4,7 +4,6 @@ package timeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -49,13 +48,13 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		Short:   "Tell every step of a TrainJob, who took it, and where the time went",
 		Long:    long,
 		Example: example,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return errors.New("give the name of one TrainJob")
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := cluster.OneTrainJob(args)
+			if err != nil {
+				return err
 			}
-			return nil
+			return o.run(cmd.Context(), name)
 		},
-		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 		ValidArgsFunction: cluster.CompleteTrainJobs(flags),
 	}
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json, yaml or svg")
