@@ -78,7 +78,7 @@ func (o *origins) refuse(r verdict.Refusal) *field.Error {
 	origin := ""
 	for _, path := range o.candidates(r) {
 		found, depth, total := walk(o.tree, path)
-		if missing := depth - total; missing > best || missing == best && missing == 0 {
+		if missing := depth - total; missing > best || best == 0 && missing == 0 {
 			origin, best = found, missing
 		}
 	}

@@ -138,9 +138,8 @@ func runtimeMetadata(metadata *metav1.ObjectMeta) field.ErrorList {
 
 // fieldErrors takes errors of fields out of what holds several.
 func fieldErrors(err error) field.ErrorList {
-	var aggregate utilerrors.Aggregate
 	all := []error{err}
-	if errors.As(err, &aggregate) {
+	if aggregate, ok := errors.AsType[utilerrors.Aggregate](err); ok {
 		all = aggregate.Errors()
 	}
 	var errs field.ErrorList
