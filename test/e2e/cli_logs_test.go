@@ -54,7 +54,7 @@ var _ = Describe("kubectl trainjob logs", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("kubectl trainjob logs on a node with a kubelet", Label("kubelet"), kindCore, Serial, func() {
+var _ = Describe("kubectl trainjob logs on a node with a kubelet", Label("kubelet"), Serial, func() {
 	It("prints and follows what each container says, also of pods that come later", func(ctx context.Context) {
 		kubeletNode(ctx)
 		w := newWorld(ctx)
