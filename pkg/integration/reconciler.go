@@ -103,10 +103,13 @@ func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl
 	v.add(r.correctDrift(ctx, j))
 	v.add(r.ensureStarted(ctx, j, decided))
 	if decided != nil || j.prepared.ends() {
-		v.add(j.prepared.again, firstError(j.prepared.err, r.gateEarly(ctx, j)))
+		v.err = firstError(j.prepared.err, v.err)
+		v.add(j.prepared.again, r.gateEarly(ctx, j))
 	} else {
 		r.tellStart(j)
-		v.add(r.ensure(ctx, j, workloads))
+		again, err := r.ensure(ctx, j, workloads)
+		v.err = firstError(err, v.err)
+		v.add(again, nil)
 	}
 	return v.result, v.err
 }
@@ -172,7 +175,8 @@ func (r *attempt) ensure(ctx context.Context, j *job, workloads []kueue.Workload
 	return wait, firstError(err, r.ensureGate(ctx, j), r.reportPodsReady(ctx, j))
 }
 
-// verdict is what the steps of a reconcile come to so far.
+// verdict is what the steps of a reconcile come to so far. Reconcile goes by one error: one of
+// quota comes before one of a JobSet that drifted.
 type verdict struct {
 	result ctrl.Result
 	err    error
