@@ -31,7 +31,7 @@ are, and whether the installation is in order.
 All commands take kubectl's flags. With --as, and --as-group, you see what somebody else
 would: admins find out so what their users may ask for. Colours are for terminals; NO_COLOR
 turns them off. Exit codes: 0 in order, 1 the command could not work, 2 something is wrong,
-3 there are warnings.`
+3 there are warnings, 4 you may not see what the answer takes.`
 
 const example = `  # Why does it wait?
   kubectl trainjob explain llm -n team-a

@@ -27,7 +27,7 @@ var notRun = []string{"kubectl trainjob uninstall", "kubectl delete -k config/de
 	"kubectl trainjob logs", "| jq"}
 
 var _ = Describe("the help of kubectl trainjob", func() {
-	It("has examples that run", Serial, core, func(ctx context.Context) {
+	It("has examples that run", Serial, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "32", "0")
 		w.make(ctx, w.job("llm").GPUs("8").Obj())
@@ -50,7 +50,7 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		Expect(ran).To(BeNumerically(">", 20))
 	}, SpecTimeout(specTimeout))
 
-	It("says in one sentence why there is no answer", core, func(ctx context.Context) {
+	It("says in one sentence why there is no answer", func(ctx context.Context) {
 		_, stderr, code := plugin(ctx, "pools", "--server", "https://127.0.0.1:1")
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(Equal("error: the API server at https://127.0.0.1:1 cannot be reached (connection refused): " +
@@ -63,7 +63,7 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		Expect(stderr).To(Equal("error: context \"no-such\" does not exist: kubectl config get-contexts lists those that there are\n"))
 	}, SpecTimeout(specTimeout))
 
-	It("takes TYPE/NAME, somebody else's eyes and JSONPath", core, func(ctx context.Context) {
+	It("takes TYPE/NAME, somebody else's eyes and JSONPath", func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("llm").GPUs("8").Obj())
@@ -80,7 +80,7 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		Expect(stderr).To(ContainSubstring(`User "nobody" cannot get resource "trainjobs"`))
 	}, SpecTimeout(specTimeout))
 
-	It("completes namespaces and contexts", core, func(ctx context.Context) {
+	It("completes namespaces and contexts", func(ctx context.Context) {
 		w := newWorld(ctx)
 		Expect(strings.Split(completed(ctx, "pools", "-n", ""), "\n")).To(ContainElement(w.namespace))
 		Expect(strings.Split(completed(ctx, "pools", "--context", ""), "\n")).To(ContainElement("user"))

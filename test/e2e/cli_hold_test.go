@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
-	It("hold a batch user's job that waits, which keeps its place", core, func(ctx context.Context) {
+	It("hold a batch user's job that waits, which keeps its place", func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		user := w.batchUser(ctx)
@@ -70,7 +70,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		w.eventuallyRuns(ctx, "runs", 1, onH100)
 	}, SpecTimeout(specTimeout), Serial)
 
-	It("requeue a job behind those that wait", core, func(ctx context.Context) {
+	It("requeue a job behind those that wait", func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("runs").GPUs("8").Obj())

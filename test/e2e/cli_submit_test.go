@@ -80,7 +80,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 		Entry("no queue", "--queue is empty", "--queue", ""),
 	)
 
-	It("warns of a stopped queue, and says in a pipe what the TrainJob waits for", core, func(ctx context.Context) {
+	It("warns of a stopped queue, and says in a pipe what the TrainJob waits for", func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		stop := func(policy string) {

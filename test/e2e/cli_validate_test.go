@@ -40,7 +40,7 @@ var _ = Describe("kubectl trainjob validate", func() {
 		Entry("an initializer that the runtime does not have", queued, torch+`,"initializer":{"dataset":{"storageUri":"hf://a/b"}}`, false),
 	)
 
-	DescribeTable("foresees whether there will be pods", core, func(ctx context.Context, runtime, metadata, spec string, made bool) {
+	DescribeTable("foresees whether there will be pods", func(ctx context.Context, runtime, metadata, spec string, made bool) {
 		w := newWorld(ctx)
 		manifest := w.listOf(runtime, fmt.Sprintf(`{"kind":"TrainJob","metadata":{%s},"spec":{%s}}`, cmp.Or(metadata, `"name":"job"`), spec))
 		release, err := cluster.Trainer(ctx)
