@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/version"
 )
 
@@ -26,9 +27,9 @@ var _ = Describe("kubectl trainjob version", func() {
 
 	It("tells somebody without rights what he may not read, once of each kind", func(ctx context.Context) {
 		stdout, stderr, code := plugin(ctx, "version", "--as", "nobody")
-		Expect(code).To(BeZero(), stderr)
+		Expect(code).To(Equal(exit.Unseen), stderr)
 		Expect(stdout).To(ContainSubstring("as far as that can be seen"))
-		Expect(stderr).To(MatchRegexp(`^note: you may not read customresourcedefinitions\S+, .*\nnote: you may not read deployments.apps, .*\nnote: you may not read configmaps, .*\n$`))
+		Expect(stderr).To(MatchRegexp(`^note: you may not read customresourcedefinitions\S+, .*\nnote: you may not read deployments.apps, .*\nnote: you may not read configmaps, .*\nnote: you may not read mutatingwebhookconfigurations\S+, .*\nerror: you may not read all .*\n$`))
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", func(ctx context.Context) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -38,14 +39,23 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// Client connects to the cluster. Nothing is cached.
-func (f Flags) Client() (client.WithWatch, error) {
+// Config is what every client of a command connects with.
+func (f Flags) Config() (*rest.Config, error) {
 	config, err := f.ToRESTConfig()
 	if err != nil {
 		return nil, err
 	}
 	// A command asks much at once, and then never again; kubectl has the same limits.
 	config.QPS, config.Burst = 50, 300
+	return config, nil
+}
+
+// Client connects to the cluster. Nothing is cached.
+func (f Flags) Client() (client.WithWatch, error) {
+	config, err := f.Config()
+	if err != nil {
+		return nil, err
+	}
 	scheme, err := Scheme()
 	if err != nil {
 		return nil, err

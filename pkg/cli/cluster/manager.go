@@ -25,6 +25,8 @@ const (
 	// ManagerConfigMap may carry a suffix; its ManagerConfigKey is the configuration.
 	ManagerConfigMap = "kueue-trainer-config"
 	ManagerConfigKey = "configuration.yaml"
+	// ManagerWebhook is its mutating webhook configuration.
+	ManagerWebhook = "kueue-trainer-mutating-webhook-configuration"
 )
 
 // TolerationRules reads the rules of the manager's configuration. Without a ConfigMap, and

@@ -23,6 +23,8 @@ type Part struct {
 	ConfigMap string
 	// CRD is the kind that it serves, where it has one.
 	CRD string
+	// Webhook is the mutating configuration that tells that it is installed, where it has no CRD.
+	Webhook string
 }
 
 // The parts.
@@ -39,6 +41,7 @@ var (
 	}
 	Manager = Part{
 		Name: "kueue-trainer", Namespace: config.Namespace, Deployment: ManagerDeployment, ConfigMap: ManagerConfigMap,
+		Webhook: ManagerWebhook,
 	}
 )
 

@@ -48,7 +48,7 @@ var (
 	managerPart = &part{
 		name: "kueue-trainer", namespace: managerconfig.Namespace, deployment: cluster.ManagerDeployment,
 		configMap: cluster.ManagerConfigMap, configKey: cluster.ManagerConfigKey,
-		mutating: "kueue-trainer-mutating-webhook-configuration", validating: "kueue-trainer-validating-webhook-configuration",
+		mutating: cluster.ManagerWebhook, validating: "kueue-trainer-validating-webhook-configuration",
 		without: "TrainJobs cannot be made or changed, and none is started or stopped; running ones run on.",
 		install: "kubectl apply -k config/default",
 	}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// again is after how long a watch that ended is tried again.
+// again is after how long a watch that ended, or a look that failed, is tried again.
 const again = time.Second
 
 // Kind is what to watch: the list names the kind, the options what of it.
@@ -53,25 +53,30 @@ func hand(ctx context.Context, changed chan<- struct{}) bool {
 	}
 }
 
-// watchKind notes every event, and begins again when the API server ends the watch.
+// watchKind notes every event, and begins again when the API server ends the watch. Every
+// beginning counts as a change: what was deleted before it, no event tells.
 func watchKind(ctx context.Context, c client.WithWatch, kind Kind, events chan<- struct{}) {
 	for ctx.Err() == nil {
 		w, err := c.Watch(ctx, kind.List, kind.Options...)
 		if apierrors.IsForbidden(err) {
 			return
 		}
-		if err != nil {
-			pause(ctx, again)
-			continue
-		}
-		for range w.ResultChan() {
-			select {
-			case events <- struct{}{}:
-			default:
-				// One that nobody has looked at yet is as good as two.
+		if err == nil {
+			note(events)
+			for range w.ResultChan() {
+				note(events)
 			}
+			w.Stop()
 		}
-		w.Stop()
+		pause(ctx, again)
+	}
+}
+
+// note leaves one event: one that nobody has looked at yet is as good as two.
+func note(events chan<- struct{}) {
+	select {
+	case events <- struct{}{}:
+	default:
 	}
 }
 

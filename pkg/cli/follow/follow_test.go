@@ -32,13 +32,18 @@ func TestChanges(t *testing.T) {
 		}).Build()
 		changed := Changes(ctx, c, time.Minute, Kind{List: &corev1.PodList{}}, Kind{List: &corev1.NodeList{}})
 		begin := time.Now()
+		<-changed
+		if waited := time.Since(begin); waited != 0 {
+			t.Errorf("The beginning was told after %s", waited)
+		}
 		for range 3 {
 			pods.Add(&corev1.Pod{})
 		}
 		<-changed
-		if waited := time.Since(begin); waited != 0 {
-			t.Errorf("The first change was told after %s", waited)
+		if waited := time.Since(begin); waited != time.Minute {
+			t.Errorf("The first changes were told after %s", waited)
 		}
+		begin = time.Now()
 		pods.Add(&corev1.Pod{})
 		<-changed
 		if waited := time.Since(begin); waited != time.Minute {
@@ -52,6 +57,32 @@ func TestChanges(t *testing.T) {
 		}
 		cancel()
 		pods.Stop()
+		synctest.Wait()
+	})
+}
+
+// TestChangesOfManyWatches is about an API server that ends every watch at once, such as one
+// behind a proxy.
+func TestChangesOfManyWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		watches := 0
+		c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+			Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+				watches++
+				return watch.NewEmptyWatch(), nil
+			},
+		}).Build()
+		changed := Changes(ctx, c, time.Millisecond, Kind{List: &corev1.PodList{}})
+		begin := time.Now()
+		for range 5 {
+			<-changed
+		}
+		if took := time.Since(begin); took != 4*again || watches != 5 {
+			t.Errorf("%d watches in %s, and a change told at the beginning of 5", watches, took)
+		}
+		cancel()
 		synctest.Wait()
 	})
 }

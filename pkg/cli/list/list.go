@@ -143,26 +143,14 @@ func (o *options) print(l List) error {
 // follow prints jobs again when what is said of them has changed, as kubectl get --watch does.
 func (o *options) follow(ctx context.Context, l *lister, last List) error {
 	changed := follow.Changes(ctx, l.client, calm, l.kinds()...)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-changed:
-		}
-		now, err := l.list(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if news := news(last, now); len(news.TrainJobs) > 0 {
-			if err := o.print(news); err != nil {
-				return err
-			}
-		}
+	return follow.Each(ctx, changed, o.streams.ErrOut, l.list, func(now List) (over bool, err error) {
+		news := news(last, now)
 		last = now
-	}
+		if len(news.TrainJobs) == 0 {
+			return false, nil
+		}
+		return false, o.print(news)
+	})
 }
 
 // news are the jobs of which another thing is said than before; messages tell the time, and

@@ -7,16 +7,45 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
 )
 
 // calm is the time between two looks at the pods at the least.
 const calm = 200 * time.Millisecond
+
+// pauses are those between two times that the log of one container is opened.
+var pauses = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 5, Cap: 30 * time.Second}
 
 // sight is what there is to follow.
 type sight struct {
 	targets []target
 	// over is set when nothing more will come.
 	over bool
+}
+
+// followed is a container whose log is followed through its runs.
+type followed struct {
+	target *target
+	// first is set where --tail and --since count: they are for what was there at the start.
+	first bool
+	// last is the time of the last line.
+	last time.Time
+	// read is set when it was read to an end once, and noted is why it was not.
+	read  bool
+	noted string
+
+	// key is that of the run that was seen last.
+	key string
+	// again has something to read when there is another run.
+	again chan struct{}
+	// done is closed when nothing more will be written.
+	done chan struct{}
 }
 
 // follow prints the logs of all containers, also of pods that come later and of containers that
@@ -26,43 +55,118 @@ func (r *reader) follow(ctx context.Context, changed <-chan struct{}, look func(
 	defer group.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	reading := map[string]bool{}
-	for first := true; ; first = false {
-		s, err := look(ctx)
-		if ctx.Err() != nil {
-			return nil
+	logs, first := map[string]*followed{}, true
+	return follow.Each(ctx, changed, r.errOut, look, func(s sight) (bool, error) {
+		for _, f := range update(logs, s, first) {
+			group.Go(func() { r.followOne(ctx, f) })
 		}
-		if err != nil {
-			return err
-		}
-		for i := range s.targets {
-			t := &s.targets[i]
-			if !t.started || reading[t.key()] {
-				continue
-			}
-			reading[t.key()] = true
-			group.Go(func() { r.followOne(ctx, t, first) })
-		}
+		first = false
 		if s.over {
 			group.Wait()
-			return nil
+		}
+		return s.over, nil
+	})
+}
+
+// update brings what is followed in line with what there is, and returns what is new.
+func update(logs map[string]*followed, s sight, first bool) []*followed {
+	var begun []*followed
+	there := map[string]bool{}
+	for i := range s.targets {
+		t := &s.targets[i]
+		f := logs[t.log()]
+		switch {
+		case f == nil && t.started:
+			f = &followed{target: t, key: t.key(), first: first, again: make(chan struct{}, 1), done: make(chan struct{})}
+			logs[t.log()] = f
+			begun = append(begun, f)
+		case f != nil && f.key != t.key():
+			f.key = t.key()
+			select {
+			case f.again <- struct{}{}:
+			default:
+			}
+		}
+		there[t.log()] = !t.ended
+	}
+	for log, f := range logs {
+		if (s.over || !there[log]) && !f.over() {
+			close(f.done)
+		}
+	}
+	return begun
+}
+
+func (f *followed) over() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// followOne prints the log of a container. A stream can end because the container has, or
+// because the connection has: the log is opened again, where it was left, until it was read to
+// its end after the container's.
+func (r *reader) followOne(ctx context.Context, f *followed) {
+	backoff := pauses
+	for {
+		over, read := f.over(), f.last
+		r.note(f, r.read(ctx, f.target, f.options(r.options), f.printer(r)))
+		if over || ctx.Err() != nil {
+			return
+		}
+		if f.last.After(read) {
+			backoff = pauses
 		}
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-changed:
+			return
+		case <-f.done:
+		case <-f.again:
+			f.first, backoff = false, pauses
+		case <-time.After(backoff.Step()):
 		}
 	}
 }
 
-// followOne prints the whole log of what came later: --tail and --since are for what was there.
-func (r *reader) followOne(ctx context.Context, t *target, first bool) {
-	options := r.options
-	options.Follow = true
-	if !first {
-		options.TailLines, options.SinceSeconds = nil, nil
+// options are those of the next stream. Times tell what was printed already.
+func (f *followed) options(given corev1.PodLogOptions) corev1.PodLogOptions {
+	given.Follow, given.Timestamps = true, true
+	if !f.first || !f.last.IsZero() {
+		given.TailLines, given.SinceSeconds = nil, nil
 	}
-	if err := r.read(ctx, t, options); err != nil && ctx.Err() == nil {
-		fmt.Fprintln(r.errOut, "note:", err)
+	if !f.last.IsZero() {
+		given.SinceTime = &metav1.Time{Time: f.last}
 	}
+	return given
+}
+
+// printer prints lines that were not printed before. Their times are left out unless they were
+// asked for. A line that was cut off comes again as a whole.
+func (f *followed) printer(r *reader) func([]byte) error {
+	return func(line []byte) error {
+		at, text := timed(line)
+		if !at.IsZero() && !at.After(f.last) {
+			return nil
+		}
+		if line[len(line)-1] == '\n' && !at.IsZero() {
+			f.last = at
+		}
+		if r.options.Timestamps {
+			text = line
+		}
+		return r.printer.line(text, f.target.prefix)
+	}
+}
+
+// note tells why a stream broke, once. That a pod is gone is no news of one that was read.
+func (r *reader) note(f *followed, err error) {
+	f.read = f.read || err == nil
+	if err == nil || err.Error() == f.noted || apierrors.IsNotFound(err) && f.read {
+		return
+	}
+	f.noted = err.Error()
+	fmt.Fprintln(r.errOut, "note:", err)
 }

@@ -112,11 +112,7 @@ func (o *options) run(ctx context.Context, name string, prefixGiven bool) error 
 	if err != nil {
 		return err
 	}
-	config, err := o.flags.ToRESTConfig()
-	if err != nil {
-		return err
-	}
-	clientset, err := kubernetes.NewForConfig(config)
+	clientset, err := o.clientset()
 	if err != nil {
 		return err
 	}
@@ -136,6 +132,15 @@ func (o *options) run(ctx context.Context, name string, prefixGiven bool) error 
 		return l.nothing()
 	}
 	return r.readAll(ctx, now.targets)
+}
+
+// clientset is what logs are read with, which are a subresource of their own kind.
+func (o *options) clientset() (*kubernetes.Clientset, error) {
+	config, err := o.flags.Config()
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(config)
 }
 
 // looker reads the pods of a TrainJob.

@@ -7,9 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -95,6 +99,14 @@ type kubelets struct {
 	mu    sync.Mutex
 	logs  map[string]string
 	asked []corev1.PodLogOptions
+	// broken is how the first stream ends.
+	broken error
+}
+
+func (c *kubelets) write(log, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.logs[log] += text
 }
 
 func (c *kubelets) open(_ context.Context, pod *corev1.Pod, options *corev1.PodLogOptions) (io.ReadCloser, error) {
@@ -104,6 +116,10 @@ func (c *kubelets) open(_ context.Context, pod *corev1.Pod, options *corev1.PodL
 	log, there := c.logs[pod.Name+"/"+options.Container]
 	if !there {
 		return nil, errors.New("no such log")
+	}
+	if err := c.broken; err != nil {
+		c.broken = nil
+		return io.NopCloser(io.MultiReader(strings.NewReader(log), iotest.ErrReader(err))), nil
 	}
 	return io.NopCloser(strings.NewReader(log)), nil
 }
@@ -141,37 +157,94 @@ func TestReadAll(t *testing.T) {
 	}
 }
 
+// line is one with its time, as the API server gives it.
+func line(second int, text string) string {
+	return time.Date(2030, 1, 1, 12, 0, second, 1000, time.UTC).Format(time.RFC3339Nano) + " " + text + "\n"
+}
+
 func TestFollow(t *testing.T) {
-	first, later := pod("node", 0, 0, "node"), pod("node", 0, 1, "node")
-	again := *first.DeepCopy()
-	again.Status.ContainerStatuses[0].RestartCount = 1
-	c := &kubelets{logs: map[string]string{first.Name + "/node": "a\n", later.Name + "/node": "b\n"}}
-	r, out, _ := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](1)})
-	looks := [][]corev1.Pod{nil, {first}, {first, later}, {again, later}}
-	n := 0
-	look := func(context.Context) (sight, error) {
-		s := sight{targets: selection{index: -1}.targets(looks[n]), over: n == len(looks)-1}
-		n++
-		return s, nil
-	}
-	changed := make(chan struct{}, len(looks))
-	for range looks {
-		changed <- struct{}{}
-	}
-	if err := r.follow(t.Context(), changed, look); err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.Count(out.String(), "[node-0-0] a\n"); got != 2 {
-		t.Errorf("%d logs of the container that was started again, want 2:\n%s", got, out)
-	}
-	if got := strings.Count(out.String(), "[node-0-1] b\n"); got != 1 {
-		t.Errorf("%d logs of the pod that came later, want 1:\n%s", got, out)
-	}
-	for _, options := range c.asked {
-		if !options.Follow || options.TailLines != nil {
-			t.Errorf("Unexpected options %+v: what comes later is printed whole", options)
+	synctest.Test(t, func(t *testing.T) {
+		first, later := pod("node", 0, 0, "node"), pod("node", 0, 1, "node")
+		again := *first.DeepCopy()
+		again.Status.ContainerStatuses[0].RestartCount = 1
+		c := &kubelets{logs: map[string]string{first.Name + "/node": line(0, "a"), later.Name + "/node": line(0, "b")}}
+		r, out, errOut := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](1)})
+		changed := make(chan struct{})
+		looks := [][]corev1.Pod{nil, {first}, {first, later}, {again, later}}
+		n := 0
+		look := func(context.Context) (sight, error) {
+			s := sight{targets: selection{index: -1}.targets(looks[min(n, len(looks)-1)]), over: n == len(looks)}
+			n++
+			return s, nil
 		}
-	}
+		ended := make(chan error)
+		go func() { ended <- r.follow(t.Context(), changed, look) }()
+		for range looks {
+			synctest.Wait()
+			if n == len(looks)-1 {
+				c.write(first.Name+"/node", line(1, "of the second run"))
+			}
+			changed <- struct{}{}
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		slices.Sort(lines)
+		if diff := cmp.Diff([]string{"[node-0-0] a", "[node-0-0] of the second run", "[node-0-1] b"}, lines); diff != "" {
+			t.Errorf("Unexpected lines (-want,+got):\n%s", diff)
+		}
+		if errOut.Len() > 0 {
+			t.Errorf("Unexpected notes %q", errOut)
+		}
+		for _, options := range c.asked {
+			if !options.Follow || options.TailLines != nil {
+				t.Errorf("Unexpected options %+v: what comes later is printed whole", options)
+			}
+		}
+	})
+}
+
+// TestFollowBroken is about a connection that breaks in the midst of a line.
+func TestFollowBroken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := pod("node", 0, 0, "node")
+		ended := *runs.DeepCopy()
+		ended.Status.Phase = corev1.PodSucceeded
+		c := &kubelets{logs: map[string]string{}}
+		log := runs.Name + "/node"
+		c.write(log, line(0, "a")+"2030-01-01T12:00:01Z cut o")
+		c.broken = errors.New("connection lost")
+		r, out, errOut := c.reader(false, corev1.PodLogOptions{})
+		changed := make(chan struct{})
+		now := runs
+		look := func(context.Context) (sight, error) {
+			return sight{targets: selection{index: -1}.targets([]corev1.Pod{now}), over: now.Status.Phase == corev1.PodSucceeded}, nil
+		}
+		done := make(chan error)
+		go func() { done <- r.follow(t.Context(), changed, look) }()
+		synctest.Wait()
+		c.write(log, "ff\n"+line(2, "b"))
+		time.Sleep(time.Minute)
+		c.write(log, line(3, "the last"))
+		now = ended
+		changed <- struct{}{}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff("a\ncut o\ncut off\nb\nthe last\n", out.String()); diff != "" {
+			t.Errorf("Unexpected lines (-want,+got):\n%s", diff)
+		}
+		if want := "note: node-0-0 (pod llm-node-0-0-xyz): connection lost\n"; errOut.String() != want {
+			t.Errorf("Unexpected notes %q, want %q", errOut, want)
+		}
+		if since := c.asked[1].SinceTime; since == nil || !strings.HasPrefix(line(0, "a"), since.Format(time.RFC3339Nano)) {
+			t.Errorf("Opened again from %v on", since)
+		}
+		if len(c.asked) > 10 {
+			t.Errorf("Opened %d times in a minute", len(c.asked))
+		}
+	})
 }
 
 func TestFollowFirst(t *testing.T) {

@@ -6,15 +6,42 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 )
+
+// TestManyLogs is about a TrainJob of hundreds of pods: client-go alone opens 5 logs a second.
+func TestManyLogs(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "config")
+	config := clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://localhost"}},
+		Contexts: map[string]*clientcmdapi.Context{"c": {Cluster: "c"}}, CurrentContext: "c",
+	}
+	if err := clientcmd.WriteToFile(config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	o := &options{flags: cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}}
+	o.flags.KubeConfig = &kubeconfig
+	clientset, err := o.clientset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if qps := clientset.CoreV1().RESTClient().GetRateLimiter().QPS(); qps != 50 {
+		t.Errorf("%g requests a second, want those of every other client: 50", qps)
+	}
+}
 
 // TestOpener asks an API server, which answers with what it was asked.
 func TestOpener(t *testing.T) {

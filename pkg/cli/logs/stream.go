@@ -4,11 +4,13 @@ package logs
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -30,14 +32,14 @@ type printer struct {
 	prefix bool
 }
 
-// copy prints a log to its end.
-func (p *printer) copy(log io.Reader, prefix string) error {
+// eachLine hands on the lines of a log to its end, the last one as it is.
+func eachLine(log io.Reader, take func(line []byte) error) error {
 	lines := bufio.NewReader(log)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 {
-			if errWrite := p.line(line, prefix); errWrite != nil {
-				return errWrite
+			if errTake := take(line); errTake != nil {
+				return errTake
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -49,10 +51,21 @@ func (p *printer) copy(log io.Reader, prefix string) error {
 	}
 }
 
+// timed cuts the time off a line that the API server was asked to put it before; lines without
+// one are returned as they are.
+func timed(line []byte) (time.Time, []byte) {
+	before, after, _ := bytes.Cut(line, []byte(" "))
+	at, err := time.Parse(time.RFC3339Nano, string(bytes.TrimSuffix(before, []byte("\n"))))
+	if err != nil {
+		return time.Time{}, line
+	}
+	return at, after
+}
+
 func (p *printer) line(line []byte, prefix string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if line[len(line)-1] != '\n' {
+	if !bytes.HasSuffix(line, []byte("\n")) {
 		// The next line may be of another log.
 		line = append(line, '\n')
 	}
@@ -72,15 +85,15 @@ type reader struct {
 	options corev1.PodLogOptions
 }
 
-// read prints the log of one container.
-func (r *reader) read(ctx context.Context, t *target, options corev1.PodLogOptions) error {
+// read hands on the lines of one container's log.
+func (r *reader) read(ctx context.Context, t *target, options corev1.PodLogOptions, take func(line []byte) error) error {
 	options.Container = t.container
 	log, err := r.open(ctx, t.pod, &options)
 	if err != nil {
 		return fmt.Errorf("%s (pod %s): %w", t.prefix, t.pod.Name, err)
 	}
 	defer func() { _ = log.Close() }()
-	if err := r.printer.copy(log, t.prefix); err != nil && ctx.Err() == nil {
+	if err := eachLine(log, take); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%s (pod %s): %w", t.prefix, t.pod.Name, err)
 	}
 	return nil
@@ -96,7 +109,7 @@ func (r *reader) readAll(ctx context.Context, targets []target) error {
 			fmt.Fprintf(r.errOut, "note: %s (pod %s) has not started: %s\n", t.prefix, t.pod.Name, t.waits)
 			continue
 		}
-		if err := r.read(ctx, t, r.options); err != nil {
+		if err := r.read(ctx, t, r.options, func(line []byte) error { return r.printer.line(line, t.prefix) }); err != nil {
 			errs = append(errs, err)
 			continue
 		}

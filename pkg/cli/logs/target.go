@@ -32,6 +32,8 @@ type target struct {
 	prefix string
 	// started is set where there is a log.
 	started bool
+	// ended is set where nothing will be written any more.
+	ended bool
 	// waits is why there is none yet.
 	waits string
 	// restarts counts the runs before.
@@ -40,6 +42,9 @@ type target struct {
 
 // key tells the runs of a container apart.
 func (t *target) key() string { return fmt.Sprintf("%s/%s/%d", t.pod.UID, t.container, t.restarts) }
+
+// log tells containers apart, whichever run of theirs.
+func (t *target) log() string { return fmt.Sprintf("%s/%s", t.pod.UID, t.container) }
 
 // targets returns the containers of pods, in order of replicated job, replica and index.
 func (s selection) targets(pods []corev1.Pod) []target {
@@ -100,12 +105,14 @@ func (s selection) containersOf(pod *corev1.Pod) []target {
 // state tells whether the container has begun, and what it waits for.
 func (t *target) state() {
 	t.waits = string(t.pod.Status.Phase)
+	t.ended = t.pod.Status.Phase == corev1.PodSucceeded || t.pod.Status.Phase == corev1.PodFailed
 	for _, status := range slices.Concat(t.pod.Status.InitContainerStatuses, t.pod.Status.ContainerStatuses) {
 		if status.Name != t.container {
 			continue
 		}
 		t.restarts = status.RestartCount
 		t.started = status.State.Running != nil || status.State.Terminated != nil
+		t.ended = t.ended || status.State.Terminated != nil && t.pod.Spec.RestartPolicy == corev1.RestartPolicyNever
 		if w := status.State.Waiting; w != nil {
 			t.waits = w.Reason
 			// What it ran before is there, such as that of one in CrashLoopBackOff.

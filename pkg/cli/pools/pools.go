@@ -85,7 +85,7 @@ func (p *pools) run(ctx context.Context) error {
 	if !p.watch || !i.Saw(flavorKind) {
 		return notAll(i)
 	}
-	config, err := p.flags.ToRESTConfig()
+	config, err := p.flags.Config()
 	if err != nil {
 		return err
 	}

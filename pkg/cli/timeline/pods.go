@@ -5,6 +5,7 @@ package timeline
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -139,10 +140,19 @@ func orEvent(t time.Time, e *corev1.Event) time.Time {
 	return t
 }
 
-// jobOf finds the Job of a pod by its name, JOB-INDEX-RANDOM; empty for the pods of others.
-func jobOf(f *Facts, pod string) string {
+// ofJob is what the Job controller puts behind a Job's name: index and five random characters.
+var ofJob = regexp.MustCompile(`^-\d+-[a-z0-9]{5}$`)
+
+// jobOf finds the Job of a pod by its label where it is there, and by its name,
+// JOB-INDEX-RANDOM, where it is gone; empty for the pods of others.
+func jobOf(f *Facts, name string) string {
+	for i := range f.Pods {
+		if f.Pods[i].Name == name {
+			return f.Pods[i].Labels[batchv1.JobNameLabel]
+		}
+	}
 	for i := range f.Jobs {
-		if strings.HasPrefix(pod, f.Jobs[i].Name+"-") {
+		if rest, is := strings.CutPrefix(name, f.Jobs[i].Name); is && ofJob.MatchString(rest) {
 			return f.Jobs[i].Name
 		}
 	}
@@ -150,9 +160,6 @@ func jobOf(f *Facts, pod string) string {
 }
 
 func read(p *podTimes, pod *corev1.Pod) {
-	if job := pod.Labels[batchv1.JobNameLabel]; job != "" {
-		p.job = job
-	}
 	p.made = pod.CreationTimestamp.Time
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {

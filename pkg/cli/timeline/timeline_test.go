@@ -54,16 +54,16 @@ func complete() *Facts {
 		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: c, Status: metav1.ConditionTrue, LastTransitionTime: at(40)})
 	}
 	f.Workloads = []kueue.Workload{wl}
-	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "llm-node-0-0-new", CreationTimestamp: at(41), Labels: map[string]string{batchv1.JobNameLabel: "llm-node-0"}}}
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "llm-node-0-0-00new", CreationTimestamp: at(41), Labels: map[string]string{batchv1.JobNameLabel: "llm-node-0"}}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: at(44), FinishedAt: at(59)}}}}
 	f.Pods = []corev1.Pod{pod}
 	f.Events = []corev1.Event{
 		event("JobSet", "llm", "SuspendedJobs", "jobset is suspended", 100),
 		event("Workload", "wl", "QuotaReserved", "in gpus", 3100), event("Workload", "wl", "Admitted", "by gpus", 3200),
 		event("TrainJob", "llm", "Started", "on h100", 3900),
-		event("Job", "llm-node-0", "SuccessfulCreate", "Created pod: llm-node-0-0-old", 4000),
-		event("Pod", "llm-node-0-0-old", "Scheduled", "to a", 5000), event("Pod", "llm-node-0-0-old", "Started", "", 10000),
-		event("Workload", "wl", "EvictedDueToPreempted", "by urgent", 20000), event("Pod", "llm-node-0-0-old", "Killing", "", 21000),
+		event("Job", "llm-node-0", "SuccessfulCreate", "Created pod: llm-node-0-0-00old", 4000),
+		event("Pod", "llm-node-0-0-00old", "Scheduled", "to a", 5000), event("Pod", "llm-node-0-0-00old", "Started", "", 10000),
+		event("Workload", "wl", "EvictedDueToPreempted", "by urgent", 20000), event("Pod", "llm-node-0-0-00old", "Killing", "", 21000),
 		event("Workload", "wl", "QuotaReserved", "in gpus", 40100), event("Workload", "wl", "Admitted", "by gpus", 40200),
 		event("TrainJob", "llm", "Started", "on a100", 40900),
 	}
@@ -125,7 +125,7 @@ func TestSpansOfAJobThatWaits(t *testing.T) {
 func TestPodsTogether(t *testing.T) {
 	f := complete()
 	second := f.Pods[0].DeepCopy()
-	second.Name, second.CreationTimestamp, second.Status = "llm-node-0-1-new", at(42), corev1.PodStatus{}
+	second.Name, second.CreationTimestamp, second.Status = "llm-node-0-1-00new", at(42), corev1.PodStatus{}
 	f.Pods = append(f.Pods, *second)
 	var lines []string
 	for _, s := range Of(f).Steps {
@@ -172,5 +172,33 @@ func TestSVG(t *testing.T) {
 	}
 	if strings.Contains(picture, "<script>") {
 		t.Error("A message is part of the document")
+	}
+}
+
+// TestPodsOfOthers is about a TrainJob whose name begins with that of a Job of this one.
+func TestPodsOfOthers(t *testing.T) {
+	f := complete()
+	labelled := f.Pods[0].DeepCopy()
+	labelled.Name = "llm-node-0-odd"
+	f.Pods = append(f.Pods, *labelled)
+	cases := map[string]struct{ pod, want string }{
+		"one that is gone":                       {pod: "llm-node-0-12-x7k2p", want: "llm-node-0"},
+		"one that is there, of whatever name":    {pod: "llm-node-0-odd", want: "llm-node-0"},
+		"one of a Job whose name begins alike":   {pod: "llm-node-0-b-node-0-0-x7k2p"},
+		"one of a Job whose name begins with 0-": {pod: "llm-node-0-0-node-0-0-x7k2p"},
+		"the Job of another replica":             {pod: "llm-node-01-0-x7k2p"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := jobOf(f, tc.pod); got != tc.want {
+				t.Errorf("Pod %s is of Job %q, want %q", tc.pod, got, tc.want)
+			}
+		})
+	}
+	f = complete()
+	want := Of(f).Steps
+	f.Events = append(f.Events, event("Pod", "llm-node-0-b-node-0-0-x7k2p", "Scheduled", "to b", 6000))
+	if diff := cmp.Diff(want, Of(f).Steps, cmp.AllowUnexported(Step{})); diff != "" {
+		t.Errorf("Steps of another TrainJob (-want,+got):\n%s", diff)
 	}
 }

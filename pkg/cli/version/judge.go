@@ -3,6 +3,7 @@
 package version
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -19,6 +20,8 @@ type Report struct {
 	// Together tells whether they go together; empty with --client.
 	Together Together  `json:"together,omitempty"`
 	Problems []Problem `json:"problems,omitempty"`
+	// Unseen are the kinds that the user may not read, of those that tell releases.
+	Unseen []string `json:"unseen,omitempty"`
 }
 
 // Plugin is the build of the plugin.
@@ -33,12 +36,16 @@ type Part struct {
 	Name string `json:"name"`
 	// Version is empty where nothing that may be read tells it.
 	Version string `json:"version,omitempty"`
-	// Generation is that of the TrainJobs that Trainer serves: 2.1, 2.2 or 2.3.
+	// Generation is that of the TrainJobs that Trainer serves: 2.1, 2.2 or 2.3. Empty where
+	// its CRD may not be read.
 	Generation string `json:"generation,omitempty"`
 	// Wants is what kueue-trainer, or Trainer of JobSet, is made for.
 	Wants string `json:"wants,omitempty"`
-	// Missing is set where the cluster does not serve its kind.
+	// Missing is set where it is not installed.
 	Missing bool `json:"missing,omitempty"`
+
+	// unseen is set where the user may not know whether it is installed.
+	unseen bool
 }
 
 // Together is the verdict.
@@ -74,14 +81,14 @@ func judge(r *Report) {
 	generation := ""
 	for i := range r.Parts {
 		if r.Parts[i].Name == cluster.Trainer.Name {
-			generation = r.Parts[i].Generation
+			generation = cmp.Or(r.Parts[i].Generation, minor(r.Parts[i].Version))
 		}
 	}
 	known := true
 	for i := range r.Parts {
 		p := &r.Parts[i]
 		p.Wants = wants(p.Name, generation, r.Plugin.Version)
-		known = known && (p.Version != "" || p.Generation != "" || p.Wants == "")
+		known = known && p.known()
 		if problem := problemOf(p); problem != nil {
 			r.Problems = append(r.Problems, *problem)
 		}
@@ -94,6 +101,14 @@ func judge(r *Report) {
 	default:
 		r.Together = Unknown
 	}
+}
+
+// known reports whether enough is known of a part to say that it goes with the others.
+func (p *Part) known() bool {
+	if p.Name == cluster.Trainer.Name {
+		return p.Generation != "" || minor(p.Version) != ""
+	}
+	return !p.unseen && (p.Version != "" || p.Wants == "")
 }
 
 // wants is the release that a part has to be of; empty where any will do, or nobody knows.
@@ -125,9 +140,9 @@ func problemOf(p *Part) *Problem {
 	switch has := minor(p.Version); {
 	case p.Missing:
 		return &Problem{Breaks: true, Message: fmt.Sprintf("%s is not installed", p.Name), Remedy: "kubectl trainjob doctor prints the command that installs it"}
-	case p.Name == cluster.Trainer.Name && p.Generation == trainjob.TrainerVersion(0).String():
-		return &Problem{Breaks: true, Message: "Trainer is of a generation that kueue-trainer does not know", Remedy: "install Trainer " + p.Wants}
-	case p.Name == cluster.Trainer.Name || p.Wants == "" || has == "" || has == p.Wants:
+	case p.Name == cluster.Trainer.Name:
+		return trainerProblem(p, has)
+	case p.Wants == "" || has == "" || has == p.Wants:
 		return nil
 	case p.Name == cluster.Manager.Name:
 		return &Problem{Message: fmt.Sprintf("kueue-trainer is %s, and this plugin of %s", p.Version, p.Wants), Remedy: "use the plugin of the release that is installed"}
@@ -136,4 +151,29 @@ func problemOf(p *Part) *Problem {
 	default:
 		return &Problem{Message: fmt.Sprintf("%s is %s, and kueue-trainer is made for %s and tested with it only", p.Name, p.Version, p.Wants), Remedy: apart}
 	}
+}
+
+// trainerProblem compares the release of Trainer's controller with what the CRD, which is
+// installed with it, serves. Of a release that is newer than all that are known the CRD counts as
+// the newest.
+func trainerProblem(p *Part, has string) *Problem {
+	install := "install Trainer " + p.Wants
+	known := jobSets[has] != ""
+	switch {
+	case p.Generation == trainjob.TrainerVersion(0).String(), p.Generation == "" && has != "" && !known && older(has):
+		return &Problem{Breaks: true, Message: "Trainer is of a generation that kueue-trainer does not know", Remedy: install}
+	case has == "" || has == p.Generation || p.Generation == "" && known:
+		return nil
+	case !known && !older(has):
+		return &Problem{Message: fmt.Sprintf("Trainer is %s, and kueue-trainer is made for %s and tested with them only", p.Version, p.Wants), Remedy: install}
+	}
+	return &Problem{
+		Message: fmt.Sprintf("Trainer's controller is %s, and its CRD serves TrainJobs of %s: one of them was not upgraded", p.Version, p.Generation),
+		Remedy:  fmt.Sprintf("install all of one release of Trainer, %s", p.Wants),
+	}
+}
+
+// older reports whether a minor release came before the first that is known.
+func older(minor string) bool {
+	return version.MustParseGeneric(minor).LessThan(version.MustParseGeneric(trainjob.Trainer21.String()))
 }

@@ -24,6 +24,7 @@ func TestJudge(t *testing.T) {
 	cases := map[string]struct {
 		plugin   string
 		parts    []Part
+		unseen   []string
 		together Together
 		problems []Problem
 		code     int
@@ -32,6 +33,34 @@ func TestJudge(t *testing.T) {
 		"a plugin of a checkout with any manager":   {plugin: "v0.0.0-20261122183337-abc", parts: parts(), together: Yes},
 		"a cluster whose Deployments are not there": {plugin: "v0.1.0", parts: parts(func(p []Part) { p[1].Version, p[3].Version = "", "" }), together: Unknown},
 		"a Trainer that tells its generation alone": {plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Version = "" }), together: Yes},
+		"no manager": {
+			plugin: "v0.1.0", parts: parts(func(p []Part) { p[3].Version, p[3].Missing = "", true }), together: No, code: exit.Findings,
+			problems: []Problem{{Breaks: true, Message: "kueue-trainer is not installed"}},
+		},
+		"a checkout whose manager may not be seen": {
+			plugin: "v0.0.0-20261122183337-abc", parts: parts(func(p []Part) { p[3].Version, p[3].unseen = "", true }), unseen: []string{"deployments.apps"},
+			together: Unknown, code: exit.Unseen,
+		},
+		"a Trainer whose CRD may not be seen": {plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Generation, p[2].unseen = "", true }), unseen: []string{"crds"}, together: Yes},
+		"a JobSet that is not of such a Trainer": {
+			plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Generation, p[2].Version = "", "v2.2.1" }), together: No, code: exit.Warnings,
+			problems: []Problem{{Message: "JobSet is v0.12.0, and Trainer requires 0.11"}},
+		},
+		"a Trainer before 2.1 whose CRD may not be seen": {
+			plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Generation, p[2].Version = "", "v2.0.0" }), together: No, code: exit.Findings,
+			problems: []Problem{{Breaks: true, Message: "Trainer is of a generation that kueue-trainer does not know"}},
+		},
+		"a Trainer of which nothing may be seen": {
+			plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Generation, p[2].Version = "", "" }), unseen: []string{"deployments.apps"}, together: Unknown, code: exit.Unseen,
+		},
+		"a Trainer whose controller was not upgraded": {
+			plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Version = "v2.1.0" }), together: No, code: exit.Warnings,
+			problems: []Problem{{Message: "Trainer's controller is v2.1.0, and its CRD serves TrainJobs of 2.3: one of them was not upgraded"}},
+		},
+		"a Trainer that is newer than all that are known": {
+			plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Version = "v2.4.0" }), together: No, code: exit.Warnings,
+			problems: []Problem{{Message: "Trainer is v2.4.0, and kueue-trainer is made for 2.1 to 2.3 and tested with them only"}},
+		},
 		"another Kueue": {
 			plugin: "v0.1.0", parts: parts(func(p []Part) { p[0].Version = "v0.18.1" }), together: No, code: exit.Warnings,
 			problems: []Problem{{Message: "Kueue is v0.18.1, and kueue-trainer is made for 0.19 and tested with it only"}},
@@ -58,7 +87,7 @@ func TestJudge(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := &Report{Plugin: Plugin{Version: tc.plugin}, Parts: tc.parts}
+			r := &Report{Plugin: Plugin{Version: tc.plugin}, Parts: tc.parts, Unseen: tc.unseen}
 			judge(r)
 			if r.Together != tc.together {
 				t.Errorf("Together: %s, want %s", r.Together, tc.together)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -38,31 +39,58 @@ func (l *loader) parts(ctx context.Context) ([]Part, error) {
 
 func (l *loader) part(ctx context.Context, of cluster.Part) (Part, error) {
 	p := Part{Name: of.Name}
-	if of.CRD != "" {
-		var crd apiextensionsv1.CustomResourceDefinition
-		err := l.client.Get(ctx, client.ObjectKey{Name: of.CRD}, &crd)
-		p.Missing = apierrors.IsNotFound(err)
-		if err == nil && of.CRD == trainjob.CRDName {
-			// What is none of those that are known is none.
-			generation, _ := trainjob.TrainerVersionOf(&crd)
-			p.Generation = generation.String()
-		}
-		if err := l.unread("customresourcedefinitions.apiextensions.k8s.io", err); err != nil {
+	if err := l.crd(ctx, of, &p); err != nil {
+		return p, err
+	}
+	deployment, errDeployment := l.deployment(ctx, of)
+	if err := l.unread("deployments.apps", errDeployment); err != nil {
+		return p, err
+	}
+	switch {
+	case deployment != nil:
+		p.unseen = false
+	case of.Webhook != "":
+		if err := l.webhook(ctx, of, &p, errDeployment); err != nil {
 			return p, err
 		}
-	}
-	var deployment *appsv1.Deployment
-	var found appsv1.Deployment
-	err := l.client.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Deployment}, &found)
-	if err == nil {
-		deployment = &found
-	}
-	if err := l.unread("deployments.apps", err); err != nil {
-		return p, err
 	}
 	configMap, err := l.configMap(ctx, of, deployment)
 	p.Version = cluster.Release(deployment, configMap)
 	return p, err
+}
+
+// crd tells by its CRD whether a part is installed, and the generation of Trainer.
+func (l *loader) crd(ctx context.Context, of cluster.Part, p *Part) error {
+	if of.CRD == "" {
+		return nil
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	err := l.client.Get(ctx, client.ObjectKey{Name: of.CRD}, &crd)
+	p.Missing, p.unseen = apierrors.IsNotFound(err), apierrors.IsForbidden(err)
+	if err == nil && of.CRD == trainjob.CRDName {
+		// What is none of those that are known is none.
+		generation, _ := trainjob.TrainerVersionOf(&crd)
+		p.Generation = generation.String()
+	}
+	return l.unread("customresourcedefinitions.apiextensions.k8s.io", err)
+}
+
+// deployment returns nil with the error.
+func (l *loader) deployment(ctx context.Context, of cluster.Part) (*appsv1.Deployment, error) {
+	var found appsv1.Deployment
+	if err := l.client.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Deployment}, &found); err != nil {
+		return nil, err
+	}
+	return &found, nil
+}
+
+// webhook tells whether a part without a CRD is installed, of which no Deployment was seen: it
+// can also run elsewhere.
+func (l *loader) webhook(ctx context.Context, of cluster.Part, p *Part, errDeployment error) error {
+	err := l.client.Get(ctx, client.ObjectKey{Name: of.Webhook}, &admissionregistrationv1.MutatingWebhookConfiguration{})
+	p.Missing = apierrors.IsNotFound(err) && apierrors.IsNotFound(errDeployment)
+	p.unseen = err != nil && !p.Missing
+	return l.unread("mutatingwebhookconfigurations.admissionregistration.k8s.io", err)
 }
 
 func (l *loader) configMap(ctx context.Context, of cluster.Part, deployment *appsv1.Deployment) (*corev1.ConfigMap, error) {

@@ -27,7 +27,8 @@ The release of a part is that of its Deployment's image, or its label
 app.kubernetes.io/version; what neither tells, or may not be read, is <unknown>.
 
 Exit codes: 0 where nothing is wrong, as far as that can be seen; 2 where TrainJobs cannot be
-queued; 3 where releases were not made for each other; 1 where the cluster does not answer.`
+queued; 3 where releases were not made for each other; 4 where nothing is known to be wrong and
+you may not read all that tells; 1 where the cluster does not answer.`
 
 const example = `  # All of them
   kubectl trainjob version
@@ -92,6 +93,7 @@ func (o *options) look(ctx context.Context, report *Report) error {
 	if report.Parts, err = l.parts(ctx); err != nil {
 		return err
 	}
+	report.Unseen = l.unseen
 	for _, kind := range l.unseen {
 		fmt.Fprintf(o.streams.ErrOut, "note: you may not read %s, so something is <unknown>; ask an admin for that\n", kind)
 	}
@@ -107,6 +109,8 @@ func (r *Report) err() error {
 		return exit.With(exit.Findings, errors.New("TrainJobs cannot be queued with these"))
 	case len(r.Problems) > 0:
 		return exit.With(exit.Warnings, errors.New("these were not made for each other"))
+	case r.Together == Unknown && len(r.Unseen) > 0:
+		return exit.With(exit.Unseen, errors.New("you may not read all that tells whether they go together"))
 	}
 	return nil
 }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Each looks now and after each change, and hands on what was seen, until use says that it is
+// over, or ctx ends. A look that fails for a reason that may pass, such as an API server that
+// starts again, is noted and repeated; every other error is returned, as those of use are.
+func Each[T any](ctx context.Context, changed <-chan struct{}, errOut io.Writer, look func(context.Context) (T, error), use func(T) (over bool, err error)) error {
+	noted := ""
+	for {
+		seen, err := look(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		var retry <-chan time.Time
+		switch {
+		case err == nil:
+			noted = ""
+			if over, err := use(seen); over || err != nil {
+				return err
+			}
+		case !passes(err):
+			return err
+		default:
+			retry = time.After(again)
+			if text := err.Error(); text != noted {
+				fmt.Fprintf(errOut, "note: %s; trying again\n", text)
+				noted = text
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-retry:
+		}
+	}
+}
+
+// passes reports whether an error may be gone the next time: not one that the API server
+// answers a wrong request with, or one of a user who may not ask.
+func passes(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return true
+	}
+	switch code := answer.Status().Code; code {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests:
+		return true
+	default:
+		return code >= http.StatusInternalServerError
+	}
+}

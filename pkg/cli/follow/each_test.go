@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestEach(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	away := &url.Error{Op: "Get", URL: "https://api", Err: io.EOF}
+	wrong := errors.New("cannot be printed")
+	cases := map[string]struct {
+		// looks fail one after the other; the last one is the end.
+		looks []error
+		use   error
+		took  time.Duration
+		notes string
+		want  error
+	}{
+		"nothing goes wrong":        {looks: []error{nil}},
+		"no answer":                 {looks: []error{nil, away, away, nil}, took: 2 * again, notes: "note: Get \"https://api\": EOF; trying again\n"},
+		"two failures":              {looks: []error{away, nil, away, nil}, took: 2 * again, notes: strings.Repeat("note: Get \"https://api\": EOF; trying again\n", 2)},
+		"too much asked":            {looks: []error{apierrors.NewTooManyRequests("later", 1), nil}, took: again, notes: "note: later; trying again\n"},
+		"rights that are gone":      {looks: []error{nil, fmt.Errorf("looking: %w", apierrors.NewForbidden(pods, "", nil))}, want: apierrors.NewForbidden(pods, "", nil)},
+		"an object that is gone":    {looks: []error{apierrors.NewNotFound(pods, "a")}, want: apierrors.NewNotFound(pods, "a")},
+		"a user that is not known":  {looks: []error{apierrors.NewUnauthorized("")}, want: apierrors.NewUnauthorized("")},
+		"what is seen is not taken": {looks: []error{nil}, use: wrong, want: wrong},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin, n := time.Now(), 0
+				changed := make(chan struct{}, len(tc.looks))
+				look := func(context.Context) (int, error) {
+					n++
+					return n, tc.looks[n-1]
+				}
+				var notes strings.Builder
+				err := Each(t.Context(), changed, &notes, look, func(seen int) (bool, error) {
+					changed <- struct{}{}
+					return seen == len(tc.looks), tc.use
+				})
+				if tc.want == nil && err != nil || tc.want != nil && !strings.Contains(fmt.Sprint(err), tc.want.Error()) {
+					t.Errorf("Error %v, want %v", err, tc.want)
+				}
+				if diff := cmp.Diff(tc.notes, notes.String()); diff != "" {
+					t.Errorf("Unexpected notes (-want,+got):\n%s", diff)
+				}
+				if took := time.Since(begin); took != tc.took || n != len(tc.looks) {
+					t.Errorf("%d looks in %s, want %d in %s", n, took, len(tc.looks), tc.took)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package version
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+)
+
+func TestManagerInstalled(t *testing.T) {
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: cluster.Manager.Namespace, Name: cluster.Manager.Deployment, Labels: map[string]string{cluster.VersionLabel: "v0.1.0"},
+	}}
+	webhook := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cluster.Manager.Webhook}}
+	deployments, webhooks := "deployments.apps", "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+	cases := map[string]struct {
+		objects []client.Object
+		unseen  []string
+		want    Part
+	}{
+		"a Deployment": {objects: []client.Object{deployment}, want: Part{Version: "v0.1.0"}},
+		"a webhook of a manager that runs beside": {objects: []client.Object{webhook}},
+		"neither":                              {want: Part{Missing: true}},
+		"a webhook alone may be seen":          {objects: []client.Object{webhook}, unseen: []string{deployments}},
+		"no webhook, and it alone may be seen": {unseen: []string{deployments}, want: Part{unseen: true}},
+		"Deployments alone may be seen":        {objects: []client.Object{webhook}, unseen: []string{webhooks}, want: Part{unseen: true}},
+		"nothing may be seen":                  {objects: []client.Object{deployment, webhook}, unseen: []string{deployments, webhooks}, want: Part{unseen: true}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			refused := map[string]bool{}
+			for _, kind := range tc.unseen {
+				refused[kind] = true
+			}
+			c := fake.NewClientBuilder().WithObjects(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+					_, isDeployment := into.(*appsv1.Deployment)
+					if isDeployment && refused[deployments] || !isDeployment && refused[webhooks] {
+						return apierrors.NewForbidden(schema.GroupResource{}, key.Name, nil)
+					}
+					return c.Get(ctx, key, into, opts...)
+				},
+			}).Build()
+			l := &loader{client: c}
+			got, err := l.part(t.Context(), cluster.Manager)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.want.Name = cluster.Manager.Name
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(Part{})); diff != "" {
+				t.Errorf("Unexpected part (-want,+got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.unseen, l.unseen); diff != "" {
+				t.Errorf("Unexpected kinds (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
