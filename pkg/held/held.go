@@ -11,8 +11,9 @@ import "strings"
 // suffix is part of no name that people give to a LocalQueue.
 const suffix = ".held"
 
-// FieldOwner is who changed the label, for those who look at managedFields.
-const FieldOwner = "kubectl-trainjob"
+// FieldOwner is who changed the label, for those who look at managedFields: nothing else that
+// the plugin writes has this owner.
+const FieldOwner = "kubectl-trainjob-hold"
 
 // Queue returns the name that keeps a TrainJob out of a queue.
 func Queue(queue string) string { return queue + suffix }

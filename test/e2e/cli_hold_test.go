@@ -70,6 +70,24 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		w.eventuallyRuns(ctx, "runs", 1, onH100)
 	}, SpecTimeout(specTimeout), Serial)
 
+	It("resume a job whose pods still end behind those that wait", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		user := w.batchUser(ctx)
+		w.make(ctx, w.job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "3s").Obj())
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w.make(ctx, w.job("next").GPUs("8").Obj())
+		w.eventuallyPending(ctx, "next")
+		w.says(ctx, "stop", "runs", "--as", user)
+		Expect(w.says(ctx, "hold", "runs", "--as", user)).To(ContainSubstring("is being stopped, and held then"))
+		said := w.says(ctx, "resume", "runs", "--as", user)
+		Expect(said).To(MatchRegexp(`(?s)still has its quota: waiting .*queued again in queue\n`))
+		w.eventuallyRuns(ctx, "next", 1, onH100)
+		w.eventuallyListed(ctx, "runs", explain.Waiting)
+		w.finish(ctx, "next", "succeeded")
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
 	It("requeue a job behind those that wait", func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")

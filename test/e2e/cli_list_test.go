@@ -17,15 +17,17 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	listing "github.com/kueue-trainer/kueue-trainer/pkg/cli/list"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var _ = Describe("kubectl trainjob list", func() {
 	It("tells the true state of every TrainJob, as explain does, and follows changes", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000))
+		w.make(ctx, w.job("runs").Priority(w.name("urgent")).GPUs("8").Obj())
 		w.eventuallyRuns(ctx, "runs", 1, onH100)
-		w.make(ctx, w.job("waits").GPUs("8").Obj())
+		w.make(ctx, w.job("waits").Priority(w.name("urgent")).GPUs("8").Obj())
 		w.eventuallyPending(ctx, "waits")
 		w.make(ctx, w.job("too-big").Nodes(2).GPUs("8").Obj())
 		w.eventuallyPending(ctx, "too-big")
@@ -34,8 +36,8 @@ var _ = Describe("kubectl trainjob list", func() {
 			table, stderr, code := plugin(ctx, "list", "-n", w.namespace)
 			g.Expect(code).To(BeZero(), stderr)
 			g.Expect(stderr).To(BeEmpty())
-			g.Expect(table).To(MatchRegexp(`runs +Running +queue +%s +8 +0 +- +\S+ +-\n`, w.name("h100")))
-			g.Expect(table).To(MatchRegexp(`waits +Waiting +queue +- +8 +0 +1 +\S+ +QuotaInUse\n`))
+			g.Expect(table).To(MatchRegexp(`runs +Running +queue +%s +8 +1000 +- +\S+ +-\n`, w.name("h100")))
+			g.Expect(table).To(MatchRegexp(`waits +Waiting +queue +- +8 +1000 +1 +\S+ +QuotaInUse\n`))
 			g.Expect(table).To(MatchRegexp(`too-big +Waiting +queue +- +16 +0 +2 +\S+ +ExceedsQuota\n`))
 		}).Should(Succeed())
 		for _, job := range w.listed(ctx, Default) {

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -26,7 +27,7 @@ var _ = DescribeTable("The rules for patches give the verdict of Trainer", core,
 		verdict, refusal := w.ask(ctx, a)
 		By(fmt.Sprintf("hearing the rules: %v, and Trainer: %v", verdict, refusal))
 
-		findings := verdict.Warnings
+		findings := slices.Concat(verdict.Warnings, verdict.Unmade)
 		if want.refused {
 			Expect(refusal).To(MatchError(ContainSubstring(want.words)))
 			findings = verdict.Errors

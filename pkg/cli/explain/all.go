@@ -20,6 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -225,28 +226,40 @@ func (s *surveyor) places(ctx context.Context) {
 	}
 }
 
-// visible asks Kueue, once for each LocalQueue in which a job waits.
+// visible asks Kueue, once for each LocalQueue in which a job waits. It is an option of Kueue:
+// where it is not served, or not to this user, it is asked no more.
 func (s *surveyor) visible(ctx context.Context, known map[types.UID]*Position) {
 	answers := map[types.NamespacedName][]visibility.PendingWorkload{}
 	for _, f := range s.survey.Facts {
 		queue := f.localQueue()
-		if queue == nil || f.Workload == nil {
+		if queue == nil || !f.waitsForQuota() {
 			continue
 		}
 		key := client.ObjectKeyFromObject(queue)
 		items, asked := answers[key]
 		if !asked {
-			var summary visibility.PendingWorkloadsSummary
-			of := &visibility.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-			// It is an option of Kueue: no answer is as good as none.
-			_ = s.client.SubResource("pendingworkloads").Get(ctx, of, &summary)
-			items = summary.Items
+			var err error
+			if items, err = s.pendingIn(ctx, key); apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+				return
+			}
 			answers[key] = items
 		}
 		if mine := find(items, func(p *visibility.PendingWorkload) bool { return p.Name == f.Workload.Name }); mine != nil {
 			known[f.Workload.UID] = &Position{Place: int(mine.PositionInClusterQueue) + 1, Source: Visibility}
 		}
 	}
+}
+
+func (s *surveyor) pendingIn(ctx context.Context, key types.NamespacedName) ([]visibility.PendingWorkload, error) {
+	var summary visibility.PendingWorkloadsSummary
+	of := &visibility.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	err := s.client.SubResource("pendingworkloads").Get(ctx, of, &summary)
+	return summary.Items, err
+}
+
+// waitsForQuota reports whether the job's Workload has a place in its queue.
+func (f *Facts) waitsForQuota() bool {
+	return f.Workload != nil && !finishedWorkload(f.Workload) && !kueuelib.HasQuotaReservation(f.Workload)
 }
 
 // positions returns those of all that wait, each with the next one before it.

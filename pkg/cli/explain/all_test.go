@@ -11,9 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -115,5 +118,51 @@ func TestReadAllAsksOnce(t *testing.T) {
 	}
 	if one, ten := requests("a"), requests(strings.Split("abcdefghij", "")...); one != ten {
 		t.Errorf("%d requests for one job, %d for ten", one, ten)
+	}
+}
+
+// TestReadAllAsksWhereJobsWait counts what Kueue's visibility API is asked.
+func TestReadAllAsksWhereJobsWait(t *testing.T) {
+	cases := map[string]struct {
+		// served lets the API answer, with nothing.
+		served bool
+		change func(*kueue.Workload)
+		want   []string
+	}{
+		"each queue, where it is served":      {served: true, want: []string{"a", "b"}},
+		"no more than one, where it is not":   {want: []string{"a"}},
+		"no queue in which jobs have quota":   {served: true, change: func(wl *kueue.Workload) { admit(wl, "gpus", "h100") }},
+		"no queue in which all jobs are over": {served: true, change: func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadFinished, "", "", minutesAgo(1)) }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			jobs, objects := many("a", "b")
+			first := len(objects) - len(jobs)
+			for n := range jobs {
+				wl := objects[first+n].(*kueue.Workload)
+				jobs[n].Labels[kueueconstants.QueueLabel], wl.Spec.QueueName = jobs[n].Name, kueue.LocalQueueName(jobs[n].Name)
+				objects = append(objects, ptr.To(localQueue(jobs[n].Name, "gpus")))
+				if tc.change != nil {
+					tc.change(wl)
+				}
+			}
+			h := &harness{T: t, objects: objects, forbidden: []string{"LocalQueue", "Workload", "Pod", "ClusterQueue"}}
+			if tc.served {
+				h.visible = []visibility.PendingWorkload{}
+			}
+			var asked []string
+			c := interceptor.NewClient(h.client(), interceptor.Funcs{
+				SubResourceGet: func(ctx context.Context, c client.Client, name string, of, into client.Object, _ ...client.SubResourceGetOption) error {
+					asked = append(asked, of.GetName())
+					return h.subResource(ctx, c, name, of, into)
+				},
+			})
+			if _, err := ReadAll(t.Context(), c, jobs, "team"); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, asked); diff != "" {
+				t.Errorf("Unexpected questions (-want,+got):\n%s", diff)
+			}
+		})
 	}
 }

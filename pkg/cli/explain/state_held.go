@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"bytes"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,16 +28,31 @@ func heldOut(f *Facts) *State {
 		return &State{Phase: Stopping, Reason: "Held", Message: fmt.Sprintf("is being stopped, to be held out of queue %s", queue) + podsLeft(f)}
 	}
 	return &State{Phase: Held, Reason: "Held", Stuck: true, Since: heldSince(f),
-		Message: fmt.Sprintf("is held out of queue %s by its user", queue),
+		Message: fmt.Sprintf("is held out of queue %s by its user", queue) + perhapsStopping(f),
 		Remedy:  fmt.Sprintf("kubectl trainjob resume -n %s %s", f.Job.Namespace, f.Job.Name)}
 }
 
-// heldSince is when the plugin wrote the job last; nil where somebody else changed the label.
+// perhapsStopping is for who cannot see whether the job has given back its quota.
+func perhapsStopping(f *Facts) string {
+	if f.Workload == nil && f.WorkloadUnseen {
+		return "; you may not see its Workload, nor so whether it still has quota"
+	}
+	return ""
+}
+
+// heldSince is when the plugin changed the label last; nil where somebody else did.
 func heldSince(f *Facts) *metav1.Time {
+	var newest *metav1.Time
 	for i := range f.Job.ManagedFields {
-		if f.Job.ManagedFields[i].Manager == held.FieldOwner {
-			return f.Job.ManagedFields[i].Time
+		entry := &f.Job.ManagedFields[i]
+		if entry.Manager == held.FieldOwner && ownsQueueLabel(entry) && (newest == nil || newest.Before(entry.Time)) {
+			newest = entry.Time
 		}
 	}
-	return nil
+	return newest
+}
+
+// ownsQueueLabel reports whether the label was changed last by the owner of these fields.
+func ownsQueueLabel(entry *metav1.ManagedFieldsEntry) bool {
+	return entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:`+kueueconstants.QueueLabel+`"`))
 }

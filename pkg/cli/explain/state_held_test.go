@@ -14,9 +14,16 @@ import (
 )
 
 func TestHeld(t *testing.T) {
+	wrote := func(manager, fields string, minutes int) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Time: ptr.To(minutesAgo(minutes)), FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	}
+	const label = `{"f:metadata":{"f:labels":{"f:kueue.x-k8s.io/queue-name":{}}}}`
 	holds := func(s *scene) {
 		s.Job.Labels[kueueconstants.QueueLabel] = held.Queue("gpus")
-		s.Job.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "other"}, {Manager: held.FieldOwner, Time: ptr.To(minutesAgo(3))}}
+		s.Job.ManagedFields = []metav1.ManagedFieldsEntry{
+			wrote("kubectl-trainjob", label, 9), wrote("other", label, 1), {Manager: held.FieldOwner, Time: ptr.To(minutesAgo(1))},
+			wrote(held.FieldOwner, `{"f:spec":{"f:suspend":{}}}`, 2), wrote(held.FieldOwner, label, 4), wrote(held.FieldOwner, label, 3),
+		}
 	}
 	cases := map[string]struct {
 		changes []func(*scene)
@@ -32,6 +39,12 @@ func TestHeld(t *testing.T) {
 			want: State{Phase: Held, Reason: "Held", Stuck: true, Since: ptr.To(minutesAgo(3)),
 				Message: "is held out of queue gpus by its user", Remedy: "kubectl trainjob resume -n team llm"},
 		},
+		"by somebody who may not see its Workload": {
+			changes: []func(*scene){holds, func(s *scene) { s.Workload, s.WorkloadUnseen = nil, true }},
+			want: State{Phase: Held, Reason: "Held", Stuck: true, Since: ptr.To(minutesAgo(3)),
+				Message: "is held out of queue gpus by its user; you may not see its Workload, nor so whether it still has quota",
+				Remedy:  "kubectl trainjob resume -n team llm"},
+		},
 		"while its pods end": {
 			changes: []func(*scene){admitted, withPods(2, runningPod), holds},
 			want: State{Phase: Stopping, Reason: "Held",
@@ -45,6 +58,13 @@ func TestHeld(t *testing.T) {
 			}
 		})
 	}
+	t.Run("by somebody else than the plugin", func(t *testing.T) {
+		s := newScene(holds)
+		s.Job.ManagedFields = s.Job.ManagedFields[:4]
+		if got := StateOf(s.facts(t)); got.Since != nil {
+			t.Errorf("Unexpected time %v", got.Since)
+		}
+	})
 	t.Run("in a queue that somebody named so", func(t *testing.T) {
 		s := newScene(holds)
 		s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue(held.Queue("gpus"), "gpus"))

@@ -37,26 +37,46 @@ type actor struct {
 }
 
 func (a *actor) act(ctx context.Context, name string) error {
-	before, done, err := a.write(ctx, name, a.verb.plan)
+	err := a.move(ctx, name)
 	if why := unchanged(""); errors.As(err, &why) {
 		a.say(name, string(why))
 		return nil
 	}
-	if err != nil {
-		return err
+	return err
+}
+
+func (a *actor) move(ctx context.Context, name string) error {
+	if a.verb.away != nil {
+		before, done, err := a.write(ctx, name, a.verb.away)
+		if err != nil {
+			return err
+		}
+		a.say(name, toldAway(before, done))
 	}
-	a.say(name, a.verb.told(before, done))
-	if !a.verb.again {
+	if !a.verb.back {
 		return nil
 	}
-	if err := a.awaitQuota(ctx, before); err != nil {
-		return fmt.Errorf("TrainJob %s was stopped and not queued again (%w): kubectl trainjob resume -n %s", name, err, before.key())
+	return a.back(ctx, name)
+}
+
+// back queues a job again, once it has given back the quota that it had.
+func (a *actor) back(ctx context.Context, name string) error {
+	for {
+		before, done, err := a.write(ctx, name, (*view).resume)
+		if err != nil {
+			return err
+		}
+		if !done.await {
+			a.say(name, toldBack(before, done))
+			return nil
+		}
+		if a.verb.away == nil {
+			a.say(name, "still has its quota: waiting for the end of its last pod, to queue it then")
+		}
+		if err := a.awaitQuota(ctx, before); err != nil {
+			return fmt.Errorf("TrainJob %s stays stopped (%w): kubectl trainjob resume -n %s queues it", name, err, before.key())
+		}
 	}
-	back, done, err := a.write(ctx, name, (*view).resume)
-	if err == nil {
-		a.say(name, toldBack(back, done))
-	}
-	return err
 }
 
 func (a *actor) say(name, what string) {
@@ -90,7 +110,7 @@ func (a *actor) look(ctx context.Context, name string) (*view, error) {
 		return nil, err
 	}
 	v.workload, err = a.workload(ctx, v.job.UID)
-	if apierrors.IsForbidden(err) {
+	if v.unseen = apierrors.IsForbidden(err); v.unseen {
 		return v, nil
 	}
 	return v, err
@@ -222,5 +242,9 @@ func toldBack(v *view, c change) string {
 	if c.queue == "" {
 		return "activated"
 	}
-	return "queued again in " + c.queue
+	text := "queued again in " + c.queue
+	if v.unseen {
+		text += "; you may not see its Workload: while pods of it end, it may start again on the quota that it had, before those that wait"
+	}
+	return text
 }

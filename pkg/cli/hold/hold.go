@@ -36,7 +36,10 @@ const stopExample = `  # Give the GPUs back
 const resumeLong = `Queue TrainJobs again that were held or stopped.
 
 That is for those of hold and stop and, for users who may change Workloads, for those that
-were deactivated (spec.active: false of the Workload).`
+were deactivated (spec.active: false of the Workload).
+
+While the pods of a stopped TrainJob end, the command waits until its quota is given back: so
+it queues behind those that wait. Interrupted before, it leaves the TrainJob stopped.`
 
 const resumeExample = `  # After hold, and after stop
   kubectl trainjob resume llm -n team-a`
@@ -52,18 +55,17 @@ const requeueExample = `  # Let those that wait go first
 // A verb is one of the commands.
 type verb struct {
 	use, short, long, example string
-	plan                      func(*view) (change, error)
-	// told is what is said of a job afterwards.
-	told func(before *view, c change) string
-	// again brings the job back when its quota is free.
-	again bool
+	// away keeps the job out of its queue; nil for one that is.
+	away func(*view) (change, error)
+	// back brings it back when its quota is free.
+	back bool
 }
 
 var verbs = []verb{
-	{use: "hold", short: "Keep TrainJobs that wait from being admitted", long: holdLong, example: holdExample, plan: (*view).hold, told: toldAway},
-	{use: "stop", short: "Stop TrainJobs, and keep them stopped", long: stopLong, example: stopExample, plan: (*view).stop, told: toldAway},
-	{use: "resume", short: "Queue TrainJobs again that were held or stopped", long: resumeLong, example: resumeExample, plan: (*view).resume, told: toldBack},
-	{use: "requeue", short: "Stop TrainJobs and queue them again", long: requeueLong, example: requeueExample, plan: (*view).requeue, told: toldAway, again: true},
+	{use: "hold", short: "Keep TrainJobs that wait from being admitted", long: holdLong, example: holdExample, away: (*view).hold},
+	{use: "stop", short: "Stop TrainJobs, and keep them stopped", long: stopLong, example: stopExample, away: (*view).stop},
+	{use: "resume", short: "Queue TrainJobs again that were held or stopped", long: resumeLong, example: resumeExample, back: true},
+	{use: "requeue", short: "Stop TrainJobs and queue them again", long: requeueLong, example: requeueExample, away: (*view).requeue, back: true},
 }
 
 // NewCommands returns the commands.
@@ -94,7 +96,7 @@ func newCommand(v verb, flags cluster.Flags, streams genericiooptions.IOStreams)
 		},
 		ValidArgsFunction: cluster.CompleteTrainJobs(flags),
 	}
-	if v.again {
+	if v.back {
 		cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Minute, "how long to wait for the quota to be given back")
 	}
 	return cmd

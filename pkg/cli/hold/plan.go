@@ -17,8 +17,9 @@ import (
 // view is what there is of a TrainJob.
 type view struct {
 	job *trainjob.TrainJob
-	// workload is nil without one, and where the user may not see it.
+	// workload is nil without one, and where the user may not see it: unseen.
 	workload *kueue.Workload
+	unseen   bool
 }
 
 // change is what is written; the zero value is for nothing.
@@ -29,6 +30,8 @@ type change struct {
 	suspend bool
 	// activate sets spec.active of the Workload.
 	activate bool
+	// await is for a job that has to give back its quota before anything is written.
+	await bool
 }
 
 // unchanged is why there is nothing to do; it is no failure.
@@ -41,8 +44,10 @@ func (v *view) key() string { return v.job.Namespace + " " + v.job.Name }
 func (v *view) queue() string { return v.job.Labels[kueueconstants.QueueLabel] }
 
 // started reports whether the job has quota: what it gives up is given back.
-func (v *view) started() bool {
-	return !v.job.Suspended() || v.workload != nil && kueuelib.HasQuotaReservation(v.workload)
+func (v *view) started() bool { return !v.job.Suspended() || v.hasQuota() }
+
+func (v *view) hasQuota() bool {
+	return v.workload != nil && kueuelib.HasQuotaReservation(v.workload)
 }
 
 // inactive reports whether somebody, or Kueue, took the job out of its queue by its Workload.
@@ -73,7 +78,10 @@ func (v *view) movable() error {
 
 // away is the change that keeps the job out of its queue.
 func (v *view) away() (change, error) {
-	name := held.Queue(v.queue())
+	name := v.queue()
+	if !v.held() {
+		name = held.Queue(name)
+	}
 	if errs := validation.IsValidLabelValue(name); len(errs) > 0 {
 		return change{}, fmt.Errorf("the name of queue %s is too long to be held out of: %s", v.queue(), errs[0])
 	}
@@ -84,6 +92,8 @@ func (v *view) hold() (change, error) {
 	switch {
 	case v.held() && !v.started():
 		return change{}, unchanged("is held already")
+	case v.held() && v.job.Suspended():
+		return change{}, unchanged("is being stopped, and held then")
 	case v.started():
 		return change{}, fmt.Errorf("TrainJob %s does not wait, it has its quota: kubectl trainjob stop -n %s takes it from it, and stops its pods", v.job.Name, v.key())
 	}
@@ -91,7 +101,7 @@ func (v *view) hold() (change, error) {
 }
 
 func (v *view) stop() (change, error) {
-	if v.held() {
+	if v.held() && v.job.Suspended() {
 		return change{}, unchanged("is stopped already")
 	}
 	return v.away()
@@ -100,6 +110,12 @@ func (v *view) stop() (change, error) {
 func (v *view) resume() (change, error) {
 	queue, is := held.From(v.queue())
 	switch {
+	case is && !v.job.Suspended():
+		return change{}, fmt.Errorf("TrainJob %s is held and runs all the same, and one that runs changes no queue: kubectl trainjob stop -n %s stops it, then resume it", v.job.Name, v.key())
+	case is && v.hasQuota():
+		// Its label back while its pods end, it would start again on this quota, before
+		// those that wait.
+		return change{await: true}, nil
 	case is:
 		return change{queue: queue, activate: v.inactive()}, nil
 	case v.inactive():
@@ -112,7 +128,7 @@ func (v *view) resume() (change, error) {
 
 func (v *view) requeue() (change, error) {
 	switch {
-	case v.held():
+	case v.held() && v.job.Suspended():
 		return change{}, fmt.Errorf("TrainJob %s is held: kubectl trainjob resume -n %s queues it", v.job.Name, v.key())
 	case !v.started():
 		return change{}, fmt.Errorf("TrainJob %s waits in its queue already: kubectl trainjob explain -n %s tells for what", v.job.Name, v.key())

@@ -38,7 +38,7 @@ func runs(v *view) {
 
 func deactivated(v *view) { v.workload.Spec.Active = ptr.To(false) }
 
-func unseen(v *view) { v.workload = nil }
+func unseen(v *view) { v.workload, v.unseen = nil, true }
 
 func TestPlans(t *testing.T) {
 	cases := map[string]struct {
@@ -51,6 +51,8 @@ func TestPlans(t *testing.T) {
 		"hold a job that waits":            {plan: (*view).hold, view: waits("gpus"), want: change{queue: "gpus.held"}},
 		"hold one that is held":            {plan: (*view).hold, view: waits("gpus.held"), err: "is held already"},
 		"hold one that runs":               {plan: (*view).hold, view: waits("gpus", runs), err: "kubectl trainjob stop -n team llm"},
+		"hold one that stops":              {plan: (*view).hold, view: waits("gpus.held", hasQuota), err: "is being stopped, and held then"},
+		"hold one that is held and runs":   {plan: (*view).hold, view: waits("gpus.held", runs), err: "kubectl trainjob stop"},
 		"hold one that has quota":          {plan: (*view).hold, view: waits("gpus", hasQuota), err: "kubectl trainjob stop"},
 		"hold with a queue of a long name": {plan: (*view).hold, view: waits(strings.Repeat("q", 60)), err: "too long"},
 		"stop one that runs":               {plan: (*view).stop, view: waits("gpus", runs), want: change{queue: "gpus.held", suspend: true}},
@@ -58,7 +60,11 @@ func TestPlans(t *testing.T) {
 		"stop one that waits":              {plan: (*view).stop, view: waits("gpus"), want: change{queue: "gpus.held"}},
 		"stop without a view of Workloads": {plan: (*view).stop, view: waits("gpus", runs, unseen), want: change{queue: "gpus.held", suspend: true}},
 		"stop one that stops":              {plan: (*view).stop, view: waits("gpus.held", hasQuota), err: "is stopped already"},
+		"stop one that is held and runs":   {plan: (*view).stop, view: waits("gpus.held", runs), want: change{queue: "gpus.held", suspend: true}},
 		"resume one that is held":          {plan: (*view).resume, view: waits("gpus.held"), want: change{queue: "gpus"}},
+		"resume one that stops":            {plan: (*view).resume, view: waits("gpus.held", hasQuota), want: change{await: true}},
+		"resume one that is held and runs": {plan: (*view).resume, view: waits("gpus.held", runs), err: "kubectl trainjob stop -n team llm"},
+		"resume without Workloads":         {plan: (*view).resume, view: waits("gpus.held", unseen), want: change{queue: "gpus"}},
 		"resume one that is deactivated":   {plan: (*view).resume, view: waits("gpus", deactivated), want: change{activate: true}},
 		"resume one that is both":          {plan: (*view).resume, view: waits("gpus.held", deactivated), want: change{queue: "gpus", activate: true}},
 		"resume one that waits":            {plan: (*view).resume, view: waits("gpus"), err: "it waits"},
@@ -66,6 +72,7 @@ func TestPlans(t *testing.T) {
 		"requeue one that runs":            {plan: (*view).requeue, view: waits("gpus", runs), want: change{queue: "gpus.held", suspend: true}},
 		"requeue one that waits":           {plan: (*view).requeue, view: waits("gpus"), err: "waits in its queue already"},
 		"requeue one that is held":         {plan: (*view).requeue, view: waits("gpus.held"), err: "resume"},
+		"requeue one that is held, runs":   {plan: (*view).requeue, view: waits("gpus.held", runs), want: change{queue: "gpus.held", suspend: true}},
 		"requeue without Workloads":        {plan: (*view).requeue, view: waits("gpus", runs, unseen), err: "permission to list Workloads"},
 	}
 	for name, tc := range cases {
@@ -107,5 +114,15 @@ func TestMovable(t *testing.T) {
 				t.Errorf("Unexpected error %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+func TestToldBack(t *testing.T) {
+	c := change{queue: "gpus"}
+	if got, want := toldBack(waits("gpus.held"), c), "queued again in gpus"; got != want {
+		t.Errorf("Unexpected words %q, want %q", got, want)
+	}
+	if got, want := toldBack(waits("gpus.held", unseen), c), "it may start again on the quota that it had"; !strings.Contains(got, want) {
+		t.Errorf("Unexpected words %q, want %q in them", got, want)
 	}
 }

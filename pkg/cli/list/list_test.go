@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/held"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -112,6 +113,21 @@ func TestLines(t *testing.T) {
 			unseen: everything, change: func(f *explain.Facts) { f.Workload, f.WorkloadUnseen = nil, true },
 			want:    "llm <unknown> gpus <unknown> <unknown> <unknown> <unknown> - <unknown>",
 			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "phase", "position", "priority", "reason"}}},
+		},
+		"one that is held, whose Workload may not be seen": {
+			unseen: everything, change: func(f *explain.Facts) {
+				f.Workload, f.WorkloadUnseen, f.Job.Labels[kueueconstants.QueueLabel] = nil, true, held.Queue("gpus")
+			},
+			want:    "llm Held gpus.held <unknown> <unknown> <unknown> - - <unknown>",
+			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority", "reason"}}},
+		},
+		"one that has ended, whose Workload may not be seen": {
+			unseen: everything, change: func(f *explain.Facts) {
+				f.Workload, f.WorkloadUnseen = nil, true
+				f.Job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue, Reason: "Done", LastTransitionTime: minutesAgo(5)}}
+			},
+			want:    "llm Succeeded gpus <unknown> <unknown> <unknown> - 5m Done",
+			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority"}}},
 		},
 		"one without a Workload": {change: func(f *explain.Facts) { f.Workload = nil }, want: "llm Unqueued gpus - - - - - NobodyReacts"},
 		"one that runs, with the flavor of its GPUs, where pods may not be seen": {

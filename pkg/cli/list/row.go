@@ -96,9 +96,15 @@ func rowOf(f *explain.Facts, sawPods bool) TrainJob {
 	if f.Workload != nil {
 		row.GPUs, row.Priority, row.Flavors = f.GPUs(), f.Workload.Spec.Priority, flavorsOf(f)
 	}
+	if f.WorkloadUnseen && f.Workload == nil && row.Queue != "" {
+		row.unknown(workloads, "flavors", "gpus", "priority")
+	}
 	switch {
+	case state.Phase == explain.Held && f.WorkloadUnseen:
+		// It may still be stopping.
+		row.unknown(workloads, "reason")
 	case state.Phase == explain.Unqueued && f.WorkloadUnseen:
-		row.unknown(workloads, "phase", "reason", "position", "flavors", "gpus", "priority")
+		row.unknown(workloads, "phase", "reason", "position")
 		row.Phase, row.Since = Unknown, nil
 	case state.Phase == explain.Waiting:
 		row.waits(f)
