@@ -201,6 +201,7 @@ verify: generate lint ## Check formatting, vet, lint, module files, generated fi
 	@for module in oracle trainer21 trainer22 trainer23; do go vet -C test/generations/$$module ./...; done
 	@for file in $$(git ls-files -- go.mod '*/go.mod'); do go mod tidy -C "$$(dirname "$$file")" -diff && echo "$$file is tidy"; done
 	git diff --exit-code -- config charts pkg/releases
+	@test -z "$$(git status --porcelain -- pkg/releases)" || { git status --short -- pkg/releases; echo "commit what make generate has made"; exit 1; }
 	$(BIN)/actionlint
 	@for base in default samples; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done
 

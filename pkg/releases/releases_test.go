@@ -25,6 +25,9 @@ func TestShippedRuntimesAreInOrder(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if !bytes.Contains(manifest, []byte("# Copyright The Kubeflow Authors.\n# SPDX-License-Identifier: Apache-2.0\n")) {
+			t.Errorf("Nothing says whose the runtimes of Trainer %s are", release)
+		}
 		documents := bytes.Split(manifest, []byte("\n---\n"))
 		if len(documents) < 5 {
 			t.Errorf("Trainer %s ships %d runtimes", release, len(documents))

@@ -31,10 +31,11 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		w := newWorld(ctx)
 		w.pools(ctx, "32", "0")
 		w.make(ctx, w.job("llm").GPUs("8").Obj())
-		w.make(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "vision"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "language"}})
+		vision, language := w.name("vision"), w.name("language")
+		w.make(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: vision}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: language}})
 		DeferCleanup(eventuallyNothingGenerated)
 		shell := w.exampleShell(ctx)
-		here := strings.NewReplacer("team-a", w.namespace, "--queue gpus", "--queue queue")
+		here := strings.NewReplacer("team-a", w.namespace, "--queue gpus", "--queue queue", "vision", vision, "language", language)
 		ran := 0
 		for _, cmd := range allCommands(cli.NewCommand(genericiooptions.NewTestIOStreamsDiscard())) {
 			Expect(cmd.Example).NotTo(BeEmpty(), "%s has no example", cmd.CommandPath())

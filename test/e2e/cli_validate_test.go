@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -26,8 +27,8 @@ var _ = Describe("kubectl trainjob validate", func() {
 		manifest := fmt.Sprintf(`{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"namespace":%q,%s},"spec":{%s}}`, w.namespace, metadata, spec)
 		_, _, server := runBinary(ctx, manifest, "kubectl", "create", "--dry-run=server", "--validate=strict", "-f", "-")
 		Expect(server).To(exitWith(valid), "the API server")
-		_, _, code := pluginReading(ctx, manifest, "validate", "-f", "-", "--from-cluster")
-		Expect(code).To(exitWith(valid), "the plugin")
+		stdout, _, code := pluginReading(ctx, manifest, "validate", "-f", "-", "--from-cluster")
+		Expect(code).To(Equal(verdictOf(valid)), "the plugin: %s", stdout)
 	},
 		Entry("a TrainJob with a queue", queued, torch, true),
 		Entry("a queue that is no name", `"name":"job","labels":{"kueue.x-k8s.io/queue-name":"Not_A_Name"}`, torch, false),
@@ -47,7 +48,7 @@ var _ = Describe("kubectl trainjob validate", func() {
 		Expect(err).NotTo(HaveOccurred())
 		for _, flags := range [][]string{nil, {"--from-cluster"}} {
 			stdout, _, code := pluginReading(ctx, manifest, append([]string{"validate", "-f", "-", "-n", w.namespace, "--trainer", release}, flags...)...)
-			Expect(code == 0).To(Equal(made), "validate %s: %s", flags, stdout)
+			Expect(code).To(Equal(verdictOf(made)), "validate %s: %s", flags, stdout)
 		}
 		_, _, created := runBinary(ctx, manifest, "kubectl", "create", "--validate=strict", "-f", "-")
 		switch {
@@ -161,6 +162,14 @@ func (w *world) refusedForGood(ctx context.Context) bool {
 	var jobs trainer.TrainJobList
 	Expect(w.List(ctx, &jobs, client.InNamespace(w.namespace))).To(Succeed())
 	return len(jobs.Items) == 1 && meta.IsStatusConditionTrue(jobs.Items[0].Status.Conditions, trainer.TrainJobComplete)
+}
+
+// verdictOf is the exit code of validate that its page promises.
+func verdictOf(valid bool) int {
+	if valid {
+		return 0
+	}
+	return exit.Findings
 }
 
 // exitWith matches the exit code of a command that succeeds, or fails.

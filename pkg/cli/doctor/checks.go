@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -97,13 +98,22 @@ func (c check) unread(f *Facts) []Unseen {
 	var unread []Unseen
 	for _, kind := range c.needs {
 		switch err := f.Unread[kind]; {
-		case apierrors.IsForbidden(err):
-			unread = append(unread, Unseen{Kind: string(kind), Reason: "you may not " + kind.verb()})
+		case forRights(err):
+			unread = append(unread, Unseen{Kind: string(kind), Reason: "you may not " + kind.verb(), forRights: true})
 		case err != nil:
 			unread = append(unread, Unseen{Kind: string(kind), Reason: err.Error()})
 		}
 	}
 	return unread
+}
+
+// notAllowed is how the API server says that somebody has no right to something.
+var notAllowed = regexp.MustCompile(`User ".*" cannot [a-z]+ resource "`)
+
+// forRights reports whether the user is not allowed something. Quotas, policies and webhooks
+// forbid, too, whatever rights one has.
+func forRights(err error) bool {
+	return apierrors.IsForbidden(err) && notAllowed.MatchString(err.Error())
 }
 
 // leaveOut notes a check that cannot be made, at every kind that it needs.

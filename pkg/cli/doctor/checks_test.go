@@ -5,6 +5,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -797,10 +799,47 @@ func forget(f *Facts, kind Kind) {
 	}
 }
 
+// notAllowedTo is what the API server answers to whom RBAC gives no right.
+func notAllowedTo(verb, resource string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf("User %q cannot %s resource %q in API group \"\" at the cluster scope", "jane", verb, resource))
+}
+
+func TestOnlyRightsAreToldAsRights(t *testing.T) {
+	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "jobsets"}, "x", errors.New("exceeded quota: none, requested: count/jobsets=1"))
+	cases := map[string]struct {
+		unread map[Kind]error
+		reason string
+		code   int
+	}{
+		"no right to make one":    {unread: map[Kind]error{jobSetProbe: notAllowedTo("create", "jobsets")}, reason: "you may not make one", code: exit.Unseen},
+		"no right to list them":   {unread: map[Kind]error{nodes: notAllowedTo("list", "nodes")}, reason: "you may not list them", code: exit.Unseen},
+		"a quota":                 {unread: map[Kind]error{jobSetProbe: quota}, reason: quota.Error(), code: exit.Failed},
+		"a timeout":               {unread: map[Kind]error{nodes: apierrors.NewTimeoutError("slow", 1)}, reason: "Timeout: slow", code: exit.Failed},
+		"a quota, beside a right": {unread: map[Kind]error{jobSetProbe: quota, flavorProbe: notAllowedTo("create", "resourceflavors")}, reason: quota.Error(), code: exit.Failed},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			f.Unread = tc.unread
+			r := newReport(f)
+			if !slices.ContainsFunc(r.Unseen, func(u Unseen) bool { return u.Reason == tc.reason }) {
+				t.Errorf("The reason is not told: %+v", r.Unseen)
+			}
+			err := report(io.Discard, func(io.Writer, show.Paint, Report) error { return nil }, r)
+			if code := exit.Code(err); code != tc.code {
+				t.Errorf("The exit code is %d, want %d: %v", code, tc.code, err)
+			}
+			if listing := strings.Contains(err.Error(), "run doctor as somebody"); listing != (tc.code == exit.Unseen) {
+				t.Errorf("The advice is not what helps: %v", err)
+			}
+		})
+	}
+}
+
 func TestWhatCannotBeReadIsSaid(t *testing.T) {
 	f := healthy(t)
 	f.Nodes = nil
-	f.Unread[nodes] = apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", nil)
+	f.Unread[nodes] = notAllowedTo("list", "nodes")
 	r := newReport(f)
 	if r.Errors+r.Warnings != 0 || slices.Contains(r.Passed, "every flavor has nodes") {
 		t.Errorf("Without nodes flavors were judged: %+v", r)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -27,7 +28,9 @@ read it names, with the number of checks that could not be made. Commands that n
 are for a checkout of kueue-trainer.
 
 Exit codes: 0 nothing found, 1 the cluster does not answer, 2 errors, 3 only warnings,
-4 nothing found, but you may not see all that there is.`
+4 nothing found, but you may not see all that there is. A check that fails for another
+reason than rights, such as a timeout or a ResourceQuota in the way of a dry run, makes
+it 1.`
 
 const doctorExample = `  # What is wrong
   kubectl trainjob doctor
@@ -75,6 +78,16 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	return cmd
 }
 
+// notMade is for checks that could not be made, where the others found nothing. Whoever has
+// all rights gets no further than others with what is not for want of rights.
+func (r Report) notMade() error {
+	checks := show.Count(int64(r.NotMade), "check")
+	if i := slices.IndexFunc(r.Unseen, func(u Unseen) bool { return !u.forRights }); i >= 0 {
+		return fmt.Errorf("%s could not be made: %s: %s: repair that, and run doctor again", checks, r.Unseen[i].Kind, r.Unseen[i].Reason)
+	}
+	return exit.With(exit.Unseen, fmt.Errorf("%s could not be made: run doctor as somebody who may list these kinds", checks))
+}
+
 // report prints, and returns the exit code as an error.
 func report(out io.Writer, write printer, r Report) error {
 	if err := write(out, show.Painter(out), r); err != nil {
@@ -86,7 +99,7 @@ func report(out io.Writer, write printer, r Report) error {
 	case r.Warnings > 0:
 		return exit.With(exit.Warnings, errors.New(r.summary()))
 	case r.NotMade > 0:
-		return exit.With(exit.Unseen, fmt.Errorf("%s could not be made: run doctor as somebody who may list these kinds", show.Count(int64(r.NotMade), "check")))
+		return r.notMade()
 	}
 	return nil
 }

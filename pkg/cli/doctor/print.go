@@ -30,6 +30,9 @@ type Unseen struct {
 	Kind   string   `json:"kind"`
 	Reason string   `json:"reason"`
 	Checks []string `json:"checks"`
+
+	// forRights is set where the user may not read it.
+	forRights bool
 }
 
 func (r Report) summary() string {

@@ -86,7 +86,11 @@ func (o *origins) refuse(r verdict.Refusal) *field.Error {
 	if r.ReplicatedJob != "" {
 		what += " of replicated job " + r.ReplicatedJob
 	}
-	detail := fmt.Sprintf("%s would be refused for good: %s: %s", what, cmp.Or(r.Path, "it"), r.Message)
+	fate := "would be refused for good"
+	if r.Waits {
+		fate = "would wait for ever"
+	}
+	detail := fmt.Sprintf("%s %s: %s: %s", what, fate, cmp.Or(r.Path, "it"), r.Message)
 	if origin != "" {
 		return field.Invalid(field.NewPath(origin), field.OmitValueType{}, detail)
 	}

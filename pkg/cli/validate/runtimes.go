@@ -118,10 +118,19 @@ func (c *checker) runtimeErrors(ctx context.Context, data []byte) (field.ErrorLi
 		return errs, nil
 	}
 	errs = append(errs, runtimeMetadata(&rt.ObjectMeta)...)
+	if !c.webhookAsked(&rt) {
+		return errs, nil
+	}
 	if _, err := (&webhooks.ClusterTrainingRuntimeValidator{}).ValidateCreate(ctx, &rt); err != nil {
 		errs = append(errs, fieldErrors(err)...)
 	}
 	return errs, nil
+}
+
+// webhookAsked reports whether the API server asks Trainer's webhook about a runtime. Since
+// 2.3 a label takes a runtime out of it, and the runtimes that Trainer ships have it.
+func (c *checker) webhookAsked(rt *trainer.ClusterTrainingRuntime) bool {
+	return c.generation < trainjob.Trainer23 || rt.Labels["trainer.kubeflow.org/webhook-validation"] != "disabled"
 }
 
 func runtimeMetadata(metadata *metav1.ObjectMeta) field.ErrorList {

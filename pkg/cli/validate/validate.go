@@ -8,9 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -96,6 +99,8 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	seen := sets.New[string]()
+	files, beside = once(files, seen), once(beside, seen)
 	c, err := o.checker(ctx, append(beside, files...))
 	if err != nil {
 		return err
@@ -117,6 +122,18 @@ func (o *options) run(ctx context.Context) error {
 	}
 	r.sort()
 	return o.print(r)
+}
+
+// once leaves out files that have been seen: those of --runtimes may be below those of -f.
+func once(files []manifest.File, seen sets.Set[string]) []manifest.File {
+	return slices.DeleteFunc(files, func(file manifest.File) bool {
+		path := file.Path
+		if absolute, err := filepath.Abs(path); err == nil {
+			path = absolute
+		}
+		defer seen.Insert(path)
+		return seen.Has(path)
+	})
 }
 
 // checker finds out which rules count, and which runtimes there are.

@@ -80,6 +80,30 @@ func TestCommand(t *testing.T) {
 `,
 			code: exit.Findings,
 		},
+		"a runtime that Trainer's webhook is not asked about": {
+			stdin: strings.NewReplacer("{name: node, image: torch}", "{name: main, image: torch}", "{name: torch}", "{name: torch, labels: {trainer.kubeflow.org/webhook-validation: disabled}}").Replace(runtime),
+			want:  "1 runtime for Trainer 2.3: 0 errors, 0 warnings\n",
+		},
+		"and one that it was asked about before 2.3": {
+			args:  []string{"--trainer", "2.2"},
+			stdin: strings.NewReplacer("{name: node, image: torch}", "{name: main, image: torch}", "{name: torch}", "{name: torch, labels: {trainer.kubeflow.org/webhook-validation: disabled}}").Replace(runtime),
+			want: `-:15: error: spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers: Invalid value: must contain the required container for the ancestor: trainer
+1 runtime for Trainer 2.2: 1 error, 0 warnings
+`,
+			code: exit.Findings,
+		},
+		"a job of a runtime that waits for itself": {
+			stdin: job("") + "---\n" + strings.Replace(runtime, "      - name: node\n", "      - {name: a, template: {spec: {template: {spec: {containers: [{name: a, image: i}]}}}}}\n      - name: node\n        dependsOn: [{name: node, status: Ready}]\n", 1),
+			want: `-:9: error: spec.runtimeRef: Invalid value: "torch": the JobSet would wait for ever: spec.replicatedJobs[1].dependsOn[0].name: Invalid value: "node": the replicated job depends on itself, and JobSet never makes its Jobs: remove it, or name one that stands before it; change ClusterTrainingRuntime torch, or use another runtime
+1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
+`,
+			code: exit.Findings,
+		},
+		"runtimes below the files are told once": {
+			args:  []string{"-f", "RUNTIME", "--runtimes", "RUNTIME"},
+			stdin: job(""),
+			want:  "1 TrainJob and 1 runtime for Trainer 2.3: 0 errors, 0 warnings\n",
+		},
 		"a runtime that Trainer ships": {
 			stdin: strings.Replace(job(""), "{name: torch}", "{name: torch-distributed}", 1),
 			want: `-:9: note: spec.runtimeRef.name: no file has runtime torch-distributed: the one that Trainer 2.3 ships is taken

@@ -47,10 +47,13 @@ func withDefaults(js *jobsetapi.JobSet) *jobsetapi.JobSet {
 // gates). Those for names are of package podset.
 func ofJobSet(js *jobsetapi.JobSet) []Refusal {
 	names := sets.New[string]()
-	var errs field.ErrorList
+	var errs, waits field.ErrorList
 	for i := range js.Spec.ReplicatedJobs {
 		rj, path := &js.Spec.ReplicatedJobs[i], specPath.Child("replicatedJobs").Index(i)
 		errs = append(errs, replicatedJob(rj, path, names)...)
+		if i > 0 {
+			waits = append(waits, ownDependencies(rj, path)...)
+		}
 		names.Insert(rj.Name)
 	}
 	errs = append(errs, network(js.Spec.Network)...)
@@ -64,6 +67,11 @@ func ofJobSet(js *jobsetapi.JobSet) []Refusal {
 	for _, err := range errs {
 		all = append(all, refuseJobSet(err))
 	}
+	for _, err := range waits {
+		refusal := refuseJobSet(err)
+		refusal.Waits = true
+		all = append(all, refusal)
+	}
 	return all
 }
 
@@ -71,7 +79,7 @@ func ofJobSet(js *jobsetapi.JobSet) []Refusal {
 func replicatedJob(rj *jobsetapi.ReplicatedJob, path *field.Path, before sets.Set[string]) field.ErrorList {
 	var errs field.ErrorList
 	for i, dependency := range rj.DependsOn {
-		if !before.Has(dependency.Name) {
+		if !before.Has(dependency.Name) && (dependency.Name != rj.Name || before.Len() == 0) {
 			errs = append(errs, field.Invalid(path.Child("dependsOn").Index(i).Child("name"), dependency.Name,
 				"a replicated job depends on those that stand before it only"))
 		}
@@ -81,6 +89,19 @@ func replicatedJob(rj *jobsetapi.ReplicatedJob, path *field.Path, before sets.Se
 	}
 	if pods := int64(rj.Replicas) * int64(ptr.Deref(rj.Template.Spec.Parallelism, 1)); pods > math.MaxInt32 {
 		errs = append(errs, field.Invalid(path.Child("replicas"), rj.Replicas, fmt.Sprintf("replicas times parallelism must not be more than %d", math.MaxInt32)))
+	}
+	return errs
+}
+
+// ownDependencies are those of a replicated job on itself. JobSet's webhook takes them of
+// all but the first: it notes a name before it looks at what the job depends on.
+func ownDependencies(rj *jobsetapi.ReplicatedJob, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, dependency := range rj.DependsOn {
+		if dependency.Name == rj.Name {
+			errs = append(errs, field.Invalid(path.Child("dependsOn").Index(i).Child("name"), dependency.Name,
+				"the replicated job depends on itself, and JobSet never makes its Jobs: remove it, or name one that stands before it"))
+		}
 	}
 	return errs
 }

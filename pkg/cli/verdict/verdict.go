@@ -2,6 +2,11 @@
 
 // Package verdict says, without a cluster, what JobSet's webhook says of a JobSet, and the
 // API server of the Jobs and pods that come of it.
+//
+// The rules for Jobs and pods are the API server's own, out of k8s.io/kubernetes, which has
+// no smaller module with them and promises nobody a stable API: no copy of them would stay
+// right. Only the plugin may link it. The manager does without, since there the API server
+// itself is asked.
 package verdict
 
 import (
@@ -11,7 +16,8 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
 
-// Refusal is something that is refused for good: nobody but a person can change it.
+// Refusal is something that is refused for good, or waits for ever: nobody but a person can
+// change it.
 type Refusal struct {
 	// Kind is what is refused: a JobSet, a Job or a Pod.
 	Kind string
@@ -22,6 +28,8 @@ type Refusal struct {
 	Path string
 	// Message says what is wrong.
 	Message string
+	// Waits is set for what is accepted, and then waits for itself.
+	Waits bool
 }
 
 // Of returns what is refused of a JobSet as Trainer renders it, and of what JobSet makes of

@@ -97,3 +97,21 @@ func TestDependsOnWhatStandsBehind(t *testing.T) {
 		t.Errorf("Unexpected refusals: %+v", got)
 	}
 }
+
+func TestDependsOnItself(t *testing.T) {
+	js := jobSet(t, "", `containers: [{name: node, image: i}]`)
+	jobs := js.Spec.ReplicatedJobs
+	jobs[1].DependsOn[0].Name = "node"
+	want := []Refusal{{
+		Kind: "JobSet", Path: "spec.replicatedJobs[1].dependsOn[0].name", Waits: true,
+		Message: `Invalid value: "node": the replicated job depends on itself, and JobSet never makes its Jobs: remove it, or name one that stands before it`,
+	}}
+	if diff := cmp.Diff(want, Of(t.Context(), js)); diff != "" {
+		t.Errorf("Unexpected refusals (-want,+got):\n%s", diff)
+	}
+	// JobSet refuses all dependencies of the first.
+	jobs[0], jobs[1] = jobs[1], jobs[0]
+	if got := Of(t.Context(), js); len(got) != 1 || got[0].Waits {
+		t.Errorf("Unexpected refusals: %+v", got)
+	}
+}
