@@ -218,6 +218,10 @@ func (s *Simulation) runCycle(ctx context.Context) (entries []*entry, moved bool
 	for _, e := range entries {
 		moved = s.settle(e) || moved
 	}
+	// Only now: until all are settled, each has to be the head of its queue still.
+	if slices.ContainsFunc(entries, func(e *entry) bool { return e.decision.Outcome == Preempts }) {
+		s.requeueParked()
+	}
 	return entries, moved
 }
 
@@ -289,8 +293,7 @@ func (s *Simulation) settle(e *entry) bool {
 	return false
 }
 
-// swap lets victims go at once, in whose place the preemptor gets its quota, and all of the
-// parked are looked at again.
+// swap lets victims go at once, in whose place the preemptor gets its quota.
 func (s *Simulation) swap(e *entry) {
 	s.admitted = append(s.admitted, e.Obj)
 	for _, t := range e.targets {
@@ -299,9 +302,10 @@ func (s *Simulation) swap(e *entry) {
 	admitted := e.Obj.DeepCopy()
 	workload.SetQuotaReservation(admitted, e.decision.Admission, clock.RealClock{})
 	s.snapshot.AddWorkload(workload.NewInfo(admitted))
-	if len(e.targets) == 0 {
-		return
-	}
+}
+
+// requeueParked has all of the parked looked at again, because somebody was stopped.
+func (s *Simulation) requeueParked() {
 	for _, q := range s.queues {
 		q.active, q.parked = append(q.active, q.parked...), nil
 		q.sort()
