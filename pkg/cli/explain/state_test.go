@@ -474,6 +474,18 @@ func TestStateOf(t *testing.T) {
 			}},
 			want: State{Phase: NotCreated, Reason: "Fits", Message: "asks for 8 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100"},
 		},
+		"a manifest that would borrow what another keeps for itself": {
+			scene: []func(*scene){manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), strict, borrower(1)},
+			want: State{Phase: NotCreated, Reason: "QuotaInUse", Remedy: "wait, or give the job a higher priority than the one before it",
+				Message: "would wait in queue guests (ClusterQueue guests): asks for 8 GPUs, which would fit (node on flavor h100), but Kueue keeps it for team/big (priority 0): Workload no longer fits after processing another workload"},
+		},
+		"a manifest behind one that would borrow what another keeps": {
+			scene: []func(*scene){manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), strict, borrower(1), func(s *scene) {
+				s.inventory.Workloads = append(s.inventory.Workloads, *waitingWorkload("guest", "guests", 3, minutesAgo(8)))
+			}},
+			want: State{Phase: NotCreated, Reason: "BehindOthers", Remedy: "wait, or give the job a higher priority than the one in front",
+				Message: "would wait in queue guests (ClusterQueue guests): asks for 8 GPUs, and team/guest (priority 0) is before it in ClusterQueue guests and cannot start: others keep what it would take"},
+		},
 		"a manifest of one who does not see what others have": {
 			scene: []func(*scene){manifestOf, func(s *scene) { s.inventory.Unseen = []inventory.Unseen{{Kind: workloads}} }},
 			want: State{Phase: NotCreated, Reason: "Unseen", Remedy: "ask an admin to run this command, or submit the job and explain it by its name",
@@ -510,6 +522,18 @@ const behindRemedy = "wait, give the job a higher priority than the one in front
 func manifestOf(s *scene) { s.Job.UID, s.Workload = "", nil }
 
 func strict(s *scene) { s.inventory.ClusterQueues[0].Spec.QueueingStrategy = kueue.StrictFIFO }
+
+// borrower has the job ask for nodes in a ClusterQueue of the same cohort without quota.
+func borrower(nodes int32) func(*scene) {
+	return func(s *scene) {
+		s.inventory.ClusterQueues[0].Spec.CohortName = "all"
+		s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors = []kueue.FlavorQuotas{quota("h100", "32")}
+		s.inventory.ClusterQueues = append(s.inventory.ClusterQueues, clusterQueue("guests", "all", quota("h100", "0")))
+		s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue("guests", "guests"))
+		s.Job.Labels[kueueconstants.QueueLabel] = "guests"
+		s.PodSets = []kueue.PodSet{podSet("node", nodes)}
+	}
+}
 
 func preempting(s *scene) {
 	s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}

@@ -129,6 +129,36 @@ func TestDecide(t *testing.T) {
 			},
 			want: told{Outcome: scheduler.Admits, Before: []string{"preemptor"}, Pods: 2},
 		},
+		"a head keeps its own quota from others in the cohort": {
+			play: func(g *game) *kueue.Workload {
+				g.queue("a", "all", "4", strictly)
+				g.queue("b", "all", "0")
+				g.run(job("running", "a", 2, 0))
+				g.wait(job("big", "a", 4, 0), false)
+				return g.wait(job("borrower", "b", 2, 0), false)
+			},
+			want: told{Outcome: scheduler.Refuses, Message: "Workload no longer fits after processing another workload", Behind: "big"},
+		},
+		"behind the head of a strict queue": {
+			play: func(g *game) *kueue.Workload {
+				g.queue("a", "", "4", strictly)
+				g.run(job("running", "a", 2, 0))
+				g.wait(job("big", "a", 4, 0), false)
+				return g.wait(job("small", "a", 2, -10), false)
+			},
+			want: told{Outcome: scheduler.Blocks, Behind: "big"},
+		},
+		"behind a head whose room another keeps": {
+			play: func(g *game) *kueue.Workload {
+				g.queue("a", "all", "4", strictly)
+				g.queue("b", "all", "0")
+				g.run(job("running", "a", 2, 0))
+				g.wait(job("big", "a", 4, 0), false)
+				g.wait(job("borrower", "b", 2, 0), false)
+				return g.wait(job("small", "b", 1, -10), false)
+			},
+			want: told{Outcome: scheduler.Blocks, Behind: "borrower"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
