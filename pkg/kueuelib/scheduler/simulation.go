@@ -71,7 +71,9 @@ type Pending struct {
 }
 
 // Simulation plays the cycles of Kueue's scheduler on a Snapshot, which it changes. What it
-// leaves out: fair sharing's own order of ClusterQueues within one cycle, and second passes.
+// leaves out: fair sharing's own order of ClusterQueues within one cycle, that of LocalQueues
+// by AdmissionFairSharing, second passes, and what Kueue's configuration sets in featureGates
+// and requeuingStrategy.timestamp, which are taken at their defaults.
 type Simulation struct {
 	*assigner
 	queues map[kueue.ClusterQueueReference]*queue

@@ -139,6 +139,28 @@ func TestDecide(t *testing.T) {
 			},
 			want: told{Outcome: scheduler.Refuses, Message: "Workload no longer fits after processing another workload", Behind: "big"},
 		},
+		"behind one that starts with fewer pods": {
+			play: func(g *game) *kueue.Workload {
+				g.queue("a", "", "4", strictly)
+				elastic := job("elastic", "a", 6, 10)
+				elastic.Spec.PodSets[0].MinCount = ptr.To[int32](1)
+				g.wait(elastic, false)
+				return g.wait(job("next", "a", 1, 0), false)
+			},
+			want: told{
+				Outcome: scheduler.Refuses, Before: []string{"elastic"},
+				Message: "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 1 more needed",
+			},
+		},
+		"with fewer pods": {
+			play: func(g *game) *kueue.Workload {
+				g.queue("a", "", "4")
+				elastic := job("elastic", "a", 6, 0)
+				elastic.Spec.PodSets[0].MinCount = ptr.To[int32](1)
+				return g.wait(elastic, false)
+			},
+			want: told{Outcome: scheduler.Admits, Pods: 4},
+		},
 		"behind the head of a strict queue": {
 			play: func(g *game) *kueue.Workload {
 				g.queue("a", "", "4", strictly)
