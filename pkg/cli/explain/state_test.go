@@ -94,6 +94,19 @@ func TestStateOf(t *testing.T) {
 			want: State{Phase: Unqueued, Reason: "JobsRefused", Stuck: true, Remedy: refusedRemedy,
 				Message: "is not queued: JobSet cannot make its Jobs: denied by policy"},
 		},
+		"the latest refusal is told, and none from before the admission": {
+			scene: []func(*scene){admitted, warned("FailedCreate", "denied by policy"), warned("HeadlessServiceCreationFailed", "at first"), func(s *scene) {
+				s.Warnings[1].LastTimestamp = minutesAgo(2)
+				s.Warnings = append(s.Warnings, corev1.Event{Reason: "JobCreationFailed", Message: "in the former run", LastTimestamp: minutesAgo(4)})
+			}},
+			want: State{Phase: Starting, Reason: "PodsRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "was started (node on flavor h100), and 4 pods not made yet; the Job controller cannot make its pods: denied by policy"},
+		},
+		"a refusal of a former run": {
+			scene: []func(*scene){admitted, warned("FailedCreate", "denied by policy"), func(s *scene) { s.Warnings[0].LastTimestamp = minutesAgo(4) }},
+			want: State{Phase: Starting, Reason: "PodsMissing", Stuck: true, Remedy: "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm",
+				Message: "was started (node on flavor h100), and 4 pods not made yet"},
+		},
 		"its pods cannot be made": {
 			scene: []func(*scene){admitted, warned("FailedCreate", "denied by policy")},
 			want: State{Phase: Starting, Reason: "PodsRefused", Stuck: true, Remedy: refusedRemedy,
