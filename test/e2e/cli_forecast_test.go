@@ -283,5 +283,8 @@ var _ = Describe("a forecast of kubectl trainjob explain", func() {
 		}
 		AddReportEntry("forecasts that came true", fmt.Sprintf("%d of %d: %v", agreed, forecasts, seen), ReportEntryVisibilityAlways)
 		Expect(float64(agreed)/forecasts).To(BeNumerically(">=", agreeing), "the share of forecasts that came true")
+		for _, kind := range []string{"starts", "preempts", "waits", "is"} {
+			Expect(seen).To(HaveKey(kind), "no case of this kind: choose another seed")
+		}
 	}, SpecTimeout(10*time.Minute))
 })

@@ -138,6 +138,14 @@ func (f *Facts) warning(reasons ...string) *corev1.Event {
 	return find(f.Warnings, func(e *corev1.Event) bool { return slices.Contains(reasons, e.Reason) })
 }
 
+// begun is when the present attempt to start began: the admission or, before it, the creation.
+func (f *Facts) begun() time.Time {
+	if c := f.condition(kueue.WorkloadAdmitted); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return f.Job.CreationTimestamp.Time
+}
+
 // livePods are the pods that have not ended.
 func (f *Facts) livePods() []corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(f.Pods), func(p corev1.Pod) bool {

@@ -132,12 +132,20 @@ func (f *Facts) foreseen(d *scheduler.Decision) *State {
 func (f *Facts) behind(d *scheduler.Decision) *State {
 	front := "others are"
 	if d.Behind != nil {
-		front = fmt.Sprintf("%s (priority %d) is", nameOf(d.Behind), kueuepriority.Priority(d.Behind))
+		front = frontText(d.Behind) + " is"
+	}
+	if !f.Cluster.strict(f.clusterQueueName()) {
+		return &State{Reason: "BehindOthers", Remedy: "wait, or give the job a higher priority than the one in front",
+			Message: fmt.Sprintf("%s before it in ClusterQueue %s and cannot start: others keep what it would take", front, f.clusterQueueName())}
 	}
 	return &State{Reason: "BehindOthers",
 		Message: fmt.Sprintf("ClusterQueue %s is strictly first in, first out, and %s before it and cannot start", f.clusterQueueName(), front),
 		Remedy:  fmt.Sprintf("wait, give the job a higher priority than the one in front, or set queueingStrategy of ClusterQueue %s to BestEffortFIFO", f.clusterQueueName()),
 	}
+}
+
+func frontText(wl *kueue.Workload) string {
+	return fmt.Sprintf("%s (priority %d)", nameOf(wl), kueuepriority.Priority(wl))
 }
 
 // preempts lists whom a decision stops.

@@ -13,8 +13,8 @@ import (
 )
 
 // refusedMaking are the events of those who could not make something, from the TrainJob to the
-// pods: the first whose product is missing tells what holds the job.
-var refusedMaking = []struct{ event, reason, who, what string }{
+// pods. The latest whose product is missing tells what holds the job.
+var refusedMaking = []refusal{
 	{"TrainJobResourcesCreationFailed", "JobSetRefused", "Trainer", "JobSet"},
 	{"JobCreationFailed", "JobsRefused", "JobSet", "Jobs"},
 	{"HeadlessServiceCreationFailed", "ServiceRefused", "JobSet", "Service"},
@@ -22,14 +22,19 @@ var refusedMaking = []struct{ event, reason, who, what string }{
 	{"FailedCreate", "PodsRefused", "the Job controller", "pods"},
 }
 
-// unmade tells who could not make what of the job, and why; nil where nobody says so. Kinds
-// are those that are missing, by their words in refusedMaking.
+type refusal struct{ event, reason, who, what string }
+
+// unmade tells who could not make what of the job, and why; nil where nobody has said so in
+// the present attempt to start. Kinds are those that are missing, by their words in
+// refusedMaking.
 func (f *Facts) unmade(kinds ...string) *State {
-	for _, r := range refusedMaking {
-		told := f.warning(r.event)
-		if told == nil || !slices.Contains(kinds, r.what) {
+	for i := range f.Warnings {
+		told := &f.Warnings[i]
+		at := slices.IndexFunc(refusedMaking, func(r refusal) bool { return r.event == told.Reason && slices.Contains(kinds, r.what) })
+		if at < 0 || eventTime(told).Before(f.begun()) {
 			continue
 		}
+		r := refusedMaking[at]
 		s := &State{Reason: r.reason, Stuck: true, Cause: told.Message,
 			Message: fmt.Sprintf("%s cannot make its %s: %s", r.who, r.what, told.Message),
 			Remedy:  "change what the message names: the runtime or a patch of the job, or who refuses it; it is tried again",

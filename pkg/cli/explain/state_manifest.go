@@ -122,6 +122,9 @@ func (f *Facts) refused(d *scheduler.Decision) State {
 	switch {
 	case !ok:
 		return lacking(f.PodSets, verdicts)
+	case d.Behind != nil:
+		return State{Reason: string(InUse), Remedy: "wait, or give the job a higher priority than the one before it",
+			Message: fmt.Sprintf("which would fit (%s), but Kueue keeps it for %s: %s", assignment, frontText(d.Behind), d.Message)}
 	case len(d.Before) > 0:
 		return State{Reason: "BehindOthers", Remedy: "wait, or give the job a higher priority",
 			Message: fmt.Sprintf("which would fit (%s), but Kueue gives it to %s first", assignment, nameOf(d.Before[0]))}

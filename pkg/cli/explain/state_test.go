@@ -94,6 +94,19 @@ func TestStateOf(t *testing.T) {
 			want: State{Phase: Unqueued, Reason: "JobsRefused", Stuck: true, Remedy: refusedRemedy,
 				Message: "is not queued: JobSet cannot make its Jobs: denied by policy"},
 		},
+		"the latest refusal is told, and none from before the admission": {
+			scene: []func(*scene){admitted, warned("FailedCreate", "denied by policy"), warned("HeadlessServiceCreationFailed", "at first"), func(s *scene) {
+				s.Warnings[1].LastTimestamp = minutesAgo(2)
+				s.Warnings = append(s.Warnings, corev1.Event{Reason: "JobCreationFailed", Message: "in the former run", LastTimestamp: minutesAgo(4)})
+			}},
+			want: State{Phase: Starting, Reason: "PodsRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "was started (node on flavor h100), and 4 pods not made yet; the Job controller cannot make its pods: denied by policy"},
+		},
+		"a refusal of a former run": {
+			scene: []func(*scene){admitted, warned("FailedCreate", "denied by policy"), func(s *scene) { s.Warnings[0].LastTimestamp = minutesAgo(4) }},
+			want: State{Phase: Starting, Reason: "PodsMissing", Stuck: true, Remedy: "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm",
+				Message: "was started (node on flavor h100), and 4 pods not made yet"},
+		},
 		"its pods cannot be made": {
 			scene: []func(*scene){admitted, warned("FailedCreate", "denied by policy")},
 			want: State{Phase: Starting, Reason: "PodsRefused", Stuck: true, Remedy: refusedRemedy,
@@ -474,6 +487,18 @@ func TestStateOf(t *testing.T) {
 			}},
 			want: State{Phase: NotCreated, Reason: "Fits", Message: "asks for 8 GPUs and could have them now in queue gpus (ClusterQueue gpus): node on flavor h100"},
 		},
+		"a manifest that would borrow what another keeps for itself": {
+			scene: []func(*scene){manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), strict, borrower(1)},
+			want: State{Phase: NotCreated, Reason: "QuotaInUse", Remedy: "wait, or give the job a higher priority than the one before it",
+				Message: "would wait in queue guests (ClusterQueue guests): asks for 8 GPUs, which would fit (node on flavor h100), but Kueue keeps it for team/big (priority 0): Workload no longer fits after processing another workload"},
+		},
+		"a manifest behind one that would borrow what another keeps": {
+			scene: []func(*scene){manifestOf, pending("big", 0, minutesAgo(9)), taken("h100", 1), strict, borrower(1), func(s *scene) {
+				s.inventory.Workloads = append(s.inventory.Workloads, *waitingWorkload("guest", "guests", 3, minutesAgo(8)))
+			}},
+			want: State{Phase: NotCreated, Reason: "BehindOthers", Remedy: "wait, or give the job a higher priority than the one in front",
+				Message: "would wait in queue guests (ClusterQueue guests): asks for 8 GPUs, and team/guest (priority 0) is before it in ClusterQueue guests and cannot start: others keep what it would take"},
+		},
 		"a manifest of one who does not see what others have": {
 			scene: []func(*scene){manifestOf, func(s *scene) { s.inventory.Unseen = []inventory.Unseen{{Kind: workloads}} }},
 			want: State{Phase: NotCreated, Reason: "Unseen", Remedy: "ask an admin to run this command, or submit the job and explain it by its name",
@@ -510,6 +535,18 @@ const behindRemedy = "wait, give the job a higher priority than the one in front
 func manifestOf(s *scene) { s.Job.UID, s.Workload = "", nil }
 
 func strict(s *scene) { s.inventory.ClusterQueues[0].Spec.QueueingStrategy = kueue.StrictFIFO }
+
+// borrower has the job ask for nodes in a ClusterQueue of the same cohort without quota.
+func borrower(nodes int32) func(*scene) {
+	return func(s *scene) {
+		s.inventory.ClusterQueues[0].Spec.CohortName = "all"
+		s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors = []kueue.FlavorQuotas{quota("h100", "32")}
+		s.inventory.ClusterQueues = append(s.inventory.ClusterQueues, clusterQueue("guests", "all", quota("h100", "0")))
+		s.inventory.LocalQueues = append(s.inventory.LocalQueues, localQueue("guests", "guests"))
+		s.Job.Labels[kueueconstants.QueueLabel] = "guests"
+		s.PodSets = []kueue.PodSet{podSet("node", nodes)}
+	}
+}
 
 func preempting(s *scene) {
 	s.inventory.ClusterQueues[0].Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}

@@ -31,20 +31,36 @@ func newAssigner(snapshot *Snapshot, fairSharing *configapi.FairSharing) *assign
 	}
 }
 
+// attempt is what a Workload would have with as many pods as were asked for.
+type attempt struct {
+	assignment flavorassigner.Assignment
+	targets    []*preemption.Target
+}
+
 // assign returns flavors for a Workload in its ClusterQueue as the snapshot is, and who has
-// to go for it.
+// to go for it. One that may have fewer pods gets the most that there is room for.
 func (a *assigner) assign(ctx context.Context, wl *workload.Info, cycle int64) (flavorassigner.Assignment, []*preemption.Target) {
 	cq := a.snapshot.ClusterQueue(wl.ClusterQueue)
-	assignment := flavorassigner.New(wl, cq, a.snapshot.ResourceFlavors, a.fair,
-		preemption.NewOracle(a.preemptor, a.snapshot), nil, "", resources.NewResourceFormatter(), cycle).Assign(ctx, nil)
-	if assignment.RepresentativeMode() != flavorassigner.Preempt {
-		return assignment, nil
+	assigner := flavorassigner.New(wl, cq, a.snapshot.ResourceFlavors, a.fair,
+		preemption.NewOracle(a.preemptor, a.snapshot), nil, "", resources.NewResourceFormatter(), cycle)
+	try := func(counts []int32) (attempt, bool) {
+		t := attempt{assignment: assigner.Assign(ctx, counts)}
+		if t.assignment.RepresentativeMode() == flavorassigner.Preempt {
+			t.targets = a.preemptor.GetTargets(ctx, *wl, t.assignment, a.snapshot)
+		}
+		return t, t.assignment.RepresentativeMode() == flavorassigner.Fit || len(t.targets) > 0
 	}
-	targets := a.preemptor.GetTargets(ctx, *wl, assignment, a.snapshot)
-	if workload.IsExplicitlyRequestingTAS(wl.Obj.Spec.PodSets...) || cq.IsTASOnly() {
-		a.place(ctx, wl, &assignment, targets)
+	found, ok := try(nil)
+	if !ok && wl.CanBePartiallyAdmitted() {
+		if fewer, ok := flavorassigner.NewPodSetReducer(wl.Obj.Spec.PodSets, try).Search(); ok {
+			found = fewer
+		}
 	}
-	return assignment, targets
+	tas := workload.IsExplicitlyRequestingTAS(wl.Obj.Spec.PodSets...) || cq.IsTASOnly()
+	if tas && found.assignment.RepresentativeMode() == flavorassigner.Preempt {
+		a.place(ctx, wl, &found.assignment, found.targets)
+	}
+	return found.assignment, found.targets
 }
 
 // place finds room below a topology as if the targets had gone; without any, what an empty

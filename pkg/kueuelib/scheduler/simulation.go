@@ -47,7 +47,8 @@ type Decision struct {
 	Victims []Victim
 	// Message is Kueue's own for one that is refused.
 	Message string
-	// Behind is in front of one that is blocked.
+	// Behind is in front of one that is blocked, or has taken the room that one found which
+	// is refused.
 	Behind *kueue.Workload
 	// Before are those that get quota before it.
 	Before []*kueue.Workload
@@ -70,7 +71,9 @@ type Pending struct {
 }
 
 // Simulation plays the cycles of Kueue's scheduler on a Snapshot, which it changes. What it
-// leaves out: fair sharing's own order of ClusterQueues within one cycle, and second passes.
+// leaves out: fair sharing's own order of ClusterQueues within one cycle, that of LocalQueues
+// by AdmissionFairSharing, second passes, and what Kueue's configuration sets in featureGates
+// and requeuingStrategy.timestamp, which are taken at their defaults.
 type Simulation struct {
 	*assigner
 	queues map[kueue.ClusterQueueReference]*queue
@@ -91,6 +94,8 @@ type entry struct {
 	assignment flavorassigner.Assignment
 	targets    []*preemption.Target
 	decision   Decision
+	// skipped is why there is no decision: another was before it in this cycle.
+	skipped Decision
 }
 
 // NewSimulation begins with all who wait, in any order. strict names the ClusterQueues whose
@@ -172,14 +177,19 @@ func (s *Simulation) Decide(ctx context.Context, wl *kueue.Workload) Decision {
 	for _, q := range s.queues {
 		limit += cyclesFor * (len(q.active) + len(q.parked))
 	}
+	var entries []*entry
 	for moved := true; moved && limit > 0; limit-- {
-		var entries []*entry
 		entries, moved = s.runCycle(ctx)
 		for _, e := range entries {
 			if e.Obj == wl && e.decision.Outcome != "" {
 				e.decision.Before = slices.DeleteFunc(s.admitted, func(o *kueue.Workload) bool { return o == wl })
 				return e.decision
 			}
+		}
+	}
+	for _, e := range entries {
+		if e.Obj == wl {
+			return e.skipped // In every cycle from now on.
 		}
 	}
 	return Decision{Outcome: Blocks, Behind: s.before(wl)}
@@ -218,6 +228,10 @@ func (s *Simulation) runCycle(ctx context.Context) (entries []*entry, moved bool
 	for _, e := range entries {
 		moved = s.settle(e) || moved
 	}
+	// Only now: until all are settled, each has to be the head of its queue still.
+	if slices.ContainsFunc(entries, func(e *entry) bool { return e.decision.Outcome == Preempts }) {
+		s.requeueParked()
+	}
 	return entries, moved
 }
 
@@ -225,7 +239,31 @@ func (s *Simulation) runCycle(ctx context.Context) (entries []*entry, moved bool
 type cycle struct {
 	*Simulation
 	preempted preemption.PreemptedWorkloads
-	reverts   []func()
+	// takers have taken or reserved quota, which reverts give back.
+	takers  []*entry
+	reverts []func()
+}
+
+// take lets nobody behind e in this cycle have its usage.
+func (c *cycle) take(e *entry, usage workload.Usage) {
+	c.takers = append(c.takers, e)
+	c.reverts = append(c.reverts, c.snapshot.ClusterQueue(e.ClusterQueue).SimulateUsageAddition(usage))
+}
+
+// skip leaves e to the next cycle, in Kueue's words.
+func (c *cycle) skip(e *entry, message string) {
+	e.skipped = Decision{Outcome: Refuses, Message: message}
+	for _, taker := range c.takers {
+		if c.shareQuota(e.ClusterQueue, taker.ClusterQueue) {
+			e.skipped.Behind = taker.Obj
+		}
+	}
+}
+
+// shareQuota reports whether two ClusterQueues are below the same root.
+func (c *cycle) shareQuota(a, b kueue.ClusterQueueReference) bool {
+	one, other := c.snapshot.ClusterQueue(a), c.snapshot.ClusterQueue(b)
+	return one.HasParent() && other.HasParent() && one.Parent().Root() == other.Parent().Root()
 }
 
 // process decides about a head; no outcome is for one that is looked at again in the next
@@ -242,12 +280,15 @@ func (c *cycle) process(ctx context.Context, e *entry) {
 	case mode == flavorassigner.Preempt && len(e.targets) == 0:
 		e.decision = Decision{Outcome: Refuses, Message: e.assignment.Message()}
 		if cq := c.snapshot.ClusterQueue(e.ClusterQueue); !preemption.CanAlwaysReclaim(cq) {
-			c.reverts = append(c.reverts, cq.SimulateUsageAddition(c.reservation(e.Info, &e.assignment)))
+			c.take(e, c.reservation(e.Info, &e.assignment))
 		}
-	case check != scheduler.FitsCheckOk || c.preempted.HasAny(e.targets):
+	case c.preempted.HasAny(e.targets):
+		c.skip(e, "Workload has overlapping preemption targets with another workload")
+	case check != scheduler.FitsCheckOk:
+		c.skip(e, "Workload no longer fits after processing another workload")
 	default:
 		c.preempted.Insert(e.targets)
-		c.reverts = append(c.reverts, c.snapshot.ClusterQueue(e.ClusterQueue).SimulateUsageAddition(usage))
+		c.take(e, usage)
 		e.decision = taken(e)
 	}
 }
@@ -289,8 +330,7 @@ func (s *Simulation) settle(e *entry) bool {
 	return false
 }
 
-// swap lets victims go at once, in whose place the preemptor gets its quota, and all of the
-// parked are looked at again.
+// swap lets victims go at once, in whose place the preemptor gets its quota.
 func (s *Simulation) swap(e *entry) {
 	s.admitted = append(s.admitted, e.Obj)
 	for _, t := range e.targets {
@@ -299,9 +339,10 @@ func (s *Simulation) swap(e *entry) {
 	admitted := e.Obj.DeepCopy()
 	workload.SetQuotaReservation(admitted, e.decision.Admission, clock.RealClock{})
 	s.snapshot.AddWorkload(workload.NewInfo(admitted))
-	if len(e.targets) == 0 {
-		return
-	}
+}
+
+// requeueParked has all of the parked looked at again, because somebody was stopped.
+func (s *Simulation) requeueParked() {
 	for _, q := range s.queues {
 		q.active, q.parked = append(q.active, q.parked...), nil
 		q.sort()

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+)
+
+const pool = "h100"
+
+// game is a cluster with one flavor, and those who wait. A job is named by its Workload.
+type game struct {
+	inventory.Inventory
+	waiting []scheduler.Pending
+}
+
+func (g *game) queue(name, cohort, gpus string, changes ...func(*kueue.ClusterQueueSpec)) {
+	cq := kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ClusterQueueSpec{
+		CohortName: kueue.CohortReference(cohort), NamespaceSelector: &metav1.LabelSelector{}, QueueingStrategy: kueue.BestEffortFIFO,
+		ResourceGroups: []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpu.Whole}, Flavors: []kueue.FlavorQuotas{{
+			Name: pool, Resources: []kueue.ResourceQuota{{Name: gpu.Whole, NominalQuota: resource.MustParse(gpus)}},
+		}}}},
+	}}
+	for _, change := range changes {
+		change(&cq.Spec)
+	}
+	g.ClusterQueues = append(g.ClusterQueues, cq)
+	g.LocalQueues = append(g.LocalQueues, kueue.LocalQueue{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)},
+	})
+}
+
+func strictly(spec *kueue.ClusterQueueSpec) { spec.QueueingStrategy = kueue.StrictFIFO }
+
+func preempting(spec *kueue.ClusterQueueSpec) {
+	spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+}
+
+// job is a Workload with pods of one GPU.
+func job(name, queue string, pods, priority int32) *kueue.Workload {
+	return &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(0, 0))},
+		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), Priority: &priority, PodSets: []kueue.PodSet{{
+			Name: "main", Count: pods, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{gpu.Whole: resource.MustParse("1")}},
+			}}}},
+		}}},
+	}
+}
+
+// run gives a Workload quota.
+func (g *game) run(wl *kueue.Workload) {
+	pods := wl.Spec.PodSets[0].Count
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(wl.Spec.QueueName), PodSetAssignments: []kueue.PodSetAssignment{{
+		Name: "main", Count: &pods, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: pool},
+		ResourceUsage: corev1.ResourceList{gpu.Whole: *resource.NewQuantity(int64(pods), resource.DecimalSI)},
+	}}}
+	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
+		wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue})
+	}
+	g.Workloads = append(g.Workloads, *wl)
+}
+
+func (g *game) wait(wl *kueue.Workload, parked bool) *kueue.Workload {
+	g.waiting = append(g.waiting, scheduler.Pending{Workload: wl, ClusterQueue: kueue.ClusterQueueReference(wl.Spec.QueueName), Parked: parked})
+	return wl
+}
+
+// told is what a test compares of a Decision; Pods are those of an admission.
+type told struct {
+	Outcome scheduler.Outcome
+	Message string
+	Behind  string
+	Before  []string
+	Pods    int32
+}
+
+func (g *game) decide(t *testing.T, wl *kueue.Workload) told {
+	t.Helper()
+	g.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: pool}}}
+	snapshot, err := g.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict := func(name kueue.ClusterQueueReference) bool {
+		return g.ClusterQueue(name).Spec.QueueingStrategy == kueue.StrictFIFO
+	}
+	d := scheduler.NewSimulation(snapshot, g.waiting, strict, nil).Decide(t.Context(), wl)
+	got := told{Outcome: d.Outcome, Message: d.Message}
+	if d.Behind != nil {
+		got.Behind = d.Behind.Name
+	}
+	for _, before := range d.Before {
+		got.Before = append(got.Before, before.Name)
+	}
+	if d.Admission != nil {
+		got.Pods = ptr.Deref(d.Admission.PodSetAssignments[0].Count, 0)
+	}
+	return got
+}
+
+func TestDecide(t *testing.T) {
+	cases := map[string]struct {
+		play func(*game) *kueue.Workload
+		want told
+	}{
+		"one that was parked is in front when somebody was preempted": {
+			play: func(g *game) *kueue.Workload {
+				g.queue("a", "", "4", preempting)
+				g.queue("b", "", "4")
+				g.run(job("victim", "a", 4, -10))
+				g.run(job("other", "b", 2, 0))
+				g.wait(job("preemptor", "a", 4, 200), false)
+				g.wait(job("head", "b", 3, 10), false)
+				return g.wait(job("parked", "b", 2, 100), true)
+			},
+			want: told{Outcome: scheduler.Admits, Before: []string{"preemptor"}, Pods: 2},
+		},
+		"a head keeps its own quota from others in the cohort": {
+			play: func(g *game) *kueue.Workload {
+				g.queue("a", "all", "4", strictly)
+				g.queue("b", "all", "0")
+				g.run(job("running", "a", 2, 0))
+				g.wait(job("big", "a", 4, 0), false)
+				return g.wait(job("borrower", "b", 2, 0), false)
+			},
+			want: told{Outcome: scheduler.Refuses, Message: "Workload no longer fits after processing another workload", Behind: "big"},
+		},
+		"behind one that starts with fewer pods": {
+			play: func(g *game) *kueue.Workload {
+				g.queue("a", "", "4", strictly)
+				elastic := job("elastic", "a", 6, 10)
+				elastic.Spec.PodSets[0].MinCount = ptr.To[int32](1)
+				g.wait(elastic, false)
+				return g.wait(job("next", "a", 1, 0), false)
+			},
+			want: told{
+				Outcome: scheduler.Refuses, Before: []string{"elastic"},
+				Message: "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 1 more needed",
+			},
+		},
+		"with fewer pods": {
+			play: func(g *game) *kueue.Workload {
+				g.queue("a", "", "4")
+				elastic := job("elastic", "a", 6, 0)
+				elastic.Spec.PodSets[0].MinCount = ptr.To[int32](1)
+				return g.wait(elastic, false)
+			},
+			want: told{Outcome: scheduler.Admits, Pods: 4},
+		},
+		"behind the head of a strict queue": {
+			play: func(g *game) *kueue.Workload {
+				g.queue("a", "", "4", strictly)
+				g.run(job("running", "a", 2, 0))
+				g.wait(job("big", "a", 4, 0), false)
+				return g.wait(job("small", "a", 2, -10), false)
+			},
+			want: told{Outcome: scheduler.Blocks, Behind: "big"},
+		},
+		"behind a head whose room another keeps": {
+			play: func(g *game) *kueue.Workload {
+				g.queue("a", "all", "4", strictly)
+				g.queue("b", "all", "0")
+				g.run(job("running", "a", 2, 0))
+				g.wait(job("big", "a", 4, 0), false)
+				g.wait(job("borrower", "b", 2, 0), false)
+				return g.wait(job("small", "b", 1, -10), false)
+			},
+			want: told{Outcome: scheduler.Blocks, Behind: "borrower"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := &game{}
+			if diff := cmp.Diff(tc.want, g.decide(t, tc.play(g))); diff != "" {
+				t.Errorf("Unexpected decision (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
