@@ -21,7 +21,7 @@ A held TrainJob keeps the time since which it waits: resumed, it stands where it
 stood. Its label kueue.x-k8s.io/queue-name names the queue with ".held" behind it meanwhile.`
 
 const holdExample = `  # Let others go first
-  kubectl trainjob hold llm -n team-a`
+  kubectl trainjob hold big -n team-a`
 
 const stopLong = `Stop TrainJobs, until they are resumed.
 
