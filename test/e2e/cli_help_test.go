@@ -30,7 +30,7 @@ var _ = Describe("the help of kubectl trainjob", func() {
 	It("has examples that run", Serial, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "32", "0")
-		w.make(ctx, w.job("llm").GPUs("8").Obj(), w.job("big").Nodes(8).GPUs("8").Obj())
+		w.make(ctx, w.job("llm").GPUs("8").Obj(), w.job("big").Nodes(4).GPUs("8").Obj())
 		w.eventuallyRuns(ctx, "llm", 1, onH100)
 		w.eventuallyPending(ctx, "big")
 		vision, language := w.name("vision"), w.name("language")

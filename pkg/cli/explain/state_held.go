@@ -54,5 +54,5 @@ func heldSince(f *Facts) *metav1.Time {
 
 // ownsQueueLabel reports whether the label was changed last by the owner of these fields.
 func ownsQueueLabel(entry *metav1.ManagedFieldsEntry) bool {
-	return entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:`+kueueconstants.QueueLabel+`"`))
+	return entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:`+kueueconstants.QueueLabel+`"`))
 }

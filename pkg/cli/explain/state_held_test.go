@@ -15,7 +15,7 @@ import (
 
 func TestHeld(t *testing.T) {
 	wrote := func(manager, fields string, minutes int) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Time: ptr.To(minutesAgo(minutes)), FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Time: ptr.To(minutesAgo(minutes)), FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	const label = `{"f:metadata":{"f:labels":{"f:kueue.x-k8s.io/queue-name":{}}}}`
 	holds := func(s *scene) {
