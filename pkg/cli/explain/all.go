@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
@@ -60,6 +61,9 @@ func ReadAll(ctx context.Context, c client.Client, jobs []trainjob.TrainJob, nam
 	if s.cluster, err = NewCluster(ctx, i); err != nil {
 		return nil, err
 	}
+	if s.kueue, s.kueueUnseen, err = kueueOf(ctx, c); err != nil {
+		return nil, err
+	}
 	for n := range jobs {
 		s.survey.Facts = append(s.survey.Facts, s.facts(&jobs[n], patch.Of(version)))
 	}
@@ -81,6 +85,9 @@ type surveyor struct {
 	survey    *Survey
 	cluster   *Cluster
 	err       error
+
+	kueue       *configapi.Configuration
+	kueueUnseen bool
 
 	workloads  map[types.UID]*kueue.Workload
 	children   map[types.NamespacedName]*children
@@ -197,7 +204,7 @@ func (s *surveyor) readNamespaces(ctx context.Context) {
 
 func (s *surveyor) facts(job *trainjob.TrainJob, field patch.Field) *Facts {
 	f := &Facts{
-		Now: time.Now(), Field: field, Job: job, Cluster: s.cluster, Namespace: s.namespaces[job.Namespace],
+		Now: time.Now(), Field: field, Job: job, Kueue: s.kueue, KueueUnseen: s.kueueUnseen, Cluster: s.cluster, Namespace: s.namespaces[job.Namespace],
 		Workload: s.workloads[job.UID], WorkloadUnseen: !s.survey.Saw(workloads), Warnings: s.warnings[job.UID],
 	}
 	if f.Workload != nil {

@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/resources"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
@@ -88,6 +89,12 @@ func Explain(f *Facts) Explanation {
 	}
 	if f.WarningsUnseen {
 		e.Unseen = append(e.Unseen, "events of namespace "+f.Job.Namespace)
+	}
+	if f.KueueUnseen && f.seesQueues() && f.forecast() == nil {
+		e.Unseen = append(e.Unseen, "configmaps of namespace "+cluster.KueueNamespace)
+	}
+	if f.PriorityUnseen && f.seesQueues() {
+		e.Unseen = append(e.Unseen, "workloadpriorityclasses.kueue.x-k8s.io and priorityclasses.scheduling.k8s.io")
 	}
 	if f.RulesUnseen && slices.ContainsFunc(e.Flavors, lacksToleration) {
 		e.Unseen = append(e.Unseen, "configmaps of namespace "+config.Namespace)

@@ -73,8 +73,12 @@ type Facts struct {
 
 	// Priority is what a manifest's Workload would have.
 	Priority int32
-	// Kueue is its configuration; nil where the user may not see it.
+	// PriorityUnseen is set where the user may not read the priority classes for that.
+	PriorityUnseen bool
+	// Kueue is its configuration; nil where there is none that can be read.
 	Kueue *configapi.Configuration
+	// KueueUnseen is set where the user may not read it.
+	KueueUnseen bool
 
 	// Cluster is what the job competes for, never nil.
 	Cluster *Cluster

@@ -42,15 +42,28 @@ func (f *Facts) forecast() *scheduler.Decision {
 }
 
 func (f *Facts) simulate() *scheduler.Decision {
-	if !f.foreseeable() || f.queueName() == "" || len(f.PodSets) == 0 {
+	if !f.seesQueues() || f.PriorityUnseen || f.queueName() == "" || len(f.PodSets) == 0 {
 		return nil
 	}
+	decision := f.decide(f.fairSharing())
+	if !f.KueueUnseen || decision == nil {
+		return decision
+	}
+	// Fair sharing that is not seen is not off: what it would change is not known.
+	if other := f.decide(&configapi.FairSharing{}); other == nil || other.Outcome != decision.Outcome || !slices.Equal(f.preempts(other), f.preempts(decision)) {
+		return nil
+	}
+	return decision
+}
+
+// decide plays Kueue's cycles, with fair sharing or without, until the job is decided.
+func (f *Facts) decide(sharing *configapi.FairSharing) *scheduler.Decision {
 	snapshot, err := f.Cluster.Snapshot(context.Background())
 	if err != nil || snapshot.ClusterQueue(f.clusterQueueName()) == nil {
 		return nil
 	}
 	me, pending := f.contenders()
-	decision := scheduler.NewSimulation(snapshot, pending, f.Cluster.strict, f.fairSharing()).Decide(context.Background(), me)
+	decision := scheduler.NewSimulation(snapshot, pending, f.Cluster.strict, sharing).Decide(context.Background(), me)
 	return &decision
 }
 
@@ -61,8 +74,8 @@ func (f *Facts) fairSharing() *configapi.FairSharing {
 	return f.Kueue.FairSharing
 }
 
-// foreseeable reports whether the user sees all that a forecast goes by.
-func (f *Facts) foreseeable() bool {
+// seesQueues reports whether the user sees who has quota, and who waits for it.
+func (f *Facts) seesQueues() bool {
 	return !slices.ContainsFunc([]string{clusterQueues, localQueues, flavors, cohorts, workloads}, func(kind string) bool { return !f.Cluster.Saw(kind) })
 }
 

@@ -40,8 +40,9 @@ type Reader struct {
 	// rules are the manager's; rulesUnseen is set where the user may not read them.
 	rules       []podset.TolerationRule
 	rulesUnseen bool
-	// kueue is its configuration; nil where the user may not read it.
-	kueue *configapi.Configuration
+	// kueue is its configuration; kueueUnseen is set where the user may not read it.
+	kueue       *configapi.Configuration
+	kueueUnseen bool
 }
 
 // NewReader reads what all TrainJobs have in common. A process makes one Renderer, and
@@ -63,11 +64,20 @@ func NewReader(ctx context.Context, c client.Client, renderer *trainjob.Renderer
 	if r.rulesUnseen = apierrors.IsForbidden(err); err != nil && !r.rulesUnseen {
 		return nil, err
 	}
-	if r.kueue, err = cluster.KueueConfiguration(ctx, c); err != nil && !apierrors.IsForbidden(err) {
+	if r.kueue, r.kueueUnseen, err = kueueOf(ctx, c); err != nil {
 		return nil, err
 	}
 	r.runtimes = r.runtimesFrom(c, c)
 	return r, nil
+}
+
+// kueueOf returns Kueue's configuration, or that the user may not read it.
+func kueueOf(ctx context.Context, c client.Client) (cfg *configapi.Configuration, unseen bool, err error) {
+	cfg, err = cluster.KueueConfiguration(ctx, c)
+	if apierrors.IsForbidden(err) {
+		return nil, true, nil
+	}
+	return cfg, false, err
 }
 
 // served returns the generation of Trainer; the newest where the user may not read its CRD,
@@ -107,7 +117,7 @@ func (r *Reader) facts(ctx context.Context, job *trainjob.TrainJob) (*Facts, err
 	if err != nil {
 		return nil, err
 	}
-	f := &Facts{Now: time.Now(), Field: patch.Of(r.served), Job: job, Kueue: r.kueue, Cluster: cluster}
+	f := &Facts{Now: time.Now(), Field: patch.Of(r.served), Job: job, Kueue: r.kueue, KueueUnseen: r.kueueUnseen, Cluster: cluster}
 	var namespace corev1.Namespace
 	err = r.client.Get(ctx, client.ObjectKey{Name: job.Namespace}, &namespace)
 	if err == nil {

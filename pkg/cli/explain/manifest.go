@@ -89,7 +89,9 @@ func (r *Reader) preview(ctx context.Context, job *trainjob.TrainJob, in *files)
 	switch {
 	case apierrors.IsNotFound(err):
 		f.Undescribed = fmt.Errorf("its priority class does not exist: %w", err)
-	case err != nil && !apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err):
+		f.PriorityUnseen = true
+	case err != nil:
 		return nil, fmt.Errorf("reading the priority of TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
 	}
 	return f, nil

@@ -347,6 +347,15 @@ func TestStateOf(t *testing.T) {
 			want: State{Phase: Waiting, Reason: "Preempts",
 				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, and Kueue is about to make room by preempting team/other-h100 (priority 0, ClusterQueue gpus: lower in the same queue), 1st of 1 pending"},
 		},
+		"perhaps about to preempt, for whom may not read priorities": {
+			scene: []func(*scene){taken("h100", 4), preempting, func(s *scene) {
+				s.Workload.Spec.Priority = ptr.To[int32](10)
+				s.PriorityUnseen = true
+			}},
+			want: State{Phase: Waiting, Reason: "QuotaInUse",
+				Remedy:  "wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts",
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending"},
+		},
 		"managed without a queue": {
 			scene: []func(*scene){func(s *scene) { s.Workload.Spec.QueueName, s.Job.Labels = "", nil }},
 			want: State{Phase: Waiting, Reason: "NoQueue", Stuck: true, Remedy: labelRemedy,
