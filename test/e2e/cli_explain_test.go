@@ -58,7 +58,7 @@ func (w *world) eventuallyKueueSays(ctx context.Context, job, text string) {
 
 const trainJobHead = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\n"
 
-// forecast runs "explain -f" on a TrainJob and gives what it says.
+// forecast runs "explain -f" on a TrainJob and returns what it says.
 func (w *world) forecast(ctx context.Context, job *kit.TrainJob) explain.Explanation {
 	GinkgoHelper()
 	file, err := yaml.Marshal(job.Obj())

@@ -134,7 +134,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// says runs the plugin in the spec's namespace, and gives what it printed.
+// says runs the plugin in the spec's namespace, and returns what it printed.
 func (w *world) says(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	stdout, stderr, code := plugin(ctx, append(args, "-n", w.namespace)...)

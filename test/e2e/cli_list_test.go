@@ -88,7 +88,7 @@ func (w *world) listed(ctx context.Context, g Gomega) []listing.TrainJob {
 	return l.TrainJobs
 }
 
-// eventuallyListed waits until list says that a TrainJob is in a phase, and gives what it says.
+// eventuallyListed waits until list says that a TrainJob is in a phase, and returns what it says.
 func (w *world) eventuallyListed(ctx context.Context, name string, phase explain.Phase) listing.TrainJob {
 	GinkgoHelper()
 	var found listing.TrainJob

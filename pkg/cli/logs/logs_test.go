@@ -225,6 +225,7 @@ func TestFollowBroken(t *testing.T) {
 		go func() { done <- r.follow(t.Context(), changed, look) }()
 		synctest.Wait()
 		c.write(log, "ff\n"+line(2, "b"))
+		// By the clock of the bubble: longer than the longest pause before the stream is opened again.
 		time.Sleep(time.Minute)
 		c.write(log, line(3, "the last"))
 		now = ended

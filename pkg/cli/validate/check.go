@@ -229,8 +229,8 @@ func (c *checker) rendered(ctx context.Context, job *trainjob.TrainJob, runtime 
 	return append(errs, without(made, errs)...), doubts
 }
 
-// named gives a TrainJob the name that the API server would make of its generateName, and
-// the namespace that it would be created in.
+// named returns a copy of a TrainJob with the name that the API server would make of its
+// generateName, and the namespace that it would be created in.
 func (c *checker) named(job *trainjob.TrainJob) *trainjob.TrainJob {
 	job = job.DeepCopy()
 	job.Name = cmp.Or(job.Name, job.GenerateName+"abcde")

@@ -61,7 +61,7 @@ func job(name, queue string, pods, priority int32) *kueue.Workload {
 	}
 }
 
-// run gives a Workload quota.
+// run admits a Workload.
 func (g *game) run(wl *kueue.Workload) {
 	pods := wl.Spec.PodSets[0].Count
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(wl.Spec.QueueName), PodSetAssignments: []kueue.PodSetAssignment{{
