@@ -87,8 +87,8 @@ func inadmissible(wl *kueue.Workload) notice {
 	if kueuelib.IsFinished(wl) || reserved == nil || reserved.Status != metav1.ConditionFalse {
 		return notice{}
 	}
-	if _, is := held.From(string(wl.Spec.QueueName)); is {
-		// By its user, who knows.
+	if _, is := held.From(string(wl.Spec.QueueName)); is && strings.HasSuffix(reserved.Message, "doesn't exist") {
+		// Held by its user, who knows. A LocalQueue that is there after all has its own troubles.
 		return notice{}
 	}
 	switch reserved.Reason {

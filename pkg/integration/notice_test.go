@@ -80,6 +80,13 @@ func TestNoticeOf(t *testing.T) {
 				unreserved(kueue.WorkloadInadmissible, "LocalQueue q.held doesn't exist"),
 			},
 		},
+		"a stopped LocalQueue with the name of what is held": {
+			workload: changes{
+				func(wl *kueue.Workload) { wl.Spec.QueueName = "q.held" },
+				unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue q.held is stopped"),
+			},
+			want: notice{"NotAdmissible", "Workload wl cannot be admitted: LocalQueue q.held is stopped; it starts again with spec.stopPolicy None, if its ClusterQueue is active"},
+		},
 		"a LocalQueue that is stopped": {
 			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue q is stopped")},
 			want:     notice{"NotAdmissible", "Workload wl cannot be admitted: LocalQueue q is stopped; it starts again with spec.stopPolicy None, if its ClusterQueue is active"},
