@@ -35,3 +35,14 @@ func CompleteTrainJobs(flags Flags) cobra.CompletionFunc {
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }
+
+// CompleteTrainJob is CompleteTrainJobs for a command that takes one name.
+func CompleteTrainJob(flags Flags) cobra.CompletionFunc {
+	complete := CompleteTrainJobs(flags)
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(cmd, args, toComplete)
+	}
+}

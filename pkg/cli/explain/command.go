@@ -61,7 +61,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), args)
 		},
-		ValidArgsFunction: o.complete,
+		ValidArgsFunction: cluster.CompleteTrainJob(flags),
 	}
 	o.files.AddTo(cmd, ", with TrainJobs that need not exist")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, json, yaml or jsonpath=TEMPLATE")
@@ -175,28 +175,4 @@ func (o *options) encode(out io.Writer, all []Explanation) error {
 		what = all[0]
 	}
 	return show.Encode(out, o.output, what)
-}
-
-// complete offers the names of TrainJobs to the shell.
-func (o *options) complete(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	namespace, err := o.flags.InNamespace(false)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	c, err := o.flags.Client()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var list trainjob.List
-	if err := c.List(cmd.Context(), &list, client.InNamespace(namespace)); err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	names := make([]string, 0, len(list.Items))
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

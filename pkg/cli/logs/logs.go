@@ -69,7 +69,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			}
 			return o.run(cmd.Context(), name, cmd.Flags().Changed("prefix"))
 		},
-		ValidArgsFunction: cluster.CompleteTrainJobs(flags),
+		ValidArgsFunction: cluster.CompleteTrainJob(flags),
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.selection.job, "job", "", "the pods of this replicated job")

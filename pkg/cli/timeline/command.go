@@ -55,7 +55,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			}
 			return o.run(cmd.Context(), name)
 		},
-		ValidArgsFunction: cluster.CompleteTrainJobs(flags),
+		ValidArgsFunction: cluster.CompleteTrainJob(flags),
 	}
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json, yaml or svg")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{show.JSON, show.YAML, svg}, cobra.ShellCompDirectiveNoFileComp))
