@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor is the command that checks a whole installation: Kueue, Trainer, JobSet
-// and kueue-trainer, the pools and queues, and the TrainJobs in them. A loader reads the
-// facts; every check is a pure function of them.
+// Package doctor is the command that checks a whole installation: Kueue, Trainer, JobSet and
+// kueue-trainer, the pools and queues, and the TrainJobs in them. A loader reads the facts;
+// every check is a pure function of them.
+//
+// doctor.go is the command. load.go and probe.go read facts.go, with what is a part (parts.go),
+// a configuration (config.go) and a webhook (webhook.go). checks.go has the list of checks and
+// given.go what each takes; the checks stand in check_*.go, what they find in finding.go.
+// configmap.go prints corrected configurations, which node.go edits; lower.go shares out quotas;
+// print.go and text.go are for the reader.
 package doctor
 
 import (

@@ -2,9 +2,16 @@
 
 // Package explain tells why a TrainJob waits, where it will land and who set what.
 //
-// Facts are what was read of a TrainJob and of the cluster around it; everything else is
-// pure: StateOf tells the state in one sentence, Flavors what every flavor can do for it,
-// and Explain all that there is to say.
+// Facts are what was read of a TrainJob and of the cluster around it; everything else is pure:
+// StateOf tells the state in one sentence, Flavors what every flavor can do for it, and Explain
+// all that there is to say.
+//
+// command.go is the command. load.go and all.go read facts.go, of one TrainJob and of many;
+// manifest.go makes them of files. state.go and state_*.go tell the state. cluster.go is what
+// Kueue's scheduler sees: flavors.go, assignable.go, reasons.go, selection.go and topology.go
+// say what each flavor can do, forecast.go what Kueue will, position.go who is in front.
+// chain.go, pods.go and refusals.go follow a job to its pods, placement.go says who set what.
+// explain.go puts it together, amounts.go and print.go words it.
 package explain
 
 import (

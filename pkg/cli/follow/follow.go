@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package follow tells commands that something in the cluster has changed.
+//
+// follow.go watches kinds, each.go looks again after every change.
 package follow
 
 import (

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inventory joins what a cluster has with what Kueue promised of it: nodes and
-// the flavors that pick them, quotas and who holds them, what waits. Load reads, all
-// else are pure functions of what it read.
+// Package inventory joins what a cluster has with what Kueue promised of it: nodes and the
+// flavors that pick them, quotas and who holds them, what waits. Load reads, all else are pure
+// functions of what it read.
+//
+// inventory.go is what there is, load.go reads it, follow.go reads it again after changes.
+// nodes.go, grant.go, quota.go and pending.go answer questions; snapshot.go makes of it what
+// Kueue's scheduler works on.
 package inventory
 
 import (

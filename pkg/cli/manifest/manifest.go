@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifest reads the files of -f as people wrote them: documents with their place
-// in the file and the line of every field.
+// Package manifest reads the files of -f as people wrote them: documents with their place in the
+// file and the line of every field.
+//
+// manifest.go reads files and documents, object.go the objects in them, runtimes.go runtimes
+// among those; flags.go has -f and -R.
 package manifest
 
 import (

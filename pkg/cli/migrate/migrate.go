@@ -2,6 +2,11 @@
 
 // Package migrate is the command that brings TrainJobs of every generation to
 // spec.runtimePatches.
+//
+// migrate.go is the command. It takes documents of files (document.go) or TrainJobs of a cluster
+// (export.go); object.go converts one. What changed is edited in the text as it stands, comments
+// and all: block.go in YAML, whose nodes are read by nodes.go, and jsontext.go in JSON; carry.go
+// brings comments to where their fields went. diff.go and replace.go bring results out.
 package migrate
 
 import (

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pools is the command that shows GPU pools, and the one that makes them from
-// nodes.
+// Package pools is the command that shows GPU pools, and the one that makes them from nodes.
+//
+// pools.go is the command: view.go is what it shows, print.go shows it. generate.go is the
+// other: plan.go makes the objects, quotas.go counts what the pools have, remarks.go tells what
+// does not go with what is there, write.go writes.
 package pools
 
 import (

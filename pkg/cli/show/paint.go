@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package show prints for eyes: colours on terminals, aligned columns, units as kubectl
-// has them.
+// Package show prints for eyes: colours on terminals, aligned columns, units as kubectl has
+// them.
+//
+// output.go has -o, paint.go colours, table.go columns, units.go units.
 package show
 
 import (

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package submit is the command that makes a TrainJob of flags, creates it, and watches it
-// until it runs.
+// Package submit is the command that makes a TrainJob of flags, creates it, and watches it until
+// it runs.
+//
+// submit.go is the command, build.go and topology.go make the TrainJob, preflight.go looks at
+// what it refers to, complete.go completes names. With --watch, follow.go watches, progress.go
+// tells how far the job is, display.go shows it.
 package submit
 
 import (

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validate is the command that checks TrainJob manifests by the rules of every
-// release of Trainer, and of Kueue.
+// Package validate is the command that checks TrainJob manifests by the rules of every release
+// of Trainer, and of Kueue.
+//
+// validate.go is the command, runtimes.go finds the runtimes. check.go and kinds.go check what
+// is written, plugins.go asks Trainer's plugins, made.go checks what comes of it. finding.go is
+// what they find, machines.go prints it for machines.
 package validate
 
 import (

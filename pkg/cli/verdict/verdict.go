@@ -7,6 +7,9 @@
 // no smaller module with them and promises nobody a stable API: no copy of them would stay
 // right. Only the plugin may link it. The manager does without, since there the API server
 // itself is asked.
+//
+// verdict.go says what is refused of one JobSet and all that comes of it, jobset.go judges
+// JobSets, job.go Jobs and their pods.
 package verdict
 
 import (
