@@ -17,6 +17,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -244,12 +245,14 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 	s := newStore(tb, server, inttest.Scheme(tb), &trainjob.TrainJob{})
 	renderer, err := trainjob.NewRenderer(tb.Context(), s.scheme)
 	check(tb, err, true)
+	settings := kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})
 	env := fresh(&environment{
 		client:    jobclient.New(s, s, inttest.Served(tb, trainjob.Trainer23), ledSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{})),
 		Describer: &podsets.Describer{Renderer: renderer, Field: patch.Of(trainjob.Trainer23), State: state.FromCache(s), Recorder: jobevents.New(&events.FakeRecorder{})},
 		state:     state.FromCache(s), live: s, expectations: ledSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour),
 		backoff: jobclient.NewBackoff(clock.RealClock{}),
-		kueue:   kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}), queues: queues.New(s, kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})),
+		inTree:  inttest.InTreeOff(tb), trainer: inttest.Served(tb, trainjob.Trainer23),
+		kueue: settings, queues: queues.New(s, settings),
 	}, s, server)
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	env.memory.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}
@@ -319,7 +322,7 @@ func (s *store) List(_ context.Context, into client.ObjectList, _ ...client.List
 	switch list := into.(type) {
 	case *kueue.WorkloadList:
 		list.Items = (&kueue.WorkloadList{Items: s.workloads}).DeepCopy().Items
-	case *batchv1.JobList, *schedulingv1.PriorityClassList:
+	case *batchv1.JobList, *schedulingv1.PriorityClassList, *eventsv1.EventList:
 	default:
 		return apierrors.NewNotFound(schema.GroupResource{}, reflect.TypeOf(into).String())
 	}
