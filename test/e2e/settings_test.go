@@ -79,7 +79,8 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 			w.make(ctx, w.job("ready").GPUs("8").Obj())
 			pods := w.eventuallyRuns(ctx, "ready", 1, onH100)
 			w.eventuallyReady(ctx, "ready", kueue.WorkloadStarted)
-			Expect(fetch(ctx, "metrics", "/metrics")).To(And(
+			// They count once the condition is written.
+			Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(And(
 				MatchRegexp(`\nkueue_ready_wait_time_seconds_count{cluster_queue="%s",[^}]*} 1\n`, w.name("gpus")),
 				MatchRegexp(`\nkueue_admitted_until_ready_wait_time_seconds_count{cluster_queue="%s",[^}]*} 1\n`, w.name("gpus")),
 				MatchRegexp(`\nkueue_local_queue_ready_wait_time_seconds_count{name="queue",namespace="%s",[^}]*} 1\n`, w.namespace),
