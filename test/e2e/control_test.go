@@ -71,9 +71,10 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		w.pools(ctx, "8", "0")
 		w.make(ctx, w.job("runs").GPUs("8").Obj())
 		pods := w.eventuallyRuns(ctx, "runs", 1, onH100)
-		// Trainer's last word on the start.
+		// The last words on the start, Trainer's and ours.
 		Eventually(ctx, func() []trainer.JobStatus { return get(ctx, w, &trainer.TrainJob{}, "runs").Status.JobsStatus }).
 			Should(ContainElement(HaveField("Ready", HaveValue(BeEquivalentTo(1)))))
+		w.eventuallyReady(ctx, "runs", kueue.WorkloadStarted)
 		before, wl := get(ctx, w, &trainer.TrainJob{}, "runs"), w.workload(ctx, "runs")
 		w.stopManager(ctx)
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
