@@ -58,7 +58,11 @@ func deactivated(wl *kueue.Workload) notice {
 			who = " by Kueue"
 		}
 	}
-	return notice{jobevents.ReasonDeactivated, fmt.Sprintf("was deactivated%s%s; set its spec.active to true, and the job queues again", who, why)}
+	remedy := "set its spec.active to true"
+	if kueuelib.IsOutOfTime(wl) {
+		remedy = "delete it"
+	}
+	return notice{jobevents.ReasonDeactivated, fmt.Sprintf("was deactivated%s%s; %s, and the job queues again", who, why, remedy)}
 }
 
 func checked(wl *kueue.Workload) notice {

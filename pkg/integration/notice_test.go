@@ -54,6 +54,14 @@ func TestNoticeOf(t *testing.T) {
 			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToRequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")},
 			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToRequeuingLimitExceeded: exceeding the maximum number of re-queuing retries); set its spec.active to true, and the job queues again"},
 		},
+		"deactivated when its time was over": {
+			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")},
+			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToMaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"},
+		},
+		"about to be evicted when its time is over": {
+			workload: changes{inactive, condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, "MaximumExecutionTimeExceeded", "")},
+			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated; delete it, and the job queues again"},
+		},
 		"made inactive before it was admitted": {
 			workload: changes{inactive, unreserved(kueue.WorkloadDeactivated, "The workload is deactivated")},
 			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated; set its spec.active to true, and the job queues again"},

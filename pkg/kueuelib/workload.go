@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,17 @@ func IsActive(wl *kueue.Workload) bool { return workload.IsActive(wl) }
 
 // IsEvicted reports whether wl is being evicted.
 func IsEvicted(wl *kueue.Workload) bool { return workloadevict.IsEvicted(wl) }
+
+// IsOutOfTime reports whether Kueue deactivated wl when its maximum execution time was over. It
+// deactivates such a Workload again whenever somebody activates it: it leaves the condition
+// DeactivationTarget on it.
+func IsOutOfTime(wl *kueue.Workload) bool {
+	const cause = kueue.WorkloadMaximumExecutionTimeExceeded
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	target := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
+	return !IsActive(wl) && (target != nil && target.Reason == cause ||
+		evicted != nil && evicted.Reason == workloadpatching.ReasonWithCause(kueue.WorkloadDeactivated, cause))
+}
 
 // IsFinished reports whether wl has the condition Finished.
 func IsFinished(wl *kueue.Workload) bool { return workloadfinish.IsFinished(wl) }

@@ -205,7 +205,13 @@ func deactivated(f *Facts) *State {
 			s.Reason, s.Message = evicted.Reason, s.Message+" ("+evicted.Message+")"
 		}
 	}
-	s.Message += podsLeft(f)
+	if kueuelib.IsOutOfTime(f.Workload) {
+		s.Remedy = fmt.Sprintf("create the TrainJob again, or delete its Workload, and it queues again with all of its time: kubectl -n %s delete workload %s",
+			f.Workload.Namespace, f.Workload.Name)
+	}
+	if n := len(f.livePods()); n > 0 {
+		s.Message += fmt.Sprintf("; %s still there, while its quota goes to others", show.Count(int64(n), "pod"))
+	}
 	return s
 }
 

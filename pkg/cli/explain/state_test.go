@@ -214,8 +214,17 @@ func TestStateOf(t *testing.T) {
 				setCondition(s.Workload, kueue.WorkloadEvicted, "DeactivatedDueToRequeuingLimitExceeded", "too many tries", minutesAgo(1))
 			}},
 			want: State{Phase: Deactivated, Reason: "DeactivatedDueToRequeuingLimitExceeded", Stuck: true,
-				Message: "was taken out of its queue: spec.active of its Workload is false (too many tries); 2 pods still there, it keeps the quota until they are gone",
+				Message: "was taken out of its queue: spec.active of its Workload is false (too many tries); 2 pods still there, while its quota goes to others",
 				Remedy:  `kubectl -n team patch workload trainjob-llm --type=merge -p '{"spec":{"active":true}}'`},
+		},
+		"deactivated when its time was over": {
+			scene: []func(*scene){func(s *scene) {
+				s.Workload.Spec.Active = ptr.To(false)
+				setCondition(s.Workload, kueue.WorkloadEvicted, "DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time", minutesAgo(1))
+			}},
+			want: State{Phase: Deactivated, Reason: "DeactivatedDueToMaximumExecutionTimeExceeded", Stuck: true,
+				Message: "was taken out of its queue: spec.active of its Workload is false (exceeding the maximum execution time)",
+				Remedy:  "create the TrainJob again, or delete its Workload, and it queues again with all of its time: kubectl -n team delete workload trainjob-llm"},
 		},
 		"preempted, and its pods are going": {
 			scene: []func(*scene){admitted, withPods(4, runningPod), pending("urgent", 100, minutesAgo(1)), func(s *scene) {
