@@ -4,6 +4,7 @@ package kueuelib
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,15 +32,19 @@ func IsActive(wl *kueue.Workload) bool { return workload.IsActive(wl) }
 // IsEvicted reports whether wl is being evicted.
 func IsEvicted(wl *kueue.Workload) bool { return workloadevict.IsEvicted(wl) }
 
-// IsOutOfTime reports whether Kueue deactivated wl when its maximum execution time was over. It
-// deactivates such a Workload again whenever somebody activates it: it leaves the condition
-// DeactivationTarget on it.
-func IsOutOfTime(wl *kueue.Workload) bool {
-	const cause = kueue.WorkloadMaximumExecutionTimeExceeded
-	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
-	target := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
-	return !IsActive(wl) && (target != nil && target.Reason == cause ||
-		evicted != nil && evicted.Reason == workloadpatching.ReasonWithCause(kueue.WorkloadDeactivated, cause))
+// IsDeactivatedByKueue reports whether Kueue itself deactivated wl, over a limit of retries or of
+// time, or for a check that rejected it. Kueue does not queue such a Workload again when
+// somebody activates it: it waits for condition Requeued, or is deactivated again at once.
+func IsDeactivatedByKueue(wl *kueue.Workload) bool {
+	return !IsActive(wl) && (workloadevict.IsEvictedDueToDeactivationByKueue(wl) ||
+		apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadDeactivationTarget))
+}
+
+// IsLeftBehind reports whether somebody activated a Workload that Kueue had deactivated.
+func IsLeftBehind(wl *kueue.Workload) bool {
+	requeued := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadRequeued)
+	return IsActive(wl) && requeued != nil && requeued.Status == metav1.ConditionFalse &&
+		strings.HasPrefix(requeued.Reason, workloadpatching.ReasonWithCause(kueue.WorkloadDeactivated, ""))
 }
 
 // IsFinished reports whether wl has the condition Finished.

@@ -38,7 +38,10 @@ func workloadOver(f *Facts) *State {
 	if c.Reason == kueue.WorkloadFinishedReasonOutOfSync {
 		s.Phase, s.Stuck, s.Cause = Deactivated, true, f.Workload.Name
 		s.Message = fmt.Sprintf("gets no quota any more: its Workload %s was finished without a run: %s", f.Workload.Name, c.Message)
-		s.Remedy = "create Workload and TrainJob again, one like the other"
+		s.Remedy = fmt.Sprintf("delete Workload %s and create it again like the TrainJob, and the job queues", f.Workload.Name)
+		if told := f.warning("PrebuiltWorkloadUnusable"); told != nil && !told.LastTimestamp.Before(&c.LastTransitionTime) {
+			s.Message = "gets no quota any more: " + told.Message
+		}
 	}
 	return s
 }
