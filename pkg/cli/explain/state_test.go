@@ -89,9 +89,9 @@ func TestStateOf(t *testing.T) {
 		"its prebuilt Workload was finished out of sync, and in what it differs is told": {
 			scene: []func(*scene){func(s *scene) {
 				setCondition(s.Workload, kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync, "it is not like its job", minutesAgo(1))
-			}, warned("PrebuiltWorkloadUnusable", "prebuilt Workload trainjob-llm has other containers")},
+			}, warned("PrebuiltWorkloadUnusable", "prebuilt Workload trainjob-llm is not what this TrainJob is: other containers")},
 			want: State{Phase: Deactivated, Reason: "OutOfSync", Stuck: true, Remedy: "delete Workload trainjob-llm and create it again like the TrainJob, and the job queues",
-				Message: "gets no quota any more: prebuilt Workload trainjob-llm has other containers"},
+				Message: "gets no quota any more: prebuilt Workload trainjob-llm is not what this TrainJob is: other containers"},
 		},
 		"its JobSet cannot be made": {
 			scene: []func(*scene){func(s *scene) { s.Workload = nil }, warned("TrainJobResourcesCreationFailed", "denied by policy")},
