@@ -205,8 +205,20 @@ func deactivated(f *Facts) *State {
 			s.Reason, s.Message = evicted.Reason, s.Message+" ("+evicted.Message+")"
 		}
 	}
-	s.Message += podsLeft(f)
+	if kueuelib.IsDeactivatedByKueue(f.Workload) {
+		s.Remedy = f.anotherWorkload()
+	}
+	if n := len(f.livePods()); n > 0 {
+		s.Message += fmt.Sprintf("; %s still there, while its quota goes to others", show.Count(int64(n), "pod"))
+	}
 	return s
+}
+
+// anotherWorkload is what helps a job whose Workload Kueue deactivated: Kueue queues no such
+// Workload again.
+func (f *Facts) anotherWorkload() string {
+	return fmt.Sprintf("put right what its message says, and create the TrainJob again, or delete its Workload, and it queues again with another: kubectl -n %s delete workload %s",
+		f.Workload.Namespace, f.Workload.Name)
 }
 
 // stopping is for an evicted job: it keeps its quota until the last pod is gone.

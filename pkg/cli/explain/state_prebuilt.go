@@ -4,7 +4,9 @@ package explain
 
 import (
 	"fmt"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -38,7 +40,13 @@ func workloadOver(f *Facts) *State {
 	if c.Reason == kueue.WorkloadFinishedReasonOutOfSync {
 		s.Phase, s.Stuck, s.Cause = Deactivated, true, f.Workload.Name
 		s.Message = fmt.Sprintf("gets no quota any more: its Workload %s was finished without a run: %s", f.Workload.Name, c.Message)
-		s.Remedy = "create Workload and TrainJob again, one like the other"
+		s.Remedy = fmt.Sprintf("delete Workload %s and create it again like the TrainJob, and the job queues", f.Workload.Name)
+		differs := func(e *corev1.Event) bool {
+			return e.Reason == "PrebuiltWorkloadUnusable" && strings.Contains(e.Message, f.Workload.Name+" is not what this TrainJob is")
+		}
+		if told := find(f.Warnings, differs); told != nil {
+			s.Message = "gets no quota any more: " + told.Message
+		}
 	}
 	return s
 }

@@ -33,6 +33,8 @@ const (
 	waitOrRise = "wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts"
 )
 
+const anotherWorkload = "put right what its message says, and create the TrainJob again, or delete its Workload, and it queues again with another: kubectl -n team delete workload trainjob-llm"
+
 func TestStateOf(t *testing.T) {
 	missing := fmt.Errorf("%w: there is no ClusterTrainingRuntime \"torch\"", trainjob.ErrRuntimeNotFound)
 	gate := func(name string) func(*corev1.Pod) {
@@ -81,8 +83,15 @@ func TestStateOf(t *testing.T) {
 			scene: []func(*scene){func(s *scene) {
 				setCondition(s.Workload, kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync, "it is not like its job", minutesAgo(1))
 			}},
-			want: State{Phase: Deactivated, Reason: "OutOfSync", Stuck: true, Remedy: "create Workload and TrainJob again, one like the other",
+			want: State{Phase: Deactivated, Reason: "OutOfSync", Stuck: true, Remedy: "delete Workload trainjob-llm and create it again like the TrainJob, and the job queues",
 				Message: "gets no quota any more: its Workload trainjob-llm was finished without a run: it is not like its job"},
+		},
+		"its prebuilt Workload was finished out of sync, and in what it differs is told": {
+			scene: []func(*scene){func(s *scene) {
+				setCondition(s.Workload, kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync, "it is not like its job", minutesAgo(1))
+			}, warned("PrebuiltWorkloadUnusable", "prebuilt Workload trainjob-llm is not what this TrainJob is: other containers")},
+			want: State{Phase: Deactivated, Reason: "OutOfSync", Stuck: true, Remedy: "delete Workload trainjob-llm and create it again like the TrainJob, and the job queues",
+				Message: "gets no quota any more: prebuilt Workload trainjob-llm is not what this TrainJob is: other containers"},
 		},
 		"its JobSet cannot be made": {
 			scene: []func(*scene){func(s *scene) { s.Workload = nil }, warned("TrainJobResourcesCreationFailed", "denied by policy")},
@@ -214,8 +223,17 @@ func TestStateOf(t *testing.T) {
 				setCondition(s.Workload, kueue.WorkloadEvicted, "DeactivatedDueToRequeuingLimitExceeded", "too many tries", minutesAgo(1))
 			}},
 			want: State{Phase: Deactivated, Reason: "DeactivatedDueToRequeuingLimitExceeded", Stuck: true,
-				Message: "was taken out of its queue: spec.active of its Workload is false (too many tries); 2 pods still there, it keeps the quota until they are gone",
-				Remedy:  `kubectl -n team patch workload trainjob-llm --type=merge -p '{"spec":{"active":true}}'`},
+				Message: "was taken out of its queue: spec.active of its Workload is false (too many tries); 2 pods still there, while its quota goes to others",
+				Remedy:  anotherWorkload},
+		},
+		"deactivated when its time was over": {
+			scene: []func(*scene){func(s *scene) {
+				s.Workload.Spec.Active = ptr.To(false)
+				setCondition(s.Workload, kueue.WorkloadEvicted, "DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time", minutesAgo(1))
+			}},
+			want: State{Phase: Deactivated, Reason: "DeactivatedDueToMaximumExecutionTimeExceeded", Stuck: true,
+				Message: "was taken out of its queue: spec.active of its Workload is false (exceeding the maximum execution time)",
+				Remedy:  anotherWorkload},
 		},
 		"preempted, and its pods are going": {
 			scene: []func(*scene){admitted, withPods(4, runningPod), pending("urgent", 100, minutesAgo(1)), func(s *scene) {
@@ -304,6 +322,13 @@ func TestStateOf(t *testing.T) {
 				s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: "False", Message: "couldn't assign flavors. Pending the preemption of 1 workload(s)"}}
 			}},
 			want: State{Phase: Waiting, Reason: "Preempting", Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, and Kueue is stopping others for it, 1st of 1 pending"},
+		},
+		"activated after Kueue had deactivated it": {
+			scene: []func(*scene){func(s *scene) {
+				s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: "False", Reason: "DeactivatedDueToAdmissionCheck"}}
+			}},
+			want: State{Phase: Waiting, Reason: "NotRequeued", Stuck: true, Remedy: anotherWorkload,
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, and was activated after Kueue had deactivated it, which Kueue does not queue again, 1st of 1 pending"},
 		},
 		"it is tried again later": {
 			scene: []func(*scene){func(s *scene) {
