@@ -102,6 +102,23 @@ func TestStateOf(t *testing.T) {
 			want: State{Phase: Starting, Reason: "PodsRefused", Stuck: true, Remedy: refusedRemedy,
 				Message: "was started (node on flavor h100), and 4 pods not made yet; the Job controller cannot make its pods: denied by policy"},
 		},
+		"a refused Service that was made since": {
+			scene: []func(*scene){admitted, warned("HeadlessServiceCreationFailed", "no Endpoints"), warned("PVCCreationFailed", "no storage"), func(s *scene) {
+				s.Workload.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-patience / 2))
+				s.Warnings[0].LastTimestamp, s.Warnings[1].LastTimestamp = metav1.NewTime(now), metav1.NewTime(now)
+			}},
+			want: State{Phase: Starting, Reason: "PodsMissing", Message: "was started (node on flavor h100), and 4 pods not made yet"},
+		},
+		"a refused Service before the Jobs are resumed": {
+			scene: []func(*scene){admitted, warned("HeadlessServiceCreationFailed", "denied by policy"), func(s *scene) { s.Jobs[0].Spec.Suspend = ptr.To(true) }},
+			want: State{Phase: Starting, Reason: "ServiceRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "was started (node on flavor h100), and 4 pods not made yet; JobSet cannot make its Service: denied by policy"},
+		},
+		"one of its Jobs cannot be made": {
+			scene: []func(*scene){admitted, warned("JobCreationFailed", "denied by policy"), func(s *scene) { s.JobSet.Spec.ReplicatedJobs[0].Replicas = 2 }},
+			want: State{Phase: Starting, Reason: "JobsRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "was started (node on flavor h100), and 4 pods not made yet; JobSet cannot make its Jobs: denied by policy"},
+		},
 		"a refusal of a former run": {
 			scene: []func(*scene){admitted, warned("FailedCreate", "denied by policy"), func(s *scene) { s.Warnings[0].LastTimestamp = minutesAgo(4) }},
 			want: State{Phase: Starting, Reason: "PodsMissing", Stuck: true, Remedy: "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm",
@@ -162,6 +179,16 @@ func TestStateOf(t *testing.T) {
 		"without a queue": {
 			scene: []func(*scene){func(s *scene) { s.Workload, s.Job.Labels, s.Job.Spec.Suspend = nil, nil, nil }},
 			want:  State{Phase: NotManaged, Reason: "NoQueue", Message: "names no queue: it runs outside of all quotas", Remedy: labelRemedy},
+		},
+		"without a queue, and its pods hang": {
+			scene: []func(*scene){admitted, withoutQueue, withPods(4, refusedBy("0/6 nodes are available: 6 node(s) had untolerated taint(s). preemption: none"))},
+			want: State{Phase: NotManaged, Reason: "NoQueue", Stuck: true, Remedy: labelRemedy,
+				Message: "names no queue: it was started (outside of all quotas), and 4 pods of Job llm-node-0: Unschedulable (0/6 nodes are available: 6 node(s) had untolerated taint(s))"},
+		},
+		"without a queue, and its pods are refused": {
+			scene: []func(*scene){admitted, withoutQueue, warned("FailedCreate", "denied by policy")},
+			want: State{Phase: NotManaged, Reason: "NoQueue", Stuck: true, Remedy: refusedRemedy,
+				Message: "names no queue: it was started (outside of all quotas), and 4 pods not made yet; the Job controller cannot make its pods: denied by policy"},
 		},
 		"without a queue and suspended": {
 			scene: []func(*scene){func(s *scene) { s.Workload, s.Job.Labels = nil, nil }},
@@ -578,6 +605,8 @@ func prebuiltMissing(s *scene) {
 	s.Workload = nil
 	s.Job.Labels[kueueconstants.PrebuiltWorkloadLabel] = "mine"
 }
+
+func withoutQueue(s *scene) { s.Workload, s.Job.Labels = nil, nil }
 
 // refusedBy is what the scheduler says of a pod that it cannot place.
 func refusedBy(message string) func(*corev1.Pod) {
