@@ -243,9 +243,17 @@ func stopping(f *Facts) *State {
 	return &State{Phase: Stopping, Reason: evicted.Reason, Message: eviction(f, evicted) + podsLeft(f), Since: since(evicted.LastTransitionTime)}
 }
 
+// podsLeft is for a job that has quota as long as it has pods.
 func podsLeft(f *Facts) string {
+	if there := podsThere(f); there != "" {
+		return there + ", it keeps the quota until they are gone"
+	}
+	return ""
+}
+
+func podsThere(f *Facts) string {
 	if n := len(f.livePods()); n > 0 {
-		return fmt.Sprintf("; %s still there, it keeps the quota until they are gone", show.Count(int64(n), "pod"))
+		return fmt.Sprintf("; %s still there", show.Count(int64(n), "pod"))
 	}
 	return ""
 }

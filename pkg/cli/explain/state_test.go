@@ -84,6 +84,16 @@ func TestStateOf(t *testing.T) {
 			want: State{Phase: Deactivated, Reason: "OutOfSync", Stuck: true, Remedy: "create Workload and TrainJob again, one like the other",
 				Message: "gets no quota any more: its Workload trainjob-llm was finished without a run: it is not like its job"},
 		},
+		"its Workload was finished while it waits": {
+			scene: []func(*scene){finishedByHand},
+			want: State{Phase: Deactivated, Reason: "ByHand", Stuck: true, Remedy: "delete the TrainJob and create it again",
+				Message: "gets no quota any more: its Workload trainjob-llm is finished, though the TrainJob is not: it was in the way"},
+		},
+		"its Workload was finished while it runs": {
+			scene: []func(*scene){admitted, withPods(4, runningPod), finishedByHand},
+			want: State{Phase: Stopping, Reason: "ByHand",
+				Message: "is about to end: its Workload trainjob-llm is finished: it was in the way; 4 pods still there"},
+		},
 		"its JobSet cannot be made": {
 			scene: []func(*scene){func(s *scene) { s.Workload = nil }, warned("TrainJobResourcesCreationFailed", "denied by policy")},
 			want: State{Phase: Unqueued, Reason: "JobSetRefused", Stuck: true, Remedy: refusedRemedy,
@@ -604,6 +614,10 @@ func elsewhereBy(s *scene) { s.Job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multi
 func prebuiltMissing(s *scene) {
 	s.Workload = nil
 	s.Job.Labels[kueueconstants.PrebuiltWorkloadLabel] = "mine"
+}
+
+func finishedByHand(s *scene) {
+	setCondition(s.Workload, kueue.WorkloadFinished, "ByHand", "it was in the way", minutesAgo(1))
 }
 
 func withoutQueue(s *scene) { s.Workload, s.Job.Labels = nil, nil }
