@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,11 +33,11 @@ var _ = Describe("The how-to", func() {
 				Expect(python).To(ContainSubstring(leaf))
 			}
 		}
-		newWorld(ctx).runsPageAsShown(ctx, page)
+		newWorld(ctx).followsPage(ctx, page)
 	}, SpecTimeout(specTimeout))
 
 	DescribeTable("does what it says", func(ctx context.Context, page string) {
-		newWorld(ctx).runsPageAsShown(ctx, page)
+		newWorld(ctx).followsPage(ctx, page)
 	},
 		Entry("on prebuilt Workloads", "docs/howto/prebuilt.md", SpecTimeout(specTimeout)),
 		Entry("on ProvisioningRequests", "docs/howto/provisioning.md", SpecTimeout(specTimeout)),
@@ -81,68 +80,4 @@ func pythonLeaves(value any) []string {
 		leaves = append(leaves, fmt.Sprint(v))
 	}
 	return leaves
-}
-
-// step is an sh block of a page, and the text block below it that shows what it prints.
-type step struct{ block, shown string }
-
-var fenced = regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```\n")
-
-// stepsOf returns the steps of a page.
-func stepsOf(page string) []step {
-	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join(root(), page))
-	Expect(err).NotTo(HaveOccurred())
-	var steps []step
-	end := 0
-	for _, at := range fenced.FindAllSubmatchIndex(content, -1) {
-		text := string(content[at[4]:at[5]])
-		switch follows := strings.TrimSpace(string(content[end:at[0]])) == ""; {
-		case string(content[at[2]:at[3]]) == "sh":
-			steps = append(steps, step{block: text})
-		case follows && len(steps) > 0:
-			steps[len(steps)-1].shown = text
-		}
-		end = at[1]
-	}
-	Expect(steps).NotTo(BeEmpty(), "%s has no sh block", page)
-	return steps
-}
-
-// runsPageAsShown runs the blocks of a page, those with an output below until they print it.
-// The last one cleans up, whatever happens.
-func (w *world) runsPageAsShown(ctx context.Context, page string) {
-	GinkgoHelper()
-	steps := stepsOf(page)
-	last := len(steps) - 1
-	DeferCleanup(func(ctx context.Context) { steps[last].run(ctx, Default) })
-	for _, s := range steps[:last] {
-		if s.shown == "" {
-			s.run(ctx, Default)
-			continue
-		}
-		Eventually(ctx, func(g Gomega) {
-			printed := s.run(ctx, g)
-			for _, pattern := range s.patterns() {
-				g.Expect(printed).To(MatchRegexp(pattern))
-			}
-		}).Should(Succeed())
-	}
-}
-
-func (s step) run(ctx context.Context, g Gomega) string {
-	GinkgoHelper()
-	stdout, stderr, code := runShell(ctx, s.block)
-	g.Expect(code).To(BeZero(), "%s\n%s", s.block, stderr)
-	return stdout
-}
-
-// patterns match the lines shown between those that are "...", which stands for anything within
-// a line, too.
-func (s step) patterns() []string {
-	var patterns []string
-	for lines := range strings.SplitSeq(strings.TrimSuffix(s.shown, "\n"), "\n...\n") {
-		patterns = append(patterns, "(?m)^"+strings.ReplaceAll(regexp.QuoteMeta(strings.TrimSuffix(lines, "\n...")), `\.\.\.`, ".*")+"$")
-	}
-	return patterns
 }

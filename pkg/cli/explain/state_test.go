@@ -93,6 +93,16 @@ func TestStateOf(t *testing.T) {
 			want: State{Phase: Deactivated, Reason: "OutOfSync", Stuck: true, Remedy: "delete Workload trainjob-llm and create it again like the TrainJob, and the job queues",
 				Message: "gets no quota any more: prebuilt Workload trainjob-llm is not what this TrainJob is: other containers"},
 		},
+		"its Workload was finished while it waits": {
+			scene: []func(*scene){finishedByHand},
+			want: State{Phase: Deactivated, Reason: "ByHand", Stuck: true, Remedy: "delete the TrainJob and create it again",
+				Message: "gets no quota any more: its Workload trainjob-llm is finished, though the TrainJob is not: it was in the way"},
+		},
+		"its Workload was finished while it runs": {
+			scene: []func(*scene){admitted, withPods(4, runningPod), finishedByHand},
+			want: State{Phase: Stopping, Reason: "ByHand",
+				Message: "is about to end: its Workload trainjob-llm is finished: it was in the way; 4 pods still there"},
+		},
 		"its JobSet cannot be made": {
 			scene: []func(*scene){func(s *scene) { s.Workload = nil }, warned("TrainJobResourcesCreationFailed", "denied by policy")},
 			want: State{Phase: Unqueued, Reason: "JobSetRefused", Stuck: true, Remedy: refusedRemedy,
@@ -110,6 +120,23 @@ func TestStateOf(t *testing.T) {
 			}},
 			want: State{Phase: Starting, Reason: "PodsRefused", Stuck: true, Remedy: refusedRemedy,
 				Message: "was started (node on flavor h100), and 4 pods not made yet; the Job controller cannot make its pods: denied by policy"},
+		},
+		"a refused Service that was made since": {
+			scene: []func(*scene){admitted, warned("HeadlessServiceCreationFailed", "no Endpoints"), warned("PVCCreationFailed", "no storage"), func(s *scene) {
+				s.Workload.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-patience / 2))
+				s.Warnings[0].LastTimestamp, s.Warnings[1].LastTimestamp = metav1.NewTime(now), metav1.NewTime(now)
+			}},
+			want: State{Phase: Starting, Reason: "PodsMissing", Message: "was started (node on flavor h100), and 4 pods not made yet"},
+		},
+		"a refused Service before the Jobs are resumed": {
+			scene: []func(*scene){admitted, warned("HeadlessServiceCreationFailed", "denied by policy"), func(s *scene) { s.Jobs[0].Spec.Suspend = ptr.To(true) }},
+			want: State{Phase: Starting, Reason: "ServiceRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "was started (node on flavor h100), and 4 pods not made yet; JobSet cannot make its Service: denied by policy"},
+		},
+		"one of its Jobs cannot be made": {
+			scene: []func(*scene){admitted, warned("JobCreationFailed", "denied by policy"), func(s *scene) { s.JobSet.Spec.ReplicatedJobs[0].Replicas = 2 }},
+			want: State{Phase: Starting, Reason: "JobsRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "was started (node on flavor h100), and 4 pods not made yet; JobSet cannot make its Jobs: denied by policy"},
 		},
 		"a refusal of a former run": {
 			scene: []func(*scene){admitted, warned("FailedCreate", "denied by policy"), func(s *scene) { s.Warnings[0].LastTimestamp = minutesAgo(4) }},
@@ -171,6 +198,16 @@ func TestStateOf(t *testing.T) {
 		"without a queue": {
 			scene: []func(*scene){func(s *scene) { s.Workload, s.Job.Labels, s.Job.Spec.Suspend = nil, nil, nil }},
 			want:  State{Phase: NotManaged, Reason: "NoQueue", Message: "names no queue: it runs outside of all quotas", Remedy: labelRemedy},
+		},
+		"without a queue, and its pods hang": {
+			scene: []func(*scene){admitted, withoutQueue, withPods(4, refusedBy("0/6 nodes are available: 6 node(s) had untolerated taint(s). preemption: none"))},
+			want: State{Phase: NotManaged, Reason: "NoQueue", Stuck: true, Remedy: labelRemedy,
+				Message: "names no queue: it was started (outside of all quotas), and 4 pods of Job llm-node-0: Unschedulable (0/6 nodes are available: 6 node(s) had untolerated taint(s))"},
+		},
+		"without a queue, and its pods are refused": {
+			scene: []func(*scene){admitted, withoutQueue, warned("FailedCreate", "denied by policy")},
+			want: State{Phase: NotManaged, Reason: "NoQueue", Stuck: true, Remedy: refusedRemedy,
+				Message: "names no queue: it was started (outside of all quotas), and 4 pods not made yet; the Job controller cannot make its pods: denied by policy"},
 		},
 		"without a queue and suspended": {
 			scene: []func(*scene){func(s *scene) { s.Workload, s.Job.Labels = nil, nil }},
@@ -603,6 +640,12 @@ func prebuiltMissing(s *scene) {
 	s.Workload = nil
 	s.Job.Labels[kueueconstants.PrebuiltWorkloadLabel] = "mine"
 }
+
+func finishedByHand(s *scene) {
+	setCondition(s.Workload, kueue.WorkloadFinished, "ByHand", "it was in the way", minutesAgo(1))
+}
+
+func withoutQueue(s *scene) { s.Workload, s.Job.Labels = nil, nil }
 
 // refusedBy is what the scheduler says of a pod that it cannot place.
 func refusedBy(message string) func(*corev1.Pod) {
