@@ -83,24 +83,6 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		Expect(w.workload(ctx, "runs").ResourceVersion).To(Equal(wl.ResourceVersion))
 	}, SpecTimeout(specTimeout))
 
-	It("the quota of a TrainJob that was deleted meanwhile is given back when it is back", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "runs", 1, onH100)
-		wl := w.workload(ctx, "runs")
-		w.stopManager(ctx)
-		Expect(w.Delete(ctx, get(ctx, w, &trainer.TrainJob{}, "runs"))).To(Succeed())
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(w.Get(ctx, client.ObjectKeyFromObject(wl), wl)).To(Succeed())
-			g.Expect(wl.DeletionTimestamp).NotTo(BeNil())
-		}).Should(Succeed())
-
-		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
-		w.make(ctx, w.job("next").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "next", 1, onH100)
-	}, SpecTimeout(specTimeout))
-
 	It("a TrainJob made while webhook and manager were away is suspended, gated and admitted when they are back", core, long, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
