@@ -209,7 +209,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 		// It was there when jobframework looked.
 		return errOutdated
 	}
-	if err := j.env.confirm(ctx, wl); err != nil {
+	if err := confirm(ctx, j.env.live, wl); err != nil {
 		return err
 	}
 	if err := j.startable(ctx, wl); err != nil {
@@ -257,7 +257,7 @@ func (j *job) RestorePodSetsInfo(context.Context, []kueuepodset.PodSetInfo) bool
 func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetInfo, reason jobframework.StopReason, _ string) (bool, error) {
 	stopped := !j.IsSuspended()
 	if stopped && reason != jobframework.StopReasonWorkloadDeleted {
-		admitted, err := j.env.stillAdmitted(ctx, &j.TrainJob)
+		admitted, err := stillAdmitted(ctx, j.env.live, &j.TrainJob)
 		if err != nil {
 			return false, err
 		}

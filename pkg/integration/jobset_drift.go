@@ -60,7 +60,7 @@ func (r *attempt) correctDrift(ctx context.Context, j *job) (time.Duration, erro
 	if wait := time.Until(said.LastTransitionTime.Add(driftPatience)); wait > 0 {
 		return wait, nil
 	}
-	if current, err := r.env.areCurrent(ctx, &j.TrainJob, js); err != nil || !current {
+	if current, err := areCurrent(ctx, r.env.live, &j.TrainJob, js); err != nil || !current {
 		return driftPatience, err
 	}
 	if j.IsSuspended() {
@@ -125,19 +125,6 @@ func (e *environment) snapshotPredatesJobSet(ctx context.Context, job *trainjob.
 func suspendedSince(js *jobsetapi.JobSet, resumed *metav1.Condition) bool {
 	suspended := apimeta.FindStatusCondition(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
 	return suspended == nil || suspended.Status != metav1.ConditionTrue || suspended.LastTransitionTime.After(resumed.LastTransitionTime.Time)
-}
-
-// areCurrent reports whether our views are what the API server has.
-func (e *environment) areCurrent(ctx context.Context, job *trainjob.TrainJob, js *jobsetapi.JobSet) (bool, error) {
-	for object, live := range map[client.Object]client.Object{job: &trainjob.TrainJob{}, js: &jobsetapi.JobSet{}} {
-		if err := e.live.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
-			return false, client.IgnoreNotFound(err)
-		}
-		if live.GetResourceVersion() != object.GetResourceVersion() {
-			return false, nil
-		}
-	}
-	return true, nil
 }
 
 // suspendJobSet writes the one field that Trainer would have written.

@@ -421,17 +421,17 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "a job starts on an admission that is not there any more",
-		File:   "pkg/integration/environment.go", Test: "TestConfirm",
+		File:   "pkg/integration/live.go", Test: "TestConfirm",
 		Search: "wl.UID != cached.UID || !state.MayRun(&wl) ||", Replace: "wl.UID != cached.UID ||",
 	},
 	{
 		Breaks: "a job starts with the flavors of its former admission",
-		File:   "pkg/integration/environment.go", Test: "TestConfirm",
+		File:   "pkg/integration/live.go", Test: "TestConfirm",
 		Search: "|| !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) {", Replace: "|| false && equality.Semantic.DeepEqual(nil, nil) {",
 	},
 	{
 		Breaks: "somebody else's Workload of the same name lets a job run",
-		File:   "pkg/integration/environment.go", Test: "TestStillAdmitted",
+		File:   "pkg/integration/live.go", Test: "TestStillAdmitted",
 		Search: "return metav1.IsControlledBy(&wl, job) && wl", Replace: "return wl",
 	},
 	{
