@@ -85,7 +85,7 @@ func (r *attempt) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack
 	refusal := l.quote
 	if refusal == "" {
 		var err error
-		if refusal, err = r.env.refusal(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, lacking+timeout)); err != nil {
+		if refusal, err = jobevents.LastRefusal(ctx, r.env.live, j.Namespace, l.kind, l.asked, toldSince(wl, lacking+timeout)); err != nil {
 			return 0, err
 		}
 	}
