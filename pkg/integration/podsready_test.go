@@ -3,57 +3,92 @@
 package integration
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 )
 
-func TestNextReadiness(t *testing.T) {
-	begin := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-	condition := func(kind string, status metav1.ConditionStatus, reason string, seconds int) metav1.Condition {
-		return metav1.Condition{Type: kind, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(begin.Add(time.Duration(seconds) * time.Second))}
-	}
-	podsReady := func(r readiness, seconds int) metav1.Condition {
-		return condition(kueue.WorkloadPodsReady, r.status, r.reason, seconds)
-	}
-	admitted := condition(kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", 10)
-	evicted := condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "Preempted", 50)
-	finished := condition(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", 50)
-	cases := map[string]struct {
-		conditions []metav1.Condition
-		ready      bool
-		want       *readiness
-	}{
-		"nothing is written while it waits for quota":            {},
-		"nothing is written when it is admitted":                 {conditions: []metav1.Condition{admitted}},
-		"it gets ready":                                          {conditions: []metav1.Condition{admitted}, ready: true, want: &started},
-		"it stays ready":                                         {conditions: []metav1.Condition{admitted, podsReady(started, 20)}, ready: true},
-		"a pod is lost":                                          {conditions: []metav1.Condition{admitted, podsReady(started, 20)}, want: &waitsForRecovery},
-		"a pod is lost in the second in which it was admitted":   {conditions: []metav1.Condition{admitted, podsReady(started, 10)}, want: &waitsForRecovery},
-		"it waits on for its pod":                                {conditions: []metav1.Condition{admitted, podsReady(waitsForRecovery, 20)}},
-		"it recovers":                                            {conditions: []metav1.Condition{admitted, podsReady(waitsForRecovery, 20)}, ready: true, want: &recovered},
-		"it stays recovered":                                     {conditions: []metav1.Condition{admitted, podsReady(recovered, 20)}, ready: true},
-		"a pod is lost once more":                                {conditions: []metav1.Condition{admitted, podsReady(recovered, 20)}, want: &waitsForRecovery},
-		"it is being stopped":                                    {conditions: []metav1.Condition{admitted, evicted, podsReady(started, 20)}, want: &waitsForStart},
-		"it is being stopped while its pods are still ready":     {conditions: []metav1.Condition{admitted, evicted, podsReady(started, 20)}, ready: true, want: &waitsForStart},
-		"it is being stopped before it was ready":                {conditions: []metav1.Condition{admitted, evicted}},
-		"it has stopped":                                         {conditions: []metav1.Condition{evicted, podsReady(started, 20)}, want: &waitsForStart},
-		"it has stopped while it waited for recovery":            {conditions: []metav1.Condition{evicted, podsReady(waitsForRecovery, 20)}, want: &waitsForStart},
-		"it has stopped, as was told":                            {conditions: []metav1.Condition{evicted, podsReady(waitsForStart, 60)}},
-		"it is admitted again before anybody told that it stops": {conditions: []metav1.Condition{admitted, podsReady(started, 5)}, want: &waitsForStart},
-		"it gets ready again":                                    {conditions: []metav1.Condition{admitted, podsReady(waitsForStart, 5)}, ready: true, want: &started},
-		"what Kueue before 0.11 wrote":                           {conditions: []metav1.Condition{admitted, condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, "PodsReady", 5)}},
-		"it is finished":                                         {conditions: []metav1.Condition{admitted, finished, podsReady(started, 20)}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := nextReadiness(&kueue.Workload{Status: kueue.WorkloadStatus{Conditions: tc.conditions}}, tc.ready)
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(readiness{})); diff != "" {
-				t.Errorf("Unexpected readiness (-want,+got):\n%s", diff)
+// What says that the pods are ready is reset first, and the quota of an evicted job follows
+// with the next view of its Workload: none of its writes is a conflict.
+func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
+	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
+	stored.Spec.RuntimeRef.Name = "torch"
+	wl := inttest.WorkloadOf(stored.UID, true)
+	wl.Namespace, wl.OwnerReferences[0].Name, wl.Spec.QueueName = "ns", "job", "q"
+	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+	wl.Status.Admission = &kueue.Admission{}
+	wl.Status.Conditions = append(wl.Status.Conditions,
+		metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByPreemption},
+		metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionTrue, Reason: kueue.WorkloadStarted})
+	r, _ := newReconciler(t, stored, js, wl)
+	var written []string
+	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			for _, condition := range obj.(*kueue.Workload).Status.Conditions {
+				if condition.Status == metav1.ConditionFalse {
+					written = append(written, condition.Type)
+				}
 			}
-		})
+			return nil
+		},
+	})
+	r.framework = frameworkOf(r)
+	r.env.kueue = kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}, WaitForPodsReady: &configapi.WaitForPodsReady{}})
+
+	for range 2 {
+		// The second one has the same view as the first.
+		reconcileOnce(t, r)
+	}
+	if diff := cmp.Diff([]string{kueue.WorkloadPodsReady}, written); diff != "" {
+		t.Errorf("Unexpected writes (-want,+got):\n%s", diff)
+	}
+	written = nil
+	apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse, Reason: kueue.WorkloadWaitForStart})
+	if err := r.env.client.Update(t.Context(), wl); err != nil {
+		t.Fatal(err)
+	}
+	reconcileOnce(t, r)
+	if !slices.Contains(written, kueue.WorkloadQuotaReserved) {
+		t.Errorf("The next view of the Workload has %v written, want its quota to be given back", written)
+	}
+}
+
+// A view without what was just written must not have it written again.
+func TestPodsReadyIsWrittenOnceByAnOldView(t *testing.T) {
+	stored, js := disagreeing(false, false, false, time.Now().Add(-time.Minute))
+	stored.Spec.RuntimeRef.Name = "torch"
+	wl := inttest.WorkloadOf(stored.UID, true)
+	wl.Namespace, wl.OwnerReferences[0].Name, wl.Spec.QueueName = "ns", "job", "q"
+	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+	wl.Status.Admission = &kueue.Admission{}
+	r, _ := newReconciler(t, stored, js, wl)
+	written := 0
+	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			written++
+			return nil
+		},
+	})
+	r.env.kueue = kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}, WaitForPodsReady: &configapi.WaitForPodsReady{}})
+	for range 2 {
+		j := &job{env: r.env, TrainJob: *stored, key: client.ObjectKeyFromObject(stored)}
+		if err := r.reportPodsReady(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if written != 1 {
+		t.Errorf("PodsReady is written %d times, want once", written)
 	}
 }

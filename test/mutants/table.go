@@ -556,8 +556,8 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "PodsReady is written again by a view without it",
-		File:   "pkg/integration/podsready.go", Test: "TestPodsReadyIsWrittenOnceByAnOldView",
-		Search: "e.expectations.Outdate(key, jobclient.VersionsOf([]kueue.Workload{*wl}))", Replace: "e.expectations.Outdate(key, jobclient.VersionsOf(nil))",
+		File:   "pkg/integration/podsready/podsready.go", Test: "TestReportIsWrittenByAnOldViewFromThenOn",
+		Search: "r.Expectations.Outdate(key, jobclient.VersionsOf([]kueue.Workload{*wl}))", Replace: "r.Expectations.Outdate(key, jobclient.VersionsOf(nil))",
 	},
 	{
 		Breaks: "a preempted job is resumed by its user",

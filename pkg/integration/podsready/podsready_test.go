@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsready
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+func TestNextReadiness(t *testing.T) {
+	begin := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	condition := func(kind string, status metav1.ConditionStatus, reason string, seconds int) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(begin.Add(time.Duration(seconds) * time.Second))}
+	}
+	podsReady := func(r readiness, seconds int) metav1.Condition {
+		return condition(kueue.WorkloadPodsReady, r.status, r.reason, seconds)
+	}
+	admitted := condition(kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", 10)
+	evicted := condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "Preempted", 50)
+	finished := condition(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", 50)
+	cases := map[string]struct {
+		conditions []metav1.Condition
+		ready      bool
+		want       *readiness
+	}{
+		"nothing is written while it waits for quota":            {},
+		"nothing is written when it is admitted":                 {conditions: []metav1.Condition{admitted}},
+		"it gets ready":                                          {conditions: []metav1.Condition{admitted}, ready: true, want: &started},
+		"it stays ready":                                         {conditions: []metav1.Condition{admitted, podsReady(started, 20)}, ready: true},
+		"a pod is lost":                                          {conditions: []metav1.Condition{admitted, podsReady(started, 20)}, want: &waitsForRecovery},
+		"a pod is lost in the second in which it was admitted":   {conditions: []metav1.Condition{admitted, podsReady(started, 10)}, want: &waitsForRecovery},
+		"it waits on for its pod":                                {conditions: []metav1.Condition{admitted, podsReady(waitsForRecovery, 20)}},
+		"it recovers":                                            {conditions: []metav1.Condition{admitted, podsReady(waitsForRecovery, 20)}, ready: true, want: &recovered},
+		"it stays recovered":                                     {conditions: []metav1.Condition{admitted, podsReady(recovered, 20)}, ready: true},
+		"a pod is lost once more":                                {conditions: []metav1.Condition{admitted, podsReady(recovered, 20)}, want: &waitsForRecovery},
+		"it is being stopped":                                    {conditions: []metav1.Condition{admitted, evicted, podsReady(started, 20)}, want: &waitsForStart},
+		"it is being stopped while its pods are still ready":     {conditions: []metav1.Condition{admitted, evicted, podsReady(started, 20)}, ready: true, want: &waitsForStart},
+		"it is being stopped before it was ready":                {conditions: []metav1.Condition{admitted, evicted}},
+		"it has stopped":                                         {conditions: []metav1.Condition{evicted, podsReady(started, 20)}, want: &waitsForStart},
+		"it has stopped while it waited for recovery":            {conditions: []metav1.Condition{evicted, podsReady(waitsForRecovery, 20)}, want: &waitsForStart},
+		"it has stopped, as was told":                            {conditions: []metav1.Condition{evicted, podsReady(waitsForStart, 60)}},
+		"it is admitted again before anybody told that it stops": {conditions: []metav1.Condition{admitted, podsReady(started, 5)}, want: &waitsForStart},
+		"it gets ready again":                                    {conditions: []metav1.Condition{admitted, podsReady(waitsForStart, 5)}, ready: true, want: &started},
+		"what Kueue before 0.11 wrote":                           {conditions: []metav1.Condition{admitted, condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, "PodsReady", 5)}},
+		"it is finished":                                         {conditions: []metav1.Condition{admitted, finished, podsReady(started, 20)}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := nextReadiness(&kueue.Workload{Status: kueue.WorkloadStatus{Conditions: tc.conditions}}, tc.ready)
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(readiness{})); diff != "" {
+				t.Errorf("Unexpected readiness (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
