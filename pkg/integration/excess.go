@@ -33,7 +33,7 @@ func (e *environment) excess(ctx context.Context, job *trainjob.TrainJob, wl *ku
 // for what it really is. What was remembered of its runtime is read again: it is not what
 // Trainer made the JobSet of.
 func (j *job) takeBack(ctx context.Context, wl *kueue.Workload, excess string) error {
-	if _, err := j.env.snapshotTaken(ctx, &j.TrainJob); err != nil {
+	if _, err := j.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
 		return err
 	}
 	return j.requeue(ctx, wl, fmt.Sprintf("JobSet %s asks for more than the job was admitted for: %s. The job queues for that", j.Name, excess))
@@ -47,7 +47,7 @@ func (j *job) startable(ctx context.Context, wl *kueue.Workload) error {
 	if err != nil || excess == "" {
 		return err
 	}
-	if _, err := j.env.snapshotTaken(ctx, &j.TrainJob); err != nil {
+	if _, err := j.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
 		return err
 	}
 	podSets, err := j.env.PodSets(ctx, &j.TrainJob)

@@ -197,7 +197,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // are brought to the placement here; entry and suspend are set on the object, which
 // jobframework then writes, in as many requests as Trainer wants (jobclient).
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
-	if err := j.env.checkRollout(ctx, &j.TrainJob); err != nil {
+	if err := j.env.trainer.Rollout.Check(ctx, j.env.client, j.env.Runtimes, j.env.Field, &j.TrainJob); err != nil {
 		j.start.rollingOut = errors.Is(err, serving.ErrRollingOut)
 		return err
 	}
