@@ -63,11 +63,11 @@ func (r *attempt) lackNow(ctx context.Context, j *job, refused error) (*lack, er
 		}
 		return l, nil
 	}
-	js, err := r.env.jobSet(ctx, &j.TrainJob)
+	js, err := j.jobSet(ctx)
 	if err != nil || js == nil {
 		return lackOf(&j.TrainJob, nil, nil), err
 	}
-	jobs, err := r.env.jobsOf(ctx, js)
+	jobs, err := state.JobsOf(ctx, r.env.state, js)
 	return lackOf(&j.TrainJob, js, jobs), err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
@@ -53,4 +54,9 @@ func (e *environment) now() (*environment, error) {
 	env.state = state.Once(e.state)
 	env.Describer = e.Describer.For(served)
 	return &env, nil
+}
+
+// pods returns what answers whether there are pods of a TrainJob, by the view of this environment.
+func (e *environment) pods() podsleft.Pods {
+	return podsleft.Pods{State: e.state, Live: e.live, Expectations: e.expectations, Field: e.Field}
 }

@@ -37,7 +37,7 @@ func (j *job) finish(ctx context.Context) outcome {
 	if time.Since(since) < longStop {
 		return lookAgain(recheckIn(since))
 	}
-	pods, err := j.env.podsLeft(ctx, j.key)
+	pods, err := j.env.pods().Left(ctx, j.key)
 	if err == nil && len(pods) > 0 {
 		j.env.tellPodsLeft(&j.TrainJob, "finished", pods)
 	}

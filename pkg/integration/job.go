@@ -85,6 +85,12 @@ func (j *job) Skip(ctx context.Context) bool {
 	return j.prepared.ends()
 }
 
+// jobSet returns the JobSet that Trainer made for the job, or nil: then there is nothing that
+// could run.
+func (j *job) jobSet(ctx context.Context) (*jobsetapi.JobSet, error) {
+	return state.JobSetOf(ctx, j.env.state, &j.TrainJob)
+}
+
 // prepare decides whether the job is one for jobframework now.
 func (j *job) prepare(ctx context.Context) outcome {
 	if j.UID == "" || !j.DeletionTimestamp.IsZero() {
@@ -96,7 +102,7 @@ func (j *job) prepare(ctx context.Context) outcome {
 	if o := j.awaitPodsOfFormer(ctx); o.ends() {
 		return o
 	}
-	if err := j.env.noteResumed(ctx, &j.TrainJob); err != nil {
+	if err := j.env.pods().NoteResumed(ctx, &j.TrainJob); err != nil {
 		return done(err)
 	}
 	j.keepFailed()
@@ -149,13 +155,13 @@ func (j *job) IsActive() bool {
 
 // mayHavePods asks the API server where the caches say no and quota depends on it.
 func (j *job) mayHavePods(ctx context.Context) (bool, error) {
-	if active, err := j.env.active(ctx, &j.TrainJob); err != nil || active {
+	if active, err := j.env.pods().Active(ctx, &j.TrainJob); err != nil || active {
 		return true, err
 	}
 	if releases, err := j.releasesQuota(ctx); err != nil || !releases {
 		return false, err
 	}
-	pods, err := j.env.podsLeft(ctx, client.ObjectKeyFromObject(&j.TrainJob))
+	pods, err := j.env.pods().Left(ctx, client.ObjectKeyFromObject(&j.TrainJob))
 	return len(pods) > 0, err
 }
 
@@ -232,7 +238,11 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	if err != nil {
 		return err
 	}
-	if err := j.env.placeChildJobs(ctx, &j.TrainJob, js); err != nil {
+	jobs, err := state.ChildJobsOf(ctx, j.env.state, &j.TrainJob)
+	if err != nil {
+		return err
+	}
+	if err := placeChildJobs(ctx, j.env.client, jobs, js); err != nil {
 		return err
 	}
 	j.Spec = started.Spec
@@ -377,7 +387,7 @@ func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
 	if j.ManagedExternally() {
 		return j.env.Render(ctx, &j.TrainJob)
 	}
-	return j.env.jobSet(ctx, &j.TrainJob)
+	return j.jobSet(ctx)
 }
 
 // ReclaimablePods returns the pods whose work is done while the job still runs. Kueue

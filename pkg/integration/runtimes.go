@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -40,4 +41,13 @@ func names(job *trainjob.TrainJob, runtime client.Object) bool {
 		kind = trainer.ClusterTrainingRuntimeKind
 	}
 	return ref.Name == runtime.GetName() && ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind) == kind
+}
+
+// trainerLooked returns what reports whether Trainer may have looked at a job, as far as is known
+// now: it freezes the runtime just before it makes the JobSet.
+func trainerLooked(now state.Reader) func(context.Context, *trainjob.TrainJob) bool {
+	return func(ctx context.Context, job *trainjob.TrainJob) bool {
+		js, err := state.JobSetOf(ctx, now, job)
+		return err != nil || js != nil
+	}
 }

@@ -193,7 +193,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		kueue:        opts.Kueue,
 		queues:       queues.New(mgr.GetClient(), opts.Kueue),
 	}
-	runtimes.Looked = env.trainerLooked
+	runtimes.Looked = trainerLooked(env.state)
 	opts.Kueue.OnChange(all.Requeue)
 	return env, nil
 }

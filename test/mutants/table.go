@@ -386,18 +386,18 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "terminating pods do not count, and their quota is given away",
-		File:   "pkg/integration/childjobs.go", Test: "TestHasPods", Spec: "counts as active and keeps its quota until its last pod is gone",
+		File:   "pkg/integration/state/children.go", Test: "TestHasPods", Spec: "counts as active and keeps its quota until its last pod is gone",
 		Search: "if j.Status.Active > 0 || ptr.Deref(j.Status.Terminating, 0) > 0 {", Replace: "if j.Status.Active > 0 {",
 	},
 	{
 		Breaks: "a Job that is resumed counts as without pods",
-		File:   "pkg/integration/childjobs.go", Test: "TestHasPods",
+		File:   "pkg/integration/state/children.go", Test: "TestHasPods",
 		Search: "return !ptr.Deref(j.Spec.Suspend, false) || jobResumed(&j)", Replace: "return !ptr.Deref(j.Spec.Suspend, false)",
 	},
 	{
 		Breaks: "a JobSet that Trainer has not suspended yet counts as stopped",
-		File:   "pkg/integration/childjobs.go", Test: "TestActive",
-		Search: "js != nil && (!ptr.Deref(js.Spec.Suspend, false) || saysActive(js)), nil", Replace: "js != nil && saysActive(js), nil",
+		File:   "pkg/integration/podsleft/podsleft.go", Test: "TestActive",
+		Search: "js != nil && (!ptr.Deref(js.Spec.Suspend, false) || state.SaysActive(js)), nil", Replace: "js != nil && state.SaysActive(js), nil",
 	},
 	{
 		Breaks: "the JobSet of another job of the same name is taken for ours",
@@ -501,12 +501,12 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "a pod that may be bound at any moment holds no quota",
-		File:   "pkg/integration/podsleft.go", Test: "TestPodsLeft",
+		File:   "pkg/integration/podsleft/podsleft.go", Test: "TestPodsLeft",
 		Search: "return pod.Spec.NodeName != \"\" || len(pod.Spec.SchedulingGates) == 0", Replace: "return pod.Spec.NodeName != \"\"",
 	},
 	{
 		Breaks: "a pod at the gate holds quota",
-		File:   "pkg/integration/podsleft.go", Test: "TestPodsLeft",
+		File:   "pkg/integration/podsleft/podsleft.go", Test: "TestPodsLeft",
 		Search: "return pod.Spec.NodeName != \"\" || len(pod.Spec.SchedulingGates) == 0", Replace: "return pod.Spec.NodeName != \"\" || pod.Name != \"\"",
 	},
 	{
@@ -526,12 +526,12 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "a start by a former process is forgotten",
-		File:   "pkg/integration/resumegrace.go", Test: "TestStoppedJobIsActiveUntilTrainerAnswered",
-		Search: "stopped = e.expectations.LedSince()", Replace: "stopped = time.Time{}",
+		File:   "pkg/integration/podsleft/resumegrace.go", Test: "TestStoppedJobIsActiveUntilTrainerAnswered",
+		Search: "stopped = p.Expectations.LedSince()", Replace: "stopped = time.Time{}",
 	},
 	{
 		Breaks: "a JobSet that is suspended answers a start",
-		File:   "pkg/integration/resumegrace.go", Test: "TestJobSetThatRunsIsTrainersAnswer",
+		File:   "pkg/integration/podsleft/resumegrace.go", Test: "TestJobSetThatRunsIsTrainersAnswer",
 		Search: "js != nil && !ptr.Deref(js.Spec.Suspend, false)", Replace: "js != nil && !ptr.Deref(nil, js == nil)",
 	},
 	{
