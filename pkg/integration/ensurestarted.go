@@ -12,7 +12,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
@@ -28,7 +27,7 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 	if j.prepared.ends() || !j.alive() || j.ManagedExternally() {
 		return 0, nil
 	}
-	if expectedRetry(refused) && !(jobclient.TrainerLags(refused) && r.env.lagsLong(&j.TrainJob)) {
+	if expectedRetry(refused) && !lagsLong(r.env.expectations, &j.TrainJob, refused) {
 		return 0, nil
 	}
 	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)

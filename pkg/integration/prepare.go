@@ -20,7 +20,7 @@ import (
 
 // notYet keeps a waiting TrainJob without a Workload from its queue while it is too early.
 func (j *job) notYet(ctx context.Context) outcome {
-	if err := j.env.releaseFormer(ctx, &j.TrainJob); err != nil {
+	if err := j.releaseFormer(ctx); err != nil {
 		return outcome{err: err}
 	}
 	if held := j.env.starts.heldBack(&j.TrainJob, j.env.Field); held > 0 {
@@ -35,17 +35,17 @@ func (j *job) notYet(ctx context.Context) outcome {
 
 // releaseFormer takes the finalizer off what a deleted job of the same name left behind,
 // and with it the quota. jobframework would, but it does not see a job that is too early.
-func (e *environment) releaseFormer(ctx context.Context, job *trainjob.TrainJob) error {
-	all, err := e.state.Workloads(ctx, client.ObjectKeyFromObject(job))
+func (j *job) releaseFormer(ctx context.Context) error {
+	all, err := j.env.state.Workloads(ctx, client.ObjectKeyFromObject(&j.TrainJob))
 	if err != nil {
 		return err
 	}
 	for i := range all {
 		owner := state.ControllerOfKind(&all[i], trainjob.GVK.Kind)
-		if owner == nil || owner.UID == job.UID || all[i].DeletionTimestamp.IsZero() {
+		if owner == nil || owner.UID == j.UID || all[i].DeletionTimestamp.IsZero() {
 			continue
 		}
-		if err := kueuelib.RemoveFinalizer(ctx, e.client, all[i].DeepCopy()); client.IgnoreNotFound(err) != nil {
+		if err := kueuelib.RemoveFinalizer(ctx, j.env.client, all[i].DeepCopy()); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
 		}
 	}

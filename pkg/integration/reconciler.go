@@ -69,7 +69,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// What waits shall not be in the way of what was decided meanwhile.
 	result.Priority = ptr.To(0)
-	if expectedRetry(err) && !(jobclient.TrainerLags(err) && env.lagsLong(&j.TrainJob)) {
+	if expectedRetry(err) && !lagsLong(env.expectations, &j.TrainJob, err) {
 		result.RequeueAfter = retryIn(err)
 		return result, nil
 	}
@@ -166,7 +166,7 @@ func (r *attempt) tellStart(j *job) {
 
 // ensure keeps the job as its admission has it. It returns when to look again, 0 for never.
 func (r *attempt) ensure(ctx context.Context, j *job, workloads []kueue.Workload) (time.Duration, error) {
-	if err := firstError(r.env.ensureHeld(ctx, &j.TrainJob, workloads),
+	if err := firstError(r.ensureHeld(ctx, j, workloads),
 		r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {
 		return 0, err
 	}

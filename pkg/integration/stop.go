@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -61,7 +62,7 @@ func (r *attempt) tellStop(ctx context.Context, j *job) error {
 		return err
 	}
 	if len(left) > 0 {
-		r.env.tellPodsLeft(&j.TrainJob, "stopped", left)
+		j.tellPodsLeft("stopped", left)
 		return nil
 	}
 	js, err := j.jobSet(ctx)
@@ -72,8 +73,8 @@ func (r *attempt) tellStop(ctx context.Context, j *job) error {
 	return err
 }
 
-// lagsLong reports whether Trainer had time enough to hear of the last pod of a job since
-// we last wrote it.
-func (e *environment) lagsLong(job *trainjob.TrainJob) bool {
-	return time.Since(e.expectations.WroteBy(job)) > longLag
+// lagsLong reports whether err says that Trainer has not heard of the last pod of a job, although
+// it had time enough since we last wrote that.
+func lagsLong(expectations *jobclient.Expectations, job *trainjob.TrainJob, err error) bool {
+	return jobclient.TrainerLags(err) && time.Since(expectations.WroteBy(job)) > longLag
 }
