@@ -18,7 +18,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 )
 
-// environment is what adapter and reconciler go by.
+// environment is what adapter and reconciler go by. What works on a part of it is made from it
+// where it is used: so it has the Trainer, and the view of a TrainJob, that this has.
 type environment struct {
 	// Describer is for the Trainer that is served; see now.
 	*podsets.Describer
