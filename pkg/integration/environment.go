@@ -2,8 +2,9 @@
 
 // Package integration makes TrainJobs a kind that Kueue manages: the adapter for Kueue's
 // jobframework (job.go), the reconciler around it (reconciler.go, and a file for each thing that
-// it ensures), and the set-up of these and of the packages below (setup.go).
-// docs/architecture.md says what is where.
+// it ensures), what both go by (environment.go), what they ask the API server itself (live.go),
+// and the set-up of these and of the packages below (setup.go; watches.go maps events to
+// TrainJobs). docs/architecture.md says what is where.
 package integration
 
 import (
@@ -30,13 +31,16 @@ type environment struct {
 	// live asks the API server itself.
 	live client.Reader
 
+	// What is remembered of TrainJobs from one reconcile to the next.
 	expectations *jobclient.Expectations
 	memory       *memory
 	backoff      *jobclient.Backoff
 	starts       *starts
-	inTree       *serving.InTree
-	trainer      *serving.Trainer
-	all          *serving.TrainJobs
+
+	// Whether to act, and for which Trainer. all looks at every TrainJob when that changes.
+	inTree  *serving.InTree
+	trainer *serving.Trainer
+	all     *serving.TrainJobs
 
 	// kueue has the settings that are Kueue's.
 	kueue  *kueueconfig.Follower
