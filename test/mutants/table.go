@@ -397,7 +397,7 @@ var mutants = []mutant{
 	{
 		Breaks: "a JobSet that Trainer has not suspended yet counts as stopped",
 		File:   "pkg/integration/podsleft/podsleft.go", Test: "TestActive",
-		Search: "js != nil && (!ptr.Deref(js.Spec.Suspend, false) || state.SaysActive(js)), nil", Replace: "js != nil && state.SaysActive(js), nil",
+		Search: "js != nil && (!ptr.Deref(js.Spec.Suspend, false) || state.SaysActive(js)), nil", Replace: "js != nil && ptr.Deref(js.Spec.Suspend, false) && state.SaysActive(js), nil",
 	},
 	{
 		Breaks: "the JobSet of another job of the same name is taken for ours",
@@ -432,7 +432,7 @@ var mutants = []mutant{
 	{
 		Breaks: "somebody else's Workload of the same name lets a job run",
 		File:   "pkg/integration/live.go", Test: "TestStillAdmitted",
-		Search: "return metav1.IsControlledBy(&wl, job) && wl", Replace: "return wl",
+		Search: "return metav1.IsControlledBy(&wl, job) && wl", Replace: "return (true || metav1.IsControlledBy(&wl, job)) && wl",
 	},
 	{
 		Breaks: "a deactivation is forgotten, because the Workload is replaced",
