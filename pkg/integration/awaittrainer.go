@@ -14,6 +14,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 )
 
 // trainerSilent is how long Trainer may take no note of a start or a stop before people
@@ -27,11 +28,11 @@ func (r *attempt) awaitTrainer(ctx context.Context, j *job) (time.Duration, erro
 	if !j.alive() || j.ManagedExternally() {
 		return 0, nil
 	}
-	js, err := r.env.jobSet(ctx, &j.TrainJob)
+	js, err := j.jobSet(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if taken := r.env.mayStillResume(&j.TrainJob, js); taken > 0 {
+	if taken := r.env.pods().MayStillResume(&j.TrainJob, js); taken > 0 {
 		return taken, nil
 	}
 	if js == nil || trainerAgrees(j) {
@@ -67,7 +68,7 @@ func (r *attempt) behind(j *job, js *jobsetapi.JobSet) string {
 		return "is still suspended"
 	case !suspended && j.IsSuspended():
 		return "still runs"
-	case suspended && r.env.lacksGate(&j.TrainJob, js):
+	case suspended && state.LacksGate(js, &j.TrainJob, r.env.Field):
 		return "still lacks the admission gate"
 	}
 	return ""

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 )
 
 func TestAwaitTrainer(t *testing.T) {
@@ -39,7 +41,7 @@ func TestAwaitTrainer(t *testing.T) {
 				stored.Labels = nil
 			}
 			r, recorder := newReconciler(t, stored, js, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}})
-			r.env.expectations = ledSince(time.Now().Add(-tc.written))
+			r.env.expectations = inttest.LedSince(time.Now().Add(-tc.written))
 			wait, err := r.awaitTrainer(t.Context(), &job{TrainJob: *stored, env: r.env})
 			if err != nil || (wait > 0) != tc.wantWait || wait > trainerSilent {
 				t.Errorf("awaitTrainer() = %s, %v; want to wait: %t", wait, err, tc.wantWait)

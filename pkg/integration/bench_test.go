@@ -247,9 +247,9 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 	check(tb, err, true)
 	settings := kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})
 	env := fresh(&environment{
-		client:    jobclient.New(s, s, inttest.Served(tb, trainjob.Trainer23), ledSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{})),
+		client:    jobclient.New(s, s, inttest.Served(tb, trainjob.Trainer23), inttest.LedSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{})),
 		Describer: &podsets.Describer{Renderer: renderer, Field: patch.Of(trainjob.Trainer23), State: state.FromCache(s), Recorder: jobevents.New(&events.FakeRecorder{})},
-		state:     state.FromCache(s), live: s, expectations: ledSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour),
+		state:     state.FromCache(s), live: s, expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour),
 		backoff: jobclient.NewBackoff(clock.RealClock{}),
 		inTree:  inttest.InTreeOff(tb), trainer: inttest.Served(tb, trainjob.Trainer23),
 		kueue: settings, queues: queues.New(s, settings),
@@ -269,7 +269,7 @@ func fresh(env *environment, s *store, server apiServer) *environment {
 		live = server.client
 	}
 	out.Runtimes = trainjob.NewRuntimes(s, live)
-	out.Runtimes.Looked = out.trainerLooked
+	out.Runtimes.Looked = trainerLooked(out.state)
 	out.Defaults = podsets.FixedDefaults(s.defaults)
 	out.Remembered = podsets.NewRemembered()
 	return &out

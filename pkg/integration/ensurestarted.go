@@ -12,7 +12,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
@@ -28,7 +27,7 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 	if j.prepared.ends() || !j.alive() || j.ManagedExternally() {
 		return 0, nil
 	}
-	if expectedRetry(refused) && !(jobclient.TrainerLags(refused) && r.env.lagsLong(&j.TrainJob)) {
+	if expectedRetry(refused) && !lagsLong(r.env.expectations, &j.TrainJob, refused) {
 		return 0, nil
 	}
 	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
@@ -63,11 +62,11 @@ func (r *attempt) lackNow(ctx context.Context, j *job, refused error) (*lack, er
 		}
 		return l, nil
 	}
-	js, err := r.env.jobSet(ctx, &j.TrainJob)
+	js, err := j.jobSet(ctx)
 	if err != nil || js == nil {
 		return lackOf(&j.TrainJob, nil, nil), err
 	}
-	jobs, err := r.env.jobsOf(ctx, js)
+	jobs, err := state.JobsOf(ctx, r.env.state, js)
 	return lackOf(&j.TrainJob, js, jobs), err
 }
 
@@ -85,7 +84,7 @@ func (r *attempt) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack
 	refusal := l.quote
 	if refusal == "" {
 		var err error
-		if refusal, err = r.env.refusal(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, lacking+timeout)); err != nil {
+		if refusal, err = jobevents.LastRefusal(ctx, r.env.live, j.Namespace, l.kind, l.asked, toldSince(wl, lacking+timeout)); err != nil {
 			return 0, err
 		}
 	}

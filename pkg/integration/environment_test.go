@@ -24,3 +24,19 @@ func TestOneGenerationForAReconcile(t *testing.T) {
 		t.Errorf("What began with 2.1 goes on with field %s and runtimes of %s", env.Field.Path(), env.Runtimes.Served)
 	}
 }
+
+// What works on a part of the environment goes by the view of its reconcile.
+func TestPartsHaveTheViewOfTheReconcile(t *testing.T) {
+	first := newEnvironmentOn(t)
+	env, err := first.now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := env.pods()
+	if pods.State != env.state || pods.State == first.state || pods.Field != env.Field || pods.Expectations != env.expectations {
+		t.Errorf("The environment makes %+v, want the parts of %+v", pods, env)
+	}
+	if ready := env.podsReady(); ready.Client != env.client || ready.Expectations != env.expectations || ready.Kueue != env.kueue {
+		t.Errorf("The environment makes %+v, want the parts of %+v", ready, env)
+	}
+}

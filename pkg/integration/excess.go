@@ -12,17 +12,16 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// excess says in what the JobSet of job, and the Jobs that it made, ask for more than wl
+// excess says in what the JobSet of the job, and the Jobs that it made, ask for more than wl
 // holds quota for; empty: in nothing.
-func (e *environment) excess(ctx context.Context, job *trainjob.TrainJob, wl *kueue.Workload) (string, error) {
-	js, err := e.jobSet(ctx, job)
+func (j *job) excess(ctx context.Context, wl *kueue.Workload) (string, error) {
+	js, err := j.jobSet(ctx)
 	if err != nil || js == nil || !js.DeletionTimestamp.IsZero() {
 		return "", err
 	}
-	jobs, err := e.jobsOf(ctx, js)
+	jobs, err := state.JobsOf(ctx, j.env.state, js)
 	if err != nil {
 		return "", err
 	}
@@ -33,7 +32,7 @@ func (e *environment) excess(ctx context.Context, job *trainjob.TrainJob, wl *ku
 // for what it really is. What was remembered of its runtime is read again: it is not what
 // Trainer made the JobSet of.
 func (j *job) takeBack(ctx context.Context, wl *kueue.Workload, excess string) error {
-	if _, err := j.env.snapshotTaken(ctx, &j.TrainJob); err != nil {
+	if _, err := j.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
 		return err
 	}
 	return j.requeue(ctx, wl, fmt.Sprintf("JobSet %s asks for more than the job was admitted for: %s. The job queues for that", j.Name, excess))
@@ -43,11 +42,11 @@ func (j *job) takeBack(ctx context.Context, wl *kueue.Workload, excess string) e
 // job was admitted for. Where that is what Trainer makes of the job now, the job queues for
 // it; else the JobSet is an old one, or was changed, and is replaced.
 func (j *job) startable(ctx context.Context, wl *kueue.Workload) error {
-	excess, err := j.env.excess(ctx, &j.TrainJob, wl)
+	excess, err := j.excess(ctx, wl)
 	if err != nil || excess == "" {
 		return err
 	}
-	if _, err := j.env.snapshotTaken(ctx, &j.TrainJob); err != nil {
+	if _, err := j.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob); err != nil {
 		return err
 	}
 	podSets, err := j.env.PodSets(ctx, &j.TrainJob)
@@ -71,7 +70,7 @@ const renewEvery = time.Minute
 // renewExceeding replaces a JobSet that asks for more than Trainer would make of its TrainJob.
 // Where that was done already, the job gives its quota back, and waits longer each time.
 func (r *attempt) renewExceeding(ctx context.Context, j *job) error {
-	js, err := r.env.jobSet(ctx, &j.TrainJob)
+	js, err := j.jobSet(ctx)
 	if err != nil || js == nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // finish prepares the end of a finished job for Kueue: its quota is its own until its last
@@ -37,9 +36,9 @@ func (j *job) finish(ctx context.Context) outcome {
 	if time.Since(since) < longStop {
 		return lookAgain(recheckIn(since))
 	}
-	pods, err := j.env.podsLeft(ctx, j.key)
+	pods, err := j.env.pods().Left(ctx, j.key)
 	if err == nil && len(pods) > 0 {
-		j.env.tellPodsLeft(&j.TrainJob, "finished", pods)
+		j.tellPodsLeft("finished", pods)
 	}
 	return outcome{done: true, again: recheckIn(since), err: err}
 }
@@ -88,8 +87,8 @@ func (j *job) finishedSince() time.Time {
 }
 
 // tellPodsLeft tells the user which pods keep the quota of a job that is over.
-func (e *environment) tellPodsLeft(job *trainjob.TrainJob, what string, pods []corev1.Pod) {
-	e.Recorder.Eventf(job, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
+func (j *job) tellPodsLeft(what string, pods []corev1.Pod) {
+	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
 		"The job has %s, but %s of it still there, %s first; it keeps its quota until they are gone", what, jobevents.Count(int32(len(pods)), "pod"), pods[0].Name)
 }
 

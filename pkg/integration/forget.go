@@ -4,8 +4,6 @@ package integration
 
 import (
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
 // forget drops all that is remembered of a TrainJob by its UID. Whatever is asked of one
@@ -18,13 +16,4 @@ func (e *environment) forget(uid types.UID) {
 	e.inTree.Drop(uid)
 	e.trainer.Drop(uid)
 	e.trainer.Rollout.Drop(uid)
-}
-
-// forgetDeleted forgets TrainJobs as they go. Their name alone, which is all that a
-// reconcile has then, does not tell the UID. It filters nothing.
-func (e *environment) forgetDeleted() predicate.Predicate {
-	return predicate.Funcs{DeleteFunc: func(deleted event.DeleteEvent) bool {
-		e.forget(deleted.Object.GetUID())
-		return true
-	}}
 }

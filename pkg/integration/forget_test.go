@@ -48,7 +48,7 @@ func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
 	if got := remembered(); got != 7 {
 		t.Fatalf("%d things are remembered, want 7", got)
 	}
-	if !env.forgetDeleted().Delete(event.DeleteEvent{Object: stored}) {
+	if !forgetDeleted(env.forget).Delete(event.DeleteEvent{Object: stored}) {
 		t.Error("The event must pass")
 	}
 	if got := remembered(); got != 0 {

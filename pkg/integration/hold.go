@@ -17,18 +17,18 @@ import (
 
 // ensureHeld puts Kueue's finalizer back on the Workload of a job that goes on. Whoever uninstalls
 // the manager takes it off; without it the quota of a job that is deleted would go before its pods.
-func (e *environment) ensureHeld(ctx context.Context, job *trainjob.TrainJob, workloads []kueue.Workload) error {
-	if job.UID == "" || !job.DeletionTimestamp.IsZero() || job.Finished() {
+func (r *attempt) ensureHeld(ctx context.Context, j *job, workloads []kueue.Workload) error {
+	if !j.alive() {
 		return nil
 	}
 	for i := range workloads {
 		wl := workloads[i].DeepCopy()
 		owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
-		if owner == nil || owner.UID != job.UID || !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) ||
+		if owner == nil || owner.UID != j.UID || !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) ||
 			!controllerutil.AddFinalizer(wl, kueue.ResourceInUseFinalizerName) {
 			continue
 		}
-		err := e.client.Patch(ctx, wl, client.MergeFromWithOptions(&workloads[i], client.MergeFromWithOptimisticLock{}))
+		err := r.env.client.Patch(ctx, wl, client.MergeFromWithOptions(&workloads[i], client.MergeFromWithOptimisticLock{}))
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("putting the finalizer back on Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 		}

@@ -14,7 +14,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -41,22 +40,23 @@ func TestEnsureHeld(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
+			trainJob := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
 			wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "team", Name: "wl", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)},
+				Namespace: "team", Name: "wl", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(trainJob, trainjob.GVK)},
 			}}
 			if tc.job != nil {
-				tc.job(job)
+				tc.job(trainJob)
 			}
 			if tc.workload != nil {
 				tc.workload(wl)
 			}
+			j := &job{TrainJob: *trainJob}
 			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(wl).Build()
 			var list kueue.WorkloadList
 			if err := c.List(t.Context(), &list); err != nil {
 				t.Fatal(err)
 			}
-			if err := (&environment{client: c, state: state.FromCache(c)}).ensureHeld(t.Context(), job, list.Items); err != nil {
+			if err := (&attempt{env: &environment{client: c}}).ensureHeld(t.Context(), j, list.Items); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {

@@ -85,6 +85,12 @@ func (j *job) Skip(ctx context.Context) bool {
 	return j.prepared.ends()
 }
 
+// jobSet returns the JobSet that Trainer made for the job, or nil: then there is nothing that
+// could run.
+func (j *job) jobSet(ctx context.Context) (*jobsetapi.JobSet, error) {
+	return state.JobSetOf(ctx, j.env.state, &j.TrainJob)
+}
+
 // prepare decides whether the job is one for jobframework now.
 func (j *job) prepare(ctx context.Context) outcome {
 	if j.UID == "" || !j.DeletionTimestamp.IsZero() {
@@ -96,7 +102,7 @@ func (j *job) prepare(ctx context.Context) outcome {
 	if o := j.awaitPodsOfFormer(ctx); o.ends() {
 		return o
 	}
-	if err := j.env.noteResumed(ctx, &j.TrainJob); err != nil {
+	if err := j.env.pods().NoteResumed(ctx, &j.TrainJob); err != nil {
 		return done(err)
 	}
 	j.keepFailed()
@@ -149,13 +155,13 @@ func (j *job) IsActive() bool {
 
 // mayHavePods asks the API server where the caches say no and quota depends on it.
 func (j *job) mayHavePods(ctx context.Context) (bool, error) {
-	if active, err := j.env.active(ctx, &j.TrainJob); err != nil || active {
+	if active, err := j.env.pods().Active(ctx, &j.TrainJob); err != nil || active {
 		return true, err
 	}
 	if releases, err := j.releasesQuota(ctx); err != nil || !releases {
 		return false, err
 	}
-	pods, err := j.env.podsLeft(ctx, client.ObjectKeyFromObject(&j.TrainJob))
+	pods, err := j.env.pods().Left(ctx, client.ObjectKeyFromObject(&j.TrainJob))
 	return len(pods) > 0, err
 }
 
@@ -197,7 +203,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // are brought to the placement here; entry and suspend are set on the object, which
 // jobframework then writes, in as many requests as Trainer wants (jobclient).
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
-	if err := j.env.checkRollout(ctx, &j.TrainJob); err != nil {
+	if err := j.env.trainer.Rollout.Check(ctx, j.env.client, j.env.Runtimes, j.env.Field, &j.TrainJob); err != nil {
 		j.start.rollingOut = errors.Is(err, serving.ErrRollingOut)
 		return err
 	}
@@ -209,7 +215,7 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 		// It was there when jobframework looked.
 		return errOutdated
 	}
-	if err := j.env.confirm(ctx, wl); err != nil {
+	if err := confirm(ctx, j.env.live, wl); err != nil {
 		return err
 	}
 	if err := j.startable(ctx, wl); err != nil {
@@ -232,7 +238,11 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	if err != nil {
 		return err
 	}
-	if err := j.env.placeChildJobs(ctx, &j.TrainJob, js); err != nil {
+	jobs, err := state.ChildJobsOf(ctx, j.env.state, &j.TrainJob)
+	if err != nil {
+		return err
+	}
+	if err := placeChildJobs(ctx, j.env.client, jobs, js); err != nil {
 		return err
 	}
 	j.Spec = started.Spec
@@ -257,7 +267,7 @@ func (j *job) RestorePodSetsInfo(context.Context, []kueuepodset.PodSetInfo) bool
 func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetInfo, reason jobframework.StopReason, _ string) (bool, error) {
 	stopped := !j.IsSuspended()
 	if stopped && reason != jobframework.StopReasonWorkloadDeleted {
-		admitted, err := j.env.stillAdmitted(ctx, &j.TrainJob)
+		admitted, err := stillAdmitted(ctx, j.env.live, &j.TrainJob)
 		if err != nil {
 			return false, err
 		}
@@ -377,7 +387,7 @@ func (j *job) runs(ctx context.Context) (*jobsetapi.JobSet, error) {
 	if j.ManagedExternally() {
 		return j.env.Render(ctx, &j.TrainJob)
 	}
-	return j.env.jobSet(ctx, &j.TrainJob)
+	return j.jobSet(ctx)
 }
 
 // ReclaimablePods returns the pods whose work is done while the job still runs. Kueue

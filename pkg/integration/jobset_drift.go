@@ -45,7 +45,7 @@ func (r *attempt) correctDrift(ctx context.Context, j *job) (time.Duration, erro
 		// Trainer has not looked yet; what it says then brings the job here again.
 		return 0, nil
 	}
-	js, err := r.env.jobSet(ctx, &j.TrainJob)
+	js, err := j.jobSet(ctx)
 	if err != nil || js == nil || !js.DeletionTimestamp.IsZero() {
 		return 0, err
 	}
@@ -60,13 +60,13 @@ func (r *attempt) correctDrift(ctx context.Context, j *job) (time.Duration, erro
 	if wait := time.Until(said.LastTransitionTime.Add(driftPatience)); wait > 0 {
 		return wait, nil
 	}
-	if current, err := r.env.areCurrent(ctx, &j.TrainJob, js); err != nil || !current {
+	if current, err := areCurrent(ctx, r.env.live, &j.TrainJob, js); err != nil || !current {
 		return driftPatience, err
 	}
 	if j.IsSuspended() {
 		return 0, r.suspendJobSet(ctx, j, js)
 	}
-	if predates, err := r.env.snapshotPredatesJobSet(ctx, &j.TrainJob, js); err != nil || predates {
+	if predates, err := r.snapshotPredatesJobSet(ctx, j, js); err != nil || predates {
 		// Trainer tries again until it is heard; until then ensureStarted minds the quota.
 		return 0, err
 	}
@@ -80,7 +80,7 @@ func (r *attempt) correctDrift(ctx context.Context, j *job) (time.Duration, erro
 // restart has the JobSet made again, unless what Trainer would make is not what the job was
 // admitted for: then it is for Kueue to decide again.
 func (r *attempt) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) error {
-	matches, err := r.env.matchesAdmission(ctx, &j.TrainJob)
+	matches, err := r.matchesAdmission(ctx, j)
 	if err != nil {
 		return err
 	}
@@ -95,13 +95,13 @@ func (r *attempt) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) err
 	return nil
 }
 
-// matchesAdmission reports whether the quota that job holds is for what Trainer makes of it now.
-func (e *environment) matchesAdmission(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	wl, err := state.HoldingQuota(ctx, e.state, job)
+// matchesAdmission reports whether the quota that a job holds is for what Trainer makes of it now.
+func (r *attempt) matchesAdmission(ctx context.Context, j *job) (bool, error) {
+	wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
 	if err != nil || wl == nil {
 		return true, err
 	}
-	podSets, err := e.PodSets(ctx, job)
+	podSets, err := r.env.PodSets(ctx, &j.TrainJob)
 	if podsets.RuntimeMissing(err) {
 		// Nothing can be made of it, so nothing exceeds the quota.
 		return true, nil
@@ -112,11 +112,11 @@ func (e *environment) matchesAdmission(ctx context.Context, job *trainjob.TrainJ
 // snapshotPredatesJobSet reports whether Trainer renders the JobSet from the runtime that it was made of.
 // Trainer 2.3 does, unless an older one made the JobSet: then the snapshot is of the
 // runtime as it was found after the upgrade, which often brings another image.
-func (e *environment) snapshotPredatesJobSet(ctx context.Context, job *trainjob.TrainJob, js *jobsetapi.JobSet) (bool, error) {
-	if e.Runtimes.Served < trainjob.Trainer23 {
+func (r *attempt) snapshotPredatesJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet) (bool, error) {
+	if r.env.Runtimes.Served < trainjob.Trainer23 {
 		return false, nil
 	}
-	taken, err := e.Runtimes.SnapshotTaken(ctx, job)
+	taken, err := r.env.Runtimes.SnapshotTaken(ctx, &j.TrainJob)
 	return !taken.After(js.CreationTimestamp.Time), err
 }
 
@@ -125,19 +125,6 @@ func (e *environment) snapshotPredatesJobSet(ctx context.Context, job *trainjob.
 func suspendedSince(js *jobsetapi.JobSet, resumed *metav1.Condition) bool {
 	suspended := apimeta.FindStatusCondition(js.Status.Conditions, string(jobsetapi.JobSetSuspended))
 	return suspended == nil || suspended.Status != metav1.ConditionTrue || suspended.LastTransitionTime.After(resumed.LastTransitionTime.Time)
-}
-
-// areCurrent reports whether our views are what the API server has.
-func (e *environment) areCurrent(ctx context.Context, job *trainjob.TrainJob, js *jobsetapi.JobSet) (bool, error) {
-	for object, live := range map[client.Object]client.Object{job: &trainjob.TrainJob{}, js: &jobsetapi.JobSet{}} {
-		if err := e.live.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
-			return false, client.IgnoreNotFound(err)
-		}
-		if live.GetResourceVersion() != object.GetResourceVersion() {
-			return false, nil
-		}
-	}
-	return true, nil
 }
 
 // suspendJobSet writes the one field that Trainer would have written.
@@ -155,7 +142,7 @@ func (r *attempt) suspendJobSet(ctx context.Context, j *job, js *jobsetapi.JobSe
 // renewJobSet lets Trainer make the JobSet again where nothing is lost with it, and says
 // why; or what there is to do where something is.
 func (r *attempt) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet, why string) error {
-	lost, err := r.env.lostWith(ctx, js)
+	lost, err := lostWith(ctx, r.env.state, js)
 	if err != nil {
 		return err
 	}
@@ -176,13 +163,13 @@ func (r *attempt) renewJobSet(ctx context.Context, j *job, js *jobsetapi.JobSet,
 }
 
 // lostWith names what people would lose with the JobSet; empty: nothing.
-func (e *environment) lostWith(ctx context.Context, js *jobsetapi.JobSet) (string, error) {
+func lostWith(ctx context.Context, view state.Reader, js *jobsetapi.JobSet) (string, error) {
 	if deletesVolumes(js) {
 		return "its volume claims", nil
 	}
-	jobs, err := e.jobsOf(ctx, js)
+	jobs, err := state.JobsOf(ctx, view, js)
 	if slices.ContainsFunc(jobs, func(child batchv1.Job) bool {
-		return hasPods(child) || child.Status.Succeeded > 0 || jobFinished(&child)
+		return state.HasPods(child) || child.Status.Succeeded > 0 || podset.JobEnded(&child)
 	}) {
 		return "what its Jobs have done", err
 	}

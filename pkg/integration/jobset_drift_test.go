@@ -94,7 +94,8 @@ func TestCorrectDrift(t *testing.T) {
 			runtimes.Served = cmp.Or(tc.served, trainjob.Trainer22)
 			recorder := events.NewFakeRecorder(1)
 			r := &attempt{env: &environment{client: c, state: state.FromCache(c), live: c, queues: queues.New(c, inttest.KueueDefaults(t)), Describer: &podsets.Describer{Runtimes: runtimes, Field: patch.Of(runtimes.Served), State: state.FromCache(c), Recorder: jobevents.New(recorder)},
-				expectations: ledSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}}
+				expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}}
+			j.env = r.env
 			wait, err := r.correctDrift(t.Context(), j)
 			if err != nil || (wait > 0) != tc.wantWait {
 				t.Errorf("correctDrift returned %s, %v; want to wait: %t", wait, err, tc.wantWait)

@@ -48,9 +48,9 @@ func TestStillAdmitted(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			env := &environment{live: clientOf(t, some(tc.live)...)}
+			live := clientOf(t, some(tc.live)...)
 			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
-			got, err := env.stillAdmitted(context.Background(), job)
+			got, err := stillAdmitted(context.Background(), live, job)
 			if err != nil || got != tc.want {
 				t.Errorf("stillAdmitted() = %t, %v; want %t", got, err, tc.want)
 			}
@@ -73,8 +73,8 @@ func TestConfirm(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			env := &environment{live: clientOf(t, some(tc.live)...)}
-			if got := env.confirm(context.Background(), tc.cached); !errors.Is(got, tc.want) {
+			live := clientOf(t, some(tc.live)...)
+			if got := confirm(context.Background(), live, tc.cached); !errors.Is(got, tc.want) {
 				t.Errorf("confirm() = %v, want %v", got, tc.want)
 			}
 		})

@@ -123,7 +123,7 @@ func (r *attempt) tellNotice(ctx context.Context, j *job) error {
 	if !j.alive() {
 		return nil
 	}
-	n, err := r.env.noticeFor(ctx, &j.TrainJob)
+	n, err := noticeFor(ctx, r.env.client, &j.TrainJob)
 	if err != nil {
 		return err
 	}
@@ -132,9 +132,9 @@ func (r *attempt) tellNotice(ctx context.Context, j *job) error {
 }
 
 // noticeFor asks the cache, and reads only what is there.
-func (e *environment) noticeFor(ctx context.Context, job *trainjob.TrainJob) (notice, error) {
+func noticeFor(ctx context.Context, cached client.Reader, job *trainjob.TrainJob) (notice, error) {
 	var list kueue.WorkloadList
-	err := e.client.List(ctx, &list, client.InNamespace(job.Namespace), client.UnsafeDisableDeepCopy,
+	err := cached.List(ctx, &list, client.InNamespace(job.Namespace), client.UnsafeDisableDeepCopy,
 		jobframework.OwnerReferenceIndexFieldMatcher(trainjob.GVK, job.Name))
 	if err != nil {
 		return notice{}, fmt.Errorf("listing the Workloads of TrainJob %s: %w", client.ObjectKeyFromObject(job), err)

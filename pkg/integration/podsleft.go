@@ -4,15 +4,11 @@ package integration
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -21,56 +17,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
-
-// notEnded selects the pods that hold their node, or may get one.
-var notEnded = fields.AndSelectors(
-	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
-	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
-)
-
-// podsLeft lists the pods of the JobSets of this name that hold a node or may get one. It
-// asks the API server, not the statuses of JobSet and Jobs: those go with their objects,
-// which a user can delete at any time, while the pods may take as long as their grace
-// period.
-func (e *environment) podsLeft(ctx context.Context, name types.NamespacedName) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	err := e.live.List(ctx, &pods, client.InNamespace(name.Namespace),
-		client.MatchingLabels{jobsetapi.JobSetNameKey: name.Name}, client.MatchingFieldsSelector{Selector: notEnded})
-	if err != nil {
-		return nil, fmt.Errorf("listing the pods of JobSet %s: %w", name, err)
-	}
-	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !holdsNode(&pod) }), nil
-}
-
-// holdsNode reports whether a pod of a Job that has not ended has a node, or may be bound
-// to one at any moment. What Job it is of does not count: that may be gone.
-func holdsNode(pod *corev1.Pod) bool {
-	if state.ControllerOfKind(pod, "Job") == nil {
-		return false
-	}
-	return pod.Spec.NodeName != "" || len(pod.Spec.SchedulingGates) == 0
-}
-
-// jobsNamed lists the Jobs of the JobSets of this name, whichever of them made it: one that
-// was deleted leaves its Jobs to the garbage collector.
-func (e *environment) jobsNamed(ctx context.Context, name types.NamespacedName) ([]batchv1.Job, error) {
-	jobs, err := state.Latest(e.state).Jobs(ctx, name)
-	return slices.DeleteFunc(jobs, func(child batchv1.Job) bool {
-		owner := state.ControllerOfKind(&child, "JobSet")
-		return owner == nil || owner.Name != name.Name
-	}), err
-}
-
-// anyLeft reports whether a pod of the JobSets of this name may be there: by what the Jobs
-// say, which is cheap, and where they say no, by the API server.
-func (e *environment) anyLeft(ctx context.Context, name types.NamespacedName) (bool, error) {
-	jobs, err := e.jobsNamed(ctx, name)
-	if err != nil || slices.ContainsFunc(jobs, hasPods) {
-		return true, err
-	}
-	pods, err := e.podsLeft(ctx, name)
-	return len(pods) > 0, err
-}
 
 // releasesQuota reports whether quota is given back once the job is not active any more.
 // Only then it pays to ask the API server for its pods: a job that starts has none since
@@ -91,7 +37,7 @@ func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 	if err != nil || !slices.ContainsFunc(workloads, state.HoldsQuota) {
 		return outcome{err: err}
 	}
-	left, err := j.env.anyLeft(ctx, j.key)
+	left, err := j.env.pods().AnyLeft(ctx, j.key)
 	if !left {
 		return outcome{err: err}
 	}
@@ -121,11 +67,11 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 	if len(former) == 0 {
 		return outcome{}
 	}
-	js, err := j.env.jobSet(ctx, &j.TrainJob)
+	js, err := j.jobSet(ctx)
 	if err != nil {
 		return outcome{err: err}
 	}
-	pods, err := j.env.podsLeft(ctx, j.key)
+	pods, err := j.env.pods().Left(ctx, j.key)
 	left := slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
 		return js == nil || pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID)
 	})

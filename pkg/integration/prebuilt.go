@@ -24,15 +24,15 @@ import (
 // No event of that tells whose it is before it has an owner.
 const retryPrebuilt = 5 * time.Second
 
-// prebuilt returns the Workload that somebody made for job, or nil where job names none or
+// prebuiltOf returns the Workload that somebody made for job, or nil where job names none or
 // it is missing.
-func (e *environment) prebuilt(ctx context.Context, job *trainjob.TrainJob) (*kueue.Workload, error) {
+func prebuiltOf(ctx context.Context, cached client.Reader, job *trainjob.TrainJob) (*kueue.Workload, error) {
 	name := jobframework.PrebuiltWorkloadNameFor(job)
 	if name == "" {
 		return nil, nil
 	}
 	wl := &kueue.Workload{}
-	err := e.client.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: name}, wl)
+	err := cached.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: name}, wl)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -46,7 +46,7 @@ func (e *environment) prebuilt(ctx context.Context, job *trainjob.TrainJob) (*ku
 // differ only in tolerations that are added to its pods: jobframework would finish the
 // Workload. The pods get them at the start all the same.
 func (j *job) asPrebuilt(ctx context.Context, own []kueue.PodSet) ([]kueue.PodSet, error) {
-	wl, err := j.env.prebuilt(ctx, &j.TrainJob)
+	wl, err := prebuiltOf(ctx, j.env.client, &j.TrainJob)
 	if err != nil || wl == nil {
 		return own, err
 	}
@@ -59,7 +59,7 @@ func (j *job) asPrebuilt(ctx context.Context, own []kueue.PodSet) ([]kueue.PodSe
 
 // tellPrebuilt says why a job cannot use the prebuilt Workload that it names.
 func (r *attempt) tellPrebuilt(ctx context.Context, j *job) error {
-	wl, err := r.env.prebuilt(ctx, &j.TrainJob)
+	wl, err := prebuiltOf(ctx, r.env.client, &j.TrainJob)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
@@ -21,7 +20,7 @@ import (
 
 // notYet keeps a waiting TrainJob without a Workload from its queue while it is too early.
 func (j *job) notYet(ctx context.Context) outcome {
-	if err := j.env.releaseFormer(ctx, &j.TrainJob); err != nil {
+	if err := j.releaseFormer(ctx); err != nil {
 		return outcome{err: err}
 	}
 	if held := j.env.starts.heldBack(&j.TrainJob, j.env.Field); held > 0 {
@@ -36,17 +35,17 @@ func (j *job) notYet(ctx context.Context) outcome {
 
 // releaseFormer takes the finalizer off what a deleted job of the same name left behind,
 // and with it the quota. jobframework would, but it does not see a job that is too early.
-func (e *environment) releaseFormer(ctx context.Context, job *trainjob.TrainJob) error {
-	all, err := e.state.Workloads(ctx, client.ObjectKeyFromObject(job))
+func (j *job) releaseFormer(ctx context.Context) error {
+	all, err := j.env.state.Workloads(ctx, client.ObjectKeyFromObject(&j.TrainJob))
 	if err != nil {
 		return err
 	}
 	for i := range all {
 		owner := state.ControllerOfKind(&all[i], trainjob.GVK.Kind)
-		if owner == nil || owner.UID == job.UID || all[i].DeletionTimestamp.IsZero() {
+		if owner == nil || owner.UID == j.UID || all[i].DeletionTimestamp.IsZero() {
 			continue
 		}
-		if err := kueuelib.RemoveFinalizer(ctx, e.client, all[i].DeepCopy()); client.IgnoreNotFound(err) != nil {
+		if err := kueuelib.RemoveFinalizer(ctx, j.env.client, all[i].DeepCopy()); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
 		}
 	}
@@ -63,12 +62,12 @@ func (j *job) awaitChildJobs(ctx context.Context) outcome {
 		// The JobSet is in another cluster.
 		return outcome{}
 	}
-	js, err := j.env.jobSet(ctx, &j.TrainJob)
+	js, err := j.jobSet(ctx)
 	if err != nil {
 		return outcome{err: err}
 	}
 	if js != nil {
-		if made, err := j.env.childJobsMade(ctx, js); err != nil || made {
+		if jobs, err := state.JobsOf(ctx, j.env.state, js); err != nil || state.ChildJobsMade(js, jobs) {
 			return outcome{err: err}
 		}
 	}
@@ -89,29 +88,6 @@ func (j *job) tellUnprepared(ctx context.Context) error {
 			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, trainerPatience)
 	}
 	return err
-}
-
-// childJobsMade reports whether JobSet has made the child Jobs that it makes of a
-// suspended job.
-func (e *environment) childJobsMade(ctx context.Context, js *jobsetapi.JobSet) (bool, error) {
-	jobs, err := e.jobsOf(ctx, js)
-	if err != nil {
-		return false, err
-	}
-	made := map[string]int32{}
-	for i := range jobs {
-		made[jobs[i].Labels[jobsetapi.ReplicatedJobNameKey]]++
-	}
-	return !slices.ContainsFunc(firstJobs(js), func(rj jobsetapi.ReplicatedJob) bool { return made[rj.Name] < rj.Replicas }), nil
-}
-
-// firstJobs returns the replicated jobs whose child Jobs wait for no other.
-func firstJobs(js *jobsetapi.JobSet) []jobsetapi.ReplicatedJob {
-	all := js.Spec.ReplicatedJobs
-	if policy := js.Spec.StartupPolicy; policy != nil && policy.StartupPolicyOrder == jobsetapi.InOrder {
-		return all[:min(1, len(all))]
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(rj jobsetapi.ReplicatedJob) bool { return len(rj.DependsOn) > 0 })
 }
 
 // over reports whether all is done for a finished job. jobframework would tell so again

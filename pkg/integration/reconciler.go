@@ -22,7 +22,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // reconciler runs Kueue's jobframework on TrainJobs and adds what that cannot know:
@@ -70,7 +69,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// What waits shall not be in the way of what was decided meanwhile.
 	result.Priority = ptr.To(0)
-	if expectedRetry(err) && !(jobclient.TrainerLags(err) && env.lagsLong(&j.TrainJob)) {
+	if expectedRetry(err) && !lagsLong(env.expectations, &j.TrainJob, err) {
 		result.RequeueAfter = retryIn(err)
 		return result, nil
 	}
@@ -167,7 +166,7 @@ func (r *attempt) tellStart(j *job) {
 
 // ensure keeps the job as its admission has it. It returns when to look again, 0 for never.
 func (r *attempt) ensure(ctx context.Context, j *job, workloads []kueue.Workload) (time.Duration, error) {
-	if err := firstError(r.env.ensureHeld(ctx, &j.TrainJob, workloads),
+	if err := firstError(r.ensureHeld(ctx, j, workloads),
 		r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {
 		return 0, err
 	}
@@ -215,7 +214,7 @@ func (r *attempt) ensurePlaced(ctx context.Context, j *job) error {
 	if err != nil || !managed {
 		return err
 	}
-	placed, err := r.env.placed(ctx, &j.TrainJob)
+	placed, err := r.placed(ctx, j)
 	if err != nil || placed {
 		return err
 	}
@@ -239,7 +238,7 @@ func (r *attempt) ensureWithinQuota(ctx context.Context, j *job) error {
 		// Kueue takes it back already, and a deactivation stands in this Workload alone.
 		return err
 	}
-	excess, err := r.env.excess(ctx, &j.TrainJob, wl)
+	excess, err := j.excess(ctx, wl)
 	if err != nil || excess == "" {
 		return err
 	}
@@ -249,11 +248,11 @@ func (r *attempt) ensureWithinQuota(ctx context.Context, j *job) error {
 // placed reports whether our part is there and past the gate. Where it is not there at
 // all, the JobSet tells what runs: an upgrade of Trainer that brings another field takes
 // the old one from every TrainJob.
-func (e *environment) placed(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	if e.Field.Has(&job.Spec) {
-		return !e.Field.HoldsGate(&job.Spec), nil
+func (r *attempt) placed(ctx context.Context, j *job) (bool, error) {
+	if r.env.Field.Has(&j.Spec) {
+		return !r.env.Field.HoldsGate(&j.Spec), nil
 	}
-	js, err := e.jobSet(ctx, job)
+	js, err := j.jobSet(ctx)
 	return err == nil && js != nil && !ptr.Deref(js.Spec.Suspend, false) && podset.Placed(js), err
 }
 

@@ -38,7 +38,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*attempt, *events.Fa
 	t.Helper()
 	env := newEnvironmentOn(t)
 	recorder := events.NewFakeRecorder(10)
-	env.live, env.Recorder = podsByPhase(env.client), jobevents.New(recorder)
+	env.live, env.Recorder = inttest.PodsByPhase(env.client), jobevents.New(recorder)
 	for _, obj := range objects {
 		if err := env.client.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)

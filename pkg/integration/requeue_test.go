@@ -36,7 +36,7 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 			if tc.evicted {
 				wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue})
 			}
-			j := &job{env: &environment{Describer: &podsets.Describer{}, state: state.FromCache(indexed(t, wl)), expectations: ledSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}, TrainJob: trainjob.TrainJob{
+			j := &job{env: &environment{Describer: &podsets.Describer{}, state: state.FromCache(indexed(t, wl)), expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}, TrainJob: trainjob.TrainJob{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}, Spec: trainjob.Spec{Suspend: ptr.To(true)},
 			}}
 			got := j.follow(t.Context())

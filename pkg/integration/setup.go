@@ -14,7 +14,6 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
@@ -28,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -193,9 +191,18 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		kueue:        opts.Kueue,
 		queues:       queues.New(mgr.GetClient(), opts.Kueue),
 	}
-	runtimes.Looked = env.trainerLooked
+	runtimes.Looked = trainerLooked(env.state)
 	opts.Kueue.OnChange(all.Requeue)
 	return env, nil
+}
+
+// trainerLooked returns what reports whether Trainer may have looked at a job, as far as is known
+// now: it freezes the runtime just before it makes the JobSet.
+func trainerLooked(now state.Reader) func(context.Context, *trainjob.TrainJob) bool {
+	return func(ctx context.Context, job *trainjob.TrainJob) bool {
+		js, err := state.JobSetOf(ctx, now, job)
+		return err != nil || js != nil
+	}
 }
 
 // watchTrainJobCRD lets trainer follow the CRD of TrainJob. The manager's own cache holds
@@ -217,15 +224,16 @@ func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager, trainer *serving.Tr
 }
 
 func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
+	maps := mapper{env.client}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("trainjob").
-		For(&trainjob.TrainJob{}, builder.WithPredicates(env.forgetDeleted())).
+		For(&trainjob.TrainJob{}, builder.WithPredicates(forgetDeleted(env.forget))).
 		Watches(&kueue.Workload{}, decidedFirst(handler.EnqueueRequestForOwner(
 			mgr.GetScheme(), mgr.GetRESTMapper(), &trainjob.TrainJob{}, handler.OnlyControllerOwner()))).
 		Owns(&jobsetapi.JobSet{}).
-		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(env.trainJobOfChild)).
-		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(env.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&trainer.TrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(env.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobOfChild)).
+		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&trainer.TrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(env.all.Source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(opts.Concurrency, 1)}).
 		Complete(&reconciler{env: env})
@@ -244,21 +252,6 @@ func (e *environment) framework() *jobframework.JobReconciler {
 		jobframework.WithAnnotationsToCopy(sets.New(settings.AnnotationKeysToCopy...)),
 		jobframework.WithObjectRetentionPolicies(settings.ObjectRetentionPolicies),
 	)
-}
-
-// trainJobOfChild maps a child Job to the TrainJob of its JobSet. Most JobSets of a
-// cluster may be nobody's, or somebody else's.
-func (e *environment) trainJobOfChild(ctx context.Context, obj client.Object) []reconcile.Request {
-	key := client.ObjectKey{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[jobsetapi.JobSetNameKey]}
-	var js jobsetapi.JobSet
-	if key.Name == "" || e.client.Get(ctx, key, &js) != nil {
-		return nil
-	}
-	owner := state.ControllerOfKind(&js, trainjob.GVK.Kind)
-	if owner == nil {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: owner.Name}}}
 }
 
 // username asks the API server who we are.

@@ -68,7 +68,7 @@ func lackOfJobs(js *jobsetapi.JobSet, due []jobsetapi.ReplicatedJob, jobs []batc
 				continue
 			}
 			made++
-			if ptr.Deref(child.Spec.Suspend, false) && !jobFinished(child) {
+			if ptr.Deref(child.Spec.Suspend, false) && !podset.JobEnded(child) {
 				return byJobSet("JobSet has not resumed child Job %s", child.Name)
 			}
 		}
@@ -104,7 +104,7 @@ func lackOfPods(due []jobsetapi.ReplicatedJob, jobs []batchv1.Job) *lack {
 // some have ended, and others are there, has started.
 func lacksPods(child *batchv1.Job) bool {
 	ended := child.Status.Succeeded + child.Status.Failed
-	return !jobFinished(child) && livePods(child) < wantedPods(child) && (ended == 0 || livePods(child) == 0)
+	return !podset.JobEnded(child) && livePods(child) < wantedPods(child) && (ended == 0 || livePods(child) == 0)
 }
 
 // wantedPods is how many pods a Job runs at a time, and still has to.
@@ -124,7 +124,7 @@ func livePods(child *batchv1.Job) int32 {
 // recreates in its own time.
 func anyPods(jobs []batchv1.Job) bool {
 	for i := range jobs {
-		if livePods(&jobs[i]) > 0 || jobs[i].Status.Failed > 0 && !jobFinished(&jobs[i]) {
+		if livePods(&jobs[i]) > 0 || jobs[i].Status.Failed > 0 && !podset.JobEnded(&jobs[i]) {
 			return true
 		}
 	}
@@ -141,7 +141,7 @@ func statusesOf(jobs []batchv1.Job) []trainer.JobStatus {
 		switch {
 		case isJobComplete(child):
 			status.Succeeded = ptr.To[int32](1)
-		case jobFinished(child):
+		case podset.JobEnded(child):
 			status.Failed = ptr.To[int32](1)
 		case ptr.Deref(child.Status.Ready, 0) >= wantedPods(child):
 			status.Ready = ptr.To[int32](1)

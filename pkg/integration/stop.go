@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -47,33 +48,33 @@ func (r *attempt) watchStop(ctx context.Context, j *job) (time.Duration, error) 
 // tellStop names what a stop waits for: the last pods, or JobSet, which does not say that
 // they are gone while something keeps it from writing its status.
 func (r *attempt) tellStop(ctx context.Context, j *job) error {
-	pods, err := r.env.countPods(ctx, &j.TrainJob)
+	jobs, err := state.ChildJobsOf(ctx, r.env.state, &j.TrainJob)
 	if err != nil {
 		return err
 	}
-	if pods > 0 {
+	if pods := state.CountPods(jobs); pods > 0 {
 		r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
 			"%s of the stopped run still terminating; the job keeps its quota and starts again only when they are gone", jobevents.Count(pods, "pod"))
 		return nil
 	}
-	left, err := r.env.podsLeft(ctx, j.key)
+	left, err := r.env.pods().Left(ctx, j.key)
 	if err != nil {
 		return err
 	}
 	if len(left) > 0 {
-		r.env.tellPodsLeft(&j.TrainJob, "stopped", left)
+		j.tellPodsLeft("stopped", left)
 		return nil
 	}
-	js, err := r.env.jobSet(ctx, &j.TrainJob)
-	if err == nil && js != nil && saysActive(js) {
+	js, err := j.jobSet(ctx)
+	if err == nil && js != nil && state.SaysActive(js) {
 		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonStopping, jobevents.ActionStop, fmt.Errorf(
 			"no pod of the stopped run is left, but JobSet %s still reports active Jobs, so the job keeps its quota: look at the JobSet's events and at the JobSet controller", js.Name))
 	}
 	return err
 }
 
-// lagsLong reports whether Trainer had time enough to hear of the last pod of a job since
-// we last wrote it.
-func (e *environment) lagsLong(job *trainjob.TrainJob) bool {
-	return time.Since(e.expectations.WroteBy(job)) > longLag
+// lagsLong reports whether err says that Trainer has not heard of the last pod of a job, although
+// it had time enough since we last wrote that.
+func lagsLong(expectations *jobclient.Expectations, job *trainjob.TrainJob, err error) bool {
+	return jobclient.TrainerLags(err) && time.Since(expectations.WroteBy(job)) > longLag
 }

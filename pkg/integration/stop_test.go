@@ -109,7 +109,7 @@ func TestLagOfTrainerIsToldInTheEnd(t *testing.T) {
 			wl := inttest.WorkloadOf(stored.UID, false)
 			wl.Namespace, wl.OwnerReferences[0].Name = "ns", "job"
 			r, recorder := newReconciler(t, stored, wl)
-			r.env.expectations = ledSince(tc.began)
+			r.env.expectations = inttest.LedSince(tc.began)
 			r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
 				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 					return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))

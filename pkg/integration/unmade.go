@@ -39,7 +39,7 @@ func (j *job) awaitJobSet(ctx context.Context) outcome {
 	if wait > 0 {
 		return outcome{done: refused, unqueued: refused, again: wait}
 	}
-	refusal, err := j.env.refusal(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{})
+	refusal, err := jobevents.LastRefusal(ctx, j.env.live, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{})
 	if err != nil {
 		return outcome{err: err}
 	}

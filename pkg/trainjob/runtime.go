@@ -244,9 +244,13 @@ func (r *Runtimes) snapshotOf(ctx context.Context, job *TrainJob, from client.Ge
 	return &cm, nil
 }
 
-// SnapshotTaken tells when Trainer froze the runtime of job; zero when it did not. It asks
-// the storage, and what that has is from then on what Of returns: people may replace it.
+// SnapshotTaken tells when Trainer froze the runtime of job; zero when it did not, as none before
+// 2.3 does. It asks the storage, and what that has is from then on what Of returns: people may
+// replace it.
 func (r *Runtimes) SnapshotTaken(ctx context.Context, job *TrainJob) (time.Time, error) {
+	if r.Served < Trainer23 {
+		return time.Time{}, nil
+	}
 	cm, err := r.snapshotOf(ctx, job, storage)
 	if err != nil {
 		return time.Time{}, err

@@ -386,18 +386,18 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "terminating pods do not count, and their quota is given away",
-		File:   "pkg/integration/childjobs.go", Test: "TestHasPods", Spec: "counts as active and keeps its quota until its last pod is gone",
+		File:   "pkg/integration/state/children.go", Test: "TestHasPods", Spec: "counts as active and keeps its quota until its last pod is gone",
 		Search: "if j.Status.Active > 0 || ptr.Deref(j.Status.Terminating, 0) > 0 {", Replace: "if j.Status.Active > 0 {",
 	},
 	{
 		Breaks: "a Job that is resumed counts as without pods",
-		File:   "pkg/integration/childjobs.go", Test: "TestHasPods",
+		File:   "pkg/integration/state/children.go", Test: "TestHasPods",
 		Search: "return !ptr.Deref(j.Spec.Suspend, false) || jobResumed(&j)", Replace: "return !ptr.Deref(j.Spec.Suspend, false)",
 	},
 	{
 		Breaks: "a JobSet that Trainer has not suspended yet counts as stopped",
-		File:   "pkg/integration/childjobs.go", Test: "TestActive",
-		Search: "js != nil && (!ptr.Deref(js.Spec.Suspend, false) || saysActive(js)), nil", Replace: "js != nil && saysActive(js), nil",
+		File:   "pkg/integration/podsleft/podsleft.go", Test: "TestActive",
+		Search: "js != nil && (!ptr.Deref(js.Spec.Suspend, false) || state.SaysActive(js)), nil", Replace: "js != nil && ptr.Deref(js.Spec.Suspend, false) && state.SaysActive(js), nil",
 	},
 	{
 		Breaks: "the JobSet of another job of the same name is taken for ours",
@@ -421,18 +421,18 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "a job starts on an admission that is not there any more",
-		File:   "pkg/integration/environment.go", Test: "TestConfirm",
+		File:   "pkg/integration/live.go", Test: "TestConfirm",
 		Search: "wl.UID != cached.UID || !state.MayRun(&wl) ||", Replace: "wl.UID != cached.UID ||",
 	},
 	{
 		Breaks: "a job starts with the flavors of its former admission",
-		File:   "pkg/integration/environment.go", Test: "TestConfirm",
+		File:   "pkg/integration/live.go", Test: "TestConfirm",
 		Search: "|| !equality.Semantic.DeepEqual(wl.Status.Admission, cached.Status.Admission) {", Replace: "|| false && equality.Semantic.DeepEqual(nil, nil) {",
 	},
 	{
 		Breaks: "somebody else's Workload of the same name lets a job run",
-		File:   "pkg/integration/environment.go", Test: "TestStillAdmitted",
-		Search: "return metav1.IsControlledBy(&wl, job) && wl", Replace: "return wl",
+		File:   "pkg/integration/live.go", Test: "TestStillAdmitted",
+		Search: "return metav1.IsControlledBy(&wl, job) && wl", Replace: "return (true || metav1.IsControlledBy(&wl, job)) && wl",
 	},
 	{
 		Breaks: "a deactivation is forgotten, because the Workload is replaced",
@@ -501,12 +501,12 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "a pod that may be bound at any moment holds no quota",
-		File:   "pkg/integration/podsleft.go", Test: "TestPodsLeft",
+		File:   "pkg/integration/podsleft/podsleft.go", Test: "TestPodsLeft",
 		Search: "return pod.Spec.NodeName != \"\" || len(pod.Spec.SchedulingGates) == 0", Replace: "return pod.Spec.NodeName != \"\"",
 	},
 	{
 		Breaks: "a pod at the gate holds quota",
-		File:   "pkg/integration/podsleft.go", Test: "TestPodsLeft",
+		File:   "pkg/integration/podsleft/podsleft.go", Test: "TestPodsLeft",
 		Search: "return pod.Spec.NodeName != \"\" || len(pod.Spec.SchedulingGates) == 0", Replace: "return pod.Spec.NodeName != \"\" || pod.Name != \"\"",
 	},
 	{
@@ -526,12 +526,12 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "a start by a former process is forgotten",
-		File:   "pkg/integration/resumegrace.go", Test: "TestStoppedJobIsActiveUntilTrainerAnswered",
-		Search: "stopped = e.expectations.LedSince()", Replace: "stopped = time.Time{}",
+		File:   "pkg/integration/podsleft/resumegrace.go", Test: "TestStoppedJobIsActiveUntilTrainerAnswered",
+		Search: "stopped = p.Expectations.LedSince()", Replace: "stopped = time.Time{}",
 	},
 	{
 		Breaks: "a JobSet that is suspended answers a start",
-		File:   "pkg/integration/resumegrace.go", Test: "TestJobSetThatRunsIsTrainersAnswer",
+		File:   "pkg/integration/podsleft/resumegrace.go", Test: "TestJobSetThatRunsIsTrainersAnswer",
 		Search: "js != nil && !ptr.Deref(js.Spec.Suspend, false)", Replace: "js != nil && !ptr.Deref(nil, js == nil)",
 	},
 	{
@@ -556,8 +556,8 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "PodsReady is written again by a view without it",
-		File:   "pkg/integration/podsready.go", Test: "TestPodsReadyIsWrittenOnceByAnOldView",
-		Search: "e.expectations.Outdate(key, jobclient.VersionsOf([]kueue.Workload{*wl}))", Replace: "e.expectations.Outdate(key, jobclient.VersionsOf(nil))",
+		File:   "pkg/integration/podsready/podsready.go", Test: "TestReportIsWrittenByAnOldViewFromThenOn",
+		Search: "r.Expectations.Outdate(key, jobclient.VersionsOf([]kueue.Workload{*wl}))", Replace: "r.Expectations.Outdate(key, jobclient.VersionsOf(nil))",
 	},
 	{
 		Breaks: "a preempted job is resumed by its user",

@@ -2,7 +2,8 @@
 
 // Package jobevents records the manager's events on TrainJobs: each of them once while what
 // it says still holds (recorder.go), under the reasons and actions that users know
-// (reasons.go, docs/trainjobs.md).
+// (reasons.go, docs/trainjobs.md). It also finds the events in which other controllers say that
+// they were refused something (refusals.go).
 package jobevents
 
 import (

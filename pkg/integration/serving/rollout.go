@@ -3,10 +3,18 @@
 package serving
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"sync"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Rollout is what is known of the roll-out of a Trainer: whether the one that runs reads the field that the CRD
@@ -18,19 +26,19 @@ type Rollout struct {
 
 	mu    sync.Mutex
 	field patch.Field
-	state RolloutState
+	state rolloutState
 }
 
-// RolloutState is whether the running Trainer has been seen to read the field.
-type RolloutState int
+// rolloutState is whether the running Trainer has been seen to read the field.
+type rolloutState int
 
 const (
-	// RolloutComplete means that a JobSet shows our part, out of the field.
-	RolloutComplete RolloutState = iota
-	// RolloutUnknown means that this process has not looked at the JobSets yet.
-	RolloutUnknown
-	// RolloutUnderWay means that the CRD got another field under this process.
-	RolloutUnderWay
+	// rolloutComplete means that a JobSet shows our part, out of the field.
+	rolloutComplete rolloutState = iota
+	// rolloutUnknown means that this process has not looked at the JobSets yet.
+	rolloutUnknown
+	// rolloutUnderWay means that the CRD got another field under this process.
+	rolloutUnderWay
 )
 
 // expect takes note of the field that the CRD has.
@@ -41,30 +49,78 @@ func (r *Rollout) expect(field patch.Field) {
 	case field:
 		return
 	case nil:
-		r.state = RolloutUnknown
+		r.state = rolloutUnknown
 	default:
-		r.state = RolloutUnderWay
+		r.state = rolloutUnderWay
 		r.forget()
 	}
 	r.field = field
 }
 
-// State returns what is known now.
-func (r *Rollout) State() RolloutState {
+// current returns what is known now.
+func (r *Rollout) current() rolloutState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state
 }
 
-// Complete takes note that the running Trainer reads the field, unless the CRD has another by
+// complete takes note that the running Trainer reads the field, unless the CRD has another by
 // now.
-func (r *Rollout) Complete(field patch.Field) {
+func (r *Rollout) complete(field patch.Field) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.field == field {
-		r.state = RolloutComplete
+		r.state = rolloutComplete
 	}
 }
 
 // ErrRollingOut keeps a job from being started by a Trainer that may not see where to.
 var ErrRollingOut = errors.New("the running Trainer has not been seen to read the field that the TrainJob CRD has")
+
+// Check returns ErrRollingOut while it is open whether the running Trainer reads field. It
+// asks caches alone, and not even those once there was an answer: a JobSet that shows our
+// part, whichever TrainJob it is of. With Trainer 2.3 a snapshot of the job's runtime is
+// one as well, for the JobSets that a newer Trainer cannot change. A job that another
+// controller runs, as MultiKueue does in another cluster, does not depend on this Trainer.
+func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *trainjob.Runtimes, field patch.Field, job *trainjob.TrainJob) error {
+	known := r.current()
+	if known == rolloutComplete || job.ManagedExternally() {
+		return nil
+	}
+	this, other, err := fieldsShown(ctx, cached, field)
+	if err != nil {
+		return err
+	}
+	if !this && (known == rolloutUnderWay || other) {
+		taken, err := runtimes.SnapshotTaken(ctx, job)
+		if err != nil {
+			return err
+		}
+		if taken.IsZero() {
+			return ErrRollingOut
+		}
+	}
+	r.complete(field)
+	return nil
+}
+
+// fieldsShown reports whether there are JobSets with our part out of field, and out of another.
+func fieldsShown(ctx context.Context, cached client.Reader, field patch.Field) (this, other bool, err error) {
+	var list jobsetapi.JobSetList
+	if err := cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return false, false, fmt.Errorf("listing the JobSets, to see what Trainer reads: %w", err)
+	}
+	for i := range list.Items {
+		if state.ControllerOfKind(&list.Items[i], trainjob.GVK.Kind) == nil {
+			continue
+		}
+		switch podset.FieldOf(&list.Items[i]) {
+		case nil:
+		case field:
+			this = true
+		default:
+			other = true
+		}
+	}
+	return this, other, nil
+}

@@ -3,8 +3,9 @@
 // Package state reads what there is of a TrainJob, and answers what that means: may it run, does
 // it hold quota, since when does it stop.
 //
-// reader.go reads, from the caches as they are or once for a reconcile; workloads.go answers;
-// owner.go tells whose an object is.
+// reader.go reads, from the caches as they are or once for a reconcile; workloads.go answers by
+// the Workloads of a job, children.go by what Trainer and JobSet made of it; owner.go tells whose
+// an object is.
 package state
 
 import (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package jobevents
 
 import (
 	"context"
@@ -24,10 +24,10 @@ var refusalReasons = []string{
 	"FailedCreate",
 }
 
-// refusal returns the last refusal told since a time about objects of a kind, or "". It reads
+// LastRefusal returns the last refusal told since a time about objects of a kind, or "". It reads
 // the storage of the API server, which has to look at all events of the namespace: it is for
 // jobs that are late, not for every look.
-func (e *environment) refusal(ctx context.Context, namespace, kind string, asked []types.UID, since time.Time) (string, error) {
+func LastRefusal(ctx context.Context, live client.Reader, namespace, kind string, asked []types.UID, since time.Time) (string, error) {
 	if len(asked) == 0 {
 		return "", nil
 	}
@@ -36,7 +36,7 @@ func (e *environment) refusal(ctx context.Context, namespace, kind string, asked
 		selector["regarding.uid"] = string(asked[0])
 	}
 	var list eventsv1.EventList
-	if err := e.live.List(ctx, &list, client.InNamespace(namespace), selector); err != nil {
+	if err := live.List(ctx, &list, client.InNamespace(namespace), selector); err != nil {
 		if apierrors.IsForbidden(err) {
 			// A role of an older release: what is not told is silence.
 			return "", nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package podsleft
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -18,40 +19,40 @@ const resumeGrace = 5 * time.Second
 // resumeGrace returns how long Trainer may still resume a suspended job because it saw a start
 // that was taken back. A leader before this one may have started it too, until this one
 // began to lead, but not later than our entry was written.
-func (e *environment) resumeGrace(job *trainjob.TrainJob) time.Duration {
-	stopped, ok := e.expectations.StoppedBeforeResume(job)
-	if !ok && e.Field.Has(&job.Spec) {
-		stopped = e.expectations.LedSince()
-		if written := e.Field.Time(&job.Spec); !written.IsZero() && written.Before(stopped) {
+func (p Pods) resumeGrace(job *trainjob.TrainJob) time.Duration {
+	stopped, ok := p.Expectations.StoppedBeforeResume(job)
+	if !ok && p.Field.Has(&job.Spec) {
+		stopped = p.Expectations.LedSince()
+		if written := p.Field.Time(&job.Spec); !written.IsZero() && written.Before(stopped) {
 			stopped = written
 		}
 	}
 	return max(0, time.Until(stopped.Add(resumeGrace)))
 }
 
-// noteResumed takes note of a JobSet that runs.
-func (e *environment) noteResumed(ctx context.Context, job *trainjob.TrainJob) error {
-	js, err := e.jobSet(ctx, job)
+// NoteResumed takes note of a JobSet that runs.
+func (p Pods) NoteResumed(ctx context.Context, job *trainjob.TrainJob) error {
+	js, err := state.JobSetOf(ctx, p.State, job)
 	if err == nil && js != nil && !ptr.Deref(js.Spec.Suspend, false) {
-		e.expectations.SawResumed(job)
+		p.Expectations.SawResumed(job)
 	}
 	return err
 }
 
-// mayStillResume returns how long Trainer may still resume a job that was stopped, because it
+// MayStillResume returns how long Trainer may still resume a job that was stopped, because it
 // began to before: a JobSet that ran, until it has the gate, which is only ever written to a
 // suspended job; one that was not seen to run, or is not there, for a while. Trainer before
 // 2.3 cannot bring the gate there when the runtime was edited, so that time is limited too.
-func (e *environment) mayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.Duration {
+func (p Pods) MayStillResume(job *trainjob.TrainJob, js *jobsetapi.JobSet) time.Duration {
 	if !job.Suspended() || job.ManagedExternally() {
 		return 0
 	}
-	if js == nil || !e.lacksGate(job, js) {
-		return e.resumeGrace(job)
+	if js == nil || !state.LacksGate(js, job, p.Field) {
+		return p.resumeGrace(job)
 	}
-	written := e.Field.Time(&job.Spec)
+	written := p.Field.Time(&job.Spec)
 	if written.IsZero() {
-		written = e.expectations.WroteBy(job)
+		written = p.Expectations.WroteBy(job)
 	}
 	// Trainer's webhook stamped the entry when the gate was written, by its own clock.
 	return min(resumeGrace, max(0, time.Until(written.Add(resumeGrace))))

@@ -28,7 +28,7 @@ func TestTrainJobsOf(t *testing.T) {
 	}
 	other := job("a", "other", "", true)
 	other.Spec.RuntimeRef.Name = "mpi"
-	env := &environment{client: clientOf(t,
+	m := mapper{clientOf(t,
 		job("a", "waits", "", true), job("b", "waits-too", trainer.ClusterTrainingRuntimeKind, true),
 		job("a", "runs", "", false), job("a", "is-over", "", true, trainer.TrainJobComplete), other,
 		job("a", "of-its-namespace", trainer.TrainingRuntimeKind, true), job("b", "of-another", trainer.TrainingRuntimeKind, true))}
@@ -49,7 +49,7 @@ func TestTrainJobsOf(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, request := range env.trainJobsOf(t.Context(), tc.runtime) {
+			for _, request := range m.trainJobsOf(t.Context(), tc.runtime) {
 				got = append(got, request.String())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

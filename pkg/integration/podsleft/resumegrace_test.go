@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package integration
+package podsleft
 
 import (
 	"testing"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -92,15 +91,14 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 				})
 			}
 			c := builder.Build()
-			env := &environment{client: c, state: state.FromCache(c), Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23)}, memory: &memory{}, starts: newStarts(time.Hour)}
-			var clock *clocktesting.FakePassiveClock
-			env.expectations, clock = ledSinceByClock(tc.began)
+			expectations, clock := inttest.LedSinceByClock(tc.began)
+			pods := Pods{State: state.FromCache(c), Field: patch.Of(trainjob.Trainer23), Expectations: expectations}
 			if tc.before != nil {
-				tc.before(env.expectations, clock, job)
+				tc.before(expectations, clock, job)
 			}
 			for range 2 {
-				if got, err := env.active(t.Context(), job); err != nil || got != tc.want {
-					t.Errorf("active() = %t, %v; want %t", got, err, tc.want)
+				if got, err := pods.Active(t.Context(), job); err != nil || got != tc.want {
+					t.Errorf("Active() = %t, %v; want %t", got, err, tc.want)
 				}
 			}
 		})
@@ -118,13 +116,13 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
 				Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(tc.suspended)},
 			}).Build()
-			env := &environment{client: c, state: state.FromCache(c), expectations: ledSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}
-			env.expectations.ExpectResume(job)
-			if err := env.noteResumed(t.Context(), job); err != nil {
+			expectations := inttest.LedSince(time.Time{})
+			expectations.ExpectResume(job)
+			if err := (Pods{State: state.FromCache(c), Expectations: expectations}).NoteResumed(t.Context(), job); err != nil {
 				t.Fatal(err)
 			}
 			job.Generation++
-			if _, waits := env.expectations.StoppedBeforeResume(job); waits == tc.want {
+			if _, waits := expectations.StoppedBeforeResume(job); waits == tc.want {
 				t.Errorf("Trainer has answered: %t, want %t", !waits, tc.want)
 			}
 		})
@@ -147,17 +145,4 @@ func entryAt(t *testing.T, at time.Time, placements ...patch.Placement) []trainj
 		t.Fatal(err)
 	}
 	return []trainjob.RuntimePatch{ours}
-}
-
-// ledSince returns the expectations of a process that has led since a time.
-func ledSince(began time.Time) *jobclient.Expectations {
-	e, _ := ledSinceByClock(began)
-	return e
-}
-
-func ledSinceByClock(began time.Time) (*jobclient.Expectations, *clocktesting.FakePassiveClock) {
-	clock := clocktesting.NewFakePassiveClock(began)
-	e := jobclient.NewExpectations(clock)
-	clock.SetTime(time.Now())
-	return e, clock
 }

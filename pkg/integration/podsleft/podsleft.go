@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podsleft answers whether pods of a TrainJob are left, which the API server is asked
+// (podsleft.go), or may still come, because Trainer has in hand what it saw before (resumegrace.go).
+// A job keeps its quota until then.
+package podsleft
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// notEnded selects the pods that hold their node, or may get one.
+var notEnded = fields.AndSelectors(
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+)
+
+// Pods answers whether there are pods of TrainJobs, or may be.
+type Pods struct {
+	// State is the view of a reconcile. Where quota depends on it, the caches are asked as they
+	// are now.
+	State state.Reader
+	// Live asks the API server itself.
+	Live         client.Reader
+	Expectations *jobclient.Expectations
+	Field        patch.Field
+}
+
+// Left lists the pods of the JobSets of this name that hold a node or may get one. It
+// asks the API server, not the statuses of JobSet and Jobs: those go with their objects,
+// which a user can delete at any time, while the pods may take as long as their grace
+// period.
+func (p Pods) Left(ctx context.Context, name types.NamespacedName) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := p.Live.List(ctx, &pods, client.InNamespace(name.Namespace),
+		client.MatchingLabels{jobsetapi.JobSetNameKey: name.Name}, client.MatchingFieldsSelector{Selector: notEnded})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of JobSet %s: %w", name, err)
+	}
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !holdsNode(&pod) }), nil
+}
+
+// holdsNode reports whether a pod of a Job that has not ended has a node, or may be bound
+// to one at any moment. What Job it is of does not count: that may be gone.
+func holdsNode(pod *corev1.Pod) bool {
+	if state.ControllerOfKind(pod, "Job") == nil {
+		return false
+	}
+	return pod.Spec.NodeName != "" || len(pod.Spec.SchedulingGates) == 0
+}
+
+// jobsNamed lists the Jobs of the JobSets of this name, whichever of them made it: one that
+// was deleted leaves its Jobs to the garbage collector.
+func (p Pods) jobsNamed(ctx context.Context, name types.NamespacedName) ([]batchv1.Job, error) {
+	jobs, err := state.Latest(p.State).Jobs(ctx, name)
+	return slices.DeleteFunc(jobs, func(child batchv1.Job) bool {
+		owner := state.ControllerOfKind(&child, "JobSet")
+		return owner == nil || owner.Name != name.Name
+	}), err
+}
+
+// AnyLeft reports whether a pod of the JobSets of this name may be there: by what the Jobs
+// say, which is cheap, and where they say no, by the API server.
+func (p Pods) AnyLeft(ctx context.Context, name types.NamespacedName) (bool, error) {
+	jobs, err := p.jobsNamed(ctx, name)
+	if err != nil || slices.ContainsFunc(jobs, state.HasPods) {
+		return true, err
+	}
+	pods, err := p.Left(ctx, name)
+	return len(pods) > 0, err
+}
+
+// Active reports whether a pod of job is there, terminating ones included, or may
+// still come because some controller has not taken note of the suspension. Quota depends on
+// it: it asks the caches as they are now, for the Jobs before the JobSet that resumes them.
+func (p Pods) Active(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	jobs, err := p.jobsNamed(ctx, client.ObjectKeyFromObject(job))
+	if err != nil || slices.ContainsFunc(jobs, state.HasPods) {
+		return err == nil, err
+	}
+	js, err := state.JobSetOf(ctx, state.Latest(p.State), job)
+	if err != nil || job.Finished() {
+		return false, err
+	}
+	return p.MayStillResume(job, js) > 0 || js != nil && (!ptr.Deref(js.Spec.Suspend, false) || state.SaysActive(js)), nil
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podsleft
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+func TestPodsLeft(t *testing.T) {
+	pod := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "pod", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"},
+				OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: "job-node-0", UID: "j", Controller: new(true)}},
+			},
+			Spec:   corev1.PodSpec{NodeName: "node"},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		}
+		change(p)
+		return p
+	}
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		want int
+	}{
+		"a pod that runs": {pod: pod(func(*corev1.Pod) {}), want: 1},
+		"a pod on its way out": {pod: pod(func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
+		}), want: 1},
+		"a pod that may be bound at any moment": {pod: pod(func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Phase = "", corev1.PodPending }), want: 1},
+		"a pod at a gate": {pod: pod(func(p *corev1.Pod) {
+			p.Spec.NodeName, p.Spec.SchedulingGates = "", []corev1.PodSchedulingGate{{Name: "any"}}
+		})},
+		"a pod that has succeeded":   {pod: pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })},
+		"a pod that has failed":      {pod: pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
+		"a pod of another JobSet":    {pod: pod(func(p *corev1.Pod) { p.Labels[jobsetapi.JobSetNameKey] = "other" })},
+		"a pod that somebody labels": {pod: pod(func(p *corev1.Pod) { p.OwnerReferences = nil })},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(tc.pod).Build()
+			pods, err := Pods{Live: inttest.PodsByPhase(c)}.Left(t.Context(), types.NamespacedName{Namespace: "ns", Name: "job"})
+			if err != nil || len(pods) != tc.want {
+				t.Errorf("Left returns %d pods, %v, want %d", len(pods), err, tc.want)
+			}
+		})
+	}
+}
+
+func TestOvertaken(t *testing.T) {
+	entry := func(age time.Duration, placements ...patch.Placement) []trainjob.RuntimePatch {
+		return entryAt(t, time.Now().Add(-age), placements...)
+	}
+	replicatedJob := func(name string, gates ...corev1.PodSchedulingGate) jobsetapi.ReplicatedJob {
+		rj := jobsetapi.ReplicatedJob{Name: name}
+		rj.Template.Spec.Template.Spec.SchedulingGates = gates
+		return rj
+	}
+	ours := corev1.PodSchedulingGate{Name: patch.AdmissionGate}
+	cases := map[string]struct {
+		patches []trainjob.RuntimePatch
+		jobs    []jobsetapi.ReplicatedJob
+		want    bool
+	}{
+		"a job without our entry":                       {jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a placed job":                                  {patches: entry(0, patch.Placement{Name: "node"}), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a gate that Trainer has not passed on yet":     {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", corev1.PodSchedulingGate{Name: "other"})}, want: true},
+		"a gate that Trainer could not pass on":         {patches: entry(time.Minute, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node")}},
+		"a gate that the JobSet holds":                  {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours)}},
+		"a replicated job that came later to a runtime": {patches: entry(0, patch.Gated("node")), jobs: []jobsetapi.ReplicatedJob{replicatedJob("node", ours), replicatedJob("new")}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
+			job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true), RuntimePatches: tc.patches}}
+			pods := Pods{Field: patch.Of(trainjob.Trainer23), Expectations: inttest.LedSince(time.Time{})}
+			if got := pods.MayStillResume(job, js) > 0; got != tc.want {
+				t.Errorf("overtaken = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestActive(t *testing.T) {
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
+	jobSet := func(suspend bool, active int32) *jobsetapi.JobSet {
+		return &jobsetapi.JobSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "js", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
+			Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(suspend)},
+			Status:     jobsetapi.JobSetStatus{ReplicatedJobsStatus: []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: active}}},
+		}
+	}
+	tests := map[string]struct {
+		jobSet *jobsetapi.JobSet
+		want   bool
+	}{
+		"there is no JobSet":                     {},
+		"a JobSet is suspended and without pods": {jobSet: jobSet(true, 0)},
+		"a JobSet is not suspended yet":          {jobSet: jobSet(false, 0), want: true},
+		"a JobSet has not heard of the last pod": {jobSet: jobSet(true, 1), want: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			builder := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)))
+			if tc.jobSet != nil {
+				builder = builder.WithObjects(tc.jobSet)
+			}
+			c := builder.Build()
+			pods := Pods{State: state.FromCache(c), Field: patch.Of(trainjob.Trainer23), Expectations: inttest.LedSince(time.Time{})}
+			if got, err := pods.Active(t.Context(), job); err != nil || got != tc.want {
+				t.Errorf("Active() = %t, %v; want %t", got, err, tc.want)
+			}
+		})
+	}
+}

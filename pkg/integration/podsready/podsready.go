@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podsready reports the condition PodsReady of the Workloads of TrainJobs, where Kueue
+// waits for it, and records in Kueue's metrics how long that took.
+package podsready
+
+import (
+	"context"
+	"fmt"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+)
+
+// Kueue's metrics of jobs are those that Kueue records, for other kinds, in its own process.
+func init() {
+	metrics.Registry.MustRegister(kueuelib.JobMetrics()...)
+}
+
+// readiness is what the condition PodsReady of a Workload says.
+type readiness struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+var (
+	waitsForStart    = readiness{metav1.ConditionFalse, kueue.WorkloadWaitForStart, "Not all pods are ready or succeeded"}
+	waitsForRecovery = readiness{metav1.ConditionFalse, kueue.WorkloadWaitForRecovery, "At least one pod has failed, waiting for recovery"}
+	started          = readiness{metav1.ConditionTrue, kueue.WorkloadStarted, "All pods reached readiness and the workload is running"}
+	recovered        = readiness{metav1.ConditionTrue, kueue.WorkloadRecovered, started.message}
+)
+
+// nextReadiness returns what PodsReady of a Workload has to say next, or nil while what it
+// says will do. jobframework writes "not ready" as soon as there is a Workload; Kueue takes
+// a missing condition for the same, so the first write is the one that says "ready".
+func nextReadiness(wl *kueue.Workload, ready bool) *readiness {
+	condition := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
+	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	is := func(reason string) bool { return condition != nil && condition.Reason == reason }
+	switch {
+	case kueuelib.IsFinished(wl):
+		return nil
+	case !kueuelib.IsAdmitted(wl), kueuelib.IsEvicted(wl):
+		if condition == nil || is(kueue.WorkloadWaitForStart) {
+			return nil
+		}
+		return &waitsForStart
+	case ready && (condition == nil || condition.Status != metav1.ConditionTrue):
+		if is(kueue.WorkloadWaitForRecovery) {
+			return &recovered
+		}
+		return &started
+	case ready, condition == nil, condition.Status != metav1.ConditionTrue:
+		return nil
+	case condition.LastTransitionTime.Before(&admitted.LastTransitionTime):
+		// It is of an admission before this one.
+		return &waitsForStart
+	}
+	return &waitsForRecovery
+}
+
+// Reporter writes PodsReady of Workloads.
+type Reporter struct {
+	Client       client.Client
+	Kueue        *kueueconfig.Follower
+	Expectations *jobclient.Expectations
+}
+
+// Wanted reports whether Kueue waits for pods to be ready.
+func (r Reporter) Wanted() bool { return r.Kueue.Settings().WaitForPodsReady != nil }
+
+// Report writes what PodsReady has to say next of a Workload of the TrainJob key, and reports
+// whether there was anything. What it was written by is an old view from then on.
+func (r Reporter) Report(ctx context.Context, key types.NamespacedName, wl *kueue.Workload, ready bool) (bool, error) {
+	next := nextReadiness(wl, ready)
+	if next == nil {
+		return false, nil
+	}
+	err := kueuelib.SetCondition(ctx, r.Client, wl.DeepCopy(), kueue.WorkloadPodsReady, next.status, next.reason, next.message)
+	if err != nil {
+		return true, client.IgnoreNotFound(err)
+	}
+	r.Expectations.Outdate(key, jobclient.VersionsOf([]kueue.Workload{*wl}))
+	ctrl.LoggerFrom(ctx).V(2).Info("Reported PodsReady", "workload", client.ObjectKeyFromObject(wl), "status", next.status, "reason", next.reason)
+	if next.status != metav1.ConditionTrue {
+		return true, nil
+	}
+	return true, r.observe(ctx, wl)
+}
+
+// observe records how long it took until the pods of a Workload were ready, in Kueue's
+// metrics.
+func (r Reporter) observe(ctx context.Context, wl *kueue.Workload) error {
+	exposed, err := r.exposesMetrics(ctx, wl)
+	kueuelib.ObserveReady(wl, exposed)
+	return err
+}
+
+// exposesMetrics reports whether Kueue's configuration wants metrics of a Workload's LocalQueue.
+func (r Reporter) exposesMetrics(ctx context.Context, wl *kueue.Workload) (bool, error) {
+	config := kueuelib.NewLocalQueueMetrics(r.Kueue.Settings().LocalQueueMetrics)
+	if !config.Enabled() {
+		return false, nil
+	}
+	var queue kueue.LocalQueue
+	key := client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}
+	if err := r.Client.Get(ctx, key, &queue); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading LocalQueue %s for its metrics: %w", key, err)
+	} else if err != nil {
+		return false, nil
+	}
+	return config.Wanted(queue.Labels), nil
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"context"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// ChildJobsOf lists the Jobs that JobSet made for job.
+func ChildJobsOf(ctx context.Context, r Reader, job *trainjob.TrainJob) ([]batchv1.Job, error) {
+	js, err := JobSetOf(ctx, r, job)
+	if err != nil || js == nil {
+		return nil, err
+	}
+	return JobsOf(ctx, r, js)
+}
+
+// ChildJobsMade reports whether the Jobs of js are all that JobSet makes of a suspended job.
+func ChildJobsMade(js *jobsetapi.JobSet, jobs []batchv1.Job) bool {
+	made := map[string]int32{}
+	for i := range jobs {
+		made[jobs[i].Labels[jobsetapi.ReplicatedJobNameKey]]++
+	}
+	return !slices.ContainsFunc(firstJobs(js), func(rj jobsetapi.ReplicatedJob) bool { return made[rj.Name] < rj.Replicas })
+}
+
+// firstJobs returns the replicated jobs whose child Jobs wait for no other.
+func firstJobs(js *jobsetapi.JobSet) []jobsetapi.ReplicatedJob {
+	all := js.Spec.ReplicatedJobs
+	if policy := js.Spec.StartupPolicy; policy != nil && policy.StartupPolicyOrder == jobsetapi.InOrder {
+		return all[:min(1, len(all))]
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(rj jobsetapi.ReplicatedJob) bool { return len(rj.DependsOn) > 0 })
+}
+
+// SaysActive reports whether JobSet still counts Jobs with pods. It hears of the last pod
+// after us, and until then Trainer's webhook refuses a change of the patches.
+func SaysActive(js *jobsetapi.JobSet) bool {
+	return slices.ContainsFunc(js.Status.ReplicatedJobsStatus, func(rj jobsetapi.ReplicatedJobStatus) bool { return rj.Active > 0 })
+}
+
+// LacksGate reports whether the JobSet of job does not have the gate that job has.
+func LacksGate(js *jobsetapi.JobSet, job *trainjob.TrainJob, field patch.Field) bool {
+	return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool {
+		return !patch.HasAdmissionGate(rj.Template.Spec.Template.Spec.SchedulingGates) && field.Gates(&job.Spec, rj.Name)
+	})
+}
+
+// CountPods adds up the pods that Jobs know of, terminating ones included.
+func CountPods(jobs []batchv1.Job) int32 {
+	pods := int32(0)
+	for i := range jobs {
+		pods += jobs[i].Status.Active + ptr.Deref(jobs[i].Status.Terminating, 0)
+	}
+	return pods
+}
+
+// HasPods reports whether a Job has pods, terminating ones included, or may still get some.
+func HasPods(j batchv1.Job) bool {
+	if j.Status.Active > 0 || ptr.Deref(j.Status.Terminating, 0) > 0 {
+		return true
+	}
+	if podset.JobEnded(&j) {
+		return false
+	}
+	return !ptr.Deref(j.Spec.Suspend, false) || jobResumed(&j)
+}
+
+// jobResumed reports whether the Job controller last saw the Job unsuspended: then
+// pods may exist that its status does not count yet.
+func jobResumed(j *batchv1.Job) bool {
+	for _, c := range j.Status.Conditions {
+		if c.Type == batchv1.JobSuspended {
+			return c.Status != corev1.ConditionTrue
+		}
+	}
+	return j.Status.StartTime != nil
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+func TestHasPods(t *testing.T) {
+	condition := func(kind batchv1.JobConditionType, status corev1.ConditionStatus) []batchv1.JobCondition {
+		return []batchv1.JobCondition{{Type: kind, Status: status}}
+	}
+	suspended := batchv1.JobSpec{Suspend: ptr.To(true)}
+	cases := map[string]struct {
+		job  batchv1.Job
+		want bool
+	}{
+		"a Job that was made suspended and never looked at": {job: batchv1.Job{Spec: suspended}},
+		"a Job that its controller knows to be suspended": {
+			job: batchv1.Job{Spec: suspended, Status: batchv1.JobStatus{Conditions: condition(batchv1.JobSuspended, corev1.ConditionTrue)}},
+		},
+		"a suspended Job whose controller last saw it resumed": {
+			job:  batchv1.Job{Spec: suspended, Status: batchv1.JobStatus{Conditions: condition(batchv1.JobSuspended, corev1.ConditionFalse)}},
+			want: true,
+		},
+		"a suspended Job that ran from the beginning": {
+			job:  batchv1.Job{Spec: suspended, Status: batchv1.JobStatus{StartTime: ptr.To(metav1.Now())}},
+			want: true,
+		},
+		"a suspended Job with a pod on its way out": {
+			job: batchv1.Job{Spec: suspended, Status: batchv1.JobStatus{
+				Terminating: ptr.To[int32](1), Conditions: condition(batchv1.JobSuspended, corev1.ConditionTrue)}},
+			want: true,
+		},
+		"a Job that may run, without a pod yet": {want: true},
+		"a Job that is done": {
+			job: batchv1.Job{Status: batchv1.JobStatus{Conditions: condition(batchv1.JobComplete, corev1.ConditionTrue)}},
+		},
+		"a Job that failed, with a pod on its way out": {
+			job: batchv1.Job{Status: batchv1.JobStatus{
+				Terminating: ptr.To[int32](1), Conditions: condition(batchv1.JobFailed, corev1.ConditionTrue)}},
+			want: true,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := HasPods(tc.job); got != tc.want {
+				t.Errorf("HasPods = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestLacksGate(t *testing.T) {
+	ours := corev1.PodSchedulingGate{Name: patch.AdmissionGate}
+	tests := map[string]struct {
+		placement patch.Placement
+		gates     []corev1.PodSchedulingGate
+		want      bool
+	}{
+		"the job is placed":                     {placement: patch.Placement{Name: "node"}},
+		"the JobSet has the gate":               {placement: patch.Gated("node"), gates: []corev1.PodSchedulingGate{ours}},
+		"the JobSet has another gate":           {placement: patch.Gated("node"), gates: []corev1.PodSchedulingGate{{Name: "other"}}, want: true},
+		"the gate is of another replicated job": {placement: patch.Gated("launcher")},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			field := patch.Of(trainjob.Trainer23)
+			job := &trainjob.TrainJob{}
+			if _, err := field.Set(&job.Spec, []patch.Placement{tc.placement}); err != nil {
+				t.Fatal(err)
+			}
+			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "node"}}}}
+			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = tc.gates
+			if got := LacksGate(js, job, field); got != tc.want {
+				t.Errorf("LacksGate = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestChildJobsMade(t *testing.T) {
+	two := []jobsetapi.ReplicatedJob{{Name: "a", Replicas: 1}, {Name: "b", Replicas: 2}}
+	after := []jobsetapi.ReplicatedJob{two[0], {Name: "b", Replicas: 2, DependsOn: []jobsetapi.DependsOn{{Name: "a"}}}}
+	inOrder := &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
+	tests := map[string]struct {
+		spec jobsetapi.JobSetSpec
+		made []string
+		want bool
+	}{
+		"none is made":                  {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two}},
+		"one is missing":                {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two}, made: []string{"a", "b"}},
+		"all are there":                 {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two}, made: []string{"a", "b", "b"}, want: true},
+		"one waits for another":         {spec: jobsetapi.JobSetSpec{ReplicatedJobs: after}, made: []string{"a"}, want: true},
+		"they start in order":           {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two, StartupPolicy: inOrder}, made: []string{"a"}, want: true},
+		"the first in order is missing": {spec: jobsetapi.JobSetSpec{ReplicatedJobs: two, StartupPolicy: inOrder}, made: []string{"b", "b"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			jobs := make([]batchv1.Job, len(tc.made))
+			for i, of := range tc.made {
+				jobs[i].Labels = map[string]string{jobsetapi.ReplicatedJobNameKey: of}
+			}
+			if got := ChildJobsMade(&jobsetapi.JobSet{Spec: tc.spec}, jobs); got != tc.want {
+				t.Errorf("ChildJobsMade = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// mapper maps what is watched to the TrainJobs that it concerns.
+type mapper struct{ cached client.Reader }
+
+// trainJobsOf maps a runtime to the TrainJobs that name it and wait: one that is missing may
+// be why they do, and where Trainer freezes none an edit changes what they ask for. What
+// runs is what was admitted.
+func (m mapper) trainJobsOf(ctx context.Context, runtime client.Object) []reconcile.Request {
+	var jobs trainjob.List
+	if err := m.cached.List(ctx, &jobs, client.InNamespace(runtime.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing the TrainJobs of a runtime", "runtime", client.ObjectKeyFromObject(runtime))
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range jobs.Items {
+		if job := &jobs.Items[i]; names(job, runtime) && job.Suspended() && !job.Finished() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
+		}
+	}
+	return requests
+}
+
+// names reports whether a runtime is the one that job names.
+func names(job *trainjob.TrainJob, runtime client.Object) bool {
+	ref := job.Spec.RuntimeRef
+	kind := trainer.TrainingRuntimeKind
+	if runtime.GetNamespace() == "" {
+		kind = trainer.ClusterTrainingRuntimeKind
+	}
+	return ref.Name == runtime.GetName() && ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind) == kind
+}
+
+// trainJobOfChild maps a child Job to the TrainJob of its JobSet. Most JobSets of a
+// cluster may be nobody's, or somebody else's.
+func (m mapper) trainJobOfChild(ctx context.Context, obj client.Object) []reconcile.Request {
+	key := client.ObjectKey{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[jobsetapi.JobSetNameKey]}
+	var js jobsetapi.JobSet
+	if key.Name == "" || m.cached.Get(ctx, key, &js) != nil {
+		return nil
+	}
+	owner := state.ControllerOfKind(&js, trainjob.GVK.Kind)
+	if owner == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: owner.Name}}}
+}
+
+// forgetDeleted forgets TrainJobs as they go. Their name alone, which is all that a
+// reconcile has then, does not tell the UID. It filters nothing.
+func forgetDeleted(forget func(types.UID)) predicate.Predicate {
+	return predicate.Funcs{DeleteFunc: func(deleted event.DeleteEvent) bool {
+		forget(deleted.Object.GetUID())
+		return true
+	}}
+}
