@@ -42,7 +42,7 @@ func outOfSync(wl *kueue.Workload) notice {
 	if finished == nil || finished.Status != metav1.ConditionTrue || finished.Reason != kueue.WorkloadFinishedReasonOutOfSync {
 		return notice{}
 	}
-	return notice{jobevents.ReasonOutOfSync, fmt.Sprintf("was finished without a run: %s; create Workload and TrainJob again, one like the other", finished.Message)}
+	return notice{jobevents.ReasonOutOfSync, fmt.Sprintf("was finished without a run: %s; delete it and create it again like the TrainJob, and the job queues", finished.Message)}
 }
 
 // deactivated says by whom and why: Kueue gives a reason of its own for what it deactivates.
@@ -58,7 +58,11 @@ func deactivated(wl *kueue.Workload) notice {
 			who = " by Kueue"
 		}
 	}
-	return notice{jobevents.ReasonDeactivated, fmt.Sprintf("was deactivated%s%s; set its spec.active to true, and the job queues again", who, why)}
+	remedy := "set its spec.active to true"
+	if kueuelib.IsDeactivatedByKueue(wl) {
+		remedy = "delete it"
+	}
+	return notice{jobevents.ReasonDeactivated, fmt.Sprintf("was deactivated%s%s; %s, and the job queues again", who, why, remedy)}
 }
 
 func checked(wl *kueue.Workload) notice {
@@ -68,7 +72,7 @@ func checked(wl *kueue.Workload) notice {
 	for _, check := range wl.Status.AdmissionChecks {
 		switch check.State {
 		case kueue.CheckStateRejected:
-			return notice{jobevents.ReasonCheckRejected, fmt.Sprintf("was rejected by admission check %s: %s; when that is put right, set its spec.active to true", check.Name, check.Message)}
+			return notice{jobevents.ReasonCheckRejected, fmt.Sprintf("was rejected by admission check %s: %s; when that is put right, delete it, and the job queues again", check.Name, check.Message)}
 		case kueue.CheckStateRetry:
 			return notice{jobevents.ReasonCheckRetries, fmt.Sprintf("has to wait for admission check %s, which gave its quota back to try again: %s", check.Name, check.Message)}
 		}

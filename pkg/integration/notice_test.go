@@ -44,7 +44,7 @@ func TestNoticeOf(t *testing.T) {
 		"nor one that succeeded":                        {workload: changes{inactive, condition(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", "")}},
 		"out of sync": {
 			workload: changes{condition(kueue.WorkloadFinished, metav1.ConditionTrue, kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its user job")},
-			want:     notice{"WorkloadOutOfSync", "Workload wl was finished without a run: The prebuilt workload is out of sync with its user job; create Workload and TrainJob again, one like the other"},
+			want:     notice{"WorkloadOutOfSync", "Workload wl was finished without a run: The prebuilt workload is out of sync with its user job; delete it and create it again like the TrainJob, and the job queues"},
 		},
 		"deactivated by hand": {
 			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadDeactivated, "The workload is deactivated")},
@@ -52,7 +52,15 @@ func TestNoticeOf(t *testing.T) {
 		},
 		"deactivated by Kueue": {
 			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToRequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")},
-			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToRequeuingLimitExceeded: exceeding the maximum number of re-queuing retries); set its spec.active to true, and the job queues again"},
+			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToRequeuingLimitExceeded: exceeding the maximum number of re-queuing retries); delete it, and the job queues again"},
+		},
+		"deactivated when its time was over": {
+			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")},
+			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToMaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"},
+		},
+		"about to be evicted when its time is over": {
+			workload: changes{inactive, condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, "MaximumExecutionTimeExceeded", "")},
+			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated; delete it, and the job queues again"},
 		},
 		"made inactive before it was admitted": {
 			workload: changes{inactive, unreserved(kueue.WorkloadDeactivated, "The workload is deactivated")},
@@ -60,7 +68,7 @@ func TestNoticeOf(t *testing.T) {
 		},
 		"a check rejects": {
 			workload: changes{check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")},
-			want:     notice{"AdmissionCheckRejected", "Workload wl was rejected by admission check site: no such site; when that is put right, set its spec.active to true"},
+			want:     notice{"AdmissionCheckRejected", "Workload wl was rejected by admission check site: no such site; when that is put right, delete it, and the job queues again"},
 		},
 		"a check retries": {
 			workload: changes{check("site", kueue.CheckStateRetry, "site is full")},

@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
@@ -18,18 +18,20 @@ import (
 // awaitAnswer leaves a TrainJob alone before it is known who looks after it: the answer
 // brings it here again. When that takes long, the user is told.
 func (r *reconciler) awaitAnswer(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	silence := r.env.inTree.Silence()
-	if silence == "" {
-		return ctrl.Result{}, nil
-	}
-	return r.standAside(ctx, req, &r.env.inTree.Told, jobevents.ReasonInTreeUnknown, jobevents.Truncate(silence))
+	return r.standAside(ctx, req, &r.env.inTree.Told, jobevents.ReasonInTreeUnknown, jobevents.Truncate(r.env.inTree.Silence()))
 }
 
-// standAside tells a queued TrainJob, once, why the manager does nothing for it.
+// standAside tells a queued TrainJob, once, why the manager does nothing for it; without a
+// message, it tells nothing.
 func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *serving.Told, reason, message string) (ctrl.Result, error) {
 	job := &trainjob.TrainJob{}
-	if err := r.env.client.Get(ctx, req.NamespacedName, job); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if err := r.env.client.Get(ctx, req.NamespacedName, job); apierrors.IsNotFound(err) {
+		return r.awaitRelease(ctx, req)
+	} else if err != nil {
+		return ctrl.Result{}, err
+	}
+	if message == "" {
+		return ctrl.Result{}, nil
 	}
 	managed, err := r.env.queues.Manages(ctx, job)
 	if err != nil {
@@ -40,4 +42,15 @@ func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *ser
 		r.env.Recorder.Eventf(job, nil, corev1.EventTypeWarning, reason, jobevents.ActionDescribe, "%s", message)
 	}
 	return ctrl.Result{}, nil
+}
+
+// awaitRelease comes again for a TrainJob that is gone while a Workload of it is there: when the
+// manager acts again, that brings here the TrainJobs that there are, and no other event comes of a
+// Workload that waits for its finalizer, and has quota.
+func (r *reconciler) awaitRelease(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	left, err := r.env.state.Workloads(ctx, req.NamespacedName)
+	if err != nil || len(left) == 0 {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: retrySlowly}, nil
 }

@@ -6,11 +6,14 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Whoever was told that the manager stands aside is told again the next time it does.
@@ -28,5 +31,28 @@ func TestStandAsideIsToldEachTime(t *testing.T) {
 	}
 	if got := len(recorder.Events); got != 2 {
 		t.Errorf("%d events for two times, want 2", got)
+	}
+}
+
+// Nothing brings a TrainJob here again that is gone, and its Workload still has quota.
+func TestStandAsideComesBackForWorkloadsLeft(t *testing.T) {
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "uid"}}
+	left := inttest.WorkloadOf(job.UID, true)
+	for name, tc := range map[string]struct {
+		there []client.Object
+		again bool
+	}{
+		"a job that is there":          {there: []client.Object{job.DeepCopy(), left.DeepCopy()}},
+		"one that is gone":             {},
+		"and one that left a Workload": {there: []client.Object{left.DeepCopy()}, again: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := newReconciler(t, tc.there...)
+			r.env.inTree = serving.NewInTree(nil, "ours", serving.NewTrainJobs(r.env.client))
+			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(job)})
+			if again := result.RequeueAfter > 0; err != nil || again != tc.again {
+				t.Errorf("Comes again: %t (%v), want %t", again, err, tc.again)
+			}
+		})
 	}
 }

@@ -4,9 +4,11 @@ package kueuelib
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +31,21 @@ func IsActive(wl *kueue.Workload) bool { return workload.IsActive(wl) }
 
 // IsEvicted reports whether wl is being evicted.
 func IsEvicted(wl *kueue.Workload) bool { return workloadevict.IsEvicted(wl) }
+
+// IsDeactivatedByKueue reports whether Kueue itself deactivated wl, over a limit of retries or of
+// time, or for a check that rejected it. Kueue does not queue such a Workload again when
+// somebody activates it: it waits for condition Requeued, or is deactivated again at once.
+func IsDeactivatedByKueue(wl *kueue.Workload) bool {
+	return !IsActive(wl) && (workloadevict.IsEvictedDueToDeactivationByKueue(wl) ||
+		apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadDeactivationTarget))
+}
+
+// IsLeftBehind reports whether somebody activated a Workload that Kueue had deactivated.
+func IsLeftBehind(wl *kueue.Workload) bool {
+	requeued := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadRequeued)
+	return IsActive(wl) && requeued != nil && requeued.Status == metav1.ConditionFalse &&
+		strings.HasPrefix(requeued.Reason, workloadpatching.ReasonWithCause(kueue.WorkloadDeactivated, ""))
+}
 
 // IsFinished reports whether wl has the condition Finished.
 func IsFinished(wl *kueue.Workload) bool { return workloadfinish.IsFinished(wl) }

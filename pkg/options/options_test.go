@@ -135,9 +135,9 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestTrainJobOfTheSDK builds the TrainJob that the e2e specs submit as the SDK's.
+// TestTrainJobOfTheSDK builds the TrainJob that docs/howto/python.md submits by the SDK.
 func TestTrainJobOfTheSDK(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "..", "test", "e2e", "testdata", "sdk-trainjob.json"))
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "samples", "sdk-trainjob.json"))
 	if err != nil {
 		t.Fatalf("Reading the TrainJob: %v", err)
 	}
@@ -172,7 +172,7 @@ func TestTrainJobOfTheSDK(t *testing.T) {
 	jobSet.Metadata = object{"labels": object{"example.com/project": "bert"}}
 	jobSet.Spec.ReplicatedJobs[0].Template.Metadata = object{"annotations": object{"example.com/owner": "ada"}}
 	for _, option := range []Option{
-		Name("finetune-bert"), Labels{"kueue.x-k8s.io/queue-name": "queue", "team": "research"},
+		Name("finetune-bert"), Labels{"kueue.x-k8s.io/queue-name": "gpus", "team": "research"},
 		Annotations{"example.com/notebook": "experiments/bert.ipynb"},
 		TrainerCommand{"torchrun"}, TrainerArgs{"finetune.py", "--lr=0.00002"}, patch,
 	} {

@@ -23,7 +23,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const namespace = "kueue-trainer-system"
+const (
+	chartPath = "../../charts/kueue-trainer"
+	namespace = "kueue-trainer-system"
+)
 
 // objects are manifests by kind, namespace and name.
 type objects map[string]*unstructured.Unstructured
@@ -53,7 +56,7 @@ func (o objects) add(t *testing.T, manifest string) {
 
 func loadChart(t *testing.T) *chartv2.Chart {
 	t.Helper()
-	chart, err := loader.Load("../../charts/kueue-trainer")
+	chart, err := loader.Load(chartPath)
 	if err != nil {
 		t.Fatal(err)
 	}

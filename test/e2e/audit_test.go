@@ -15,19 +15,41 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// auditLog is the audit log of a local control plane, from when it was opened.
-type auditLog struct {
+// componentLog is the log of a component of a local control plane, from when it was opened.
+type componentLog struct {
 	path  string
 	start int64
 }
 
-func openAuditLog() *auditLog {
+func openLog(component string) *componentLog {
 	GinkgoHelper()
-	l := &auditLog{path: filepath.Join(cluster.LocalDir(), "logs", "audit.log")}
+	l := &componentLog{path: filepath.Join(cluster.LocalDir(), "logs", component+".log")}
 	info, err := os.Stat(l.path)
 	Expect(err).NotTo(HaveOccurred())
 	l.start = info.Size()
 	return l
+}
+
+// lines returns what was logged since, but for a line that is being written.
+func (l *componentLog) lines() []string {
+	GinkgoHelper()
+	file, err := os.Open(l.path)
+	Expect(err).NotTo(HaveOccurred())
+	defer file.Close()
+	_, err = file.Seek(l.start, io.SeekStart)
+	Expect(err).NotTo(HaveOccurred())
+	content, err := io.ReadAll(file)
+	Expect(err).NotTo(HaveOccurred())
+	lines := strings.SplitAfter(string(content), "\n")
+	return lines[:len(lines)-1]
+}
+
+// auditLog is the audit log.
+type auditLog struct{ *componentLog }
+
+func openAuditLog() *auditLog {
+	GinkgoHelper()
+	return &auditLog{openLog("audit")}
 }
 
 // notWrites are resources whose requests change nothing that TrainJobs are made of: what
@@ -38,19 +60,8 @@ var notWrites = []string{"events", "leases", "selfsubjectreviews", "tokenreviews
 // Dry runs do not count.
 func (l *auditLog) writes(user string) []string {
 	GinkgoHelper()
-	file, err := os.Open(l.path)
-	Expect(err).NotTo(HaveOccurred())
-	defer file.Close()
-	_, err = file.Seek(l.start, io.SeekStart)
-	Expect(err).NotTo(HaveOccurred())
-	content, err := io.ReadAll(file)
-	Expect(err).NotTo(HaveOccurred())
 	var out []string
-	for line := range strings.Lines(string(content)) {
-		if !strings.HasSuffix(line, "\n") {
-			// It is being written.
-			continue
-		}
+	for _, line := range l.lines() {
 		var e auditEvent
 		Expect(json.Unmarshal([]byte(line), &e)).To(Succeed(), line)
 		if e.User.Username == user && e.isWrite() {

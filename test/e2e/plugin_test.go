@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -71,25 +72,40 @@ func run(cmd *exec.Cmd, stdin string) (stdout, stderr string, code int) {
 // docsCommands returns the sh blocks of a page below the repository's root, in their order.
 func docsCommands(page string) []string {
 	GinkgoHelper()
+	var blocks []string
+	for _, step := range docsSteps(page) {
+		blocks = append(blocks, step.commands)
+	}
+	return blocks
+}
+
+// docsStep is a sh block of a page, and what the text blocks behind it show of its output.
+type docsStep struct{ commands, shown string }
+
+// docsSteps returns the sh blocks of a page below the repository's root, in their order.
+func docsSteps(page string) []docsStep {
+	GinkgoHelper()
 	content, err := os.ReadFile(filepath.Join(root(), page))
 	Expect(err).NotTo(HaveOccurred())
-	var blocks []string
-	var block strings.Builder
-	inside := false
+	var steps []docsStep
+	fence := ""
 	for line := range strings.Lines(string(content)) {
+		mark, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
 		switch {
-		case !inside && strings.TrimSpace(line) == "```sh":
-			inside = true
-		case inside && strings.TrimSpace(line) == "```":
-			inside = false
-			blocks = append(blocks, block.String())
-			block.Reset()
-		case inside:
-			block.WriteString(line)
+		case fence != "" && isFence:
+			fence = ""
+		case isFence:
+			if fence = cmp.Or(mark, "none"); fence == "sh" {
+				steps = append(steps, docsStep{})
+			}
+		case fence == "sh":
+			steps[len(steps)-1].commands += line
+		case fence == "text" && len(steps) > 0:
+			steps[len(steps)-1].shown += line
 		}
 	}
-	Expect(blocks).NotTo(BeEmpty(), "%s has no sh block", page)
-	return blocks
+	Expect(steps).NotTo(BeEmpty(), "%s has no sh block", page)
+	return steps
 }
 
 func root() string {

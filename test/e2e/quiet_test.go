@@ -8,6 +8,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -48,6 +49,26 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		Expect(log.writes("kueue-trainer")).To(BeEmpty())
 		Expect(pods).To(HaveLen(1))
 		Expect(w.workload(ctx, "runs").UID).To(Equal(wl.UID))
+	}, SpecTimeout(specTimeout))
+
+	It("the Workload of a TrainJob that is gone keeps its quota, and gives it back with the answer", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("gone").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "gone", 1, onH100)
+		wl := w.workload(ctx, "gone")
+		w.control(ctx, "stop", "kueue-trainer", "kueue")
+		Expect(w.Delete(ctx, get(ctx, w, &trainer.TrainJob{}, "gone"))).To(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(w.Get(ctx, client.ObjectKeyFromObject(wl), wl)).To(Succeed())
+			g.Expect(wl.DeletionTimestamp).NotTo(BeNil())
+		}).Should(Succeed())
+		w.control(ctx, "start", "kueue-trainer")
+		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_unknown 1\n"))
+
+		w.control(ctx, "start", "kueue")
+		w.make(ctx, w.job("next").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "next", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("people are told when that lasts, and the answer has every TrainJob looked at", core, long, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {

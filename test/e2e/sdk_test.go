@@ -21,15 +21,18 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-// The file is what kubeflow.trainer's TrainerClient sends for a CustomTrainerContainer
-// with options Name, Labels, Annotations, TrainerCommand, TrainerArgs and RuntimePatch.
+// sdkTrainJob is what kubeflow.trainer's TrainerClient sends for the Python of
+// docs/howto/python.md: a CustomTrainerContainer with options Name, Labels, Annotations,
+// TrainerCommand, TrainerArgs and RuntimePatch.
+const sdkTrainJob = "docs/samples/sdk-trainjob.json"
+
 var _ = Describe("A TrainJob of the Python SDK", since(kit.Trainer22), func() {
 	It("is admitted, evicted, resumed and finished, and keeps every byte that the SDK wrote", func(ctx context.Context) {
-		manifest, err := os.ReadFile(filepath.Join("testdata", "sdk-trainjob.json"))
+		manifest, err := os.ReadFile(filepath.Join(root(), sdkTrainJob))
 		Expect(err).NotTo(HaveOccurred())
 		w := newWorld(ctx)
 		w.pools(ctx, "16", "16")
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000))
+		w.make(ctx, kit.MakeLocalQueue(w.namespace, "gpus", w.name("gpus")), kit.MakePriority(w.name("urgent"), 1000))
 		w.makeYAML(ctx, string(manifest))
 
 		By("waiting for its pods on the first flavor")

@@ -44,6 +44,8 @@ func trainJobLink(f *Facts) Link {
 		l.State = string(finished(f).Phase)
 	case f.Job.Suspended() && f.Workload == nil:
 		l.State, l.WaitsFor = "Suspended", "a Workload"
+	case f.Job.Suspended() && kueuelib.IsFinished(f.Workload):
+		l.State, l.WaitsFor = "Suspended", "a Workload that is not finished"
 	case f.Job.Suspended() && !kueuelib.IsAdmitted(f.Workload):
 		l.State, l.WaitsFor = "Suspended", "the admission of its Workload"
 	case f.Job.Suspended() && f.condition(kueue.WorkloadEvicted) != nil:

@@ -23,8 +23,10 @@ type Explanation struct {
 	// Chain is empty for a manifest.
 	Chain []Link `json:"chain,omitempty"`
 	// Queue is nil where the TrainJob names none.
-	Queue   *Queue   `json:"queue,omitempty"`
-	PodSets []PodSet `json:"podSets,omitempty"`
+	Queue *Queue `json:"queue,omitempty"`
+	// TimeLimit is nil where the TrainJob has none, or is over.
+	TimeLimit *TimeLimit `json:"timeLimit,omitempty"`
+	PodSets   []PodSet   `json:"podSets,omitempty"`
 	// Flavors has a verdict for each PodSet and flavor.
 	Flavors []Verdict `json:"flavors,omitempty"`
 	// Preempts are those whom Kueue would stop for the job now.
@@ -63,7 +65,7 @@ type PodSet struct {
 func Explain(f *Facts) Explanation {
 	e := Explanation{
 		Namespace: f.Job.Namespace, Name: f.Job.Name,
-		State: StateOf(f), Chain: Chain(f), Queue: queueOf(f), Placement: Placement(f),
+		State: StateOf(f), Chain: Chain(f), Queue: queueOf(f), TimeLimit: timeLimitOf(f), Placement: Placement(f),
 	}
 	for i := range f.PodSets {
 		e.PodSets = append(e.PodSets, podSetOf(&f.PodSets[i]))

@@ -7,7 +7,9 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
@@ -23,7 +25,7 @@ type printer struct {
 
 func (p *printer) print(e *Explanation) error {
 	p.state(e)
-	for _, section := range []func(*Explanation) error{p.chain, p.queue, p.flavors, p.placement} {
+	for _, section := range []func(*Explanation) error{p.chain, p.queue, p.timeLimit, p.flavors, p.placement} {
 		if err := section(e); err != nil {
 			return err
 		}
@@ -108,6 +110,16 @@ func (p *printer) queue(e *Explanation) error {
 	}
 	return nil
 }
+
+func (p *printer) timeLimit(e *Explanation) error {
+	if l := e.TimeLimit; l != nil {
+		fmt.Fprintf(p.out, "%s %s, %s used, %s left\n", p.paint.Bold("Time limit:"),
+			seconds(l.Seconds), seconds(l.UsedSeconds), seconds(max(0, l.Seconds-l.UsedSeconds)))
+	}
+	return nil
+}
+
+func seconds(n int32) string { return duration.HumanDuration(time.Duration(n) * time.Second) }
 
 // aheadShown is how many of those in front are named.
 const aheadShown = 3

@@ -3,10 +3,14 @@
 package explain
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -140,6 +144,13 @@ func notManaged(f *Facts) *State {
 	if f.Job.Suspended() {
 		s.Reason, s.Message = "Suspended", "names no queue and is suspended by its user"
 		s.Remedy = fmt.Sprintf("resume it (spec.suspend: false), or %s", labelRemedy)
+		return s
+	}
+	if late := starting(f); late != nil {
+		s.Message, s.Stuck = "names no queue: it "+late.Message, late.Stuck
+		if late.Reason != corev1.PodReasonUnschedulable {
+			s.Remedy = cmp.Or(late.Remedy, s.Remedy)
+		}
 	}
 	return s
 }
@@ -179,10 +190,24 @@ func (f *Facts) missing() []string {
 	switch {
 	case f.JobSet == nil:
 		return []string{"JobSet"}
-	case len(f.Jobs) == 0:
+	case len(f.Jobs) == 0 || f.jobsToCome():
 		return []string{"Jobs", "Service", "volume claims"}
 	}
 	return nil
+}
+
+// jobsToCome reports whether JobSet has yet to make or to resume Jobs. It makes Service and
+// volume claims before that, so whatever refused them once has been overcome afterwards.
+func (f *Facts) jobsToCome() bool {
+	var first int32
+	for i := range f.JobSet.Spec.ReplicatedJobs {
+		if rj := &f.JobSet.Spec.ReplicatedJobs[i]; len(rj.DependsOn) == 0 {
+			first += rj.Replicas
+		}
+	}
+	return len(f.Jobs) < int(first) || !ptr.Deref(f.JobSet.Spec.Suspend, false) && slices.ContainsFunc(f.Jobs, func(job batchv1.Job) bool {
+		return ptr.Deref(job.Spec.Suspend, false) && !over(&job)
+	})
 }
 
 // runtimeMissing tells what only a runtime, or another name, fixes from what the user may
@@ -205,8 +230,20 @@ func deactivated(f *Facts) *State {
 			s.Reason, s.Message = evicted.Reason, s.Message+" ("+evicted.Message+")"
 		}
 	}
-	s.Message += podsLeft(f)
+	if kueuelib.IsDeactivatedByKueue(f.Workload) {
+		s.Remedy = f.anotherWorkload()
+	}
+	if n := len(f.livePods()); n > 0 {
+		s.Message += fmt.Sprintf("; %s still there, while its quota goes to others", show.Count(int64(n), "pod"))
+	}
 	return s
+}
+
+// anotherWorkload is what helps a job whose Workload Kueue deactivated: Kueue queues no such
+// Workload again.
+func (f *Facts) anotherWorkload() string {
+	return fmt.Sprintf("put right what its message says, and create the TrainJob again, or delete its Workload, and it queues again with another: kubectl -n %s delete workload %s",
+		f.Workload.Namespace, f.Workload.Name)
 }
 
 // stopping is for an evicted job: it keeps its quota until the last pod is gone.
@@ -218,9 +255,17 @@ func stopping(f *Facts) *State {
 	return &State{Phase: Stopping, Reason: evicted.Reason, Message: eviction(f, evicted) + podsLeft(f), Since: since(evicted.LastTransitionTime)}
 }
 
+// podsLeft is for a job that has quota as long as it has pods.
 func podsLeft(f *Facts) string {
+	if there := podsThere(f); there != "" {
+		return there + ", it keeps the quota until they are gone"
+	}
+	return ""
+}
+
+func podsThere(f *Facts) string {
 	if n := len(f.livePods()); n > 0 {
-		return fmt.Sprintf("; %s still there, it keeps the quota until they are gone", show.Count(int64(n), "pod"))
+		return fmt.Sprintf("; %s still there", show.Count(int64(n), "pod"))
 	}
 	return ""
 }

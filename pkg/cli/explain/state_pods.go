@@ -125,7 +125,7 @@ func starting(f *Facts) *State {
 	if made, wanted := f.podsMade(); made < wanted {
 		missing = append(missing, fmt.Sprintf("%s not made yet", show.Count(int64(wanted-made), "pod")))
 		s.Reason = cmp.Or(s.Reason, "PodsMissing")
-		if unmade := f.unmade("Jobs", "Service", "volume claims", "pods"); unmade != nil {
+		if unmade := f.unmade(append(f.missing(), "pods")...); unmade != nil {
 			s.Reason, s.Remedy, s.Cause, s.Stuck = unmade.Reason, unmade.Remedy, unmade.Cause, unmade.Stuck
 			missing = append(missing, unmade.Message)
 		} else if s.Since != nil && f.overdue(*s.Since) && made == 0 {
@@ -170,7 +170,7 @@ func (f *Facts) misplaced() *Reason {
 
 func (f *Facts) where() string {
 	if f.Workload == nil {
-		return "no flavor"
+		return "outside of all quotas"
 	}
 	return f.assignment()
 }

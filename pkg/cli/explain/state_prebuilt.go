@@ -4,7 +4,9 @@ package explain
 
 import (
 	"fmt"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -27,18 +29,30 @@ func (f *Facts) withoutPrebuilt() *State {
 	return s
 }
 
-// workloadOver is for a job whose Workload is finished, while itself it is not.
+// workloadOver is for a job whose Workload is finished, while itself it is not: nobody queues it
+// again.
 func workloadOver(f *Facts) *State {
 	if !kueuelib.IsFinished(f.Workload) {
 		return nil
 	}
 	c := apimeta.FindStatusCondition(f.Workload.Status.Conditions, kueue.WorkloadFinished)
-	s := &State{Phase: Stopping, Reason: c.Reason, Since: since(c.LastTransitionTime),
-		Message: fmt.Sprintf("is about to end: its Workload %s is finished: %s", f.Workload.Name, c.Message) + podsLeft(f)}
-	if c.Reason == kueue.WorkloadFinishedReasonOutOfSync {
-		s.Phase, s.Stuck, s.Cause = Deactivated, true, f.Workload.Name
+	s := &State{Phase: Deactivated, Reason: c.Reason, Stuck: true, Cause: f.Workload.Name, Since: since(c.LastTransitionTime)}
+	switch {
+	case c.Reason == kueue.WorkloadFinishedReasonOutOfSync:
 		s.Message = fmt.Sprintf("gets no quota any more: its Workload %s was finished without a run: %s", f.Workload.Name, c.Message)
-		s.Remedy = "create Workload and TrainJob again, one like the other"
+		s.Remedy = fmt.Sprintf("delete Workload %s and create it again like the TrainJob, and the job queues", f.Workload.Name)
+		differs := func(e *corev1.Event) bool {
+			return e.Reason == "PrebuiltWorkloadUnusable" && strings.Contains(e.Message, f.Workload.Name+" is not what this TrainJob is")
+		}
+		if told := find(f.Warnings, differs); told != nil {
+			s.Message = "gets no quota any more: " + told.Message
+		}
+	case f.Job.Suspended() && len(f.livePods()) == 0 && f.overdue(c.LastTransitionTime):
+		s.Message = fmt.Sprintf("gets no quota any more: its Workload %s is finished, though the TrainJob is not: %s", f.Workload.Name, c.Message)
+		s.Remedy = "delete the TrainJob and create it again"
+	default:
+		return &State{Phase: Stopping, Reason: c.Reason, Since: s.Since,
+			Message: fmt.Sprintf("is about to end: its Workload %s is finished: %s", f.Workload.Name, c.Message) + podsThere(f)}
 	}
 	return s
 }

@@ -163,6 +163,9 @@ func (f *Facts) why() State {
 		return State{Reason: "RuntimeMissing", Stuck: true, Message: "and its pods cannot be told any more: " + f.Undescribed.Error()}
 	case kueuelib.HasRejectedChecks(wl) || kueuelib.HasRetryChecks(wl):
 		return f.failedCheck()
+	case kueuelib.IsLeftBehind(wl):
+		return State{Reason: "NotRequeued", Stuck: true, Remedy: f.anotherWorkload(),
+			Message: "and was activated after Kueue had deactivated it, which Kueue does not queue again"}
 	case kueuelib.HasAdmissionGate(wl):
 		return State{Reason: "AdmissionGated", Message: "and is held back by annotation kueue.x-k8s.io/admission-gated-by",
 			Remedy: "whoever set the annotation has to take it off", Stuck: true}

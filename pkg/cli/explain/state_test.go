@@ -33,6 +33,8 @@ const (
 	waitOrRise = "wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts"
 )
 
+const anotherWorkload = "put right what its message says, and create the TrainJob again, or delete its Workload, and it queues again with another: kubectl -n team delete workload trainjob-llm"
+
 func TestStateOf(t *testing.T) {
 	missing := fmt.Errorf("%w: there is no ClusterTrainingRuntime \"torch\"", trainjob.ErrRuntimeNotFound)
 	gate := func(name string) func(*corev1.Pod) {
@@ -81,8 +83,25 @@ func TestStateOf(t *testing.T) {
 			scene: []func(*scene){func(s *scene) {
 				setCondition(s.Workload, kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync, "it is not like its job", minutesAgo(1))
 			}},
-			want: State{Phase: Deactivated, Reason: "OutOfSync", Stuck: true, Remedy: "create Workload and TrainJob again, one like the other",
+			want: State{Phase: Deactivated, Reason: "OutOfSync", Stuck: true, Remedy: "delete Workload trainjob-llm and create it again like the TrainJob, and the job queues",
 				Message: "gets no quota any more: its Workload trainjob-llm was finished without a run: it is not like its job"},
+		},
+		"its prebuilt Workload was finished out of sync, and in what it differs is told": {
+			scene: []func(*scene){func(s *scene) {
+				setCondition(s.Workload, kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync, "it is not like its job", minutesAgo(1))
+			}, warned("PrebuiltWorkloadUnusable", "prebuilt Workload trainjob-llm is not what this TrainJob is: other containers")},
+			want: State{Phase: Deactivated, Reason: "OutOfSync", Stuck: true, Remedy: "delete Workload trainjob-llm and create it again like the TrainJob, and the job queues",
+				Message: "gets no quota any more: prebuilt Workload trainjob-llm is not what this TrainJob is: other containers"},
+		},
+		"its Workload was finished while it waits": {
+			scene: []func(*scene){finishedByHand},
+			want: State{Phase: Deactivated, Reason: "ByHand", Stuck: true, Remedy: "delete the TrainJob and create it again",
+				Message: "gets no quota any more: its Workload trainjob-llm is finished, though the TrainJob is not: it was in the way"},
+		},
+		"its Workload was finished while it runs": {
+			scene: []func(*scene){admitted, withPods(4, runningPod), finishedByHand},
+			want: State{Phase: Stopping, Reason: "ByHand",
+				Message: "is about to end: its Workload trainjob-llm is finished: it was in the way; 4 pods still there"},
 		},
 		"its JobSet cannot be made": {
 			scene: []func(*scene){func(s *scene) { s.Workload = nil }, warned("TrainJobResourcesCreationFailed", "denied by policy")},
@@ -101,6 +120,23 @@ func TestStateOf(t *testing.T) {
 			}},
 			want: State{Phase: Starting, Reason: "PodsRefused", Stuck: true, Remedy: refusedRemedy,
 				Message: "was started (node on flavor h100), and 4 pods not made yet; the Job controller cannot make its pods: denied by policy"},
+		},
+		"a refused Service that was made since": {
+			scene: []func(*scene){admitted, warned("HeadlessServiceCreationFailed", "no Endpoints"), warned("PVCCreationFailed", "no storage"), func(s *scene) {
+				s.Workload.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-patience / 2))
+				s.Warnings[0].LastTimestamp, s.Warnings[1].LastTimestamp = metav1.NewTime(now), metav1.NewTime(now)
+			}},
+			want: State{Phase: Starting, Reason: "PodsMissing", Message: "was started (node on flavor h100), and 4 pods not made yet"},
+		},
+		"a refused Service before the Jobs are resumed": {
+			scene: []func(*scene){admitted, warned("HeadlessServiceCreationFailed", "denied by policy"), func(s *scene) { s.Jobs[0].Spec.Suspend = ptr.To(true) }},
+			want: State{Phase: Starting, Reason: "ServiceRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "was started (node on flavor h100), and 4 pods not made yet; JobSet cannot make its Service: denied by policy"},
+		},
+		"one of its Jobs cannot be made": {
+			scene: []func(*scene){admitted, warned("JobCreationFailed", "denied by policy"), func(s *scene) { s.JobSet.Spec.ReplicatedJobs[0].Replicas = 2 }},
+			want: State{Phase: Starting, Reason: "JobsRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "was started (node on flavor h100), and 4 pods not made yet; JobSet cannot make its Jobs: denied by policy"},
 		},
 		"a refusal of a former run": {
 			scene: []func(*scene){admitted, warned("FailedCreate", "denied by policy"), func(s *scene) { s.Warnings[0].LastTimestamp = minutesAgo(4) }},
@@ -163,6 +199,16 @@ func TestStateOf(t *testing.T) {
 			scene: []func(*scene){func(s *scene) { s.Workload, s.Job.Labels, s.Job.Spec.Suspend = nil, nil, nil }},
 			want:  State{Phase: NotManaged, Reason: "NoQueue", Message: "names no queue: it runs outside of all quotas", Remedy: labelRemedy},
 		},
+		"without a queue, and its pods hang": {
+			scene: []func(*scene){admitted, withoutQueue, withPods(4, refusedBy("0/6 nodes are available: 6 node(s) had untolerated taint(s). preemption: none"))},
+			want: State{Phase: NotManaged, Reason: "NoQueue", Stuck: true, Remedy: labelRemedy,
+				Message: "names no queue: it was started (outside of all quotas), and 4 pods of Job llm-node-0: Unschedulable (0/6 nodes are available: 6 node(s) had untolerated taint(s))"},
+		},
+		"without a queue, and its pods are refused": {
+			scene: []func(*scene){admitted, withoutQueue, warned("FailedCreate", "denied by policy")},
+			want: State{Phase: NotManaged, Reason: "NoQueue", Stuck: true, Remedy: refusedRemedy,
+				Message: "names no queue: it was started (outside of all quotas), and 4 pods not made yet; the Job controller cannot make its pods: denied by policy"},
+		},
 		"without a queue and suspended": {
 			scene: []func(*scene){func(s *scene) { s.Workload, s.Job.Labels = nil, nil }},
 			want:  State{Phase: NotManaged, Reason: "Suspended", Message: "names no queue and is suspended by its user", Remedy: "resume it (spec.suspend: false), or " + labelRemedy},
@@ -214,8 +260,17 @@ func TestStateOf(t *testing.T) {
 				setCondition(s.Workload, kueue.WorkloadEvicted, "DeactivatedDueToRequeuingLimitExceeded", "too many tries", minutesAgo(1))
 			}},
 			want: State{Phase: Deactivated, Reason: "DeactivatedDueToRequeuingLimitExceeded", Stuck: true,
-				Message: "was taken out of its queue: spec.active of its Workload is false (too many tries); 2 pods still there, it keeps the quota until they are gone",
-				Remedy:  `kubectl -n team patch workload trainjob-llm --type=merge -p '{"spec":{"active":true}}'`},
+				Message: "was taken out of its queue: spec.active of its Workload is false (too many tries); 2 pods still there, while its quota goes to others",
+				Remedy:  anotherWorkload},
+		},
+		"deactivated when its time was over": {
+			scene: []func(*scene){func(s *scene) {
+				s.Workload.Spec.Active = ptr.To(false)
+				setCondition(s.Workload, kueue.WorkloadEvicted, "DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time", minutesAgo(1))
+			}},
+			want: State{Phase: Deactivated, Reason: "DeactivatedDueToMaximumExecutionTimeExceeded", Stuck: true,
+				Message: "was taken out of its queue: spec.active of its Workload is false (exceeding the maximum execution time)",
+				Remedy:  anotherWorkload},
 		},
 		"preempted, and its pods are going": {
 			scene: []func(*scene){admitted, withPods(4, runningPod), pending("urgent", 100, minutesAgo(1)), func(s *scene) {
@@ -304,6 +359,13 @@ func TestStateOf(t *testing.T) {
 				s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: "False", Message: "couldn't assign flavors. Pending the preemption of 1 workload(s)"}}
 			}},
 			want: State{Phase: Waiting, Reason: "Preempting", Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, and Kueue is stopping others for it, 1st of 1 pending"},
+		},
+		"activated after Kueue had deactivated it": {
+			scene: []func(*scene){func(s *scene) {
+				s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: "False", Reason: "DeactivatedDueToAdmissionCheck"}}
+			}},
+			want: State{Phase: Waiting, Reason: "NotRequeued", Stuck: true, Remedy: anotherWorkload,
+				Message: "waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, and was activated after Kueue had deactivated it, which Kueue does not queue again, 1st of 1 pending"},
 		},
 		"it is tried again later": {
 			scene: []func(*scene){func(s *scene) {
@@ -578,6 +640,12 @@ func prebuiltMissing(s *scene) {
 	s.Workload = nil
 	s.Job.Labels[kueueconstants.PrebuiltWorkloadLabel] = "mine"
 }
+
+func finishedByHand(s *scene) {
+	setCondition(s.Workload, kueue.WorkloadFinished, "ByHand", "it was in the way", minutesAgo(1))
+}
+
+func withoutQueue(s *scene) { s.Workload, s.Job.Labels = nil, nil }
 
 // refusedBy is what the scheduler says of a pod that it cannot place.
 func refusedBy(message string) func(*corev1.Pod) {

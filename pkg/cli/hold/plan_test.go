@@ -38,6 +38,12 @@ func runs(v *view) {
 
 func deactivated(v *view) { v.workload.Spec.Active = ptr.To(false) }
 
+func deactivatedByKueue(v *view) {
+	deactivated(v)
+	v.workload.Name = "wl"
+	v.workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "DeactivatedDueToMaximumExecutionTimeExceeded"}}
+}
+
 func unseen(v *view) { v.workload, v.unseen = nil, true }
 
 func TestPlans(t *testing.T) {
@@ -67,6 +73,7 @@ func TestPlans(t *testing.T) {
 		"resume without Workloads":         {plan: (*view).resume, view: waits("gpus.held", unseen), want: change{queue: "gpus"}},
 		"resume one that is deactivated":   {plan: (*view).resume, view: waits("gpus", deactivated), want: change{activate: true}},
 		"resume one that is both":          {plan: (*view).resume, view: waits("gpus.held", deactivated), want: change{queue: "gpus", activate: true}},
+		"resume one that Kueue took out":   {plan: (*view).resume, view: waits("gpus", deactivatedByKueue), err: "delete workload wl"},
 		"resume one that waits":            {plan: (*view).resume, view: waits("gpus"), err: "it waits"},
 		"resume one that runs":             {plan: (*view).resume, view: waits("gpus", runs), err: "it has its quota"},
 		"requeue one that runs":            {plan: (*view).requeue, view: waits("gpus", runs), want: change{queue: "gpus.held", suspend: true}},

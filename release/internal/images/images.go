@@ -170,7 +170,11 @@ func layerOf(binary, file string) ([]byte, error) {
 	if _, err := w.Write(content); err != nil {
 		return nil, err
 	}
-	return out.Bytes(), w.Close()
+	// Its end is part of the archive.
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
 }
 
 // write writes the layout with the index of all platforms, an archive for each, and the digest.

@@ -20,6 +20,9 @@ const (
 	KueueModule   = "sigs.k8s.io/kueue"
 )
 
+// AutoscalerModule has the API by which Kueue asks an autoscaler for nodes.
+const AutoscalerModule = "k8s.io/autoscaler/cluster-autoscaler/apis"
+
 // Binary is one program and where it comes from.
 type Binary struct {
 	// Name is the file name below the bin directory.

@@ -98,6 +98,10 @@ func binaries(settings Settings) []build.Binary {
 
 // module is the source of a project at the version that runs here.
 func (c *Cluster) module(ctx context.Context, path string) (build.Module, error) {
+	if path == build.AutoscalerModule {
+		// No program comes of it: it is at the version that Kueue requires.
+		return c.Builder.Module(ctx, build.ControlPlaneDir, path)
+	}
 	return c.Builder.ModuleOf(ctx, binaries(c.state.Settings), path)
 }
 

@@ -56,6 +56,9 @@ func bundles(settings Settings) []bundle {
 			Namespace: JobsNamespace, Images: []string{"ghcr.io/kubeflow/trainer/dataset-initializer"},
 			Resources: []string{"manifests/base/runtimes/data-cache", "manifests/overlays/data-cache/cluster_role.yaml",
 				"manifests/overlays/data-cache/namespace-rbac"}}},
+		// Kueue looks for it when it starts. Nobody here makes nodes for it: people and specs do.
+		{name: "autoscaler", module: build.AutoscalerModule, source: manifests.Source{
+			Resources: []string{"config/crd/autoscaling.x-k8s.io_provisioningrequests.yaml"}}},
 		{name: "kueue", module: build.KueueModule, component: "kueue", source: manifests.Source{
 			Resources: []string{"config/default"}}},
 	}

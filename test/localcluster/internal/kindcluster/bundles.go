@@ -41,6 +41,8 @@ var bundles = []bundle{
 		Namespace: cluster.JobsNamespace, Images: []string{"ghcr.io/kubeflow/trainer/dataset-initializer"},
 		Resources: []string{"manifests/base/runtimes/data-cache", "manifests/overlays/data-cache/cluster_role.yaml",
 			"manifests/overlays/data-cache/namespace-rbac"}}},
+	{name: "autoscaler", module: build.AutoscalerModule, source: manifests.Source{
+		Resources: []string{"config/crd/autoscaling.x-k8s.io_provisioningrequests.yaml"}}},
 	{name: "kueue", module: build.KueueModule, program: "kueue", adjust: externalTrainJobs, source: manifests.Source{Resources: []string{"config/default"}}},
 }
 

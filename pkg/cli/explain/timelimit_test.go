@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+func TestTimeLimit(t *testing.T) {
+	limit := func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = ptr.To[int32](3600) }
+	ranBefore := func(s *scene) { s.Workload.Status.AccumulatedPastExecutionTimeSeconds = ptr.To[int32](600) }
+	for name, tc := range map[string]struct {
+		scene []func(*scene)
+		want  *TimeLimit
+		says  string
+	}{
+		"none":                   {scene: []func(*scene){admitted}},
+		"no Workload":            {scene: []func(*scene){limit, func(s *scene) { s.Workload = nil }}},
+		"while it waits":         {scene: []func(*scene){limit}, want: &TimeLimit{Seconds: 3600}, says: "Time limit: 60m, 0s used, 60m left"},
+		"of the first admission": {scene: []func(*scene){limit, admitted}, want: &TimeLimit{Seconds: 3600, UsedSeconds: 120}, says: "Time limit: 60m, 2m used, 58m left"},
+		"of all admissions":      {scene: []func(*scene){limit, ranBefore, admitted}, want: &TimeLimit{Seconds: 3600, UsedSeconds: 720}, says: "Time limit: 60m, 12m used, 48m left"},
+		"exceeded while it stops": {
+			scene: []func(*scene){limit, admitted, func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = ptr.To[int32](60) }},
+			want:  &TimeLimit{Seconds: 60, UsedSeconds: 120}, says: "Time limit: 60s, 2m used, 0s left"},
+		"over": {scene: []func(*scene){limit, admitted, func(s *scene) {
+			setCondition(s.Workload, kueue.WorkloadFinished, "", "", minutesAgo(1))
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := Explain(newScene(tc.scene...).facts(t))
+			if diff := cmp.Diff(tc.want, e.TimeLimit); diff != "" {
+				t.Errorf("Unexpected time limit (-want,+got):\n%s", diff)
+			}
+			var out strings.Builder
+			if err := (&printer{out: &out}).print(&e); err != nil {
+				t.Fatal(err)
+			}
+			if tc.says == "" && strings.Contains(out.String(), "Time limit:") || !strings.Contains(out.String(), tc.says) {
+				t.Errorf("Want %q in:\n%s", tc.says, out.String())
+			}
+		})
+	}
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
+	It("is what is printed for a job that does not start", since(kit.Trainer22), long, func(ctx context.Context) {
+		newWorld(ctx).followsPage(ctx, "docs/howto/my-job-does-not-start.md")
+	}, SpecTimeout(specTimeout))
+
+	It("is what is printed for a job whose Workload somebody finished", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("waits").Nodes(2).GPUs("8").Obj())
+		w.eventuallyPending(ctx, "waits")
+		wl := w.workload(ctx, "waits")
+		before := wl.DeepCopy()
+		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue,
+			Reason: "ByHand", Message: "it was in the way", LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))})
+		Expect(w.Status().Patch(ctx, wl, client.MergeFrom(before))).To(Succeed())
+
+		state := w.eventuallyExplained(ctx, "waits", explain.Deactivated, "ByHand").State
+		Expect(state.Stuck).To(BeTrue())
+		page, err := os.ReadFile(filepath.Join(root(), "docs/howto/my-job-does-not-start.md"))
+		Expect(err).NotTo(HaveOccurred())
+		told := strings.ReplaceAll(strings.TrimSuffix(state.Message, ": it was in the way"), wl.Name, "...")
+		Expect(string(page)).To(ContainSubstring(told))
+	}, SpecTimeout(specTimeout))
+
+	It("is what becomes of a job that is preempted", since(kit.Trainer23), func(ctx context.Context) {
+		newWorld(ctx).followsPage(ctx, "docs/howto/checkpoints.md")
+	}, SpecTimeout(specTimeout))
+
+	It("is how slices and shared GPUs are asked for", func(ctx context.Context) {
+		DeferCleanup(eventuallyNothingGenerated)
+		newWorld(ctx).followsPage(ctx, "docs/howto/shared-gpus.md")
+	}, SpecTimeout(specTimeout))
+
+	It("is how a queue with several pools gives its GPUs away", since(kit.Trainer22), func(ctx context.Context) {
+		newWorld(ctx).followsPage(ctx, "docs/howto/mixed-pools.md")
+	}, SpecTimeout(specTimeout))
+})
+
+// followsPage runs the blocks of a page, the last of which cleans up, and expects what the page
+// shows of a block's output to be printed.
+func (w *world) followsPage(ctx context.Context, page string) {
+	GinkgoHelper()
+	steps := docsSteps(page)
+	last := len(steps) - 1
+	DeferCleanup(func(ctx context.Context) {
+		_, stderr, code := runShell(ctx, steps[last].commands)
+		Expect(code).To(BeZero(), "%s\n%s", steps[last].commands, stderr)
+	})
+	for _, step := range steps[:last] {
+		w.followsStep(ctx, step)
+	}
+}
+
+// followsStep runs a block, again where the page shows what it prints, until it prints that.
+func (w *world) followsStep(ctx context.Context, step docsStep) {
+	GinkgoHelper()
+	attempt := func(g Gomega) {
+		stdout, stderr, code := runShell(ctx, step.commands)
+		g.Expect(code).To(BeZero(), "%s\n%s", step.commands, stderr)
+		for line := range strings.Lines(step.shown) {
+			if shown := strings.TrimSpace(line); shown != "" {
+				g.Expect(stdout+stderr).To(MatchRegexp(asShown(shown)), "what the page shows of\n%s", step.commands)
+			}
+		}
+	}
+	if step.shown == "" {
+		attempt(Default)
+		return
+	}
+	Eventually(ctx, attempt).Should(Succeed())
+}
+
+var (
+	spaces  = regexp.MustCompile(`\s+`)
+	elapsed = regexp.MustCompile(`\b\d+(\\\.\d+)?(ms|s|m|h)\b`)
+	clock   = regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`)
+	percent = regexp.MustCompile(`\b\d+%`)
+	hash    = regexp.MustCompile(`(trainjob-[a-z0-9-]+-)[0-9a-f]{5}\b`)
+)
+
+// asShown is what matches a line of the docs in an output: how wide its columns are, times, and
+// the hashes in names of Workloads may differ, and ... stands for anything.
+func asShown(line string) string {
+	pattern := regexp.QuoteMeta(line)
+	pattern = clock.ReplaceAllString(pattern, `\S+`)
+	pattern = elapsed.ReplaceAllString(pattern, `\S+`)
+	pattern = percent.ReplaceAllString(pattern, `\S+`)
+	pattern = hash.ReplaceAllString(pattern, `${1}[0-9a-f]{5}`)
+	pattern = strings.ReplaceAll(pattern, `\.\.\.`, `.*`)
+	return spaces.ReplaceAllString(pattern, `\s+`)
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+const (
+	jobFramework      = "batch/job"
+	jobSetFramework   = "jobset.x-k8s.io/jobset"
+	externalTrainJobs = "TrainJob.v1alpha1.trainer.kubeflow.org"
+)
+
+// The table of docs/install.md: which set-up of Kueue is quiet while TrainJobs run, and which is
+// safe, where Kueue gives a queue to all that name none. These specs change Kueue's
+// configuration and read its log, which only a local control plane lets them do.
+var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", Label("control"), Serial, Ordered, ContinueOnFailure, func() {
+	BeforeAll(func() {
+		if !cluster.Local() || cluster.Integration != kit.External {
+			Skip("the specs of this group change Kueue's configuration; run them on a cluster of make local-up")
+		}
+		// Each spec puts the configuration back; the last one's is what Kueue runs with.
+		DeferCleanup(func(ctx context.Context) {
+			Expect(cluster.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
+		})
+	})
+
+	DescribeTable("come from", func(ctx context.Context, without []string, loggers ...string) {
+		w := newWorld(ctx)
+		w.kueueWithout(ctx, without...)
+		log := openLog("kueue")
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w.finish(ctx, "runs", "succeeded")
+		w.eventuallyCondition(ctx, "runs", kueue.WorkloadFinished)
+		Expect(w.workloadOwners(ctx)).To(ConsistOf("TrainJob"))
+		Expect(ownerErrors(log)).To(ConsistOf(loggers))
+	},
+		Entry("both, as Kueue is shipped", long, SpecTimeout(specTimeout), nil, "job", "jobset"),
+		Entry("Jobs alone, where JobSets are not among the frameworks", long, SpecTimeout(specTimeout), []string{jobSetFramework}, "job"),
+		Entry("nothing, where neither is", long, SpecTimeout(specTimeout), []string{jobSetFramework, jobFramework}),
+	)
+
+	It("are not the price of a TrainJob in neither list: its JobSet is managed a second time", long, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.runsOutside("Kueue and Trainer suspend and resume the JobSet in turn")
+		w.kueueWithout(ctx, externalTrainJobs)
+		log := openLog("kueue")
+		w.make(ctx, w.job("twice").GPUs("8").Obj())
+		Eventually(ctx, func() []string { return w.workloadOwners(ctx) }).Should(ConsistOf("JobSet", "TrainJob"))
+		Expect(ownerErrors(log)).To(BeEmpty())
+	}, SpecTimeout(specTimeout))
+
+	It("are fewer with the configuration that doctor prints", func(ctx context.Context) {
+		before := kueueIntegrations(ctx)
+		stdout, stderr, code := plugin(ctx, "doctor", "configmap", "kueue", "--without-jobsets")
+		Expect(code).To(BeZero(), stderr)
+		var printed corev1.ConfigMap
+		Expect(yaml.UnmarshalStrict([]byte(stdout), &printed)).To(Succeed())
+		before["frameworks"] = slices.DeleteFunc(before["frameworks"], func(name string) bool { return name == jobSetFramework })
+		Expect(integrationsOf(printed)).To(Equal(before))
+	}, SpecTimeout(specTimeout))
+})
+
+// kueueWithout restarts Kueue with integrations left out, and so that it gives all that is made in
+// the spec's namespace a queue; and makes the queues.
+func (w *world) kueueWithout(ctx context.Context, left ...string) {
+	GinkgoHelper()
+	integrations := kueueIntegrations(ctx)
+	for list, names := range integrations {
+		integrations[list] = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(left, name) })
+	}
+	configureKueue(ctx, map[string]any{
+		"integrations":                 integrations,
+		"manageJobsWithoutQueueName":   true,
+		"managedJobsNamespaceSelector": metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
+	})
+	Expect(cluster.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
+	w.pools(ctx, "16", "0")
+	w.make(ctx, kit.MakeLocalQueue(w.namespace, "default", w.name("gpus")))
+}
+
+// kueueIntegrations returns the lists of Kueue's integrations by their names.
+func kueueIntegrations(ctx context.Context) map[string][]string {
+	GinkgoHelper()
+	var config corev1.ConfigMap
+	Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"}, &config)).To(Succeed())
+	return integrationsOf(config)
+}
+
+func integrationsOf(config corev1.ConfigMap) map[string][]string {
+	GinkgoHelper()
+	var parsed struct {
+		Integrations map[string][]string `json:"integrations"`
+	}
+	Expect(yaml.Unmarshal([]byte(config.Data["controller_manager_config.yaml"]), &parsed)).To(Succeed())
+	return parsed.Integrations
+}
+
+// workloadOwners returns the kinds that the Workloads of the spec belong to.
+func (w *world) workloadOwners(ctx context.Context) []string {
+	GinkgoHelper()
+	var list kueue.WorkloadList
+	Expect(w.List(ctx, &list, client.InNamespace(w.namespace))).To(Succeed())
+	var kinds []string
+	for i := range list.Items {
+		kinds = append(kinds, metav1.GetControllerOf(&list.Items[i]).Kind)
+	}
+	return kinds
+}
+
+// ownerErrors names the controllers of Kueue that missed the index of TrainJobs.
+func ownerErrors(log *componentLog) []string {
+	GinkgoHelper()
+	var loggers []string
+	for _, line := range log.lines() {
+		if !strings.Contains(line, ".metadata.ownerReferences[trainer.kubeflow.org.TrainJob] does not exist") {
+			continue
+		}
+		var entry struct{ Level, Logger string }
+		Expect(json.Unmarshal([]byte(line), &entry)).To(Succeed(), line)
+		if entry.Level == "error" {
+			loggers = append(loggers, entry.Logger)
+		}
+	}
+	slices.Sort(loggers)
+	return slices.Compact(loggers)
+}
