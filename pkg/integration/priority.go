@@ -4,12 +4,14 @@ package integration
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -19,18 +21,27 @@ import (
 // decidedPriority is above that of everything else, which is 0 or less.
 const decidedPriority = 10
 
+// batchPeriod is how long a TrainJob waits for more of what Trainer, JobSet and the Job
+// controller report of it: they write a dozen times of one start, and one look at the end of a
+// row of such writes sees what a look at each would.
+const batchPeriod = 100 * time.Millisecond
+
+// queue is what handlers add to.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
 // decidedFirst has the controller look first at the TrainJobs about which Kueue has just
-// decided. When many start at once, each of them brings ten more events of what Trainer
-// and JobSet make of it, and those may wait.
+// decided, and in batches at what else becomes of Workloads. When many start at once, each of
+// them brings ten more events of what Trainer and JobSet make of it, and those may wait.
 func decidedFirst(h handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: h.Create,
 		DeleteFunc: h.Delete,
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok && decided(e) {
-				q = firstQueue{queue}
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if decided(e) {
+				h.Update(ctx, e, with(q, func(o *priorityqueue.AddOpts) { o.Priority = ptr.To(decidedPriority) }))
+			} else {
+				h.Update(ctx, e, with(q, inBatch))
 			}
-			h.Update(ctx, e, q)
 		},
 	}
 }
@@ -42,14 +53,45 @@ func decided(e event.UpdateEvent) bool {
 	return ok && okAfter && state.MayRun(before) != state.MayRun(after)
 }
 
-// firstQueue adds with the priority of decisions. A handler adds to a priority queue by
-// AddWithOpts alone.
-type firstQueue struct {
+// batched has the controller look once at what is made and changed within a batchPeriod.
+func batched(h handler.EventHandler) handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { h.Create(ctx, e, with(q, inBatch)) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { h.Update(ctx, e, with(q, inBatch)) },
+		DeleteFunc: h.Delete,
+	}
+}
+
+func inBatch(o *priorityqueue.AddOpts) { o.After = batchPeriod }
+
+// statusOnly passes the updates of an object that leave alone what people and webhooks write.
+func statusOnly() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return !predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}).Update(e) &&
+				e.ObjectOld.GetDeletionTimestamp().Equal(e.ObjectNew.GetDeletionTimestamp())
+		},
+	}
+}
+
+// queueWith adds with other options. A handler adds to a priority queue by AddWithOpts alone.
+type queueWith struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
+	change func(*priorityqueue.AddOpts)
+}
+
+// with returns a queue to which change is made of every option to add.
+func with(q queue, change func(*priorityqueue.AddOpts)) queue {
+	if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		return queueWith{prioritized, change}
+	}
+	return q
 }
 
 // AddWithOpts implements priorityqueue.PriorityQueue.
-func (q firstQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
-	o.Priority = ptr.To(decidedPriority)
+func (q queueWith) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
+	q.change(&o)
 	q.PriorityQueue.AddWithOpts(o, requests...)
 }

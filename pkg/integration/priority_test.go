@@ -4,6 +4,7 @@ package integration
 
 import (
 	"testing"
+	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -57,3 +59,66 @@ func TestDecidedFirst(t *testing.T) {
 		})
 	}
 }
+
+// What controllers report is looked at in batches; what is gone, and what people write, at once.
+func TestBatched(t *testing.T) {
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "llm", ResourceVersion: "1"}}
+	h := batched(&handler.EnqueueRequestForObject{})
+	tests := map[string]struct {
+		send func(queue)
+		want time.Duration
+	}{
+		"made":    {func(q queue) { h.Create(t.Context(), event.CreateEvent{Object: js}, q) }, batchPeriod},
+		"changed": {func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: js, ObjectNew: js}, q) }, batchPeriod},
+		"gone":    {func(q queue) { h.Delete(t.Context(), event.DeleteEvent{Object: js}, q) }, 0},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			q := &addedTo{}
+			tc.send(q)
+			if q.added != 1 || q.opts.After != tc.want {
+				t.Errorf("added %d times after %s, want once after %s", q.added, q.opts.After, tc.want)
+			}
+		})
+	}
+}
+
+func TestStatusOnly(t *testing.T) {
+	tests := map[string]struct {
+		change func(*trainjob.TrainJob)
+		want   bool
+	}{
+		"a condition":    {func(j *trainjob.TrainJob) { j.Status.Conditions = []metav1.Condition{{Type: "Suspended"}} }, true},
+		"the spec":       {func(j *trainjob.TrainJob) { j.Generation++ }, false},
+		"a label":        {func(j *trainjob.TrainJob) { j.Labels = map[string]string{"a": "b"} }, false},
+		"an annotation":  {func(j *trainjob.TrainJob) { j.Annotations = map[string]string{"a": "b"} }, false},
+		"being deleted":  {func(j *trainjob.TrainJob) { j.DeletionTimestamp = ptr.To(metav1.Now()) }, false},
+		"nothing at all": {func(*trainjob.TrainJob) {}, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Name: "llm", Generation: 1}}
+			after := before.DeepCopy()
+			tc.change(after)
+			if got := statusOnly().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
+				t.Errorf("it is %t that the status alone has changed, want %t", got, tc.want)
+			}
+		})
+	}
+	if job := (&trainjob.TrainJob{}); statusOnly().Create(event.CreateEvent{Object: job}) || statusOnly().Delete(event.DeleteEvent{Object: job}) {
+		t.Error("one that is made or gone passes")
+	}
+}
+
+// addedTo is a queue that remembers what was added last.
+type addedTo struct {
+	priorityqueue.PriorityQueue[reconcile.Request]
+	opts  priorityqueue.AddOpts
+	added int
+}
+
+func (q *addedTo) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
+	q.opts, q.added = o, q.added+len(requests)
+}
+
+func (q *addedTo) Add(reconcile.Request) { q.added++ }

@@ -225,13 +225,14 @@ func watchTrainJobCRD(ctx context.Context, mgr ctrl.Manager, trainer *serving.Tr
 
 func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
 	maps := mapper{env.client}
+	controlling := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &trainjob.TrainJob{}, handler.OnlyControllerOwner())
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("trainjob").
-		For(&trainjob.TrainJob{}, builder.WithPredicates(forgetDeleted(env.forget))).
-		Watches(&kueue.Workload{}, decidedFirst(handler.EnqueueRequestForOwner(
-			mgr.GetScheme(), mgr.GetRESTMapper(), &trainjob.TrainJob{}, handler.OnlyControllerOwner()))).
-		Owns(&jobsetapi.JobSet{}).
-		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobOfChild)).
+		For(&trainjob.TrainJob{}, builder.WithPredicates(forgetDeleted(env.forget), predicate.Not(statusOnly()))).
+		Watches(&trainjob.TrainJob{}, batched(&handler.EnqueueRequestForObject{}), builder.WithPredicates(statusOnly())).
+		Watches(&kueue.Workload{}, decidedFirst(controlling)).
+		Watches(&jobsetapi.JobSet{}, batched(controlling)).
+		Watches(&batchv1.Job{}, batched(handler.EnqueueRequestsFromMapFunc(maps.trainJobOfChild))).
 		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&trainer.TrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(env.all.Source()).
