@@ -195,7 +195,8 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // RunWithPodSetsInfo places the job by its admission, which the API server has to
 // confirm: pods must not be bound on the word of a cache that is behind. The child Jobs
 // are brought to the placement here; entry and suspend are set on the object, which
-// jobframework then writes, in as many requests as Trainer wants (jobclient).
+// jobframework then writes, in as many requests as Trainer wants (jobclient). A job that runs
+// in another cluster is placed there.
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
 	if err := j.env.checkRollout(ctx, &j.TrainJob); err != nil {
 		j.start.rollingOut = errors.Is(err, serving.ErrRollingOut)
@@ -211,6 +212,11 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	}
 	if err := j.env.confirm(ctx, wl); err != nil {
 		return err
+	}
+	if j.ManagedExternally() {
+		j.Spec.Suspend = ptr.To(false)
+		j.start.message = dispatchedMessage(wl)
+		return nil
 	}
 	if err := j.startable(ctx, wl); err != nil {
 		return err
