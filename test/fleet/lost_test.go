@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// The fleet's Kueue takes a worker for lost after ten seconds.
+var _ = Describe("A TrainJob of a worker that is lost", Serial, func() {
+	It("comes back in the other one, and its stale run ends when the worker is back", func(ctx context.Context) {
+		w := newWorld(ctx, "8", "8")
+		w.worker2.setStopPolicy(ctx, kueue.Hold)
+		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.worker2.setStopPolicy(ctx, kueue.None)
+
+		Expect(w.worker1.cluster.Control(ctx, "kill", "kube-apiserver", GinkgoWriter)).To(Succeed())
+		DeferCleanup(w.worker1.revive)
+		lost := time.Now()
+		pod := w.eventuallyRunsOn(ctx, w.worker2, "llm")
+		GinkgoWriter.Printf("runs in worker2 %s after worker1 was lost\n", time.Since(lost).Round(time.Second))
+		expectPlaced(&pod)
+		w.expectNothingHere(ctx, "llm")
+
+		back := time.Now()
+		w.worker1.revive(ctx)
+		w.worker1.eventuallyEmpty(ctx)
+		GinkgoWriter.Printf("the run in worker1 ended %s after its return began\n", time.Since(back).Round(time.Second))
+		Expect(w.worker2.pods(ctx, "llm")).To(ConsistOf(HaveField("UID", pod.UID)))
+	}, SpecTimeout(2*specTimeout))
+})
+
+// revive starts an API server again, and what has ended without it: kueue-trainer, as in a pod,
+// when it could not renew its lease.
+func (s *site) revive(ctx context.Context) {
+	GinkgoHelper()
+	Expect(s.cluster.Control(ctx, "start", "kube-apiserver", GinkgoWriter)).To(Succeed())
+	Expect(s.cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+}
+
+var _ = Describe("A TrainJob whose runtime is another one in a worker", func() {
+	It("says which worker is out of sync, and in what", func(ctx context.Context) {
+		w := newWorld(ctx, "8", "0")
+		of := func(nodes int32) func(*trainer.TrainingRuntimeSpec) {
+			return func(spec *trainer.TrainingRuntimeSpec) { spec.MLPolicy.NumNodes = &nodes }
+		}
+		w.worker1.copyRuntime(ctx, of(2))
+		w.manager.make(ctx, w.manager.job("llm").Runtime(w.manager.copyRuntime(ctx, of(1))).Obj())
+		Eventually(ctx, func() []string { return w.manager.notes(ctx, "llm", "AdmissionCheckRetries") }).Should(
+			ContainElement(And(ContainSubstring("worker1"), ContainSubstring("out of sync"))))
+		Expect(w.worker1.pods(ctx, "llm")).To(BeEmpty())
+	}, SpecTimeout(specTimeout))
+})
