@@ -249,7 +249,7 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 		Describer: &podsets.Describer{Renderer: renderer, Field: patch.Of(trainjob.Trainer23), State: state.FromCache(s), Recorder: jobevents.New(&events.FakeRecorder{})},
 		state:     state.FromCache(s), live: s, expectations: ledSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour),
 		backoff: jobclient.NewBackoff(clock.RealClock{}),
-		kueue:   kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}), queues: queues.New(s, kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})),
+		kueue:   kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}), queues: queues.New(s, s, kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})),
 	}, s, server)
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	env.memory.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}

@@ -191,7 +191,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		trainer:      trainer,
 		all:          all,
 		kueue:        opts.Kueue,
-		queues:       queues.New(mgr.GetClient(), opts.Kueue),
+		queues:       queues.New(mgr.GetClient(), mgr.GetAPIReader(), opts.Kueue),
 	}
 	runtimes.Looked = env.trainerLooked
 	opts.Kueue.OnChange(all.Requeue)

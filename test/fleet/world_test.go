@@ -58,6 +58,9 @@ func newWorld(ctx context.Context, gpus1, gpus2 string) *world {
 	w.worker1.open(ctx, map[string]string{kit.ProductLabel: kit.H100}, gpus1)
 	w.worker2.open(ctx, map[string]string{kit.ProductLabel: kit.H100}, gpus2)
 	w.manager.open(ctx, nil, "64", check)
+	for _, s := range []*site{w.worker1, w.worker2, w.manager} {
+		s.eventuallyOpen(ctx)
+	}
 	return w
 }
 
@@ -74,6 +77,16 @@ func (s *site) open(ctx context.Context, nodeLabels map[string]string, gpus stri
 		queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(name)}}}
 	}
 	s.make(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}, flavor, queue, kit.MakeLocalQueue(s.namespace, "queue", queue.Name))
+}
+
+// eventuallyOpen waits until Kueue knows where the spec's queue leads.
+func (s *site) eventuallyOpen(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var queue kueue.LocalQueue
+		g.Expect(s.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: "queue"}, &queue)).To(Succeed())
+		g.Expect(apimeta.IsStatusConditionTrue(queue.Status.Conditions, kueue.LocalQueueActive)).To(BeTrue(), s.name)
+	}).Should(Succeed())
 }
 
 // unique makes the name of a cluster-wide object this spec's own.

@@ -37,7 +37,7 @@ func newHandlers(tb testing.TB) (*defaulter, *validator) {
 	settings := kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})
 	h := &handler{decoder: admission.NewDecoder(c.Scheme()), Options: Options{
 		Client: c, InTree: inttest.InTreeOff(tb), Trainer: inttest.Served(tb, trainjob.Trainer23),
-		Describer: inttest.Describer(tb, c), Queues: queues.New(c, settings), Kueue: settings, Self: self,
+		Describer: inttest.Describer(tb, c), Queues: queues.New(c, c, settings), Kueue: settings, Self: self,
 	}}
 	return &defaulter{h}, &validator{h}
 }
@@ -321,7 +321,7 @@ func TestDefaulterOfManagedNamespaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
 			d.Kueue = kueueconfig.Fixed(kueueconfig.Settings{ManageJobsWithoutQueueName: true, ManagedJobsNamespaceSelector: tc.selector})
-			d.Queues = queues.New(d.Client, d.Kueue)
+			d.Queues = queues.New(d.Client, d.Client, d.Kueue)
 			response := d.Handle(context.Background(), request("user", inttest.Manifest(``, spec), ""))
 			if diff := cmp.Diff(decoded(t, inttest.Manifest(``, tc.want)), decoded(t, patched(t, inttest.Manifest(``, spec), response))); diff != "" {
 				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
