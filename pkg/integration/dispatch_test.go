@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -130,6 +132,47 @@ func TestDispatchIsTold(t *testing.T) {
 				Status: kueue.WorkloadStatus{ClusterName: tc.cluster, Admission: &kueue.Admission{ClusterQueue: "gpus"}}}
 			if diff := cmp.Diff(tc.want, dispatchedMessage(wl)); diff != "" {
 				t.Errorf("(-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// MultiKueue deletes Workload and TrainJob of a run, and sends the same job again at once.
+func TestJobSentAgainWaitsForThePodsOfItsFormerRun(t *testing.T) {
+	pod := func(jobSet string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod",
+				Labels:          map[string]string{jobsetapi.JobSetNameKey: "job", jobsetapi.JobSetUIDKey: jobSet},
+				OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: "job-node-0", UID: "j", Controller: new(true)}}},
+			Spec:   corev1.PodSpec{NodeName: "node"},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		}
+	}
+	cases := map[string]struct {
+		origin string
+		pod    *corev1.Pod
+		want   bool
+	}{
+		"a pod of the former run":              {origin: "manager", pod: pod("former"), want: true},
+		"a pod of its own":                     {origin: "manager", pod: pod("js")},
+		"no pod":                               {origin: "manager"},
+		"a job of this cluster, without quota": {pod: pod("former")},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(true, true, true, time.Now())
+			js.UID = "js"
+			if tc.origin != "" {
+				stored.Labels[kueue.MultiKueueOriginLabel] = tc.origin
+			}
+			objects := []client.Object{stored, js}
+			if tc.pod != nil {
+				objects = append(objects, tc.pod)
+			}
+			r, _ := newReconciler(t, objects...)
+			j := &job{TrainJob: *stored, env: r.env, key: client.ObjectKeyFromObject(stored)}
+			if o := j.awaitPodsOfFormer(t.Context()); o.err != nil || o.done != tc.want || (o.again > 0) != tc.want {
+				t.Errorf("awaitPodsOfFormer() = %+v, want to wait: %t", o, tc.want)
 			}
 		})
 	}

@@ -73,6 +73,25 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 		w.expectNothingHere(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 
+	It("starts again in the same worker when the last pod of its former run is gone", func(ctx context.Context) {
+		w := newWorld(ctx, "8", "0")
+		w.manager.make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "8s").Obj())
+		former := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+
+		w.manager.activate(ctx, "llm", false)
+		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "llm") }).Should(BeNil())
+		w.manager.activate(ctx, "llm", true)
+		Eventually(ctx, func(g Gomega) {
+			pods := w.worker1.pods(ctx, "llm")
+			if len(pods) > 1 {
+				StopTrying("two runs at a time").Attach("pods", pods).Now()
+			}
+			g.Expect(pods).To(HaveLen(1))
+			g.Expect(pods[0].UID).NotTo(Equal(former.UID))
+		}).Should(Succeed())
+		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+	}, SpecTimeout(specTimeout))
+
 	It("stops in its worker when its queue in the manager cluster is drained, and resumes with that", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.manager.make(ctx, w.manager.job("llm").Obj())
