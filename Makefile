@@ -96,7 +96,7 @@ fleet-down: $(BIN)/localcluster ## Stop what fleet-up started. Logs stay in FLEE
 	$(BIN)/localcluster fleet down
 
 .PHONY: e2e-fleet
-e2e-fleet: $(BIN)/localcluster ## Run the specs of the fleet, on the one of FLEET_KUBECONFIG or on one of their own.
+e2e-fleet: $(BIN)/localcluster ## Run the specs of the fleet, on the one of KUBECONFIG or on one of their own.
 	go test ./test/fleet/... -count=1 -timeout 60m -v -ginkgo.v $(E2E_FLAGS)
 
 # Always asked: go knows best what is out of date.
