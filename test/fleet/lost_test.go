@@ -12,7 +12,7 @@ import (
 )
 
 // The fleet's Kueue takes a worker for lost after ten seconds.
-var _ = Describe("A TrainJob of a worker that is lost", Serial, func() {
+var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
 	It("comes back in the other one, and has one run again when the worker is back", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.setStopPolicy(ctx, kueue.Hold)

@@ -14,7 +14,7 @@ import (
 )
 
 // A fleet whose clusters migrate one after the other is mixed for some time.
-var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial, Ordered, func() {
+var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial, Ordered, long, func() {
 	handOver := func(ctx context.Context, c *kit.Cluster, integration string) {
 		GinkgoHelper()
 		Expect(c.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())

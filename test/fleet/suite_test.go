@@ -23,6 +23,9 @@ const fleetDir = ".fleet-e2e"
 // specTimeout ends a spec that hangs; none is made to need it.
 const specTimeout = 5 * time.Minute
 
+// long marks specs that take above 20 seconds: they lose clusters, or hand them over.
+var long = Label("long")
+
 var fleet *kit.Fleet
 
 func TestFleet(t *testing.T) {
