@@ -79,6 +79,26 @@ local-status: $(BIN)/localcluster ## Show every component: process, health, port
 local-start local-stop local-kill local-restart: $(BIN)/localcluster ## One component: make local-restart COMPONENT=kueue
 	$(BIN)/localcluster $(@:local-%=%) $(or $(COMPONENT),$(error COMPONENT is not set; 'make local-status' lists the names))
 
+##@ Fleet
+
+# Where the three clusters live, and who integrates TrainJobs in each: INTEGRATION or
+# INTEGRATION:TRAINER, of the workers separated by a comma.
+export FLEET_DIR ?= .fleet
+export FLEET_MANAGER ?= external
+export FLEET_WORKERS ?= external,external
+
+.PHONY: fleet-up
+fleet-up: $(BIN)/localcluster ## Start a manager cluster and two workers, connected by MultiKueue. FLEET_MANAGER=external FLEET_WORKERS=in-tree,external:2.2
+	$(BIN)/localcluster fleet up
+
+.PHONY: fleet-down
+fleet-down: $(BIN)/localcluster ## Stop what fleet-up started. Logs stay in FLEET_DIR/*/logs.
+	$(BIN)/localcluster fleet down
+
+.PHONY: e2e-fleet
+e2e-fleet: $(BIN)/localcluster ## Run the specs of the fleet, on the one of KUBECONFIG or on one of their own.
+	go test ./test/fleet/... -count=1 -timeout 60m -v -ginkgo.v $(E2E_FLAGS)
+
 # Always asked: go knows best what is out of date.
 .PHONY: $(BIN)/localcluster
 $(BIN)/localcluster:
@@ -204,7 +224,7 @@ verify: generate lint ## Check formatting, vet, lint, module files, generated fi
 	git diff --exit-code -- config charts pkg/releases
 	@test -z "$$(git status --porcelain -- pkg/releases)" || { git status --short -- pkg/releases; echo "commit what make generate has made"; exit 1; }
 	$(BIN)/actionlint
-	@for base in default samples; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done
+	@for base in default samples multikueue samples/multikueue; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done
 
 # A module of its own: it needs more than all other tools together.
 .PHONY: lint

@@ -252,7 +252,7 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 		state:     state.FromCache(s), live: s, expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour),
 		backoff: jobclient.NewBackoff(clock.RealClock{}),
 		inTree:  inttest.InTreeOff(tb), trainer: inttest.Served(tb, trainjob.Trainer23),
-		kueue: settings, queues: queues.New(s, settings),
+		kueue: settings, queues: queues.New(s, s, settings),
 	}, s, server)
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	env.memory.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}

@@ -201,7 +201,8 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 // RunWithPodSetsInfo places the job by its admission, which the API server has to
 // confirm: pods must not be bound on the word of a cache that is behind. The child Jobs
 // are brought to the placement here; entry and suspend are set on the object, which
-// jobframework then writes, in as many requests as Trainer wants (jobclient).
+// jobframework then writes, in as many requests as Trainer wants (jobclient). A job that runs
+// in another cluster is placed there.
 func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []kueuepodset.PodSetInfo) error {
 	if err := j.env.trainer.Rollout.Check(ctx, j.env.client, j.env.Runtimes, j.env.Field, &j.TrainJob); err != nil {
 		j.start.rollingOut = errors.Is(err, serving.ErrRollingOut)
@@ -217,6 +218,11 @@ func (j *job) RunWithPodSetsInfo(ctx context.Context, _ client.Client, infos []k
 	}
 	if err := confirm(ctx, j.env.live, wl); err != nil {
 		return err
+	}
+	if j.ManagedExternally() {
+		j.Spec.Suspend = ptr.To(false)
+		j.start.message = dispatchedMessage(wl)
+		return nil
 	}
 	if err := j.startable(ctx, wl); err != nil {
 		return err

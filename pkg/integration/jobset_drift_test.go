@@ -93,7 +93,7 @@ func TestCorrectDrift(t *testing.T) {
 			runtimes := trainjob.NewRuntimes(c, c)
 			runtimes.Served = cmp.Or(tc.served, trainjob.Trainer22)
 			recorder := events.NewFakeRecorder(1)
-			r := &attempt{env: &environment{client: c, state: state.FromCache(c), live: c, queues: queues.New(c, inttest.KueueDefaults(t)), Describer: &podsets.Describer{Runtimes: runtimes, Field: patch.Of(runtimes.Served), State: state.FromCache(c), Recorder: jobevents.New(recorder)},
+			r := &attempt{env: &environment{client: c, state: state.FromCache(c), live: c, queues: queues.New(c, c, inttest.KueueDefaults(t)), Describer: &podsets.Describer{Runtimes: runtimes, Field: patch.Of(runtimes.Served), State: state.FromCache(c), Recorder: jobevents.New(recorder)},
 				expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}}
 			j.env = r.env
 			wait, err := r.correctDrift(t.Context(), j)

@@ -54,7 +54,8 @@ func (j *job) suspendDeleted(ctx context.Context) error {
 }
 
 // awaitPodsOfFormer waits for the pods that a deleted TrainJob of the same name still has.
-// jobframework would delete its Workload, and with it the quota that they run on.
+// jobframework would delete its Workload, and with it the quota that they run on. MultiKueue
+// deletes that itself, and soon sends the job here again: then the pods are all that is left.
 func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 	workloads, err := j.env.state.Workloads(ctx, j.key)
 	if err != nil {
@@ -64,8 +65,12 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 		owner := metav1.GetControllerOfNoCopy(&wl)
 		return owner == nil || owner.UID == j.UID || !state.HoldsQuota(wl)
 	})
+	since := state.StoppingSince(former)
 	if len(former) == 0 {
-		return outcome{}
+		if !j.comesFromAnotherCluster() || !j.IsSuspended() || !j.alive() {
+			return outcome{}
+		}
+		since = j.CreationTimestamp.Time
 	}
 	js, err := j.jobSet(ctx)
 	if err != nil {
@@ -76,9 +81,14 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 		return js == nil || pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID)
 	})
 	if left {
-		return outcome{done: true, again: recheckIn(state.StoppingSince(former)), err: err}
+		return outcome{done: true, again: recheckIn(since), err: err}
 	}
 	return outcome{err: err}
+}
+
+// comesFromAnotherCluster reports whether MultiKueue made the job, as a copy of another one.
+func (j *job) comesFromAnotherCluster() bool {
+	return j.Labels[kueue.MultiKueueOriginLabel] != ""
 }
 
 const (

@@ -25,7 +25,8 @@ import (
 )
 
 // reconciler runs Kueue's jobframework on TrainJobs and adds what that cannot know:
-// that a suspended TrainJob which is not admitted always holds the gate.
+// that a suspended TrainJob which is not admitted always holds the gate, unless it is for
+// another cluster.
 type reconciler struct {
 	// env is bound to a Trainer by each reconcile.
 	env *environment
@@ -207,7 +208,7 @@ func firstError(errs ...error) error {
 // ensurePlaced suspends an admitted TrainJob that somebody resumed before we could
 // place it: its pods would stay gated, or run anywhere. The next reconcile starts it.
 func (r *attempt) ensurePlaced(ctx context.Context, j *job) error {
-	if !j.alive() || j.IsSuspended() {
+	if !j.alive() || j.IsSuspended() || j.ManagedExternally() {
 		return nil
 	}
 	managed, err := r.env.queues.Manages(ctx, &j.TrainJob)
@@ -266,9 +267,9 @@ func (r *attempt) gateEarly(ctx context.Context, j *job) error {
 }
 
 // ensureGate sets the gate of a waiting TrainJob that lacks it, because it was made
-// or changed while the webhook was away.
+// or changed while the webhook was away. One that another controller runs needs none.
 func (r *attempt) ensureGate(ctx context.Context, j *job) error {
-	if !j.alive() || !j.IsSuspended() {
+	if !j.alive() || !j.IsSuspended() || j.ManagedExternally() {
 		return nil
 	}
 	managed, err := r.env.queues.Manages(ctx, &j.TrainJob)

@@ -142,18 +142,27 @@ func TestEveryStartIsToldOnce(t *testing.T) {
 // admit gives quota to the one Workload.
 func admit(t *testing.T, c client.Client) {
 	t.Helper()
+	changeWorkload(t, c, giveQuota)
+}
+
+// changeWorkload changes the one Workload.
+func changeWorkload(t *testing.T, c client.Client, change func(*kueue.Workload)) {
+	t.Helper()
 	var list kueue.WorkloadList
 	if err := c.List(t.Context(), &list); err != nil || len(list.Items) != 1 {
 		t.Fatalf("there are %d Workloads, want one; error: %v", len(list.Items), err)
 	}
-	wl := &list.Items[0]
+	change(&list.Items[0])
+	if err := c.Update(t.Context(), &list.Items[0]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func giveQuota(wl *kueue.Workload) {
 	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
 		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition})
 	}
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{Name: "node", Count: ptr.To[int32](1)}}}
-	if err := c.Update(t.Context(), wl); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // eventsSoFar returns those that contain a text.

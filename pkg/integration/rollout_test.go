@@ -47,7 +47,7 @@ func TestAwaitReading(t *testing.T) {
 			served := serving.NewTrainer(serving.NewTrainJobs(nil))
 			served.Set(t.Context(), trainjob.Trainer22, nil)
 			c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(stored, js)).Build()
-			env, err := (&environment{client: c, state: state.FromCache(c), queues: queues.New(c, inttest.KueueDefaults(t)), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c), Recorder: jobevents.New(recorder)},
+			env, err := (&environment{client: c, state: state.FromCache(c), queues: queues.New(c, c, inttest.KueueDefaults(t)), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c), Recorder: jobevents.New(recorder)},
 				expectations: inttest.LedSince(tc.written), memory: &memory{}, starts: newStarts(time.Hour)}).now()
 			if err != nil {
 				t.Fatal(err)

@@ -189,7 +189,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		trainer:      trainer,
 		all:          all,
 		kueue:        opts.Kueue,
-		queues:       queues.New(mgr.GetClient(), opts.Kueue),
+		queues:       queues.New(mgr.GetClient(), mgr.GetAPIReader(), opts.Kueue),
 	}
 	runtimes.Looked = trainerLooked(env.state)
 	opts.Kueue.OnChange(all.Requeue)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
@@ -23,6 +24,15 @@ func placedMessage(wl *kueue.Workload) string {
 	}
 	return jobevents.Truncate(fmt.Sprintf("Admitted from queue %s by ClusterQueue %s: %s",
 		wl.Spec.QueueName, admission.ClusterQueue, strings.Join(parts, "; ")))
+}
+
+// dispatchedMessage says in which cluster a job runs, and what it is charged to in this one.
+func dispatchedMessage(wl *kueue.Workload) string {
+	where := "another cluster"
+	if name := ptr.Deref(wl.Status.ClusterName, ""); name != "" {
+		where = "cluster " + name
+	}
+	return fmt.Sprintf("Admitted from queue %s by ClusterQueue %s, and runs in %s", wl.Spec.QueueName, wl.Status.Admission.ClusterQueue, where)
 }
 
 func assignmentMessage(a *kueue.PodSetAssignment) string {

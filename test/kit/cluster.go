@@ -232,13 +232,17 @@ func (c *Cluster) Stop(ctx context.Context, progress io.Writer) error {
 	return localcluster(ctx, c.localDir, progress, "down")
 }
 
-// localcluster runs the tool that `make` builds.
+// localcluster runs the tool that `make` builds, on the cluster in dir.
 func localcluster(ctx context.Context, dir string, progress io.Writer, args ...string) error {
+	return launch(ctx, progress, append(args, "--local-dir", dir)...)
+}
+
+func launch(ctx context.Context, progress io.Writer, args ...string) error {
 	root, err := Root()
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "localcluster"), append(args, "--local-dir", dir)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "localcluster"), args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = root, progress, progress
 	// Interrupted, it still writes down what it started, so that down finds it.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

@@ -49,6 +49,7 @@ func newCommand() *cobra.Command {
 		o.onComponent("kill", "Kill one component (SIGKILL), as a crash would", (*cluster.Cluster).Kill),
 		o.onComponent("restart", "Stop and start one component", (*cluster.Cluster).Restart),
 		newKindCommand(),
+		newFleetCommand(),
 	)
 	return root
 }

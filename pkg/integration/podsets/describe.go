@@ -167,8 +167,12 @@ func (d *Describer) Render(ctx context.Context, job *trainjob.TrainJob) (*jobset
 }
 
 // Gated returns the spec of job with our part as it is while job waits for admission, and
-// whether that is a change.
+// whether that is a change. A job that another controller runs waits as it is: Trainer makes
+// nothing of it in this cluster, and in the other one our part would be in the way.
 func (d *Describer) Gated(ctx context.Context, job *trainjob.TrainJob) (spec trainjob.Spec, changed bool, err error) {
+	if job.ManagedExternally() {
+		return job.DeepCopy().Spec, false, nil
+	}
 	names, err := d.replicatedJobs(ctx, job)
 	if err != nil {
 		return spec, false, err

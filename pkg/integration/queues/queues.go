@@ -23,12 +23,15 @@ import (
 // Queues say which TrainJobs are Kueue's to start, and where their queues lead.
 type Queues struct {
 	client client.Client
-	kueue  *kueueconfig.Follower
+	// live asks the API server itself.
+	live  client.Reader
+	kueue *kueueconfig.Follower
 }
 
-// New returns the Queues that c reads, under Kueue's settings.
-func New(c client.Client, kueue *kueueconfig.Follower) *Queues {
-	return &Queues{client: c, kueue: kueue}
+// New returns the Queues that c reads, under Kueue's settings. Where what c knows is not enough
+// for a decision that stands for ever, it asks live.
+func New(c client.Client, live client.Reader, kueue *kueueconfig.Follower) *Queues {
+	return &Queues{client: c, live: live, kueue: kueue}
 }
 
 // Manages reports whether job is Kueue's to start, by the rule that Kueue's own
@@ -60,9 +63,13 @@ type route struct {
 	known bool
 }
 
-// LeadsToMultiKueue reports whether the jobs of a LocalQueue go to other clusters.
+// LeadsToMultiKueue reports whether the jobs of a LocalQueue go to other clusters. A job stays what
+// it is created as, and it may be created right after its queue.
 func (q *Queues) LeadsToMultiKueue(ctx context.Context, namespace, queue string) (bool, error) {
-	r, err := q.route(ctx, namespace, queue)
+	r, err := routeOf(ctx, q.client, namespace, queue)
+	if err == nil && !r.multiKueue && !r.known {
+		r, err = routeOf(ctx, q.live, namespace, queue)
+	}
 	return r.multiKueue, err
 }
 
@@ -73,7 +80,7 @@ func (q *Queues) Reachable(ctx context.Context, t *trainjob.TrainJob) error {
 		return nil
 	}
 	queue := string(jobframework.QueueNameForObject(t))
-	r, err := q.route(ctx, t.Namespace, queue)
+	r, err := routeOf(ctx, q.client, t.Namespace, queue)
 	if err != nil {
 		return fmt.Errorf("reading where LocalQueue %s leads: %w", queue, err)
 	}
@@ -84,15 +91,15 @@ func (q *Queues) Reachable(ctx context.Context, t *trainjob.TrainJob) error {
 		ErrNoOtherCluster, kueue.MultiKueueControllerName, queue, r.clusterQueue)
 }
 
-// route follows a LocalQueue to the admission checks of its ClusterQueue.
-func (q *Queues) route(ctx context.Context, namespace, queue string) (route, error) {
+// routeOf follows a LocalQueue to the admission checks of its ClusterQueue.
+func routeOf(ctx context.Context, c client.Reader, namespace, queue string) (route, error) {
 	var lq kueue.LocalQueue
-	if err := q.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: queue}, &lq); err != nil {
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: queue}, &lq); err != nil {
 		return route{}, client.IgnoreNotFound(err)
 	}
 	r := route{clusterQueue: lq.Spec.ClusterQueue, known: true}
 	var cq kueue.ClusterQueue
-	if err := q.client.Get(ctx, client.ObjectKey{Name: string(r.clusterQueue)}, &cq); err != nil {
+	if err := c.Get(ctx, client.ObjectKey{Name: string(r.clusterQueue)}, &cq); err != nil {
 		return route{}, client.IgnoreNotFound(err)
 	}
 	if cq.Spec.AdmissionChecksStrategy == nil {
@@ -100,7 +107,7 @@ func (q *Queues) route(ctx context.Context, namespace, queue string) (route, err
 	}
 	for _, rule := range cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
 		var check kueue.AdmissionCheck
-		err := q.client.Get(ctx, client.ObjectKey{Name: string(rule.Name)}, &check)
+		err := c.Get(ctx, client.ObjectKey{Name: string(rule.Name)}, &check)
 		if client.IgnoreNotFound(err) != nil {
 			return route{}, err
 		}

@@ -116,6 +116,12 @@ func (r *review) onCreate(ctx context.Context) error {
 		return err
 	}
 	job.Spec.Suspend = ptr.To(true)
+	if job.ManagedExternally() {
+		// MultiKueue copies it to other clusters, where Kueue's in-tree integration adds an entry
+		// of the same name. Here nothing of it runs.
+		r.describer.Field.Drop(&job.Spec)
+		return nil
+	}
 	return r.gate(ctx)
 }
 

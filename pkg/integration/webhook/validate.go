@@ -89,7 +89,11 @@ func (r *review) validate(ctx context.Context, ifManaged field.ErrorList) (field
 		return nil, err
 	}
 	if old != nil {
-		errs = append(errs, r.leavesQueue(t, old, managed)...)
+		leaves, err := r.leavesQueue(ctx, t, old, managed)
+		if err != nil {
+			return nil, err
+		}
+		errs = append(errs, leaves...)
 		if managed {
 			errs = append(errs, keepsWorkload(t, old)...)
 		}
@@ -108,19 +112,30 @@ func (r *review) validate(ctx context.Context, ifManaged field.ErrorList) (field
 }
 
 // leavesQueue refuses to let a TrainJob out of Kueue's hands: its child Jobs hold the
-// gate, which JobSet never takes away from a Job.
-func (r *review) leavesQueue(t, old *trainjob.TrainJob, managed bool) field.ErrorList {
-	if managed || !r.describer.Field.Has(&old.Spec) || t.Finished() {
-		return nil
+// gate, which JobSet never takes away from a Job. One that MultiKueue runs has no gate, and
+// would leave a Workload behind that MultiKueue goes on with.
+func (r *review) leavesQueue(ctx context.Context, t, old *trainjob.TrainJob, managed bool) (field.ErrorList, error) {
+	if managed || t.Finished() {
+		return nil, nil
+	}
+	queued := r.describer.Field.Has(&old.Spec)
+	if !queued && old.ManagedExternally() {
+		var err error
+		if queued, err = r.Queues.Manages(ctx, old); err != nil {
+			return nil, err
+		}
+	}
+	if !queued {
+		return nil, nil
 	}
 	return field.ErrorList{field.Forbidden(queueNamePath,
-		"a TrainJob that was queued cannot leave its queue; name another queue, or create the TrainJob again without one")}
+		"a TrainJob that was queued cannot leave its queue; name another queue, or create the TrainJob again without one")}, nil
 }
 
 // added returns the spec with the part that the defaulter adds to a TrainJob which comes
 // into a queue, or nil where it adds none.
 func (r *review) added(ctx context.Context, t *trainjob.TrainJob, managed bool) *trainjob.Spec {
-	if !managed || !t.Suspended() {
+	if !managed || !t.Suspended() || t.ManagedExternally() {
 		return nil
 	}
 	spec, _, err := r.describer.Gated(ctx, t)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package webhook is the manager's part of the admission of TrainJobs (this file): it sets
-// suspend and the gate of queued TrainJobs (defaults.go) and puts fields back to their stored
-// bytes (restore.go), and refuses what could not run or would escape its queue (validate.go,
-// labels.go, managedby.go, size.go).
+// suspend and, but for other clusters' jobs, the gate of queued TrainJobs (defaults.go), puts
+// fields back to their stored bytes (restore.go), and refuses what could not run or would escape
+// its queue (validate.go, labels.go, managedby.go, size.go).
 package webhook
 
 import (

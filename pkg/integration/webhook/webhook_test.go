@@ -37,7 +37,7 @@ func newHandlers(tb testing.TB) (*defaulter, *validator) {
 	settings := kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})
 	h := &handler{decoder: admission.NewDecoder(c.Scheme()), Options: Options{
 		Client: c, InTree: inttest.InTreeOff(tb), Trainer: inttest.Served(tb, trainjob.Trainer23),
-		Describer: inttest.Describer(tb, c), Queues: queues.New(c, settings), Kueue: settings, Self: self,
+		Describer: inttest.Describer(tb, c), Queues: queues.New(c, c, settings), Kueue: settings, Self: self,
 	}}
 	return &defaulter{h}, &validator{h}
 }
@@ -188,6 +188,7 @@ func decoded(t *testing.T, object string) any {
 
 func TestValidator(t *testing.T) {
 	ref := `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`
+	const elsewhere = `"runtimeRef":{"name":"torch"},"managedBy":"kueue.x-k8s.io/multikueue","suspend":true`
 	cases := map[string]struct {
 		object, old string
 		user        string
@@ -208,6 +209,10 @@ func TestValidator(t *testing.T) {
 		"a prebuilt Workload for a running job, with a stop": {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: inttest.Manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"},"suspend":true}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
 		"a prebuilt Workload for a waiting job":              {old: inttest.Manifest(queued, ref+gateJSON+`]}`), object: inttest.Manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
 		"a queued job that leaves its queue":                 {old: inttest.Manifest(queued, ref+gateJSON+`]}`), object: inttest.Manifest(``, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
+		"a job for another cluster that leaves its queue":    {old: inttest.Manifest(queued, `{`+elsewhere+`}`), object: inttest.Manifest(``, `{`+elsewhere+`}`), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
+		"one that was in none":                               {old: inttest.Manifest(``, `{`+elsewhere+`}`), object: inttest.Manifest(`"a":"b"`, `{`+elsewhere+`}`)},
+		"an entry of ours by a user, for another cluster":    {old: inttest.Manifest(queued, `{`+elsewhere+`}`), object: inttest.Manifest(queued, `{`+elsewhere+`,"runtimePatches":[`+gateJSON+`]}`), want: []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}},
+		"an entry of an older release, for another cluster":  {old: inttest.Manifest(queued, `{`+elsewhere+`,"runtimePatches":[`+gateJSON+`]}`), object: inttest.Manifest(queued+`,"a":"b"`, `{`+elsewhere+`,"runtimePatches":[`+gateJSON+`]}`)},
 		"a prebuilt Workload that goes":                      {old: inttest.Manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`), object: inttest.Manifest(queued, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
 		"a prebuilt Workload for a new job":                  {object: inttest.Manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`)},
 		"a prebuilt Workload that stays, and a stop":         {old: inttest.Manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"}}`), object: inttest.Manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"},"suspend":true}`)},
@@ -316,7 +321,7 @@ func TestDefaulterOfManagedNamespaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
 			d.Kueue = kueueconfig.Fixed(kueueconfig.Settings{ManageJobsWithoutQueueName: true, ManagedJobsNamespaceSelector: tc.selector})
-			d.Queues = queues.New(d.Client, d.Kueue)
+			d.Queues = queues.New(d.Client, d.Client, d.Kueue)
 			response := d.Handle(context.Background(), request("user", inttest.Manifest(``, spec), ""))
 			if diff := cmp.Diff(decoded(t, inttest.Manifest(``, tc.want)), decoded(t, patched(t, inttest.Manifest(``, spec), response))); diff != "" {
 				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
@@ -333,14 +338,46 @@ func TestDefaulterHandsToMultiKueue(t *testing.T) {
 			AdmissionChecksStrategy: &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{check}}}},
 		&kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "remote"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName}},
 	}
-	cases := map[string]struct{ spec, want string }{
-		"a job whose queue leads there": {
+	const elsewhere = `"runtimeRef":{"name":"torch"},"managedBy":"kueue.x-k8s.io/multikueue","suspend":true`
+	cases := map[string]struct{ spec, oldSpec, want string }{
+		"a job whose queue leads there, without an entry of ours": {
 			spec: `{"runtimeRef":{"name":"torch"}}`,
-			want: `{"runtimeRef":{"name":"torch"},"managedBy":"kueue.x-k8s.io/multikueue","suspend":true,"runtimePatches":[` + gateJSON + `]}`,
+			want: `{` + elsewhere + `}`,
+		},
+		"one that Trainer manages by default": {
+			spec: `{"runtimeRef":{"name":"torch"},"managedBy":"trainer.kubeflow.org/trainjob-controller"}`,
+			want: `{` + elsewhere + `}`,
+		},
+		"one whose user says so": {
+			spec: `{"runtimeRef":{"name":"torch"},"managedBy":"kueue.x-k8s.io/multikueue"}`,
+			want: `{` + elsewhere + `}`,
+		},
+		"one with the entries of others": {
+			spec: `{"runtimeRef":{"name":"torch"},"runtimePatches":[` + mine + `]}`,
+			want: `{` + elsewhere + `,"runtimePatches":[` + mine + `]}`,
+		},
+		"an exported one, without the entry that it had": {
+			spec: `{` + elsewhere + `,"runtimePatches":[` + gateJSON + `,` + mine + `]}`,
+			want: `{` + elsewhere + `,"runtimePatches":[` + mine + `]}`,
 		},
 		"but not one that somebody else manages": {
 			spec: `{"runtimeRef":{"name":"torch"},"managedBy":"example.com/me"}`,
-			want: `{"runtimeRef":{"name":"torch"},"managedBy":"example.com/me","suspend":true,"runtimePatches":[` + gateJSON + `]}`,
+			want: `{"runtimeRef":{"name":"torch"},"managedBy":"example.com/me","suspend":true}`,
+		},
+		"one that waits gets no entry later": {
+			oldSpec: `{` + elsewhere + `}`,
+			spec:    `{` + elsewhere + `,"runtimePatches":[` + mine + `]}`,
+			want:    `{` + elsewhere + `,"runtimePatches":[` + mine + `]}`,
+		},
+		"one with an entry of an older release keeps it": {
+			oldSpec: `{` + elsewhere + `,"runtimePatches":[` + gateJSON + `]}`,
+			spec:    `{` + elsewhere + `,"runtimePatches":[` + mine + `]}`,
+			want:    `{` + elsewhere + `,"runtimePatches":[` + mine + `,` + gateJSON + `]}`,
+		},
+		"one that comes back to this cluster gets the gate with the same write": {
+			oldSpec: `{` + elsewhere + `}`,
+			spec:    `{"runtimeRef":{"name":"torch"},"suspend":true}`,
+			want:    `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[` + gateJSON + `]}`,
 		},
 	}
 	for name, tc := range cases {
@@ -351,7 +388,11 @@ func TestDefaulterHandsToMultiKueue(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			response := d.Handle(context.Background(), request("user", inttest.Manifest(queued, tc.spec), ""))
+			old := ""
+			if tc.oldSpec != "" {
+				old = inttest.Manifest(queued, tc.oldSpec)
+			}
+			response := d.Handle(context.Background(), request("user", inttest.Manifest(queued, tc.spec), old))
 			if diff := cmp.Diff(decoded(t, inttest.Manifest(queued, tc.want)), decoded(t, patched(t, inttest.Manifest(queued, tc.spec), response))); diff != "" {
 				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
 			}

@@ -112,6 +112,9 @@ func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 				return err
 			}
 		}
+		if c.state.Settings.Dispatches {
+			dispatch(config, c.state.Settings.Integration)
+		}
 		config.set(featureGates(), "featureGates")
 		if workers := c.state.Settings.InTreeWorkers; workers > 0 {
 			config.set(int64(workers), "controller", "groupKindConcurrency", inTreeKind)
@@ -133,6 +136,21 @@ func ExternalTrainJobs(config map[string]any) error {
 	fields(config).set(toAny(frameworks), "integrations", "frameworks")
 	fields(config).set([]any{externalFramework}, "integrations", "externalFrameworks")
 	return nil
+}
+
+// dispatch sets Kueue up as the manager of a fleet. It watches every kind that it could hand to
+// a worker and takes a worker that lacks one, or the permission, for lost: so there is TrainJob
+// and, because an empty list means the same, batch/job. Times are short, for specs that lose a worker.
+func dispatch(config fields, integration Integration) {
+	frameworks := []any{"batch/job"}
+	if integration.inTree() {
+		frameworks = append(frameworks, inTreeFramework)
+	} else {
+		config.set([]any{map[string]any{"name": externalFramework}}, "multiKueue", "externalFrameworks")
+	}
+	config.set(frameworks, "integrations", "frameworks")
+	config.set("10s", "multiKueue", "gcInterval")
+	config.set("10s", "multiKueue", "workerLostTimeout")
 }
 
 func jobsetConfig(ctx context.Context, c *Cluster) ([]byte, error) {

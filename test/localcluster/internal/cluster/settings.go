@@ -50,6 +50,9 @@ type Settings struct {
 	InTreeWorkers int `json:"inTreeWorkers,omitempty"`
 	// Lease is how long kueue-trainer's leader lease lasts. 0 is shortLease.
 	Lease time.Duration `json:"lease,omitempty"`
+	// Dispatches makes it the manager of a fleet: Kueue is set up to hand TrainJobs to other
+	// clusters, and there are no nodes.
+	Dispatches bool `json:"dispatches,omitempty"`
 }
 
 // shortLease is about the time until the next leader after a kill. A manager that cannot

@@ -34,6 +34,16 @@ func (c *Cluster) Build(ctx context.Context, settings Settings) error {
 // it is a repair: it also applies the manifests again and restarts kueue-trainer if
 // that has changed. With other settings it also changes to those.
 func (c *Cluster) Up(ctx context.Context, settings Settings) error {
+	return c.up(ctx, settings, c.Build)
+}
+
+// UpBuilt is Up for who has built everything already: clusters that come up at the same time
+// have their binaries in one place.
+func (c *Cluster) UpBuilt(ctx context.Context, settings Settings) error {
+	return c.up(ctx, settings, func(context.Context, Settings) error { return nil })
+}
+
+func (c *Cluster) up(ctx context.Context, settings Settings, build func(context.Context, Settings) error) error {
 	if err := c.refuseForeignDir(); err != nil {
 		return err
 	}
@@ -46,7 +56,7 @@ func (c *Cluster) Up(ctx context.Context, settings Settings) error {
 	if err := c.refuseOtherSettings(settings); err != nil {
 		return err
 	}
-	if err := c.Build(ctx, settings); err != nil {
+	if err := build(ctx, settings); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -70,6 +80,8 @@ func (c *Cluster) withDefaults(settings Settings) Settings {
 	if settings.Kubernetes == (build.Kubernetes{}) {
 		settings.Kubernetes = c.state.Settings.Kubernetes
 	}
+	// Who is up again need not know that this is the manager of a fleet.
+	settings.Dispatches = settings.Dispatches || c.state.Settings.Dispatches
 	return settings
 }
 
@@ -208,6 +220,9 @@ func (c *Cluster) removeOldLogs() error {
 }
 
 func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) error {
+	if c.state.Settings.Dispatches {
+		return nil
+	}
 	start := time.Now()
 	wanted := nodes.Make(c.state.Settings.Nodes)
 	if err := kube.Create(ctx, api, wanted); err != nil {

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queues
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+func TestLeadsToMultiKueue(t *testing.T) {
+	queue := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"}}
+	behind := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{
+		AdmissionChecksStrategy: &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "remote"}}}}}
+	here := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}}
+	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "remote"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName}}
+	cases := map[string]struct {
+		cached, stored []client.Object
+		want           bool
+	}{
+		"a queue that leads there":                       {cached: []client.Object{queue, behind, check}, want: true},
+		"a queue that the cache has not heard of yet":    {stored: []client.Object{queue, behind, check}, want: true},
+		"a check that the cache has not heard of yet":    {cached: []client.Object{queue, behind}, stored: []client.Object{queue, behind, check}, want: true},
+		"a queue of this cluster, which need not ask":    {cached: []client.Object{queue, here}, stored: []client.Object{queue, behind, check}},
+		"a queue that is not there":                      {},
+		"a ClusterQueue that the cache has not heard of": {cached: []client.Object{queue}, stored: []client.Object{queue, behind, check}, want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := New(having(t, tc.cached), having(t, tc.stored), nil).LeadsToMultiKueue(t.Context(), "ns", "q")
+			if err != nil || got != tc.want {
+				t.Errorf("LeadsToMultiKueue() = %t, %v; want %t", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func having(t *testing.T, objects []client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := kueue.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).Build()
+	for _, obj := range objects {
+		if err := c.Create(t.Context(), obj.DeepCopyObject().(client.Object)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// The fleet's Kueue takes a worker for lost after ten seconds.
+var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
+	It("comes back in the other one, and has one run again when the worker is back", func(ctx context.Context) {
+		w := newWorld(ctx, "8", "8")
+		w.worker2.setStopPolicy(ctx, kueue.Hold)
+		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.worker2.setStopPolicy(ctx, kueue.None)
+
+		Expect(w.worker1.cluster.Control(ctx, "kill", "kube-apiserver", GinkgoWriter)).To(Succeed())
+		DeferCleanup(w.worker1.revive)
+		pod := w.eventuallyRunsOn(ctx, w.worker2, "llm")
+		expectPlaced(&pod)
+		w.expectNothingHere(ctx, "llm")
+
+		w.worker1.revive(ctx)
+		// Which of the two is Kueue's to say; it keeps the one that was admitted first, and tries to
+		// reach a lost worker less and less often.
+		var kept *site
+		Eventually(ctx, func(g Gomega) {
+			var running []*site
+			for _, worker := range w.workers() {
+				if len(worker.pods(ctx, "llm")) > 0 {
+					running = append(running, worker)
+				}
+			}
+			g.Expect(running).To(HaveLen(1))
+			kept = running[0]
+		}).WithTimeout(specTimeout).Should(Succeed())
+		w.expectNothingHere(ctx, "llm")
+		kept.finish(ctx, "llm", "succeeded")
+		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
+	}, SpecTimeout(2*specTimeout))
+})
+
+// revive starts an API server again, and what has ended without it: kueue-trainer, as in a pod,
+// when it could not renew its lease.
+func (s *site) revive(ctx context.Context) {
+	GinkgoHelper()
+	Expect(s.cluster.Control(ctx, "start", "kube-apiserver", GinkgoWriter)).To(Succeed())
+	Expect(s.cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+}
+
+var _ = Describe("A TrainJob whose runtime is another one in a worker", func() {
+	It("says which worker is out of sync, and there in what", func(ctx context.Context) {
+		w := newWorld(ctx, "8", "0")
+		of := func(nodes int32) func(*trainer.TrainingRuntimeSpec) {
+			return func(spec *trainer.TrainingRuntimeSpec) { spec.MLPolicy.NumNodes = &nodes }
+		}
+		w.worker1.copyRuntime(ctx, of(2))
+		w.manager.make(ctx, w.manager.job("llm").Runtime(w.manager.copyRuntime(ctx, of(1))).Obj())
+		Eventually(ctx, func() []string { return w.manager.notes(ctx, "llm", "AdmissionCheckRetries") }).Should(
+			ContainElement(And(ContainSubstring("worker1"), ContainSubstring("out of sync"))))
+		Eventually(ctx, func() []string { return w.worker1.notes(ctx, "llm", "PrebuiltWorkloadUnusable") }).Should(
+			ContainElement(ContainSubstring(`PodSet "node" has 2 pods in the TrainJob, 1 in the Workload`)))
+		Expect(w.worker1.pods(ctx, "llm")).To(BeEmpty())
+	}, SpecTimeout(specTimeout))
+})

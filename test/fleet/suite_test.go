@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fleet holds the specs of TrainJobs that MultiKueue runs in other clusters. They run on
+// the fleet of KUBECONFIG, or bring one up and take it down again.
+package fleet
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// fleetDir is where the suite brings its fleet up. That of `make fleet-up` is left alone.
+const fleetDir = ".fleet-e2e"
+
+// specTimeout ends a spec that hangs; none is made to need it.
+const specTimeout = 5 * time.Minute
+
+// long marks specs that take above 20 seconds: they lose clusters, or hand them over.
+var long = Label("long")
+
+var fleet *kit.Fleet
+
+func TestFleet(t *testing.T) {
+	RegisterFailHandler(Fail)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	// Three control planes share the machine.
+	SetDefaultEventuallyTimeout(2 * time.Minute)
+	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
+	SetDefaultConsistentlyDuration(2 * time.Second)
+	SetDefaultConsistentlyPollingInterval(200 * time.Millisecond)
+	RunSpecs(t, "kueue-trainer fleet")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	var err error
+	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
+		fleet, err = kit.UseFleet(filepath.Dir(kubeconfig))
+		Expect(err).NotTo(HaveOccurred())
+		return
+	}
+	root, err := kit.Root()
+	Expect(err).NotTo(HaveOccurred())
+	fleet, err = kit.StartFleet(ctx, filepath.Join(root, fleetDir), GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+})
+
+var _ = AfterSuite(func(ctx context.Context) {
+	if fleet != nil {
+		Expect(fleet.Stop(ctx, GinkgoWriter)).To(Succeed())
+	}
+})

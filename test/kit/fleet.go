@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+)
+
+// Fleet is a manager cluster and the workers that MultiKueue connects it with.
+type Fleet struct {
+	Manager *Cluster
+	// Workers are named worker1 and worker2, in this order.
+	Workers []*Cluster
+
+	dir string
+	// started is set when StartFleet brought the fleet up.
+	started bool
+}
+
+// StartFleet brings a fleet up in dir, which progress is told of. Stop takes it down again.
+func StartFleet(ctx context.Context, dir string, progress io.Writer) (*Fleet, error) {
+	if err := launch(ctx, progress, "fleet", "up", "--dir", dir); err != nil {
+		return nil, err
+	}
+	f, err := UseFleet(dir)
+	if err != nil {
+		return nil, err
+	}
+	f.started = true
+	return f, nil
+}
+
+// UseFleet connects to the fleet in dir.
+func UseFleet(dir string) (*Fleet, error) {
+	f := &Fleet{dir: dir}
+	for _, name := range []string{"manager", "worker1", "worker2"} {
+		c, err := Use(filepath.Join(dir, name, "kubeconfig"))
+		if err != nil {
+			return nil, fmt.Errorf("cluster %s of the fleet: %w", name, err)
+		}
+		if f.Manager == nil {
+			f.Manager = c
+		} else {
+			f.Workers = append(f.Workers, c)
+		}
+	}
+	return f, nil
+}
+
+// Kubeconfig has a context for each cluster, named like it.
+func (f *Fleet) Kubeconfig() string { return filepath.Join(f.dir, "kubeconfig") }
+
+// Stop takes down what StartFleet brought up; other fleets are left alone.
+func (f *Fleet) Stop(ctx context.Context, progress io.Writer) error {
+	if !f.started {
+		return nil
+	}
+	return launch(ctx, progress, "fleet", "down", "--dir", f.dir)
+}

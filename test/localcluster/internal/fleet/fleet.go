@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fleet is several local clusters whose manager hands TrainJobs to its workers by
+// MultiKueue: how they come up and go down (this file), and what connects them (connect.go).
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/cluster"
+)
+
+// Manager names the manager cluster, Workers the others: their directories, their contexts in
+// the fleet's kubeconfig and, of the workers, their MultiKueueClusters and Secrets.
+const Manager = "manager"
+
+// Workers are as many as config/samples/multikueue has.
+var Workers = []string{"worker1", "worker2"}
+
+// member is one cluster of a fleet.
+type member struct {
+	*cluster.Cluster
+	name     string
+	settings cluster.Settings
+}
+
+// Fleet is a manager cluster and its workers.
+type Fleet struct {
+	repo, dir string
+	out       io.Writer
+	members   []member
+}
+
+// Choice is what is chosen for one cluster.
+type Choice struct {
+	Integration cluster.Integration
+	Trainer     build.Trainer
+}
+
+// ParseChoice reads INTEGRATION or INTEGRATION:TRAINER.
+func ParseChoice(text string) (Choice, error) {
+	integration, generation, chosen := strings.Cut(text, ":")
+	c := Choice{Integration: cluster.Integration(integration)}
+	if !chosen {
+		return c, nil
+	}
+	var err error
+	c.Trainer, err = build.FindTrainer(generation)
+	return c, err
+}
+
+// New returns the fleet in dir. Without choices, as down needs it, its clusters are what they are.
+func New(repo, dir string, out io.Writer, nodes int, choices ...Choice) (*Fleet, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{repo: repo, dir: dir, out: &lines{to: out}}
+	for i, name := range append([]string{Manager}, Workers...) {
+		c, err := cluster.New(repo, filepath.Join(dir, name), &prefixed{to: f.out, prefix: name})
+		if err != nil {
+			return nil, err
+		}
+		m := member{Cluster: c, name: name, settings: cluster.Settings{Nodes: nodes, Dispatches: name == Manager}}
+		if len(choices) > 0 {
+			m.settings.Integration, m.settings.Trainer = choices[i].Integration, choices[i].Trainer
+			if err := m.settings.Validate(); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		f.members = append(f.members, m)
+	}
+	return f, nil
+}
+
+// Up builds what is out of date, starts what is not running and connects the clusters.
+func (f *Fleet) Up(ctx context.Context) error {
+	start := time.Now()
+	if err := f.build(ctx); err != nil {
+		return err
+	}
+	if err := f.each(ctx, func(ctx context.Context, m member) error { return m.UpBuilt(ctx, m.settings) }); err != nil {
+		return err
+	}
+	if err := f.connect(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(f.out, "fleet up in %s; the contexts %s, %s are in %s\n",
+		time.Since(start).Round(100*time.Millisecond), Manager, strings.Join(Workers, ", "), f.kubeconfig())
+	return nil
+}
+
+// build builds for one cluster after the other: their binaries lie in one place.
+func (f *Fleet) build(ctx context.Context) error {
+	var built []cluster.Settings
+	for _, m := range f.members {
+		alike := m.settings
+		alike.Dispatches = false
+		if slices.Contains(built, alike) {
+			continue
+		}
+		if err := m.Build(ctx, m.settings); err != nil {
+			return err
+		}
+		built = append(built, alike)
+	}
+	return nil
+}
+
+// Down stops all clusters. One that cannot be stopped does not keep the others from it.
+func (f *Fleet) Down(ctx context.Context) error {
+	var failures error
+	for _, m := range f.members {
+		if err := m.Down(ctx); err != nil {
+			failures = errors.Join(failures, fmt.Errorf("%s: %w", m.name, err))
+		}
+	}
+	return failures
+}
+
+// each does something to all clusters at the same time.
+func (f *Fleet) each(ctx context.Context, do func(context.Context, member) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, m := range f.members {
+		group.Go(func() error {
+			if err := do(ctx, m); err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// kubeconfig has a context for each cluster, named like it, as its admin.
+func (f *Fleet) kubeconfig() string { return filepath.Join(f.dir, "kubeconfig") }
