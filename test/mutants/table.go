@@ -442,7 +442,7 @@ var mutants = []mutant{
 	{
 		Breaks: "a queued job may leave its queue",
 		File:   "pkg/integration/webhook/validate.go", Test: "TestValidator",
-		Search: "if managed || !r.describer.Field.Has(&old.Spec) || t.Finished() {", Replace: "if managed || r.describer.Field.Has(&old.Spec) || t.Finished() {",
+		Search: "queued := r.describer.Field.Has(&old.Spec)", Replace: "queued := !r.describer.Field.Has(&old.Spec)",
 	},
 	{
 		Breaks: "a job without a queue gets an entry of ours",
@@ -452,7 +452,22 @@ var mutants = []mutant{
 	{
 		Breaks: "a job is created running, before it has quota",
 		File:   "pkg/integration/webhook/defaults.go", Test: "TestDefaulter",
-		Search: "job.Spec.Suspend = ptr.To(true)\n	return r.gate(ctx)", Replace: "return r.gate(ctx)",
+		Search: "job.Spec.Suspend = ptr.To(true)\n	if job", Replace: "if job",
+	},
+	{
+		Breaks: "a job for another cluster carries our entry there",
+		File:   "pkg/integration/webhook/defaults.go", Test: "TestDefaulterHandsToMultiKueue",
+		Search: "if job.ManagedExternally() {\n		// MultiKueue copies", Replace: "if job.ManagedExternally() && !job.ManagedExternally() {\n		// MultiKueue copies",
+	},
+	{
+		Breaks: "every write of every controller is a reconcile",
+		File:   "pkg/integration/priority.go", Test: "TestBatched",
+		Search: "o.After = batchPeriod", Replace: "o.After = 0 * batchPeriod",
+	},
+	{
+		Breaks: "the Workload of a job that went meanwhile keeps its quota",
+		File:   "pkg/integration/standaside.go", Test: "TestStandAsideComesBackForWorkloadsLeft",
+		Search: "len(left) == 0 {", Replace: "len(left) >= 0 {",
 	},
 	{
 		Breaks: "admission and eviction wait behind everything else",
