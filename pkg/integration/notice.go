@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -28,7 +29,7 @@ type notice struct {
 
 // noticeOf returns the one that matters most, or none.
 func noticeOf(wl *kueue.Workload) notice {
-	for _, of := range []func(*kueue.Workload) notice{outOfSync, deactivated, checked, inadmissible} {
+	for _, of := range []func(*kueue.Workload) notice{outOfSync, rejected, deactivated, retried, inadmissible} {
 		if n := of(wl); n.reason != "" {
 			n.message = jobevents.Truncate(fmt.Sprintf("Workload %s %s", wl.Name, n.message))
 			return n
@@ -57,6 +58,9 @@ func deactivated(wl *kueue.Workload) notice {
 		if evicted.Reason != kueue.WorkloadDeactivated {
 			who = " by Kueue"
 		}
+	} else if target := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadDeactivationTarget); target != nil && target.Status == metav1.ConditionTrue {
+		// It is evicted in a moment, and the event of one reason keeps the text that it has first.
+		who, why = " by Kueue", fmt.Sprintf(" (%s: %s)", target.Reason, target.Message)
 	}
 	remedy := "set its spec.active to true"
 	if kueuelib.IsDeactivatedByKueue(wl) {
@@ -65,23 +69,33 @@ func deactivated(wl *kueue.Workload) notice {
 	return notice{jobevents.ReasonDeactivated, fmt.Sprintf("was deactivated%s%s; %s, and the job queues again", who, why, remedy)}
 }
 
-func checked(wl *kueue.Workload) notice {
-	if kueuelib.IsFinished(wl) {
+// rejected comes before the deactivation that follows it: it names the check.
+func rejected(wl *kueue.Workload) notice {
+	check := checkIn(wl, kueue.CheckStateRejected)
+	if check == nil {
 		return notice{}
 	}
-	for _, check := range wl.Status.AdmissionChecks {
-		switch check.State {
-		case kueue.CheckStateRejected:
-			return notice{jobevents.ReasonCheckRejected, fmt.Sprintf("was rejected by admission check %s: %s; when that is put right, delete it, and the job queues again", check.Name, check.Message)}
-		case kueue.CheckStateRetry:
-			return notice{jobevents.ReasonCheckRetries, fmt.Sprintf("has to wait for admission check %s, which gave its quota back to try again: %s", check.Name, check.Message)}
-		}
+	return notice{jobevents.ReasonCheckRejected, fmt.Sprintf("was rejected by admission check %s: %s; when that is put right, delete it, and the job queues again", check.Name, check.Message)}
+}
+
+func retried(wl *kueue.Workload) notice {
+	if check := checkIn(wl, kueue.CheckStateRetry); check != nil {
+		return notice{jobevents.ReasonCheckRetries, fmt.Sprintf("has to wait for admission check %s, which gave its quota back to try again: %s", check.Name, check.Message)}
 	}
 	// Kueue sets the state back with the eviction.
-	if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); kueuelib.IsEvicted(wl) && evicted.Reason == kueue.WorkloadEvictedByAdmissionCheck {
+	if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); !kueuelib.IsFinished(wl) && kueuelib.IsEvicted(wl) && evicted.Reason == kueue.WorkloadEvictedByAdmissionCheck {
 		return notice{jobevents.ReasonCheckRetries, fmt.Sprintf("has to wait for an admission check, which gave its quota back to try again: %s", evicted.Message)}
 	}
 	return notice{}
+}
+
+// checkIn returns the first admission check of an unfinished Workload in a state, or nil.
+func checkIn(wl *kueue.Workload, state kueue.CheckState) *kueue.AdmissionCheckState {
+	i := slices.IndexFunc(wl.Status.AdmissionChecks, func(check kueue.AdmissionCheckState) bool { return check.State == state })
+	if i < 0 || kueuelib.IsFinished(wl) {
+		return nil
+	}
+	return &wl.Status.AdmissionChecks[i]
 }
 
 // inadmissible is about what no freed quota helps. Kueue before its granular reasons calls

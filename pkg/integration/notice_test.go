@@ -59,8 +59,8 @@ func TestNoticeOf(t *testing.T) {
 			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToMaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"},
 		},
 		"about to be evicted when its time is over": {
-			workload: changes{inactive, condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, "MaximumExecutionTimeExceeded", "")},
-			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated; delete it, and the job queues again"},
+			workload: changes{inactive, condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, "MaximumExecutionTimeExceeded", "exceeding the maximum execution time")},
+			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated by Kueue (MaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"},
 		},
 		"made inactive before it was admitted": {
 			workload: changes{inactive, unreserved(kueue.WorkloadDeactivated, "The workload is deactivated")},
@@ -68,6 +68,9 @@ func TestNoticeOf(t *testing.T) {
 		},
 		"a check rejects": {
 			workload: changes{check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")},
+			want:     notice{"AdmissionCheckRejected", "Workload wl was rejected by admission check site: no such site; when that is put right, delete it, and the job queues again"},
+		},		"a check rejects, which deactivates it": {
+			workload: changes{inactive, check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")},
 			want:     notice{"AdmissionCheckRejected", "Workload wl was rejected by admission check site: no such site; when that is put right, delete it, and the job queues again"},
 		},
 		"a check retries": {

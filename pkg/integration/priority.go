@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -30,18 +31,20 @@ const batchPeriod = 100 * time.Millisecond
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // decidedFirst has the controller look first at the TrainJobs about which Kueue has just
-// decided, and in batches at what else becomes of Workloads. When many start at once, each of
+// decided, and in batches at what else becomes of Workloads but for admission checks. When many start at once, each of
 // them brings ten more events of what Trainer and JobSet make of it, and those may wait.
 func decidedFirst(h handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: h.Create,
 		DeleteFunc: h.Delete,
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			if decided(e) {
-				h.Update(ctx, e, with(q, func(o *priorityqueue.AddOpts) { o.Priority = ptr.To(decidedPriority) }))
-			} else {
-				h.Update(ctx, e, with(q, inBatch))
+			switch {
+			case decided(e):
+				q = with(q, func(o *priorityqueue.AddOpts) { o.Priority = ptr.To(decidedPriority) })
+			case !checked(e):
+				q = with(q, inBatch)
 			}
+			h.Update(ctx, e, q)
 		},
 	}
 }
@@ -51,6 +54,14 @@ func decided(e event.UpdateEvent) bool {
 	before, ok := e.ObjectOld.(*kueue.Workload)
 	after, okAfter := e.ObjectNew.(*kueue.Workload)
 	return ok && okAfter && state.MayRun(before) != state.MayRun(after)
+}
+
+// checked reports whether an admission check says something else since this event. Kueue takes
+// back what it says as soon as it has acted by it, and people are to hear it before.
+func checked(e event.UpdateEvent) bool {
+	before, ok := e.ObjectOld.(*kueue.Workload)
+	after, okAfter := e.ObjectNew.(*kueue.Workload)
+	return ok && okAfter && !equality.Semantic.DeepEqual(before.Status.AdmissionChecks, after.Status.AdmissionChecks)
 }
 
 // batched has the controller look once at what is made and changed within a batchPeriod.

@@ -64,13 +64,21 @@ func TestDecidedFirst(t *testing.T) {
 func TestBatched(t *testing.T) {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "llm", ResourceVersion: "1"}}
 	h := batched(&handler.EnqueueRequestForObject{})
+	ofWorkloads := decidedFirst(&handler.EnqueueRequestForObject{})
+	wl, ready, rejected := inttest.WorkloadOf("uid", true), inttest.WorkloadOf("uid", true), inttest.WorkloadOf("uid", true)
+	ready.Status.Conditions = append(ready.Status.Conditions, metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionTrue})
+	rejected.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "site", State: kueue.CheckStateRejected}}
 	tests := map[string]struct {
 		send func(queue)
 		want time.Duration
 	}{
-		"made":    {func(q queue) { h.Create(t.Context(), event.CreateEvent{Object: js}, q) }, batchPeriod},
-		"changed": {func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: js, ObjectNew: js}, q) }, batchPeriod},
-		"gone":    {func(q queue) { h.Delete(t.Context(), event.DeleteEvent{Object: js}, q) }, 0},
+		"made":                            {func(q queue) { h.Create(t.Context(), event.CreateEvent{Object: js}, q) }, batchPeriod},
+		"changed":                         {func(q queue) { h.Update(t.Context(), event.UpdateEvent{ObjectOld: js, ObjectNew: js}, q) }, batchPeriod},
+		"a Workload whose pods are ready": {func(q queue) { ofWorkloads.Update(t.Context(), event.UpdateEvent{ObjectOld: wl, ObjectNew: ready}, q) }, batchPeriod},
+		"a Workload that a check rejects": {func(q queue) {
+			ofWorkloads.Update(t.Context(), event.UpdateEvent{ObjectOld: wl, ObjectNew: rejected}, q)
+		}, 0},
+		"gone": {func(q queue) { h.Delete(t.Context(), event.DeleteEvent{Object: js}, q) }, 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
