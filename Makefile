@@ -231,7 +231,7 @@ verify: generate lint ## Check formatting, vet, lint, module files, generated fi
 lint: ## Run golangci-lint with .golangci.yaml, go vet included.
 	@mkdir -p $(BIN)
 	@go build -C hack/lint -o $(BIN)/ tool
-	$(BIN)/golangci-lint run --timeout 20m ./...
+	$(BIN)/golangci-lint run --timeout 60m ./...
 
 .PHONY: image
 image: ## Build the manager's image, without an engine: an OCI layout and an archive per platform in dist/. VERSION=main PLATFORMS=linux/amd64,linux/arm64.

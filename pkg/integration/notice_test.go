@@ -69,7 +69,7 @@ func TestNoticeOf(t *testing.T) {
 		"a check rejects": {
 			workload: changes{check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")},
 			want:     notice{"AdmissionCheckRejected", "Workload wl was rejected by admission check site: no such site; when that is put right, delete it, and the job queues again"},
-		},		"a check rejects, which deactivates it": {
+		}, "a check rejects, which deactivates it": {
 			workload: changes{inactive, check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")},
 			want:     notice{"AdmissionCheckRejected", "Workload wl was rejected by admission check site: no such site; when that is put right, delete it, and the job queues again"},
 		},
