@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command kueue-trainer is the manager that brings TrainJobs under Kueue's quotas: its flags and
-// what it runs (command.go), and how controller-runtime's manager is set up for it (manager.go).
+// what it runs (command.go), how controller-runtime's manager is set up for it (manager.go), and how
+// its webhooks stop (drain.go).
 package main
 
 import (

@@ -58,7 +58,7 @@ func managerOptions(cfg *managerconfig.Configuration, certs *certificates.Certif
 			ByObject:         cached,
 		},
 		Metrics:                       metricsOptions(cfg),
-		WebhookServer:                 webhook.NewServer(webhookOptions(cfg, certs)),
+		WebhookServer:                 &drainingServer{Server: webhook.NewServer(webhookOptions(cfg, certs))},
 		HealthProbeBindAddress:        cfg.Health.HealthProbeBindAddress,
 		ReadinessEndpointName:         cfg.Health.ReadinessEndpointName,
 		LivenessEndpointName:          cfg.Health.LivenessEndpointName,

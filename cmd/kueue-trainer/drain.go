@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+)
+
+// drainPeriod is how long webhooks are answered after the manager was told to stop.
+const drainPeriod = time.Second
+
+// drainingServer closes the API server's connections before it stops, each with an answer. A
+// server that just stops closes those that are idle, also in the moment in which the API server
+// sends a request: that request fails, and with it somebody's write.
+type drainingServer struct {
+	webhook.Server
+	stopping atomic.Bool
+}
+
+// Register implements webhook.Server.
+func (s *drainingServer) Register(path string, hook http.Handler) {
+	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if s.stopping.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		hook.ServeHTTP(w, req)
+	}))
+}
+
+// Start implements manager.Runnable.
+func (s *drainingServer) Start(ctx context.Context) error {
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go func() {
+		select {
+		case <-serving.Done():
+			return
+		case <-ctx.Done():
+		}
+		s.stopping.Store(true)
+		select {
+		case <-serving.Done():
+		case <-time.After(drainPeriod):
+		}
+		stop()
+	}()
+	return s.Server.Start(serving)
+}
