@@ -4,7 +4,7 @@
 // jobframework (job.go), the reconciler around it (reconciler.go, and a file for each thing that
 // it ensures), what both go by (environment.go), what they ask the API server itself (live.go),
 // and the set-up of these and of the packages below (setup.go; watches.go maps events to
-// TrainJobs). docs/architecture.md says what is where.
+// TrainJobs, enqueue.go says how soon each is looked at). docs/architecture.md says what is where.
 package integration
 
 import (

@@ -461,7 +461,7 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "every write of every controller is a reconcile",
-		File:   "pkg/integration/priority.go", Test: "TestBatched",
+		File:   "pkg/integration/enqueue.go", Test: "TestBatched",
 		Search: "o.After = batchPeriod", Replace: "o.After = 0 * batchPeriod",
 	},
 	{
@@ -471,7 +471,7 @@ var mutants = []mutant{
 	},
 	{
 		Breaks: "admission and eviction wait behind everything else",
-		File:   "pkg/integration/priority.go", Test: "TestDecidedFirst",
+		File:   "pkg/integration/enqueue.go", Test: "TestDecidedFirst",
 		Search: "state.MayRun(before) != state.MayRun(after)", Replace: "state.MayRun(before) == state.MayRun(after)",
 	},
 	{

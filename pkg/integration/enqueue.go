@@ -31,8 +31,9 @@ const batchPeriod = 100 * time.Millisecond
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // decidedFirst has the controller look first at the TrainJobs about which Kueue has just
-// decided, and in batches at what else becomes of Workloads but for admission checks. When many start at once, each of
-// them brings ten more events of what Trainer and JobSet make of it, and those may wait.
+// decided, at once at what admission checks say, and in batches at what else becomes of
+// Workloads. When many start at once, each of them brings ten more events of what Trainer and
+// JobSet make of it, and those may wait.
 func decidedFirst(h handler.EventHandler) handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: h.Create,
