@@ -64,8 +64,11 @@ type route struct {
 }
 
 // LeadsToMultiKueue reports whether the jobs of a LocalQueue go to other clusters. A job stays what
-// it is created as, and it may be created right after its queue.
+// it is created as, and it may be created right after its queue. Jobs without one stay here.
 func (q *Queues) LeadsToMultiKueue(ctx context.Context, namespace, queue string) (bool, error) {
+	if queue == "" {
+		return false, nil
+	}
 	r, err := routeOf(ctx, q.client, namespace, queue)
 	if err == nil && !r.multiKueue && !r.known {
 		r, err = routeOf(ctx, q.live, namespace, queue)

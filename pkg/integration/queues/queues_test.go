@@ -3,12 +3,15 @@
 package queues
 
 import (
+	"context"
+	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -36,6 +39,19 @@ func TestLeadsToMultiKueue(t *testing.T) {
 				t.Errorf("LeadsToMultiKueue() = %t, %v; want %t", got, err, tc.want)
 			}
 		})
+	}
+}
+
+// A client refuses to ask the API server for an object without a name.
+func TestWithoutAQueueNobodyIsAsked(t *testing.T) {
+	refuse := interceptor.NewClient(having(t, nil).(client.WithWatch), interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+			return fmt.Errorf("%T %q was asked for", obj, key)
+		},
+	})
+	leads, err := New(having(t, nil), refuse, nil).LeadsToMultiKueue(t.Context(), "ns", "")
+	if err != nil || leads {
+		t.Errorf("LeadsToMultiKueue() = %t, %v; want false", leads, err)
 	}
 }
 
