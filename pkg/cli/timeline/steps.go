@@ -140,14 +140,37 @@ func jobSetSteps(f *Facts) []Step {
 }
 
 // eventMilestones are the events that tell of milestones, by kind and reason.
-var eventMilestones = map[string]Step{
-	"TrainJob/Started":       {Actor: Manager, milestone: started},
-	"TrainJob/Stopped":       {Actor: Manager, milestone: stopped},
-	"TrainJob/QueuedAgain":   {Actor: Manager, milestone: quotaFree},
-	"Workload/QuotaReserved": {Actor: Kueue, milestone: quota},
-	"Workload/Admitted":      {Actor: Kueue, milestone: admitted},
-	"Workload/Preempted":     {Actor: Kueue, milestone: evicted},
-	"JobSet/SuspendedJobs":   {Actor: JobSet, milestone: stopped},
+var eventMilestones = map[string]milestone{
+	"TrainJob/Started":       started,
+	"TrainJob/Stopped":       stopped,
+	"TrainJob/QueuedAgain":   quotaFree,
+	"Workload/QuotaReserved": quota,
+	"Workload/Admitted":      admitted,
+	"Workload/Preempted":     evicted,
+	"JobSet/SuspendedJobs":   stopped,
+}
+
+// waits are the reasons with which Kueue tells that a Workload does not get quota: "Pending", and
+// behind its feature gate UnadmittedWorkloadsObservability what it waits for.
+var waits = []string{
+	"Pending", kueue.WorkloadQuotaReservedReasonWaitingForQuota, kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
+	kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, kueue.WorkloadQuotaReservedReasonTopologyPlacementFailed,
+	kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads, kueue.WorkloadQuotaReservedReasonWaitingForPodsReady,
+}
+
+// milestoneOf returns the milestone that an event tells of, or noted.
+func milestoneOf(e *corev1.Event) milestone {
+	kind := e.InvolvedObject.Kind
+	m, known := eventMilestones[kind+"/"+e.Reason]
+	switch {
+	case known:
+		return m
+	case kind == "Workload" && strings.HasPrefix(e.Reason, "EvictedDueTo"):
+		return evicted
+	case kind == "Workload" && slices.Contains(waits, e.Reason):
+		return quotaFree
+	}
+	return noted
 }
 
 // actorsOf are who events of a kind are of, where they are of nobody else.
@@ -161,22 +184,31 @@ func eventSteps(f *Facts) []Step {
 		if !known || e.Reason == "SuccessfulCreate" {
 			continue
 		}
-		s := Step{Actor: actor, milestone: noted}
-		if m, is := eventMilestones[e.InvolvedObject.Kind+"/"+e.Reason]; is {
-			s = m
-		} else if e.InvolvedObject.Kind == "Workload" && strings.HasPrefix(e.Reason, "EvictedDueTo") {
-			s.milestone = evicted
+		s := Step{
+			Time: firstTime(e), Actor: actor, Object: e.InvolvedObject.Kind + " " + e.InvolvedObject.Name,
+			Step: e.Reason + ": " + e.Message, milestone: milestoneOf(e),
 		}
-		s.Time, s.Object, s.Step = firstTime(e), e.InvolvedObject.Kind+" "+e.InvolvedObject.Name, e.Reason+": "+e.Message
 		if name, made := workloadMade(e, f.Job.Namespace); made {
 			s.Object, s.Step, s.milestone = "Workload "+name, "made it", queued
 		}
-		if last := lastTime(e); last.After(s.Time) {
-			s.Until = &last
-		}
-		steps = append(steps, s)
+		steps = append(steps, seen(s, lastTime(e))...)
 	}
 	return steps
+}
+
+// seen returns what an event tells that was seen again, last at a time: of a milestone, the first
+// and the last.
+func seen(s Step, last time.Time) []Step {
+	switch {
+	case !last.After(s.Time):
+		return []Step{s}
+	case s.milestone == noted:
+		s.Until = &last
+		return []Step{s}
+	}
+	again := s
+	again.Time = last
+	return []Step{s, again}
 }
 
 // workloadMade returns the Workload whose making an event tells of.

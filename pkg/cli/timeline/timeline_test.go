@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,7 @@ func complete() *Facts {
 		event("Job", "llm-node-0", "SuccessfulCreate", "Created pod: llm-node-0-0-00old", 4000),
 		event("Pod", "llm-node-0-0-00old", "Scheduled", "to a", 5000), event("Pod", "llm-node-0-0-00old", "Started", "", 10000),
 		event("Workload", "wl", "EvictedDueToPreempted", "by urgent", 20000), event("Pod", "llm-node-0-0-00old", "Killing", "", 21000),
+		event("Workload", "wl", "Pending", "8 more needed", 22500),
 		event("Workload", "wl", "QuotaReserved", "in gpus", 40100), event("Workload", "wl", "Admitted", "by gpus", 40200),
 		event("TrainJob", "llm", "Started", "on a100", 40900),
 	}
@@ -92,6 +94,7 @@ func TestOf(t *testing.T) {
 		"10s kubelet | 1 pod of Job llm-node-0 | started it",
 		"20s Kueue | Workload wl | EvictedDueToPreempted: by urgent",
 		"21s kubelet | 1 pod of Job llm-node-0 | ended it",
+		"22.5s Kueue | Workload wl | Pending: 8 more needed",
 		"40.1s Kueue | Workload wl | QuotaReserved: in gpus",
 		"40.2s Kueue | Workload wl | Admitted: by gpus",
 		"40.9s kueue-trainer | TrainJob llm | Started: on a100",
@@ -107,7 +110,7 @@ func TestOf(t *testing.T) {
 	for _, span := range got.Spans {
 		spent[span.Phase] = int(span.Seconds + 0.5)
 	}
-	wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 2, WaitingForChecks: 0, Starting: 2, WaitingForPods: 9, Running: 26, Stopping: 20}
+	wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 20, WaitingForChecks: 0, Starting: 2, WaitingForPods: 9, Running: 26, Stopping: 3}
 	if diff := cmp.Diff(wantSpent, spent); diff != "" {
 		t.Errorf("Unexpected spans (-want,+got):\n%s", diff)
 	}
@@ -118,6 +121,29 @@ func TestSpansOfAJobThatWaits(t *testing.T) {
 	f.Now, f.Job.Status.Conditions, f.Workloads[0].Status.Conditions, f.Events, f.Pods = begin.Add(11*time.Second), nil, nil, nil, nil
 	want := []Span{{Phase: Preparing, Seconds: 1, Share: 1.0 / 11}, {Phase: WaitingForQuota, Seconds: 10, Share: 10.0 / 11}}
 	if diff := cmp.Diff(want, Of(f).Spans); diff != "" {
+		t.Errorf("Unexpected spans (-want,+got):\n%s", diff)
+	}
+}
+
+// Events that tell the same again within minutes are one, which notes when it was seen last.
+func TestSpansOfAJobThatIsPreemptedTwiceInMinutes(t *testing.T) {
+	f := complete()
+	f.Now, f.Job.Status.Conditions, f.Workloads[0].Status.Conditions, f.Pods = begin.Add(100*time.Second), nil, nil, nil
+	again := map[string]int{"EvictedDueToPreempted": 60000, "Pending": 62000, "QuotaReserved": 40100, "Admitted": 40200}
+	f.Events = slices.DeleteFunc(f.Events, func(e corev1.Event) bool {
+		return e.InvolvedObject.Kind == "Pod" || e.Reason == "SuccessfulCreate" || again[e.Reason] != 0 && e.EventTime.After(micro(39000).Time)
+	})
+	for i := range f.Events {
+		if last := again[f.Events[i].Reason]; last != 0 {
+			f.Events[i].Series = &corev1.EventSeries{Count: 2, LastObservedTime: micro(last)}
+		}
+	}
+	want := map[Phase]int{Preparing: 1, WaitingForQuota: 58, WaitingForChecks: 0, Starting: 37, Stopping: 5}
+	spent := map[Phase]int{}
+	for _, span := range Of(f).Spans {
+		spent[span.Phase] = int(span.Seconds + 0.5)
+	}
+	if diff := cmp.Diff(want, spent); diff != "" {
 		t.Errorf("Unexpected spans (-want,+got):\n%s", diff)
 	}
 }
