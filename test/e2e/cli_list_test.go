@@ -15,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	listing "github.com/kueue-trainer/kueue-trainer/pkg/cli/list"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -68,8 +69,19 @@ var _ = Describe("kubectl trainjob list", func() {
 			g.Expect(stderr).To(MatchRegexp(`(?m)^note: reason is <unknown>: you may not list all clusterqueues.kueue.x-k8s.io; ask an admin for that$`))
 		}).Should(Succeed())
 		_, stderr, code := plugin(ctx, "list", "-A", "--as", user)
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(ContainSubstring("name one namespace with -n"))
+		Expect(code).To(Equal(exit.Unseen))
+		Expect(stderr).To(ContainSubstring("name one with -n"))
+	}, SpecTimeout(specTimeout))
+
+	It("and its like tell in one line somebody who may not read TrainJobs", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.make(ctx, w.job("theirs").Obj())
+		for _, args := range [][]string{{"list"}, {"explain", "theirs"}, {"timeline", "theirs"}, {"logs", "theirs"}} {
+			stdout, stderr, code := plugin(ctx, append(args, "-n", w.namespace, "--as", "nobody")...)
+			Expect(stderr).To(MatchRegexp(`^error: you may not (list|get) TrainJobs in namespace %s: .*\n$`, w.namespace), "%v", args)
+			Expect(stdout).To(BeEmpty())
+			Expect(code).To(Equal(exit.Unseen))
+		}
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", func(ctx context.Context) {

@@ -3,7 +3,7 @@
 // Package cluster connects the plugin's commands to the cluster that kubectl's flags name.
 //
 // cluster.go has the flags and clients, reach.go errors of clusters that cannot be reached,
-// names.go and complete.go the names that users give and the shell completes. parts.go knows the
+// names.go and complete.go the names that users give and the shell completes, trainjobs.go reads TrainJobs. parts.go knows the
 // managers that work together, manager.go finds kueue-trainer's and Kueue's configurations.
 package cluster
 

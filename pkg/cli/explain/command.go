@@ -9,7 +9,6 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -95,18 +94,15 @@ func (o *options) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	var job trainjob.TrainJob
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &job); err != nil {
-		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("there is no TrainJob %s in namespace %s: name another, or its namespace with -n", name, namespace)
-		}
+	job, err := cluster.TrainJob(ctx, c, namespace, name)
+	if err != nil {
 		return err
 	}
 	reader, err := NewReader(ctx, c, renderer)
 	if err != nil {
 		return err
 	}
-	facts, err := reader.Facts(ctx, &job)
+	facts, err := reader.Facts(ctx, job)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/held"
@@ -101,14 +103,12 @@ func (a *actor) write(ctx context.Context, name string, plan func(*view) (change
 }
 
 func (a *actor) look(ctx context.Context, name string) (*view, error) {
-	v := &view{job: &trainjob.TrainJob{}}
-	err := a.client.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: name}, v.job)
-	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("there is no TrainJob %s in namespace %s: name another, or its namespace with -n", name, a.namespace)
-	}
+	job, err := cluster.TrainJob(ctx, a.client, a.namespace, name)
 	if err != nil {
-		return nil, err
+		// Whatever the reason, nothing was done.
+		return nil, exit.With(exit.Failed, err)
 	}
+	v := &view{job: job}
 	v.workload, err = a.workload(ctx, v.job.UID)
 	if v.unseen = apierrors.IsForbidden(err); v.unseen {
 		return v, nil

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -181,15 +180,11 @@ type lister struct {
 }
 
 func (l *lister) list(ctx context.Context) (List, error) {
-	var jobs trainjob.List
-	err := l.client.List(ctx, &jobs, client.InNamespace(l.namespace), client.MatchingLabelsSelector{Selector: l.selector})
-	switch {
-	case apierrors.IsForbidden(err) && l.namespace == "":
-		return List{}, fmt.Errorf("%w: name one namespace with -n instead of all", err)
-	case err != nil:
-		return List{}, fmt.Errorf("listing TrainJobs: %w", err)
+	jobs, err := cluster.TrainJobs(ctx, l.client, l.namespace, client.MatchingLabelsSelector{Selector: l.selector})
+	if err != nil {
+		return List{}, err
 	}
-	survey, err := explain.ReadAll(ctx, l.client, jobs.Items, l.namespace)
+	survey, err := explain.ReadAll(ctx, l.client, jobs, l.namespace)
 	if err != nil {
 		return List{}, err
 	}

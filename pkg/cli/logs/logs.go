@@ -20,6 +20,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -155,13 +156,9 @@ type looker struct {
 }
 
 func (l *looker) look(ctx context.Context) (sight, error) {
-	var job trainjob.TrainJob
-	err := l.client.Get(ctx, l.key, &job)
-	if apierrors.IsNotFound(err) && l.uid != "" || err == nil && l.uid != "" && string(job.UID) != l.uid {
+	job, err := cluster.TrainJob(ctx, l.client, l.key.Namespace, l.key.Name)
+	if l.uid != "" && (errors.Is(err, cluster.ErrNoTrainJob) || err == nil && string(job.UID) != l.uid) {
 		return sight{over: true}, nil
-	}
-	if apierrors.IsNotFound(err) {
-		return sight{}, fmt.Errorf("there is no TrainJob %s in namespace %s: name another, or its namespace with -n", l.key.Name, l.key.Namespace)
 	}
 	if err != nil {
 		return sight{}, err
@@ -169,13 +166,13 @@ func (l *looker) look(ctx context.Context) (sight, error) {
 	l.uid = string(job.UID)
 	var js jobsetapi.JobSet
 	err = l.client.Get(ctx, l.key, &js)
-	if err == nil && !metav1.IsControlledBy(&js, &job) {
+	if err == nil && !metav1.IsControlledBy(&js, job) {
 		return sight{}, fmt.Errorf("JobSet %s is not of TrainJob %s: delete one of them", js.Name, job.Name)
 	}
 	var pods corev1.PodList
 	err = l.client.List(ctx, &pods, client.InNamespace(l.key.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: l.key.Name})
 	if apierrors.IsForbidden(err) {
-		return sight{}, fmt.Errorf("%w: ask an admin for the permission to list pods and to get pods/log", err)
+		return sight{}, exit.With(exit.Unseen, fmt.Errorf("you may not list pods in namespace %s: ask an admin for the permission to list pods and to get pods/log", l.key.Namespace))
 	}
 	l.pods = len(pods.Items)
 	return sight{targets: l.selection.targets(pods.Items), over: job.Finished()}, err

@@ -17,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -30,14 +31,11 @@ type loader struct {
 
 // load reads all that there is about a TrainJob.
 func load(ctx context.Context, c client.Client, namespace, name string) (*Facts, error) {
-	f := &Facts{Now: time.Now(), Job: &trainjob.TrainJob{}}
-	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, f.Job)
-	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("there is no TrainJob %s in namespace %s: name another, or its namespace with -n", name, namespace)
-	}
+	job, err := cluster.TrainJob(ctx, c, namespace, name)
 	if err != nil {
 		return nil, err
 	}
+	f := &Facts{Now: time.Now(), Job: job}
 	f.Gated = f.Job.Labels[kueueconstants.QueueLabel] != "" && hasEntry(f.Job)
 	l := &loader{client: c, facts: f}
 	l.children(ctx)

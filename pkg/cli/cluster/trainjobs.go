@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// ErrNoTrainJob is why there is nothing to tell of a TrainJob.
+var ErrNoTrainJob = errors.New("name another, or its namespace with -n")
+
+// TrainJob reads one; the error is ErrNoTrainJob for one that is not there.
+func TrainJob(ctx context.Context, c client.Reader, namespace, name string) (*trainjob.TrainJob, error) {
+	var job trainjob.TrainJob
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &job)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("there is no TrainJob %s in namespace %s: %w", name, namespace, ErrNoTrainJob)
+	case err != nil:
+		return nil, unreadTrainJobs("get", namespace, err)
+	}
+	return &job, nil
+}
+
+// TrainJobs lists those of a namespace, or of all where it is empty.
+func TrainJobs(ctx context.Context, c client.Reader, namespace string, options ...client.ListOption) ([]trainjob.TrainJob, error) {
+	var jobs trainjob.List
+	if err := c.List(ctx, &jobs, append(options, client.InNamespace(namespace))...); err != nil {
+		return nil, unreadTrainJobs("list", namespace, err)
+	}
+	return jobs.Items, nil
+}
+
+// unreadTrainJobs says what to do about TrainJobs that could not be read. Who may not read them
+// is no failure of the command.
+func unreadTrainJobs(verb, namespace string, err error) error {
+	switch {
+	case !apierrors.IsForbidden(err):
+		return fmt.Errorf("reading TrainJobs: %w", err)
+	case namespace == "":
+		return exit.With(exit.Unseen, fmt.Errorf("you may not %s TrainJobs of all namespaces: name one with -n, or ask an admin for ClusterRole kueue-batch-admin-role", verb))
+	}
+	return exit.With(exit.Unseen, fmt.Errorf("you may not %s TrainJobs in namespace %s: name another with -n, or ask an admin for ClusterRole kueue-batch-user-role there", verb, namespace))
+}

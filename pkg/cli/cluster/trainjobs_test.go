@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+)
+
+// refusing answers every read with an error.
+type refusing struct {
+	client.Reader
+	err error
+}
+
+func (r refusing) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return r.err
+}
+
+func (r refusing) List(context.Context, client.ObjectList, ...client.ListOption) error { return r.err }
+
+func TestTrainJobsThatCannotBeRead(t *testing.T) {
+	resource := schema.GroupResource{Group: "trainer.kubeflow.org", Resource: "trainjobs"}
+	forbidden := apierrors.NewForbidden(resource, "llm", errors.New("no role"))
+	cases := map[string]struct {
+		err       error
+		namespace string
+		list      bool
+		want      string
+		code      int
+	}{
+		"one that is not there": {
+			err: apierrors.NewNotFound(resource, "llm"), namespace: "team", code: exit.Failed,
+			want: "there is no TrainJob llm in namespace team: name another, or its namespace with -n",
+		},
+		"one that may not be seen": {
+			err: forbidden, namespace: "team", code: exit.Unseen,
+			want: "you may not get TrainJobs in namespace team: name another with -n, or ask an admin for ClusterRole kueue-batch-user-role there",
+		},
+		"those of a namespace that may not be seen": {
+			err: forbidden, namespace: "team", list: true, code: exit.Unseen,
+			want: "you may not list TrainJobs in namespace team: name another with -n, or ask an admin for ClusterRole kueue-batch-user-role there",
+		},
+		"those of all namespaces that may not be seen": {
+			err: forbidden, list: true, code: exit.Unseen,
+			want: "you may not list TrainJobs of all namespaces: name one with -n, or ask an admin for ClusterRole kueue-batch-admin-role",
+		},
+		"a cluster that does not answer": {err: errors.New("gone"), list: true, code: exit.Failed, want: "reading TrainJobs: gone"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := refusing{err: tc.err}
+			var err error
+			if tc.list {
+				_, err = TrainJobs(t.Context(), r, tc.namespace)
+			} else {
+				_, err = TrainJob(t.Context(), r, tc.namespace, "llm")
+			}
+			if diff := cmp.Diff(tc.want, err.Error()); diff != "" {
+				t.Errorf("Unexpected message (-want,+got):\n%s", diff)
+			}
+			if exit.Code(err) != tc.code {
+				t.Errorf("exit code %d, want %d", exit.Code(err), tc.code)
+			}
+		})
+	}
+}
