@@ -153,8 +153,10 @@ func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob) []Link {
 		return links
 	}
 	l := Link{Depth: 2, Kind: "Job", Name: f.JobSet.Name + "-" + rj.Name, State: "Missing", WaitsFor: "JobSet to make it"}
-	if len(rj.DependsOn) > 0 {
-		l.WaitsFor = fmt.Sprintf("%s to be %s", rj.DependsOn[0].Name, rj.DependsOn[0].Status)
+	for _, on := range rj.DependsOn {
+		if !f.reached(on) {
+			l.WaitsFor = fmt.Sprintf("%s to be %s", on.Name, on.Status)
+		}
 	}
 	if f.JobSet.Status.TerminalState != "" {
 		l.WaitsFor = ""

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -77,11 +76,17 @@ func TestChain(t *testing.T) {
 				s.JobSet.Spec.ReplicatedJobs = append(s.JobSet.Spec.ReplicatedJobs, jobsetapi.ReplicatedJob{
 					Name: "launcher", DependsOn: []jobsetapi.DependsOn{{Name: "node", Status: jobsetapi.DependencyReady}},
 				})
-				s.Jobs[0].Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 			}},
 			want: []Link{
-				resumed, workload("Admitted", ""), jobSet, {Depth: 2, Kind: "Job", Name: "llm-node-0", State: "Complete"},
+				resumed, workload("Admitted", ""), jobSet, {Depth: 2, Kind: "Job", Name: "llm-node-0", State: "Active", WaitsFor: "its pods to be made"},
 				{Depth: 2, Kind: "Job", Name: "llm-launcher", State: "Missing", WaitsFor: "node to be Ready"},
+			},
+		},
+		"a replicated job that has waited for another": {
+			scene: []func(*scene){admitted, dependent},
+			want: []Link{
+				resumed, workload("Admitted", ""), jobSet, {Depth: 2, Kind: "Job", Name: "llm-node-0", State: "Complete"},
+				{Depth: 2, Kind: "Job", Name: "llm-launcher", State: "Missing", WaitsFor: "JobSet to make it"},
 			},
 		},
 		"evicted": {

@@ -10,7 +10,7 @@
 // manifest.go makes them of files. state.go and state_*.go tell the state. cluster.go is what
 // Kueue's scheduler sees: flavors.go, assignable.go, reasons.go, selection.go and topology.go
 // say what each flavor can do, forecast.go what Kueue will, position.go who is in front.
-// chain.go, pods.go and refusals.go follow a job to its pods, placement.go says who set what.
+// chain.go, jobs.go, pods.go and refusals.go follow a job to its pods, placement.go says who set what.
 // explain.go puts it together, amounts.go and print.go words it.
 package explain
 

@@ -6,10 +6,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -194,20 +192,6 @@ func (f *Facts) missing() []string {
 		return []string{"Jobs", "Service", "volume claims"}
 	}
 	return nil
-}
-
-// jobsToCome reports whether JobSet has yet to make or to resume Jobs. It makes Service and
-// volume claims before that, so whatever refused them once has been overcome afterwards.
-func (f *Facts) jobsToCome() bool {
-	var first int32
-	for i := range f.JobSet.Spec.ReplicatedJobs {
-		if rj := &f.JobSet.Spec.ReplicatedJobs[i]; len(rj.DependsOn) == 0 {
-			first += rj.Replicas
-		}
-	}
-	return len(f.Jobs) < int(first) || !ptr.Deref(f.JobSet.Spec.Suspend, false) && slices.ContainsFunc(f.Jobs, func(job batchv1.Job) bool {
-		return ptr.Deref(job.Spec.Suspend, false) && !over(&job)
-	})
 }
 
 // runtimeMissing tells what only a runtime, or another name, fixes from what the user may

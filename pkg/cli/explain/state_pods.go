@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
 // reserving is for a job that has quota and is not admitted.
@@ -128,7 +126,7 @@ func starting(f *Facts) *State {
 		if unmade := f.unmade(append(f.missing(), "pods")...); unmade != nil {
 			s.Reason, s.Remedy, s.Cause, s.Stuck = unmade.Reason, unmade.Remedy, unmade.Cause, unmade.Stuck
 			missing = append(missing, unmade.Message)
-		} else if s.Since != nil && f.overdue(*s.Since) && made == 0 {
+		} else if s.Since != nil && f.overdue(f.jobsOverSince(*s.Since)) && made == 0 {
 			s.Stuck, s.Remedy = true, fmt.Sprintf("see what its Jobs say: kubectl -n %s describe jobs -l %s=%s", f.Job.Namespace, jobsetapi.JobSetNameKey, f.Job.Name)
 		}
 	}
@@ -173,45 +171,6 @@ func (f *Facts) where() string {
 		return "outside of all quotas"
 	}
 	return f.assignment()
-}
-
-// podsMade counts the pods that are there, and those that the child Jobs want at a time.
-// Jobs that are done count for neither, nor do Jobs behind a dependsOn, which come later.
-func (f *Facts) podsMade() (made, wanted int32) {
-	if len(f.Jobs) == 0 && f.JobSet != nil {
-		return 0, firstPods(f.JobSet)
-	}
-	for i := range f.Jobs {
-		job := &f.Jobs[i]
-		if over(job) {
-			continue
-		}
-		parallelism := ptr.Deref(job.Spec.Parallelism, 1)
-		wanted += min(parallelism, ptr.Deref(job.Spec.Completions, parallelism))
-		for j := range f.Pods {
-			if f.Pods[j].Labels[batchv1.JobNameLabel] == job.Name {
-				made++
-			}
-		}
-	}
-	return made, wanted
-}
-
-// firstPods counts the pods that a JobSet makes first.
-func firstPods(js *jobsetapi.JobSet) int32 {
-	var sum int32
-	for i := range js.Spec.ReplicatedJobs {
-		if rj := &js.Spec.ReplicatedJobs[i]; len(rj.DependsOn) == 0 {
-			sum += rj.Replicas * podset.PodsPerReplica(rj)
-		}
-	}
-	return sum
-}
-
-func over(job *batchv1.Job) bool {
-	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
-		return c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed)
-	})
 }
 
 func running(f *Facts) State {

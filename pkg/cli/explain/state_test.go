@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -136,7 +137,20 @@ func TestStateOf(t *testing.T) {
 		"one of its Jobs cannot be made": {
 			scene: []func(*scene){admitted, warned("JobCreationFailed", "denied by policy"), func(s *scene) { s.JobSet.Spec.ReplicatedJobs[0].Replicas = 2 }},
 			want: State{Phase: Starting, Reason: "JobsRefused", Stuck: true, Remedy: refusedRemedy,
-				Message: "was started (node on flavor h100), and 4 pods not made yet; JobSet cannot make its Jobs: denied by policy"},
+				Message: "was started (node on flavor h100), and 5 pods not made yet; JobSet cannot make its Jobs: denied by policy"},
+		},
+		"a Job that waited for another cannot be made": {
+			scene: []func(*scene){admitted, dependent, warned("JobCreationFailed", "denied by policy")},
+			want: State{Phase: Starting, Reason: "JobsRefused", Stuck: true, Remedy: refusedRemedy,
+				Message: "was started (node on flavor h100), and 3 pods not made yet; JobSet cannot make its Jobs: denied by policy"},
+		},
+		"a Job that waited for another until now": {
+			scene: []func(*scene){admitted, dependent, func(s *scene) { s.Jobs[0].Status.CompletionTime = ptr.To(metav1.NewTime(now)) }},
+			want:  State{Phase: Starting, Reason: "PodsMissing", Message: "was started (node on flavor h100), and 3 pods not made yet"},
+		},
+		"a Job that waits for another, whose own was refused in a former run": {
+			scene: []func(*scene){admitted, dependent, withPods(4, runningPod), warned("JobCreationFailed", "denied by policy"), func(s *scene) { s.Jobs[0].Status.Conditions = nil }},
+			want:  State{Phase: Running, Reason: "Running", Message: "runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100"},
 		},
 		"a refusal of a former run": {
 			scene: []func(*scene){admitted, warned("FailedCreate", "denied by policy"), func(s *scene) { s.Warnings[0].LastTimestamp = minutesAgo(4) }},
@@ -633,6 +647,15 @@ func managesAll(s *scene) {
 }
 
 const refusedRemedy = "change what the message names: the runtime or a patch of the job, or who refuses it; it is tried again"
+
+// dependent adds a replicated job that waits for the first, which is complete.
+func dependent(s *scene) {
+	s.JobSet.Spec.ReplicatedJobs = append(s.JobSet.Spec.ReplicatedJobs, jobsetapi.ReplicatedJob{
+		Name: "launcher", Replicas: 1, DependsOn: []jobsetapi.DependsOn{{Name: s.JobSet.Spec.ReplicatedJobs[0].Name, Status: jobsetapi.DependencyComplete}},
+		Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](3), Completions: ptr.To[int32](3)}},
+	})
+	s.Jobs[0].Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+}
 
 func elsewhereBy(s *scene) { s.Job.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }
 
