@@ -55,8 +55,8 @@ help: ## Show this.
 KIND ?=
 
 .PHONY: demo
-demo: $(if $(KIND),kind-up,$(BIN)/localcluster) ## Play the main job on a local control plane of its own, and take it down. KIND=1: on a kind cluster.
-	go run ./test/demo $(if $(KIND),-kubeconfig $(KIND_DIR)/kubeconfig)
+demo: $(if $(KIND),kind-up,$(BIN)/localcluster) ## Play the main job on a local control plane of its own, and take it down. KIND=1: on a kind cluster. FLEET=1: with three clusters.
+	go run $(if $(FLEET),./test/demo/fleet,./test/demo $(if $(KIND),-kubeconfig $(KIND_DIR)/kubeconfig))
 
 .PHONY: test
 test: unit generations-sample e2e e2e-chart e2e-core-2.1 faults-sample ## Run all tests: unit tests, samples of what Trainer's releases say and of the faults, the e2e specs, the chart.

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -13,10 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
@@ -185,32 +182,12 @@ func (w *world) closeNodes(ctx context.Context, product string) {
 // Kueue itself reads it when it starts.
 func configureKueue(ctx context.Context, set map[string]any) (restore func(context.Context)) {
 	GinkgoHelper()
-	const key = "controller_manager_config.yaml"
-	change := func(ctx context.Context, change func(string) string) {
-		GinkgoHelper()
-		Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			var config corev1.ConfigMap
-			if err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"}, &config); err != nil {
-				return err
-			}
-			config.Data[key] = change(config.Data[key])
-			return cluster.Client.Update(ctx, &config)
-		})).To(Succeed())
-	}
-	var before string
+	before, err := cluster.ConfigureKueue(ctx, set)
+	Expect(err).NotTo(HaveOccurred())
 	restore = func(ctx context.Context) {
 		GinkgoHelper()
-		change(ctx, func(string) string { return before })
+		Expect(cluster.RestoreKueueConfig(ctx, before)).To(Succeed())
 	}
-	change(ctx, func(content string) string {
-		before = content
-		fields := map[string]any{}
-		Expect(yaml.Unmarshal([]byte(content), &fields)).To(Succeed())
-		maps.Copy(fields, set)
-		changed, err := yaml.Marshal(fields)
-		Expect(err).NotTo(HaveOccurred())
-		return string(changed)
-	})
 	DeferCleanup(restore)
 	return restore
 }

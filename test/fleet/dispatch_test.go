@@ -118,6 +118,33 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	}, SpecTimeout(specTimeout))
 })
 
+var _ = Describe("With the incremental dispatcher", Serial, long, func() {
+	It("a TrainJob runs in a worker that has quota for it", func(ctx context.Context) {
+		before, err := fleet.Manager.ConfigureKueue(ctx, map[string]any{"multiKueue": map[string]any{
+			"dispatcherName":     "kueue.x-k8s.io/multikueue-dispatcher-incremental",
+			"workerLostTimeout":  "10s",
+			"externalFrameworks": []map[string]any{{"name": "TrainJob.v1alpha1.trainer.kubeflow.org"}},
+		}})
+		Expect(err).NotTo(HaveOccurred())
+		restart := func(ctx context.Context) {
+			GinkgoHelper()
+			Expect(fleet.Manager.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
+		}
+		DeferCleanup(func(ctx context.Context) {
+			Expect(fleet.Manager.RestoreKueueConfig(ctx, before)).To(Succeed())
+			restart(ctx)
+		})
+		restart(ctx)
+		w := newWorld(ctx, "0", "8")
+		w.manager.make(ctx, w.manager.job("llm").Obj())
+		pod := w.eventuallyRunsOn(ctx, w.worker2, "llm")
+		expectPlaced(&pod)
+		w.expectNothingHere(ctx, "llm")
+		w.worker2.finish(ctx, "llm", "succeeded")
+		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
+	}, SpecTimeout(specTimeout))
+})
+
 func (s *site) setStopPolicy(ctx context.Context, policy kueue.StopPolicy) {
 	GinkgoHelper()
 	s.changeQueue(ctx, func(cq *kueue.ClusterQueue) { cq.Spec.StopPolicy = ptr.To(policy) })

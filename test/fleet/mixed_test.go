@@ -8,6 +8,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -39,6 +40,23 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 		handOver(ctx, fleet.Workers[0], kit.InTree)
 		runsAndEnds(ctx, newWorld(ctx, "8", "0"))
 	}, SpecTimeout(2*specTimeout))
+
+	It("a TrainJob runs on in a worker that migrates to kueue-trainer, and in one that migrates back", func(ctx context.Context) {
+		for _, to := range []string{kit.External, kit.InTree} {
+			w := newWorld(ctx, "8", "0")
+			w.manager.make(ctx, w.manager.job("llm").Obj())
+			pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+			handOver(ctx, fleet.Workers[0], to)
+			w.manager.make(ctx, w.manager.job("next").Obj())
+			Consistently(ctx, func() []corev1.Pod { return w.worker1.pods(ctx, "llm") }).Should(
+				ConsistOf(And(HaveField("UID", pod.UID), HaveField("Status.Phase", corev1.PodRunning))), to)
+			w.worker1.finish(ctx, "llm", "succeeded")
+			w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
+			w.eventuallyRunsOn(ctx, w.worker1, "next")
+			w.worker1.finish(ctx, "next", "succeeded")
+			w.eventuallyOver(ctx, "next", trainer.TrainJobComplete)
+		}
+	}, SpecTimeout(3*specTimeout))
 
 	It("a TrainJob of a manager with Kueue's in-tree integration runs in its worker", func(ctx context.Context) {
 		handOver(ctx, fleet.Workers[0], kit.External)

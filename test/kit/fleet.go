@@ -4,6 +4,7 @@ package kit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -20,10 +21,14 @@ type Fleet struct {
 	started bool
 }
 
-// StartFleet brings a fleet up in dir, which progress is told of. Stop takes it down again.
+// StartFleet brings a fleet up in dir, which progress is told of. Stop takes it down again. What
+// somebody left in dir who was killed is taken down first.
 func StartFleet(ctx context.Context, dir string, progress io.Writer) (*Fleet, error) {
-	if err := launch(ctx, progress, "fleet", "up", "--dir", dir); err != nil {
+	if err := launch(ctx, progress, "fleet", "down", "--dir", dir); err != nil {
 		return nil, err
+	}
+	if err := launch(ctx, progress, "fleet", "up", "--dir", dir); err != nil {
+		return nil, errors.Join(err, launch(ctx, progress, "fleet", "down", "--dir", dir))
 	}
 	f, err := UseFleet(dir)
 	if err != nil {

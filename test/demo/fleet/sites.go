@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+const (
+	team  = "team"
+	queue = "gpus"
+	// check is the AdmissionCheck of the fleet, which sends jobs to the workers.
+	check = "workers"
+	// gpusOfWorker is the quota of each worker: two jobs of the story.
+	gpusOfWorker = "16"
+)
+
+// site is a cluster of the fleet.
+type site struct {
+	*kit.Cluster
+	name string
+}
+
+// open makes the team's namespace and queue. Nothing runs in the manager cluster, whose quota
+// has checks in place of a pool.
+func (s site) open(ctx context.Context, gpus string, checks ...string) error {
+	flavor := kit.MakeFlavor("h100", map[string]string{kit.ProductLabel: kit.H100})
+	cq := kit.MakeClusterQueue(queue, kit.Quota{Flavor: flavor.Name, GPUs: gpus})
+	for _, name := range checks {
+		flavor.Spec = kueue.ResourceFlavorSpec{}
+		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
+			AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(name)}},
+		}
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}
+	for _, obj := range []client.Object{namespace, flavor, cq, kit.MakeLocalQueue(team, queue, queue)} {
+		if err := s.Client.Create(ctx, obj); err != nil {
+			return fmt.Errorf("%s: creating %T %s: %w", s.name, obj, obj.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// isOpen reports whether the team's queue takes jobs.
+func (s site) isOpen(ctx context.Context) (bool, error) {
+	var lq kueue.LocalQueue
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: team, Name: queue}, &lq)
+	return apimeta.IsStatusConditionTrue(lq.Status.Conditions, kueue.LocalQueueActive), err
+}
+
+// states returns how far the manager cluster says that every TrainJob is.
+func (s site) states(ctx context.Context) (map[string]string, error) {
+	var jobs trainer.TrainJobList
+	var workloads kueue.WorkloadList
+	for _, list := range []client.ObjectList{&jobs, &workloads} {
+		if err := s.Client.List(ctx, list, client.InNamespace(team)); err != nil {
+			return nil, fmt.Errorf("%s: listing %T: %w", s.name, list, err)
+		}
+	}
+	states := map[string]string{}
+	for i := range jobs.Items {
+		states[jobs.Items[i].Name] = state(&jobs.Items[i], workloads.Items)
+	}
+	return states, nil
+}
+
+// state is how far a TrainJob of the manager cluster is, in a few words.
+func state(job *trainer.TrainJob, workloads []kueue.Workload) string {
+	for _, ended := range []string{trainer.TrainJobComplete, trainer.TrainJobFailed} {
+		if apimeta.IsStatusConditionTrue(job.Status.Conditions, ended) {
+			return ended
+		}
+	}
+	for i := range workloads {
+		wl := &workloads[i]
+		if !metav1.IsControlledBy(wl, job) {
+			continue
+		}
+		worker := ptr.Deref(wl.Status.ClusterName, "")
+		switch {
+		case worker == "":
+			return "waits for a worker"
+		case apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted):
+			return "in " + worker
+		}
+		return "on its way to " + worker
+	}
+	return "waits for Kueue"
+}
+
+// running returns the TrainJobs with a pod that runs here, each with its node.
+func (s site) running(ctx context.Context) (map[string]string, error) {
+	var pods corev1.PodList
+	if err := s.Client.List(ctx, &pods, client.InNamespace(team)); err != nil {
+		return nil, fmt.Errorf("%s: listing pods: %w", s.name, err)
+	}
+	nodes := map[string]string{}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+			nodes[pod.Labels[jobsetapi.JobSetNameKey]] = pod.Spec.NodeName
+		}
+	}
+	return nodes, nil
+}
+
+// finish ends the pods of a TrainJob here.
+func (s site) finish(ctx context.Context, job string) error {
+	var pods corev1.PodList
+	if err := s.Client.List(ctx, &pods, client.InNamespace(team), client.MatchingLabels{jobsetapi.JobSetNameKey: job}); err != nil {
+		return fmt.Errorf("%s: listing the pods of %s: %w", s.name, job, err)
+	}
+	for i := range pods.Items {
+		before := pods.Items[i].DeepCopy()
+		metav1.SetMetaDataAnnotation(&pods.Items[i].ObjectMeta, "localcluster/finish", "succeeded")
+		if err := s.Client.Patch(ctx, &pods.Items[i], client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("%s: ending pod %s: %w", s.name, pods.Items[i].Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"math/rand"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted at random", Serial, long, func() {
+	It("all complete, each in one worker at a time", func(ctx context.Context) {
+		const count = 30
+		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
+		w := newWorld(ctx, "16", "16")
+		for i := range count {
+			w.manager.make(ctx, w.manager.job(fmt.Sprintf("llm-%d", i)).PodAnnotation("example.com/me", "node", "localcluster/run-for", "2s").Obj())
+		}
+		sites := []*site{w.manager, w.worker1, w.worker2}
+		for over, next := 0, 0; over < count; {
+			if over >= next {
+				s := sites[random.Intn(len(sites))]
+				component := []string{"kueue", s.cluster.Manager()}[random.Intn(2)]
+				GinkgoWriter.Printf("%d are over, restarting %s of %s\n", over, component, s.name)
+				Expect(s.cluster.Control(ctx, "restart", component, GinkgoWriter)).To(Succeed())
+				next = over + count/10
+			}
+			Eventually(ctx, func(g Gomega) {
+				g.Expect(w.twoRuns(ctx)).To(BeEmpty(), "TrainJobs with pods in both workers")
+				complete, failed := w.ended(ctx)
+				g.Expect(failed).To(BeZero())
+				over = complete
+				g.Expect(over).To(BeNumerically(">=", min(next, count)))
+			}).WithTimeout(specTimeout).Should(Succeed())
+		}
+		for _, worker := range w.workers() {
+			worker.eventuallyEmpty(ctx)
+		}
+		for _, s := range sites {
+			s.eventuallyFree(ctx)
+		}
+		Expect(w.manager.podsOfAll(ctx)).To(BeEmpty())
+	}, SpecTimeout(4*specTimeout))
+})
+
+// twoRuns names the TrainJobs whose pods run in both workers.
+func (w *world) twoRuns(ctx context.Context) []string {
+	GinkgoHelper()
+	in := map[string]bool{}
+	for _, pod := range w.worker1.podsOfAll(ctx) {
+		in[pod.Labels[jobsetapi.JobSetNameKey]] = true
+	}
+	var two []string
+	for _, pod := range w.worker2.podsOfAll(ctx) {
+		if job := pod.Labels[jobsetapi.JobSetNameKey]; in[job] {
+			two = append(two, job)
+		}
+	}
+	return two
+}
+
+// podsOfAll returns the pods of all TrainJobs that have not ended.
+func (s *site) podsOfAll(ctx context.Context) []corev1.Pod {
+	GinkgoHelper()
+	var list corev1.PodList
+	Expect(s.List(ctx, &list, client.InNamespace(s.namespace), client.HasLabels{jobsetapi.JobSetNameKey})).To(Succeed())
+	var running []corev1.Pod
+	for i := range list.Items {
+		if phase := list.Items[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
+			running = append(running, list.Items[i])
+		}
+	}
+	return running
+}
+
+// ended counts the TrainJobs of the manager cluster that have ended.
+func (w *world) ended(ctx context.Context) (complete, failed int) {
+	GinkgoHelper()
+	var list trainer.TrainJobList
+	Expect(w.manager.List(ctx, &list, client.InNamespace(w.manager.namespace))).To(Succeed())
+	for i := range list.Items {
+		conditions := list.Items[i].Status.Conditions
+		if apimeta.IsStatusConditionTrue(conditions, trainer.TrainJobComplete) {
+			complete++
+		}
+		if apimeta.IsStatusConditionTrue(conditions, trainer.TrainJobFailed) {
+			failed++
+		}
+	}
+	return complete, failed
+}
+
+// eventuallyFree waits until the spec's ClusterQueue has all its quota.
+func (s *site) eventuallyFree(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var cq kueue.ClusterQueue
+		g.Expect(s.Get(ctx, client.ObjectKey{Name: s.unique("gpus")}, &cq)).To(Succeed())
+		for _, flavor := range cq.Status.FlavorsReservation {
+			g.Expect(flavor.Resources).To(HaveEach(HaveField("Total.IsZero()", BeTrue())), "flavor %s in %s", flavor.Name, s.name)
+		}
+	}).Should(Succeed())
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kit
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// ConfigureKueue sets fields of Kueue's configuration, and returns what it was. Kueue itself reads
+// it at its start.
+func (c *Cluster) ConfigureKueue(ctx context.Context, set map[string]any) (before string, err error) {
+	err = c.changeKueueConfig(ctx, func(content string) (string, error) {
+		before = content
+		fields := map[string]any{}
+		if err := yaml.Unmarshal([]byte(content), &fields); err != nil {
+			return "", fmt.Errorf("reading Kueue's configuration: %w", err)
+		}
+		maps.Copy(fields, set)
+		changed, err := yaml.Marshal(fields)
+		return string(changed), err
+	})
+	return before, err
+}
+
+// RestoreKueueConfig writes Kueue's configuration as ConfigureKueue has found it.
+func (c *Cluster) RestoreKueueConfig(ctx context.Context, before string) error {
+	return c.changeKueueConfig(ctx, func(string) (string, error) { return before, nil })
+}
+
+func (c *Cluster) changeKueueConfig(ctx context.Context, change func(string) (string, error)) error {
+	const key = "controller_manager_config.yaml"
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var config corev1.ConfigMap
+		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: "kueue-manager-config"}, &config); err != nil {
+			return err
+		}
+		changed, err := change(config.Data[key])
+		if err != nil || changed == config.Data[key] {
+			return err
+		}
+		config.Data[key] = changed
+		return c.Client.Update(ctx, &config)
+	})
+}
