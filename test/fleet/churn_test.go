@@ -106,7 +106,9 @@ func (s *site) eventuallyFree(ctx context.Context) {
 		var cq kueue.ClusterQueue
 		g.Expect(s.Get(ctx, client.ObjectKey{Name: s.unique("gpus")}, &cq)).To(Succeed())
 		for _, flavor := range cq.Status.FlavorsReservation {
-			g.Expect(flavor.Resources).To(HaveEach(HaveField("Total.IsZero()", BeTrue())), "flavor %s in %s", flavor.Name, s.name)
+			for _, resource := range flavor.Resources {
+				g.Expect(resource.Total.IsZero()).To(BeTrue(), "%s %s of flavor %s in %s", resource.Total.String(), resource.Name, flavor.Name, s.name)
+			}
 		}
 	}).Should(Succeed())
 }
