@@ -20,7 +20,7 @@ import (
 
 const (
 	team  = "team"
-	queue = "gpus"
+	queue = "demo"
 	// check is the AdmissionCheck of the fleet, which sends jobs to the workers.
 	check = "workers"
 	// gpusOfWorker is the quota of each worker: two jobs of the story.
@@ -36,7 +36,7 @@ type site struct {
 // open makes the team's namespace and queue. Nothing runs in the manager cluster, whose quota
 // has checks in place of a pool.
 func (s site) open(ctx context.Context, gpus string, checks ...string) error {
-	flavor := kit.MakeFlavor("h100", map[string]string{kit.ProductLabel: kit.H100})
+	flavor := kit.MakeFlavor(queue, map[string]string{kit.ProductLabel: kit.H100})
 	cq := kit.MakeClusterQueue(queue, kit.Quota{Flavor: flavor.Name, GPUs: gpus})
 	for _, name := range checks {
 		flavor.Spec = kueue.ResourceFlavorSpec{}
