@@ -114,7 +114,7 @@ func WaitFor(ctx context.Context, limit time.Duration, what string, done func(co
 
 // WaitEstablished waits until the API server serves the resources of the CRDs.
 func (c *Client) WaitEstablished(ctx context.Context, names []string) error {
-	return WaitFor(ctx, 30*time.Second, "CustomResourceDefinitions", func(ctx context.Context) (string, error) {
+	return WaitFor(ctx, 2*time.Minute, "CustomResourceDefinitions", func(ctx context.Context) (string, error) {
 		for _, name := range names {
 			crd := &apiextensionsv1.CustomResourceDefinition{}
 			if err := c.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
