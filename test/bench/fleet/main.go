@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command fleet measures how fast TrainJobs go from a manager cluster of MultiKueue to its two
+// workers, with Kueue's generic adapter, which kueue-trainer uses, and with the adapter of the
+// in-tree integration. It prints the table of docs/performance.md.
+//
+// site.go sets a cluster up and asks it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+const (
+	fleetDir = ".fleet-bench"
+	// limit ends a measurement that hangs.
+	limit = 15 * time.Minute
+)
+
+// column is one way to run the manager cluster.
+type column struct {
+	title, integration string
+	// clientConnection of Kueue in all clusters; nil is as shipped.
+	clientConnection map[string]any
+}
+
+var columns = []column{
+	{"in-tree adapter", kit.InTree, nil},
+	{"generic adapter", kit.External, nil},
+	{"generic adapter, Kueue's limits raised", kit.External, map[string]any{"qps": 2000, "burst": 4000}},
+}
+
+func main() {
+	jobs := flag.Int("jobs", 100, "number of TrainJobs")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *jobs)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, jobs int) error {
+	table := "| manager cluster | given to a worker, TrainJobs a second | pods run, TrainJobs a second | requests of Kueue to both workers per TrainJob |\n|---|---|---|---|\n"
+	for _, c := range columns {
+		r, err := c.measure(ctx, jobs)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.title, err)
+		}
+		table += fmt.Sprintf("| %s | %.1f | %.1f | %.1f |\n", c.title, r.rate(r.dispatched), r.rate(r.run), float64(r.requests)/float64(jobs))
+	}
+	fmt.Print("\n", table)
+	return nil
+}
+
+// result is what one column took, from the release of the queue.
+type result struct {
+	jobs            int
+	dispatched, run time.Duration
+	requests        int
+}
+
+func (r result) rate(d time.Duration) float64 { return float64(r.jobs) / d.Seconds() }
+
+// measure brings a fleet up, and takes it down again.
+func (c column) measure(ctx context.Context, jobs int) (r result, err error) {
+	root, err := kit.Root()
+	if err != nil {
+		return r, err
+	}
+	for name, value := range map[string]string{"NODES": "16", "FLEET_MANAGER": c.integration, "FLEET_WORKERS": "external,external"} {
+		if err := os.Setenv(name, value); err != nil {
+			return r, err
+		}
+	}
+	undisturbed := context.WithoutCancel(ctx)
+	fleet, err := kit.StartFleet(undisturbed, filepath.Join(root, fleetDir), os.Stdout)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, fleet.Stop(undisturbed, os.Stdout)) }()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := c.configure(ctx, fleet); err != nil {
+		return r, err
+	}
+	return dispatch(ctx, fleet, jobs)
+}
+
+func (c column) configure(ctx context.Context, fleet *kit.Fleet) error {
+	if c.clientConnection == nil {
+		return nil
+	}
+	for _, cluster := range append(fleet.Workers, fleet.Manager) {
+		if _, err := cluster.ConfigureKueue(ctx, map[string]any{"clientConnection": c.clientConnection}); err != nil {
+			return err
+		}
+		if err := cluster.Control(ctx, "restart", "kueue", os.Stdout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dispatch has TrainJobs wait in the manager cluster, releases them, and waits until all run.
+func dispatch(ctx context.Context, fleet *kit.Fleet, jobs int) (result, error) {
+	r := result{jobs: jobs}
+	manager, workers := &site{Cluster: fleet.Manager}, []*site{{Cluster: fleet.Workers[0]}, {Cluster: fleet.Workers[1]}}
+	for _, worker := range workers {
+		if err := worker.open(ctx, kueue.None); err != nil {
+			return r, err
+		}
+	}
+	if err := manager.open(ctx, kueue.Hold, "workers"); err != nil {
+		return r, err
+	}
+	if err := manager.create(ctx, jobs); err != nil {
+		return r, err
+	}
+	if err := until(ctx, func() (bool, error) { n, err := manager.workloads(ctx); return n == jobs, err }); err != nil {
+		return r, err
+	}
+	start := time.Now()
+	if err := manager.release(ctx); err != nil {
+		return r, err
+	}
+	err := until(ctx, func() (bool, error) {
+		given, err := manager.dispatched(ctx)
+		if given == jobs && r.dispatched == 0 {
+			r.dispatched = time.Since(start)
+		}
+		running := 0
+		for _, worker := range workers {
+			n, errPods := worker.running(ctx)
+			running, err = running+n, errors.Join(err, errPods)
+		}
+		r.run = time.Since(start)
+		return r.dispatched > 0 && running == jobs, err
+	})
+	if err != nil {
+		return r, err
+	}
+	for _, worker := range workers {
+		n, err := worker.requestsOfManager()
+		if err != nil {
+			return r, err
+		}
+		r.requests += n
+	}
+	return r, nil
+}
+
+func until(ctx context.Context, is func() (bool, error)) error {
+	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(context.Context) (bool, error) { return is() })
+}

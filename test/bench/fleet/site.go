@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/audit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// name is that of namespace and queues.
+const name = "bench"
+
+// site is a cluster with a queue that has room for every job.
+type site struct {
+	*kit.Cluster
+	log *audit.Log
+}
+
+// open makes a queue of CPUs. That of the manager cluster is behind an admission check, and its
+// flavor names no nodes.
+func (s *site) open(ctx context.Context, stop kueue.StopPolicy, checks ...string) error {
+	flavor := kit.MakeFlavor(name, map[string]string{kit.ProductLabel: kit.H100})
+	cq := kit.MakeClusterQueue(name)
+	cq.Spec.StopPolicy = &stop
+	cq.Spec.ResourceGroups = []kueue.ResourceGroup{{
+		CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
+		Flavors: []kueue.FlavorQuotas{{
+			Name:      name,
+			Resources: []kueue.ResourceQuota{{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse("100k")}},
+		}},
+	}}
+	for _, check := range checks {
+		flavor.Spec = kueue.ResourceFlavorSpec{}
+		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
+			AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check)}},
+		}
+	}
+	for _, obj := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, flavor, cq, kit.MakeLocalQueue(name, name, name),
+	} {
+		if err := s.Client.Create(ctx, obj); err != nil {
+			return fmt.Errorf("creating %T %s: %w", obj, obj.GetName(), err)
+		}
+	}
+	var err error
+	s.log, err = audit.Open(filepath.Join(s.LocalDir(), "logs", "audit.log"))
+	return err
+}
+
+func (s *site) create(ctx context.Context, jobs int) error {
+	for i := range jobs {
+		job := kit.MakeTrainJob(name, fmt.Sprintf("job-%04d", i)).Queue(name).Request(corev1.ResourceCPU, "10m")
+		if err := s.Client.Create(ctx, job.Obj()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *site) release(ctx context.Context) error {
+	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	return s.Client.Patch(ctx, cq, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"stopPolicy":%q}}`, kueue.None)))
+}
+
+// workloads counts the Workloads.
+func (s *site) workloads(ctx context.Context) (int, error) {
+	var list kueue.WorkloadList
+	err := s.Client.List(ctx, &list, client.InNamespace(name))
+	return len(list.Items), err
+}
+
+// dispatched counts the Workloads that a worker has.
+func (s *site) dispatched(ctx context.Context) (int, error) {
+	var list kueue.WorkloadList
+	if err := s.Client.List(ctx, &list, client.InNamespace(name)); err != nil {
+		return 0, err
+	}
+	n := 0
+	for i := range list.Items {
+		if list.Items[i].Status.ClusterName != nil {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// running counts the pods that run.
+func (s *site) running(ctx context.Context) (int, error) {
+	var list corev1.PodList
+	if err := s.Client.List(ctx, &list, client.InNamespace(name), client.HasLabels{jobsetapi.JobSetNameKey}); err != nil {
+		return 0, err
+	}
+	n := 0
+	for i := range list.Items {
+		if list.Items[i].Status.Phase == corev1.PodRunning {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// requestsOfManager counts what Kueue's manager cluster has asked of this one since the last time.
+func (s *site) requestsOfManager() (int, error) {
+	counts, err := s.log.Count(name)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for request, times := range counts {
+		if strings.HasSuffix(request.User, ":multikueue") {
+			n += times
+		}
+	}
+	return n, nil
+}
