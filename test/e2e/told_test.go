@@ -79,7 +79,8 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 })
 
 var _ = Describe("A runtime that comes back", Label("invariant", "nothing-waits-in-silence"), func() {
-	It("is noticed by the TrainJobs that wait for it", core, func(ctx context.Context) {
+	// Trainer 2.1 and 2.2 keep a runtime that is in use.
+	It("is noticed by the TrainJobs that wait for it", core, since(kit.Trainer23), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		runtime := w.copyRuntime(ctx, "torch-distributed")

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -27,19 +28,20 @@ var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted
 		}
 		sites := []*site{w.manager, w.worker1, w.worker2}
 		for over, next := 0, 0; over < count; {
-			if over >= next {
-				s := sites[random.Intn(len(sites))]
-				component := []string{"kueue", s.cluster.Manager()}[random.Intn(2)]
-				GinkgoWriter.Printf("%d are over, restarting %s of %s\n", over, component, s.name)
-				Expect(s.cluster.Control(ctx, "restart", component, GinkgoWriter)).To(Succeed())
-				next = over + count/10
-			}
+			s := sites[random.Intn(len(sites))]
+			component := []string{"kueue", s.cluster.Manager()}[random.Intn(2)]
+			GinkgoWriter.Printf("%d are over, restarting %s of %s\n", over, component, s.name)
+			Expect(s.cluster.Control(ctx, "restart", component, GinkgoWriter)).To(Succeed())
+			next = min(over+count/10, count)
 			Eventually(ctx, func(g Gomega) {
-				g.Expect(w.twoRuns(ctx)).To(BeEmpty(), "TrainJobs with pods in both workers")
-				complete, failed := w.ended(ctx)
-				g.Expect(failed).To(BeZero())
-				over = complete
-				g.Expect(over).To(BeNumerically(">=", min(next, count)))
+				if two := w.twoRuns(ctx); len(two) > 0 {
+					StopTrying("TrainJobs with pods in both workers").Attach("jobs", two).Now()
+				}
+				var failed int
+				if over, failed = w.ended(ctx); failed > 0 {
+					StopTrying("a TrainJob failed").Now()
+				}
+				g.Expect(over).To(BeNumerically(">=", next))
 			}).WithTimeout(specTimeout).Should(Succeed())
 		}
 		for _, worker := range w.workers() {
@@ -55,17 +57,18 @@ var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted
 // twoRuns names the TrainJobs whose pods run in both workers.
 func (w *world) twoRuns(ctx context.Context) []string {
 	GinkgoHelper()
-	in := map[string]bool{}
-	for _, pod := range w.worker1.podsOfAll(ctx) {
-		in[pod.Labels[jobsetapi.JobSetNameKey]] = true
+	// A run that ends there before one begins here is none of two.
+	in1, in2 := jobsOf(w.worker1.podsOfAll(ctx)), jobsOf(w.worker2.podsOfAll(ctx))
+	still := jobsOf(w.worker1.podsOfAll(ctx))
+	return in1.Intersection(in2).Intersection(still).UnsortedList()
+}
+
+func jobsOf(pods []corev1.Pod) sets.Set[string] {
+	names := sets.New[string]()
+	for i := range pods {
+		names.Insert(pods[i].Labels[jobsetapi.JobSetNameKey])
 	}
-	var two []string
-	for _, pod := range w.worker2.podsOfAll(ctx) {
-		if job := pod.Labels[jobsetapi.JobSetNameKey]; in[job] {
-			two = append(two, job)
-		}
-	}
-	return two
+	return names
 }
 
 // podsOfAll returns the pods of all TrainJobs that have not ended.

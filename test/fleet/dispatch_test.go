@@ -119,11 +119,12 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 })
 
 var _ = Describe("With the incremental dispatcher", Serial, long, func() {
-	It("a TrainJob runs in a worker that has quota for it", func(ctx context.Context) {
+	It("a TrainJob goes to the first worker alone while that has quota", func(ctx context.Context) {
 		before, err := fleet.Manager.ConfigureKueue(ctx, map[string]any{"multiKueue": map[string]any{
-			"dispatcherName":     "kueue.x-k8s.io/multikueue-dispatcher-incremental",
-			"workerLostTimeout":  "10s",
-			"externalFrameworks": []map[string]any{{"name": "TrainJob.v1alpha1.trainer.kubeflow.org"}},
+			"dispatcherName":              "kueue.x-k8s.io/multikueue-dispatcher-incremental",
+			"incrementalDispatcherConfig": map[string]any{"stepSize": 1},
+			"workerLostTimeout":           "10s",
+			"externalFrameworks":          []map[string]any{{"name": "TrainJob.v1alpha1.trainer.kubeflow.org"}},
 		}})
 		Expect(err).NotTo(HaveOccurred())
 		restart := func(ctx context.Context) {
@@ -135,12 +136,16 @@ var _ = Describe("With the incremental dispatcher", Serial, long, func() {
 			restart(ctx)
 		})
 		restart(ctx)
-		w := newWorld(ctx, "0", "8")
+		w := newWorld(ctx, "8", "8")
 		w.manager.make(ctx, w.manager.job("llm").Obj())
-		pod := w.eventuallyRunsOn(ctx, w.worker2, "llm")
+		pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
 		expectPlaced(&pod)
 		w.expectNothingHere(ctx, "llm")
-		w.worker2.finish(ctx, "llm", "succeeded")
+		Expect(w.manager.workload(ctx, "llm").Status.NominatedClusterNames).To(BeEmpty())
+		var copies kueue.WorkloadList
+		Expect(w.worker2.List(ctx, &copies, client.InNamespace(w.worker2.namespace))).To(Succeed())
+		Expect(copies.Items).To(BeEmpty())
+		w.worker1.finish(ctx, "llm", "succeeded")
 		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
 	}, SpecTimeout(specTimeout))
 })

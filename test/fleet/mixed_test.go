@@ -42,6 +42,7 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 	}, SpecTimeout(2*specTimeout))
 
 	It("a TrainJob runs on in a worker that migrates to kueue-trainer, and in one that migrates back", func(ctx context.Context) {
+		handOver(ctx, fleet.Workers[0], kit.InTree)
 		for _, to := range []string{kit.External, kit.InTree} {
 			w := newWorld(ctx, "8", "0")
 			w.manager.make(ctx, w.manager.job("llm").Obj())

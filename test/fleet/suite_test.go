@@ -23,7 +23,7 @@ const fleetDir = ".fleet-e2e"
 // specTimeout ends a spec that hangs; none is made to need it.
 const specTimeout = 5 * time.Minute
 
-// long marks specs that take above 20 seconds: they lose clusters, or hand them over.
+// long marks specs that take above 20 seconds.
 var long = Label("long")
 
 var fleet *kit.Fleet

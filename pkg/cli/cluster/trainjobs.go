@@ -39,8 +39,8 @@ func TrainJobs(ctx context.Context, c client.Reader, namespace string, options .
 	return jobs.Items, nil
 }
 
-// unreadTrainJobs says what to do about TrainJobs that could not be read. Who may not read them
-// is no failure of the command.
+// unreadTrainJobs says what to do about TrainJobs that could not be read. That a user may not read
+// them is an answer, with an exit code of its own.
 func unreadTrainJobs(verb, namespace string, err error) error {
 	switch {
 	case !apierrors.IsForbidden(err):

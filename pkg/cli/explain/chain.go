@@ -153,9 +153,10 @@ func replicatedJobLinks(f *Facts, rj *jobsetapi.ReplicatedJob) []Link {
 		return links
 	}
 	l := Link{Depth: 2, Kind: "Job", Name: f.JobSet.Name + "-" + rj.Name, State: "Missing", WaitsFor: "JobSet to make it"}
-	for _, on := range rj.DependsOn {
+	for _, on := range f.dependencies(rj) {
 		if !f.reached(on) {
 			l.WaitsFor = fmt.Sprintf("%s to be %s", on.Name, on.Status)
+			break
 		}
 	}
 	if f.JobSet.Status.TerminalState != "" {

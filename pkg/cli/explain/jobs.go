@@ -54,10 +54,22 @@ func (f *Facts) jobsToCome() bool {
 
 // jobsDue counts the Jobs of a replicated job that are not there and that wait for no other.
 func (f *Facts) jobsDue(rj *jobsetapi.ReplicatedJob) int32 {
-	if slices.ContainsFunc(rj.DependsOn, func(on jobsetapi.DependsOn) bool { return !f.reached(on) }) {
+	if slices.ContainsFunc(f.dependencies(rj), func(on jobsetapi.DependsOn) bool { return !f.reached(on) }) {
 		return 0
 	}
 	return max(0, rj.Replicas-int32(len(f.jobsOf(rj.Name))))
+}
+
+// dependencies returns what a replicated job waits for: what it depends on or, where the JobSet starts
+// in order, the one before it, which waits for those before itself.
+func (f *Facts) dependencies(rj *jobsetapi.ReplicatedJob) []jobsetapi.DependsOn {
+	all := f.JobSet.Spec.ReplicatedJobs
+	before := slices.IndexFunc(all, func(other jobsetapi.ReplicatedJob) bool { return other.Name == rj.Name }) - 1
+	policy := f.JobSet.Spec.StartupPolicy
+	if policy == nil || policy.StartupPolicyOrder != jobsetapi.InOrder || before < 0 {
+		return rj.DependsOn
+	}
+	return []jobsetapi.DependsOn{{Name: all[before].Name, Status: jobsetapi.DependencyReady}}
 }
 
 // reached reports whether the replicated job that another waits for is so far, by the rule of

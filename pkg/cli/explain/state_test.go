@@ -144,6 +144,13 @@ func TestStateOf(t *testing.T) {
 			want: State{Phase: Starting, Reason: "JobsRefused", Stuck: true, Remedy: refusedRemedy,
 				Message: "was started (node on flavor h100), and 3 pods not made yet; JobSet cannot make its Jobs: denied by policy"},
 		},
+		"a JobSet that starts in order": {
+			scene: []func(*scene){admitted, dependent, withPods(4, runningPod), func(s *scene) {
+				s.Jobs[0].Status.Conditions, s.JobSet.Spec.ReplicatedJobs[1].DependsOn = nil, nil
+				s.JobSet.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobsetapi.InOrder}
+			}},
+			want: State{Phase: Running, Reason: "Running", Message: "runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100"},
+		},
 		"a Job that waited for another until now": {
 			scene: []func(*scene){admitted, dependent, func(s *scene) { s.Jobs[0].Status.CompletionTime = ptr.To(metav1.NewTime(now)) }},
 			want:  State{Phase: Starting, Reason: "PodsMissing", Message: "was started (node on flavor h100), and 3 pods not made yet"},

@@ -156,6 +156,7 @@ var waits = []string{
 	"Pending", kueue.WorkloadQuotaReservedReasonWaitingForQuota, kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
 	kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, kueue.WorkloadQuotaReservedReasonTopologyPlacementFailed,
 	kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads, kueue.WorkloadQuotaReservedReasonWaitingForPodsReady,
+	kueue.WorkloadQuotaReservedReasonPendingEvaluation, kueue.WorkloadQuotaReservedReasonMisconfigured, kueue.WorkloadQuotaReservedReasonSuspended,
 }
 
 // milestoneOf returns the milestone that an event tells of, or noted.
@@ -168,7 +169,7 @@ func milestoneOf(e *corev1.Event) milestone {
 	case kind == "Workload" && strings.HasPrefix(e.Reason, "EvictedDueTo"):
 		return evicted
 	case kind == "Workload" && slices.Contains(waits, e.Reason):
-		return quotaFree
+		return waiting
 	}
 	return noted
 }
@@ -197,7 +198,8 @@ func eventSteps(f *Facts) []Step {
 }
 
 // seen returns what an event tells that was seen again, last at a time: of a milestone, the first
-// and the last.
+// and the last. The last is the latest that was written down, which is the second mostly: clients
+// write a series when it begins, and then every half hour.
 func seen(s Step, last time.Time) []Step {
 	switch {
 	case !last.After(s.Time):

@@ -75,6 +75,7 @@ const (
 	evicted
 	stopped
 	quotaFree
+	waiting
 	podsEnded
 	finished
 	noted

@@ -125,6 +125,24 @@ func TestSpansOfAJobThatWaits(t *testing.T) {
 	}
 }
 
+// Kueue says that it waits right after the manager gave the quota back.
+func TestBothTellOfQuotaThatIsFree(t *testing.T) {
+	f := complete()
+	f.Workloads[0].Status.Conditions = []metav1.Condition{
+		{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, LastTransitionTime: at(20)},
+		{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, LastTransitionTime: at(22)},
+	}
+	var told []Actor
+	for _, s := range Of(f).Steps {
+		if s.milestone == quotaFree || s.milestone == waiting {
+			told = append(told, s.Actor)
+		}
+	}
+	if diff := cmp.Diff([]Actor{Manager, Kueue}, told); diff != "" {
+		t.Errorf("Unexpected actors (-want,+got):\n%s", diff)
+	}
+}
+
 // Events that tell the same again within minutes are one, which notes when it was seen last.
 func TestSpansOfAJobThatIsPreemptedTwiceInMinutes(t *testing.T) {
 	f := complete()
