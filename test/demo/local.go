@@ -32,17 +32,8 @@ func openLocal() (*local, error) {
 		return nil, err
 	}
 	l := &local{root: root}
-	if err := os.MkdirAll(l.dir(), 0o755); err != nil {
-		return nil, err
-	}
-	if l.lock, err = os.Open(l.dir()); err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(l.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		l.close()
-		return nil, fmt.Errorf("another demo is running in %s, wait for it to end: %w", l.dir(), err)
-	}
-	return l, nil
+	l.lock, err = kit.Lock(l.dir())
+	return l, err
 }
 
 // close lets the next demo in.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -244,6 +245,8 @@ func launch(ctx context.Context, progress io.Writer, args ...string) error {
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "localcluster"), args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = root, progress, progress
+	// In a process group of its own a second Ctrl-C does not reach it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: slices.Contains(args, "down")}
 	// Interrupted, it still writes down what it started, so that down finds it.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
@@ -251,6 +254,23 @@ func launch(ctx context.Context, progress io.Writer, args ...string) error {
 		return fmt.Errorf("bin/localcluster %v: %w; `make e2e` and `make demo` build it", args, err)
 	}
 	return nil
+}
+
+// Lock keeps other processes out of a directory of clusters, which it makes, until the file is
+// closed.
+func Lock(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	lock, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("another process works with the clusters in %s, wait for it to end: %w", dir, err)
+	}
+	return lock, nil
 }
 
 // Root is the repository's root directory, found upwards from the working directory.

@@ -24,27 +24,31 @@ type Fleet struct {
 // StartFleet brings a fleet up in dir, which progress is told of. Stop takes it down again. What
 // somebody left in dir who was killed is taken down first.
 func StartFleet(ctx context.Context, dir string, progress io.Writer) (*Fleet, error) {
-	if err := launch(ctx, progress, "fleet", "down", "--dir", dir); err != nil {
+	f := &Fleet{dir: dir, started: true}
+	if err := f.Stop(ctx, progress); err != nil {
 		return nil, err
 	}
-	if err := launch(ctx, progress, "fleet", "up", "--dir", dir); err != nil {
-		return nil, errors.Join(err, launch(ctx, progress, "fleet", "down", "--dir", dir))
+	err := launch(ctx, progress, "fleet", "up", "--dir", dir)
+	if err == nil {
+		err = f.connect()
 	}
-	f, err := UseFleet(dir)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, f.Stop(context.WithoutCancel(ctx), progress))
 	}
-	f.started = true
 	return f, nil
 }
 
 // UseFleet connects to the fleet in dir.
 func UseFleet(dir string) (*Fleet, error) {
 	f := &Fleet{dir: dir}
+	return f, f.connect()
+}
+
+func (f *Fleet) connect() error {
 	for _, name := range []string{"manager", "worker1", "worker2"} {
-		c, err := Use(filepath.Join(dir, name, "kubeconfig"))
+		c, err := Use(filepath.Join(f.dir, name, "kubeconfig"))
 		if err != nil {
-			return nil, fmt.Errorf("cluster %s of the fleet: %w", name, err)
+			return fmt.Errorf("cluster %s of the fleet: %w", name, err)
 		}
 		if f.Manager == nil {
 			f.Manager = c
@@ -52,7 +56,7 @@ func UseFleet(dir string) (*Fleet, error) {
 			f.Workers = append(f.Workers, c)
 		}
 	}
-	return f, nil
+	return nil
 }
 
 // Kubeconfig has a context for each cluster, named like it.

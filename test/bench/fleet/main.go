@@ -122,24 +122,27 @@ func dispatch(ctx context.Context, fleet *kit.Fleet, jobs int) (result, error) {
 	r := result{jobs: jobs}
 	manager, workers := &site{Cluster: fleet.Manager}, []*site{{Cluster: fleet.Workers[0]}, {Cluster: fleet.Workers[1]}}
 	for _, worker := range workers {
-		if err := worker.open(ctx, kueue.None); err != nil {
+		if err := worker.open(ctx); err != nil {
 			return r, err
 		}
 	}
-	if err := manager.open(ctx, kueue.Hold, "workers"); err != nil {
+	if err := manager.open(ctx, "workers"); err != nil {
+		return r, err
+	}
+	if err := manager.stopQueue(ctx, kueue.Hold); err != nil {
 		return r, err
 	}
 	if err := manager.create(ctx, jobs); err != nil {
 		return r, err
 	}
-	if err := until(ctx, func() (bool, error) { n, err := manager.workloads(ctx); return n == jobs, err }); err != nil {
+	if err := until(ctx, "Workloads", func() (bool, error) { n, err := manager.workloads(ctx); return n == jobs, err }); err != nil {
 		return r, err
 	}
 	start := time.Now()
-	if err := manager.release(ctx); err != nil {
+	if err := manager.stopQueue(ctx, kueue.None); err != nil {
 		return r, err
 	}
-	err := until(ctx, func() (bool, error) {
+	err := until(ctx, "running pods", func() (bool, error) {
 		given, err := manager.dispatched(ctx)
 		if given == jobs && r.dispatched == 0 {
 			r.dispatched = time.Since(start)
@@ -165,6 +168,10 @@ func dispatch(ctx context.Context, fleet *kit.Fleet, jobs int) (result, error) {
 	return r, nil
 }
 
-func until(ctx context.Context, is func() (bool, error)) error {
-	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(context.Context) (bool, error) { return is() })
+func until(ctx context.Context, what string, is func() (bool, error)) error {
+	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(context.Context) (bool, error) { return is() })
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", what, err)
+	}
+	return nil
 }

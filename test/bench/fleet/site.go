@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -30,10 +31,9 @@ type site struct {
 
 // open makes a queue of CPUs. That of the manager cluster is behind an admission check, and its
 // flavor names no nodes.
-func (s *site) open(ctx context.Context, stop kueue.StopPolicy, checks ...string) error {
+func (s *site) open(ctx context.Context, checks ...string) error {
 	flavor := kit.MakeFlavor(name, map[string]string{kit.ProductLabel: kit.H100})
 	cq := kit.MakeClusterQueue(name)
-	cq.Spec.StopPolicy = &stop
 	cq.Spec.ResourceGroups = []kueue.ResourceGroup{{
 		CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
 		Flavors: []kueue.FlavorQuotas{{
@@ -55,8 +55,15 @@ func (s *site) open(ctx context.Context, stop kueue.StopPolicy, checks ...string
 		}
 	}
 	var err error
-	s.log, err = audit.Open(filepath.Join(s.LocalDir(), "logs", "audit.log"))
-	return err
+	if s.log, err = audit.Open(filepath.Join(s.LocalDir(), "logs", "audit.log")); err != nil {
+		return err
+	}
+	// Whether a TrainJob is for another cluster is decided by what Kueue knows when it is created.
+	return until(ctx, "LocalQueue", func() (bool, error) {
+		var lq kueue.LocalQueue
+		err := s.Client.Get(ctx, client.ObjectKey{Namespace: name, Name: name}, &lq)
+		return apimeta.IsStatusConditionTrue(lq.Status.Conditions, kueue.LocalQueueActive), err
+	})
 }
 
 func (s *site) create(ctx context.Context, jobs int) error {
@@ -69,9 +76,9 @@ func (s *site) create(ctx context.Context, jobs int) error {
 	return nil
 }
 
-func (s *site) release(ctx context.Context) error {
+func (s *site) stopQueue(ctx context.Context, policy kueue.StopPolicy) error {
 	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	return s.Client.Patch(ctx, cq, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"stopPolicy":%q}}`, kueue.None)))
+	return s.Client.Patch(ctx, cq, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"stopPolicy":%q}}`, policy)))
 }
 
 // workloads counts the Workloads.

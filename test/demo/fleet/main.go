@@ -43,25 +43,31 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	dir := filepath.Join(root, fleetDir)
+	lock, err := kit.Lock(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	// What the story's numbers were made for, whatever the caller exported.
 	for name, value := range map[string]string{"NODES": "8", "FLEET_MANAGER": "external", "FLEET_WORKERS": "external,external"} {
 		if err := os.Setenv(name, value); err != nil {
 			return err
 		}
 	}
-	// Taking down is not to be interrupted, nor is noting down what was started: the launcher
-	// hears of Ctrl-C itself.
-	undisturbed := context.WithoutCancel(ctx)
-	fleet, err := kit.StartFleet(undisturbed, filepath.Join(root, fleetDir), os.Stdout)
+	fleet, err := kit.StartFleet(ctx, dir, os.Stdout)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			err = errors.New("interrupted")
+		case err != nil:
 			err = fmt.Errorf("%w\nThe logs are in %s/*/logs: look at kueue.log and kueue-trainer.log first", err, fleetDir)
 		}
 		fmt.Println()
-		err = errors.Join(err, fleet.Stop(undisturbed, os.Stdout))
+		err = errors.Join(err, fleet.Stop(context.WithoutCancel(ctx), os.Stdout))
 	}()
 	playing, cancel := context.WithTimeout(ctx, storyLimit)
 	defer cancel()

@@ -100,33 +100,37 @@ func state(job *trainer.TrainJob, workloads []kueue.Workload) string {
 	return "waits for Kueue"
 }
 
-// running returns the TrainJobs with a pod that runs here, each with its node.
-func (s site) running(ctx context.Context) (map[string]string, error) {
+// pods returns those of all TrainJobs here.
+func (s site) pods(ctx context.Context, options ...client.ListOption) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := s.Client.List(ctx, &pods, client.InNamespace(team)); err != nil {
-		return nil, fmt.Errorf("%s: listing pods: %w", s.name, err)
+	err := s.Client.List(ctx, &pods, append(options, client.InNamespace(team))...)
+	if err != nil {
+		err = fmt.Errorf("%s: listing pods: %w", s.name, err)
 	}
-	nodes := map[string]string{}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-			nodes[pod.Labels[jobsetapi.JobSetNameKey]] = pod.Spec.NodeName
+	return pods.Items, err
+}
+
+// running returns the TrainJobs with a pod that runs here, each with its place.
+func (s site) running(ctx context.Context) (map[string]place, error) {
+	pods, err := s.pods(ctx)
+	places := map[string]place{}
+	for i := range pods {
+		if pod := &pods[i]; pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+			places[pod.Labels[jobsetapi.JobSetNameKey]] = place{s.name, pod.Spec.NodeName, pod.UID}
 		}
 	}
-	return nodes, nil
+	return places, err
 }
 
 // finish ends the pods of a TrainJob here.
 func (s site) finish(ctx context.Context, job string) error {
-	var pods corev1.PodList
-	if err := s.Client.List(ctx, &pods, client.InNamespace(team), client.MatchingLabels{jobsetapi.JobSetNameKey: job}); err != nil {
-		return fmt.Errorf("%s: listing the pods of %s: %w", s.name, job, err)
-	}
-	for i := range pods.Items {
-		before := pods.Items[i].DeepCopy()
-		metav1.SetMetaDataAnnotation(&pods.Items[i].ObjectMeta, "localcluster/finish", "succeeded")
-		if err := s.Client.Patch(ctx, &pods.Items[i], client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("%s: ending pod %s: %w", s.name, pods.Items[i].Name, err)
+	pods, err := s.pods(ctx, client.MatchingLabels{jobsetapi.JobSetNameKey: job})
+	for i := range pods {
+		before := pods[i].DeepCopy()
+		metav1.SetMetaDataAnnotation(&pods[i].ObjectMeta, "localcluster/finish", "succeeded")
+		if err := s.Client.Patch(ctx, &pods[i], client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("%s: ending pod %s: %w", s.name, pods[i].Name, err)
 		}
 	}
-	return nil
+	return err
 }
