@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
+	"sigs.k8s.io/kueue/pkg/features"
 	"sigs.k8s.io/kueue/pkg/workload"
 	workloadevict "sigs.k8s.io/kueue/pkg/workload/evict"
 	workloadfinish "sigs.k8s.io/kueue/pkg/workload/finish"
@@ -52,6 +53,12 @@ func IsFinished(wl *kueue.Workload) bool { return workloadfinish.IsFinished(wl) 
 
 // IsAdmissible reports whether Kueue would queue wl as it is.
 func IsAdmissible(wl *kueue.Workload) bool { return workload.IsAdmissible(wl) }
+
+// ReplacesNode reports whether Kueue is about to find another node for wl in place of one that
+// failed, or to evict it: one of the two happens within seconds.
+func ReplacesNode(wl *kueue.Workload) bool {
+	return features.Enabled(features.TASFailedNodeReplacementFailFast) && workload.HasUnhealthyNodes(wl)
+}
 
 // HasAdmissionGate reports whether an admission gate of Kueue's keeps wl out of its queue.
 func HasAdmissionGate(wl *kueue.Workload) bool { return workload.HasAdmissionGate(wl) }

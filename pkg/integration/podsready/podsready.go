@@ -54,6 +54,10 @@ func nextReadiness(wl *kueue.Workload, ready bool) *readiness {
 			return nil
 		}
 		return &waitsForStart
+	case kueuelib.ReplacesNode(wl):
+		// Kueue 0.19 looks for another node once more after any write in that moment, and
+		// evicts the job because the failed one is not among its nodes any more.
+		return nil
 	case ready && (condition == nil || condition.Status != metav1.ConditionTrue):
 		if is(kueue.WorkloadWaitForRecovery) {
 			return &recovered

@@ -24,6 +24,7 @@ func TestNextReadiness(t *testing.T) {
 	finished := condition(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", 50)
 	cases := map[string]struct {
 		conditions []metav1.Condition
+		unhealthy  []kueue.UnhealthyNode
 		ready      bool
 		want       *readiness
 	}{
@@ -46,11 +47,15 @@ func TestNextReadiness(t *testing.T) {
 		"it is admitted again before anybody told that it stops": {conditions: []metav1.Condition{admitted, podsReady(started, 5)}, want: &waitsForStart},
 		"it gets ready again":                                    {conditions: []metav1.Condition{admitted, podsReady(waitsForStart, 5)}, ready: true, want: &started},
 		"what Kueue before 0.11 wrote":                           {conditions: []metav1.Condition{admitted, condition(kueue.WorkloadPodsReady, metav1.ConditionFalse, "PodsReady", 5)}},
-		"it is finished":                                         {conditions: []metav1.Condition{admitted, finished, podsReady(started, 20)}},
+		"a pod is lost with its node, which Kueue is about to replace": {
+			conditions: []metav1.Condition{admitted, podsReady(started, 20)}, unhealthy: []kueue.UnhealthyNode{{Name: "node-1"}}},
+		"it recovers while Kueue is about to replace another node": {
+			conditions: []metav1.Condition{admitted, podsReady(waitsForRecovery, 20)}, unhealthy: []kueue.UnhealthyNode{{Name: "node-1"}}, ready: true},
+		"it is finished": {conditions: []metav1.Condition{admitted, finished, podsReady(started, 20)}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := nextReadiness(&kueue.Workload{Status: kueue.WorkloadStatus{Conditions: tc.conditions}}, tc.ready)
+			got := nextReadiness(&kueue.Workload{Status: kueue.WorkloadStatus{Conditions: tc.conditions, UnhealthyNodes: tc.unhealthy}}, tc.ready)
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(readiness{})); diff != "" {
 				t.Errorf("Unexpected readiness (-want,+got):\n%s", diff)
 			}
