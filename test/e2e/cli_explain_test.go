@@ -149,11 +149,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 		w := newWorld(ctx)
 		hosts := w.flavor("h100", onH100)
 		hosts.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.name("hosts")))
-		topology := &kueue.Topology{
-			ObjectMeta: metav1.ObjectMeta{Name: w.name("hosts")},
-			Spec:       kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}},
-		}
-		w.make(ctx, topology, hosts, kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: hosts.Name, GPUs: "16"}),
+		w.make(ctx, kit.MakeTopology(w.name("hosts"), corev1.LabelHostname), hosts, kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: hosts.Name, GPUs: "16"}),
 			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")),
 			w.job("waits").Nodes(2).GPUs("8").PodAnnotation("example.com/user", "node", kueue.PodSetRequiredTopologyAnnotation, corev1.LabelHostname).Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Topology))

@@ -121,24 +121,31 @@ func (w *world) controlledCheck(ctx context.Context) string {
 	check.Status.Conditions = []metav1.Condition{
 		{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", LastTransitionTime: metav1.Now()}}
 	Expect(w.Status().Patch(ctx, check, client.MergeFrom(before))).To(Succeed())
-	var cq kueue.ClusterQueue
-	Expect(w.Get(ctx, client.ObjectKey{Name: w.name("gpus")}, &cq)).To(Succeed())
-	cqBefore := cq.DeepCopy()
-	cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
-		AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check.Name)}}}
-	Expect(w.Patch(ctx, &cq, client.MergeFrom(cqBefore))).To(Succeed())
+	w.demandCheck(ctx, check.Name)
 	return check.Name
 }
 
+// demandCheck has the spec's ClusterQueue admit nothing without an admission check.
+func (w *world) demandCheck(ctx context.Context, check string) {
+	GinkgoHelper()
+	var cq kueue.ClusterQueue
+	Expect(w.Get(ctx, client.ObjectKey{Name: w.name("gpus")}, &cq)).To(Succeed())
+	before := cq.DeepCopy()
+	cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
+		AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check)}}}
+	Expect(w.Patch(ctx, &cq, client.MergeFrom(before))).To(Succeed())
+}
+
 // setCheck says what an admission check says of a TrainJob's Workload that holds quota.
-func (w *world) setCheck(ctx context.Context, job, check string, state kueue.CheckState, message string) {
+func (w *world) setCheck(ctx context.Context, job, check string, state kueue.CheckState, message string, updates ...kueue.PodSetUpdate) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		wl := w.workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())
 		g.Expect(wl.Status.Admission).NotTo(BeNil())
 		g.Expect(wl.Status.AdmissionChecks).To(ConsistOf(HaveField("State", kueue.CheckStatePending)))
-		wl.Status.AdmissionChecks[0].State, wl.Status.AdmissionChecks[0].Message = state, message
+		answer := &wl.Status.AdmissionChecks[0]
+		answer.State, answer.Message, answer.PodSetUpdates = state, message, updates
 		g.Expect(w.Status().Update(ctx, wl)).To(Succeed())
 	}).Should(Succeed())
 }

@@ -72,10 +72,7 @@ func newWalk(ctx context.Context, random *rand.Rand) *walk {
 	tas := w.flavor("tas", map[string]string{kit.ProductLabel: kit.H100})
 	tas.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.name("hosts")))
 	w.make(ctx, runtime,
-		&kueue.Topology{
-			ObjectMeta: metav1.ObjectMeta{Name: w.name("hosts")},
-			Spec:       kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}},
-		},
+		kit.MakeTopology(w.name("hosts"), corev1.LabelHostname),
 		tas,
 		w.flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}, tolerate("pool-h100")),
 		w.flavor("a100", map[string]string{kit.ProductLabel: kit.A100}),

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	utiltas "sigs.k8s.io/kueue/pkg/util/tas"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// Labels of the nodes of a fabric.
+const (
+	fabricLabel = "example.com/fabric"
+	blockLabel  = "example.com/block"
+	rackLabel   = "example.com/rack"
+)
+
+// fabric makes nodes that no other spec uses, and LocalQueue "queue" whose one flavor has
+// them as its topology.
+func (w *world) fabric(ctx context.Context) {
+	GinkgoHelper()
+	w.fabricQueue(ctx)
+	w.fabricNodes(ctx)
+}
+
+// fabricNodes makes two blocks of two racks of two nodes with 8 GPUs each.
+func (w *world) fabricNodes(ctx context.Context) {
+	GinkgoHelper()
+	for n := range 8 {
+		block, rack := n/4, n/2
+		w.make(ctx, kit.MakeNode(w.name(fmt.Sprintf("node-%d", n)), map[string]string{
+			fabricLabel: w.suffix,
+			blockLabel:  w.name(fmt.Sprintf("block-%d", block)),
+			rackLabel:   w.name(fmt.Sprintf("rack-%d", rack)),
+		}))
+	}
+	w.eventuallyUsable(ctx)
+}
+
+// fabricQueue makes the queue for the nodes of a fabric.
+func (w *world) fabricQueue(ctx context.Context) {
+	GinkgoHelper()
+	flavor := w.flavor("fabric", map[string]string{fabricLabel: w.suffix})
+	flavor.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.name("fabric")))
+	w.make(ctx,
+		kit.MakeTopology(w.name("fabric"), blockLabel, rackLabel, corev1.LabelHostname), flavor,
+		kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: flavor.Name, GPUs: "64"}),
+		kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
+}
+
+// eventuallyUsable waits until pods can be placed on the nodes of the fabric.
+func (w *world) eventuallyUsable(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var nodes corev1.NodeList
+		g.Expect(w.List(ctx, &nodes, client.MatchingLabels{fabricLabel: w.suffix})).To(Succeed())
+		for _, node := range nodes.Items {
+			g.Expect(node.Spec.Taints).To(ConsistOf(kit.GPUTaint()), "%s is usable", node.Name)
+		}
+	}).Should(Succeed())
+}
+
+// asking annotates the pods of one replicated job.
+func asking(job *kit.TrainJob, replicatedJob string, annotations map[string]string) *kit.TrainJob {
+	return job.PodPatch("example.com/"+replicatedJob, replicatedJob,
+		trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: annotations}})
+}
+
+// eventuallyPlaced waits until a TrainJob's one PodSet runs with n pods where its topology
+// assignment says, rank by rank, and returns their nodes in that order.
+func (w *world) eventuallyPlaced(ctx context.Context, job string, n int) []*corev1.Node {
+	GinkgoHelper()
+	var assigned []string
+	Eventually(ctx, func(g Gomega) {
+		wl, pods := w.workload(ctx, job), byRank(w.pods(ctx, job))
+		g.Expect(wl).NotTo(BeNil())
+		assigned = assignedNodes(wl, 0)
+		g.Expect(assigned).To(HaveLen(n))
+		g.Expect(running(pods)).To(Equal(assigned), "nodes by rank")
+	}).Should(Succeed())
+	return w.nodes(ctx, assigned)
+}
+
+// assignedNodes are the nodes of a PodSet's topology assignment, one per pod.
+func assignedNodes(wl *kueue.Workload, podSet int) []string {
+	if wl.Status.Admission == nil {
+		return nil
+	}
+	var nodes []string
+	assignment := wl.Status.Admission.PodSetAssignments[podSet].TopologyAssignment
+	if assignment == nil {
+		return nil
+	}
+	for domain := range utiltas.InternalSeqFrom(assignment) {
+		nodes = append(nodes, slices.Repeat(domain.Values[len(domain.Values)-1:], int(domain.Count))...)
+	}
+	return nodes
+}
+
+// byRank sorts pods by the index of their Job, then by their own.
+func byRank(pods []corev1.Pod) []corev1.Pod {
+	slices.SortFunc(pods, func(a, b corev1.Pod) int {
+		return cmp.Or(
+			cmp.Compare(index(&a, jobsetapi.JobIndexKey), index(&b, jobsetapi.JobIndexKey)),
+			cmp.Compare(index(&a, batchv1.JobCompletionIndexAnnotation), index(&b, batchv1.JobCompletionIndexAnnotation)))
+	})
+	return pods
+}
+
+func index(pod *corev1.Pod, label string) int {
+	GinkgoHelper()
+	i, err := strconv.Atoi(pod.Labels[label])
+	Expect(err).NotTo(HaveOccurred(), "label %s of pod %s", label, pod.Name)
+	return i
+}
+
+// running returns the nodes of pods, empty for one that does not run or is deleted.
+func running(pods []corev1.Pod) []string {
+	var nodes []string
+	for _, pod := range pods {
+		node := pod.Spec.NodeName
+		if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
+			node = ""
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes
+}
+
+func (w *world) nodes(ctx context.Context, names []string) []*corev1.Node {
+	GinkgoHelper()
+	var nodes []*corev1.Node
+	for _, name := range names {
+		nodes = append(nodes, w.node(ctx, name))
+	}
+	return nodes
+}
+
+// valuesOf returns the value that each node has of a label.
+func valuesOf(nodes []*corev1.Node, label string) []string {
+	var values []string
+	for _, node := range nodes {
+		values = append(values, node.Labels[label])
+	}
+	return values
+}
+
+// distinct returns each value once.
+func distinct(values []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(values)))
+}

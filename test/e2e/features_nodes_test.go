@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+var _ = Describe("When a node of a running TrainJob", func() {
+	var w *world
+	var unhealthy func() []string
+
+	BeforeEach(func(ctx context.Context) {
+		w = newWorld(ctx)
+		w.fabric(ctx)
+	})
+
+	// start runs a job on nodes that it fills, and returns the pod of its rank 1 and the others.
+	start := func(ctx context.Context, nodes int32, asks map[string]string) (fails corev1.Pod, others []corev1.Pod) {
+		GinkgoHelper()
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3600)
+		w.make(ctx, runtime)
+		job := asking(w.job("llm").Runtime(runtime.Name).Nodes(nodes).GPUs("8"), "node", asks)
+		w.make(ctx, job.Tolerate(gpuToleration, briefly(corev1.TaintNodeNotReady)).Obj())
+		w.eventuallyPlaced(ctx, "llm", int(nodes))
+		pods := byRank(w.pods(ctx, "llm"))
+		unhealthy = w.unhealthyNodes(ctx)
+		return pods[1], slices.Delete(slices.Clone(pods), 1, 2)
+	}
+
+	It("is closed to it, the pod of that node runs on another one of the same block", func(ctx context.Context) {
+		fails, others := start(ctx, 3, required(blockLabel))
+		w.taint(ctx, fails.Spec.NodeName, corev1.Taint{Key: "example.com/broken", Effect: corev1.TaintEffectNoExecute})
+		w.eventuallyReplaced(ctx, fails, others)
+		Eventually(ctx, unhealthy).Should(ConsistOf(fails.Spec.NodeName))
+	}, SpecTimeout(specTimeout))
+
+	It("is deleted, its pod runs on another one of the same block", func(ctx context.Context) {
+		fails, others := start(ctx, 3, required(blockLabel))
+		w.loseNode(ctx, fails)
+		w.eventuallyReplaced(ctx, fails, others)
+		Eventually(ctx, unhealthy).Should(ConsistOf(fails.Spec.NodeName))
+	}, SpecTimeout(specTimeout))
+
+	It("is not ready any more, its pod runs on another one of the same block, though nobody ends the old one", func(ctx context.Context) {
+		w.runsOutside("the Job controller makes the next pod while the one on the dead node counts as terminating")
+		fails, others := start(ctx, 3, required(blockLabel))
+		w.stopKubelet(ctx, fails)
+		w.eventuallyReplaced(ctx, fails, others)
+		Eventually(ctx, unhealthy).Should(ConsistOf(fails.Spec.NodeName))
+	}, SpecTimeout(specTimeout))
+
+	It("is deleted and its rack has no other, the job is evicted and runs in another rack", func(ctx context.Context) {
+		fails, _ := start(ctx, 2, required(rackLabel))
+		w.loseNode(ctx, fails)
+		w.eventuallyEvictedOnce(ctx, "llm", kueue.WorkloadEvictedDueToNodeFailures)
+		nodes := w.eventuallyPlaced(ctx, "llm", 2)
+		Expect(distinct(valuesOf(nodes, rackLabel))).To(HaveLen(1))
+		Expect(valuesOf(nodes, corev1.LabelHostname)).NotTo(ContainElement(fails.Spec.NodeName))
+	}, SpecTimeout(specTimeout))
+
+	It("is not ready and its rack has no other, the job keeps its quota until somebody deletes the pod there", func(ctx context.Context) {
+		fails, _ := start(ctx, 2, required(rackLabel))
+		w.stopKubelet(ctx, fails)
+		w.eventuallyEvicted(ctx, "llm", kueue.WorkloadEvictedDueToNodeFailures)
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "llm", "StillStopping") }).
+			Should(ContainElement(HavePrefix("1 pod of the stopped run still terminating")))
+		Expect(w.workload(ctx, "llm").Status.Admission).NotTo(BeNil())
+		w.forceDelete(ctx, &fails)
+		w.eventuallyPlaced(ctx, "llm", 2)
+	}, SpecTimeout(specTimeout))
+})
+
+// briefly tolerates a taint of nodes for a second, where pods do for five minutes otherwise.
+func briefly(key string) corev1.Toleration {
+	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](1)}
+}
+
+// unhealthyNodes returns what Kueue reports as unhealthy in the Workloads of the spec, from now on.
+func (w *world) unhealthyNodes(ctx context.Context) func() []string {
+	GinkgoHelper()
+	watcher, err := cluster.Client.Watch(ctx, &kueue.WorkloadList{}, client.InNamespace(w.namespace))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(watcher.Stop)
+	var lock sync.Mutex
+	var seen []string
+	go func() {
+		for event := range watcher.ResultChan() {
+			wl, ok := event.Object.(*kueue.Workload)
+			if !ok {
+				continue
+			}
+			lock.Lock()
+			for _, node := range wl.Status.UnhealthyNodes {
+				seen = append(seen, node.Name)
+			}
+			lock.Unlock()
+		}
+	}()
+	return func() []string {
+		lock.Lock()
+		defer lock.Unlock()
+		return distinct(seen)
+	}
+}
+
+// eventuallyReplaced waits until job "llm" runs on its other nodes and one more of their
+// block in place of the one that failed: only the pod of that one is another.
+func (w *world) eventuallyReplaced(ctx context.Context, failed corev1.Pod, others []corev1.Pod) {
+	GinkgoHelper()
+	var nodes []string
+	Eventually(ctx, func(g Gomega) {
+		pods := slices.DeleteFunc(w.pods(ctx, "llm"), func(p corev1.Pod) bool { return p.UID == failed.UID })
+		nodes = running(pods)
+		g.Expect(nodes).To(HaveLen(len(others) + 1))
+		g.Expect(nodes).NotTo(ContainElements(BeEmpty(), failed.Spec.NodeName))
+		g.Expect(nodes).To(ConsistOf(assignedNodes(w.workload(ctx, "llm"), 0)))
+		g.Expect(uids(pods)).To(ContainElements(uids(others)), "the other pods run on")
+		g.Expect(w.workload(ctx, "llm").Status.UnhealthyNodes).To(BeEmpty())
+	}).Should(Succeed())
+	Expect(distinct(valuesOf(w.nodes(ctx, nodes), blockLabel))).To(HaveLen(1))
+}
+
+// eventuallyEvictedOnce waits until a TrainJob's Workload was evicted for a reason, whatever became of
+// it since.
+func (w *world) eventuallyEvictedOnce(ctx context.Context, job, reason string) {
+	GinkgoHelper()
+	Eventually(ctx, func() []kueue.WorkloadSchedulingStatsEviction {
+		wl := w.workload(ctx, job)
+		if wl == nil || wl.Status.SchedulingStats == nil {
+			return nil
+		}
+		return wl.Status.SchedulingStats.Evictions
+	}).Should(ConsistOf(And(HaveField("Reason", reason), HaveField("Count", BeEquivalentTo(1)))))
+}
+
+// loseNode deletes the node of a pod, and the pod as the garbage collector of pods would a
+// minute later.
+func (w *world) loseNode(ctx context.Context, pod corev1.Pod) {
+	GinkgoHelper()
+	Expect(w.Delete(ctx, w.node(ctx, pod.Spec.NodeName))).To(Succeed())
+	w.forceDelete(ctx, &pod)
+}
+
+// forceDelete deletes a pod without its kubelet.
+func (w *world) forceDelete(ctx context.Context, pod *corev1.Pod) {
+	GinkgoHelper()
+	Expect(client.IgnoreNotFound(w.Delete(ctx, pod, client.GracePeriodSeconds(0)))).To(Succeed())
+}
+
+// stopKubelet takes the kubelet from the node of a pod, and has the node say that it is not
+// ready: nobody ends the pod, which stays until the spec's end.
+func (w *world) stopKubelet(ctx context.Context, pod corev1.Pod) {
+	GinkgoHelper()
+	DeferCleanup(func(ctx context.Context) { w.forceDelete(ctx, &pod) })
+	// kwok goes on with the pods of a node that it had.
+	stays := pod.DeepCopy()
+	metav1.SetMetaDataAnnotation(&stays.ObjectMeta, "localcluster/terminate-after", "1h")
+	Expect(w.Patch(ctx, stays, client.MergeFrom(&pod))).To(Succeed())
+	node := w.node(ctx, pod.Spec.NodeName)
+	before := node.DeepCopy()
+	delete(node.Annotations, kit.KwokAnnotation)
+	Expect(w.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+	before = node.DeepCopy()
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			c.Status, c.Reason, c.LastTransitionTime = corev1.ConditionFalse, "KubeletStopped", metav1.Now()
+		}
+	}
+	Expect(w.Status().Patch(ctx, node, client.MergeFrom(before))).To(Succeed())
+}

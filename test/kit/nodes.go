@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kit
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// KwokAnnotation marks nodes whose kubelet kwok plays. Without it a node has no kubelet.
+const KwokAnnotation = "kwok.x-k8s.io/node"
+
+// MakeNode builds a tainted node with 8 GPUs whose kubelet kwok plays.
+func MakeNode(name string, labels map[string]string) *corev1.Node {
+	all := map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}
+	maps.Copy(all, labels)
+	resources := corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("96"),
+		corev1.ResourceMemory: resource.MustParse("1Ti"),
+		corev1.ResourcePods:   resource.MustParse("110"),
+		GPU:                   resource.MustParse("8"),
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all, Annotations: map[string]string{KwokAnnotation: "fake"}},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{GPUTaint()}},
+		Status:     corev1.NodeStatus{Capacity: resources, Allocatable: resources},
+	}
+}
+
+// MakeTopology builds a Topology with node labels as its levels, the widest first.
+func MakeTopology(name string, levels ...string) *kueue.Topology {
+	topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, label := range levels {
+		topology.Spec.Levels = append(topology.Spec.Levels, kueue.TopologyLevel{NodeLabel: label})
+	}
+	return topology
+}
