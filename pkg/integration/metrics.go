@@ -8,6 +8,7 @@ import (
 
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -24,36 +25,31 @@ func setupMetrics(ctx context.Context, queues cache.Informers, settings *kueueco
 		return nil, fmt.Errorf("giving Kueue's metrics the labels of its configuration: %w", err)
 	}
 	if labels != nil {
-		err = followQueues(ctx, queues, labels)
+		err = followQueues(ctx, queues, func(queue client.Object) { kueuelib.StoreQueue(labels, queue) })
 	}
 	metrics.Registry.MustRegister(kueuelib.JobMetrics()...)
 	return labels, err
 }
 
-// followQueues has the labels of metrics take their values from the queues that they are of.
-func followQueues(ctx context.Context, queues cache.Informers, labels *kueuelib.CustomLabels) error {
-	clusterQueues, err := queues.GetInformer(ctx, &kueue.ClusterQueue{})
-	if err != nil {
-		return fmt.Errorf("caching ClusterQueues: %w", err)
-	}
-	localQueues, err := queues.GetInformer(ctx, &kueue.LocalQueue{})
-	if err != nil {
-		return fmt.Errorf("caching LocalQueues: %w", err)
-	}
-	if _, err := clusterQueues.AddEventHandler(onStored(func(cq *kueue.ClusterQueue) { kueuelib.StoreClusterQueue(labels, cq) })); err != nil {
-		return err
-	}
-	_, err = localQueues.AddEventHandler(onStored(func(lq *kueue.LocalQueue) { kueuelib.StoreLocalQueue(labels, lq) }))
-	return err
-}
-
-// onStored has do called with what a cache stores. What is gone keeps its values: they are few,
-// and a Workload may yet name it.
-func onStored[T any](do func(T)) toolscache.ResourceEventHandler {
+// followQueues has store called with every version of a ClusterQueue or LocalQueue. What is
+// stored of one that is gone stays: it is little, and a Workload may yet name it.
+func followQueues(ctx context.Context, queues cache.Informers, store func(client.Object)) error {
 	stored := func(obj any) {
-		if known, ok := obj.(T); ok {
-			do(known)
+		if queue, ok := obj.(client.Object); ok {
+			store(queue)
 		}
 	}
-	return toolscache.ResourceEventHandlerFuncs{AddFunc: stored, UpdateFunc: func(_, obj any) { stored(obj) }}
+	for _, kind := range []client.Object{&kueue.ClusterQueue{}, &kueue.LocalQueue{}} {
+		informer, err := queues.GetInformer(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("caching %T: %w", kind, err)
+		}
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: stored, UpdateFunc: func(_, queue any) { stored(queue) },
+		})
+		if err != nil {
+			return fmt.Errorf("following %T: %w", kind, err)
+		}
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/metrics"
@@ -43,14 +44,14 @@ func NewCustomLabels(custom []configapi.ControllerMetricsCustomLabel) (*CustomLa
 	return metrics.NewCustomLabels(custom), nil
 }
 
-// StoreClusterQueue has labels take the values of a ClusterQueue.
-func StoreClusterQueue(labels *CustomLabels, cq *kueue.ClusterQueue) {
-	labels.CQStore(kueue.ClusterQueueReference(cq.Name), cq.Labels, cq.Annotations)
-}
-
-// StoreLocalQueue has labels take the values of a LocalQueue.
-func StoreLocalQueue(labels *CustomLabels, lq *kueue.LocalQueue) {
-	labels.LQStore(utilqueue.Key(lq), lq.Labels, lq.Annotations)
+// StoreQueue has labels take the values of a ClusterQueue or LocalQueue.
+func StoreQueue(labels *CustomLabels, queue client.Object) {
+	switch q := queue.(type) {
+	case *kueue.ClusterQueue:
+		labels.CQStore(kueue.ClusterQueueReference(q.Name), q.Labels, q.Annotations)
+	case *kueue.LocalQueue:
+		labels.LQStore(utilqueue.Key(q), q.Labels, q.Annotations)
+	}
 }
 
 // ObserveReady records in Kueue's metrics how long it took until the pods of wl, which is

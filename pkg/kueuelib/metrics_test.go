@@ -37,8 +37,8 @@ func TestObserveReadyHasTheLabelsOfTheQueues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	StoreClusterQueue(labels, cq)
-	StoreLocalQueue(labels, lq)
+	StoreQueue(labels, cq)
+	StoreQueue(labels, lq)
 	ObserveReady(wl, true, labels)
 	want := map[string]string{
 		"kueue_ready_wait_time_seconds custom_team":                               "vision",
