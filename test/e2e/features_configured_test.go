@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -35,8 +36,9 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 			}},
 		})
 		restart := func(ctx context.Context) {
-			Expect(cluster.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
-			Expect(cluster.Control(ctx, "restart", "kueue-trainer", GinkgoWriter)).To(Succeed())
+			for _, component := range slices.Compact([]string{"kueue", cluster.Manager()}) {
+				Expect(cluster.Control(ctx, "restart", component, GinkgoWriter)).To(Succeed())
+			}
 		}
 		DeferCleanup(func(ctx context.Context) {
 			restore(ctx)
