@@ -32,7 +32,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 			"metrics": map[string]any{"customLabels": []any{
 				map[string]any{"name": "team"},
 				map[string]any{"name": "project", "sourceKind": "LocalQueue", "sourceAnnotationKey": "example.com/project"},
-				map[string]any{"name": "model", "sourceKind": "Workload", "sourceAnnotationKey": "example.com/model"},
+				map[string]any{"name": "model", "sourceKind": "Workload", "sourceAnnotationKey": "example.com/model", "trackedValues": []any{"vit"}},
 			}},
 		})
 		restart := func(ctx context.Context) {
@@ -70,11 +70,9 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 			kit.MakeLocalQueue(w.namespace, "heavy", gpus.Name), kit.MakeLocalQueue(w.namespace, "light", gpus.Name))
 		w.runsOn(ctx, "uses", "heavy")
 		Eventually(ctx, func() int64 { return w.consumed(ctx, "heavy") }).Should(BeNumerically(">", 0))
-		w.make(ctx, w.job("earlier").Queue("heavy").GPUs("8").Obj())
-		w.eventuallyPending(ctx, "earlier")
+		w.queues(ctx, w.job("earlier").Queue("heavy").GPUs("8"))
 		w.eventuallyLaterThan(ctx, "earlier")
-		w.make(ctx, w.job("later").Queue("light").GPUs("8").Obj())
-		w.eventuallyPending(ctx, "later")
+		w.queues(ctx, w.job("later").Queue("light").GPUs("8"))
 
 		w.finish(ctx, "uses", "succeeded")
 		w.eventuallyRuns(ctx, "later", 1, onH100)

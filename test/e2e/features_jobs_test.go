@@ -26,11 +26,9 @@ var _ = Describe("The WorkloadPriorityClass of a TrainJob", func() {
 		w.make(ctx, kit.MakePriority(w.name("low"), 1), kit.MakePriority(w.name("mine"), 1), kit.MakePriority(w.name("urgent"), 1000))
 		w.make(ctx, w.job("holds").Priority(w.name("urgent")).GPUs("8").Obj())
 		w.eventuallyRuns(ctx, "holds", 1, onH100)
-		w.make(ctx, w.job("earlier").Priority(w.name("low")).GPUs("8").Obj())
-		w.eventuallyPending(ctx, "earlier")
+		w.queues(ctx, w.job("earlier").Priority(w.name("low")).GPUs("8"))
 		w.eventuallyLaterThan(ctx, "earlier")
-		w.make(ctx, w.job("raised").Priority(w.name("mine")).GPUs("8").Obj())
-		w.eventuallyPending(ctx, "raised")
+		w.queues(ctx, w.job("raised").Priority(w.name("mine")).GPUs("8"))
 
 		raise(ctx, w)
 		w.eventuallyPriority(ctx, "raised", 1000)

@@ -80,8 +80,7 @@ var _ = Describe("A TrainJob that is preempted stops, waits and resumes", func()
 		gpus := w.member("team", "victim", "8")
 		gpus.Spec.Preemption.WithinClusterQueue = kueue.PreemptionPolicyLowerOrNewerEqualPriority
 		w.share(ctx, gpus)
-		w.make(ctx, w.job("claims").Queue("victim").Nodes(2).GPUs("8").Obj())
-		w.eventuallyPending(ctx, "claims")
+		w.queues(ctx, w.job("claims").Queue("victim").Nodes(2).GPUs("8"))
 		w.eventuallyLaterThan(ctx, "claims")
 		w.runsOn(ctx, "preempted", "victim")
 
@@ -198,6 +197,14 @@ func (w *world) eventuallyPreempted(ctx context.Context, job, reason string) {
 		g.Expect(wl.Status.Conditions).To(ContainElement(And(
 			HaveField("Type", kueue.WorkloadPreempted), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
 	}).Should(Succeed())
+}
+
+// queues makes a TrainJob, and waits until it has a Workload. Kueue need not look at that: it
+// passes over one that is like another which does not fit.
+func (w *world) queues(ctx context.Context, job *kit.TrainJob) {
+	GinkgoHelper()
+	w.make(ctx, job.Obj())
+	Eventually(ctx, func() *kueue.Workload { return w.workload(ctx, job.Name) }).ShouldNot(BeNil())
 }
 
 // eventuallyLaterThan waits for the second after the one in which a TrainJob came to its queue:
