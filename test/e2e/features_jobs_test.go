@@ -80,7 +80,7 @@ var _ = Describe("A stopped queue", func() {
 			w.setStopPolicy(ctx, kind, kueue.HoldAndDrain)
 			w.eventuallyEvicted(ctx, "runs", kind+"Stopped")
 			w.eventuallyAtTheGate(ctx, "runs")
-			Expect(w.pods(ctx, "runs")).To(BeEmpty())
+			w.eventuallyWithoutPods(ctx, "runs")
 			w.setStopPolicy(ctx, kind, kueue.None)
 			w.eventuallyRuns(ctx, "runs", 1, onH100)
 		}, SpecTimeout(specTimeout))

@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -183,9 +184,14 @@ func (w *world) preempts(ctx context.Context, claims *kit.TrainJob, pods int, re
 	w.eventuallyPreempted(ctx, "preempted", reason)
 	w.eventuallyRuns(ctx, "claims", pods, onH100)
 	w.eventuallyAtTheGate(ctx, "preempted")
-	Expect(w.pods(ctx, "preempted")).To(BeEmpty())
+	w.eventuallyWithoutPods(ctx, "preempted")
 	w.finish(ctx, "claims", "succeeded")
 	w.eventuallyRuns(ctx, "preempted", 1, onH100)
+}
+
+func (w *world) eventuallyWithoutPods(ctx context.Context, job string) {
+	GinkgoHelper()
+	Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, job) }).Should(BeEmpty())
 }
 
 // eventuallyPreempted waits until Kueue has stopped a TrainJob for another one.
