@@ -17,6 +17,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // environment is what adapter and reconciler go by. What works on a part of it is made from it
@@ -42,8 +43,9 @@ type environment struct {
 	trainer *serving.Trainer
 	all     *serving.TrainJobs
 
-	// kueue has the settings that are Kueue's.
+	// kueue has the settings that are Kueue's, labels are those of its metrics.
 	kueue  *kueueconfig.Follower
+	labels *kueuelib.CustomLabels
 	queues *queues.Queues
 }
 

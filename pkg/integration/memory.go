@@ -10,17 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-)
-
-const (
-	// trainerPatience is how long a new TrainJob waits for its JobSet before it queues without.
-	trainerPatience = 10 * time.Second
-
-	// jobSetPatience is how long it waits for the child Jobs of that. Kueue orders a queue by
-	// when jobs came to it, and JobSet takes long for many Jobs: waiting for all of them would
-	// have a large job overtaken by the small ones after it.
-	jobSetPatience = 2 * time.Second
 )
 
 // memory is what the reconciler remembers of TrainJobs from one look to the next: since when
@@ -46,12 +37,12 @@ func (m *memory) patience(job *trainjob.TrainJob, jobSet bool) time.Duration {
 	defer m.mu.Unlock()
 	w := m.waitingOf(job)
 	if !jobSet {
-		return max(0, time.Until(w.began.Add(trainerPatience)))
+		return max(0, time.Until(w.began.Add(awaited.JobSet)))
 	}
 	if w.jobSet.IsZero() {
 		w.jobSet = time.Now()
 	}
-	return max(0, time.Until(w.jobSet.Add(jobSetPatience)))
+	return max(0, time.Until(w.jobSet.Add(awaited.Jobs)))
 }
 
 // queuesUnprepared reports whether this is the first time that a TrainJob queues without its JobSet.

@@ -12,7 +12,7 @@ import (
 
 // podsReady returns the reporter of PodsReady.
 func (e *environment) podsReady() podsready.Reporter {
-	return podsready.Reporter{Client: e.client, Kueue: e.kueue, Expectations: e.expectations}
+	return podsready.Reporter{Client: e.client, Kueue: e.kueue, Expectations: e.expectations, Labels: e.labels}
 }
 
 // startReadinessOver resets PodsReady of a Workload that is evicted, before its quota is given

@@ -169,6 +169,10 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	if err := defaults.Follow(ctx, mgr.GetCache()); err != nil {
 		return nil, err
 	}
+	labels, err := setupMetrics(ctx, mgr.GetCache(), opts.Kueue.Settings())
+	if err != nil {
+		return nil, err
+	}
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
 	expectations := jobclient.NewExpectations(clock.RealClock{})
 	backoff := jobclient.NewBackoff(clock.RealClock{})
@@ -189,6 +193,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		trainer:      trainer,
 		all:          all,
 		kueue:        opts.Kueue,
+		labels:       labels,
 		queues:       queues.New(mgr.GetClient(), mgr.GetAPIReader(), opts.Kueue),
 	}
 	runtimes.Looked = trainerLooked(env.state)
@@ -252,6 +257,7 @@ func (e *environment) framework() *jobframework.JobReconciler {
 		jobframework.WithLabelKeysToCopy(sets.New(settings.LabelKeysToCopy...)),
 		jobframework.WithAnnotationsToCopy(sets.New(settings.AnnotationKeysToCopy...)),
 		jobframework.WithObjectRetentionPolicies(settings.ObjectRetentionPolicies),
+		jobframework.WithCustomLabels(e.labels),
 	)
 }
 

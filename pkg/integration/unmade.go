@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -74,7 +75,7 @@ func (s *starts) foundUnmade(job *trainjob.TrainJob, refused bool) time.Duration
 		u.looks = 0
 		return 0
 	}
-	wait := min(longestUnmade, trainerPatience<<min(u.looks, 16))
+	wait := min(longestUnmade, awaited.JobSet<<min(u.looks, 16))
 	u.looks, u.until = u.looks+1, time.Now().Add(wait)
 	return wait
 }

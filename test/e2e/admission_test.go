@@ -53,6 +53,9 @@ var _ = Describe("Bad input", func() {
 		}, "replicatedJobs[node]", "podset-slice-size"),
 		Entry("for a queue whose name is none", func(j *kit.TrainJob) { j.Queue("My_Queue") },
 			"metadata.labels[kueue.x-k8s.io/queue-name]"),
+		Entry("for an elastic job", func(j *kit.TrainJob) {
+			j.Annotations = map[string]string{"kueue.x-k8s.io/elastic-job": "true"}
+		}, "metadata.annotations[kueue.x-k8s.io/elastic-job]", "not supported"),
 	)
 
 	It("is refused where a user changes the manager's entry, naming the way out", Label("invariant", "ours-only"), func(ctx context.Context) {

@@ -11,6 +11,8 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -275,6 +278,22 @@ var _ = Describe("kubectl trainjob explain", func() {
 		Entry("the Jobs", "count/jobs.batch", explain.Starting, "JobsRefused", SpecTimeout(specTimeout)),
 		Entry("the pods", "pods", explain.Starting, "PodsRefused", SpecTimeout(specTimeout)),
 	)
+
+	It("tells that a new job waits for its JobSet, without which it queues soon", Label("control"), func(ctx context.Context) {
+		if !cluster.Local() {
+			Skip("the API server has to reach a webhook of this process; run it on a cluster of make local-up")
+		}
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		_, letThrough := w.holdJobSets(ctx, admissionregistrationv1.Create, func(*admissionv1.AdmissionRequest) bool { return true })
+		w.make(ctx, w.job("early").GPUs("8").Obj())
+		w.eventuallyExplained(ctx, "early", explain.Unqueued, "AwaitsJobSet")
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "early", "NotPrepared") }).
+			Should(ContainElement(ContainSubstring("in %s; the job queues without it", awaited.JobSet)))
+		w.eventuallyCondition(ctx, "early", kueue.WorkloadAdmitted)
+		letThrough()
+		w.eventuallyRuns(ctx, "early", 1, onH100)
+	}, SpecTimeout(specTimeout))
 
 	It("tells of a volume claim that is missing", func(ctx context.Context) {
 		w := newWorld(ctx)

@@ -63,7 +63,16 @@ var _ = Describe("A job that is evicted while Trainer resumes it", Label("contro
 // them, and returns how to let them through.
 func (w *world) holdResumes(ctx context.Context) (*atomic.Int32, func()) {
 	GinkgoHelper()
-	var resumed atomic.Int32
+	return w.holdJobSets(ctx, admissionregistrationv1.Update, func(request *admissionv1.AdmissionRequest) bool {
+		return suspended(request.OldObject.Raw) && !suspended(request.Object.Raw)
+	})
+}
+
+// holdJobSets has a webhook hold such requests for JobSets of the spec as are held, counts
+// them, and returns how to let them through.
+func (w *world) holdJobSets(ctx context.Context, operation admissionregistrationv1.OperationType, held func(*admissionv1.AdmissionRequest) bool) (*atomic.Int32, func()) {
+	GinkgoHelper()
+	var count atomic.Int32
 	through := make(chan struct{})
 	letThrough := sync.OnceFunc(func() { close(through) })
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
@@ -72,8 +81,8 @@ func (w *world) holdResumes(ctx context.Context) (*atomic.Int32, func()) {
 			http.Error(out, err.Error(), http.StatusBadRequest)
 			return
 		}
-		if suspended(review.Request.OldObject.Raw) && !suspended(review.Request.Object.Raw) {
-			resumed.Add(1)
+		if held(review.Request) {
+			count.Add(1)
 			<-through
 		}
 		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
@@ -88,15 +97,16 @@ func (w *world) holdResumes(ctx context.Context) (*atomic.Int32, func()) {
 		ObjectMeta: metav1.ObjectMeta{Name: w.name("slow")},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: "slow.example.com", SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+			TimeoutSeconds:    ptr.To[int32](30),
 			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: authority},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.namespace}},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+				Operations: []admissionregistrationv1.OperationType{operation},
 				Rule:       admissionregistrationv1.Rule{APIGroups: []string{jobsetapi.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"jobsets"}},
 			}},
 		}},
 	})
-	return &resumed, letThrough
+	return &count, letThrough
 }
 
 func suspended(raw []byte) bool {

@@ -178,8 +178,8 @@ func (w *world) closeNodes(ctx context.Context, product string) {
 	}
 }
 
-// configureKueue sets fields of Kueue's configuration, until restore or the spec's end.
-// Kueue itself reads it when it starts.
+// configureKueue sets fields of Kueue's configuration, below those that it has, until restore or
+// the spec's end. Kueue itself reads it when it starts.
 func configureKueue(ctx context.Context, set map[string]any) (restore func(context.Context)) {
 	GinkgoHelper()
 	before, err := cluster.ConfigureKueue(ctx, set)

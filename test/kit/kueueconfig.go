@@ -5,7 +5,6 @@ package kit
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/retry"
@@ -13,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ConfigureKueue sets fields of Kueue's configuration, and returns what it was. Kueue itself reads
-// it at its start.
+// ConfigureKueue sets fields of Kueue's configuration, below those that it has, and returns what
+// it was. Kueue itself reads it at its start.
 func (c *Cluster) ConfigureKueue(ctx context.Context, set map[string]any) (before string, err error) {
 	err = c.changeKueueConfig(ctx, func(content string) (string, error) {
 		before = content
@@ -22,7 +21,7 @@ func (c *Cluster) ConfigureKueue(ctx context.Context, set map[string]any) (befor
 		if err := yaml.Unmarshal([]byte(content), &fields); err != nil {
 			return "", fmt.Errorf("reading Kueue's configuration: %w", err)
 		}
-		maps.Copy(fields, set)
+		merge(fields, set)
 		changed, err := yaml.Marshal(fields)
 		return string(changed), err
 	})
@@ -48,4 +47,16 @@ func (c *Cluster) changeKueueConfig(ctx context.Context, change func(string) (st
 		config.Data[key] = changed
 		return c.Client.Update(ctx, &config)
 	})
+}
+
+// merge sets fields, and leaves what set does not name.
+func merge(fields, set map[string]any) {
+	for name, value := range set {
+		below, nested := value.(map[string]any)
+		if have, ok := fields[name].(map[string]any); ok && nested {
+			merge(have, below)
+			continue
+		}
+		fields[name] = value
+	}
 }

@@ -244,43 +244,63 @@ func (c *checker) lowerCeilings(charged map[page]int64) {
 	c.ceilings = limits
 }
 
-// accounts are those that a slot is a part of: its ClusterQueue and its cohort.
+// accounts are those that a slot is a part of: its ClusterQueue and the root of its cohort.
 func (c *checker) accounts(s slot) []slot {
 	queue := c.queues[s.clusterQueue]
 	if queue == nil || queue.CohortName == "" {
 		return []slot{s}
 	}
-	cohort := s
-	cohort.clusterQueue = "cohort " + string(queue.CohortName)
-	return []slot{s, cohort}
+	return []slot{s, c.ofCohort(queue.CohortName, s)}
+}
+
+// ofCohort is the account of the root of a cohort: what is lent within that is one sum.
+func (c *checker) ofCohort(cohort kueue.CohortReference, s slot) slot {
+	s.clusterQueue = "cohort " + string(c.root(cohort))
+	return s
 }
 
 // limits are the quotas of ClusterQueues and cohorts. A ClusterQueue that borrows without a
-// limit has none; nor are quotas of Cohort objects known.
+// limit has none.
 func (c *checker) limits() map[slot]int64 {
 	limits := map[slot]int64{}
 	for name, queue := range c.queues {
-		for _, group := range queue.ResourceGroups {
-			for _, flavor := range group.Flavors {
-				for _, quota := range flavor.Resources {
-					c.addLimit(limits, slot{name, string(flavor.Name), quota.Name}, quota)
-				}
-			}
-		}
+		eachQuota(queue.ResourceGroups, func(of slot, quota kueue.ResourceQuota) {
+			of.clusterQueue = name
+			c.addLimit(limits, of, quota)
+		})
+	}
+	for name, cohort := range c.cohorts {
+		eachQuota(cohort.ResourceGroups, func(of slot, quota kueue.ResourceQuota) {
+			limits[c.ofCohort(name, of)] += nominal(quota)
+		})
 	}
 	return limits
 }
 
+// eachQuota has do called for each quota, with a slot of no ClusterQueue.
+func eachQuota(groups []kueue.ResourceGroup, do func(slot, kueue.ResourceQuota)) {
+	for _, group := range groups {
+		for _, flavor := range group.Flavors {
+			for _, quota := range flavor.Resources {
+				do(slot{flavor: string(flavor.Name), resource: quota.Name}, quota)
+			}
+		}
+	}
+}
+
+func nominal(quota kueue.ResourceQuota) int64 {
+	return resources.AmountFromQuantity(quota.Name, quota.NominalQuota).Int64()
+}
+
 func (c *checker) addLimit(limits map[slot]int64, s slot, quota kueue.ResourceQuota) {
-	nominal := resources.AmountFromQuantity(quota.Name, quota.NominalQuota).Int64()
 	for _, account := range c.accounts(s) {
 		switch {
 		case account != s:
-			limits[account] += nominal
+			limits[account] += nominal(quota)
 		case c.queues[s.clusterQueue].CohortName == "":
-			limits[s] = nominal
+			limits[s] = nominal(quota)
 		case quota.BorrowingLimit != nil:
-			limits[s] = nominal + resources.AmountFromQuantity(quota.Name, *quota.BorrowingLimit).Int64()
+			limits[s] = nominal(quota) + resources.AmountFromQuantity(quota.Name, *quota.BorrowingLimit).Int64()
 		}
 	}
 }

@@ -63,6 +63,11 @@ func inCohort(name, more string) string {
 	return fmt.Sprintf(`{kind: ClusterQueue, metadata: {uid: %s, name: %s}, spec: {cohortName: all, resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [{name: a, resources: [{name: nvidia.com/gpu, nominalQuota: 8%s}]}]}]}}`, name, name, more)
 }
 
+// cohort has quota of flavor a, and a parent.
+func cohort(name, parent string, quota int) string {
+	return fmt.Sprintf(`{kind: Cohort, metadata: {uid: %s, name: %s}, spec: {parentName: "%s", resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [{name: a, resources: [{name: nvidia.com/gpu, nominalQuota: %d}]}]}]}}`, name, name, parent, quota)
+}
+
 // job is a queued TrainJob with its JobSet and Job; uids are made of its name.
 func job(name string) []string {
 	return []string{
@@ -262,6 +267,19 @@ func TestCheck(t *testing.T) {
 				s.is(podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "two", "node-a", ""))
 			},
 			want: []over{{OverQuota, "cohort all", "a", "", 12, 8, false}},
+		},
+		"a cohort has quota of its own, and of its parent": {
+			story: func(s *story) {
+				s.is(inCohort("cq", ""), cohort("all", "top", 2), cohort("top", "", 2), admitted("one", "a"), admitted("two", "a"))
+				s.is(podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "two", "node-a", ""))
+			},
+		},
+		"a cohort has not that much, and nor has its parent": {
+			story: func(s *story) {
+				s.is(inCohort("cq", ""), cohort("all", "top", 2), cohort("top", "", 1), admitted("one", "a"), admitted("two", "a"))
+				s.is(podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "two", "node-a", ""))
+			},
+			want: []over{{OverQuota, "cohort top", "a", "", 12, 11, false}},
 		},
 		"versions are missing": {
 			story: func(s *story) {

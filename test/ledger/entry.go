@@ -37,6 +37,7 @@ type entry struct {
 	pod        *pod
 	workload   *charge
 	queue      *kueue.ClusterQueueSpec
+	cohort     *kueue.CohortSpec
 	nodeLabels map[string]string
 	// localQueue is the queue of a TrainJob, clusterQueue that of a LocalQueue.
 	localQueue, clusterQueue string
@@ -80,6 +81,11 @@ func read(v record.Version) (entry, error) {
 		var cq kueue.ClusterQueue
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &cq)
 		e.queue = &cq.Spec
+		return e, err
+	case "Cohort":
+		var cohort kueue.Cohort
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &cohort)
+		e.cohort = &cohort.Spec
 		return e, err
 	case "ResourceFlavor":
 		var flavor kueue.ResourceFlavor

@@ -26,6 +26,7 @@ var (
 	}
 	clusterWide = []schema.GroupVersionResource{
 		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "clusterqueues"},
+		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "cohorts"},
 		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "resourceflavors"},
 		{Version: "v1", Resource: "nodes"},
 	}

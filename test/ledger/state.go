@@ -16,6 +16,7 @@ type state struct {
 	pods      map[types.UID]*boundPod
 	workloads map[types.UID]entry
 	queues    map[string]*kueue.ClusterQueueSpec
+	cohorts   map[kueue.CohortReference]*kueue.CohortSpec
 	nodes     map[string]map[string]string
 	// What follows outlives the objects: a pod may run on when they are gone.
 
@@ -50,6 +51,7 @@ func newState() *state {
 		pods:      map[types.UID]*boundPod{},
 		workloads: map[types.UID]entry{},
 		queues:    map[string]*kueue.ClusterQueueSpec{},
+		cohorts:   map[kueue.CohortReference]*kueue.CohortSpec{},
 		nodes:     map[string]map[string]string{},
 
 		owners:      map[types.UID]types.UID{},
@@ -74,6 +76,8 @@ func (s *state) apply(e entry) {
 		s.workloads[e.uid] = e
 	case "ClusterQueue":
 		s.queues[e.name] = e.queue
+	case "Cohort":
+		s.cohorts[kueue.CohortReference(e.name)] = e.cohort
 	case "ResourceFlavor":
 		s.flavors[e.name] = append(s.flavors[e.name], e.nodeLabels)
 	case "Node":
@@ -146,6 +150,18 @@ func (s *state) workloadsOf(job types.UID) []entry {
 		return 1
 	})
 	return out
+}
+
+// root returns the Cohort at the top of one; a ClusterQueue may name one that is not there.
+func (s *state) root(cohort kueue.CohortReference) kueue.CohortReference {
+	for range 8 {
+		spec := s.cohorts[cohort]
+		if spec == nil || spec.ParentName == "" {
+			break
+		}
+		cohort = spec.ParentName
+	}
+	return cohort
 }
 
 // asks returns what a pod that is being bound is counted for. Its node says of which

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -179,6 +180,10 @@ func unqueued(f *Facts) *State {
 		s.Reason, s.Stuck = "NobodyReacts", true
 		s.Message = fmt.Sprintf("asks for queue %s and has no Workload after %s: nobody queues it", f.queueName(), show.Age(f.Now, f.Job.CreationTimestamp.Time))
 		s.Remedy = "see that kueue-trainer runs: kubectl trainjob doctor"
+	case f.JobSet == nil:
+		s.Reason, s.Message = "AwaitsJobSet", fmt.Sprintf("is not queued yet: Trainer has not made its JobSet, without which it queues after %s", awaited.JobSet)
+	case f.jobsToCome():
+		s.Reason, s.Message = "AwaitsJobs", fmt.Sprintf("is not queued yet: JobSet has not made its Jobs, without which it queues after %s", awaited.Jobs)
 	}
 	return s
 }

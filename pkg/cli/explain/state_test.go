@@ -244,8 +244,18 @@ func TestStateOf(t *testing.T) {
 			want: State{Phase: Unqueued, Reason: "NoQueue", Stuck: true, Message: "is held at the admission gate and names no queue", Remedy: labelRemedy},
 		},
 		"just made": {
-			scene: []func(*scene){func(s *scene) { s.Workload, s.Job.CreationTimestamp = nil, metav1.NewTime(now) }},
+			scene: []func(*scene){admitted, justMade},
 			want:  State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet"},
+		},
+		"just made, and Trainer has not made its JobSet": {
+			scene: []func(*scene){justMade},
+			want: State{Phase: Unqueued, Reason: "AwaitsJobSet",
+				Message: "is not queued yet: Trainer has not made its JobSet, without which it queues after 10s"},
+		},
+		"just made, and JobSet has not made its Jobs": {
+			scene: []func(*scene){admitted, justMade, func(s *scene) { s.Jobs = nil }},
+			want: State{Phase: Unqueued, Reason: "AwaitsJobs",
+				Message: "is not queued yet: JobSet has not made its Jobs, without which it queues after 2s"},
 		},
 		"nobody makes a Workload": {
 			scene: []func(*scene){func(s *scene) { s.Workload = nil }},
@@ -682,4 +692,9 @@ func refusedBy(message string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message}}
 	}
+}
+
+// justMade is the job before it queues.
+func justMade(s *scene) {
+	s.Workload, s.Job.CreationTimestamp = nil, metav1.NewTime(now)
 }

@@ -11,9 +11,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
 
-	// Registers Kueue's gates.
-
-	_ "github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 // KnowsGate reports whether a feature gate is one of the Kueue that this program is built with.
@@ -44,12 +42,13 @@ func resolve(set map[string]bool) (map[string]bool, error) {
 }
 
 // applyGates brings the gates of this process to values. Those that have them already are
-// not touched: Kueue's code reads them meanwhile.
+// not touched: Kueue's code reads them meanwhile. Nor is that of labels of metrics, which goes
+// with the metrics that this process has made.
 func applyGates(values map[string]bool) error {
 	gates := utilfeature.DefaultMutableFeatureGate
 	change := map[string]bool{}
 	for name, value := range values {
-		if gates.Enabled(featuregate.Feature(name)) != value {
+		if name != kueuelib.CustomMetricLabels && gates.Enabled(featuregate.Feature(name)) != value {
 			change[name] = value
 		}
 	}

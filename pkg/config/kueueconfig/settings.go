@@ -51,6 +51,8 @@ type Settings struct {
 	AnnotationKeysToCopy    []string
 	ObjectRetentionPolicies *configapi.ObjectRetentionPolicies
 	LocalQueueMetrics       *configapi.LocalQueueMetrics
+	// CustomLabels of metrics; none where their gate is off.
+	CustomLabels []configapi.ControllerMetricsCustomLabel
 	// FeatureGates are the values of all gates.
 	FeatureGates map[string]bool
 }
@@ -69,7 +71,11 @@ func (s *Settings) NamespaceSelector() labels.Selector {
 func Of(kueues *configapi.Configuration, overrides Overrides) (*Settings, error) {
 	cfg := overrides.over(kueues)
 	gates, err := resolve(cfg.FeatureGates)
-	labelKeys, annotationKeys := copiedKeys(cfg, gates[kueuelib.CustomMetricLabels])
+	var custom []configapi.ControllerMetricsCustomLabel
+	if gates[kueuelib.CustomMetricLabels] {
+		custom = cfg.Metrics.CustomLabels
+	}
+	labelKeys, annotationKeys := copiedKeys(cfg, custom)
 	waits := cfg.WaitForPodsReady
 	if gates[kueuelib.DisableWaitForPodsReady] {
 		waits = nil
@@ -82,6 +88,7 @@ func Of(kueues *configapi.Configuration, overrides Overrides) (*Settings, error)
 		AnnotationKeysToCopy:         annotationKeys,
 		ObjectRetentionPolicies:      cfg.ObjectRetentionPolicies,
 		LocalQueueMetrics:            cfg.Metrics.LocalQueueMetrics,
+		CustomLabels:                 custom,
 		FeatureGates:                 gates,
 	}, err
 }
@@ -118,16 +125,12 @@ func (o Overrides) over(kueues *configapi.Configuration) *configapi.Configuratio
 
 // copiedKeys returns the labels and annotations that Workloads get from jobs: those that
 // Kueue is told to copy, and those that its metrics have as labels.
-func copiedKeys(cfg *configapi.Configuration, customMetricLabels bool) (labelKeys, annotationKeys []string) {
-	copied := sets.New[string]()
+func copiedKeys(cfg *configapi.Configuration, custom []configapi.ControllerMetricsCustomLabel) (labelKeys, annotationKeys []string) {
+	ofLabels, ofAnnotations := kueuelib.CustomLabelSources(custom)
 	if cfg.Integrations != nil {
-		copied.Insert(cfg.Integrations.LabelKeysToCopy...)
+		ofLabels.Insert(cfg.Integrations.LabelKeysToCopy...)
 	}
-	if customMetricLabels {
-		ofLabels, ofAnnotations := kueuelib.CustomLabelSources(cfg.Metrics.CustomLabels)
-		return sets.List(copied.Union(ofLabels)), sets.List(ofAnnotations)
-	}
-	return sets.List(copied), nil
+	return sets.List(ofLabels), sets.List(ofAnnotations)
 }
 
 // Difference is a setting that has another value here than in Kueue.

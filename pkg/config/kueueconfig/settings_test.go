@@ -93,9 +93,13 @@ metrics:
   - {name: note, sourceKind: Workload, sourceAnnotationKey: note}
   - {name: of_queues, sourceKind: LocalQueue, sourceLabelKey: owner}
 `
-	for gate, want := range map[string][2][]string{
-		"off": {{"team"}, nil},
-		"on":  {{"cost-center", "team"}, {"note"}},
+	type copied struct {
+		Labels, Annotations []string
+		OfMetrics           int
+	}
+	for gate, want := range map[string]copied{
+		"off": {Labels: []string{"team"}, Annotations: []string{}},
+		"on":  {Labels: []string{"cost-center", "team"}, Annotations: []string{"note"}, OfMetrics: 3},
 	} {
 		t.Run("gate "+gate, func(t *testing.T) {
 			cfg, err := Decode([]byte(file), "kueue-system")
@@ -103,7 +107,8 @@ metrics:
 				t.Fatalf("Decode: %v", err)
 			}
 			settings := mustOf(t, cfg, Overrides{FeatureGates: map[string]bool{"CustomMetricLabels": gate == "on"}})
-			if diff := cmp.Diff(want, [2][]string{settings.LabelKeysToCopy, settings.AnnotationKeysToCopy}); diff != "" {
+			got := copied{settings.LabelKeysToCopy, settings.AnnotationKeysToCopy, len(settings.CustomLabels)}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("Unexpected keys (-want,+got):\n%s", diff)
 			}
 		})

@@ -13,18 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
-
-// Kueue's metrics of jobs are those that Kueue records, for other kinds, in its own process.
-func init() {
-	metrics.Registry.MustRegister(kueuelib.JobMetrics()...)
-}
 
 // readiness is what the condition PodsReady of a Workload says.
 type readiness struct {
@@ -77,6 +71,8 @@ type Reporter struct {
 	Client       client.Client
 	Kueue        *kueueconfig.Follower
 	Expectations *jobclient.Expectations
+	// Labels are those of Kueue's metrics.
+	Labels *kueuelib.CustomLabels
 }
 
 // Wanted reports whether Kueue waits for pods to be ready.
@@ -95,7 +91,8 @@ func (r Reporter) Report(ctx context.Context, key types.NamespacedName, wl *kueu
 	}
 	r.Expectations.Outdate(key, jobclient.VersionsOf([]kueue.Workload{*wl}))
 	ctrl.LoggerFrom(ctx).V(2).Info("Reported PodsReady", "workload", client.ObjectKeyFromObject(wl), "status", next.status, "reason", next.reason)
-	if next.status != metav1.ConditionTrue {
+	if *next != started {
+		// One that recovers was ready once: it would count twice.
 		return true, nil
 	}
 	return true, r.observe(ctx, wl)
@@ -105,7 +102,7 @@ func (r Reporter) Report(ctx context.Context, key types.NamespacedName, wl *kueu
 // metrics.
 func (r Reporter) observe(ctx context.Context, wl *kueue.Workload) error {
 	exposed, err := r.exposesMetrics(ctx, wl)
-	kueuelib.ObserveReady(wl, exposed)
+	kueuelib.ObserveReady(wl, exposed, r.Labels)
 	return err
 }
 

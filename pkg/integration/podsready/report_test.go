@@ -6,6 +6,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
 
 func TestReportIsWrittenByAnOldViewFromThenOn(t *testing.T) {
@@ -47,4 +50,52 @@ func TestReportIsWrittenByAnOldViewFromThenOn(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestReportCountsAStartAndNoRecovery(t *testing.T) {
+	cases := map[string]struct {
+		was  string
+		want uint64
+	}{
+		"it gets ready": {want: 1},
+		"it recovers":   {was: kueue.WorkloadWaitForRecovery},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			wl := inttest.WorkloadOf("a", true)
+			wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(t.Name())}
+			if tc.was != "" {
+				wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse, Reason: tc.was})
+			}
+			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithStatusSubresource(wl).WithObjects(wl).Build()
+			r := Reporter{Client: c, Kueue: inttest.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}
+			if _, err := r.Report(t.Context(), client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}, wl, true); err != nil {
+				t.Fatal(err)
+			}
+			if got := readyCount(t, t.Name()); got != tc.want {
+				t.Errorf("Counted as ready %d times, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+// readyCount is how often Workloads of a ClusterQueue were counted as ready.
+func readyCount(t *testing.T, clusterQueue string) uint64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(kueuelib.JobMetrics()...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if family.GetName() == "kueue_ready_wait_time_seconds" && label.GetName() == "cluster_queue" && label.GetValue() == clusterQueue {
+					return metric.GetHistogram().GetSampleCount()
+				}
+			}
+		}
+	}
+	return 0
 }

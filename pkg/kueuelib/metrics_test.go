@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kueuelib
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+func TestObserveReadyHasTheLabelsOfTheQueues(t *testing.T) {
+	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "gpus", Labels: map[string]string{"team": "vision"}}}
+	lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "queue", Annotations: map[string]string{"example.com/project": "ocr"}}}
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "llm"}, Spec: kueue.WorkloadSpec{QueueName: "queue"}}
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"}
+	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+
+	labels, err := NewCustomLabels(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ObserveReady(wl, true, labels)
+	if diff := cmp.Diff(map[string]string{}, customLabels(t)); diff != "" {
+		t.Errorf("Unexpected labels where none are configured (-want,+got):\n%s", diff)
+	}
+
+	labels, err = NewCustomLabels([]configapi.ControllerMetricsCustomLabel{
+		{Name: "team"},
+		{Name: "project", SourceKind: ptr.To(configapi.SourceKindLocalQueue), SourceAnnotationKey: "example.com/project"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	StoreQueue(labels, cq)
+	StoreQueue(labels, lq)
+	ObserveReady(wl, true, labels)
+	want := map[string]string{
+		"kueue_ready_wait_time_seconds custom_team":                               "vision",
+		"kueue_admitted_until_ready_wait_time_seconds custom_team":                "vision",
+		"kueue_local_queue_ready_wait_time_seconds custom_project":                "ocr",
+		"kueue_local_queue_admitted_until_ready_wait_time_seconds custom_project": "ocr",
+	}
+	if diff := cmp.Diff(want, customLabels(t)); diff != "" {
+		t.Errorf("Unexpected labels (-want,+got):\n%s", diff)
+	}
+}
+
+// customLabels returns the values of the configured labels, by metric and label.
+func customLabels(t *testing.T) map[string]string {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(JobMetrics()...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(families) == 0 {
+		t.Fatal("Nothing was recorded")
+	}
+	values := map[string]string{}
+	for _, family := range families {
+		for _, label := range family.GetMetric()[0].GetLabel() {
+			if strings.HasPrefix(label.GetName(), "custom_") {
+				values[family.GetName()+" "+label.GetName()] = label.GetValue()
+			}
+		}
+	}
+	return values
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package docs compares pages of docs/ with what they speak of.
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var (
+	// proof is a link to a file of specs, with the names of those that count.
+	proof = regexp.MustCompile("\\]\\(\\.\\./([^)]*_test\\.go)\\)((?:[:;,]? `[^`]*`)*)")
+	name  = regexp.MustCompile("`([^`]*)`")
+)
+
+// A row of docs/features.md that says "yes" or "partly" names its specs; all that are named
+// exist.
+func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "features.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs, proved := map[string][]*regexp.Regexp{}, 0
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		if len(cells) != 4 || !strings.HasPrefix(line, "|") {
+			continue
+		}
+		proofs := proof.FindAllStringSubmatch(cells[3], -1)
+		if says := strings.TrimSpace(cells[2]); len(proofs) == 0 && (strings.HasPrefix(says, "yes") || strings.HasPrefix(says, "partly")) {
+			t.Errorf("No spec is named for %s", cells[0])
+		}
+		for _, p := range proofs {
+			if specs[p[1]] == nil {
+				specs[p[1]] = namesIn(t, filepath.Join("..", "..", p[1]))
+			}
+			named := name.FindAllStringSubmatch(p[2], -1)
+			if len(named) == 0 {
+				t.Errorf("%s: no spec of %s is named", cells[0], p[1])
+			}
+			for _, n := range named {
+				proved++
+				if !slices.ContainsFunc(specs[p[1]], func(spec *regexp.Regexp) bool { return spec.MatchString(n[1]) }) {
+					t.Errorf("%s: %s has no spec %q", cells[0], p[1], n[1])
+				}
+			}
+		}
+	}
+	if proved < 30 {
+		t.Errorf("Only %d specs are found in the table", proved)
+	}
+}
+
+// namesIn returns what the full names of a file's specs, tables and containers match.
+func namesIn(t *testing.T, path string) []*regexp.Regexp {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []*regexp.Regexp
+	var walk func(node ast.Node, above string)
+	walk = func(node ast.Node, above string) {
+		ast.Inspect(node, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || !isSpec(call) {
+				return true
+			}
+			full := strings.TrimSpace(above + " " + textOf(call.Args[0]))
+			names = append(names, regexp.MustCompile("^"+full+"$"))
+			for _, arg := range call.Args[1:] {
+				walk(arg, full)
+			}
+			return false
+		})
+	}
+	walk(file, "")
+	return names
+}
+
+func isSpec(call *ast.CallExpr) bool {
+	fun, ok := call.Fun.(*ast.Ident)
+	return ok && len(call.Args) > 0 && slices.Contains([]string{"Describe", "DescribeTable", "Entry", "It"}, fun.Name)
+}
+
+var verb = regexp.MustCompile(`%[a-z]`)
+
+// textOf returns what matches the text of an expression: what is not written there, such as a
+// variable, may be anything.
+func textOf(text ast.Expr) string {
+	switch e := text.(type) {
+	case *ast.BasicLit:
+		if s, err := strconv.Unquote(e.Value); err == nil {
+			return regexp.QuoteMeta(s)
+		}
+	case *ast.BinaryExpr:
+		return textOf(e.X) + textOf(e.Y)
+	case *ast.CallExpr:
+		// fmt.Sprintf
+		return verb.ReplaceAllString(textOf(e.Args[0]), ".*")
+	}
+	return ".*"
+}
