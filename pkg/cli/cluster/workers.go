@@ -43,6 +43,17 @@ type Worker struct {
 	// Context of the kubeconfig that leads there.
 	Context string
 	Flags
+
+	client client.WithWatch
+}
+
+// Client connects to the worker, once.
+func (w *Worker) Client() (client.WithWatch, error) {
+	var err error
+	if w.client == nil {
+		w.client, err = w.Flags.Client()
+	}
+	return w.client, err
 }
 
 // NewWorkers makes Workers of the kubeconfig that the flags name.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -157,8 +158,9 @@ func (o *options) print(l List) error {
 
 // follow prints jobs again when what is said of them has changed, as kubectl get --watch does.
 func (o *options) follow(ctx context.Context, l *lister, last List) error {
-	changed := follow.Changes(ctx, l.client, calm, l.kinds()...)
-	return follow.Each(ctx, changed, o.streams.ErrOut, l.list, func(now List) (over bool, err error) {
+	l.watching = follow.Watch(ctx, calm)
+	l.watching.Add(l.client, l.kinds()...)
+	return follow.Each(ctx, l.watching.Changed, o.streams.ErrOut, l.list, func(now List) (over bool, err error) {
 		news := news(last, now)
 		last = now
 		if len(news.TrainJobs) == 0 {
@@ -192,6 +194,10 @@ type lister struct {
 	workers   *cluster.Workers
 	namespace string
 	selector  labels.Selector
+
+	// watching is nil unless the list is followed. It has the kinds of the workers in watched, too.
+	watching *follow.Watching
+	watched  []string
 }
 
 func (l *lister) list(ctx context.Context) (List, error) {
@@ -204,7 +210,24 @@ func (l *lister) list(ctx context.Context) (List, error) {
 		return List{}, err
 	}
 	explain.LookIntoAll(ctx, l.workers, survey, l.namespace)
+	l.watchWorkers(survey)
 	return newList(survey), nil
+}
+
+// watchWorkers has the jobs of workers watched where they run.
+func (l *lister) watchWorkers(s *explain.Survey) {
+	for _, f := range s.Facts {
+		there := f.There()
+		if l.watching == nil || there == nil || slices.Contains(l.watched, there.Cluster) {
+			continue
+		}
+		if at, err := l.workers.Of(there.Cluster); err == nil {
+			if c, err := at.Client(); err == nil {
+				l.watching.Add(c, l.kinds()...)
+				l.watched = append(l.watched, there.Cluster)
+			}
+		}
+	}
 }
 
 // kinds are those whose changes move a TrainJob on.
