@@ -90,6 +90,7 @@ const (
 	copyAdmitted
 	copied
 	copyPrepared
+	copySuspended
 	admitted
 	started
 	resumed

@@ -110,7 +110,7 @@ func stepsThere(f *Facts) []Step {
 			s.Actor, s.Step = Kueue, "copied it from the manager cluster"
 		case s.milestone == stopped && s.Actor == JobSet:
 			// It says so of one that was made suspended, too.
-			s.milestone = noted
+			s.milestone = copySuspended
 		}
 		if there, differs := milestonesThere[s.milestone]; differs {
 			s.milestone = there
