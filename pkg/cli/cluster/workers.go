@@ -178,11 +178,17 @@ func (w *Worker) Copy(ctx context.Context, c client.Reader, namespace, name, wor
 	copied, err := TrainJob(ctx, c, namespace, name)
 	switch {
 	case errors.Is(err, ErrNoTrainJob):
-		return nil, fmt.Errorf("%w of TrainJob %s in namespace %s of %s", ErrNoCopy, name, namespace, w)
+		return nil, w.NoCopy(namespace, name)
 	case err != nil:
 		return nil, w.Problem(err)
 	}
 	return copied, w.Check(copied, workload)
+}
+
+// NoCopy is ErrNoCopy of a TrainJob of the manager cluster.
+func (w *Worker) NoCopy(namespace, name string) error {
+	return fmt.Errorf("%w of TrainJob %s in namespace %s of %s: if that context leads to another cluster, give the right one with --%s %s=CONTEXT",
+		ErrNoCopy, name, namespace, w, workerFlag, w.Cluster)
 }
 
 // Check returns an error for a TrainJob that MultiKueue did not make of the one whose Workload, in

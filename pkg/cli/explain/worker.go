@@ -5,7 +5,6 @@ package explain
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -170,7 +169,7 @@ func (c copies) of(f *Facts, at *cluster.Worker, err error) Worker {
 	switch {
 	case err != nil:
 	case found == nil:
-		w.Problem = fmt.Errorf("%w of it in %s", cluster.ErrNoCopy, at)
+		w.Problem = at.NoCopy(f.Job.Namespace, f.Job.Name)
 	default:
 		if w.Problem = at.Check(found.Job, f.Workload.Name); w.Problem == nil {
 			w.Facts, w.Copied, w.PodsUnseen = found, true, c.podsUnseen
