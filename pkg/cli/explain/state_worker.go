@@ -33,7 +33,7 @@ func inWorker(f *Facts) *State {
 		return s
 	}
 	s := w.state()
-	s.Message = fmt.Sprintf("is in worker cluster %s, where it %s", name, s.Message)
+	s.Message, s.Remedy = fmt.Sprintf("is in worker cluster %s, where it %s", name, s.Message), w.there(s.Remedy)
 	return &s
 }
 
@@ -45,17 +45,20 @@ func (f *Facts) worker(name string) *Worker {
 	return &Worker{Cluster: name}
 }
 
-// state is that of the copy. What is to be done about it is to be done there.
+// state is that of the copy, as it is there.
 func (w *Worker) state() State {
-	s := w.uncopied()
-	if s == nil {
-		of := StateOf(w.Facts)
-		s = &of
+	if s := w.uncopied(); s != nil {
+		return *s
 	}
-	if s.Remedy != "" {
-		s.Remedy = fmt.Sprintf("in cluster %s (--context %s): %s", w.Cluster, w.Context, s.Remedy)
+	return StateOf(w.Facts)
+}
+
+// there says of a remedy where it helps.
+func (w *Worker) there(remedy string) string {
+	if remedy == "" {
+		return ""
 	}
-	return *s
+	return fmt.Sprintf("in cluster %s (--context %s): %s", w.Cluster, w.Context, remedy)
 }
 
 // uncopied is for a job that a worker has admitted, and that MultiKueue has not copied there.
@@ -95,7 +98,7 @@ func dispatching(f *Facts) *State {
 		told = append(told, text)
 		s.Stuck = s.Stuck && there.Stuck
 		if s.Remedy == "" {
-			s.Remedy = there.Remedy
+			s.Remedy = f.worker(name).there(there.Remedy)
 		}
 	}
 	s.Message = fmt.Sprintf("has quota in %s and waits for a worker cluster to admit it: %s", f.queueText(), strings.Join(told, "; "))

@@ -178,7 +178,7 @@ func TestExplainInAWorker(t *testing.T) {
 	if len(e.Workers) != 1 || e.Workers[0].Explanation == nil {
 		t.Fatalf("Unexpected workers %+v", e.Workers)
 	}
-	if got := e.Workers[0].Explanation; got.State.Remedy != e.State.Remedy || len(got.Flavors) == 0 || len(got.Chain) != 5 {
+	if got := e.Workers[0].Explanation; "in cluster west (--context west-admin): "+got.State.Remedy != e.State.Remedy || len(got.Flavors) == 0 || len(got.Chain) != 5 {
 		t.Errorf("Unexpected explanation %+v", got)
 	}
 	e = Explain(newScene(inWest, unknown("west", errors.New("no answer"))).facts(t))
