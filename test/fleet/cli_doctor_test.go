@@ -127,6 +127,6 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 
 	It("looks into no cluster that is another one", func(ctx context.Context) {
 		stdout, stderr, _ := allContexts().plugin(ctx, "doctor", "-n", "jobs", "--worker-context", "worker1=manager")
-		Expect(stdout+stderr).To(ContainSubstring("cluster worker1 (context manager) is the manager cluster itself"))
+		Expect(stdout + stderr).To(ContainSubstring("cluster worker1 (context manager) is the manager cluster itself"))
 	}, SpecTimeout(specTimeout))
 })

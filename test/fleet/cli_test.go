@@ -97,7 +97,7 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 		Eventually(ctx, func() string {
 			return allContexts().says(ctx, "explain", "llm", "-n", w.manager.namespace)
 		}).Should(And(
-			MatchRegexp(`waits for a worker cluster to admit it: .*in worker1 it waits in queue .*has 0 GPUs at the most`),
+			MatchRegexp(`waits for a worker cluster to admit it: .*in worker1 it waits in queue .*has no quota for it`),
 			MatchRegexp(`in worker2 it waits in queue .*has 4 GPUs at the most`),
 			MatchRegexp(`(?m)^  Cluster worker1 +Nominated`), MatchRegexp(`(?m)^  Cluster worker2 +Nominated`)))
 	}, SpecTimeout(specTimeout))
@@ -145,7 +145,7 @@ var _ = Describe("kubectl trainjob list of TrainJobs in other clusters", func() 
 			return unmarshal[list.List](allContexts().says(ctx, "list", "-n", w.manager.namespace, "-o", "json")).TrainJobs
 		}).Should(ConsistOf(
 			row("runs", "Running", explain.Running, "worker1", w.worker1.unique("gpus")),
-			row("starts", "Unschedulable", explain.Starting, "worker1", w.worker1.unique("gpus")),
+			row("starts", "SelectorMismatch", explain.Starting, "worker1", w.worker1.unique("gpus")),
 			And(HaveField("Name", "waits"), HaveField("Phase", explain.Waiting), HaveField("Cluster", ""))))
 	}, SpecTimeout(specTimeout))
 

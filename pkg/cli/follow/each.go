@@ -58,8 +58,7 @@ func (l *lasting) Unwrap() error { return l.error }
 // passes reports whether an error may be gone the next time: not one that the API server
 // answers a wrong request with, or one of a user who may not ask.
 func passes(err error) bool {
-	var lasts *lasting
-	if errors.As(err, &lasts) {
+	if _, lasts := errors.AsType[*lasting](err); lasts {
 		return false
 	}
 	var answer apierrors.APIStatus
