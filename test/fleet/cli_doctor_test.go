@@ -64,15 +64,16 @@ func (c contexts) fix(ctx context.Context, f finding) {
 
 var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 	It("finds no fault with the workers of a fleet that is in order", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "8")
+		w := newWorld(ctx, "8", "0")
 		w.manager.make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		stdout, _, _ := allContexts().plugin(ctx, "doctor", "-n", "jobs", "-o", "json")
+		stdout, _, code := allContexts().plugin(ctx, "doctor", "-n", "jobs", "-o", "json")
 		report := unmarshal[struct {
 			Findings []finding
 			Passed   []string
 			Unseen   []struct{ Kind string }
 		}](stdout)
+		Expect(code).To(BeZero())
 		Expect(report.Unseen).To(BeEmpty())
 		Expect(report.Passed).To(ContainElements("MultiKueue reaches its workers", "MultiKueue takes TrainJobs to its workers", "Trainer of the workers knows all fields",
 			"kueue-trainer of the workers is like that of the manager cluster"))

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,11 +30,12 @@ func renamed(names map[string]string) contexts {
 	GinkgoHelper()
 	config, err := clientcmd.LoadFromFile(fleet.Kubeconfig())
 	Expect(err).NotTo(HaveOccurred())
+	there := maps.Clone(config.Contexts)
 	for _, worker := range []string{"worker1", "worker2"} {
-		if name := names[worker]; name != "" {
-			config.Contexts[name] = config.Contexts[worker]
-		}
 		delete(config.Contexts, worker)
+	}
+	for worker, name := range names {
+		config.Contexts[name] = there[worker]
 	}
 	file := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(clientcmd.WriteToFile(*config, file)).To(Succeed())

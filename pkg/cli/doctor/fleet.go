@@ -186,17 +186,36 @@ func (f *Facts) workersOf(job *trainjob.TrainJob) []string {
 }
 
 // workersBehind names the workers of an AdmissionCheck of MultiKueue.
-func (f *Facts) workersBehind(check kueue.AdmissionCheckReference) []string {
-	at := slices.IndexFunc(f.AdmissionChecks, func(c kueue.AdmissionCheck) bool { return c.Name == string(check) })
-	if at < 0 || f.AdmissionChecks[at].Spec.ControllerName != kueue.MultiKueueControllerName || f.AdmissionChecks[at].Spec.Parameters == nil {
+func (f *Facts) workersBehind(name kueue.AdmissionCheckReference) []string {
+	check := f.multiKueueCheck(name)
+	if check == nil || check.Spec.Parameters == nil {
 		return nil
 	}
 	for i := range f.MultiKueueConfigs {
-		if f.MultiKueueConfigs[i].Name == f.AdmissionChecks[at].Spec.Parameters.Name {
+		if f.MultiKueueConfigs[i].Name == check.Spec.Parameters.Name {
 			return f.MultiKueueConfigs[i].Spec.Clusters
 		}
 	}
 	return nil
+}
+
+// multiKueueCheck returns an AdmissionCheck of MultiKueue, or nil.
+func (f *Facts) multiKueueCheck(name kueue.AdmissionCheckReference) *kueue.AdmissionCheck {
+	at := slices.IndexFunc(f.AdmissionChecks, func(c kueue.AdmissionCheck) bool {
+		return c.Name == string(name) && c.Spec.ControllerName == kueue.MultiKueueControllerName
+	})
+	if at < 0 {
+		return nil
+	}
+	return &f.AdmissionChecks[at]
+}
+
+// leadsAway reports whether what is admitted to a flavor of a ClusterQueue runs in other clusters:
+// its quota promises nothing of the nodes of this one.
+func (f *Facts) leadsAway(cq *kueue.ClusterQueue, flavor kueue.ResourceFlavorReference) bool {
+	return cq.Spec.AdmissionChecksStrategy != nil && slices.ContainsFunc(cq.Spec.AdmissionChecksStrategy.AdmissionChecks, func(rule kueue.AdmissionCheckStrategyRule) bool {
+		return f.multiKueueCheck(rule.Name) != nil && (len(rule.OnFlavors) == 0 || slices.Contains(rule.OnFlavors, flavor))
+	})
 }
 
 // runtime is what a TrainJob is made of, in either kind.

@@ -46,6 +46,8 @@ func inTheFleet(f *Facts) {
 	}}
 	f.ClusterQueues[0].Spec.NamespaceSelector = &metav1.LabelSelector{}
 	f.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "workers"}}}
+	// Nothing runs here, so that there are no nodes.
+	f.Nodes, f.Flavors[0].Spec.NodeLabels = nil, nil
 	f.TrainJobs = []trainjob.TrainJob{dispatchedJob("llm")}
 	f.ClusterRuntimes = []trainer.ClusterTrainingRuntime{torch(1)}
 	f.Namespaces = append(f.Namespaces, namespace("jobs", "manager-jobs"), namespace(metav1.NamespaceSystem, "manager"))
@@ -90,6 +92,10 @@ func TestFleet(t *testing.T) {
 		want   []Finding
 	}{
 		"in order": {change: func(*Facts) {}},
+		"a queue for this cluster, too, without nodes": {
+			change: func(f *Facts) { f.ClusterQueues = append(f.ClusterQueues, clusterQueue("here", "h100", "8")) },
+			want:   []Finding{{Severity: Warning, Reason: "FlavorWithoutNodes", Object: "ResourceFlavor h100", Commands: []string{generatePools}}},
+		},
 		"a worker that Kueue does not reach": {
 			change: func(f *Facts) { f.MultiKueueClusters[1].Status.Conditions[0].Status = metav1.ConditionFalse },
 			want:   []Finding{{Severity: Error, Reason: "WorkerNotConnected", Object: "MultiKueueCluster west", Commands: []string{"kubectl -n kueue-system get secret west-access", restartKueue}}},
@@ -108,7 +114,8 @@ func TestFleet(t *testing.T) {
 		"the same, in a cluster without workers": {
 			change: func(f *Facts) {
 				f.kueueConfig(externalConfig)
-				f.Fleet, f.TrainJobs = Fleet{}, nil
+				f.Fleet, f.TrainJobs, f.ClusterQueues[0].Spec.AdmissionChecksStrategy = Fleet{}, nil, nil
+				f.ClusterQueues[0].Spec.ResourceGroups = nil
 			},
 		},
 		"an older Trainer, with the same field": {
