@@ -35,7 +35,7 @@ func (f *Facts) grants() []grant {
 	for i := range f.ClusterQueues {
 		cq := &f.ClusterQueues[i]
 		add("clusterqueue", cq.Name, cq.Spec.ResourceGroups)
-		all = slices.DeleteFunc(all, func(g grant) bool { return g.kind == "clusterqueue" && g.name == cq.Name && f.leadsAway(cq, g.Flavor) })
+		all = slices.DeleteFunc(all, func(g grant) bool { return g.kind == "clusterqueue" && g.name == cq.Name && f.LeadsAway(cq, g.Flavor) })
 	}
 	for i := range f.Cohorts {
 		add("cohort", f.Cohorts[i].Name, f.Cohorts[i].Spec.ResourceGroups)

@@ -187,7 +187,7 @@ func (f *Facts) workersOf(job *trainjob.TrainJob) []string {
 
 // workersBehind names the workers of an AdmissionCheck of MultiKueue.
 func (f *Facts) workersBehind(name kueue.AdmissionCheckReference) []string {
-	check := f.multiKueueCheck(name)
+	check := f.MultiKueueCheck(name)
 	if check == nil || check.Spec.Parameters == nil {
 		return nil
 	}
@@ -197,25 +197,6 @@ func (f *Facts) workersBehind(name kueue.AdmissionCheckReference) []string {
 		}
 	}
 	return nil
-}
-
-// multiKueueCheck returns an AdmissionCheck of MultiKueue, or nil.
-func (f *Facts) multiKueueCheck(name kueue.AdmissionCheckReference) *kueue.AdmissionCheck {
-	at := slices.IndexFunc(f.AdmissionChecks, func(c kueue.AdmissionCheck) bool {
-		return c.Name == string(name) && c.Spec.ControllerName == kueue.MultiKueueControllerName
-	})
-	if at < 0 {
-		return nil
-	}
-	return &f.AdmissionChecks[at]
-}
-
-// leadsAway reports whether what is admitted to a flavor of a ClusterQueue runs in other clusters:
-// its quota promises nothing of the nodes of this one.
-func (f *Facts) leadsAway(cq *kueue.ClusterQueue, flavor kueue.ResourceFlavorReference) bool {
-	return cq.Spec.AdmissionChecksStrategy != nil && slices.ContainsFunc(cq.Spec.AdmissionChecksStrategy.AdmissionChecks, func(rule kueue.AdmissionCheckStrategyRule) bool {
-		return f.multiKueueCheck(rule.Name) != nil && (len(rule.OnFlavors) == 0 || slices.Contains(rule.OnFlavors, flavor))
-	})
 }
 
 // runtime is what a TrainJob is made of, in either kind.
