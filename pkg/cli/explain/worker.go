@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -76,9 +77,10 @@ func copyIn(ctx context.Context, at *cluster.Worker, renderer *trainjob.Renderer
 		return nil, false, err
 	}
 	if !made {
-		if job = standIn(f.Job); !hasCopyOf(ctx, c, f.Workload) {
+		if err := workloadCopied(ctx, at, c, f.Workload, err); err != nil {
 			return nil, false, err
 		}
+		job = standIn(f.Job)
 	}
 	reader, err := NewReader(ctx, c, renderer)
 	if err != nil {
@@ -92,11 +94,17 @@ func copyIn(ctx context.Context, at *cluster.Worker, renderer *trainjob.Renderer
 	return copied, made, nil
 }
 
-// hasCopyOf reports whether a worker has the Workload that MultiKueue made of another one.
-func hasCopyOf(ctx context.Context, c client.Reader, of *kueue.Workload) bool {
+// workloadCopied returns an error unless a worker has the Workload that MultiKueue made of another
+// one; where it has none, that is noCopy.
+func workloadCopied(ctx context.Context, at *cluster.Worker, c client.Reader, of *kueue.Workload, noCopy error) error {
 	var wl kueue.Workload
-	err := c.Get(ctx, client.ObjectKeyFromObject(of), &wl)
-	return err == nil && wl.Labels[kueue.MultiKueueOriginLabel] != ""
+	switch err := c.Get(ctx, client.ObjectKeyFromObject(of), &wl); {
+	case apierrors.IsNotFound(err), err == nil && wl.Labels[kueue.MultiKueueOriginLabel] == "":
+		return noCopy
+	case err != nil:
+		return at.Problem(err)
+	}
+	return nil
 }
 
 // standIn is a job as MultiKueue would copy it.
