@@ -10,6 +10,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 )
 
 var _ = Describe("kubectl trainjob logs", func() {
@@ -32,7 +34,9 @@ var _ = Describe("kubectl trainjob logs", func() {
 		refused("none of those that --job, --index and --container name", "runs", "--job", "launcher")
 		refused("none of those", "runs", "--index", "7")
 		refused("exclude each other", "runs", "-f", "-p")
-		refused("ask an admin for the permission to list pods", "runs", "--as", w.batchUser(ctx))
+		_, stderr, code := plugin(ctx, "logs", "-n", w.namespace, "runs", "--as", w.batchUser(ctx))
+		Expect(code).To(Equal(exit.Unseen))
+		Expect(stderr).To(ContainSubstring("ask an admin for the permission to list pods"))
 		// A fake pod has no kubelet; the error says whose log it is.
 		refused("node-0-0 (pod runs-node-0-0-", "runs", "--job", "node", "--index", "0")
 	}, SpecTimeout(specTimeout))

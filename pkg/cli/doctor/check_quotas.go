@@ -24,7 +24,7 @@ type grant struct {
 	kind, name string
 }
 
-// grants returns the quotas of ClusterQueues and Cohorts.
+// grants returns the quotas of ClusterQueues and Cohorts for what runs in this cluster.
 func (f *Facts) grants() []grant {
 	var all []grant
 	add := func(kind, name string, groups []kueue.ResourceGroup) {
@@ -33,7 +33,9 @@ func (f *Facts) grants() []grant {
 		}
 	}
 	for i := range f.ClusterQueues {
-		add("clusterqueue", f.ClusterQueues[i].Name, f.ClusterQueues[i].Spec.ResourceGroups)
+		cq := &f.ClusterQueues[i]
+		add("clusterqueue", cq.Name, cq.Spec.ResourceGroups)
+		all = slices.DeleteFunc(all, func(g grant) bool { return g.kind == "clusterqueue" && g.name == cq.Name && f.LeadsAway(cq, g.Flavor) })
 	}
 	for i := range f.Cohorts {
 		add("cohort", f.Cohorts[i].Name, f.Cohorts[i].Spec.ResourceGroups)

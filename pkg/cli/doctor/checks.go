@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 
@@ -53,7 +54,16 @@ var checks = []check{
 	{"nothing holds an admission gate that nobody takes away", []Kind{trainJobs, jobSets, jobs, pods, mutating, validating, deployments, trainJobProbe}, leftGates, nil},
 	{"every Workload of a TrainJob has its TrainJob", []Kind{trainJobs, workloads}, orphans, nil},
 	{"no JobSet of a TrainJob is queued a second time", []Kind{jobSets, workloads}, countedTwice, nil},
+	{"MultiKueue reaches its workers", []Kind{workerClusters}, lostWorkers, nil},
+	{"MultiKueue takes TrainJobs to its workers", []Kind{workerClusters, configMaps, mutating, validating, deployments}, undispatched, []condition{inFleet(managerThere), inFleet(kueueConfigured)}},
+	{"Trainer of the workers knows all fields", []Kind{workerClusters, crds}, olderTrainers, nil},
+	{"the workers have the runtimes of TrainJobs", slices.Concat(dispatchKinds, []Kind{crds, clusterRuntimes, ownRuntimes}), workerRuntimes, nil},
+	{"the workers have the queues of TrainJobs", dispatchKinds, workerQueues, nil},
+	{"kueue-trainer of the workers is like that of the manager cluster", []Kind{workerClusters, deployments, configMaps, mutating, validating}, differingManagers, nil},
 }
+
+// dispatchKinds tell which TrainJobs go to which workers.
+var dispatchKinds = []Kind{workerClusters, workerConfigs, trainJobs, localQueues, clusterQueues, admissionChecks}
 
 // newReport makes every check for which the facts are there; of the others it tells why
 // they could not be made.
@@ -78,6 +88,9 @@ func newReport(f *Facts) Report {
 			r.Passed = append(r.Passed, c.name)
 		}
 	}
+	for i := range f.Workers {
+		r.leaveOutWorker(&f.Workers[i])
+	}
 	r.Errors, r.Warnings = count(r.Findings, Error), count(r.Findings, Warning)
 	sortFindings(r.Findings)
 	return r
@@ -97,14 +110,38 @@ func (c check) blocked(f *Facts) string {
 func (c check) unread(f *Facts) []Unseen {
 	var unread []Unseen
 	for _, kind := range c.needs {
-		switch err := f.Unread[kind]; {
-		case forRights(err):
-			unread = append(unread, Unseen{Kind: string(kind), Reason: "you may not " + kind.verb(), forRights: true})
-		case err != nil:
-			unread = append(unread, Unseen{Kind: string(kind), Reason: err.Error()})
+		if err := f.Unread[kind]; err != nil {
+			unread = append(unread, unreadKind(kind, err))
 		}
 	}
 	return unread
+}
+
+func unreadKind(kind Kind, err error) Unseen {
+	if forRights(err) {
+		return Unseen{Kind: string(kind), Reason: "you may not " + kind.verb(), forRights: true}
+	}
+	return Unseen{Kind: string(kind), Reason: err.Error()}
+}
+
+// leaveOutWorker notes what is not known of a worker. That nothing leads there is no fault.
+func (r *Report) leaveOutWorker(w *Worker) {
+	name := "worker cluster " + w.Name
+	switch {
+	case w.NoContext:
+		r.Findings = append(r.Findings, Finding{
+			Severity: Info, Reason: "NotChecked", Object: "Check",
+			Problem: fmt.Sprintf("Could not check whether %s goes with this cluster: %s.", name, w.Untold),
+		})
+	case w.Untold != nil:
+		r.leaveOut(name+" goes with this cluster", []Unseen{{Kind: name, Reason: w.Untold.Error()}})
+	default:
+		for _, kind := range slices.Sorted(maps.Keys(w.Unread)) {
+			u := unreadKind(kind, w.Unread[kind])
+			u.Kind += " of " + name
+			r.leaveOut(name+" goes with this cluster", []Unseen{u})
+		}
+	}
 }
 
 // notAllowed is how the API server says that somebody has no right to something.

@@ -72,6 +72,12 @@ func listsExternal(cfg *configapi.Configuration) bool {
 	return slices.Contains(cfg.Integrations.ExternalFrameworks, externalFramework)
 }
 
+// dispatches reports whether Kueue hands TrainJobs of kueue-trainer to workers of MultiKueue.
+func dispatches(cfg *configapi.Configuration) bool {
+	return cfg.MultiKueue != nil && slices.ContainsFunc(cfg.MultiKueue.ExternalFrameworks,
+		func(e configapi.MultiKueueExternalFramework) bool { return e.Name == externalFramework })
+}
+
 // kueueGates are the feature gates that Kueue was given, in its configuration or by a
 // flag.
 func (f *Facts) kueueGates(cfg *configapi.Configuration) map[string]bool {

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -24,7 +25,8 @@ import (
 const configMapLong = `Print the ConfigMap of Kueue's or kueue-trainer's configuration as it should be.
 
 Of Kueue's, TrainJob goes into integrations.externalFrameworks and out of
-integrations.frameworks, with --without-jobsets JobSet as well; where Kueue manages jobs
+integrations.frameworks, with --without-jobsets JobSet as well; where there are workers of
+MultiKueue, into multiKueue.externalFrameworks, too; where Kueue manages jobs
 without a queue, managedJobsNamespaceSelector loses kueue-trainer's namespace. Of kueue-trainer's, settings that Kueue has too go, so that Kueue's
 hold; feature gates stay that Kueue has from a flag. Everything else stays, comments too. Nothing is changed in the cluster:
 look at the output with "kubectl diff -f -", apply it with "kubectl replace -f -" and
@@ -55,6 +57,7 @@ func newConfigMapCommand(flags cluster.Flags, streams genericiooptions.IOStreams
 				return err
 			}
 			list(cmd.Context(), l, namespaceKind, &corev1.NamespaceList{}, func(list *corev1.NamespaceList) { l.facts.Namespaces = list.Items })
+			list(cmd.Context(), l, workerClusters, &kueue.MultiKueueClusterList{}, func(list *kueue.MultiKueueClusterList) { l.facts.MultiKueueClusters = list.Items })
 			if args[0] != names[0] {
 				return printConfigMap(streams.Out, l.facts, managerPart, l.facts.likeKueue)
 			}
@@ -125,6 +128,11 @@ func (f *Facts) besideManager(config *yaml.Node, withoutJobSets bool) error {
 		removed = append(removed, jobSetFramework)
 	}
 	trainJobExternal(config, removed)
+	if len(f.MultiKueueClusters) > 0 {
+		if err := trainJobDispatched(config); err != nil {
+			return err
+		}
+	}
 	cfg, err := f.kueueSettings()
 	if err != nil || !f.managesNamespace(cfg, managerPart.namespace) {
 		return nil // with a configuration that Kueue refuses, the lists are what can be put right
@@ -145,6 +153,24 @@ func trainJobExternal(config *yaml.Node, removed []string) {
 	if !slices.ContainsFunc(external.Content, func(item *yaml.Node) bool { return item.Value == externalFramework }) {
 		external.Content = append(external.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: externalFramework})
 	}
+}
+
+// trainJobDispatched has Kueue's configuration hand TrainJobs to workers.
+func trainJobDispatched(config *yaml.Node) error {
+	external := child(child(config, "multiKueue", yaml.MappingNode), "externalFrameworks", yaml.SequenceNode)
+	listed := func(item *yaml.Node) bool {
+		i := index(item, "name")
+		return i >= 0 && item.Content[i+1].Value == externalFramework
+	}
+	if slices.ContainsFunc(external.Content, listed) {
+		return nil
+	}
+	var item yaml.Node
+	if err := item.Encode(map[string]string{"name": externalFramework}); err != nil {
+		return err
+	}
+	external.Content = append(external.Content, &item)
+	return nil
 }
 
 // leaveOut takes a namespace out of managedJobsNamespaceSelector, which is written down with

@@ -10,6 +10,7 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 )
 
@@ -18,6 +19,7 @@ func TestPrintConfigMap(t *testing.T) {
 		kueue, manager string
 		flag           string
 		ofKueue        bool
+		workers        bool
 		withoutJobSets bool
 		want           string
 		wantErr        string
@@ -77,6 +79,17 @@ waitForPodsReady:
 				"managedJobsNamespaceSelector:\n  matchExpressions:\n  - key: kubernetes.io/metadata.name\n    operator: NotIn\n    values:\n    - kube-system\n    - kueue-system\n" +
 				"  - key: kubernetes.io/metadata.name\n    operator: NotIn\n    values:\n    - kueue-trainer-system\n",
 		},
+		"TrainJob goes to the workers of MultiKueue": {
+			ofKueue: true, workers: true,
+			kueue: "integrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\nmultiKueue:\n  gcInterval: 1m\n  externalFrameworks:\n  - name: Foo.v1.example.com # keep\n",
+			want: "integrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\nmultiKueue:\n  gcInterval: 1m\n  externalFrameworks:\n  - name: Foo.v1.example.com # keep\n" +
+				"  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n",
+		},
+		"TrainJob goes to the workers already": {
+			ofKueue: true, workers: true,
+			kueue: "integrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\nmultiKueue:\n  externalFrameworks:\n  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n",
+			want:  "integrations:\n  externalFrameworks:\n  - TrainJob.v1alpha1.trainer.kubeflow.org\nmultiKueue:\n  externalFrameworks:\n  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n",
+		},
 		"no integrations": {
 			ofKueue: true,
 			kueue:   "kind: Configuration\n",
@@ -113,6 +126,9 @@ featureGates:
 		t.Run(name, func(t *testing.T) {
 			f := &Facts{ConfigMaps: []corev1.ConfigMap{configMap(kueuePart, tc.kueue), configMap(managerPart, tc.manager)}}
 			f.ConfigMaps[0].ResourceVersion = "7"
+			if tc.workers {
+				f.MultiKueueClusters = []kueue.MultiKueueCluster{{}}
+			}
 			f.Deployments = []appsv1.Deployment{deployment(kueuePart)}
 			f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{tc.flag}
 			var out strings.Builder

@@ -6,7 +6,7 @@
 //
 // doctor.go is the command. load.go and probe.go read facts.go, with what is a part (parts.go),
 // a configuration (config.go) and a webhook (webhook.go). checks.go has the list of checks and
-// given.go what each takes; the checks stand in check_*.go, what they find in finding.go.
+// given.go what each takes, fleet.go what there is of workers of MultiKueue; the checks stand in check_*.go, what they find in finding.go.
 // configmap.go prints corrected configurations, which node.go edits; lower.go shares out quotas;
 // print.go and text.go are for the reader.
 package doctor
@@ -33,6 +33,9 @@ ResourceFlavor (dry runs, in the namespace of -n); it changes nothing. What you 
 read it names, with the number of checks that could not be made. Commands that name config/
 are for a checkout of kueue-trainer.
 
+In a manager cluster of MultiKueue it looks into those workers, too, for which a context of the
+kubeconfig is named like the MultiKueueCluster, or --worker-context says which one leads there.
+
 Exit codes: 0 nothing found, 1 the cluster does not answer, 2 errors, 3 only warnings,
 4 nothing found, but you may not see all that there is. A check that fails for another
 reason than rights, such as a timeout or a ResourceQuota in the way of a dry run, makes
@@ -49,7 +52,7 @@ const doctorExample = `  # What is wrong
 
 // NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
-	format := ""
+	format, workers := "", cluster.NewWorkers(flags)
 	cmd := &cobra.Command{
 		Use:     "doctor",
 		Short:   "Check the whole installation, and say what fixes it",
@@ -76,9 +79,12 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 			if _, err := discovery.ServerVersion(); err != nil {
 				return fmt.Errorf("asking the cluster for its version: %w", err)
 			}
-			return report(streams.Out, write, newReport(Load(cmd.Context(), c, namespace)))
+			facts := Load(cmd.Context(), c, namespace)
+			LoadWorkers(cmd.Context(), workers, facts)
+			return report(streams.Out, write, newReport(facts))
 		},
 	}
+	workers.AddTo(cmd)
 	cmd.Flags().StringVarP(&format, "output", "o", "", "wide, json, yaml or jsonpath=TEMPLATE")
 	cmd.AddCommand(newConfigMapCommand(flags, streams))
 	return cmd

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -62,6 +63,11 @@ type Facts struct {
 	RoleBindings []rbacv1.RoleBinding
 
 	Probes Probes
+
+	// Fleet, and the runtimes, are read of clusters that have workers of MultiKueue, or are one.
+	Fleet
+	ClusterRuntimes []trainer.ClusterTrainingRuntime
+	Runtimes        []trainer.TrainingRuntime
 
 	// Unread is what could not be read, and why.
 	Unread map[Kind]error

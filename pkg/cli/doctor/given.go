@@ -42,3 +42,13 @@ func probeAnswered(f *Facts) string {
 	}
 	return ""
 }
+
+// inFleet is a condition for checks that ask nothing of a cluster without workers of MultiKueue.
+func inFleet(c condition) condition {
+	return func(f *Facts) string {
+		if len(f.MultiKueueClusters) == 0 {
+			return ""
+		}
+		return c(f)
+	}
+}

@@ -82,6 +82,7 @@ func Load(ctx context.Context, c client.Client, namespace string) *Facts {
 	l.installation(ctx)
 	l.inventory(ctx)
 	l.trainJobs(ctx)
+	l.fleet(ctx)
 	l.probe(ctx, namespace)
 	return l.facts
 }
@@ -107,10 +108,16 @@ func (l *loader) installation(ctx context.Context) {
 		in := client.InNamespace(p.namespace)
 		list(ctx, l, services, &corev1.ServiceList{}, func(list *corev1.ServiceList) { f.Services = append(f.Services, list.Items...) }, in)
 		list(ctx, l, endpointSlices, &discoveryv1.EndpointSliceList{}, func(list *discoveryv1.EndpointSliceList) { f.EndpointSlices = append(f.EndpointSlices, list.Items...) }, in)
-		list(ctx, l, deployments, &appsv1.DeploymentList{}, func(list *appsv1.DeploymentList) { f.Deployments = append(f.Deployments, list.Items...) }, in)
-		list(ctx, l, configMaps, &corev1.ConfigMapList{}, func(list *corev1.ConfigMapList) { f.ConfigMaps = append(f.ConfigMaps, list.Items...) }, in)
+		l.deployed(ctx, p)
 		list(ctx, l, leases, &coordinationv1.LeaseList{}, func(list *coordinationv1.LeaseList) { f.Leases = append(f.Leases, list.Items...) }, in)
 	}
+}
+
+// deployed reads how a part is run.
+func (l *loader) deployed(ctx context.Context, p *part) {
+	f, in := l.facts, client.InNamespace(p.namespace)
+	list(ctx, l, deployments, &appsv1.DeploymentList{}, func(list *appsv1.DeploymentList) { f.Deployments = append(f.Deployments, list.Items...) }, in)
+	list(ctx, l, configMaps, &corev1.ConfigMapList{}, func(list *corev1.ConfigMapList) { f.ConfigMaps = append(f.ConfigMaps, list.Items...) }, in)
 }
 
 // inventory reads nodes, queues and Workloads. Without Kueue there is nothing to join.

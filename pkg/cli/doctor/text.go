@@ -5,6 +5,7 @@ package doctor
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -26,6 +27,16 @@ func patchCommand(kind, name, op, path string, value any) string {
 func quoted(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
+
+// quotedIfNeeded leaves a word of letters, digits and a few signs as it is.
+func quotedIfNeeded(text string) string {
+	if plain.MatchString(text) {
+		return text
+	}
+	return quoted(text)
+}
+
+var plain = regexp.MustCompile(`^[A-Za-z0-9@:/._-]+$`)
 
 // sentence ends with a full stop.
 func sentence(text string) string {

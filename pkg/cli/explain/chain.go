@@ -12,6 +12,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
@@ -34,7 +35,45 @@ func Chain(f *Facts) []Link {
 	if f.Job.UID == "" {
 		return nil
 	}
-	return slices.Concat([]Link{trainJobLink(f), workloadLink(f)}, jobSetLinks(f))
+	made := jobSetLinks
+	if cluster.ForMultiKueue(f.Job) && f.JobSet == nil {
+		made = workerLinks
+	}
+	return slices.Concat([]Link{trainJobLink(f), workloadLink(f)}, made(f))
+}
+
+// workerLinks go on in the worker that has the job, or in those that may admit it.
+func workerLinks(f *Facts) []Link {
+	var links []Link
+	assigned, names := f.Dispatched()
+	if assigned != "" {
+		names = []string{assigned}
+	}
+	for _, name := range names {
+		w := f.worker(name)
+		l := Link{Depth: 1, Kind: "Cluster", Name: name, State: "Nominated", WaitsFor: "it to admit the job"}
+		if assigned != "" {
+			l.State, l.WaitsFor = "Assigned", ""
+		}
+		links = append(links, l)
+		for _, there := range w.chain() {
+			there.Depth += 2
+			links = append(links, there)
+		}
+	}
+	return links
+}
+
+// chain is the way of the copy; that of one that is not there ends with its Workload.
+func (w *Worker) chain() []Link {
+	switch {
+	case w.Facts == nil:
+		return nil
+	case !w.Copied:
+		l := Link{Kind: "TrainJob", Name: w.Facts.Job.Name, State: "Missing", WaitsFor: "MultiKueue to copy it"}
+		return []Link{l, workloadLink(w.Facts)}
+	}
+	return Chain(w.Facts)
 }
 
 func trainJobLink(f *Facts) Link {

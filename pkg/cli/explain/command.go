@@ -25,6 +25,9 @@ The first line is its state in one sentence. Then come the objects on its way to
 pods with what each waits for, its queue and position, what every flavor of the queue can
 do for it and why Kueue skips it, and the effective placement with the owner of every part.
 
+A job that MultiKueue runs in another cluster is followed there, where a context of the
+kubeconfig is named like that cluster, or --worker-context says which one leads there.
+
 With -f the TrainJob need not exist: runtimes are taken from the same files, then from the
 cluster, and what Kueue would do with it is found by Kueue's own code.
 
@@ -33,6 +36,9 @@ it takes.`
 
 const example = `  # Why does it not start?
   kubectl trainjob explain llm -n team-a
+
+  # Why does it not start in the cluster that MultiKueue gave it to?
+  kubectl trainjob explain llm -n team-a --worker-context worker1=admin@gpu-west
 
   # Which flavors could take it now, before it exists?
   kubectl trainjob explain -f job.yaml
@@ -44,13 +50,14 @@ type options struct {
 	flags   cluster.Flags
 	streams genericiooptions.IOStreams
 
-	files  manifest.Flags
-	output string
+	files   manifest.Flags
+	workers *cluster.Workers
+	output  string
 }
 
 // NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{flags: flags, streams: streams}
+	o := &options{flags: flags, streams: streams, workers: cluster.NewWorkers(flags)}
 	cmd := &cobra.Command{
 		Use:     "explain (NAME | -f FILE)",
 		Short:   "Tell why a TrainJob waits, where it will land and who set what",
@@ -63,6 +70,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		ValidArgsFunction: cluster.CompleteTrainJob(flags),
 	}
 	o.files.AddTo(cmd, ", with TrainJobs that need not exist")
+	o.workers.AddTo(cmd)
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, json, yaml or jsonpath=TEMPLATE")
 	return cmd
 }
@@ -106,6 +114,7 @@ func (o *options) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	LookInto(ctx, o.workers, renderer, facts)
 	return o.tell([]Explanation{Explain(facts)})
 }
 

@@ -36,6 +36,19 @@ type Explanation struct {
 	Undescribed string `json:"undescribed,omitempty"`
 	// Unseen says what the user may not see.
 	Unseen []string `json:"unseen,omitempty"`
+	// Workers are the clusters that MultiKueue gave the job to, or may.
+	Workers []WorkerExplanation `json:"workers,omitempty"`
+}
+
+// WorkerExplanation is what there is to say of a job in a worker of MultiKueue.
+type WorkerExplanation struct {
+	Cluster string `json:"cluster"`
+	// Context of the kubeconfig that leads there.
+	Context string `json:"context,omitempty"`
+	// Problem is why there is no explanation.
+	Problem string `json:"problem,omitempty"`
+	// Explanation is of the copy there.
+	Explanation *Explanation `json:"explanation,omitempty"`
 }
 
 // Queue is where a TrainJob waits, or has its quota from.
@@ -101,7 +114,23 @@ func Explain(f *Facts) Explanation {
 	if f.RulesUnseen && slices.ContainsFunc(e.Flavors, lacksToleration) {
 		e.Unseen = append(e.Unseen, "configmaps of namespace "+config.Namespace)
 	}
+	for i := range f.Workers {
+		e.Workers = append(e.Workers, f.Workers[i].explain())
+	}
 	return e
+}
+
+func (w *Worker) explain() WorkerExplanation {
+	out := WorkerExplanation{Cluster: w.Cluster, Context: w.Context}
+	if w.Problem != nil {
+		out.Problem = w.Problem.Error()
+	}
+	if w.Facts != nil {
+		there := Explain(w.Facts)
+		there.State, there.Chain = w.state(), w.chain()
+		out.Explanation = &there
+	}
+	return out
 }
 
 // lacksToleration reports whether a toleration by a rule of the manager may change a verdict.

@@ -10,7 +10,8 @@
 // manifest.go makes them of files. state.go and state_*.go tell the state. cluster.go is what
 // Kueue's scheduler sees: flavors.go, assignable.go, reasons.go, selection.go and topology.go
 // say what each flavor can do, forecast.go what Kueue will, position.go who is in front.
-// chain.go, jobs.go, pods.go and refusals.go follow a job to its pods, placement.go says who set what.
+// chain.go, jobs.go, pods.go and refusals.go follow a job to its pods, placement.go says who set
+// what. worker.go follows a job of MultiKueue to other clusters, state_worker.go tells of it there.
 // explain.go puts it together, amounts.go and print.go words it.
 package explain
 
@@ -90,6 +91,9 @@ type Facts struct {
 	// Cluster is what the job competes for, never nil.
 	Cluster *Cluster
 
+	// Workers are the clusters that MultiKueue gave the job to, or may; those that were looked into.
+	Workers []Worker
+
 	// decision is remembered of forecast.
 	decision   *scheduler.Decision
 	forecasted bool
@@ -155,6 +159,14 @@ func (f *Facts) begun() time.Time {
 		return c.LastTransitionTime.Time
 	}
 	return f.Job.CreationTimestamp.Time
+}
+
+// admittedSince is when the job was admitted; nil before that.
+func (f *Facts) admittedSince() *metav1.Time {
+	if c := f.condition(kueue.WorkloadAdmitted); c != nil {
+		return since(c.LastTransitionTime)
+	}
+	return nil
 }
 
 // livePods are the pods that have not ended.

@@ -219,7 +219,7 @@ func (a *assigner) nodes(ps *kueue.PodSet, flavor *kueue.ResourceFlavor) []Reaso
 	if !a.Cluster.Saw(nodes) {
 		return nil
 	}
-	if r := a.nodeFor(ps, flavor, tolerations); r != nil {
+	if r := a.nodeFor(ps, flavor, tolerations); r != nil && !a.Cluster.LeadsAway(a.cq, kueue.ResourceFlavorReference(flavor.Name)) {
 		return []Reason{*r}
 	}
 	if r := a.topologyFit(ps, flavor); r != nil {

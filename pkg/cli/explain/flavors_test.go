@@ -146,6 +146,17 @@ func TestFlavors(t *testing.T) {
 			scene: []func(*scene){func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }},
 			want:  []told{warned("no node has the flavor's labels pool=h100: Kueue would admit the job, and its pods stay Pending"), a100},
 		},
+		"a flavor without nodes, of jobs that run in other clusters": {
+			scene: []func(*scene){func(s *scene) {
+				s.inventory.Nodes = s.inventory.Nodes[4:]
+				s.inventory.AdmissionChecks = []kueue.AdmissionCheck{{
+					ObjectMeta: metav1.ObjectMeta{Name: "workers"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName},
+					Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
+				}}
+				s.inventory.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "workers"}}}
+			}},
+			want: []told{h100, a100},
+		},
 		"a flavor that does not exist": {
 			scene: []func(*scene){func(s *scene) { s.inventory.Flavors = s.inventory.Flavors[1:] }},
 			want:  []told{skipped("ResourceFlavor h100 does not exist"), {Flavor: "a100", Fits: true}},

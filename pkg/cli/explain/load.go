@@ -43,6 +43,10 @@ type Reader struct {
 	// kueue is its configuration; kueueUnseen is set where the user may not read it.
 	kueue       *configapi.Configuration
 	kueueUnseen bool
+
+	// workload is the name of the one that MultiKueue made for a job, before the job; empty for
+	// jobs that have their own.
+	workload string
 }
 
 // NewReader reads what all TrainJobs have in common. A process makes one Renderer, and
@@ -159,7 +163,7 @@ func (r *Reader) readWorkload(ctx context.Context, f *Facts) error {
 	if err != nil {
 		return fmt.Errorf("listing the Workloads of namespace %s: %w", f.Job.Namespace, err)
 	}
-	f.Workload = find(list.Items, func(wl *kueue.Workload) bool { return metav1.IsControlledBy(wl, f.Job) })
+	f.Workload = find(list.Items, func(wl *kueue.Workload) bool { return wl.Name == r.workload || metav1.IsControlledBy(wl, f.Job) })
 	if f.Workload != nil {
 		f.PodSets = f.Workload.Spec.PodSets
 	}

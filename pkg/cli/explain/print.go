@@ -25,13 +25,38 @@ type printer struct {
 
 func (p *printer) print(e *Explanation) error {
 	p.state(e)
-	for _, section := range []func(*Explanation) error{p.chain, p.queue, p.timeLimit, p.flavors, p.placement} {
+	here := []func(*Explanation) error{p.chain, p.queue, p.timeLimit}
+	if !e.seenInWorker() {
+		// Else nothing runs here: what counts are flavors and placement there.
+		here = append(here, p.flavors, p.placement)
+	}
+	if err := p.sections(e, here...); err != nil {
+		return err
+	}
+	for i := range e.Workers {
+		if there := e.Workers[i].Explanation; there != nil {
+			fmt.Fprintf(p.out, "\n%s\n", p.paint.Bold(fmt.Sprintf("In cluster %s (context %s):", e.Workers[i].Cluster, e.Workers[i].Context)))
+			if err := p.sections(there, p.queue, p.flavors, p.placement); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *printer) sections(e *Explanation, sections ...func(*Explanation) error) error {
+	for _, section := range sections {
 		if err := section(e); err != nil {
 			return err
 		}
 	}
 	p.unseen(e)
 	return nil
+}
+
+// seenInWorker reports whether it is known what becomes of the job in another cluster.
+func (e *Explanation) seenInWorker() bool {
+	return slices.ContainsFunc(e.Workers, func(w WorkerExplanation) bool { return w.Explanation != nil })
 }
 
 func (p *printer) state(e *Explanation) {

@@ -4,6 +4,7 @@ package explain
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -52,6 +53,99 @@ Not seen: you may not list nodes, so this is not the whole story; an admin sees 
 	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("Unexpected output (-want,+got):\n%s", diff)
+	}
+}
+
+func TestPrintInWorkers(t *testing.T) {
+	const (
+		here = `
+Queue: LocalQueue gpus, ClusterQueue gpus, BestEffortFIFO, priority 0
+
+REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
+node             h100     32 GPUs   0      32      32    assigned
+`
+		wait = "wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts"
+	)
+	cases := map[string]struct {
+		scene []func(*scene)
+		want  string
+	}{
+		"of no known context": {
+			scene: []func(*scene){inWest, unknown("west", errors.New("no context"))},
+			want: `TrainJob team/llm is in worker cluster west; no context.
+
+OBJECT                    STATE      WAITS FOR
+TrainJob llm              Resumed
+  Workload trainjob-llm   Admitted
+  Cluster west            Assigned
+` + here,
+		},
+		"with flavors there alone": {
+			scene: []func(*scene){inWest, there(t, "west", true, admitted, withPods(4, runningPod), func(s *scene) { s.inventory.Unseen = []inventory.Unseen{{Kind: nodes}} })},
+			want: `TrainJob team/llm is in worker cluster west, where it runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100.
+
+OBJECT                        STATE      WAITS FOR
+TrainJob llm                  Resumed
+  Workload trainjob-llm       Admitted
+  Cluster west                Assigned
+    TrainJob llm              Resumed
+      Workload trainjob-llm   Admitted
+      JobSet llm              Resumed
+        Job llm-node-0        Active
+          4 pods              Running
+
+Queue: LocalQueue gpus, ClusterQueue gpus, BestEffortFIFO, priority 0
+
+In cluster west (context west-admin):
+` + here + `
+Not seen: you may not list nodes, so this is not the whole story; an admin sees more.
+`,
+		},
+		"while one is asked": {
+			scene: []func(*scene){asked, there(t, "west", false, taken("h100", 4))},
+			want: `TrainJob team/llm has quota in queue gpus (ClusterQueue gpus) and waits for a worker cluster to admit it: in west it waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; east.
+What helps: in cluster west (--context west-admin): ` + wait + `
+
+OBJECT                        STATE           WAITS FOR
+TrainJob llm                  Suspended       the admission of its Workload
+  Workload trainjob-llm       QuotaReserved
+  Cluster west                Nominated       it to admit the job
+    TrainJob llm              Missing         MultiKueue to copy it
+      Workload trainjob-llm   Pending         quota: QuotaInUse
+  Cluster east                Nominated       it to admit the job
+
+Queue: LocalQueue gpus, ClusterQueue gpus, BestEffortFIFO, priority 0
+
+In cluster west (context west-admin):
+
+Queue: LocalQueue gpus, ClusterQueue gpus, BestEffortFIFO, priority 0
+Position: 1st of 1 pending (computed)
+
+REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
+node             h100     32 GPUs   0      32      32    not now: 0 of 32 GPUs are free
+node             a100     32 GPUs   16     16      16    never: ClusterQueue gpus has 16 GPUs at the most
+What helps with a flavor:
+  a100: ask for less (fewer nodes, or less per node), or raise the nominalQuota of flavor a100 in ClusterQueue gpus by 16 GPUs
+`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			e := Explain(newScene(tc.scene...).facts(t))
+			e.Placement = nil
+			for _, w := range e.Workers {
+				if w.Explanation != nil {
+					w.Explanation.Placement = nil
+				}
+			}
+			var out strings.Builder
+			if err := (&printer{out: &out}).print(&e); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
+				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
+			}
+		})
 	}
 }
 

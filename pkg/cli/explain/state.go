@@ -11,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -37,6 +37,8 @@ const (
 	Reserved Phase = "Reserved"
 	// Starting: it is admitted, and not all of its pods run.
 	Starting Phase = "Starting"
+	// Elsewhere: MultiKueue has it in another cluster, which was not looked into.
+	Elsewhere Phase = "Elsewhere"
 	// Running: all pods that can run do.
 	Running Phase = "Running"
 	// Stopping: it was evicted, and pods of its former run are left.
@@ -71,7 +73,7 @@ type State struct {
 // StateOf tells the state of a TrainJob. The first that applies is it.
 func StateOf(f *Facts) State {
 	for _, look := range []func(*Facts) *State{
-		notCreated, finished, deleting, elsewhere, notManaged, heldOut, unqueued, workloadOver, deactivated, stopping,
+		notCreated, finished, deleting, inWorker, dispatching, managedElsewhere, notManaged, heldOut, unqueued, workloadOver, deactivated, stopping,
 		queueAway, waiting, reserving, unplaced, starting,
 	} {
 		if s := look(f); s != nil {
@@ -116,23 +118,13 @@ func deleting(f *Facts) *State {
 	return &State{Phase: Stopping, Reason: "Deleted", Message: "is being deleted" + podsLeft(f), Since: f.Job.DeletionTimestamp}
 }
 
-// elsewhere is for a job that another controller runs, such as MultiKueue's on another
-// cluster.
-func elsewhere(f *Facts) *State {
-	by := ptr.Deref(f.Job.Spec.ManagedBy, trainjob.ControllerName)
-	if by == trainjob.ControllerName {
+// managedElsewhere is for a job that neither Trainer runs nor, by way of Kueue, MultiKueue.
+func managedElsewhere(f *Facts) *State {
+	if !f.Job.ManagedExternally() || cluster.ForMultiKueue(f.Job) && (f.Workload != nil || f.queueName() != "") {
 		return nil
 	}
-	s := &State{Phase: NotManaged, Reason: "ManagedElsewhere",
-		Message: fmt.Sprintf("belongs to %s (spec.managedBy), which may run it on another cluster", by)}
-	switch {
-	case f.Workload == nil:
-	case !kueuelib.HasQuotaReservation(f.Workload):
-		return nil // It waits for quota here, like any other.
-	case ptr.Deref(f.Workload.Status.ClusterName, "") != "":
-		s.Message = fmt.Sprintf("belongs to %s (spec.managedBy) and is on cluster %s", by, *f.Workload.Status.ClusterName)
-	}
-	return s
+	return &State{Phase: NotManaged, Reason: "ManagedElsewhere",
+		Message: fmt.Sprintf("belongs to %s (spec.managedBy), which may run it on another cluster", *f.Job.Spec.ManagedBy)}
 }
 
 func notManaged(f *Facts) *State {

@@ -99,10 +99,7 @@ func unplaced(f *Facts) *State {
 
 // starting is for a job that was started, and whose pods do not all run.
 func starting(f *Facts) *State {
-	s := &State{Phase: Starting}
-	if c := f.condition(kueue.WorkloadAdmitted); c != nil {
-		s.Since = since(c.LastTransitionTime)
-	}
+	s := &State{Phase: Starting, Since: f.admittedSince()}
 	if f.PodsUnseen {
 		return f.byJobs(s)
 	}
@@ -179,12 +176,9 @@ func running(f *Facts) State {
 		ready, _ := f.podsReady()
 		pods = int64(ready)
 	}
-	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(pods, "pod"))}
+	s := State{Phase: Running, Reason: "Running", Message: fmt.Sprintf("runs with %s", show.Count(pods, "pod")), Since: f.admittedSince()}
 	if f.Workload != nil {
 		s.Message += fmt.Sprintf(" in %s: %s, %s", f.queueText(), needs(f.PodSets), f.assignment())
-	}
-	if c := f.condition(kueue.WorkloadAdmitted); c != nil {
-		s.Since = since(c.LastTransitionTime)
 	}
 	return s
 }

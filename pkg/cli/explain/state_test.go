@@ -57,13 +57,18 @@ func TestStateOf(t *testing.T) {
 			}},
 			want: State{Phase: Failed, Reason: "FailedJobs", Message: "has failed: jobset failed"},
 		},
-		"on another cluster": {
-			scene: []func(*scene){elsewhereBy, func(s *scene) { s.Workload = nil }},
+		"of another controller": {
+			scene: []func(*scene){func(s *scene) { s.Workload, s.Job.Spec.ManagedBy = nil, ptr.To("example.com/other") }},
+			want:  State{Phase: NotManaged, Reason: "ManagedElsewhere", Message: "belongs to example.com/other (spec.managedBy), which may run it on another cluster"},
+		},
+		"for another cluster, without a queue": {
+			scene: []func(*scene){elsewhereBy, withoutQueue},
 			want:  State{Phase: NotManaged, Reason: "ManagedElsewhere", Message: "belongs to kueue.x-k8s.io/multikueue (spec.managedBy), which may run it on another cluster"},
 		},
-		"on a cluster that is known": {
-			scene: []func(*scene){elsewhereBy, admitted, func(s *scene) { s.Workload.Status.ClusterName = ptr.To("west") }},
-			want:  State{Phase: NotManaged, Reason: "ManagedElsewhere", Message: "belongs to kueue.x-k8s.io/multikueue (spec.managedBy) and is on cluster west"},
+		"for another cluster, and nobody queues it": {
+			scene: []func(*scene){elsewhereBy, func(s *scene) { s.Workload = nil }},
+			want: State{Phase: Unqueued, Reason: "NobodyReacts", Stuck: true, Remedy: "see that kueue-trainer runs: kubectl trainjob doctor",
+				Message: "asks for queue gpus and has no Workload after 5m: nobody queues it"},
 		},
 		"for another cluster, without quota yet": {
 			scene: []func(*scene){elsewhereBy, taken("h100", 1)},

@@ -48,9 +48,19 @@ func Each[T any](ctx context.Context, changed <-chan struct{}, errOut io.Writer,
 	}
 }
 
+// Lasting marks an error that another look would have, too.
+func Lasting(err error) error { return &lasting{err} }
+
+type lasting struct{ error }
+
+func (l *lasting) Unwrap() error { return l.error }
+
 // passes reports whether an error may be gone the next time: not one that the API server
 // answers a wrong request with, or one of a user who may not ask.
 func passes(err error) bool {
+	if _, lasts := errors.AsType[*lasting](err); lasts {
+		return false
+	}
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {
 		return true

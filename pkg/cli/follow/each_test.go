@@ -37,6 +37,7 @@ func TestEach(t *testing.T) {
 		"rights that are gone":      {looks: []error{nil, fmt.Errorf("looking: %w", apierrors.NewForbidden(pods, "", nil))}, want: apierrors.NewForbidden(pods, "", nil)},
 		"an object that is gone":    {looks: []error{apierrors.NewNotFound(pods, "a")}, want: apierrors.NewNotFound(pods, "a")},
 		"a user that is not known":  {looks: []error{apierrors.NewUnauthorized("")}, want: apierrors.NewUnauthorized("")},
+		"an error that lasts":       {looks: []error{nil, fmt.Errorf("looking: %w", Lasting(wrong))}, want: wrong},
 		"what is seen is not taken": {looks: []error{nil}, use: wrong, want: wrong},
 	}
 	for name, tc := range cases {

@@ -25,16 +25,36 @@ type Kind struct {
 // Changes returns a channel that has something to read after a change of one of the kinds, at
 // most once every calm, until ctx ends. What the user may not watch does not count.
 func Changes(ctx context.Context, c client.WithWatch, calm time.Duration, kinds ...Kind) <-chan struct{} {
+	w := Watch(ctx, calm)
+	w.Add(c, kinds...)
+	return w.Changed
+}
+
+// Watching is Changes of kinds in several clusters, which may come later.
+type Watching struct {
+	// Changed has something to read after a change.
+	Changed <-chan struct{}
+
+	ctx    context.Context
+	events chan struct{}
+}
+
+// Watch begins without any kind.
+func Watch(ctx context.Context, calm time.Duration) *Watching {
 	events, changed := make(chan struct{}, 1), make(chan struct{})
-	for _, kind := range kinds {
-		go watchKind(ctx, c, kind, events)
-	}
 	go func() {
 		for wait(ctx, events) && hand(ctx, changed) {
 			pause(ctx, calm)
 		}
 	}()
-	return changed
+	return &Watching{Changed: changed, ctx: ctx, events: events}
+}
+
+// Add watches kinds in one more cluster.
+func (w *Watching) Add(c client.WithWatch, kinds ...Kind) {
+	for _, kind := range kinds {
+		go watchKind(w.ctx, c, kind, w.events)
+	}
 }
 
 func wait(ctx context.Context, events <-chan struct{}) bool {

@@ -5,8 +5,8 @@
 // functions of what it read.
 //
 // inventory.go is what there is, load.go reads it, follow.go reads it again after changes.
-// nodes.go, grant.go, quota.go and pending.go answer questions; snapshot.go makes of it what
-// Kueue's scheduler works on.
+// nodes.go, grant.go, quota.go, pending.go and workers.go answer questions; snapshot.go makes of it
+// what Kueue's scheduler works on.
 package inventory
 
 import (

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,10 @@ waits. Here it is what explain says, with its reason in one word: see explain fo
 story. POSITION is the place among those that wait in the same ClusterQueue, SINCE tells how
 long the state has lasted.
 
+A job that MultiKueue runs in another cluster has the state and the flavor that it has there,
+where a context of the kubeconfig is named like that cluster, or --worker-context says which
+one leads there; else its state is Elsewhere. CLUSTER of -o wide is that cluster.
+
 What you may not see is <unknown>, and a line on standard error names the kind.`
 
 const example = `  # Those of a namespace
@@ -56,13 +61,14 @@ type options struct {
 	flags   cluster.Flags
 	streams genericiooptions.IOStreams
 
+	workers          *cluster.Workers
 	all, watch       bool
 	selector, output string
 }
 
 // NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{flags: flags, streams: streams}
+	o := &options{flags: flags, streams: streams, workers: cluster.NewWorkers(flags)}
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
@@ -74,6 +80,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 	}
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "list those of all namespaces")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "list those with these labels, such as key=value")
+	o.workers.AddTo(cmd)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "after that, list those that change, until interrupted")
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "wide, name, json or yaml")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{show.Wide, "name", show.JSON, show.YAML}, cobra.ShellCompDirectiveNoFileComp))
@@ -96,12 +103,13 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l := &lister{client: c, namespace: namespace, selector: selector}
+	l := &lister{client: c, workers: o.workers, namespace: namespace, selector: selector}
 	now, err := l.list(ctx)
 	if err != nil {
 		return err
 	}
 	o.tellUnseen(now.Unseen)
+	o.tellWorkers(now.Workers)
 	if len(now.TrainJobs) == 0 && !o.structured() {
 		fmt.Fprintln(o.streams.ErrOut, "No resources found"+inNamespace(namespace)+".")
 	} else if err := o.print(now); err != nil {
@@ -130,6 +138,13 @@ func (o *options) tellUnseen(unseen []Unseen) {
 	}
 }
 
+// tellWorkers tells once of each worker what is not known of its jobs.
+func (o *options) tellWorkers(unseen []UnseenWorker) {
+	for _, u := range unseen {
+		fmt.Fprintf(o.streams.ErrOut, "note: what %s do in worker cluster %s is not known: %s\n", show.Count(int64(u.TrainJobs), "TrainJob"), u.Cluster, u.Problem)
+	}
+}
+
 func (o *options) print(l List) error {
 	switch {
 	case o.structured():
@@ -143,8 +158,9 @@ func (o *options) print(l List) error {
 
 // follow prints jobs again when what is said of them has changed, as kubectl get --watch does.
 func (o *options) follow(ctx context.Context, l *lister, last List) error {
-	changed := follow.Changes(ctx, l.client, calm, l.kinds()...)
-	return follow.Each(ctx, changed, o.streams.ErrOut, l.list, func(now List) (over bool, err error) {
+	l.watching = follow.Watch(ctx, calm)
+	l.watching.Add(l.client, l.kinds()...)
+	return follow.Each(ctx, l.watching.Changed, o.streams.ErrOut, l.list, func(now List) (over bool, err error) {
 		news := news(last, now)
 		last = now
 		if len(news.TrainJobs) == 0 {
@@ -175,8 +191,13 @@ func news(last, now List) List {
 // lister reads the TrainJobs and what is around them.
 type lister struct {
 	client    client.WithWatch
+	workers   *cluster.Workers
 	namespace string
 	selector  labels.Selector
+
+	// watching is nil unless the list is followed. It has the kinds of the workers in watched, too.
+	watching *follow.Watching
+	watched  []string
 }
 
 func (l *lister) list(ctx context.Context) (List, error) {
@@ -188,7 +209,25 @@ func (l *lister) list(ctx context.Context) (List, error) {
 	if err != nil {
 		return List{}, err
 	}
+	explain.LookIntoAll(ctx, l.workers, survey, l.namespace)
+	l.watchWorkers(survey)
 	return newList(survey), nil
+}
+
+// watchWorkers has the jobs of workers watched where they run.
+func (l *lister) watchWorkers(s *explain.Survey) {
+	for _, f := range s.Facts {
+		there := f.There()
+		if l.watching == nil || there == nil || slices.Contains(l.watched, there.Cluster) {
+			continue
+		}
+		if at, err := l.workers.Of(there.Cluster); err == nil {
+			if c, err := at.Client(); err == nil {
+				l.watching.Add(c, l.kinds()...)
+				l.watched = append(l.watched, there.Cluster)
+			}
+		}
+	}
 }
 
 // kinds are those whose changes move a TrainJob on.

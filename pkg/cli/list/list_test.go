@@ -91,6 +91,22 @@ func runs(ready int32) func(*explain.Facts) {
 	}
 }
 
+// dispatched is the job as the manager cluster of MultiKueue has it; its flavor there says nothing.
+func dispatched(f *explain.Facts) {
+	runs(0)(f)
+	f.JobSet, f.Job.Spec.ManagedBy, f.Workload.Status.ClusterName = nil, ptr.To(kueue.MultiKueueControllerName), ptr.To("west")
+	f.Workload.Status.Admission.PodSetAssignments[0].Flavors[gpu.Whole] = "anything"
+}
+
+// in is what is known of the job in a worker.
+func in(w explain.Worker) func(*explain.Facts) {
+	return func(f *explain.Facts) {
+		dispatched(f)
+		w.Cluster, w.Copied = "west", w.Facts != nil
+		f.Workers = []explain.Worker{w}
+	}
+}
+
 func TestLines(t *testing.T) {
 	everything := []string{workloads, clusterQueues}
 	cases := map[string]struct {
@@ -99,6 +115,7 @@ func TestLines(t *testing.T) {
 		change  func(*explain.Facts)
 		want    string
 		unknown []Unseen
+		workers []UnseenWorker
 	}{
 		"a job that waits, and why": {want: "llm Waiting gpus - 16 100 1 5m ExceedsQuota"},
 		"one that waits for a user who sees a namespace": {
@@ -136,6 +153,31 @@ func TestLines(t *testing.T) {
 		"one that starts, where pods may not be seen": {
 			noPods: true, change: runs(0), want: "llm Starting gpus h100 16 100 - 3m <unknown>", unknown: []Unseen{{pods, []string{"reason"}}},
 		},
+		"one that runs in a worker, with its flavor there": {
+			change: in(explain.Worker{Facts: facts(t, nil, runs(1)), PodsUnseen: true}), want: "llm Running gpus h100 16 100 - 3m -",
+		},
+		"one that starts in a worker, where pods may not be seen": {
+			change: in(explain.Worker{Facts: facts(t, nil, runs(0)), PodsUnseen: true}), want: "llm Starting gpus h100 16 100 - 3m <unknown>",
+			unknown: []Unseen{{"pods in cluster west", []string{"reason"}}},
+		},
+		"one in a worker of which nothing is known": {
+			change: in(explain.Worker{Problem: errors.New("no context")}), want: "llm Elsewhere gpus <unknown> 16 100 - 3m InWorker",
+			workers: []UnseenWorker{{Cluster: "west", Problem: "no context", TrainJobs: 1}},
+		},
+		"one that has ended in a worker": {
+			change: func(f *explain.Facts) {
+				dispatched(f)
+				f.Job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue, Reason: "Done", LastTransitionTime: minutesAgo(5)}}
+			},
+			want: "llm Succeeded gpus <unknown> 16 100 - 5m Done",
+		},
+		"one that no worker has admitted yet": {
+			change: func(f *explain.Facts) {
+				dispatched(f)
+				f.Workload.Status.ClusterName, f.Workload.Status.NominatedClusterNames = nil, []string{"west", "east"}
+			},
+			want: "llm Reserved gpus - 16 100 - 3m Dispatching",
+		},
 		"one without queue": {
 			change: func(f *explain.Facts) { f.Workload, f.Job.Labels, f.Job.Spec.Suspend = nil, nil, nil },
 			want:   "llm NotManaged - - - - - - NoQueue",
@@ -162,6 +204,9 @@ func TestLines(t *testing.T) {
 			if diff := cmp.Diff(tc.unknown, got.Unseen); diff != "" {
 				t.Errorf("Unexpected kinds (-want,+got):\n%s", diff)
 			}
+			if diff := cmp.Diff(tc.workers, got.Workers); diff != "" {
+				t.Errorf("Unexpected workers (-want,+got):\n%s", diff)
+			}
 		})
 	}
 }
@@ -170,14 +215,17 @@ func TestTable(t *testing.T) {
 	jobs := []TrainJob{{
 		Namespace: "team", Name: "mixed", Phase: explain.Running, Reason: "Running", Message: "runs", Queue: "gpus", ClusterQueue: "pool",
 		GPUs: map[corev1.ResourceName]int64{gpu.Whole: 2, "nvidia.com/mig-1g.10gb": 3}, Flavors: []string{"a", "b"},
-	}, {Namespace: "team", Name: "cpu", Phase: explain.Failed, Reason: "JobsFailed", GPUs: map[corev1.ResourceName]int64{}}}
+		Cluster: "west",
+	}, {
+		Namespace: "team", Name: "cpu", Phase: explain.Failed, Reason: "JobsFailed", GPUs: map[corev1.ResourceName]int64{}, Nominated: []string{"west", "east"},
+	}}
 	var out strings.Builder
 	if err := (table{paint: show.Paint{}, namespaces: true, wide: true}).print(&out, jobs, now); err != nil {
 		t.Fatal(err)
 	}
-	want := `NAMESPACE   NAME    STATE     QUEUE   FLAVOR   GPUS              PRIORITY   POSITION   SINCE   REASON       CLUSTERQUEUE   MESSAGE
-team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -          -       -            pool           runs
-team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              -
+	want := `NAMESPACE   NAME    STATE     QUEUE   FLAVOR   GPUS              PRIORITY   POSITION   SINCE   REASON       CLUSTERQUEUE   CLUSTER      MESSAGE
+team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -          -       -            pool           west         runs
+team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              west,east?   -
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("Unexpected table (-want,+got):\n%s", diff)

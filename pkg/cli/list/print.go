@@ -36,7 +36,7 @@ func (t table) print(out io.Writer, jobs []TrainJob, now time.Time) error {
 		heading = append([]string{"NAMESPACE"}, heading...)
 	}
 	if t.wide {
-		heading = append(heading, "CLUSTERQUEUE", "MESSAGE")
+		heading = append(heading, "CLUSTERQUEUE", "CLUSTER", "MESSAGE")
 	}
 	rows := show.NewTable(heading...)
 	for i := range jobs {
@@ -65,7 +65,7 @@ func (t table) row(job *TrainJob, now time.Time) []any {
 		row = append([]any{job.Namespace}, row...)
 	}
 	if t.wide {
-		row = append(row, job.cell("clusterQueue", job.ClusterQueue), job.cell("message", job.Message))
+		row = append(row, job.cell("clusterQueue", job.ClusterQueue), job.cell("cluster", clusterText(job)), job.cell("message", job.Message))
 	}
 	return row
 }
@@ -99,6 +99,14 @@ func reasonText(job *TrainJob) string {
 		return ""
 	}
 	return job.Reason
+}
+
+// clusterText is the cluster that the job is in, or those that may admit it, with a question mark.
+func clusterText(job *TrainJob) string {
+	if len(job.Nominated) > 0 {
+		return strings.Join(job.Nominated, ",") + "?"
+	}
+	return job.Cluster
 }
 
 // gpusText is a number for whole GPUs, and says of others what they are.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -19,6 +20,17 @@ type List struct {
 	TrainJobs []TrainJob `json:"trainJobs"`
 	// Unseen are the kinds that would tell what is unknown.
 	Unseen []Unseen `json:"unseen,omitempty"`
+	// Workers are the clusters of MultiKueue that have jobs of which nothing more is known.
+	Workers []UnseenWorker `json:"workers,omitempty"`
+}
+
+// UnseenWorker is a cluster that could not be looked into.
+type UnseenWorker struct {
+	Cluster string `json:"cluster"`
+	// Problem is why.
+	Problem string `json:"problem"`
+	// TrainJobs is how many of the jobs it is about.
+	TrainJobs int `json:"trainJobs"`
 }
 
 // Unseen is a kind that the user may not list.
@@ -49,9 +61,13 @@ type TrainJob struct {
 	Priority *int32                        `json:"priority,omitempty"`
 	// Position is set for a job that waits.
 	Position *int `json:"position,omitempty"`
+	// Cluster is the one that MultiKueue runs the job in; empty for the cluster that was asked.
+	Cluster string `json:"cluster,omitempty"`
+	// Nominated are those that may admit it, while none has.
+	Nominated []string `json:"nominated,omitempty"`
 
-	// Unknown says which kind would tell a field that the user may not know, by the field's
-	// name.
+	// Unknown says which kind, or which cluster, would tell a field that the user may not know,
+	// by the field's name.
 	Unknown map[string]string `json:"unknown,omitempty"`
 }
 
@@ -72,7 +88,11 @@ func newList(s *explain.Survey) List {
 	for _, f := range s.Facts {
 		row := rowOf(f, s.Saw(pods))
 		l.TrainJobs = append(l.TrainJobs, row)
+		l.notSeen(row.Cluster, f.Workers)
 		for field, kind := range row.Unknown {
+			if kind == row.Cluster {
+				continue
+			}
 			if fields[kind] == nil {
 				fields[kind] = map[string]bool{}
 			}
@@ -83,6 +103,19 @@ func newList(s *explain.Survey) List {
 		l.Unseen = append(l.Unseen, Unseen{Kind: kind, Fields: slices.Sorted(maps.Keys(fields[kind]))})
 	}
 	return l
+}
+
+// notSeen counts a job of which nothing is known where it is.
+func (l *List) notSeen(cluster string, workers []explain.Worker) {
+	if cluster == "" || len(workers) == 0 || workers[0].Problem == nil {
+		return
+	}
+	at := slices.IndexFunc(l.Workers, func(u UnseenWorker) bool { return u.Cluster == cluster })
+	if at < 0 {
+		at = len(l.Workers)
+		l.Workers = append(l.Workers, UnseenWorker{Cluster: cluster, Problem: workers[0].Problem.Error()})
+	}
+	l.Workers[at].TrainJobs++
 }
 
 func rowOf(f *explain.Facts, sawPods bool) TrainJob {
@@ -96,6 +129,10 @@ func rowOf(f *explain.Facts, sawPods bool) TrainJob {
 	if f.Workload != nil {
 		row.GPUs, row.Priority, row.Flavors = f.GPUs(), f.Workload.Spec.Priority, flavorsOf(f)
 	}
+	there := f.There()
+	if cluster.ForMultiKueue(f.Job) {
+		row.elsewhere(f, there)
+	}
 	if f.WorkloadUnseen && f.Workload == nil && row.Queue != "" {
 		row.unknown(workloads, "flavors", "gpus", "priority")
 	}
@@ -108,10 +145,26 @@ func rowOf(f *explain.Facts, sawPods bool) TrainJob {
 		row.Phase, row.Since = Unknown, nil
 	case state.Phase == explain.Waiting:
 		row.waits(f)
+	case there != nil:
+		if there.PodsUnseen && there.Facts.JobSet != nil && started(&state) {
+			row.withoutPods(there.Facts, "pods in cluster "+there.Cluster)
+		}
 	case !sawPods && f.JobSet != nil && started(&state):
-		row.withoutPods(f)
+		row.withoutPods(f, pods)
 	}
 	return row
+}
+
+// elsewhere is for a job of MultiKueue: the flavors of this cluster say nothing of it.
+func (r *TrainJob) elsewhere(f *explain.Facts, there *explain.Worker) {
+	r.Flavors, r.Cluster = nil, cluster.Assigned(f.Workload)
+	_, r.Nominated = f.Dispatched()
+	switch {
+	case there != nil:
+		r.GPUs, r.Flavors = there.Facts.GPUs(), flavorsOf(there.Facts)
+	case r.Cluster != "":
+		r.unknown(r.Cluster, "flavors")
+	}
 }
 
 // unknown says that fields are not known for the want of a kind.
@@ -145,13 +198,13 @@ func started(s *explain.State) bool {
 }
 
 // withoutPods goes by what JobSet tells Trainer: whether all are ready, not what they wait for.
-func (r *TrainJob) withoutPods(f *explain.Facts) {
+func (r *TrainJob) withoutPods(f *explain.Facts, kind string) {
 	if podset.Ready(f.JobSet, f.Job.Status.JobsStatus) {
 		r.Phase, r.Reason, r.Message, r.Stuck = explain.Running, "Running", "runs, as JobSet says", false
 		return
 	}
 	r.Phase = explain.Starting
-	r.unknown(pods, "reason")
+	r.unknown(kind, "reason")
 }
 
 // flavorsOf names the flavors that the job has: those of its GPUs, where it has any.

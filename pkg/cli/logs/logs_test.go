@@ -58,7 +58,7 @@ func TestTargets(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, target := range tc.selection.targets(pods) {
+			for _, target := range tc.selection.targets(pods, nil) {
 				got = append(got, target.prefix)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -86,7 +86,7 @@ func TestStates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := pod("node", 0, 0, "node")
 			p.Status.ContainerStatuses = tc.status
-			got := selection{index: -1}.targets([]corev1.Pod{p})[0]
+			got := selection{index: -1}.targets([]corev1.Pod{p}, nil)[0]
 			if got.started != tc.started || got.waits != tc.waits {
 				t.Errorf("started %t, waits %q; want %t, %q", got.started, got.waits, tc.started, tc.waits)
 			}
@@ -126,7 +126,7 @@ func (c *kubelets) open(_ context.Context, pod *corev1.Pod, options *corev1.PodL
 
 func (c *kubelets) reader(prefix bool, options corev1.PodLogOptions) (r *reader, out, errOut *strings.Builder) {
 	out, errOut = &strings.Builder{}, &strings.Builder{}
-	return &reader{open: c.open, printer: &printer{out: out, prefix: prefix}, errOut: errOut, options: options}, out, errOut
+	return &reader{printer: &printer{out: out, prefix: prefix}, errOut: errOut, options: options}, out, errOut
 }
 
 func TestReadAll(t *testing.T) {
@@ -135,7 +135,7 @@ func TestReadAll(t *testing.T) {
 	late.Status.ContainerStatuses = nil
 	c := &kubelets{logs: map[string]string{first.Name + "/node": "a\nb", second.Name + "/node": "c\n"}}
 	r, out, errOut := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](7), Previous: true})
-	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late, second, first})); err != nil {
+	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late, second, first}, c.open)); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff("[node-0-0] a\n[node-0-0] b\n[node-0-1] c\n", out.String()); diff != "" {
@@ -149,10 +149,10 @@ func TestReadAll(t *testing.T) {
 	}
 
 	delete(c.logs, second.Name+"/node")
-	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{first, second})); err == nil || !strings.Contains(err.Error(), "node-0-1 (pod llm-node-0-1-xyz): no such log") {
+	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{first, second}, c.open)); err == nil || !strings.Contains(err.Error(), "node-0-1 (pod llm-node-0-1-xyz): no such log") {
 		t.Errorf("Unexpected error %v", err)
 	}
-	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late})); err == nil || !strings.Contains(err.Error(), "--follow") {
+	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late}, c.open)); err == nil || !strings.Contains(err.Error(), "--follow") {
 		t.Errorf("Unexpected error %v", err)
 	}
 }
@@ -173,7 +173,7 @@ func TestFollow(t *testing.T) {
 		looks := [][]corev1.Pod{nil, {first}, {first, later}, {again, later}}
 		n := 0
 		look := func(context.Context) (sight, error) {
-			s := sight{targets: selection{index: -1}.targets(looks[min(n, len(looks)-1)]), over: n == len(looks)}
+			s := sight{targets: selection{index: -1}.targets(looks[min(n, len(looks)-1)], c.open), over: n == len(looks)}
 			n++
 			return s, nil
 		}
@@ -219,7 +219,7 @@ func TestFollowBroken(t *testing.T) {
 		changed := make(chan struct{})
 		now := runs
 		look := func(context.Context) (sight, error) {
-			return sight{targets: selection{index: -1}.targets([]corev1.Pod{now}), over: now.Status.Phase == corev1.PodSucceeded}, nil
+			return sight{targets: selection{index: -1}.targets([]corev1.Pod{now}, c.open), over: now.Status.Phase == corev1.PodSucceeded}, nil
 		}
 		done := make(chan error)
 		go func() { done <- r.follow(t.Context(), changed, look) }()
@@ -253,7 +253,7 @@ func TestFollowFirst(t *testing.T) {
 	c := &kubelets{logs: map[string]string{first.Name + "/node": "a\n"}}
 	r, _, _ := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](1)})
 	look := func(context.Context) (sight, error) {
-		return sight{targets: selection{index: -1}.targets([]corev1.Pod{first}), over: true}, nil
+		return sight{targets: selection{index: -1}.targets([]corev1.Pod{first}, c.open), over: true}, nil
 	}
 	if err := r.follow(t.Context(), nil, look); err != nil {
 		t.Fatal(err)

@@ -32,9 +32,9 @@ func TestManyLogs(t *testing.T) {
 	if err := clientcmd.WriteToFile(config, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	o := &options{flags: cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}}
-	o.flags.KubeConfig = &kubeconfig
-	clientset, err := o.clientset()
+	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
+	flags.KubeConfig = &kubeconfig
+	clientset, err := clientset(flags)
 	if err != nil {
 		t.Fatal(err)
 	}

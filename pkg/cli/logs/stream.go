@@ -79,7 +79,6 @@ func (p *printer) line(line []byte, prefix string) error {
 
 // reader reads logs of targets.
 type reader struct {
-	open    opener
 	printer *printer
 	errOut  io.Writer
 	options corev1.PodLogOptions
@@ -88,7 +87,7 @@ type reader struct {
 // read hands on the lines of one container's log.
 func (r *reader) read(ctx context.Context, t *target, options corev1.PodLogOptions, take func(line []byte) error) error {
 	options.Container = t.container
-	log, err := r.open(ctx, t.pod, &options)
+	log, err := t.open(ctx, t.pod, &options)
 	if err != nil {
 		return fmt.Errorf("%s (pod %s): %w", t.prefix, t.pod.Name, err)
 	}

@@ -25,7 +25,9 @@ type selection struct {
 
 // target is a container whose log is wanted.
 type target struct {
-	pod       *corev1.Pod
+	pod *corev1.Pod
+	// open opens logs of the pod's cluster.
+	open      opener
 	container string
 	// prefix names replicated job, replica and index: node-0-1; and the container where the
 	// pod has several that are wanted.
@@ -46,8 +48,9 @@ func (t *target) key() string { return fmt.Sprintf("%s/%s/%d", t.pod.UID, t.cont
 // log tells containers apart, whichever run of theirs.
 func (t *target) log() string { return fmt.Sprintf("%s/%s", t.pod.UID, t.container) }
 
-// targets returns the containers of pods, in order of replicated job, replica and index.
-func (s selection) targets(pods []corev1.Pod) []target {
+// targets returns the containers of pods of one cluster, in order of replicated job, replica and
+// index.
+func (s selection) targets(pods []corev1.Pod, open opener) []target {
 	pods = slices.Clone(pods)
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		return cmp.Or(
@@ -61,7 +64,7 @@ func (s selection) targets(pods []corev1.Pod) []target {
 	var out []target
 	for i := range pods {
 		if s.wants(&pods[i]) {
-			out = append(out, s.containersOf(&pods[i])...)
+			out = append(out, s.containersOf(&pods[i], open)...)
 		}
 	}
 	return out
@@ -83,7 +86,7 @@ func number(text string) int {
 	return n
 }
 
-func (s selection) containersOf(pod *corev1.Pod) []target {
+func (s selection) containersOf(pod *corev1.Pod, open opener) []target {
 	wanted := pod.Spec.Containers
 	if s.container != "" {
 		wanted = slices.DeleteFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool { return c.Name != s.container })
@@ -92,7 +95,7 @@ func (s selection) containersOf(pod *corev1.Pod) []target {
 		number(pod.Labels[jobsetapi.JobIndexKey]), number(pod.Labels[batchv1.JobCompletionIndexAnnotation]))
 	var out []target
 	for i := range wanted {
-		t := target{pod: pod, container: wanted[i].Name, prefix: name}
+		t := target{pod: pod, open: open, container: wanted[i].Name, prefix: name}
 		if len(wanted) > 1 {
 			t.prefix += " " + t.container
 		}

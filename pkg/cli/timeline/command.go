@@ -3,8 +3,10 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +22,11 @@ went.
 
 Steps come from conditions, events and the managers of fields of the TrainJob, its Workloads,
 JobSet, Jobs and pods. Events are kept for an hour: of what is older, conditions tell the last
-time only. Times without a fraction are to the second.`
+time only. Times without a fraction are to the second.
+
+Steps of a job that MultiKueue runs in another cluster are taken from there, too, where a
+context of the kubeconfig is named like that cluster, or --worker-context says which one leads
+there.`
 
 const example = `  # The steps, and where the time went
   kubectl trainjob timeline llm -n team-a
@@ -37,12 +43,13 @@ const svg = "svg"
 type options struct {
 	flags   cluster.Flags
 	streams genericiooptions.IOStreams
+	workers *cluster.Workers
 	output  string
 }
 
 // NewCommand returns the command.
 func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &options{flags: flags, streams: streams}
+	o := &options{flags: flags, streams: streams, workers: cluster.NewWorkers(flags)}
 	cmd := &cobra.Command{
 		Use:     "timeline NAME",
 		Short:   "Tell every step of a TrainJob, who took it, and where the time went",
@@ -57,6 +64,7 @@ func NewCommand(flags cluster.Flags, streams genericiooptions.IOStreams) *cobra.
 		},
 		ValidArgsFunction: cluster.CompleteTrainJob(flags),
 	}
+	o.workers.AddTo(cmd)
 	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json, yaml or svg")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{show.JSON, show.YAML, svg}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -78,9 +86,8 @@ func (o *options) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range facts.Unseen {
-		fmt.Fprintf(o.streams.ErrOut, "note: you may not list %s, so steps are missing; ask an admin for that\n", kind)
-	}
+	lookInto(ctx, o.workers, facts)
+	o.tellUnseen(facts)
 	t := Of(facts)
 	switch o.output {
 	case svg:
@@ -91,12 +98,26 @@ func (o *options) run(ctx context.Context, name string) error {
 	return o.print(&t)
 }
 
+// tellUnseen tells why steps are missing.
+func (o *options) tellUnseen(f *Facts) {
+	for _, kind := range f.Unseen {
+		fmt.Fprintf(o.streams.ErrOut, "note: you may not list %s, so steps are missing; ask an admin for that\n", kind)
+	}
+	if f.Worker != nil && f.Worker.Problem != "" {
+		fmt.Fprintf(o.streams.ErrOut, "note: the steps in worker cluster %s are missing: %s\n", f.Worker.Cluster, f.Worker.Problem)
+	}
+}
+
 // shown is how much of a step's text is shown; -o json has all of it.
 const shown = 100
 
 func (o *options) print(t *Timeline) error {
 	paint := show.Painter(o.streams.Out)
-	steps := show.NewTable("TIME", "AFTER", "ACTOR", "OBJECT", "STEP")
+	heading := []string{"TIME", "AFTER", "ACTOR", "OBJECT", "STEP"}
+	if t.Worker != nil {
+		heading = slices.Insert(heading, 2, "CLUSTER")
+	}
+	steps := show.NewTable(heading...)
 	for _, s := range t.Steps {
 		what := s.Step
 		if runes := []rune(what); len(runes) > shown {
@@ -105,7 +126,11 @@ func (o *options) print(t *Timeline) error {
 		if s.Until != nil {
 			what += fmt.Sprintf(" (the last after %s)", after(t.Steps[0].Time, *s.Until))
 		}
-		steps.Row(s.Time.Local().Format("15:04:05"), after(t.Steps[0].Time, s.Time), paint.Cyan(string(s.Actor)), s.Object, strings.ReplaceAll(what, "\n", " "))
+		row := []any{s.Time.Local().Format("15:04:05"), after(t.Steps[0].Time, s.Time), paint.Cyan(string(s.Actor)), s.Object, strings.ReplaceAll(what, "\n", " ")}
+		if t.Worker != nil {
+			row = slices.Insert(row, 2, any(cmp.Or(s.Cluster, "-")))
+		}
+		steps.Row(row...)
 	}
 	if err := steps.Print(o.streams.Out, paint, ""); err != nil {
 		return err

@@ -27,6 +27,10 @@ type loader struct {
 	client client.Client
 	facts  *Facts
 	err    error
+	// begun is when the job was created: what is older is of another one.
+	begun time.Time
+	// copied is the Workload that MultiKueue made this one for; nil for a job of this cluster.
+	copied *kueue.Workload
 }
 
 // load reads all that there is about a TrainJob.
@@ -37,7 +41,7 @@ func load(ctx context.Context, c client.Client, namespace, name string) (*Facts,
 	}
 	f := &Facts{Now: time.Now(), Job: job}
 	f.Gated = f.Job.Labels[kueueconstants.QueueLabel] != "" && hasEntry(f.Job)
-	l := &loader{client: c, facts: f}
+	l := &loader{client: c, facts: f, begun: job.CreationTimestamp.Time}
 	l.children(ctx)
 	l.events(ctx)
 	return f, l.err
@@ -87,6 +91,12 @@ func (l *loader) events(ctx context.Context) {
 	var list corev1.EventList
 	l.list(ctx, "events", &list)
 	names := map[string]bool{"TrainJob/" + f.Job.Name: true, "JobSet/" + f.Job.Name: true}
+	if l.copied != nil {
+		names["Workload/"+l.copied.Name] = true
+		if f.JobSet == nil {
+			f.Jobs = jobsGone(list.Items, f.Job.Name, l.copied)
+		}
+	}
 	for i := range f.Jobs {
 		names["Job/"+f.Jobs[i].Name] = true
 	}
@@ -102,7 +112,7 @@ func (l *loader) events(ctx context.Context) {
 	for i := range list.Items {
 		e := &list.Items[i]
 		ours := names[e.InvolvedObject.Kind+"/"+e.InvolvedObject.Name] || e.InvolvedObject.Kind == "Pod" && jobOf(f, e.InvolvedObject.Name) != ""
-		if ours && !firstTime(e).Truncate(time.Second).Before(f.Job.CreationTimestamp.Time) {
+		if ours && !firstTime(e).Truncate(time.Second).Before(l.begun) {
 			f.Events = append(f.Events, *e)
 		}
 	}

@@ -34,7 +34,8 @@ var phases = []Phase{Preparing, WaitingForQuota, WaitingForChecks, Starting, Wai
 // has noted a start, but not out of an eviction.
 var begins = map[milestone]Phase{
 	created: Preparing, queued: WaitingForQuota, quota: WaitingForChecks, admitted: Starting, podsMade: WaitingForPods,
-	podsRun: Running, ready: Running, evicted: Stopping, stopped: Stopping, quotaFree: WaitingForQuota, waiting: WaitingForQuota,
+	copyAdmitted: Starting, podsRun: Running, ready: Running, evicted: Stopping, stopped: Stopping, quotaFree: WaitingForQuota,
+	waiting: WaitingForQuota,
 }
 
 // Span is the time that one phase took, of all that there was.

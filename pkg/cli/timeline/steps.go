@@ -32,16 +32,26 @@ type Facts struct {
 	// Events are of all of these, and of pods that are gone.
 	Events []corev1.Event
 	Unseen []string
+
+	// Worker is the cluster that MultiKueue gave the job to, There what was read of the copy in it;
+	// nil where Worker says why there is nothing.
+	Worker *Worker
+	There  *Facts
 }
 
 // Of tells the timeline.
 func Of(f *Facts) Timeline {
-	all := slices.Concat(jobSteps(f), workloadSteps(f), jobSetSteps(f), eventSteps(f), podSteps(f))
-	all = inOrder(once(slices.DeleteFunc(all, func(s Step) bool { return s.Time.IsZero() })))
+	all := inOrder(append(stepsHere(f), stepsThere(f)...))
 	return Timeline{
 		Namespace: f.Job.Namespace, Name: f.Job.Name, Steps: all, Spans: spans(parts(all, f.Now)),
-		Ended: f.Job.Finished(), Unseen: f.Unseen,
+		Ended: f.Job.Finished(), Unseen: f.Unseen, Worker: f.Worker,
 	}
+}
+
+// stepsIn are those of one cluster.
+func stepsIn(f *Facts) []Step {
+	all := slices.Concat(jobSteps(f), workloadSteps(f), jobSetSteps(f), eventSteps(f), podSteps(f))
+	return once(slices.DeleteFunc(all, func(s Step) bool { return s.Time.IsZero() }))
 }
 
 func jobSteps(f *Facts) []Step {

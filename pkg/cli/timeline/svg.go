@@ -144,7 +144,7 @@ func tenths(x float64) float64 { return math.Round(x*10) / 10 }
 
 // marks are a circle, and a line behind it where the step took a while.
 func (s scale) marks(step *Step, y float64) []any {
-	title := fmt.Sprintf("%s +%s\n%s: %s", step.Time.UTC().Format(time.RFC3339), step.Time.Sub(s.from).Round(time.Millisecond), step.Object, step.Step)
+	title := fmt.Sprintf("%s +%s\n%s: %s", step.Time.UTC().Format(time.RFC3339), step.Time.Sub(s.from).Round(time.Millisecond), step.where(), step.Step)
 	mark := circle{X: s.x(step.Time), Y: y, Radius: 5, Fill: "#243b53", Title: title}
 	if step.Until == nil {
 		return []any{mark}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package timeline tells every step of a TrainJob from created to finished, who took it, and
-// where the time went. load.go reads; steps.go, pods.go and spans.go are pure.
+// where the time went. load.go reads, worker.go what MultiKueue runs in another cluster; steps.go,
+// pods.go and spans.go are pure.
 package timeline
 
 import (
@@ -21,6 +22,15 @@ type Timeline struct {
 	Ended bool `json:"ended"`
 	// Unseen are the kinds that the user may not list.
 	Unseen []string `json:"unseen,omitempty"`
+	// Worker is the cluster that MultiKueue gave the TrainJob to last; nil where none has it.
+	Worker *Worker `json:"worker,omitempty"`
+}
+
+// Worker is a cluster of MultiKueue.
+type Worker struct {
+	Cluster string `json:"cluster"`
+	// Problem is why the steps there are missing, or some of them.
+	Problem string `json:"problem,omitempty"`
 }
 
 // Actor is who takes steps.
@@ -50,8 +60,18 @@ type Step struct {
 	Actor  Actor      `json:"actor"`
 	Object string     `json:"object"`
 	Step   string     `json:"step"`
+	// Cluster is the worker that it was done in; empty for the cluster that was asked.
+	Cluster string `json:"cluster,omitempty"`
 
 	milestone milestone
+}
+
+// where names the object, with the cluster where that is another one.
+func (s *Step) where() string {
+	if s.Cluster == "" {
+		return s.Object
+	}
+	return s.Object + " in cluster " + s.Cluster
 }
 
 // milestone is a step that something begins with. They are in the order in which they come
@@ -65,6 +85,12 @@ const (
 	prepared
 	queued
 	quota
+	copyQueued
+	copyQuota
+	copyAdmitted
+	copied
+	copyPrepared
+	copySuspended
 	admitted
 	started
 	resumed

@@ -116,6 +116,101 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// dispatched is a job of MultiKueue that waited 20 s for worker west, and ran there.
+func dispatched(gone bool) *Facts {
+	there := complete()
+	there.Job.CreationTimestamp, there.Job.ManagedFields, there.Job.Status.Conditions = at(23), nil, nil
+	there.JobSet.CreationTimestamp, there.Jobs[0].CreationTimestamp, there.Workloads[0].CreationTimestamp = at(24), at(24), at(3)
+	there.Workloads[0].Status.Conditions = nil
+	there.Events = []corev1.Event{
+		event("Workload", "wl", "Pending", "8 more needed", 4100), event("Workload", "wl", "QuotaReserved", "in gpus", 22100), event("Workload", "wl", "Admitted", "by gpus", 22200),
+		event("JobSet", "llm", "SuspendedJobs", "jobset is suspended", 24300), event("TrainJob", "llm", "Started", "on h100", 25100),
+		event("Job", "llm-node-0", "SuccessfulCreate", "Created pod: llm-node-0-0-00new", 26100), event("Pod", "llm-node-0-0-00new", "Started", "", 30100),
+	}
+	there.Pods = nil
+	if gone {
+		there.Job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm"}}
+		there.JobSet, there.Workloads = nil, nil
+		there.Jobs = jobsGone(there.Events, "llm", &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: "node"}}}})
+	}
+
+	f := complete()
+	f.Gated, f.Job.ManagedFields, f.JobSet, f.Jobs, f.Pods = false, nil, nil, nil, nil
+	f.Workloads[0].Status.Conditions = nil
+	f.Events = []corev1.Event{
+		event("Workload", "wl", "QuotaReserved", "in gpus", 2100), event("Workload", "wl", "Admitted", "by gpus", 26200), event("TrainJob", "llm", "Started", "runs in cluster west", 26300),
+	}
+	f.Worker, f.There = &Worker{Cluster: "west"}, there
+	return f
+}
+
+func TestOfAJobInAWorker(t *testing.T) {
+	common := []string{
+		"25.1s kueue-trainer west | TrainJob llm | Started: on h100",
+		"26.1s Job controller west | 1 pod of Job llm-node-0 | made it",
+		"26.2s Kueue  | Workload wl | Admitted: by gpus",
+		"26.3s kueue-trainer  | TrainJob llm | Started: runs in cluster west",
+		"30.1s kubelet west | 1 pod of Job llm-node-0 | started it",
+		"60s Trainer  | TrainJob llm | reported it as Complete: all done",
+	}
+	cases := map[string]struct {
+		gone bool
+		want []string
+	}{
+		"whose copy is there": {want: append([]string{
+			"0s user  | TrainJob llm | created it", "1s kueue-trainer  | Workload wl | made it", "2.1s Kueue  | Workload wl | QuotaReserved: in gpus",
+			"3s Kueue west | Workload wl | copied it from the manager cluster",
+			"4.1s Kueue west | Workload wl | Pending: 8 more needed", "22.1s Kueue west | Workload wl | QuotaReserved: in gpus", "22.2s Kueue west | Workload wl | Admitted: by gpus",
+			"23s Kueue west | TrainJob llm | copied it from the manager cluster", "23s webhook west | TrainJob llm | suspended it and put it behind the admission gate",
+			"24s Trainer west | JobSet llm | made it", "24s JobSet west | Job llm-node-0 | made it", "24.3s JobSet west | JobSet llm | SuspendedJobs: jobset is suspended",
+		}, common...)},
+		"whose copy is gone": {gone: true, want: append([]string{
+			"0s user  | TrainJob llm | created it", "1s kueue-trainer  | Workload wl | made it", "2.1s Kueue  | Workload wl | QuotaReserved: in gpus",
+			"4.1s Kueue west | Workload wl | Pending: 8 more needed", "22.1s Kueue west | Workload wl | QuotaReserved: in gpus", "22.2s Kueue west | Workload wl | Admitted: by gpus",
+			"24.3s JobSet west | JobSet llm | SuspendedJobs: jobset is suspended",
+		}, common...)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := Of(dispatched(tc.gone))
+			var lines []string
+			for _, s := range got.Steps {
+				lines = append(lines, fmt.Sprintf("%s %s %s | %s | %s", after(begin, s.Time), s.Actor, s.Cluster, s.Object, s.Step))
+			}
+			if diff := cmp.Diff(tc.want, lines); diff != "" {
+				t.Errorf("Unexpected steps (-want,+got):\n%s", diff)
+			}
+			spent := map[Phase]int{}
+			for _, span := range got.Spans {
+				spent[span.Phase] = int(span.Seconds + 0.5)
+			}
+			wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 1, WaitingForChecks: 20, Starting: 4, WaitingForPods: 4, Running: 30}
+			if diff := cmp.Diff(wantSpent, spent); diff != "" {
+				t.Errorf("Unexpected spans (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestStatusOfACopy is about what Kueue copies from the worker: it was done once, there.
+func TestStatusOfACopy(t *testing.T) {
+	f := dispatched(false)
+	f.There.Job.Status.Conditions = f.Job.Status.Conditions
+	last := Of(f).Steps[len(Of(f).Steps)-1]
+	if last.Cluster != "west" || last.milestone != finished {
+		t.Errorf("Unexpected last step %+v", last)
+	}
+	told := 0
+	for _, s := range Of(f).Steps {
+		if s.milestone == finished {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("Its end is told %d times", told)
+	}
+}
+
 func TestSpansOfAJobThatWaits(t *testing.T) {
 	f := complete()
 	f.Now, f.Job.Status.Conditions, f.Workloads[0].Status.Conditions, f.Events, f.Pods = begin.Add(11*time.Second), nil, nil, nil, nil

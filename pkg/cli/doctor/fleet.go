@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// What is read of a manager cluster of MultiKueue, and of its workers.
+const (
+	workerClusters  Kind = "multikueueclusters.kueue.x-k8s.io"
+	workerConfigs   Kind = "multikueueconfigs.kueue.x-k8s.io"
+	clusterRuntimes Kind = "clustertrainingruntimes.trainer.kubeflow.org"
+	ownRuntimes     Kind = "trainingruntimes.trainer.kubeflow.org"
+)
+
+// Fleet is what a manager cluster of MultiKueue knows of workers; empty for any other cluster.
+type Fleet struct {
+	MultiKueueClusters []kueue.MultiKueueCluster
+	MultiKueueConfigs  []kueue.MultiKueueConfig
+	// Workers have an entry for each MultiKueueCluster.
+	Workers []Worker
+}
+
+// Worker is a worker cluster, with facts as far as they tell whether it goes with the manager
+// cluster.
+type Worker struct {
+	Name, Context string
+	*Facts
+	// Untold is why nothing is known; NoContext is set where nothing leads there.
+	Untold    error
+	NoContext bool
+}
+
+// kubectl makes a command of the manager cluster one of the worker.
+func (w *Worker) kubectl(command string) string {
+	return strings.Replace(command, "kubectl ", "kubectl --context "+quotedIfNeeded(w.Context)+" ", 1)
+}
+
+// has names an object of the worker.
+func (w *Worker) has(object string) string { return object + " in worker cluster " + w.Name }
+
+// fleet reads what MultiKueue has to do with the cluster.
+func (l *loader) fleet(ctx context.Context) {
+	f := l.facts
+	list(ctx, l, workerClusters, &kueue.MultiKueueClusterList{}, func(list *kueue.MultiKueueClusterList) { f.MultiKueueClusters = list.Items })
+	if len(f.MultiKueueClusters) == 0 {
+		return
+	}
+	list(ctx, l, workerConfigs, &kueue.MultiKueueConfigList{}, func(list *kueue.MultiKueueConfigList) { f.MultiKueueConfigs = list.Items })
+	l.runtimes(ctx)
+}
+
+func (l *loader) runtimes(ctx context.Context) {
+	f := l.facts
+	list(ctx, l, clusterRuntimes, &trainer.ClusterTrainingRuntimeList{}, func(list *trainer.ClusterTrainingRuntimeList) { f.ClusterRuntimes = list.Items })
+	list(ctx, l, ownRuntimes, &trainer.TrainingRuntimeList{}, func(list *trainer.TrainingRuntimeList) { f.Runtimes = list.Items })
+}
+
+// LoadWorkers reads the workers of a manager cluster, as far as contexts are known to lead there.
+func LoadWorkers(ctx context.Context, workers *cluster.Workers, f *Facts) {
+	for i := range f.MultiKueueClusters {
+		w := Worker{Name: f.MultiKueueClusters[i].Name}
+		at, err := workers.Of(w.Name)
+		if err != nil {
+			w.Untold, w.NoContext = err, true
+		} else {
+			w.Context = at.Context
+			w.Facts, w.Untold = loadWorker(ctx, at, f)
+		}
+		f.Workers = append(f.Workers, w)
+	}
+}
+
+func loadWorker(ctx context.Context, at *cluster.Worker, manager *Facts) (*Facts, error) {
+	c, err := at.Client()
+	if err != nil {
+		return nil, at.Problem(err)
+	}
+	l := &loader{client: c, facts: &Facts{Now: manager.Now, Inventory: &inventory.Inventory{}, Unread: map[Kind]error{}}}
+	f := l.facts
+	list(ctx, l, crds, &apiextensionsv1.CustomResourceDefinitionList{}, func(list *apiextensionsv1.CustomResourceDefinitionList) { f.CRDs = list.Items })
+	l.deployed(ctx, managerPart)
+	list(ctx, l, namespaceKind, &corev1.NamespaceList{}, func(list *corev1.NamespaceList) { f.Namespaces = list.Items })
+	list(ctx, l, localQueues, &kueue.LocalQueueList{}, func(list *kueue.LocalQueueList) { f.LocalQueues = list.Items })
+	list(ctx, l, clusterQueues, &kueue.ClusterQueueList{}, func(list *kueue.ClusterQueueList) { f.ClusterQueues = list.Items })
+	list(ctx, l, trainJobs, &trainjob.List{}, func(list *trainjob.List) { f.TrainJobs = list.Items })
+	l.runtimes(ctx)
+	for _, err := range f.Unread {
+		if !forRights(err) {
+			return nil, at.Problem(err)
+		}
+	}
+	return f, manager.elsewhere(f, at)
+}
+
+// elsewhere returns an error for a context that does not lead to its worker, as far as that shows.
+func (f *Facts) elsewhere(there *Facts, at *cluster.Worker) error {
+	if uid := there.uidOf(metav1.NamespaceSystem); uid != "" && uid == f.uidOf(metav1.NamespaceSystem) {
+		return fmt.Errorf("%s is the manager cluster itself: give the right context with --worker-context %s=CONTEXT", at, at.Cluster)
+	}
+	copies := map[types.NamespacedName]*trainjob.TrainJob{}
+	for i := range there.TrainJobs {
+		copies[client.ObjectKeyFromObject(&there.TrainJobs[i])] = &there.TrainJobs[i]
+	}
+	workloads := controlled(f.Workloads)
+	for i := range f.TrainJobs {
+		job := &f.TrainJobs[i]
+		wl, copied := workloads[job.UID], copies[client.ObjectKeyFromObject(job)]
+		if cluster.ForMultiKueue(job) && !job.Finished() && copied != nil && cluster.Assigned(wl) == at.Cluster {
+			if err := at.Check(copied, wl.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (f *Facts) uidOf(namespace string) types.UID {
+	for i := range f.Namespaces {
+		if f.Namespaces[i].Name == namespace {
+			return f.Namespaces[i].UID
+		}
+	}
+	return ""
+}
+
+// told are the workers of which kinds could be read.
+func (f *Facts) told(kinds ...Kind) []*Worker {
+	var told []*Worker
+	for i := range f.Workers {
+		w := &f.Workers[i]
+		if w.Untold == nil && !slices.ContainsFunc(kinds, func(kind Kind) bool { return w.Unread[kind] != nil }) {
+			told = append(told, w)
+		}
+	}
+	return told
+}
+
+// dispatched are the TrainJobs that go, or went, to a worker and are not over.
+func (f *Facts) dispatched(worker string) []*trainjob.TrainJob {
+	var found []*trainjob.TrainJob
+	for i := range f.TrainJobs {
+		if job := &f.TrainJobs[i]; cluster.ForMultiKueue(job) && !job.Finished() && slices.Contains(f.workersOf(job), worker) {
+			found = append(found, job)
+		}
+	}
+	return found
+}
+
+// workersOf names the workers that the queue of a TrainJob leads to.
+func (f *Facts) workersOf(job *trainjob.TrainJob) []string {
+	queue := f.LocalQueue(job.Namespace, kueue.LocalQueueName(job.Labels[kueueconstants.QueueLabel]))
+	if queue == nil {
+		return nil
+	}
+	cq := f.ClusterQueue(queue.Spec.ClusterQueue)
+	if cq == nil || cq.Spec.AdmissionChecksStrategy == nil {
+		return nil
+	}
+	names := map[string]bool{}
+	for _, rule := range cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
+		for _, name := range f.workersBehind(rule.Name) {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// workersBehind names the workers of an AdmissionCheck of MultiKueue.
+func (f *Facts) workersBehind(name kueue.AdmissionCheckReference) []string {
+	check := f.MultiKueueCheck(name)
+	if check == nil || check.Spec.Parameters == nil {
+		return nil
+	}
+	for i := range f.MultiKueueConfigs {
+		if f.MultiKueueConfigs[i].Name == check.Spec.Parameters.Name {
+			return f.MultiKueueConfigs[i].Spec.Clusters
+		}
+	}
+	return nil
+}
+
+// runtime is what a TrainJob is made of, in either kind.
+type runtime struct {
+	kind, namespace, name string
+	spec                  *trainer.TrainingRuntimeSpec
+}
+
+// resource is how kubectl names it.
+func (r runtime) resource() string {
+	name := strings.ToLower(r.kind) + " " + r.name
+	if r.namespace != "" {
+		return "-n " + r.namespace + " " + name
+	}
+	return name
+}
+
+// runtimeOf returns the runtime of a TrainJob; without a spec where there is none.
+func (f *Facts) runtimeOf(job *trainjob.TrainJob) runtime {
+	ref := job.Spec.RuntimeRef
+	r := runtime{kind: ptr.Deref(ref.Kind, trainer.ClusterTrainingRuntimeKind), name: ref.Name}
+	if r.kind == trainer.TrainingRuntimeKind {
+		r.namespace = job.Namespace
+	}
+	return f.same(r)
+}
+
+// same returns the runtime of this cluster with the name of one of another.
+func (f *Facts) same(r runtime) runtime {
+	r.spec = nil
+	for i := range f.ClusterRuntimes {
+		if rt := &f.ClusterRuntimes[i]; r.namespace == "" && rt.Name == r.name {
+			r.spec = &rt.Spec
+		}
+	}
+	for i := range f.Runtimes {
+		if rt := &f.Runtimes[i]; rt.Namespace == r.namespace && rt.Name == r.name {
+			r.spec = &rt.Spec
+		}
+	}
+	return r
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+const externalConfig = "integrations:\n  frameworks: [batch/job]\n  externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]\n"
+
+// inTheFleet makes a healthy cluster the manager cluster of workers east and west. TrainJob jobs/llm
+// may go to west, which has all that it takes; nothing leads to east.
+func inTheFleet(f *Facts) {
+	f.kueueConfig(externalConfig + "multiKueue:\n  externalFrameworks:\n  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n")
+	for _, name := range []string{"east", "west"} {
+		f.MultiKueueClusters = append(f.MultiKueueClusters, kueue.MultiKueueCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       kueue.MultiKueueClusterSpec{ClusterSource: kueue.ClusterSource{KubeConfig: &kueue.KubeConfig{LocationType: kueue.SecretLocationType, Location: name + "-access"}}},
+			Status:     kueue.MultiKueueClusterStatus{Conditions: []metav1.Condition{{Type: kueue.MultiKueueClusterActive, Status: metav1.ConditionTrue}}},
+		})
+	}
+	f.MultiKueueConfigs = []kueue.MultiKueueConfig{{ObjectMeta: metav1.ObjectMeta{Name: "western"}, Spec: kueue.MultiKueueConfigSpec{Clusters: []string{"west"}}}}
+	f.AdmissionChecks = []kueue.AdmissionCheck{{
+		ObjectMeta: metav1.ObjectMeta{Name: "workers"},
+		Spec:       kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName, Parameters: &kueue.AdmissionCheckParametersReference{Name: "western"}},
+		Status:     kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
+	}}
+	f.ClusterQueues[0].Spec.NamespaceSelector = &metav1.LabelSelector{}
+	f.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "workers"}}}
+	// Nothing runs here, so that there are no nodes.
+	f.Nodes, f.Flavors[0].Spec.NodeLabels = nil, nil
+	f.TrainJobs = []trainjob.TrainJob{dispatchedJob("llm")}
+	f.ClusterRuntimes = []trainer.ClusterTrainingRuntime{torch(1)}
+	f.Namespaces = append(f.Namespaces, namespace("jobs", "manager-jobs"), namespace(metav1.NamespaceSystem, "manager"))
+	there := &Facts{
+		Now: now, Unread: map[Kind]error{}, Inventory: &inventory.Inventory{LocalQueues: f.LocalQueues, ClusterQueues: f.ClusterQueues},
+		CRDs: f.CRDs, Deployments: f.Deployments, ConfigMaps: f.ConfigMaps,
+		Namespaces:      []corev1.Namespace{namespace("jobs", "west-jobs"), namespace(metav1.NamespaceSystem, "west")},
+		ClusterRuntimes: f.ClusterRuntimes,
+	}
+	f.Workers = []Worker{{Name: "east", NoContext: true, Untold: errors.New("no context")}, {Name: "west", Context: "west", Facts: there}}
+}
+
+func dispatchedJob(name string) trainjob.TrainJob {
+	job := trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "jobs", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now), Labels: map[string]string{constants.QueueLabel: "queue"},
+	}}
+	job.Spec.Suspend, job.Spec.ManagedBy, job.Spec.RuntimeRef.Name = ptr.To(true), ptr.To(kueue.MultiKueueControllerName), "torch"
+	return job
+}
+
+func torch(nodes int32) trainer.ClusterTrainingRuntime {
+	rt := trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
+	rt.Spec.MLPolicy = &trainer.MLPolicy{NumNodes: &nodes}
+	return rt
+}
+
+func namespace(name string, uid types.UID) corev1.Namespace {
+	return corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid, Labels: map[string]string{corev1.LabelMetadataName: name}}}
+}
+
+// west is the worker that is seen.
+func west(f *Facts) *Facts { return f.Workers[1].Facts }
+
+func TestFleet(t *testing.T) {
+	const (
+		copyRuntime = `kubectl get clustertrainingruntime torch -o yaml | sed -E '/^  (uid|resourceVersion|creationTimestamp|generation):/d;/^status:/,$d' | kubectl --context west apply --server-side --force-conflicts -f -`
+		inWest      = " in worker cluster west"
+	)
+	older := []apiextensionsv1.CustomResourceDefinition{crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")}
+	cases := map[string]struct {
+		change func(*Facts)
+		want   []Finding
+	}{
+		"in order": {change: func(*Facts) {}},
+		"a queue for this cluster, too, without nodes": {
+			change: func(f *Facts) { f.ClusterQueues = append(f.ClusterQueues, clusterQueue("here", "h100", "8")) },
+			want:   []Finding{{Severity: Warning, Reason: "FlavorWithoutNodes", Object: "ResourceFlavor h100", Commands: []string{generatePools}}},
+		},
+		"a worker that Kueue does not reach": {
+			change: func(f *Facts) { f.MultiKueueClusters[1].Status.Conditions[0].Status = metav1.ConditionFalse },
+			want:   []Finding{{Severity: Error, Reason: "WorkerNotConnected", Object: "MultiKueueCluster west", Commands: []string{"kubectl -n kueue-system get secret west-access", restartKueue}}},
+		},
+		"workers that Kueue does not look at": {
+			change: func(f *Facts) {
+				f.MultiKueueClusters = f.MultiKueueClusters[:1]
+				f.MultiKueueClusters[0].Status.Conditions = nil
+			},
+			want: []Finding{{Severity: Error, Reason: "WorkerNotConnected", Object: "MultiKueueCluster east", Commands: []string{"kubectl -n kueue-system get secret east-access", restartKueue}}},
+		},
+		"a Kueue that hands no TrainJobs over": {
+			change: func(f *Facts) { f.kueueConfig(externalConfig) },
+			want:   []Finding{{Severity: Error, Reason: "TrainJobNotDispatched", Object: kueueConfigObject, Commands: []string{fixKueueConfig, restartKueue}}},
+		},
+		"the same, in a cluster without workers": {
+			change: func(f *Facts) {
+				f.kueueConfig(externalConfig)
+				f.Fleet, f.TrainJobs, f.ClusterQueues[0].Spec.AdmissionChecksStrategy = Fleet{}, nil, nil
+				f.ClusterQueues[0].Spec.ResourceGroups = nil
+			},
+		},
+		"an older Trainer, with the same field": {
+			change: func(f *Facts) {
+				f.CRDs = append([]apiextensionsv1.CustomResourceDefinition{trainer23()}, f.CRDs[:2]...)
+			},
+			want: []Finding{{Severity: Warning, Reason: "WorkerTrainer", Object: "Trainer" + inWest, Commands: []string{strings.Replace(trainerPart.install, "kubectl", "kubectl --context west", 1)}}},
+		},
+		"an older Trainer, with another field": {
+			change: func(f *Facts) { west(f).CRDs = older },
+			want:   []Finding{{Severity: Error, Reason: "WorkerTrainer", Object: "Trainer" + inWest, Commands: []string{strings.Replace(trainerPart.install, "kubectl", "kubectl --context west", 1)}}},
+		},
+		"a newer Trainer, with another field": {
+			change: func(f *Facts) { f.CRDs = append(older, f.CRDs[:2]...) },
+			want:   []Finding{{Severity: Error, Reason: "WorkerTrainer", Object: "Trainer" + inWest, Commands: []string{strings.Replace(trainerPart.install, "kubectl", "kubectl --context west", 1)}}},
+		},
+		"a runtime that is missing, of two TrainJobs": {
+			change: func(f *Facts) { west(f).ClusterRuntimes, f.TrainJobs = nil, append(f.TrainJobs, dispatchedJob("vit")) },
+			want:   []Finding{{Severity: Error, Reason: "WorkerRuntimeMissing", Object: "ClusterTrainingRuntime torch" + inWest, Commands: []string{copyRuntime}}},
+		},
+		"a runtime of a namespace that is missing": {
+			change: func(f *Facts) {
+				f.TrainJobs[0].Spec.RuntimeRef.Kind = ptr.To(trainer.TrainingRuntimeKind)
+				f.Runtimes = []trainer.TrainingRuntime{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "torch"}}}
+			},
+			want: []Finding{{Severity: Error, Reason: "WorkerRuntimeMissing", Object: "TrainingRuntime jobs/torch" + inWest, Commands: []string{
+				strings.Replace(copyRuntime, "clustertrainingruntime torch", "-n jobs trainingruntime torch", 1)}}},
+		},
+		"a runtime that differs": {
+			change: func(f *Facts) { west(f).ClusterRuntimes = []trainer.ClusterTrainingRuntime{torch(2)} },
+			want: []Finding{{Severity: Warning, Reason: "WorkerRuntimeDiffers", Object: "ClusterTrainingRuntime torch" + inWest, Commands: []string{
+				"diff <(kubectl get clustertrainingruntime torch -o jsonpath={.spec}) <(kubectl --context west get clustertrainingruntime torch -o jsonpath={.spec}) || true", copyRuntime}}},
+		},
+		"a runtime that no TrainJob has any more": {
+			change: func(f *Facts) {
+				west(f).ClusterRuntimes = nil
+				f.TrainJobs[0].Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
+			},
+		},
+		"a runtime of a TrainJob that goes to another worker": {
+			change: func(f *Facts) { west(f).ClusterRuntimes, f.MultiKueueConfigs[0].Spec.Clusters = nil, []string{"east"} },
+		},
+		"a namespace that is missing": {
+			change: func(f *Facts) { west(f).Namespaces = west(f).Namespaces[1:] },
+			want:   []Finding{{Severity: Error, Reason: "WorkerNamespaceMissing", Object: "Namespace jobs" + inWest, Commands: []string{"kubectl --context west create namespace jobs"}}},
+		},
+		"a LocalQueue that is missing, for a ClusterQueue of the same name": {
+			change: func(f *Facts) { west(f).LocalQueues = nil },
+			want: []Finding{{Severity: Error, Reason: "WorkerLocalQueueMissing", Object: "LocalQueue jobs/queue" + inWest, Commands: []string{
+				strings.Replace(copyRuntime, "clustertrainingruntime torch", "-n jobs localqueue queue", 1)}}},
+		},
+		"a LocalQueue that is missing": {
+			change: func(f *Facts) { west(f).LocalQueues, west(f).ClusterQueues = nil, nil },
+			want:   []Finding{{Severity: Error, Reason: "WorkerLocalQueueMissing", Object: "LocalQueue jobs/queue" + inWest, Commands: []string{"kubectl --context west get clusterqueues"}}},
+		},
+		"kueue-trainer of another release": {
+			change: func(f *Facts) {
+				d := deployment(managerPart)
+				d.Spec.Template.Spec.Containers[0].Image = "kueue-trainer:v0.1.0"
+				west(f).Deployments = append(west(f).Deployments[:3:3], d)
+			},
+			want: []Finding{{Severity: Warning, Reason: "WorkerManagerVersion", Object: "kueue-trainer" + inWest, Commands: []string{"kubectl trainjob version --context west"}}},
+		},
+		"other toleration rules": {
+			change: func(f *Facts) {
+				west(f).ConfigMaps = []corev1.ConfigMap{configMap(managerPart, "tolerationRules:\n- resources: [example.com/npu]\n  tolerations: [{key: example.com/npu, operator: Exists}]\n")}
+			},
+			want: []Finding{{Severity: Warning, Reason: "WorkerTolerationRules", Object: "ConfigMap kueue-trainer-system/kueue-trainer-config" + inWest, Commands: []string{
+				"kubectl --context west -n kueue-trainer-system edit configmap kueue-trainer-config", strings.Replace(restartManager, "kubectl", "kubectl --context west", 1)}}},
+		},
+		"a worker with Kueue's in-tree integration": {
+			change: func(f *Facts) { west(f).ConfigMaps, west(f).Deployments = nil, nil },
+		},
+	}
+	for name, tc := range cases {
+		cases[name] = struct {
+			change func(*Facts)
+			want   []Finding
+		}{change: func(f *Facts) { inTheFleet(f); tc.change(f) }, want: tc.want}
+	}
+	eachFinds(t, cases)
+}
+
+// trainer23 is the CRD of a Trainer that is newer than that of a healthy cluster.
+func trainer23() apiextensionsv1.CustomResourceDefinition {
+	path := strings.Split("runtimePatches trainingRuntimeSpec template spec replicatedJobs template spec template spec terminationGracePeriodSeconds", " ")
+	schema := apiextensionsv1.JSONSchemaProps{}
+	for _, name := range slices.Backward(path) {
+		schema = apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{name: schema}}
+	}
+	c := crd(trainjob.CRDName, "v1alpha1")
+	c.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = schema
+	return c
+}
+
+// TestWorkersUnseen is about workers of which too little is known: they are named, and nothing is
+// found to be missing there.
+func TestWorkersUnseen(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "", errors.New(`User "jane" cannot list resource "x"`))
+	cases := map[string]struct {
+		change func(*Worker)
+		want   []string
+	}{
+		"one that does not answer": {change: func(w *Worker) { w.Untold = errors.New("no answer") }, want: []string{"worker cluster west: no answer"}},
+		"one whose runtimes may not be listed": {
+			change: func(w *Worker) { w.Unread[clusterRuntimes], w.ClusterRuntimes = forbidden, nil },
+			want:   []string{"clustertrainingruntimes.trainer.kubeflow.org of worker cluster west: you may not list them"},
+		},
+		"one whose queues may not be listed": {
+			change: func(w *Worker) { w.Unread[localQueues], w.LocalQueues = forbidden, nil },
+			want:   []string{"localqueues.kueue.x-k8s.io of worker cluster west: you may not list them"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			inTheFleet(f)
+			tc.change(&f.Workers[1])
+			finds(t, f)
+			report := newReport(f)
+			var got []string
+			for _, u := range report.Unseen {
+				got = append(got, u.Kind+": "+u.Reason)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected kinds (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestElsewhere(t *testing.T) {
+	cases := map[string]struct {
+		change func(manager, there *Facts)
+		want   string
+	}{
+		"its worker":                 {change: func(*Facts, *Facts) {}},
+		"the manager cluster itself": {change: func(manager, there *Facts) { there.Namespaces = manager.Namespaces }, want: "is the manager cluster itself"},
+		"a cluster with a TrainJob of the same name": {
+			change: func(manager, there *Facts) {
+				job := &manager.TrainJobs[0]
+				manager.Workloads = []kueue.Workload{{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-llm", OwnerReferences: []metav1.OwnerReference{{UID: job.UID, Controller: ptr.To(true)}}},
+					Status:     kueue.WorkloadStatus{ClusterName: ptr.To("west")},
+				}}
+				there.TrainJobs = manager.TrainJobs
+			},
+			want: "is not the copy of this one",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			inTheFleet(f)
+			tc.change(f, west(f))
+			err := f.elsewhere(west(f), &cluster.Worker{Cluster: "west", Context: "west"})
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("Unexpected error %v", err)
+			}
+		})
+	}
+}

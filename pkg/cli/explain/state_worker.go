@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+)
+
+// inWorker is for a job that MultiKueue has in a worker: the state is the one that it has there.
+func inWorker(f *Facts) *State {
+	name, _ := f.Dispatched()
+	if name == "" {
+		return nil
+	}
+	w := f.worker(name)
+	if w.Facts == nil {
+		s := &State{Phase: Elsewhere, Reason: "InWorker", Message: "is in worker cluster " + name, Since: f.admittedSince()}
+		if w.Problem != nil {
+			s.Message += "; " + w.Problem.Error()
+		}
+		if exit.Code(w.Problem) == exit.Unseen {
+			s.Reason = Unseen
+		}
+		return s
+	}
+	s := w.state()
+	s.Message, s.Remedy = fmt.Sprintf("is in worker cluster %s, where it %s", name, s.Message), w.there(s.Remedy)
+	return &s
+}
+
+// worker returns what is known of a worker, which may not have been looked into.
+func (f *Facts) worker(name string) *Worker {
+	if w := find(f.Workers, func(w *Worker) bool { return w.Cluster == name }); w != nil {
+		return w
+	}
+	return &Worker{Cluster: name}
+}
+
+// state is that of the copy, as it is there.
+func (w *Worker) state() State {
+	if s := w.uncopied(); s != nil {
+		return *s
+	}
+	return StateOf(w.Facts)
+}
+
+// there says of a remedy where it helps.
+func (w *Worker) there(remedy string) string {
+	if remedy == "" {
+		return ""
+	}
+	return fmt.Sprintf("in cluster %s (--context %s): %s", w.Cluster, w.Context, remedy)
+}
+
+// uncopied is for a job that a worker has admitted, and that MultiKueue has not copied there.
+func (w *Worker) uncopied() *State {
+	if f := w.Facts; w.Copied || f.Workload == nil || !kueuelib.IsAdmitted(f.Workload) {
+		return nil
+	}
+	admitted := w.Facts.condition(kueue.WorkloadAdmitted)
+	s := &State{Phase: Starting, Reason: "CopyMissing", Since: since(admitted.LastTransitionTime),
+		Message: fmt.Sprintf("is admitted (%s) and about to be copied", w.Facts.assignment())}
+	switch {
+	case runtimeMissing(w.Facts.Undescribed):
+		s.Reason, s.Stuck = "RuntimeMissing", true
+		s.Message = fmt.Sprintf("is admitted (%s) and cannot be copied: %s", w.Facts.assignment(), w.Facts.Undescribed)
+		s.Remedy = "create the runtime as it is in the manager cluster"
+	case w.Facts.overdue(admitted.LastTransitionTime):
+		s.Stuck = true
+		s.Message = fmt.Sprintf("was admitted (%s) %s ago and is not copied: the log of Kueue in the manager cluster says why",
+			w.Facts.assignment(), show.Age(w.Facts.Now, admitted.LastTransitionTime.Time))
+	}
+	return s
+}
+
+// dispatching is for a job that has quota here, and for which MultiKueue asks workers.
+func dispatching(f *Facts) *State {
+	_, nominated := f.Dispatched()
+	if len(nominated) == 0 {
+		return nil
+	}
+	s := &State{Phase: Reserved, Reason: "Dispatching", Stuck: true}
+	if c := f.condition(kueue.WorkloadQuotaReserved); c != nil {
+		s.Since = since(c.LastTransitionTime)
+	}
+	var told []string
+	for _, name := range nominated {
+		text, there := f.worker(name).asked()
+		told = append(told, text)
+		s.Stuck = s.Stuck && there.Stuck
+		if s.Remedy == "" {
+			s.Remedy = f.worker(name).there(there.Remedy)
+		}
+	}
+	s.Message = fmt.Sprintf("has quota in %s and waits for a worker cluster to admit it: %s", f.queueText(), strings.Join(told, "; "))
+	return s
+}
+
+// asked tells what has become of a job in a worker that may admit it.
+func (w *Worker) asked() (string, State) {
+	switch {
+	case w.Facts != nil:
+		s := w.state()
+		return fmt.Sprintf("in %s it %s", w.Cluster, s.Message), s
+	case errors.Is(w.Problem, cluster.ErrNoCopy):
+		return fmt.Sprintf("%s has not been asked yet", w.Cluster), State{}
+	case w.Problem != nil:
+		return fmt.Sprintf("%s (%s)", w.Cluster, w.Problem), State{}
+	}
+	return w.Cluster, State{}
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package logs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// place is a cluster that pods are read in.
+type place struct {
+	client client.WithWatch
+	open   opener
+	// worker is nil for the cluster that the user named.
+	worker *cluster.Worker
+}
+
+func newPlace(flags cluster.Flags) (*place, error) {
+	c, err := flags.Client()
+	if err != nil {
+		return nil, err
+	}
+	logs, err := clientset(flags)
+	if err != nil {
+		return nil, err
+	}
+	return &place{client: c, open: openerOf(logs)}, nil
+}
+
+// clientset is what logs are read with, which are a subresource of their own kind.
+func clientset(flags cluster.Flags) (*kubernetes.Clientset, error) {
+	config, err := flags.Config()
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(config)
+}
+
+// text is "in namespace team", with the cluster where that is another one.
+func (p *place) text(namespace string) string {
+	if p.worker == nil {
+		return "in namespace " + namespace
+	}
+	return fmt.Sprintf("in namespace %s of %s", namespace, p.worker)
+}
+
+// looker reads the pods of a TrainJob.
+type looker struct {
+	here      *place
+	workers   *cluster.Workers
+	key       client.ObjectKey
+	selection selection
+	// there is the worker that has the job; nil for a job of this cluster, and while none has it.
+	there *place
+	// nowhere is why there are no pods, where another cluster would have them.
+	nowhere error
+	// pods counts those that were there before some were picked.
+	pods int
+	// uid is that of the job which was there first.
+	uid string
+	// watching is nil unless the logs are followed.
+	watching *follow.Watching
+}
+
+func (l *looker) look(ctx context.Context) (sight, error) {
+	job, err := cluster.TrainJob(ctx, l.here.client, l.key.Namespace, l.key.Name)
+	if l.uid != "" && (errors.Is(err, cluster.ErrNoTrainJob) || err == nil && string(job.UID) != l.uid) {
+		return sight{over: true}, nil
+	}
+	if err != nil {
+		return sight{}, err
+	}
+	l.uid = string(job.UID)
+	at, made := l.here, job
+	if cluster.ForMultiKueue(job) {
+		if made, err = l.copyOf(ctx, job); made == nil || err != nil {
+			l.pods = 0
+			return sight{over: job.Finished()}, err
+		}
+		at = l.there
+	}
+	pods, err := l.podsOf(ctx, at, made)
+	if err != nil {
+		return sight{}, err
+	}
+	l.pods = len(pods)
+	return sight{targets: l.selection.targets(pods, at.open), over: job.Finished()}, nil
+}
+
+// copyOf finds the copy of a job that MultiKueue runs in another cluster; nil where there is none.
+func (l *looker) copyOf(ctx context.Context, job *trainjob.TrainJob) (*trainjob.TrainJob, error) {
+	wl, err := cluster.WorkloadOf(ctx, l.here.client, job)
+	name := cluster.Assigned(wl)
+	if err != nil || name == "" {
+		l.nowhere = fmt.Errorf("TrainJob %s is in no worker cluster: kubectl trainjob explain -n %s %s tells why, and --follow waits for one", job.Name, job.Namespace, job.Name)
+		return nil, err
+	}
+	gone := fmt.Errorf("TrainJob %s is over, and its pods are gone: MultiKueue deletes its copy in worker cluster %s when it has ended", job.Name, name)
+	if err := l.enter(name); err != nil {
+		if job.Finished() {
+			err = gone
+		}
+		return nil, follow.Lasting(fmt.Errorf("the pods of TrainJob %s are in worker cluster %s: %w", job.Name, name, err))
+	}
+	made, err := l.there.worker.Copy(ctx, l.there.client, job.Namespace, job.Name, wl.Name)
+	switch {
+	case errors.Is(err, cluster.ErrNoCopy):
+		l.nowhere = err
+		if job.Finished() {
+			l.nowhere = gone
+		}
+		return nil, nil
+	case errors.Is(err, cluster.ErrNotTheCopy):
+		return nil, follow.Lasting(err)
+	}
+	return made, err
+}
+
+// enter connects to a worker, and has its pods watched.
+func (l *looker) enter(name string) error {
+	if l.there != nil && l.there.worker.Cluster == name {
+		return nil
+	}
+	worker, err := l.workers.Of(name)
+	if err != nil {
+		return err
+	}
+	at, err := newPlace(worker.Flags)
+	if err != nil {
+		return worker.Problem(err)
+	}
+	at.worker = worker
+	l.there = at
+	if l.watching != nil {
+		l.watching.Add(at.client, l.kinds()...)
+	}
+	return nil
+}
+
+// podsOf returns the pods of a job in a cluster.
+func (l *looker) podsOf(ctx context.Context, at *place, job *trainjob.TrainJob) ([]corev1.Pod, error) {
+	var js jobsetapi.JobSet
+	err := at.client.Get(ctx, l.key, &js)
+	if err == nil && !metav1.IsControlledBy(&js, job) {
+		return nil, fmt.Errorf("JobSet %s is not of TrainJob %s: delete one of them", js.Name, job.Name)
+	}
+	var pods corev1.PodList
+	err = at.client.List(ctx, &pods, client.InNamespace(l.key.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: l.key.Name})
+	if apierrors.IsForbidden(err) {
+		return nil, exit.With(exit.Unseen, fmt.Errorf("you may not list pods %s: ask an admin for the permission to list pods and to get pods/log", at.text(l.key.Namespace)))
+	}
+	return pods.Items, err
+}
+
+// nothing says why there is no log to print.
+func (l *looker) nothing() error {
+	switch {
+	case l.pods > 0:
+		return fmt.Errorf("TrainJob %s has pods, but none of those that --job, --index and --container name", l.key.Name)
+	case l.nowhere != nil:
+		return l.nowhere
+	}
+	return fmt.Errorf("TrainJob %s has no pods: kubectl trainjob explain -n %s %s tells why, and --follow waits for them", l.key.Name, l.key.Namespace, l.key.Name)
+}
+
+// watch tells of changes of the job and its pods, wherever they are.
+func (l *looker) watch(ctx context.Context) <-chan struct{} {
+	l.watching = follow.Watch(ctx, calm)
+	l.watching.Add(l.here.client, append(l.kinds(), follow.Kind{List: &kueue.WorkloadList{}, Options: []client.ListOption{client.InNamespace(l.key.Namespace)}})...)
+	if l.there != nil {
+		l.watching.Add(l.there.client, l.kinds()...)
+	}
+	return l.watching.Changed
+}
+
+func (l *looker) kinds() []follow.Kind {
+	in := client.InNamespace(l.key.Namespace)
+	return []follow.Kind{
+		{List: &trainjob.List{}, Options: []client.ListOption{in, client.MatchingFields{metav1.ObjectNameField: l.key.Name}}},
+		{List: &corev1.PodList{}, Options: []client.ListOption{in, client.MatchingLabels{jobsetapi.JobSetNameKey: l.key.Name}}},
+	}
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// lookInto reads what was made of a job in the worker that MultiKueue gave it to. What is wrong
+// with the worker is part of the facts.
+func lookInto(ctx context.Context, workers *cluster.Workers, f *Facts) {
+	if !cluster.ForMultiKueue(f.Job) {
+		return
+	}
+	for i := range f.Workloads {
+		if name := cluster.Assigned(&f.Workloads[i]); name != "" {
+			f.Worker = &Worker{Cluster: name}
+			var err error
+			if f.There, err = loadCopy(ctx, workers, f, &f.Workloads[i]); err != nil {
+				f.Worker.Problem = err.Error()
+				continue
+			}
+			for _, kind := range f.There.Unseen {
+				f.Unseen = append(f.Unseen, fmt.Sprintf("%s of cluster %s", kind, name))
+			}
+		}
+	}
+}
+
+// loadCopy reads all that there is about the copy of a job. Of one that is gone, events tell.
+func loadCopy(ctx context.Context, workers *cluster.Workers, of *Facts, wl *kueue.Workload) (*Facts, error) {
+	worker, err := workers.Of(cluster.Assigned(wl))
+	if err != nil {
+		return nil, err
+	}
+	c, err := worker.Client()
+	if err != nil {
+		return nil, worker.Problem(err)
+	}
+	job, err := worker.Copy(ctx, c, of.Job.Namespace, of.Job.Name, wl.Name)
+	gone := errors.Is(err, cluster.ErrNoCopy)
+	if err != nil && !gone {
+		return nil, err
+	}
+	if gone {
+		job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: of.Job.Namespace, Name: of.Job.Name}}
+	}
+	l := &loader{client: c, facts: &Facts{Now: of.Now, Job: job, Gated: hasEntry(job)}, begun: of.Job.CreationTimestamp.Time, copied: wl}
+	if !gone {
+		l.children(ctx)
+	}
+	l.events(ctx)
+	switch {
+	case l.err != nil:
+		return nil, worker.Problem(l.err)
+	case gone && !slices.ContainsFunc(l.facts.Events, func(e corev1.Event) bool { return e.InvolvedObject.Name == wl.Name }):
+		// The name of a Workload is that of one TrainJob: others may have had the same here.
+		return nil, err
+	}
+	return l.facts, nil
+}
+
+// jobsGone are the Jobs that events tell of, of a JobSet with a replicated job for each PodSet.
+func jobsGone(events []corev1.Event, jobSet string, wl *kueue.Workload) []batchv1.Job {
+	var jobs []batchv1.Job
+	for _, ps := range wl.Spec.PodSets {
+		name := regexp.MustCompile("^" + regexp.QuoteMeta(jobSet+"-"+string(ps.Name)) + `-\d+$`)
+		for i := range events {
+			of := events[i].InvolvedObject
+			known := func(job batchv1.Job) bool { return job.Name == of.Name }
+			if of.Kind == "Job" && name.MatchString(of.Name) && !slices.ContainsFunc(jobs, known) {
+				jobs = append(jobs, batchv1.Job{})
+				jobs[len(jobs)-1].Name = of.Name
+			}
+		}
+	}
+	return jobs
+}
+
+// milestonesThere are what steps in a worker stand for in the whole: the way through the queue there
+// is a part of waiting for an admission check here. Others are the same.
+var milestonesThere = map[milestone]milestone{
+	queued: copyQueued, quota: copyQuota, admitted: copyAdmitted, created: copied, changed: copied, gated: copied, prepared: copyPrepared,
+	quotaFree: noted, waiting: noted,
+}
+
+// stepsThere are those in the worker.
+func stepsThere(f *Facts) []Step {
+	if f.There == nil {
+		return nil
+	}
+	steps := stepsIn(f.There)
+	for i := range steps {
+		s := &steps[i]
+		s.Cluster = f.Worker.Cluster
+		switch {
+		case s.milestone == created || s.milestone == queued:
+			s.Actor, s.Step = Kueue, "copied it from the manager cluster"
+		case s.milestone == stopped && s.Actor == JobSet:
+			// It says so of one that was made suspended, too.
+			s.milestone = copySuspended
+		}
+		if there, differs := milestonesThere[s.milestone]; differs {
+			s.milestone = there
+		}
+	}
+	return steps
+}
+
+// stepsHere leaves out what was done in the worker: Kueue copies the status of its TrainJob.
+func stepsHere(f *Facts) []Step {
+	steps := stepsIn(f)
+	if f.There == nil {
+		return steps
+	}
+	there := stepsIn(f.There)
+	return slices.DeleteFunc(steps, func(s Step) bool {
+		return s.Actor == Trainer && slices.ContainsFunc(there, func(o Step) bool { return o.Actor == s.Actor && o.Time.Equal(s.Time) && o.Step == s.Step })
+	})
+}
