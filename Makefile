@@ -59,7 +59,8 @@ demo: $(if $(KIND),kind-up,$(BIN)/localcluster) ## Play the main job on a local 
 	go run $(if $(FLEET),./test/demo/fleet,./test/demo $(if $(KIND),-kubeconfig $(KIND_DIR)/kubeconfig))
 
 .PHONY: test
-test: unit generations-sample e2e e2e-chart e2e-core-2.1 faults-sample ## Run all tests: unit tests, samples of what Trainer's releases say and of the faults, the e2e specs, the chart.
+test: unit generations-sample e2e e2e-chart ## Run all tests: unit tests, samples of what Trainer's releases say and of the faults, the e2e specs, the chart.
+	$(MAKE) -j2 --output-sync=target e2e-core-2.1 faults-sample # Both wait most of the time.
 
 ##@ Local control plane
 
