@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -56,15 +57,16 @@ func main() {
 }
 
 func run(ctx context.Context, jobs int) error {
-	table := "| manager cluster | given to a worker, TrainJobs a second | pods run, TrainJobs a second | requests of Kueue to both workers per TrainJob |\n|---|---|---|---|\n"
+	var table strings.Builder
+	table.WriteString("| manager cluster | given to a worker, TrainJobs a second | pods run, TrainJobs a second | requests of Kueue to both workers per TrainJob |\n|---|---|---|---|\n")
 	for _, c := range columns {
 		r, err := c.measure(ctx, jobs)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.title, err)
 		}
-		table += fmt.Sprintf("| %s | %.1f | %.1f | %.1f |\n", c.title, r.rate(r.dispatched), r.rate(r.run), float64(r.requests)/float64(jobs))
+		fmt.Fprintf(&table, "| %s | %.1f | %.1f | %.1f |\n", c.title, r.rate(r.dispatched), r.rate(r.run), float64(r.requests)/float64(jobs))
 	}
-	fmt.Print("\n", table)
+	fmt.Print("\n", table.String())
 	return nil
 }
 
