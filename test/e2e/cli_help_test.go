@@ -18,6 +18,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 )
 
 // These examples take the installation away, or change it for all specs; what they do has
@@ -79,8 +80,8 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(ContainSubstring("job/llm is no TrainJob: give NAME or trainjob/NAME"))
 		_, stderr, code = plugin(ctx, "explain", "llm", "-n", w.namespace, "--as", "nobody")
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(ContainSubstring(`User "nobody" cannot get resource "trainjobs"`))
+		Expect(code).To(Equal(exit.Unseen))
+		Expect(stderr).To(ContainSubstring("you may not get TrainJobs in namespace " + w.namespace))
 	}, SpecTimeout(specTimeout))
 
 	It("completes namespaces and contexts", func(ctx context.Context) {
