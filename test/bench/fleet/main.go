@@ -2,7 +2,7 @@
 
 // Command fleet measures how fast TrainJobs go from a manager cluster of MultiKueue to its two
 // workers, with Kueue's generic adapter, which kueue-trainer uses, and with the adapter of the
-// in-tree integration. It prints the table of docs/performance.md.
+// in-tree integration. It prints a table.
 //
 // site.go sets a cluster up and asks it.
 package main
