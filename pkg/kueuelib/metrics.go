@@ -30,7 +30,7 @@ func JobMetrics() []prometheus.Collector {
 // their values. Nil has none.
 type CustomLabels = metrics.CustomLabels
 
-// NewCustomLabels makes Kueue's metrics of this process anew, with these labels. Nothing may be
+// NewCustomLabels recreates Kueue's metrics of this process with these labels. Nothing may be
 // recorded or registered before. None of them is nil.
 func NewCustomLabels(custom []configapi.ControllerMetricsCustomLabel) (*CustomLabels, error) {
 	if len(custom) == 0 {

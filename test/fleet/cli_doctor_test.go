@@ -23,7 +23,7 @@ type finding struct {
 	Commands                []string
 }
 
-// doctor gives what is found about an object.
+// doctor returns what is found about an object.
 func (c contexts) doctor(ctx context.Context, object string, args ...string) []finding {
 	GinkgoHelper()
 	stdout, _, _ := c.plugin(ctx, append([]string{"doctor", "-n", "jobs", "-o", "json"}, args...)...)

@@ -52,7 +52,7 @@ func (c contexts) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// plugin gives what the plugin printed on the manager cluster, and its exit code.
+// plugin returns what the plugin printed on the manager cluster, and its exit code.
 func (c contexts) plugin(ctx context.Context, args ...string) (stdout, stderr string, code int) {
 	GinkgoHelper()
 	var out, errOut bytes.Buffer
