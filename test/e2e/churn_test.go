@@ -31,9 +31,7 @@ var (
 
 var _ = Describe("Killed at random", Label("control"), Serial, func() {
 	BeforeEach(func() {
-		if !cluster.Local() {
-			Skip("this spec kills components; run it on a cluster of make local-up")
-		}
+		localOnly("this spec kills components")
 	})
 
 	It("the manager loses no TrainJob, restarts no pod and leaves nothing behind", core, long, Label("invariant", "crash-safe"), func(ctx context.Context) {

@@ -280,9 +280,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	)
 
 	It("tells that a new job waits for its JobSet, without which it queues soon", Label("control"), func(ctx context.Context) {
-		if !cluster.Local() {
-			Skip("the API server has to reach a webhook of this process; run it on a cluster of make local-up")
-		}
+		localOnly("the API server has to reach a webhook of this process")
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		_, letThrough := w.holdJobSets(ctx, admissionregistrationv1.Create, func(*admissionv1.AdmissionRequest) bool { return true })

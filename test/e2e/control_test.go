@@ -22,9 +22,7 @@ import (
 // These specs stop processes, which only a local control plane lets them do.
 var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	BeforeEach(func() {
-		if !cluster.Local() {
-			Skip("the specs of this group stop components; run them on a cluster of make local-up")
-		}
+		localOnly("the specs of this group stop components")
 	})
 
 	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
@@ -103,9 +101,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 
 var _ = Describe("On a local control plane", Label("control"), Serial, func() {
 	BeforeEach(func() {
-		if !cluster.Local() {
-			Skip("the specs of this group read logs and change Kueue's configuration; run them on a cluster of make local-up")
-		}
+		localOnly("the specs of this group read logs and change Kueue's configuration")
 	})
 
 	It("a preemption writes no error into the manager's log", core, Label("invariant", "quiet"), func(ctx context.Context) {

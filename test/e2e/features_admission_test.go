@@ -71,9 +71,7 @@ var _ = Describe("With concurrent admission", Label("control"), Serial, Ordered,
 	var w *world
 
 	BeforeAll(func(ctx context.Context) {
-		if !cluster.Local() {
-			Skip("the specs of this group change Kueue's configuration; run them on a cluster of make local-up")
-		}
+		localOnly("the specs of this group change Kueue's configuration")
 		restart := func(ctx context.Context) {
 			Expect(cluster.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
 		}

@@ -21,9 +21,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 	var w *world
 
 	BeforeAll(func(ctx context.Context) {
-		if !cluster.Local() {
-			Skip("the specs of this group change Kueue's configuration; run them on a cluster of make local-up")
-		}
+		localOnly("the specs of this group change Kueue's configuration")
 		restore := configureKueue(ctx, map[string]any{
 			"fairSharing":             map[string]any{"preemptionStrategies": []any{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
 			"admissionFairSharing":    map[string]any{"usageHalfLifeTime": "10m", "usageSamplingInterval": "1s"},

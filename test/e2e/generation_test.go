@@ -27,9 +27,7 @@ var fieldOf = map[string]string{kit.Trainer21: "podTemplateOverrides", kit.Train
 
 var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 	BeforeEach(func() {
-		if !cluster.Local() {
-			Skip("the specs of this group change the CRD of TrainJob; run them on a cluster of make local-up")
-		}
+		localOnly("the specs of this group change the CRD of TrainJob")
 	})
 
 	It("is exported, and the manager says so and does nothing while it is unknown", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {

@@ -28,9 +28,7 @@ import (
 
 var _ = Describe("A job that is evicted while Trainer resumes it", Label("control"), Serial, func() {
 	It("keeps its quota until that has come to nothing", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		if !cluster.Local() {
-			Skip("the API server has to reach a webhook of this process; run it on a cluster of make local-up")
-		}
+		localOnly("the API server has to reach a webhook of this process")
 		w := newWorld(ctx)
 		w.pools(ctx, "0", "0")
 		w.make(ctx, w.job("late").GPUs("8").Obj())

@@ -25,9 +25,7 @@ import (
 // These specs change Kueue's configuration, which only a local control plane lets them do.
 var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), Serial, func() {
 	BeforeEach(func(ctx context.Context) {
-		if !cluster.Local() {
-			Skip("the specs of this group change Kueue's configuration; run them on a cluster of make local-up")
-		}
+		localOnly("the specs of this group change Kueue's configuration")
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 	})
 

@@ -43,9 +43,7 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("is every TrainJob while Kueue manages jobs without a queue name", Label("control"), func(ctx context.Context) {
-		if !cluster.Local() {
-			Skip("the spec changes Kueue's configuration; run it on a cluster of make local-up")
-		}
+		localOnly("the spec changes Kueue's configuration")
 		w := newWorld(ctx)
 		w.eventuallyInScope(ctx, webhookscope.Queued)
 		restore := configureKueue(ctx, map[string]any{"manageJobsWithoutQueueName": true})

@@ -65,9 +65,7 @@ var _ = Describe("A preempted TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("stops and gives its quota back although its snapshot cannot be read", Label("control"), Serial, since(kit.Trainer23), func(ctx context.Context) {
-		if !cluster.Local() {
-			Skip("the spec restarts the manager; run it on a cluster of make local-up")
-		}
+		localOnly("the spec restarts the manager")
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("patient").GPUs("8").Obj())
@@ -88,9 +86,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 	var w *world
 
 	BeforeEach(func(ctx context.Context) {
-		if !cluster.Local() {
-			Skip("the specs of this group change the manager's configuration; run them on a cluster of make local-up")
-		}
+		localOnly("the specs of this group change the manager's configuration")
 		w = newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		w.setStartTimeout(ctx, "4s")

@@ -65,6 +65,14 @@ var (
 // asks for all.
 var kindCore = Label("kind-core")
 
+// localOnly skips specs that need the processes of a local control plane, and says why they do.
+func localOnly(why string) {
+	GinkgoHelper()
+	if !cluster.Local() {
+		Skip(why + "; run this on a cluster of make local-up")
+	}
+}
+
 // until marks specs of what this generation of Trainer and older ones have, and newer
 // ones do not.
 func until(trainer string) Labels { return Label(untilLabel + trainer) }
