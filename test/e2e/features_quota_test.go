@@ -197,12 +197,7 @@ func (w *world) eventuallyWithoutPods(ctx context.Context, job string) {
 // eventuallyPreempted waits until Kueue has stopped a TrainJob for another one.
 func (w *world) eventuallyPreempted(ctx context.Context, job, reason string) {
 	GinkgoHelper()
-	Eventually(ctx, func(g Gomega) {
-		wl := w.workload(ctx, job)
-		g.Expect(wl).NotTo(BeNil())
-		g.Expect(wl.Status.Conditions).To(ContainElement(And(
-			HaveField("Type", kueue.WorkloadPreempted), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
-	}).Should(Succeed())
+	w.eventuallyTrue(ctx, job, kueue.WorkloadPreempted, reason)
 }
 
 // queues makes a TrainJob, and waits until it has a Workload. Kueue need not look at that: it

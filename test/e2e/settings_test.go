@@ -159,11 +159,17 @@ func (w *world) consistentlyAdmitted(ctx context.Context, job string) {
 
 func (w *world) eventuallyEvicted(ctx context.Context, job, reason string) {
 	GinkgoHelper()
+	w.eventuallyTrue(ctx, job, kueue.WorkloadEvicted, reason)
+}
+
+// eventuallyTrue waits until a condition of a TrainJob's Workload is true for a reason.
+func (w *world) eventuallyTrue(ctx context.Context, job, condition, reason string) {
+	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		wl := w.workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())
 		g.Expect(wl.Status.Conditions).To(ContainElement(And(
-			HaveField("Type", kueue.WorkloadEvicted), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
+			HaveField("Type", condition), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
 	}).Should(Succeed())
 }
 
