@@ -4,8 +4,10 @@ package integration
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
 func TestFollowQueues(t *testing.T) {
@@ -33,6 +36,45 @@ func TestFollowQueues(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"local": "ocr", "gpus": "vision", "cpus": "language"}, teams); diff != "" {
 		t.Errorf("Unexpected labels of queues (-want,+got):\n%s", diff)
 	}
+}
+
+func TestForgetQueues(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	recorder := metrics.NewRecorder(registry, metrics.QueueLabels{LocalQueues: true})
+	queues := &informertest.FakeInformers{Scheme: inttest.Scheme(t)}
+	if err := forgetQueues(t.Context(), queues, recorder); err != nil {
+		t.Fatal(err)
+	}
+	for _, queue := range []metrics.Queue{
+		{ClusterQueue: "gpus", Namespace: "ocr", LocalQueue: "q"}, {ClusterQueue: "gpus", Namespace: "ocr", LocalQueue: "r"},
+		{ClusterQueue: "gpus", Namespace: "vision", LocalQueue: "q"}, {ClusterQueue: "cpus", Namespace: "vision", LocalQueue: "s"},
+	} {
+		recorder.Started(queue, metrics.StartFirst)
+		recorder.StartedAfter(queue, time.Second)
+		recorder.Ready(queue, time.Second)
+		recorder.Gone(queue, time.Second)
+		recorder.Stopped(queue, metrics.StopByUser)
+	}
+	local, cluster := informerOf(t, queues, &kueue.LocalQueue{}), informerOf(t, queues, &kueue.ClusterQueue{})
+	wants := func(when string, left float64) {
+		t.Helper()
+		got := recorded(t, registry)
+		want := map[string]float64{
+			"kueue_trainer_starts_total first": left, "kueue_trainer_stops_total SuspendedByUser": left,
+			"kueue_trainer_admitted_until_started_seconds": left, "kueue_trainer_started_until_ready_seconds": left,
+			"kueue_trainer_evicted_until_stopped_seconds": left,
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want,+got):\n%s", when, diff)
+		}
+	}
+	wants("Nothing is gone", 4)
+	local.Update(&kueue.LocalQueue{}, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ocr", Name: "q"}})
+	wants("A LocalQueue changed", 4)
+	local.Delete(&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ocr", Name: "q"}})
+	wants("A LocalQueue is gone", 3)
+	cluster.Delete(&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cpus"}})
+	wants("A ClusterQueue is gone", 2)
 }
 
 func informerOf(t *testing.T, queues *informertest.FakeInformers, obj client.Object) *controllertest.FakeInformer {

@@ -12,6 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -41,7 +42,7 @@ func (d *defaulter) Handle(ctx context.Context, req admission.Request) admission
 	if err != nil {
 		return d.takesNothingNew(ctx, job, old, err)
 	}
-	r := d.review(req, version, job, old)
+	r := d.review(ctx, req, version, job, old)
 	before, err := json.Marshal(job)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
@@ -136,6 +137,7 @@ func (r *review) gate(ctx context.Context) error {
 		return err
 	}
 	job.Spec = spec
+	ctrl.LoggerFrom(ctx).V(1).Info("Put TrainJob to the admission gate")
 	return nil
 }
 

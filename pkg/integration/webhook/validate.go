@@ -45,7 +45,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	r := v.review(req, version, job, old)
+	r := v.review(ctx, req, version, job, old)
 	errs, err := r.validate(ctx, tooLarge)
 	if err != nil {
 		return refused(err)

@@ -3,7 +3,7 @@
 // Package webhook is the manager's part of the admission of TrainJobs (this file): it sets
 // suspend and, but for other clusters' jobs, the gate of queued TrainJobs (defaults.go), puts
 // fields back to their stored bytes (restore.go), and refuses what could not run or would escape
-// its queue (validate.go, labels.go, managedby.go, size.go).
+// its queue (validate.go, labels.go, managedby.go, size.go). What it answers is counted (count.go).
 package webhook
 
 import (
@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -41,6 +42,7 @@ type Options struct {
 	Describer *podsets.Describer
 	Queues    *queues.Queues
 	Kueue     *kueueconfig.Follower
+	Metrics   *metrics.Recorder
 	// Self is the user name of this manager.
 	Self string
 }
@@ -49,8 +51,8 @@ type Options struct {
 func Register(mgr ctrl.Manager, opts Options) {
 	h := &handler{Options: opts, decoder: admission.NewDecoder(mgr.GetScheme())}
 	server := mgr.GetWebhookServer()
-	server.Register(mutatePath, &crwebhook.Admission{Handler: &defaulter{h}})
-	server.Register(validatePath, &crwebhook.Admission{Handler: &validator{h}})
+	server.Register(mutatePath, &crwebhook.Admission{Handler: &counted{&told{&defaulter{h}}, metrics.WebhookMutating, opts.Metrics}, LogConstructor: logOf})
+	server.Register(validatePath, &crwebhook.Admission{Handler: &counted{&told{&validator{h}}, metrics.WebhookValidating, opts.Metrics}, LogConstructor: logOf})
 }
 
 // handler is what the two have in common.
@@ -69,8 +71,10 @@ type review struct {
 	own bool
 }
 
-func (h *handler) review(req admission.Request, version trainjob.TrainerVersion, job, old *trainjob.TrainJob) *review {
-	return &review{handler: h, describer: h.Describer.For(version), job: job, old: old, own: req.UserInfo.Username == h.Self}
+func (h *handler) review(ctx context.Context, req admission.Request, version trainjob.TrainerVersion, job, old *trainjob.TrainJob) *review {
+	describer := h.Describer.For(version)
+	describer.Recorder = describer.Recorder.LoggingTo(ctrl.LoggerFrom(ctx))
+	return &review{handler: h, describer: describer, job: job, old: old, own: req.UserInfo.Username == h.Self}
 }
 
 // takesNothingNew answers while the generation of Trainer is unknown, for the reason

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration"
+	"github.com/kueue-trainer/kueue-trainer/pkg/version"
+)
+
+// extraPages is a manager that is asked for nothing but pages.
+type extraPages struct {
+	ctrl.Manager
+	paths []string
+}
+
+func (m *extraPages) Elected() <-chan struct{} { return nil }
+
+func (m *extraPages) AddMetricsServerExtraHandler(path string, _ http.Handler) error {
+	m.paths = append(m.paths, path)
+	return nil
+}
+
+func TestDebugPages(t *testing.T) {
+	cases := map[string]struct {
+		secure, pprof bool
+		want          []string
+	}{
+		"it is asked who comes": {secure: true, want: []string{"/debug/health"}},
+		"profiles": {secure: true, pprof: true, want: []string{
+			"/debug/health", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/profile", "/debug/pprof/symbol", "/debug/pprof/trace",
+		}},
+		"nobody is asked": {},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			cfg := &managerconfig.Configuration{Metrics: managerconfig.Metrics{SecureServing: &tc.secure, Pprof: tc.pprof}}
+			mgr := &extraPages{}
+			if err := addDebugPages(mgr, cfg, &readiness{}); err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(mgr.paths)
+			if diff := cmp.Diff(tc.want, mgr.paths); diff != "" {
+				t.Errorf("Unexpected pages (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestHealthPage(t *testing.T) {
+	ok := func(*http.Request) error { return nil }
+	twice := func(*http.Request) error { return errors.New("two integrations for TrainJobs") }
+	build := "\nversion: " + version.Get().String() + "\n"
+	const waits = " failed: still waiting for the serving certificate or for the caches\n"
+	cases := map[string]struct {
+		setUp, leads bool
+		inTreeOff    healthz.Checker
+		wantCode     int
+		want         string
+	}{
+		"it starts": {
+			inTreeOff: ok, wantCode: http.StatusServiceUnavailable,
+			want: "[-]webhooks-served" + waits + "[-]in-tree-integration-off" + waits + "[-]in-tree-integration-known" + waits + "[-]trainer-generation-known" + waits +
+				build + "leader: false\n",
+		},
+		"it is ready": {
+			setUp: true, leads: true, inTreeOff: ok, wantCode: http.StatusOK,
+			want: "[+]webhooks-served ok\n[+]in-tree-integration-off ok\n[+]in-tree-integration-known ok\n[+]trainer-generation-known ok\n" +
+				build + "leader: true\nTrainer: 2.3\n",
+		},
+		"it stands aside": {
+			setUp: true, inTreeOff: twice, wantCode: http.StatusServiceUnavailable,
+			want: "[+]webhooks-served ok\n[-]in-tree-integration-off failed: two integrations for TrainJobs\n[+]in-tree-integration-known ok\n[+]trainer-generation-known ok\n" +
+				build + "leader: false\nTrainer: 2.3\n",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			ready := &readiness{setUp: make(chan struct{}), webhooks: func() healthz.Checker { return ok }}
+			if tc.setUp {
+				ready.checks = &integration.Checks{InTreeOff: tc.inTreeOff, InTreeKnown: ok, TrainerKnown: ok, Facts: func() []string { return []string{"Trainer: 2.3"} }}
+				close(ready.setUp)
+			}
+			leads := make(chan struct{})
+			if tc.leads {
+				close(leads)
+			}
+			answer := httptest.NewRecorder()
+			ready.page(leads)(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/health", http.NoBody))
+			if answer.Code != tc.wantCode {
+				t.Errorf("status %d, want %d", answer.Code, tc.wantCode)
+			}
+			if diff := cmp.Diff(tc.want, answer.Body.String()); diff != "" {
+				t.Errorf("Unexpected page (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}

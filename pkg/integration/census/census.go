@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package census counts, at each scrape of the metrics, the TrainJobs of queues by what they do
+// (state.go) and by what they are stuck with, and the pods at the gate. It reads caches alone,
+// without copies of what is in them.
+package census
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// timeout bounds a census that has to wait for caches, as the first one of a leader may.
+const timeout = 5 * time.Second
+
+// Census counts TrainJobs and pods.
+type Census struct {
+	// Cached reads the manager's caches.
+	Cached client.Reader
+	// Leads is closed when this process leads. Only the leader counts: sums over replicas are right.
+	Leads <-chan struct{}
+	// Trouble returns the reason why a TrainJob is stuck; empty: it is not.
+	Trouble func(types.UID) string
+	// Labels says which queues are told apart.
+	Labels metrics.QueueLabels
+}
+
+// Metrics are those that a Census tells.
+func (c *Census) Metrics() []metrics.Metric {
+	return []metrics.Metric{metrics.TrainJobs(), metrics.StuckTrainJobs(), metrics.GatedPods()}
+}
+
+// Tell tells them.
+func (c *Census) Tell(tell metrics.Tell) {
+	select {
+	case <-c.Leads:
+	default:
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if err := c.tell(ctx, tell); err != nil {
+		ctrl.Log.WithName("metrics").Error(err, "Could not count TrainJobs")
+	}
+}
+
+func (c *Census) tell(ctx context.Context, tell metrics.Tell) error {
+	seen, err := c.read(ctx)
+	if err != nil {
+		return err
+	}
+	gated := 0
+	for i := range seen.pods.Items {
+		if patch.HasAdmissionGate(seen.pods.Items[i].Spec.SchedulingGates) {
+			gated++
+		}
+	}
+	tell(metrics.GatedPods(), float64(gated))
+	states, stuck := seen.count(c.Trouble, c.Labels)
+	for of, n := range states {
+		tell(metrics.TrainJobs(), float64(n), of.ClusterQueue, of.Namespace, of.LocalQueue, of.word)
+	}
+	for of, n := range stuck {
+		tell(metrics.StuckTrainJobs(), float64(n), of.ClusterQueue, of.Namespace, of.LocalQueue, of.word)
+	}
+	return nil
+}
+
+// view is what there is, at one moment. Nobody may change it.
+type view struct {
+	jobs      trainjob.List
+	workloads kueue.WorkloadList
+	jobSets   jobsetapi.JobSetList
+	queues    kueue.LocalQueueList
+	pods      corev1.PodList
+}
+
+func (c *Census) read(ctx context.Context) (*view, error) {
+	seen := &view{}
+	for _, list := range []client.ObjectList{&seen.jobs, &seen.workloads, &seen.jobSets, &seen.queues, &seen.pods} {
+		if err := c.Cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing %T: %w", list, err)
+		}
+	}
+	return seen, nil
+}
+
+// of is what TrainJobs are counted by: their queue, and a word for what they do.
+type of struct {
+	metrics.Queue
+	word string
+}
+
+// count returns how many TrainJobs of queues there are by state, and by trouble.
+func (v *view) count(trouble func(types.UID) string, labels metrics.QueueLabels) (states, stuck map[of]int) {
+	states, stuck = map[of]int{}, map[of]int{}
+	workloads, jobSets, leads := v.workloadsByJob(), v.jobSetsByJob(), v.clusterQueues()
+	for i := range v.jobs.Items {
+		job := &v.jobs.Items[i]
+		wl := workloads[job.UID]
+		if wl == nil && jobframework.QueueNameForObject(job) == "" {
+			continue
+		}
+		word := stateOf(job, wl, jobSets[job.UID])
+		if word == "" {
+			continue
+		}
+		queue := queueOf(job, wl, leads)
+		if !labels.LocalQueues {
+			queue = metrics.Queue{ClusterQueue: queue.ClusterQueue}
+		}
+		states[of{queue, word}]++
+		if reason := trouble(job.UID); reason != "" {
+			stuck[of{queue, reason}]++
+		}
+	}
+	return states, stuck
+}
+
+// workloadsByJob returns for each TrainJob the Workload that holds quota, or one that has not
+// finished.
+func (v *view) workloadsByJob() map[types.UID]*kueue.Workload {
+	out := make(map[types.UID]*kueue.Workload, len(v.workloads.Items))
+	for i := range v.workloads.Items {
+		wl := &v.workloads.Items[i]
+		owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
+		if owner == nil || kueuelib.IsFinished(wl) {
+			continue
+		}
+		if known := out[owner.UID]; known == nil || !state.HoldsQuota(*known) {
+			out[owner.UID] = wl
+		}
+	}
+	return out
+}
+
+func (v *view) jobSetsByJob() map[types.UID]*jobsetapi.JobSet {
+	out := make(map[types.UID]*jobsetapi.JobSet, len(v.jobSets.Items))
+	for i := range v.jobSets.Items {
+		if owner := metav1.GetControllerOfNoCopy(&v.jobSets.Items[i]); owner != nil {
+			out[owner.UID] = &v.jobSets.Items[i]
+		}
+	}
+	return out
+}
+
+// clusterQueues returns where each LocalQueue leads.
+func (v *view) clusterQueues() map[types.NamespacedName]string {
+	out := make(map[types.NamespacedName]string, len(v.queues.Items))
+	for i := range v.queues.Items {
+		out[client.ObjectKeyFromObject(&v.queues.Items[i])] = string(v.queues.Items[i].Spec.ClusterQueue)
+	}
+	return out
+}
+
+// queueOf returns the queue of a TrainJob. A LocalQueue that is not there has no name: a tenant
+// could make up any number of them.
+func queueOf(job *trainjob.TrainJob, wl *kueue.Workload, leads map[types.NamespacedName]string) metrics.Queue {
+	queue := metrics.Queue{Namespace: job.Namespace}
+	name := string(jobframework.QueueNameForObject(job))
+	if wl != nil {
+		name = string(wl.Spec.QueueName)
+	}
+	if leadsTo, known := leads[types.NamespacedName{Namespace: job.Namespace, Name: name}]; known {
+		queue.LocalQueue, queue.ClusterQueue = name, leadsTo
+	}
+	if wl != nil && wl.Status.Admission != nil {
+		queue.ClusterQueue = string(wl.Status.Admission.ClusterQueue)
+	}
+	return queue
+}

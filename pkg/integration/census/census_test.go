@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package census
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// jobOf returns a TrainJob in queue "queue" that waits.
+func jobOf(name string) *trainjob.TrainJob {
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: name, UID: types.UID(name), Labels: map[string]string{kueueconstants.QueueLabel: "queue"},
+	}}
+	job.Spec.Suspend = ptr.To(true)
+	return job
+}
+
+// workloadOf returns the Workload of a job, with conditions that are true.
+func workloadOf(job *trainjob.TrainJob, conditions ...string) *kueue.Workload {
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
+		Namespace: job.Namespace, Name: job.Name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)},
+	}}
+	wl.Spec.QueueName = "queue"
+	for _, condition := range conditions {
+		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition})
+	}
+	return wl
+}
+
+// jobSetOf returns a JobSet of one replicated job with one child Job.
+func jobSetOf(job *trainjob.TrainJob, suspended bool) *jobsetapi.JobSet {
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: job.Namespace, Name: job.Name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)},
+	}}
+	js.Spec.Suspend = ptr.To(suspended)
+	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
+	return js
+}
+
+func TestStateOf(t *testing.T) {
+	resumed := func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(false) }
+	readied := func(job *trainjob.TrainJob) {
+		resumed(job)
+		job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
+	}
+	complete := func(job *trainjob.TrainJob) {
+		job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
+	}
+	deleted := func(job *trainjob.TrainJob) { job.DeletionTimestamp = ptr.To(metav1.Now()) }
+	elsewhere := func(job *trainjob.TrainJob) {
+		readied(job)
+		job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+	}
+	admitted := []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted}
+	evicted := slices.Concat(admitted, []string{kueue.WorkloadEvicted})
+	cases := map[string]struct {
+		change func(*trainjob.TrainJob)
+		// conditions of the Workload; nil: there is none.
+		conditions []string
+		// suspended is of the JobSet; nil: there is none.
+		suspended *bool
+		want      string
+	}{
+		"nothing was made of it":              {want: "waiting_for_trainer"},
+		"it has a Workload":                   {conditions: []string{}, suspended: ptr.To(true), want: "queued"},
+		"quota is reserved, checks are to do": {conditions: admitted[:1], suspended: ptr.To(true), want: "queued"},
+		"it is admitted":                      {conditions: admitted, suspended: ptr.To(true), want: "admitted"},
+		"admitted before Trainer looked":      {conditions: admitted, want: "admitted"},
+		"it is resumed":                       {change: resumed, conditions: admitted, suspended: ptr.To(true), want: "starting"},
+		"its JobSet is resumed":               {change: resumed, conditions: admitted, suspended: ptr.To(false), want: "starting"},
+		"its pods are ready":                  {change: readied, conditions: admitted, suspended: ptr.To(false), want: "running"},
+		"its JobSet was deleted":              {change: readied, conditions: admitted, want: "starting"},
+		"it is ready in another cluster":      {change: elsewhere, conditions: admitted, want: "running"},
+		"it is evicted":                       {change: readied, conditions: evicted, suspended: ptr.To(false), want: "stopping"},
+		"it is evicted and suspended":         {conditions: evicted, suspended: ptr.To(true), want: "stopping"},
+		"its quota is given back":             {conditions: []string{kueue.WorkloadEvicted}, suspended: ptr.To(true), want: "queued"},
+		"its user suspended it":               {conditions: admitted, suspended: ptr.To(false), want: "stopping"},
+		"it has finished, pods are left":      {change: complete, conditions: admitted, suspended: ptr.To(false), want: "stopping"},
+		"it has finished":                     {change: complete, conditions: append(admitted, kueue.WorkloadFinished), want: ""},
+		"it is deleted, pods are left":        {change: deleted, conditions: admitted, suspended: ptr.To(false), want: "stopping"},
+		"it is deleted":                       {change: deleted, want: ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			job := jobOf("job")
+			if tc.change != nil {
+				tc.change(job)
+			}
+			var wl *kueue.Workload
+			if tc.conditions != nil {
+				wl = workloadOf(job, tc.conditions...)
+			}
+			var js *jobsetapi.JobSet
+			if tc.suspended != nil {
+				js = jobSetOf(job, *tc.suspended)
+			}
+			if got := stateOf(job, wl, js); got != tc.want {
+				t.Errorf("stateOf = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// told is one value of a gauge.
+type told struct {
+	Name   string
+	Value  float64
+	Labels string
+}
+
+func TestTell(t *testing.T) {
+	free := jobOf("free")
+	free.Labels = nil
+	madeUp := jobOf("made-up")
+	madeUp.Labels[kueueconstants.QueueLabel] = "not-there"
+	moved := workloadOf(jobOf("b"), kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted)
+	moved.Status.Admission = &kueue.Admission{ClusterQueue: "former"}
+	former := workloadOf(jobOf("a"), kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadFinished)
+	former.Name = "former"
+	gated := func(name string, gates ...string) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: map[string]string{patch.GatedLabel: "true"}}}
+		for _, gate := range gates {
+			pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: gate})
+		}
+		return pod
+	}
+	objects := []client.Object{
+		jobOf("a"), jobOf("b"), jobOf("c"), free, madeUp,
+		former, workloadOf(jobOf("a")), moved,
+		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "queue"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "gpus"}},
+		gated("at-the-gate", patch.AdmissionGate), gated("freed"), gated("of-another", "example.com/gate"),
+	}
+	trouble := func(uid types.UID) string {
+		return map[types.UID]string{"c": "CannotStart", "made-up": "NotAdmissible", "free": "NotAdmissible"}[uid]
+	}
+	cases := map[string]struct {
+		labels metrics.QueueLabels
+		leads  bool
+		want   map[told]bool
+	}{
+		"another replica leads": {want: map[told]bool{}},
+		"by LocalQueue": {labels: metrics.QueueLabels{LocalQueues: true}, leads: true, want: map[told]bool{
+			{"kueue_trainer_gated_pods", 1, ""}:                                   true,
+			{"kueue_trainer_trainjobs", 1, "gpus,team,queue,queued"}:              true,
+			{"kueue_trainer_trainjobs", 1, "former,team,queue,admitted"}:          true,
+			{"kueue_trainer_trainjobs", 1, "gpus,team,queue,waiting_for_trainer"}: true,
+			{"kueue_trainer_trainjobs", 1, ",team,,waiting_for_trainer"}:          true,
+			{"kueue_trainer_stuck_trainjobs", 1, "gpus,team,queue,CannotStart"}:   true,
+			{"kueue_trainer_stuck_trainjobs", 1, ",team,,NotAdmissible"}:          true,
+		}},
+		"by ClusterQueue": {leads: true, want: map[told]bool{
+			{"kueue_trainer_gated_pods", 1, ""}:                          true,
+			{"kueue_trainer_trainjobs", 1, "gpus,,,queued"}:              true,
+			{"kueue_trainer_trainjobs", 1, "former,,,admitted"}:          true,
+			{"kueue_trainer_trainjobs", 1, "gpus,,,waiting_for_trainer"}: true,
+			{"kueue_trainer_trainjobs", 1, ",,,waiting_for_trainer"}:     true,
+			{"kueue_trainer_stuck_trainjobs", 1, "gpus,,,CannotStart"}:   true,
+			{"kueue_trainer_stuck_trainjobs", 1, ",,,NotAdmissible"}:     true,
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			leads := make(chan struct{})
+			if tc.leads {
+				close(leads)
+			}
+			c := &Census{
+				Cached: fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(objects...).Build(),
+				Leads:  leads, Trouble: trouble, Labels: tc.labels,
+			}
+			got := map[told]bool{}
+			c.Tell(func(m metrics.Metric, value float64, labels ...string) {
+				got[told{m.Name, value, strings.Join(labels, ",")}] = true
+			})
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected gauges (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// BenchmarkScrape counts 10,000 TrainJobs, half of which run, as a cache hands them out.
+func BenchmarkScrape(b *testing.B) {
+	const jobs = 10_000
+	cached := &lists{}
+	for i := range jobs {
+		job := jobOf(fmt.Sprintf("job-%d", i))
+		wl, js := workloadOf(job), jobSetOf(job, true)
+		if i%2 == 0 {
+			job.Spec.Suspend = ptr.To(false)
+			wl = workloadOf(job, kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted)
+			js = jobSetOf(job, false)
+			job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
+		}
+		cached.jobs, cached.workloads, cached.jobSets = append(cached.jobs, job), append(cached.workloads, wl), append(cached.jobSets, js)
+	}
+	leads := make(chan struct{})
+	close(leads)
+	c := &Census{Cached: cached, Leads: leads, Trouble: func(types.UID) string { return "" }, Labels: metrics.QueueLabels{LocalQueues: true}}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics.NewScraped(c.Tell, c.Metrics()...))
+	b.ReportAllocs()
+	for b.Loop() {
+		families, err := registry.Gather()
+		if err != nil || len(families) != 2 {
+			b.Fatalf("%d metrics, %v", len(families), err)
+		}
+	}
+	// At the shortest interval that is usual.
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(15*time.Second)*100, "%CPU")
+}
+
+// lists is a cache that copies as an informer's does when it is asked for no deep copies.
+type lists struct {
+	client.Reader
+	jobs, workloads, jobSets []runtime.Object
+}
+
+func (l *lists) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	switch list := into.(type) {
+	case *trainjob.List:
+		return apimeta.SetList(list, l.jobs)
+	case *kueue.WorkloadList:
+		return apimeta.SetList(list, l.workloads)
+	case *jobsetapi.JobSetList:
+		return apimeta.SetList(list, l.jobSets)
+	}
+	return nil
+}

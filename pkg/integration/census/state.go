@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package census
+
+import (
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"k8s.io/utils/ptr"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// stateOf returns what a TrainJob does now, in the words of pkg/metrics, by its Workload and its
+// JobSet, which may be nil; empty: it is over, and holds nothing.
+func stateOf(job *trainjob.TrainJob, wl *kueue.Workload, js *jobsetapi.JobSet) string {
+	over := job.Finished() || !job.DeletionTimestamp.IsZero()
+	holds := wl != nil && state.HoldsQuota(*wl)
+	switch {
+	case over && holds:
+		return metrics.StateStopping
+	case over:
+		return ""
+	case wl == nil:
+		return metrics.StateWaitingForTrainer
+	case holds && !state.StoppedSince(wl).IsZero():
+		return metrics.StateStopping
+	case !kueuelib.IsAdmitted(wl):
+		return metrics.StateQueued
+	case job.Suspended() && runs(js):
+		return metrics.StateStopping
+	case job.Suspended():
+		return metrics.StateAdmitted
+	case ready(job, js):
+		return metrics.StateRunning
+	}
+	return metrics.StateStarting
+}
+
+// runs reports whether a JobSet has pods, or may still get some.
+func runs(js *jobsetapi.JobSet) bool {
+	return js != nil && (!ptr.Deref(js.Spec.Suspend, false) || state.SaysActive(js))
+}
+
+// ready reports whether the pods of a resumed TrainJob are ready. The JobSet of one that runs in
+// another cluster is not here; its status is.
+func ready(job *trainjob.TrainJob, js *jobsetapi.JobSet) bool {
+	if job.ManagedExternally() {
+		return allStarted(job.Status.JobsStatus)
+	}
+	return js != nil && podset.Ready(js, job.Status.JobsStatus)
+}
+
+// allStarted reports whether of every replicated job something is ready or done.
+func allStarted(statuses []trainer.JobStatus) bool {
+	for i := range statuses {
+		if ptr.Deref(statuses[i].Ready, 0)+ptr.Deref(statuses[i].Succeeded, 0) == 0 {
+			return false
+		}
+	}
+	return len(statuses) > 0
+}

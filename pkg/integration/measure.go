@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// admittedBy returns the queue that admitted a Workload, which proves that it is there.
+func admittedBy(wl *kueue.Workload) metrics.Queue {
+	queue := metrics.Queue{Namespace: wl.Namespace, LocalQueue: string(wl.Spec.QueueName)}
+	if wl.Status.Admission != nil {
+		queue.ClusterQueue = string(wl.Status.Admission.ClusterQueue)
+	}
+	return queue
+}
+
+// measureStart records the start of a job that this reconcile made. How long it took after the
+// admission is told of the first start alone: others wait for whoever stopped the job meanwhile.
+func (r *attempt) measureStart(ctx context.Context, j *job) {
+	wl, err := state.HoldingQuota(ctx, state.Latest(r.env.state), &j.TrainJob)
+	if err != nil || wl == nil {
+		// It is being taken back already.
+		return
+	}
+	queue, admitted := admittedBy(wl), admittedAt(wl)
+	kind := metrics.StartFirst
+	former, again := r.env.memory.runs.begin(&j.TrainJob, jobRun{queue: queue, admitted: admitted, began: time.Now()})
+	if again || apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted) != nil {
+		kind = metrics.StartAgain
+	}
+	r.env.metrics.Started(queue, kind)
+	if !again || !admitted.Equal(former.admitted) {
+		r.env.metrics.StartedAfter(queue, time.Since(admitted))
+	}
+}
+
+func admittedAt(wl *kueue.Workload) time.Time {
+	if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
+		return admitted.LastTransitionTime.Time
+	}
+	return time.Now()
+}
+
+// measureReady records how long it took until the pods of a job were ready, once for each run.
+func (r *attempt) measureReady(ctx context.Context, j *job, ready func() bool) {
+	if j.IsSuspended() {
+		return
+	}
+	known, underWay := r.env.memory.runs.underWay(&j.TrainJob)
+	switch {
+	case !underWay:
+		wl, err := state.HoldingQuota(ctx, r.env.state, &j.TrainJob)
+		if err == nil && wl != nil && kueuelib.IsAdmitted(wl) {
+			r.env.memory.runs.begin(&j.TrainJob, jobRun{
+				queue: admittedBy(wl), admitted: admittedAt(wl), began: resumedAt(&j.TrainJob, wl), ready: ready(),
+			})
+		}
+	case !known.ready && ready():
+		r.env.memory.runs.ready(&j.TrainJob)
+		r.env.metrics.Ready(known.queue, time.Since(known.began))
+	}
+}
+
+// resumedAt returns when Trainer took note of a start that another process made.
+func resumedAt(job *trainjob.TrainJob, wl *kueue.Workload) time.Time {
+	if said := apimeta.FindStatusCondition(job.Status.Conditions, trainer.TrainJobSuspended); said != nil && said.Status == metav1.ConditionFalse {
+		return said.LastTransitionTime.Time
+	}
+	return admittedAt(wl)
+}
+
+// measureStop records that the manager suspended a job that ran.
+func (j *job) measureStop(ctx context.Context, reason string) {
+	known, underWay := j.env.memory.runs.underWay(&j.TrainJob)
+	queue := known.queue
+	if wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob); err == nil && wl != nil {
+		queue = admittedBy(wl)
+	} else if !underWay {
+		queue = metrics.Queue{Namespace: j.Namespace}
+	}
+	j.env.memory.runs.end(&j.TrainJob)
+	j.env.metrics.Stopped(queue, reason)
+}
+
+// measureStopped records the stop of a job that is found suspended though it was not known to be: by
+// its user, or by the manager, which has not heard of its own success.
+func (j *job) measureStopped(ctx context.Context) {
+	if _, underWay := j.env.memory.runs.underWay(&j.TrainJob); !underWay || !j.IsSuspended() {
+		return
+	}
+	reason := metrics.StopByUser
+	if wl, err := state.HoldingQuota(ctx, j.env.state, &j.TrainJob); err == nil && wl != nil && kueuelib.IsEvicted(wl) {
+		reason = evictedFor(wl)
+	}
+	j.measureStop(ctx, reason)
+}
+
+// stopReason returns the word of the metrics for why jobframework stops a job.
+func (j *job) stopReason(ctx context.Context, reason jobframework.StopReason) string {
+	switch reason {
+	case jobframework.StopReasonWorkloadEvicted:
+		if wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob); err == nil && wl != nil && kueuelib.IsEvicted(wl) {
+			return evictedFor(wl)
+		}
+	case jobframework.StopReasonWorkloadDeleted:
+		return metrics.StopWorkloadDeleted
+	case jobframework.StopReasonNoMatchingWorkload:
+		return metrics.StopNoMatchingWorkload
+	}
+	return metrics.StopNotAdmitted
+}
+
+// evictedFor returns Kueue's reason of an eviction.
+func evictedFor(wl *kueue.Workload) string {
+	return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).Reason
+}
+
+// measureGone records how long evicted jobs had pods after that: until their quota was given back.
+// It filters nothing.
+func measureGone(recorder *metrics.Recorder) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*kueue.Workload)
+		after, okAfter := e.ObjectNew.(*kueue.Workload)
+		if ok && okAfter && gaveBack(before, after) {
+			recorder.Gone(admittedBy(before), time.Since(state.StoppedSince(before)))
+		}
+		return true
+	}}
+}
+
+// gaveBack reports whether a TrainJob that was evicted while it was admitted has no quota any more
+// since this event.
+func gaveBack(before, after *kueue.Workload) bool {
+	return state.ControllerOfKind(after, trainjob.GVK.Kind) != nil && before.DeletionTimestamp.IsZero() &&
+		kueuelib.IsAdmitted(before) && kueuelib.IsEvicted(before) &&
+		!kueuelib.HasQuotaReservation(after) && !kueuelib.IsFinished(after)
+}

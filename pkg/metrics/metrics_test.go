@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+var team = Queue{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "queue"}
+
+// everything returns a registry in which each metric of the manager has a value.
+func everything(t *testing.T, labels QueueLabels) *prometheus.Registry {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	r := NewRecorder(registry, labels)
+	r.Started(team, StartFirst)
+	r.StartedAfter(team, time.Second)
+	r.Ready(team, time.Minute)
+	r.Gone(team, time.Second)
+	r.Stopped(team, StopByUser)
+	r.Ungated(UngateFreed)
+	r.Wrote("trainjobs", WriteDone)
+	r.Answered(WebhookMutating, "CREATE", AnswerAllowed, "")
+	for _, m := range Ledger() {
+		r.Register(NewScraped(tellOne(labels, m), m))
+	}
+	r.Register(NewScraped(func(tell Tell) {
+		for _, m := range Told() {
+			tellOne(labels, m)(tell)
+		}
+	}, Told()...))
+	return registry
+}
+
+func tellOne(labels QueueLabels, m Metric) func(Tell) {
+	return func(tell Tell) {
+		values := slices.Repeat([]string{"value"}, len(m.Labels))
+		if slices.Contains(m.Labels, ClusterQueue) {
+			values = labels.Values(team, values[3:]...)
+		}
+		tell(m, 1, values...)
+	}
+}
+
+// described is a metric as it is gathered.
+type described struct {
+	Type   Type
+	Help   string
+	Labels []string
+}
+
+func TestGathered(t *testing.T) {
+	want := map[string]described{}
+	for _, m := range All() {
+		labels := slices.Sorted(slices.Values(m.Labels))
+		want[m.Name] = described{m.Type, m.Help + ".", labels}
+	}
+	families, err := everything(t, QueueLabels{LocalQueues: true}).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]described{}
+	for _, family := range families {
+		var labels []string
+		for _, pair := range family.Metric[0].Label {
+			labels = append(labels, pair.GetName())
+		}
+		got[family.GetName()] = described{Type(strings.ToLower(family.GetType().String())), family.GetHelp(), labels}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
+	}
+}
+
+func TestLint(t *testing.T) {
+	problems, err := testutil.GatherAndLint(everything(t, QueueLabels{LocalQueues: true}))
+	if err != nil || len(problems) > 0 {
+		t.Errorf("promlint: %v, %v", problems, err)
+	}
+}
+
+func TestLabelsOfLocalQueues(t *testing.T) {
+	for name, tc := range map[string]struct {
+		labels QueueLabels
+		want   string
+	}{
+		"on":  {QueueLabels{LocalQueues: true}, "gpus team queue"},
+		"off": {QueueLabels{}, "gpus  "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			families, err := everything(t, tc.labels).Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			queues := 0
+			for _, family := range families {
+				for _, metric := range family.Metric {
+					values := map[string]string{}
+					for _, pair := range metric.Label {
+						values[pair.GetName()] = pair.GetValue()
+					}
+					if _, of := values[ClusterQueue]; !of {
+						continue
+					}
+					queues++
+					if got := values[ClusterQueue] + " " + values[Namespace] + " " + values[LocalQueue]; got != tc.want {
+						t.Errorf("%s is of queue %q, want %q", family.GetName(), got, tc.want)
+					}
+				}
+			}
+			if queues == 0 {
+				t.Error("no metric is of a queue")
+			}
+		})
+	}
+}
+
+func TestHistograms(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	NewRecorder(registry, QueueLabels{}).Gone(team, -time.Second)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != EvictedUntilStopped().Name {
+			continue
+		}
+		histogram := family.Metric[0].GetHistogram()
+		if len(histogram.Bucket) != len(buckets) || histogram.Schema == nil {
+			t.Errorf("it has %d classic buckets, and schema %v of native ones", len(histogram.Bucket), histogram.Schema)
+		}
+		if histogram.GetSampleSum() != 0 || histogram.GetSampleCount() != 1 {
+			t.Errorf("a clock that is behind makes a time of %f", histogram.GetSampleSum())
+		}
+		return
+	}
+	t.Error("nothing is recorded")
+}
+
+func TestWritten(t *testing.T) {
+	cases := map[string]string{
+		"GET /apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs/job":                             "",
+		"PATCH /apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs/job":                           "trainjobs",
+		"PATCH /apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs/job?dryRun=All":                "",
+		"PATCH /apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/wl/status?fieldManager=kueue-trainer": "workloads/status",
+		"DELETE /apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads/wl":                                  "workloads",
+		"POST /apis/events.k8s.io/v1/namespaces/team/events":                                                "events",
+		"POST /api/v1/namespaces/team/events":                                                               "events",
+		"PATCH /api/v1/namespaces/team/pods/pod":                                                            "pods",
+		"PUT /apis/coordination.k8s.io/v1/namespaces/ours/leases/lease":                                     "leases",
+		"PUT /apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/ours":                    "validatingwebhookconfigurations",
+		"PUT /api/v1/namespaces/team":                                                                       "namespaces",
+		"POST /apis/authentication.k8s.io/v1/tokenreviews":                                                  "",
+		"POST /apis/authorization.k8s.io/v1/subjectaccessreviews":                                           "",
+		"POST /": "",
+	}
+	for request, want := range cases {
+		method, target, _ := strings.Cut(request, " ")
+		if got := written(httptest.NewRequestWithContext(t.Context(), method, target, http.NoBody)); got != want {
+			t.Errorf("%s writes %q, want %q", request, got, want)
+		}
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	cases := map[string]struct {
+		code int
+		body string
+		err  error
+		want string
+	}{
+		"stored":                           {code: http.StatusOK, want: WriteDone},
+		"made":                             {code: http.StatusCreated, want: WriteDone},
+		"changed meanwhile":                {code: http.StatusConflict, want: WriteConflict},
+		"gone meanwhile":                   {code: http.StatusNotFound, want: WriteConflict},
+		"a test of a JSON patch fails":     {code: http.StatusUnprocessableEntity, body: `{"kind":"Status","details":{}}`, want: WriteConflict},
+		"the same without details":         {code: http.StatusUnprocessableEntity, body: `{"kind":"Status"}`, want: WriteConflict},
+		"an object is invalid":             {code: http.StatusUnprocessableEntity, body: `{"kind":"Status","details":{"kind":"TrainJob"}}`, want: WriteRefused},
+		"nobody can read why":              {code: http.StatusUnprocessableEntity, body: `k8s`, want: WriteRefused},
+		"no permission":                    {code: http.StatusForbidden, want: WriteRefused},
+		"too many requests":                {code: http.StatusTooManyRequests, want: WriteFailed},
+		"a webhook cannot be reached":      {code: http.StatusInternalServerError, want: WriteFailed},
+		"the API server cannot be reached": {err: errors.New("refused"), want: WriteFailed},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			registry := prometheus.NewRegistry()
+			r := NewRecorder(registry, QueueLabels{})
+			client := http.Client{Transport: r.CountWrites(roundTripper(func(*http.Request) (*http.Response, error) {
+				if tc.err != nil {
+					return nil, tc.err
+				}
+				return &http.Response{StatusCode: tc.code, Body: io.NopCloser(strings.NewReader(tc.body))}, nil
+			}))}
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://api/api/v1/namespaces/team/pods/pod", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := client.Do(request)
+			if err == nil {
+				defer response.Body.Close()
+				if body, err := io.ReadAll(response.Body); err != nil || string(body) != tc.body {
+					t.Errorf("the client reads %q, %v; want %q", body, err, tc.body)
+				}
+			}
+			if got := testutil.ToFloat64(r.writes.WithLabelValues("pods", tc.want)); got != 1 {
+				t.Errorf("%s is counted %v times, want once", tc.want, got)
+			}
+		})
+	}
+}

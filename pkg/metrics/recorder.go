@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Recorder records what happens. It is made once, when the manager is set up, and given to whoever
+// has something to record.
+type Recorder struct {
+	QueueLabels
+	registry prometheus.Registerer
+
+	admittedUntilStarted, startedUntilReady, evictedUntilStopped *prometheus.HistogramVec
+	starts, stops, ungatedPods, writes, webhookRequests          *prometheus.CounterVec
+}
+
+// NewRecorder returns a Recorder whose metrics are in registry, where none of them is yet.
+func NewRecorder(registry prometheus.Registerer, labels QueueLabels) *Recorder {
+	r := &Recorder{
+		QueueLabels: labels, registry: registry,
+		admittedUntilStarted: NewHistogram(AdmittedUntilStarted()),
+		startedUntilReady:    NewHistogram(StartedUntilReady()),
+		evictedUntilStopped:  NewHistogram(EvictedUntilStopped()),
+		starts:               NewCounter(Starts()),
+		stops:                NewCounter(Stops()),
+		ungatedPods:          NewCounter(UngatedPods()),
+		writes:               NewCounter(Writes()),
+		webhookRequests:      NewCounter(WebhookRequests()),
+	}
+	// Pods at the gate are so rare that the first one would be lost on who asks for increases.
+	for _, outcome := range []string{UngateFreed, UngateRefused} {
+		r.ungatedPods.WithLabelValues(outcome)
+	}
+	registry.MustRegister(r.admittedUntilStarted, r.startedUntilReady, r.evictedUntilStopped,
+		r.starts, r.stops, r.ungatedPods, r.writes, r.webhookRequests)
+	return r
+}
+
+// Register adds metrics of others to the registry, where none of them is yet.
+func (r *Recorder) Register(others ...prometheus.Collector) { r.registry.MustRegister(others...) }
+
+// Started records that a TrainJob was resumed.
+func (r *Recorder) Started(q Queue, kind string) {
+	r.starts.WithLabelValues(r.Values(q, kind)...).Inc()
+}
+
+// StartedAfter records how long after its admission a TrainJob was resumed for the first time.
+func (r *Recorder) StartedAfter(q Queue, sinceAdmitted time.Duration) {
+	r.admittedUntilStarted.WithLabelValues(r.Values(q)...).Observe(seconds(sinceAdmitted))
+}
+
+// Ready records that all pods of a TrainJob are ready, for the first time since it was resumed.
+func (r *Recorder) Ready(q Queue, sinceStarted time.Duration) {
+	r.startedUntilReady.WithLabelValues(r.Values(q)...).Observe(seconds(sinceStarted))
+}
+
+// Stopped records that a TrainJob was suspended while it ran.
+func (r *Recorder) Stopped(q Queue, reason string) {
+	r.stops.WithLabelValues(r.Values(q, reason)...).Inc()
+}
+
+// Gone records that an evicted TrainJob has no pod any more and gave its quota back.
+func (r *Recorder) Gone(q Queue, sinceEvicted time.Duration) {
+	r.evictedUntilStopped.WithLabelValues(r.Values(q)...).Observe(seconds(sinceEvicted))
+}
+
+// Ungated records what became of a pod at the gate.
+func (r *Recorder) Ungated(outcome string) { r.ungatedPods.WithLabelValues(outcome).Inc() }
+
+// Wrote records a request that writes.
+func (r *Recorder) Wrote(resource, outcome string) {
+	r.writes.WithLabelValues(resource, outcome).Inc()
+}
+
+// Answered records the answer of a webhook.
+func (r *Recorder) Answered(kind, operation, outcome, reason string) {
+	r.webhookRequests.WithLabelValues(kind, operation, outcome, reason).Inc()
+}
+
+// ForgetClusterQueue drops what was recorded of a ClusterQueue that is gone.
+func (r *Recorder) ForgetClusterQueue(name string) { r.forget(prometheus.Labels{ClusterQueue: name}) }
+
+// ForgetLocalQueue drops what was recorded of a LocalQueue that is gone.
+func (r *Recorder) ForgetLocalQueue(namespace, name string) {
+	r.forget(prometheus.Labels{Namespace: namespace, LocalQueue: name})
+}
+
+func (r *Recorder) forget(queue prometheus.Labels) {
+	for _, histogram := range []*prometheus.HistogramVec{r.admittedUntilStarted, r.startedUntilReady, r.evictedUntilStopped} {
+		histogram.DeletePartialMatch(queue)
+	}
+	for _, counter := range []*prometheus.CounterVec{r.starts, r.stops} {
+		counter.DeletePartialMatch(queue)
+	}
+}
+
+// seconds of a time whose ends two clocks may have told.
+func seconds(d time.Duration) float64 { return max(0, d.Seconds()) }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Queue is the queue of a TrainJob. Only names of objects that exist belong here: what a tenant
+// may make up is no label.
+type Queue struct {
+	ClusterQueue, Namespace, LocalQueue string
+}
+
+// QueueLabels says which labels of a Queue are told.
+type QueueLabels struct {
+	// LocalQueues leaves namespace and local_queue empty where it is false.
+	LocalQueues bool
+}
+
+// Values returns the values of labels that begin with those of a queue.
+func (l QueueLabels) Values(q Queue, more ...string) []string {
+	if !l.LocalQueues {
+		q.Namespace, q.LocalQueue = "", ""
+	}
+	return append([]string{q.ClusterQueue, q.Namespace, q.LocalQueue}, more...)
+}
+
+// buckets are for times that people wait: for a write, an image, a grace period, a node.
+var buckets = []float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600}
+
+// NewHistogram returns the histogram of m, with buckets and as a native one.
+func NewHistogram(m Metric) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: m.Name, Help: help(m), Buckets: buckets,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+	}, m.Labels)
+}
+
+// NewCounter returns the counter of m.
+func NewCounter(m Metric) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: help(m)}, m.Labels)
+}
+
+// NewGauge returns the gauge of m.
+func NewGauge(m Metric) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.Name, Help: help(m)}, m.Labels)
+}
+
+func help(m Metric) string { return m.Help + "." }
