@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package heap
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+)
+
+func TestSetLimit(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	tests := map[string]struct {
+		env   string
+		limit int64
+		want  int64
+	}{
+		"most of the container's limit is Go's": {env: "1000MiB", limit: 1000 << 20, want: 850 << 20},
+		"no limit is set":                       {limit: math.MaxInt64},
+		"the limit is turned off":               {env: "off", limit: math.MaxInt64},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("GOMEMLIMIT", tc.env)
+			debug.SetMemoryLimit(tc.limit)
+			if got := SetLimit(); got != tc.want {
+				t.Errorf("SetLimit = %d, want %d", got, tc.want)
+			}
+			want := tc.want
+			if want == 0 {
+				want = tc.limit
+			}
+			if got := debug.SetMemoryLimit(-1); got != want {
+				t.Errorf("The runtime's limit is %d, want %d", got, want)
+			}
+		})
+	}
+}
+
+func TestScarce(t *testing.T) {
+	held := make([]byte, 64<<20)
+	runtime.GC()
+	tests := map[string]struct {
+		limit int64
+		want  bool
+	}{
+		"there is no limit":                   {},
+		"the heap is far from the limit":      {limit: 1 << 30},
+		"the heap takes nearly all there is":  {limit: 80 << 20, want: true},
+		"the heap is larger than it ought to": {limit: 10 << 20, want: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			told := false
+			scarce := Scarce(tc.limit, func(scarce bool) { told = scarce })
+			if got := scarce(); got != tc.want || told != tc.want {
+				t.Errorf("scarce = %t and told %t with %d bytes in use, want %t", got, told, inUse(), tc.want)
+			}
+		})
+	}
+	runtime.KeepAlive(held)
+}
+
+func TestTight(t *testing.T) {
+	tests := map[string]struct {
+		before bool
+		share  float64
+		want   bool
+	}{
+		"it gets tight":                       {share: 0.76, want: true},
+		"it is not tight yet":                 {share: 0.74},
+		"a little less does not change it":    {before: true, share: 0.70, want: true},
+		"as much as before it got tight will": {before: true, share: 0.64},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := tight(tc.before, tc.share); got != tc.want {
+				t.Errorf("tight(%t, %.2f) = %t, want %t", tc.before, tc.share, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scarce := false
+		gate := NewGate(1, func() bool { return scarce })
+		pass := func(ctx context.Context) func() {
+			leave, err := gate.Pass(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return leave
+		}
+		first, second := pass(t.Context()), pass(t.Context())
+		scarce = true
+		// Whoever came before is not counted.
+		third := pass(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		passed := make(chan error)
+		go func() {
+			_, err := gate.Pass(ctx)
+			passed <- err
+		}()
+		synctest.Wait()
+		select {
+		case err := <-passed:
+			t.Fatalf("A second one passed while memory is scarce, error %v", err)
+		default:
+		}
+		cancel()
+		if err := <-passed; !errors.Is(err, context.Canceled) {
+			t.Errorf("Who gives up has error %v", err)
+		}
+		third()
+		pass(t.Context())()
+		first()
+		second()
+	})
+}

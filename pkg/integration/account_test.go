@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// accountScene is a TrainJob that runs, with its JobSet, Job and Workload.
+func accountScene(t *testing.T) (*attempt, *trainjob.TrainJob, *kueue.Workload, metav1.Time) {
+	t.Helper()
+	started := metav1.NewTime(time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC))
+	stored, js := disagreeing(false, false, true, started.Time)
+	stored.Spec.RuntimeRef.Name, stored.Labels["example.com/user"] = "torch", "ann"
+	js.UID = "js"
+	child := doneJob(js)
+	child.Status.StartTime = &started
+	wl := inttest.WorkloadOf(stored.UID, true)
+	wl.Namespace, wl.OwnerReferences[0].Name, wl.UID = "ns", "job", "wl"
+	wl.Spec.QueueName, wl.Status.Admission = "q", &kueue.Admission{}
+	r, _ := newReconciler(t, stored, js, child, wl)
+	return r, stored, wl, started
+}
+
+func TestAccountFacts(t *testing.T) {
+	cases := map[string]struct {
+		waits  bool
+		change func(*trainjob.TrainJob, *kueue.Workload)
+		want   func(started metav1.Time) ledger.Facts
+	}{
+		"it runs": {want: func(started metav1.Time) ledger.Facts { return ledger.Facts{Started: started.Time, User: "ann"} }},
+		"Kueue waits for pods": {
+			waits: true,
+			want:  func(metav1.Time) ledger.Facts { return ledger.Facts{WaitsForPods: true, User: "ann"} },
+		},
+		"it has failed": {
+			change: func(job *trainjob.TrainJob, _ *kueue.Workload) {
+				job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobFailed, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Unix(1000, 0)}}
+			},
+			want: func(started metav1.Time) ledger.Facts {
+				return ledger.Facts{Started: started.Time, User: "ann", JobEnded: time.Unix(1000, 0), Outcome: metrics.OutcomeFailed}
+			},
+		},
+		"it runs in another cluster": {
+			change: func(job *trainjob.TrainJob, wl *kueue.Workload) {
+				job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+				wl.Status.Conditions[1].LastTransitionTime = metav1.Unix(2000, 0)
+			},
+			want: func(metav1.Time) ledger.Facts { return ledger.Facts{Started: time.Unix(2000, 0), User: "ann"} },
+		},
+		"it is a former job's": {
+			change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences[0].UID = "former" },
+			want:   func(metav1.Time) ledger.Facts { return ledger.Facts{UserUnknown: true} },
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r, job, wl, started := accountScene(t)
+			if tc.change != nil {
+				tc.change(job, wl)
+				if err := r.env.client.Update(t.Context(), job); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.waits {
+				r.env.kueue = kueueconfig.Fixed(kueueconfig.Settings{WaitForPodsReady: &configapi.WaitForPodsReady{}})
+			}
+			got := accountFacts{client: r.env.client, env: r.env, userLabel: "example.com/user"}.of(t.Context(), wl)
+			if diff := cmp.Diff(tc.want(started), got); diff != "" {
+				t.Errorf("Unexpected facts (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestQuotaIsKeptUntilItIsAccountedFor(t *testing.T) {
+	condition := func(kind string) func(*trainjob.TrainJob, *kueue.Workload) {
+		return func(_ *trainjob.TrainJob, wl *kueue.Workload) {
+			wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue})
+		}
+	}
+	cases := map[string]struct {
+		change func(*trainjob.TrainJob, *kueue.Workload)
+		nobody bool
+		want   bool
+	}{
+		"it is evicted":                      {change: condition(kueue.WorkloadEvicted)},
+		"it is evicted, and nobody accounts": {change: condition(kueue.WorkloadEvicted), nobody: true, want: true},
+		"its Workload is about to say that it finished": {
+			change: func(job *trainjob.TrainJob, _ *kueue.Workload) {
+				job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
+			}, want: true,
+		},
+		"its Workload says that it has finished": {change: condition(kueue.WorkloadFinished), want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r, stored, wl, _ := accountScene(t)
+			tc.change(stored, wl)
+			if err := r.env.client.Update(t.Context(), wl); err != nil {
+				t.Fatal(err)
+			}
+			if !tc.nobody {
+				facts := accountFacts{client: r.env.client, env: r.env}
+				// One that has not read what was saved yet saves nothing.
+				r.env.ledger = ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
+			}
+			j := &job{env: r.env, TrainJob: *stored, key: client.ObjectKeyFromObject(stored)}
+			got, err := j.accountedHolding(t.Context(), false)
+			if err != nil || got != tc.want {
+				t.Errorf("accountedHolding() = %t, %v; want %t", got, err, tc.want)
+			}
+			if again := j.unaccounted > 0; again == tc.want {
+				t.Errorf("It looks again after %s, accounted for: %t", j.unaccounted, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+)
+
+// remembered is how long after its end a holding is known by its name. What ended earlier than
+// that before a save, as its Workload says, is in the totals of the save.
+const remembered = 5 * time.Minute
+
+// maxUsers bounds the values of label user in a namespace: whoever may edit a TrainJob may make
+// one up, and shall not use up those of others.
+const maxUsers = 100
+
+// otherUsers is the value of label user for those beyond.
+const otherUsers = "(others)"
+
+// Book has totals of what has ended, and what is held now. Its methods decide by what they are
+// given alone.
+type Book struct {
+	// began is when the book began: nothing before counts.
+	began time.Time
+	// held and ended are the totals, by phase and by outcome.
+	held, ended map[slot]float64
+	open        map[types.UID]*Holding
+	// closed has the ends of holdings that Workloads still tell of, or old copies of them, and when.
+	closed map[types.UID]closing
+	// assumed is the time up to which all that ended is in the totals, but for closed.
+	assumed time.Time
+	// users are those that are told apart, by namespace.
+	users map[string]map[string]bool
+	// changes counts what is to be saved.
+	changes uint64
+}
+
+// closing is the end of a holding.
+type closing struct {
+	UID      types.UID `json:"uid"`
+	Version  string    `json:"version"`
+	Reserved time.Time `json:"reserved"`
+	Ended    time.Time `json:"ended"`
+	// Gone is when its Workload was seen to be gone: whoever still tells of it has an old copy.
+	Gone time.Time `json:"gone,omitzero"`
+
+	changed uint64
+}
+
+// NewBook returns an empty book that counts from now on.
+func NewBook(now time.Time) *Book {
+	return &Book{
+		began: now, assumed: now,
+		held: map[slot]float64{}, ended: map[slot]float64{},
+		open: map[types.UID]*Holding{}, closed: map[types.UID]closing{}, users: map[string]map[string]bool{},
+	}
+}
+
+// Observe takes note of what a Workload proves. known is a time until which what the book says
+// is held was there.
+func (b *Book) Observe(r Reading, now, known time.Time) {
+	h, closed := b.open[r.UID], b.closed[r.UID]
+	if !closed.Gone.IsZero() || h != nil && older(r.Version, h.Version) || older(r.Version, closed.Version) {
+		return
+	}
+	if h != nil && !h.reserved().Equal(r.Reserved) {
+		b.close(h, h.former(r, known), r)
+		h = nil
+	}
+	if r.Reserved.IsZero() || b.has(r) {
+		return
+	}
+	r.Shares = b.bounded(r.Shares)
+	if h == nil {
+		h = begin(r)
+		b.open[r.UID] = h
+		b.change(h)
+	} else if h.follow(r, now) {
+		b.change(h)
+	}
+	if !r.Ended.IsZero() {
+		b.end(h, r.Ended)
+	}
+}
+
+// has reports whether the holding of a reading is in the totals already.
+func (b *Book) has(r Reading) bool {
+	if c, ok := b.closed[r.UID]; ok {
+		return !r.Reserved.After(c.Reserved)
+	}
+	// What is open is in no total, whenever it ended.
+	return b.open[r.UID] == nil && !r.Ended.IsZero() && !r.Ended.After(b.assumed)
+}
+
+// close ends a holding whose Workload tells of something else now.
+func (b *Book) close(h *Holding, at time.Time, r Reading) {
+	if !r.Released.IsZero() && h.follow(Reading{UID: r.UID, Marks: r.Marks}, at) {
+		h.Outcome = r.Outcome
+	}
+	if h.Outcome == "" {
+		h.Outcome = metrics.OutcomeLost
+	}
+	b.end(h, at)
+}
+
+// Gone takes note that a Workload is seen to be gone now, at the latest by a time.
+func (b *Book) Gone(uid types.UID, by, now time.Time) {
+	if h := b.open[uid]; h != nil {
+		if h.Outcome == "" {
+			h.Outcome = metrics.OutcomeDeleted
+		}
+		b.end(h, by)
+	}
+	if c, ok := b.closed[uid]; ok {
+		c.Gone = now
+		b.closed[uid] = c
+	}
+}
+
+// prune forgets Workloads that are gone for so long that nobody has a copy of them any more.
+func (b *Book) prune(now time.Time) {
+	maps.DeleteFunc(b.closed, func(_ types.UID, c closing) bool {
+		return !c.Gone.IsZero() && c.Gone.Before(now.Add(-remembered))
+	})
+}
+
+// Leave takes note that a Workload is about to be gone.
+func (b *Book) Leave(uid types.UID, now time.Time) {
+	if h := b.open[uid]; h != nil && h.Leaving.IsZero() {
+		h.Leaving = now
+		b.change(h)
+	}
+}
+
+// Vanished ends what the book has of Workloads that are gone without a word; at least until
+// known, what the book says was true.
+func (b *Book) Vanished(known, now time.Time, there func(*Holding) bool) {
+	for uid, h := range b.open {
+		if !there(h) {
+			b.Gone(uid, later(h.Leaving, later(known, h.last().At)), now)
+		}
+	}
+}
+
+// end books a holding.
+func (b *Book) end(h *Holding, at time.Time) {
+	h.seconds(b.began, at, func(s Series, phase string, seconds float64) {
+		b.held[slot{s, phase}] += seconds
+		if phase == metrics.PhaseRunning {
+			b.ended[slot{s, h.Outcome}] += seconds
+		}
+	})
+	delete(b.open, h.UID)
+	b.changes++
+	b.closed[h.UID] = closing{UID: h.UID, Version: h.Version, Reserved: h.reserved(), Ended: at, changed: b.changes}
+}
+
+// older reports whether one resource version came before another one; what cannot be compared did
+// not.
+func older(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}
+
+func (b *Book) change(h *Holding) {
+	b.changes++
+	h.changed = b.changes
+}
+
+// changedAt returns the count of the last change to what is known of a Workload.
+func (b *Book) changedAt(uid types.UID) uint64 {
+	if h := b.open[uid]; h != nil {
+		return h.changed
+	}
+	return b.closed[uid].changed
+}
+
+// Totals returns what was held until now, by phase, and the ended runs of it, by outcome.
+func (b *Book) Totals(now time.Time) (held, ended map[slot]float64) {
+	held = maps.Clone(b.held)
+	for _, h := range b.open {
+		h.seconds(b.began, now, func(s Series, phase string, seconds float64) { held[slot{s, phase}] += seconds })
+	}
+	return held, maps.Clone(b.ended)
+}
+
+// Holds returns what is held now, by phase.
+func (b *Book) Holds() map[slot]float64 {
+	holds := map[slot]float64{}
+	for _, h := range b.open {
+		for _, share := range h.last().Shares {
+			holds[slot{share.Series, h.last().Phase}] += share.Amount
+		}
+	}
+	return holds
+}
+
+// bounded puts users beyond the limit together.
+func (b *Book) bounded(shares []Share) []Share {
+	if len(shares) == 0 || shares[0].User == "" || b.tellsApart(shares[0].Namespace, shares[0].User) {
+		return shares
+	}
+	shares = slices.Clone(shares)
+	for i := range shares {
+		shares[i].User = otherUsers
+	}
+	return shares
+}
+
+// tellsApart reports whether a user has a place among those of a namespace, and gives it one that
+// is free.
+func (b *Book) tellsApart(namespace, user string) bool {
+	users := b.users[namespace]
+	if users[user] || user == otherUsers {
+		return true
+	}
+	if len(users) >= maxUsers {
+		return false
+	}
+	if users == nil {
+		users = map[string]bool{}
+		b.users[namespace] = users
+	}
+	users[user] = true
+	return true
+}

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+)
+
+// gpuSeconds are the numbers of a book for GPUs, by phase or outcome.
+func gpuSeconds(of map[slot]float64) map[string]float64 {
+	sums := map[string]float64{}
+	for s, seconds := range of {
+		if s.Resource == "nvidia.com/gpu" {
+			sums[s.is] += seconds
+		}
+	}
+	return sums
+}
+
+// sums are those of a book at a time.
+func sums(b *Book, now time.Time) map[string]float64 {
+	held, ended := b.Totals(now)
+	out := gpuSeconds(held)
+	maps.Copy(out, gpuSeconds(ended))
+	return out
+}
+
+// reloaded returns the book that another process reads.
+func reloaded(t *testing.T, b *Book, now time.Time) *Book {
+	t.Helper()
+	data, err := b.checkpoint("test", now).encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.book(now)
+}
+
+func TestBook(t *testing.T) {
+	const gpus = 16.0
+	pods := Facts{WaitsForPods: true}
+	type step struct {
+		// at is when it is seen; saved, when the book was saved and read by another process before.
+		at, saved int
+		wl        object
+		gone      bool
+	}
+	a := func() object { return newObject("a") }
+	running := func() object { return a().reserve(10).admit(12).ready(20) }
+	evicted := func() object { return running().evict(50) }
+	cases := map[string]struct {
+		steps []step
+		until int
+		want  map[string]float64
+	}{
+		"it runs on": {
+			steps: []step{{at: 21, wl: running()}}, until: 30,
+			want: map[string]float64{"waiting": 10 * gpus, "running": 10 * gpus},
+		},
+		"only the last version is seen": {
+			steps: []step{{at: 70, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)}}, until: 100,
+			want: map[string]float64{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},
+		},
+		"it is seen twice": {
+			steps: []step{
+				{at: 61, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)},
+				{at: 62, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)},
+				{at: 400, saved: 399, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)},
+			}, until: 500,
+			want: map[string]float64{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},
+		},
+		"it is evicted and gives its quota back": {
+			steps: []step{{at: 21, wl: running()}, {at: 56, wl: evicted().release(55)}}, until: 100,
+			want: map[string]float64{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+		},
+		"its readiness was reset when it was evicted": {
+			steps: []step{
+				{at: 21, wl: running()},
+				{at: 52, wl: evicted().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51)},
+				{at: 56, wl: evicted().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51).release(55)},
+			}, until: 100,
+			want: map[string]float64{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+		},
+		"it gave its quota back and got it again before anybody looked": {
+			steps: []step{
+				{at: 51, wl: evicted()},
+				{at: 70, saved: 51, wl: evicted().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51).release(55).reserve(60).admit(60).ready(65)},
+			}, until: 70,
+			want: map[string]float64{"waiting": 15 * gpus, "running": 35 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+		},
+		"a pod is lost and recovers": {
+			steps: []step{
+				{at: 21, wl: running()},
+				{at: 31, wl: running().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 30)},
+				{at: 41, wl: running().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 30).set(kueue.WorkloadPodsReady, true, kueue.WorkloadRecovered, 40)},
+			}, until: 50,
+			want: map[string]float64{"waiting": 20 * gpus, "running": 20 * gpus},
+		},
+		"a pod is reclaimed": {
+			steps: []step{{at: 21, wl: running()}, {at: 30, wl: reclaimed(running())}}, until: 40,
+			want: map[string]float64{"waiting": 10 * gpus, "running": 15 * gpus},
+		},
+		"it is deleted": {
+			steps: []step{{at: 31, wl: running().deleted(30)}, {at: 35, wl: running().deleted(30), gone: true}}, until: 40,
+			want: map[string]float64{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
+		},
+		"an old copy comes after it is gone": {
+			steps: []step{
+				{at: 35, wl: running().deleted(30), gone: true},
+				{at: 36, wl: versioned(running(), "")},
+				{at: 37, wl: versioned(running().finish(kueue.WorkloadFinishedReasonFailed, 34).release(34).reserve(35), "")},
+			}, until: 40,
+			want: map[string]float64{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
+		},
+		"another process sees an old copy after it is gone": {
+			steps: []step{
+				{at: 35, wl: running().deleted(30), gone: true},
+				{at: 37, saved: 36, wl: versioned(running(), "")},
+				{at: 38, wl: versioned(running().finish(kueue.WorkloadFinishedReasonFailed, 34), "")},
+			}, until: 40,
+			want: map[string]float64{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
+		},
+		"another process goes on": {
+			steps: []step{{at: 21, wl: running()}, {at: 80, saved: 22, wl: evicted().release(55)}}, until: 90,
+			want: map[string]float64{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+		},
+		"an old version comes late": {
+			steps: []step{{at: 56, wl: versioned(evicted().release(55).reserve(60), "9")}, {at: 57, wl: versioned(running(), "5")}}, until: 70,
+			want: map[string]float64{"waiting": 10 * gpus},
+		},
+		"another process sees an old version of what has ended": {
+			steps: []step{
+				{at: 21, wl: running()},
+				{at: 56, wl: versioned(evicted().release(55), "9")},
+				{at: 60, saved: 57, wl: versioned(running(), "5")},
+			}, until: 70,
+			want: map[string]float64{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			b, known := NewBook(noon), time.Time{}
+			for _, s := range tc.steps {
+				if s.saved != 0 {
+					b, known = reloaded(t, b, at(s.saved)), at(s.saved)
+				}
+				b.Observe(Read(s.wl.Workload, pods), at(s.at), known)
+				if s.gone {
+					b.Gone(s.wl.UID, at(s.at), at(s.at))
+				}
+			}
+			if diff := cmp.Diff(tc.want, sums(b, at(tc.until))); diff != "" {
+				t.Errorf("Unexpected GPU seconds (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func reclaimed(o object) object {
+	o.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "node", Count: 1}}
+	return o
+}
+
+func versioned(o object, version string) object {
+	o.ResourceVersion = version
+	return o
+}
+
+func TestBookBeginsWithNothing(t *testing.T) {
+	b := NewBook(at(30))
+	b.Observe(Read(newObject("a").reserve(10).admit(12).ready(20).finish(kueue.WorkloadFinishedReasonSucceeded, 25).Workload, Facts{}), at(31), at(30))
+	b.Observe(Read(newObject("b").reserve(10).admit(12).ready(20).Workload, Facts{}), at(31), at(30))
+	if diff := cmp.Diff(map[string]float64{"running": 16 * 10}, sums(b, at(40))); diff != "" {
+		t.Errorf("Unexpected GPU seconds (-want,+got):\n%s", diff)
+	}
+}
+
+func TestBookKnowsTheUserOfAJobThatIsGone(t *testing.T) {
+	b := NewBook(noon)
+	b.Observe(Read(newObject("a").reserve(10).Workload, Facts{User: "ann"}), at(11), time.Time{})
+	b.Observe(Read(newObject("a").reserve(10).deleted(20).Workload, Facts{UserUnknown: true}), at(21), time.Time{})
+	held, _ := b.Totals(at(30))
+	for s := range held {
+		if s.User != "ann" {
+			t.Errorf("User %q holds %s", s.User, s.Resource)
+		}
+	}
+	b.Observe(Read(newObject("a").reserve(10).deleted(20).Workload, Facts{User: "bob"}), at(30), time.Time{})
+	users := map[string]float64{}
+	held, _ = b.Totals(at(40))
+	for s, seconds := range held {
+		if s.Resource == "nvidia.com/gpu" {
+			users[s.User] += seconds
+		}
+	}
+	if diff := cmp.Diff(map[string]float64{"ann": 20 * 16, "bob": 10 * 16}, users); diff != "" {
+		t.Errorf("Unexpected GPU seconds by user after the label was edited (-want,+got):\n%s", diff)
+	}
+}
+
+func TestBookOfWorkloadsThatVanished(t *testing.T) {
+	b := NewBook(noon)
+	for _, uid := range []types.UID{"left", "forced", "there"} {
+		b.Observe(Read(newObject(uid).reserve(10).admit(10).ready(10).Workload, Facts{}), at(11), time.Time{})
+	}
+	b.Leave("left", at(40))
+	b = reloaded(t, b, at(30))
+	b.Vanished(at(30), at(41), func(h *Holding) bool { return h.UID == "there" })
+	want := map[string]float64{"running": 16 * (30 + 20 + 90), "deleted": 16 * (30 + 20)}
+	if diff := cmp.Diff(want, sums(b, at(100))); diff != "" {
+		t.Errorf("Unexpected GPU seconds (-want,+got):\n%s", diff)
+	}
+}
+
+func TestBookCountsWhatEndedLongBeforeItWasSaved(t *testing.T) {
+	b := NewBook(noon)
+	ended := func(uid types.UID) Reading {
+		return Read(newObject(uid).reserve(10).admit(10).ready(10).finish(kueue.WorkloadFinishedReasonSucceeded, 20).Workload, Facts{})
+	}
+	b.Observe(Read(newObject("open").reserve(10).admit(10).ready(10).Workload, Facts{}), at(11), time.Time{})
+	late := at(20).Add(2 * remembered)
+	b = reloaded(t, b, late)
+	for _, uid := range []types.UID{"open", "in the totals"} {
+		b.Observe(ended(uid), late, late)
+	}
+	want := map[string]float64{"running": 16 * 10, "useful": 16 * 10}
+	if diff := cmp.Diff(want, sums(b, late)); diff != "" {
+		t.Errorf("Unexpected GPU seconds (-want,+got):\n%s", diff)
+	}
+	if ahead := (checkpoint{Began: noon, Saved: late}).book(at(20)); ahead.assumed.After(noon) {
+		t.Errorf("Of a clock that is ahead, all until %s is taken for counted", ahead.assumed)
+	}
+}
+
+func TestBookForgetsWhatIsGone(t *testing.T) {
+	b := NewBook(noon)
+	b.Observe(Read(newObject("a").reserve(10).Workload, Facts{}), at(11), time.Time{})
+	b.Gone("a", at(20), at(20))
+	b.prune(at(20).Add(remembered))
+	if len(b.closed) != 1 {
+		t.Error("What has just gone is forgotten")
+	}
+	b.prune(at(21).Add(remembered))
+	if len(b.closed) != 0 {
+		t.Error("What is gone for long is remembered")
+	}
+}
+
+func TestBookBoundsUsers(t *testing.T) {
+	b := NewBook(noon)
+	for i := range maxUsers + 5 {
+		user := strconv.Itoa(i)
+		for range 2 {
+			b.Observe(Read(newObject(types.UID(user)).reserve(10).Workload, Facts{User: user}), at(11), time.Time{})
+		}
+	}
+	other := newObject("other").reserve(10)
+	other.Namespace = "other"
+	b.Observe(Read(other.Workload, Facts{User: "ann"}), at(11), time.Time{})
+	users := map[string]bool{}
+	for s := range b.Holds() {
+		if s.Namespace != "other" {
+			users[s.User] = true
+		} else if s.User != "ann" {
+			t.Errorf("A user of another namespace is called %s", s.User)
+		}
+	}
+	if len(users) != maxUsers+1 || !users[otherUsers] {
+		t.Errorf("There are %d users, others among them: %t; want %d and others", len(users), users[otherUsers], maxUsers)
+	}
+}
+
+func TestCheckpointIsACopy(t *testing.T) {
+	b := NewBook(noon)
+	b.Observe(Read(newObject("a").reserve(10).admit(10).ready(15).Workload, Facts{}), at(16), time.Time{})
+	c := b.checkpoint("test", at(17))
+	before, err := compress(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Leave("a", at(20))
+	b.Observe(Read(reclaimed(newObject("a").reserve(10).admit(10).ready(15)).evict(25).Workload, Facts{}), at(26), time.Time{})
+	if after, err := compress(c); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("What is saved changes while it is encoded, %v", err)
+	}
+}
+
+func TestCheckpointFits(t *testing.T) {
+	b := NewBook(noon)
+	random := rand.New(rand.NewPCG(1, 2))
+	uid := func() types.UID {
+		return types.UID(strconv.FormatUint(random.Uint64(), 36) + strconv.FormatUint(random.Uint64(), 36))
+	}
+	running := Read(newObject("a").reserve(5).admit(6).ready(8).Workload, Facts{})
+	for range 40_000 {
+		running.UID = uid()
+		b.Observe(running, at(11), time.Time{})
+	}
+	stopping := newObject(uid()).reserve(10).evict(20)
+	b.Observe(Read(stopping.Workload, Facts{}), at(11), time.Time{})
+	again := reloaded(t, b, at(12))
+	if len(again.open) != 1 || again.open[stopping.UID] == nil {
+		t.Errorf("A checkpoint that is too large has %d holdings, want the one that ends", len(again.open))
+	}
+	for range 80_000 {
+		b.held[slot{Series{ClusterQueue: "gpus", User: string(uid())}, metrics.PhaseRunning}] = 2
+	}
+	if got := reloaded(t, b, at(13)).held[slot{Series{ClusterQueue: "gpus", User: otherUsers}, metrics.PhaseRunning}]; got != 160_000 {
+		t.Errorf("Users that no ConfigMap takes have %v seconds together, want 160000", got)
+	}
+	for i := range 40_000 {
+		b.held[slot{Series{ClusterQueue: string(uid()), LocalQueue: strconv.Itoa(i)}, metrics.PhaseRunning}] = random.Float64()
+	}
+	if _, err := b.checkpoint("test", at(13)).encode(); err == nil {
+		t.Error("A checkpoint that no ConfigMap takes is no error")
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	valid := func(c checkpoint) []byte {
+		data, err := compress(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	for name, data := range map[string][]byte{
+		"nothing":                       nil,
+		"what is not compressed":        []byte("{}"),
+		"another format":                valid(checkpoint{Format: format + 1}),
+		"a holding without a beginning": valid(checkpoint{Format: format, Open: []*Holding{{UID: "a"}}}),
+		"a holding that is none":        valid(checkpoint{Format: format, Open: []*Holding{nil}}),
+		"half of what was saved":        valid(checkpoint{Format: format})[:20],
+	} {
+		if _, err := decode(data); err == nil {
+			t.Errorf("%s is taken for a checkpoint", name)
+		}
+	}
+}
+
+// While quota is given back, a checkpoint of everything that is held is made again and again.
+func BenchmarkCheckpoint(b *testing.B) {
+	book := NewBook(noon)
+	for i := range 10_000 {
+		r := Read(newObject(types.UID(fmt.Sprintf("%08x-1111-4222-8333-444444444444", uint32(i)*2654435761))).reserve(i%900).admit(i%900+1).ready(i%900+9).Workload, Facts{})
+		r.Name.Name = fmt.Sprintf("trainjob-%05d-a1b2c", i)
+		book.Observe(r, at(1000), time.Time{})
+	}
+	var data []byte
+	for b.Loop() {
+		var err error
+		if data, err = book.checkpoint("test", at(1001)).encode(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(len(data)), "bytes")
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+)
+
+const (
+	// format is the version of what is saved.
+	format = 1
+	// maxSize is what a checkpoint may have; the API server takes objects of 1 MiB.
+	maxSize = 900 << 10
+)
+
+// errNewer is why a checkpoint must not be replaced: who wrote it may read it again.
+var errNewer = errors.New("it is that of a newer release")
+
+// checkpoint is the book as it is saved.
+type checkpoint struct {
+	Format int `json:"format"`
+	// Writer is the process that saved it.
+	Writer string `json:"writer"`
+	// Began is when the book began, Saved when it was saved.
+	Began time.Time  `json:"began"`
+	Saved time.Time  `json:"saved"`
+	Held  []Total    `json:"held"`
+	Ended []Total    `json:"ended"`
+	Open  []*Holding `json:"open"`
+	// Closed are the holdings that ended not long before.
+	Closed []closing `json:"closed"`
+}
+
+// checkpoint returns a copy of what is to be saved.
+func (b *Book) checkpoint(writer string, now time.Time) checkpoint {
+	c := checkpoint{Format: format, Writer: writer, Began: b.began, Saved: now, Held: totals(b.held), Ended: totals(b.ended)}
+	for _, uid := range slices.Sorted(maps.Keys(b.open)) {
+		h := *b.open[uid]
+		h.Spans = slices.Clone(h.Spans)
+		c.Open = append(c.Open, &h)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(b.closed)) {
+		if closed := b.closed[uid]; later(closed.Ended, closed.Gone).After(now.Add(-remembered)) {
+			c.Closed = append(c.Closed, closed)
+		}
+	}
+	return c
+}
+
+func totals(of map[slot]float64) []Total {
+	out := make([]Total, 0, len(of))
+	for s, seconds := range of {
+		out = append(out, Total{s.Series, s.is, seconds})
+	}
+	slices.SortFunc(out, func(a, b Total) int {
+		if order := a.compare(b.Series); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Is, b.Is)
+	})
+	return out
+}
+
+// book returns the book that was saved. The clock of who saved it may be ahead.
+func (c checkpoint) book(now time.Time) *Book {
+	b := NewBook(c.Began)
+	b.assumed = later(c.Began, earlier(c.Saved, now).Add(-remembered))
+	for _, t := range c.Held {
+		b.held[slot{t.Series, t.Is}] = t.Seconds
+		if t.User != "" {
+			b.tellsApart(t.Namespace, t.User)
+		}
+	}
+	for _, t := range c.Ended {
+		b.ended[slot{t.Series, t.Is}] = t.Seconds
+	}
+	for _, h := range c.Open {
+		b.open[h.UID] = h
+	}
+	for _, closed := range c.Closed {
+		b.closed[closed.UID] = closed
+	}
+	return b
+}
+
+// encode returns a checkpoint as it is stored. Where it is too large, Workloads that run have to
+// tell themselves what they hold: only what ends just now has to be saved. Where the totals are
+// too large, users are put together: tenants may make them up, and none shall stop the account.
+func (c checkpoint) encode() ([]byte, error) {
+	data, err := compress(c)
+	if err != nil || len(data) <= maxSize {
+		return data, err
+	}
+	c.Open = slices.DeleteFunc(slices.Clone(c.Open), func(h *Holding) bool { return h.last().Phase != metrics.PhaseStopping })
+	if data, err = compress(c); err != nil || len(data) <= maxSize {
+		return data, err
+	}
+	c.Held, c.Ended = withoutUsers(c.Held), withoutUsers(c.Ended)
+	if data, err = compress(c); err == nil && len(data) > maxSize {
+		err = fmt.Errorf("the ledger has %d totals and %d holdings that end just now, %d bytes where %d fit", len(c.Held)+len(c.Ended), len(c.Open), len(data), maxSize)
+	}
+	return data, err
+}
+
+// withoutUsers puts the totals of all users of a series together.
+func withoutUsers(of []Total) []Total {
+	sums := map[slot]float64{}
+	for _, t := range of {
+		if t.User != "" {
+			t.User = otherUsers
+		}
+		sums[slot{t.Series, t.Is}] += t.Seconds
+	}
+	return totals(sums)
+}
+
+func compress(c any) ([]byte, error) {
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	if err := json.NewEncoder(zip).Encode(c); err != nil {
+		return nil, err
+	}
+	err := zip.Close()
+	return out.Bytes(), err
+}
+
+// decode reads what encode returned.
+func decode(data []byte) (checkpoint, error) {
+	var c checkpoint
+	zip, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return c, err
+	}
+	text, err := io.ReadAll(zip)
+	if err != nil {
+		return c, err
+	}
+	// Of a newer one, nothing else needs to look as it does here.
+	var version struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(text, &version); err != nil {
+		return c, err
+	}
+	if version.Format > format {
+		return c, fmt.Errorf("%w: it has format %d, this one reads %d", errNewer, version.Format, format)
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return c, err
+	}
+	return c, c.validate()
+}
+
+func (c checkpoint) validate() error {
+	if c.Format != format {
+		return fmt.Errorf("it has format %d, this release reads %d", c.Format, format)
+	}
+	seen := map[types.UID]bool{}
+	for _, h := range c.Open {
+		if h == nil || len(h.Spans) == 0 || h.UID == "" || seen[h.UID] {
+			return errors.New("it has a holding without a beginning, or twice")
+		}
+		seen[h.UID] = true
+	}
+	return nil
+}

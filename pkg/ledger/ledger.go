@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ledger keeps account of the quota that TrainJobs hold, in resource seconds, by what they
+// do with it and what becomes of it.
+//
+// What counts are the times that stand in the objects: reading.go says what one version of a
+// Workload proves, holding.go puts versions together, book.go has the sums; all three are pure.
+// What the objects do not tell any more, because quota was given back or a Workload is gone, is
+// saved in a ConfigMap before (checkpoint.go, store.go), so that a restart or another leader
+// counts on from there. ledger.go is the book of this process, follow.go lets it follow the caches,
+// collector.go tells Prometheus.
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+const (
+	// savePeriod is how long a change waits to be saved that nothing waits for. From the end of a
+	// save to the next one it takes soonest at least, and idleRatio times as long as the save
+	// took, but not longer than latest. A save of 10,000 holdings takes an eighth of a second to
+	// make, and has 200 KiB.
+	savePeriod = time.Minute
+	soonest    = time.Second
+	latest     = patience / 2
+	idleRatio  = 10
+	// patience is how long quota may wait for its ledger: nobody shall wait for a GPU because a
+	// ConfigMap cannot be written.
+	patience = 5 * time.Second
+	// saveTimeout bounds a request, also the last save of a manager that stops.
+	saveTimeout = 5 * time.Second
+)
+
+// Options are what a Ledger works with.
+type Options struct {
+	// Namespace is where the ConfigMap is.
+	Namespace string
+	// Live reads from the API server, Writer writes.
+	Live   client.Reader
+	Writer client.Writer
+	// Cached reads the Workloads.
+	Cached client.Reader
+	// Facts returns what is known beside a Workload.
+	Facts    func(context.Context, *kueue.Workload) Facts
+	Recorder events.EventRecorder
+	Log      logr.Logger
+	Clock    clock.Clock
+}
+
+// Ledger is the account of the process that leads. The others' is empty.
+type Ledger struct {
+	options Options
+	store   *store
+
+	mu sync.Mutex
+	// book is nil while this process does not lead, or does not know yet what was saved.
+	book  *Book
+	saved time.Time
+	// failing is since when the book can neither be read nor saved; zero: the last attempt succeeded.
+	failing time.Time
+	// off is set where a newer release keeps the ledger.
+	off bool
+	// noted is what the book was told last, by Workload: most looks at a job bring nothing new.
+	noted map[types.UID]noted
+	// kept is the count of the book's changes up to which all is saved.
+	kept uint64
+	// waiting has who waits for a save, by Workload, since when and how to tell.
+	waiting map[types.UID]waiter
+	wanted  chan struct{}
+	// told is what Prometheus was told last.
+	told account
+}
+
+// noted is a version of a Workload, and what was known beside it.
+type noted struct {
+	version string
+	facts   Facts
+}
+
+// waiter is what waits for a save.
+type waiter struct {
+	since time.Time
+	done  func()
+}
+
+// expired reports whether it waited for something that is long over. Until then, one that has lost
+// its patience does not wait again for the next step of the same end.
+func (w waiter) expired(now time.Time) bool { return now.Sub(w.since) > savePeriod }
+
+// New returns a ledger, which does nothing before it is started.
+func New(options Options) *Ledger {
+	self := string(uuid.NewUUID())
+	return &Ledger{
+		options: options,
+		store: &store{
+			reader: options.Live, writer: options.Writer, self: self,
+			key: types.NamespacedName{Namespace: options.Namespace, Name: ConfigMapName},
+		},
+		waiting: map[types.UID]waiter{},
+		wanted:  make(chan struct{}, 1),
+	}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (l *Ledger) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable: it takes the account over, and saves it until ctx ends.
+func (l *Ledger) Start(ctx context.Context) error {
+	if !l.eventuallyTakeOver(ctx) {
+		return nil
+	}
+	timer := l.options.Clock.NewTimer(savePeriod)
+	defer timer.Stop()
+	// next is when the next save may begin.
+	var next time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			// Whoever leads next has less to find out.
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+			defer cancel()
+			// What went wrong is logged, and there is nobody left to try again.
+			_ = l.save(last)
+			return nil
+		case <-l.wanted:
+			if !l.sleep(ctx, next.Sub(l.options.Clock.Now())) {
+				continue
+			}
+		case <-timer.C():
+		}
+		began := l.options.Clock.Now()
+		err := l.save(ctx)
+		next = l.options.Clock.Now().Add(pause(l.options.Clock.Since(began)))
+		if errors.Is(err, errOvertaken) && !l.eventuallyTakeOver(ctx) {
+			return nil
+		}
+		timer.Reset(savePeriod)
+	}
+}
+
+// pause returns how long after the end of a save the next one may begin.
+func pause(took time.Duration) time.Duration { return min(max(soonest, idleRatio*took), latest) }
+
+// sleep waits, and reports whether ctx goes on.
+func (l *Ledger) sleep(ctx context.Context, for_ time.Duration) bool {
+	if for_ <= 0 {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-l.options.Clock.After(for_):
+		return true
+	}
+}
+
+// eventuallyTakeOver tries until it succeeds; false means that ctx ended.
+func (l *Ledger) eventuallyTakeOver(ctx context.Context) bool {
+	for {
+		err := l.takeOver(ctx)
+		l.mu.Lock()
+		// There may be nothing to save, or nobody who does for long.
+		l.release()
+		l.mu.Unlock()
+		if err == nil {
+			return true
+		}
+		if errors.Is(err, errNewer) {
+			l.leaveAlone(ctx, err)
+			return false
+		}
+		if ctx.Err() == nil {
+			l.options.Log.Error(err, "Could not read the ledger of resource seconds, so it is tried again")
+			l.mu.Lock()
+			l.fails(l.options.Clock.Now())
+			l.mu.Unlock()
+		}
+		if !l.sleep(ctx, soonest) {
+			return false
+		}
+	}
+}
+
+// fails notes that the account can neither be read nor saved now. It is for who holds the lock.
+func (l *Ledger) fails(now time.Time) {
+	if l.failing.IsZero() {
+		l.failing = now
+	}
+}
+
+// leaveAlone keeps no account, and has nobody wait for one, until ctx ends.
+func (l *Ledger) leaveAlone(ctx context.Context, newer error) {
+	l.options.Log.Error(newer, "Could not keep the ledger of resource seconds, which a newer release has saved")
+	l.mu.Lock()
+	l.off = true
+	l.mu.Unlock()
+	<-ctx.Done()
+}
+
+// takeOver makes this process's book of what was saved and of what the Workloads of the cache
+// prove since.
+func (l *Ledger) takeOver(ctx context.Context) error {
+	l.mu.Lock()
+	l.book = nil
+	l.mu.Unlock()
+	saved, found, err := l.load(ctx)
+	var unreadable *unreadableError
+	if err != nil && !errors.As(err, &unreadable) {
+		return err
+	}
+	if err := l.seen(ctx, saved.Open); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.options.Clock.Now()
+	known, book := saved.Saved, saved.book(now)
+	fresh := !found || err != nil
+	if fresh {
+		l.tellBeginning(err)
+		known, book = now, NewBook(now)
+		// This beginning has to be known to whoever leads next.
+		book.changes++
+	}
+	l.kept, l.saved = 0, saved.Saved
+	var workloads kueue.WorkloadList
+	if err := l.options.Cached.List(ctx, &workloads, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	there := map[types.UID]bool{}
+	for i := range workloads.Items {
+		wl := &workloads.Items[i]
+		there[wl.UID] = true
+		if OfTrainJob(wl) {
+			book.Observe(Read(wl, l.options.Facts(ctx, wl)), now, known)
+		}
+	}
+	book.Vanished(known, now, func(h *Holding) bool { return there[h.UID] })
+	l.book, l.noted, l.failing = book, map[types.UID]noted{}, time.Time{}
+	l.want(fresh)
+	return nil
+}
+
+// load reads what is saved, and does not wait for it longer than for a save.
+func (l *Ledger) load(ctx context.Context) (checkpoint, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
+	defer cancel()
+	return l.store.load(ctx)
+}
+
+// seen returns an error unless the cache has the Workloads of all holdings that are still there:
+// one that it does not have yet is not gone.
+func (l *Ledger) seen(ctx context.Context, open []*Holding) error {
+	if len(open) == 0 {
+		return nil
+	}
+	var workloads kueue.WorkloadList
+	if err := l.options.Cached.List(ctx, &workloads, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	cached := map[types.UID]bool{}
+	for i := range workloads.Items {
+		cached[workloads.Items[i].UID] = true
+	}
+	for _, h := range open {
+		if cached[h.UID] {
+			continue
+		}
+		exists, err := l.exists(ctx, h)
+		if err != nil {
+			return fmt.Errorf("looking for Workload %s: %w", h.Name, err)
+		}
+		if exists {
+			return fmt.Errorf("the cache does not have Workload %s yet", h.Name)
+		}
+	}
+	return nil
+}
+
+// exists asks the API server for a Workload.
+func (l *Ledger) exists(ctx context.Context, h *Holding) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
+	defer cancel()
+	wl := &metav1.PartialObjectMetadata{}
+	wl.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("Workload"))
+	err := l.options.Live.Get(ctx, h.Name, wl)
+	return err == nil && wl.UID == h.UID, client.IgnoreNotFound(err)
+}
+
+// tellBeginning tells people that the account begins at nothing.
+func (l *Ledger) tellBeginning(unreadable error) {
+	if unreadable == nil {
+		l.options.Log.Info("Began the ledger of resource seconds", "configMap", klog.KRef(l.store.key.Namespace, l.store.key.Name))
+		return
+	}
+	l.options.Log.Error(unreadable, "Could not read the saved ledger of resource seconds, so it begins again at 0")
+	cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: l.store.key.Namespace, Name: l.store.key.Name}}
+	l.options.Recorder.Eventf(cm, nil, corev1.EventTypeWarning, "LedgerUnreadable", "Load",
+		"The ledger of resource seconds cannot be read and begins again at 0; a copy is in ConfigMap %s: %v", unreadableName, unreadable)
+}
+
+// observe takes note of a version of a Workload.
+func (l *Ledger) observe(ctx context.Context, wl *kueue.Workload) {
+	if !l.leads() {
+		// What there is by then is read when it does.
+		return
+	}
+	facts := l.options.Facts(ctx, wl)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.book != nil {
+		l.note(wl, facts, l.options.Clock.Now())
+	}
+}
+
+// note tells the book of a version of a Workload that it does not know. It is for who holds the lock.
+func (l *Ledger) note(wl *kueue.Workload, facts Facts, now time.Time) {
+	is := noted{wl.ResourceVersion, facts}
+	if l.noted[wl.UID] == is || !l.book.closed[wl.UID].Gone.IsZero() {
+		return
+	}
+	l.noted[wl.UID] = is
+	l.book.Observe(Read(wl, facts), now, time.Time{})
+}
+
+// leads reports whether there is a book.
+func (l *Ledger) leads() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.book != nil
+}
+
+// gone takes note that a Workload is gone.
+func (l *Ledger) gone(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.book != nil {
+		now := l.options.Clock.Now()
+		l.book.Gone(uid, now, now)
+	}
+	delete(l.waiting, uid)
+	delete(l.noted, uid)
+}
+
+// Keep returns 0 once what is known of a Workload is saved, so that it may change to one that does
+// not tell it any more. Until then it is saved soon, together with what else changed, and then is
+// called; whether that ever succeeds or not, the caller asks again after what Keep returns. It
+// does not wait for ever: an account is not worth an idle GPU.
+func (l *Ledger) Keep(ctx context.Context, wl *kueue.Workload, then func()) time.Duration {
+	return l.keep(ctx, wl, false, then)
+}
+
+// Leave is Keep for a Workload that is about to be gone, now that no pod is left.
+func (l *Ledger) Leave(ctx context.Context, wl *kueue.Workload, then func()) time.Duration {
+	return l.keep(ctx, wl, true, then)
+}
+
+func (l *Ledger) keep(ctx context.Context, wl *kueue.Workload, leaves bool, then func()) time.Duration {
+	facts := l.options.Facts(ctx, wl)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.off {
+		return 0
+	}
+	now := l.options.Clock.Now()
+	if l.book != nil {
+		l.note(wl, facts, now)
+		if leaves {
+			l.book.Leave(wl.UID, now)
+		}
+		if l.book.changedAt(wl.UID) <= l.kept {
+			delete(l.waiting, wl.UID)
+			return 0
+		}
+	}
+	l.want(true)
+	w, waits := l.waiting[wl.UID]
+	if !waits || w.expired(now) {
+		w.since = now
+	}
+	left := patience - now.Sub(w.since)
+	if left > 0 {
+		w.done = then
+	} else {
+		l.options.Log.Info("Let quota go before the ledger of resource seconds was saved", "workload", klog.KObj(wl))
+	}
+	l.waiting[wl.UID] = w
+	return max(left, 0)
+}
+
+// want has the book saved soon.
+func (l *Ledger) want(really bool) {
+	if !really {
+		return
+	}
+	select {
+	case l.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// save saves what has changed, and tells those who wait for it. Somebody who waits is told of a
+// failure, too, and asks again.
+func (l *Ledger) save(ctx context.Context) error {
+	l.mu.Lock()
+	if l.book != nil {
+		l.book.prune(l.options.Clock.Now())
+	}
+	if l.book == nil || l.book.changes == l.kept {
+		defer l.mu.Unlock()
+		l.release()
+		return nil
+	}
+	now, upTo := l.options.Clock.Now(), l.book.changes
+	copied := l.book.checkpoint(l.store.self, now)
+	l.mu.Unlock()
+
+	data, err := copied.encode()
+	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
+	defer cancel()
+	if err == nil {
+		err = l.store.save(ctx, data)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		l.saved, l.kept, l.failing = now, max(l.kept, upTo), time.Time{}
+	} else if !errors.Is(err, context.Canceled) {
+		l.options.Log.Error(err, "Could not save the ledger of resource seconds")
+		l.fails(now)
+	}
+	l.release()
+	return err
+}
+
+// release tells everybody who waits, and forgets those who need not any more.
+func (l *Ledger) release() {
+	now := l.options.Clock.Now()
+	for uid, w := range l.waiting {
+		if w.done != nil {
+			w.done()
+		}
+		if l.book != nil && l.book.changedAt(uid) <= l.kept || w.expired(now) {
+			delete(l.waiting, uid)
+			continue
+		}
+		l.waiting[uid] = waiter{since: w.since}
+	}
+}

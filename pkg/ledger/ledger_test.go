@@ -1,0 +1,547 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ledger
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// stage is an API server, and how often the ConfigMap was written.
+type stage struct {
+	client.WithWatch
+	writes   int
+	refusing error
+}
+
+func newStage(t *testing.T, objs ...client.Object) *stage {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &stage{}
+	s.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if s.writes++; s.refusing != nil {
+				return s.refusing
+			}
+			return c.Create(ctx, obj, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			if s.writes++; s.refusing != nil {
+				return s.refusing
+			}
+			return c.Update(ctx, obj, opts...)
+		},
+	}).Build()
+	return s
+}
+
+// ledger returns one process's ledger, and its events.
+func (s *stage) ledger() (*Ledger, *events.FakeRecorder) {
+	recorder := events.NewFakeRecorder(10)
+	return New(Options{
+		Namespace: "kueue-trainer-system", Live: s, Writer: s, Cached: s, Recorder: recorder, Log: logr.Discard(), Clock: clock.RealClock{},
+		Facts: func(context.Context, *kueue.Workload) Facts { return Facts{WaitsForPods: true} },
+	}), recorder
+}
+
+// lead starts a ledger; what is returned ends it as a manager that stops does.
+func lead(t *testing.T, l *Ledger) func() {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- l.Start(ctx) }()
+	synctest.Wait()
+	return func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// ofTrainJob makes a Workload that of a TrainJob, with conditions that begin now.
+func ofTrainJob(uid types.UID) object {
+	o := newObject(uid)
+	owner := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Name: "llm", UID: "job"}}
+	o.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, trainjob.GVK)}
+	return o
+}
+
+func TestOfTrainJob(t *testing.T) {
+	newer, foreign := ofTrainJob("a"), ofTrainJob("a")
+	newer.OwnerReferences[0].APIVersion = trainjob.GVK.Group + "/v9"
+	foreign.OwnerReferences[0].APIVersion = "example.com/" + trainjob.GVK.Version
+	for name, tc := range map[string]struct {
+		of   object
+		want bool
+	}{
+		"a TrainJob":                    {ofTrainJob("a"), true},
+		"a TrainJob of another version": {newer, true},
+		"a TrainJob of somebody else":   {foreign, false},
+		"nothing":                       {newObject("a"), false},
+	} {
+		if got := OfTrainJob(tc.of.Workload); got != tc.want {
+			t.Errorf("OfTrainJob() of the Workload of %s is %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+// now is the second after noon that it is now.
+func now() int { return int(time.Since(noon).Seconds()) }
+
+func TestLedgerSavesOnceForAllWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		l, _ := s.ledger()
+		defer lead(t, l)()
+		if s.writes != 1 {
+			t.Fatalf("The beginning is saved by %d writes, want 1", s.writes)
+		}
+		told := 0
+		a, b := ofTrainJob("a").reserve(now()).evict(now()), ofTrainJob("b").reserve(now()).evict(now())
+		for _, o := range []object{a, b} {
+			if l.Keep(t.Context(), o.Workload, func() { told++ }) == 0 {
+				t.Error("What is not saved may change")
+			}
+		}
+		time.Sleep(soonest + time.Millisecond)
+		synctest.Wait()
+		if told != 2 || s.writes != 2 {
+			t.Errorf("Two wait: told %d times after %d writes, want 2 and 2", told, s.writes)
+		}
+		for _, o := range []object{a, b} {
+			if l.Keep(t.Context(), o.Workload, nil) > 0 {
+				t.Error("What is saved may not change")
+			}
+		}
+		time.Sleep(10 * savePeriod)
+		synctest.Wait()
+		if s.writes != 2 {
+			t.Errorf("%d writes while nothing changes, want none", s.writes-2)
+		}
+	})
+}
+
+func TestLedgerSavesChangesOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		l, _ := s.ledger()
+		defer lead(t, l)()
+		for i := range 30 {
+			l.observe(t.Context(), ofTrainJob(types.UID(rune('a'+i))).reserve(now()).Workload)
+			time.Sleep(4 * time.Second)
+		}
+		synctest.Wait()
+		if s.writes < 2 || s.writes > 4 {
+			t.Errorf("%d writes in two minutes, want 1 and one for each", s.writes)
+		}
+	})
+}
+
+func TestLedgerReadsAVersionOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newStage(t).ledger()
+		defer lead(t, l)()
+		holds := func(phase string) {
+			t.Helper()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if got := gpuSeconds(l.book.Holds()); got[phase] != 16 || len(got) != 1 {
+				t.Errorf("It holds %v, want 16 GPUs %s", got, phase)
+			}
+		}
+		l.observe(t.Context(), versioned(ofTrainJob("a").reserve(now()).admit(now()), "1").Workload)
+		holds("waiting")
+		time.Sleep(10 * time.Second)
+		evicted := ofTrainJob("a").reserve(now() - 10).admit(now() - 10).evict(now())
+		l.observe(t.Context(), versioned(evicted, "1").Workload)
+		holds("waiting")
+		l.observe(t.Context(), versioned(evicted, "2").Workload)
+		holds("stopping")
+		l.gone("a")
+		l.observe(t.Context(), versioned(evicted, "2").Workload)
+		if len(l.noted) > 0 {
+			t.Error("A Workload that is gone is remembered")
+		}
+	})
+}
+
+func TestPauseBetweenSaves(t *testing.T) {
+	cases := map[string]struct{ took, want time.Duration }{
+		"a save that takes no time": {want: time.Second},
+		"a short save":              {took: 20 * time.Millisecond, want: time.Second},
+		"that of a large ledger":    {took: 150 * time.Millisecond, want: 1500 * time.Millisecond},
+		"a slow API server":         {took: 4 * time.Second, want: 2500 * time.Millisecond},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := pause(tc.took); got != tc.want {
+				t.Errorf("pause(%s) = %s, want %s", tc.took, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestLedgerIsNotWorthAnIdleGPU(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		l, _ := s.ledger()
+		defer lead(t, l)()
+		s.refusing = errors.New("no")
+		wl := ofTrainJob("a").reserve(now()).evict(now()).Workload
+		began, asked := time.Now(), make(chan struct{}, 100)
+		for l.Keep(t.Context(), wl, func() { asked <- struct{}{} }) > 0 {
+			<-asked
+		}
+		if waited := time.Since(began); waited < patience || waited > patience+2*soonest {
+			t.Errorf("Quota waits %s for a ledger that cannot be saved, want %s", waited, patience)
+		}
+	})
+}
+
+func TestLedgerThatIsNeverReadDoesNotHoldQuota(t *testing.T) {
+	for name, read := range map[string]func(context.Context) error{
+		"the API server refuses": func(context.Context) error { return errors.New("no") },
+		"the API server hangs": func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				l, _ := s.ledger()
+				reads := 0
+				l.store.reader = interceptor.NewClient(s, interceptor.Funcs{
+					Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+						reads++
+						return read(ctx)
+					},
+				})
+				stop := lead(t, l)
+				wl := ofTrainJob("a").reserve(now()).evict(now()).Workload
+				began, told := time.Now(), 0
+				for wait := l.Keep(t.Context(), wl, func() { told++ }); wait > 0; wait = l.Keep(t.Context(), wl, func() { told++ }) {
+					time.Sleep(wait)
+				}
+				if waited := time.Since(began); waited != patience {
+					t.Errorf("Quota waits %s for a ledger that cannot be read, want %s", waited, patience)
+				}
+				time.Sleep(soonest + saveTimeout)
+				synctest.Wait()
+				if told == 0 || reads < 2 {
+					t.Errorf("Who waits is told %d times after %d reads, want to be told at every one", told, reads)
+				}
+				if unsaved, tries := l.unsaved(); !tries || unsaved < patience {
+					t.Errorf("It tells for %s, leading: %t, that it cannot be saved; want %s or longer", unsaved, tries, patience)
+				}
+				stop()
+			})
+		})
+	}
+}
+
+func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		former, _ := s.ledger()
+		stop := lead(t, former)
+		there, gone := ofTrainJob("there").reserve(now()), ofTrainJob("gone").reserve(now())
+		there.Name, there.ResourceVersion = "there", ""
+		if err := s.Create(t.Context(), there.Workload); err != nil {
+			t.Fatal(err)
+		}
+		former.observe(t.Context(), there.Workload)
+		former.observe(t.Context(), gone.Workload)
+		stop()
+
+		latter, _ := s.ledger()
+		answer := errors.New("no")
+		latter.options.Cached = interceptor.NewClient(s, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if answer != nil {
+					return nil
+				}
+				return c.List(ctx, list, opts...)
+			},
+		})
+		latter.options.Live = interceptor.NewClient(s, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				if _, ok := obj.(*metav1.PartialObjectMetadata); ok && answer != nil {
+					return answer
+				}
+				return c.Get(ctx, key, obj, opts...)
+			},
+		})
+		defer lead(t, latter)()
+		if _, leads := latter.tell(); leads {
+			t.Error("Whether Workloads are there cannot be asked, and it tells what they held")
+		}
+		answer = nil
+		time.Sleep(2 * soonest)
+		synctest.Wait()
+		latter.mu.Lock()
+		defer latter.mu.Unlock()
+		if latter.book == nil || latter.book.open["there"] == nil || latter.book.open["gone"] != nil {
+			t.Error("Want the holding of the Workload that is there, and none of the other one")
+		}
+	})
+}
+
+func TestLedgerForgetsWhoWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		l, _ := s.ledger()
+		defer lead(t, l)()
+		s.refusing = errors.New("no")
+		wl := ofTrainJob("a").reserve(now()).evict(now())
+		l.Keep(t.Context(), wl.Workload, nil)
+		time.Sleep(patience)
+		if wait := l.Keep(t.Context(), wl.Workload, nil); wait > 0 {
+			t.Fatalf("Quota waits another %s", wait)
+		}
+		if wait := l.Keep(t.Context(), wl.Workload, nil); wait > 0 {
+			t.Errorf("The next step waits another %s", wait)
+		}
+		time.Sleep(savePeriod)
+		if wait := l.Keep(t.Context(), wl.Workload, nil); wait != patience {
+			t.Errorf("A later end waits %s, want %s", wait, patience)
+		}
+		s.refusing = nil
+		time.Sleep(2 * soonest)
+		synctest.Wait()
+		if len(l.waiting) > 0 {
+			t.Error("What is saved is waited for")
+		}
+	})
+}
+
+func TestLedgerOfAnotherLeaderIsNotOverwritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		former, _ := s.ledger()
+		stopFormer := lead(t, former)
+		running := ofTrainJob("a").reserve(now()).admit(now()).ready(now())
+		running.ResourceVersion = ""
+		if err := s.Create(t.Context(), running.Workload); err != nil {
+			t.Fatal(err)
+		}
+		s.writes = 0
+		former.observe(t.Context(), running.Workload)
+		time.Sleep(savePeriod + time.Second)
+		synctest.Wait()
+
+		latter, _ := s.ledger()
+		stopLatter := lead(t, latter)
+		latter.observe(t.Context(), versioned(object{running.DeepCopy()}.evict(now()).release(now()), "1000").Workload)
+		stopLatter()
+		former.Keep(t.Context(), versioned(object{running.DeepCopy()}.evict(now()), "999").Workload, nil)
+		time.Sleep(2 * soonest)
+		synctest.Wait()
+		stopFormer()
+
+		saved, found, err := latter.store.load(t.Context())
+		if err != nil || !found || saved.Writer != latter.store.self || len(saved.Open) != 0 {
+			t.Errorf("The latter leader's ledger was overwritten: written by it: %t, %d holdings, %v", saved.Writer == latter.store.self, len(saved.Open), err)
+		}
+	})
+}
+
+func TestLedgerSurvivesAnEditedLabel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		l, _ := s.ledger()
+		stop := lead(t, l)
+		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
+		var cm corev1.ConfigMap
+		if err := s.Get(t.Context(), l.store.key, &cm); err != nil {
+			t.Fatal(err)
+		}
+		cm.Labels["edited"] = "true"
+		if err := s.Update(t.Context(), &cm); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2*savePeriod + time.Second)
+		synctest.Wait()
+		stop()
+		if saved, _, err := l.store.load(t.Context()); err != nil || len(saved.Open) != 1 {
+			t.Errorf("What was not saved before somebody edited a label is lost: %d holdings, %v", len(saved.Open), err)
+		}
+	})
+}
+
+func TestLedgerThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: ConfigMapName},
+			BinaryData: map[string][]byte{configMapKey: []byte("nonsense")},
+		})
+		l, recorder := s.ledger()
+		stop := lead(t, l)
+		account, leads := l.tell()
+		if !leads || account.began.IsZero() || len(account.held) != 0 {
+			t.Errorf("It leads: %t, began %s with %d totals; want it to begin at 0", leads, account.began, len(account.held))
+		}
+		stop()
+		if told := <-recorder.Events; !strings.Contains(told, "LedgerUnreadable") {
+			t.Errorf("People are told %q", told)
+		}
+		if _, _, err := l.store.load(t.Context()); err != nil {
+			t.Errorf("The new beginning is not saved: %v", err)
+		}
+		var kept corev1.ConfigMap
+		key := client.ObjectKey{Namespace: "kueue-trainer-system", Name: unreadableName}
+		if err := s.Get(t.Context(), key, &kept); err != nil || string(kept.BinaryData[configMapKey]) != "nonsense" {
+			t.Errorf("The copy of what cannot be read has %q, %v", kept.BinaryData[configMapKey], err)
+		}
+	})
+}
+
+func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		data, err := compress(map[string]any{"format": format + 1, "held": "in another way"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newStage(t, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: ConfigMapName},
+			BinaryData: map[string][]byte{configMapKey: data},
+		})
+		l, _ := s.ledger()
+		stop := lead(t, l)
+		if wait := l.Keep(t.Context(), ofTrainJob("a").reserve(now()).evict(now()).Workload, nil); wait > 0 {
+			t.Errorf("Quota waits %s for a ledger that is not kept", wait)
+		}
+		time.Sleep(2 * savePeriod)
+		synctest.Wait()
+		if _, leads := l.tell(); leads {
+			t.Error("It tells series")
+		}
+		stop()
+		if s.writes > 0 {
+			t.Errorf("It is written to %d times", s.writes)
+		}
+	})
+}
+
+func TestCollector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		l, _ := s.ledger()
+		registry := prometheus.NewPedanticRegistry()
+		if err := registry.Register(NewCollector(l, true)); err != nil {
+			t.Fatal(err)
+		}
+		if families, err := registry.Gather(); err != nil || len(families) != 0 {
+			t.Fatalf("One that does not lead tells %v, %v", families, err)
+		}
+		defer lead(t, l)()
+		wl := ofTrainJob("a").reserve(now()).admit(now())
+		l.observe(t.Context(), wl.Workload)
+		time.Sleep(12 * time.Second)
+		// The outcomes are told before there is one.
+		want := map[string]float64{"held_resources": 16, "quota_resource_seconds_total": 160, "ended_resource_seconds_total": 0}
+		if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {
+			t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
+		}
+		// It turns out that pods ran for long: what was told as waiting is not taken back.
+		l.observe(t.Context(), versioned(object{wl.DeepCopy()}.ready(now()-10), "2").Workload)
+		want["quota_resource_seconds_total"] = 160 + 8*16
+		if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {
+			t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
+		}
+	})
+}
+
+func TestCollectorTellsForHowLongNothingIsSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		l, _ := s.ledger()
+		defer lead(t, l)()
+		tells := func(want time.Duration) {
+			t.Helper()
+			if got, tries := l.unsaved(); !tries || got != want {
+				t.Errorf("Nothing has been saved for %s, leading: %t; want %s", got, tries, want)
+			}
+		}
+		tells(0)
+		s.refusing = errors.New("no")
+		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
+		time.Sleep(savePeriod)
+		synctest.Wait()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		tells(10 * time.Minute)
+		s.refusing = nil
+		time.Sleep(savePeriod)
+		synctest.Wait()
+		tells(0)
+	})
+}
+
+func TestCollectorWithoutLocalQueues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newStage(t).ledger()
+		registry := prometheus.NewPedanticRegistry()
+		if err := registry.Register(NewCollector(l, false)); err != nil {
+			t.Fatal(err)
+		}
+		defer lead(t, l)()
+		for _, queue := range []string{"a", "b"} {
+			wl := ofTrainJob(types.UID(queue)).reserve(now())
+			wl.Spec.QueueName = kueue.LocalQueueName(queue)
+			l.observe(t.Context(), wl.Workload)
+		}
+		time.Sleep(12 * time.Second)
+		want := map[string]float64{"held_resources": 32, "quota_resource_seconds_total": 320, "ended_resource_seconds_total": 0}
+		if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {
+			t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
+		}
+	})
+}
+
+// gathered sums up the series of GPUs by metric.
+func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "resource" && label.GetValue() == "nvidia.com/gpu" {
+					sums[strings.TrimPrefix(family.GetName(), "kueue_trainer_")] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return sums
+}
