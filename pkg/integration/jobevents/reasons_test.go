@@ -31,3 +31,25 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 		}
 	}
 }
+
+// Every event has a line in the log, which admins find by its reason.
+func TestEveryReasonIsLogged(t *testing.T) {
+	source, err := os.ReadFile("reasons.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, reason := range regexp.MustCompile(`Reason\w+\s+= "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
+		if messages[reason[1]] == "" {
+			t.Errorf("No message is logged of event %s", reason[1])
+		}
+	}
+	docs, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "logging.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reason, message := range messages {
+		if row := "\n| `" + message + "` | 0 | `" + reason + "` |"; !strings.Contains(string(docs), row) {
+			t.Errorf("docs/logging.md lacks the row %s", row)
+		}
+	}
+}

@@ -2,8 +2,9 @@
 
 // Package jobevents records the manager's events on TrainJobs: each of them once while what
 // it says still holds (recorder.go), under the reasons and actions that users know
-// (reasons.go, docs/trainjobs.md). It also finds the events in which other controllers say that
-// they were refused something (refusals.go).
+// (reasons.go, docs/trainjobs.md), and logs it under the same reason (messages.go); which of them
+// say that a TrainJob is stuck is remembered (troubles.go). It also finds the events in which other
+// controllers say that they were refused something (refusals.go).
 package jobevents
 
 import (
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,7 +33,9 @@ const (
 // jobframework records the end of a Workload, and a start that is refused, at every look.
 type Recorder struct {
 	events.EventRecorder
+	*troubles
 	last *lru.Cache
+	log  logr.Logger
 }
 
 // event is the last one of an object.
@@ -40,18 +44,32 @@ type event struct {
 	at   time.Time
 }
 
-// New returns a Recorder that passes to recorder what is news.
+// New returns a Recorder that passes to recorder what is news. It logs nothing: see LoggingTo.
 func New(recorder events.EventRecorder) *Recorder {
-	return &Recorder{EventRecorder: recorder, last: lru.New(remembered)}
+	return &Recorder{EventRecorder: recorder, troubles: &troubles{}, last: lru.New(remembered)}
+}
+
+// LoggingTo returns a Recorder that remembers the same, and writes a line of each event to log,
+// which says already what the event is about.
+func (r *Recorder) LoggingTo(log logr.Logger) *Recorder {
+	out := *r
+	out.log = log
+	return &out
 }
 
 // Eventf implements events.EventRecorder.
 func (r *Recorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
 	text := reason + ": " + fmt.Sprintf(note, args...)
-	if obj, err := meta.Accessor(regarding); err == nil && r.repeats(obj.GetUID(), text) {
-		return
+	if obj, err := meta.Accessor(regarding); err == nil {
+		if eventType == corev1.EventTypeWarning {
+			r.Note(obj.GetUID(), reason)
+		}
+		if r.repeats(obj.GetUID(), text) {
+			return
+		}
 	}
 	r.EventRecorder.Eventf(regarding, related, eventType, reason, action, note, args...)
+	r.log.Info(messageOf(reason), "reason", reason, "detail", fmt.Sprintf(note, args...))
 }
 
 // Warn records a Warning that quotes err.
@@ -63,7 +81,7 @@ func (r *Recorder) Warn(regarding runtime.Object, reason, action string, err err
 type stateKey types.UID
 
 // WarnOfState records a Warning about a state that lasts, once until it is another one. One
-// without a reason is the end of it.
+// without a reason is the end of it. Whether the TrainJob is in trouble by it, its caller notes.
 func (r *Recorder) WarnOfState(regarding client.Object, action, reason, message string) {
 	key := stateKey(regarding.GetUID())
 	if reason == "" {
@@ -72,6 +90,7 @@ func (r *Recorder) WarnOfState(regarding client.Object, action, reason, message 
 	}
 	if !r.repeats(key, reason+": "+message) {
 		r.EventRecorder.Eventf(regarding, nil, corev1.EventTypeWarning, reason, action, "%s", message)
+		r.log.Info(messageOf(reason), "reason", reason, "detail", message)
 	}
 }
 
@@ -94,6 +113,7 @@ func (r frameworkRecorder) Eventf(regarding, related runtime.Object, eventType, 
 func (r *Recorder) Forget(uid types.UID) {
 	r.last.Remove(uid)
 	r.last.Remove(stateKey(uid))
+	r.forget(uid)
 }
 
 // Resolve makes an event of this reason news again for an object: what it was about is over.

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package logging
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// secret is an environment variable's value in every object of these tests.
+const secret = "s3cret: of a [user]"
+
+func template() corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "node", Env: []corev1.EnvVar{{Name: "TOKEN", Value: secret}},
+	}}}}
+}
+
+func invalid(errs ...*field.Error) error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: "batch", Kind: "Job"}, "llm-node-0", field.ErrorList(errs))
+}
+
+func TestSetDefault(t *testing.T) {
+	var out bytes.Buffer
+	SetDefault(New(zap.WriteTo(&out)))
+	t.Cleanup(func() { SetDefault(logr.Discard()) })
+	log.Print("http: TLS handshake error from 127.0.0.1:1: remote error")
+	klog.Info("of client-go")
+	var messages []string
+	for line := range bytes.Lines(out.Bytes()) {
+		var read struct{ Msg string }
+		if err := json.Unmarshal(line, &read); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		messages = append(messages, read.Msg)
+	}
+	want := []string{"http: TLS handshake error from 127.0.0.1:1: remote error", "of client-go"}
+	if diff := cmp.Diff(want, messages); diff != "" {
+		t.Errorf("Unexpected lines (-want,+got):\n%s", diff)
+	}
+}
+
+func TestDiscreet(t *testing.T) {
+	env := field.NewPath("spec", "env").Index(0).Child("value")
+	tests := map[string]struct {
+		err  error
+		want string
+	}{
+		"a pod template that cannot change": {
+			err:  invalid(field.Invalid(field.NewPath("spec", "template"), template(), "field is immutable")),
+			want: `Job.batch "llm-node-0" is invalid: spec.template: Invalid value: (left out): field is immutable`,
+		},
+		"a pod template that is wrong": {
+			err:  invalid(field.Invalid(field.NewPath("spec", "template"), template(), "must not be: so")),
+			want: `Job.batch "llm-node-0" is invalid: spec.template: Invalid value: (left out)`,
+		},
+		"a value, and other fields": {
+			err:  invalid(field.Invalid(env, secret+`"quoted"`, "must be short"), field.Forbidden(field.NewPath("spec", "suspend"), "no")),
+			want: `Job.batch "llm-node-0" is invalid: [spec.env[0].value: Invalid value: (left out): must be short, spec.suspend: Forbidden: no]`,
+		},
+		"one of a list":     {err: invalid(field.NotSupported(env, secret, []string{"a"})), want: `Job.batch "llm-node-0" is invalid: spec.env[0].value: Unsupported value: (left out): supported values: "a"`},
+		"one that is twice": {err: invalid(field.Duplicate(env, secret)), want: `Job.batch "llm-node-0" is invalid: spec.env[0].value: Duplicate value: (left out)`},
+		"no value at all":   {err: errors.New(`admission webhook "a" denied the request: no`), want: `admission webhook "a" denied the request: no`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := Discreet(tc.err.Error()); got != tc.want {
+				t.Errorf("Discreet(%v) =\n %s, want\n %s", tc.err, got, tc.want)
+			}
+			// Events are cut at some length.
+			for cut := range tc.err.Error() {
+				if got := Discreet(tc.err.Error()[:cut]); strings.Contains(got, "s3cret") || strings.Contains(got, "user") {
+					t.Errorf("Cut at %d, it is %s", cut, got)
+				}
+			}
+		})
+	}
+}
+
+// Whichever way a text gets into a line, and in both formats, values of fields do not.
+func TestNoValueIsLogged(t *testing.T) {
+	refused := fmt.Errorf("placing child Job: %w", invalid(field.Invalid(field.NewPath("spec", "template"), template(), "field is immutable")))
+	for _, format := range []string{"json", "console"} {
+		t.Run(format, func(t *testing.T) {
+			var out bytes.Buffer
+			flags := flag.NewFlagSet("", flag.ContinueOnError)
+			options := zap.Options{DestWriter: &out}
+			options.BindFlags(flags)
+			if err := flags.Parse([]string{"--zap-encoder=" + format}); err != nil {
+				t.Fatal(err)
+			}
+			log := New(zap.UseFlagOptions(&options)).WithName("manager")
+			log.Error(refused, "Could not place a child Job")
+			log.Info("Refused", "detail", refused.Error())
+			log.WithValues("cause", refused).Info("Refused", "error", refused)
+			if lines := strings.Count(out.String(), "field is immutable"); lines < 4 {
+				t.Errorf("Only %d of 4 errors are there:\n%s", lines, out.String())
+			}
+			if strings.Contains(out.String(), "s3cret") {
+				t.Errorf("The value is logged:\n%s", out.String())
+			}
+		})
+	}
+}
+
+// From level 8 on, client-go logs the bodies of Secrets.
+func TestBodiesAreNotLogged(t *testing.T) {
+	var out bytes.Buffer
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	options := zap.Options{DestWriter: &out}
+	options.BindFlags(flags)
+	if err := flags.Parse([]string{"--zap-log-level=10"}); err != nil {
+		t.Fatal(err)
+	}
+	log := New(zap.UseFlagOptions(&options)).WithName("manager").WithValues("controller", "trainjob")
+	for level, want := range map[int]bool{0: true, 7: true, 8: false, 9: false, 10: false} {
+		out.Reset()
+		log.V(level).Info("Response Body")
+		if told := out.Len() > 0; log.V(level).Enabled() != want || told != want {
+			t.Errorf("Level %d is enabled: %t, and told: %t; want %t", level, log.V(level).Enabled(), told, want)
+		}
+	}
+}
+
+func TestForController(t *testing.T) {
+	var out bytes.Buffer
+	of := ForController(New(zap.WriteTo(&out)), "trainjob", "trainJob")
+	of(nil).Info("Started")
+	of(&reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "llm"}}).Info("Looked")
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines, want 2:\n%s", len(lines), out.String())
+	}
+	var looked struct {
+		Controller string
+		TrainJob   types.NamespacedName
+	}
+	if err := json.Unmarshal([]byte(lines[1]), &looked); err != nil {
+		t.Fatal(err)
+	}
+	if looked.Controller != "trainjob" || looked.TrainJob.String() != "team/llm" {
+		t.Errorf("The line is %s", lines[1])
+	}
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+)
+
+// logging are the packages whose lines are the manager's log, without those of the plugin.
+var logging = []string{"pkg", "cmd/kueue-trainer"}
+
+// isElsewhere reports whether a directory has code that does not run in the manager.
+func isElsewhere(path string) bool {
+	return strings.HasSuffix(path, "pkg/cli") || strings.HasSuffix(path, "internal")
+}
+
+// call is one that writes a line, or names a key of lines.
+type call struct {
+	at string
+	// message is empty where it only names keys.
+	message string
+	keys    []string
+	// faults are what is against the convention already as it is written.
+	faults []string
+}
+
+// The manager's lines are written as Kubernetes writes them, have keys that docs/logging.md
+// explains, and stand there.
+func TestLogLines(t *testing.T) {
+	calls := callsIn(t)
+	if len(calls) < 40 {
+		t.Fatalf("Only %d calls that log are found", len(calls))
+	}
+	page := read(t, "docs", "logging.md")
+	explained, listed := firstColumn(section(t, page, "Keys")), firstColumn(section(t, page, "Messages"))
+	used, said := map[string]bool{}, map[string]bool{}
+	for _, c := range calls {
+		faults := c.faults
+		if c.message != "" {
+			said[c.message] = true
+			faults = append(faults, faultsOf(c.message)...)
+			if !slices.Contains(listed, c.message) {
+				faults = append(faults, "docs/logging.md does not list it")
+			}
+		}
+		for _, key := range c.keys {
+			used[key] = true
+			if !slices.Contains(explained, key) {
+				faults = append(faults, "docs/logging.md does not explain key "+key)
+			}
+		}
+		for _, fault := range faults {
+			t.Errorf("%s: %q: %s", c.at, c.message, fault)
+		}
+	}
+	for _, key := range explained {
+		// controller-runtime and Kueue's jobframework add the rest.
+		if !used[key] && !slices.Contains([]string{"reconcileID", "logger", "job", "gvk"}, key) {
+			t.Errorf("docs/logging.md explains key %s, and nothing logs it", key)
+		}
+	}
+	for _, message := range listed {
+		if !said[message] {
+			t.Errorf("docs/logging.md lists %q, and nothing logs it", message)
+		}
+	}
+}
+
+// What people are told to look for in the log and in the metrics is there.
+func TestTroubleshootingQuotesTheLog(t *testing.T) {
+	var said []string
+	for _, c := range callsIn(t) {
+		said = append(said, c.message)
+	}
+	page := read(t, "docs", "troubleshooting.md")
+	quoted := regexp.MustCompile(`"msg":"([^"]+)"`).FindAllStringSubmatch(page, -1)
+	if len(quoted) < 20 {
+		t.Errorf("Only %d lines are quoted", len(quoted))
+	}
+	for _, q := range quoted {
+		if !slices.Contains(said, q[1]) {
+			t.Errorf("docs/troubleshooting.md quotes %q, and nothing logs it", q[1])
+		}
+	}
+	var measured []string
+	for _, metric := range metrics.All() {
+		measured = append(measured, metric.Name)
+	}
+	for _, named := range regexp.MustCompile(`\bkueue_trainer_\w+`).FindAllString(page, -1) {
+		if !slices.Contains(measured, named) {
+			t.Errorf("docs/troubleshooting.md names %s, which is no metric of the manager", named)
+		}
+	}
+}
+
+func TestFaultsOfMessages(t *testing.T) {
+	for message, want := range map[string]int{
+		"Started TrainJob":         0,
+		"Kueue's queue is gone":    0,
+		"started TrainJob":         1,
+		"Started TrainJob.":        1,
+		"Started %s":               1,
+		"Starting TrainJob":        1,
+		"String of a list is long": 0,
+	} {
+		if got := faultsOf(message); len(got) != want {
+			t.Errorf("faultsOf(%q) = %q, want %d", message, got, want)
+		}
+	}
+}
+
+// faultsOf says in what a message is not as Kubernetes' conventions have it.
+func faultsOf(message string) []string {
+	var faults []string
+	if message[0] < 'A' || message[0] > 'Z' {
+		faults = append(faults, "does not begin with a capital")
+	}
+	if strings.HasSuffix(message, ".") {
+		faults = append(faults, "ends with a full stop")
+	}
+	if strings.Contains(message, "%") {
+		faults = append(faults, "has a verb of a format")
+	}
+	if first, _, _ := strings.Cut(message, " "); len(first) > 6 && strings.HasSuffix(first, "ing") {
+		faults = append(faults, "does not say what was done, or is so")
+	}
+	return faults
+}
+
+var lowerCamel = regexp.MustCompile(`^[a-z][a-zA-Z]*(ID)?$`)
+
+// callsIn finds the calls of the manager's packages, and the messages of its events.
+func callsIn(t *testing.T) []call {
+	t.Helper()
+	var calls []call
+	files := token.NewFileSet()
+	for _, dir := range logging {
+		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.IsDir() && isElsewhere(path):
+				return filepath.SkipDir
+			case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+				return nil
+			}
+			file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(node ast.Node) bool {
+				switch node := node.(type) {
+				case *ast.CallExpr:
+					if c, ok := callOf(node); ok {
+						c.at = files.Position(node.Pos()).String()
+						calls = append(calls, c)
+					}
+				case *ast.ValueSpec:
+					for _, message := range messagesOf(node) {
+						calls = append(calls, call{at: files.Position(node.Pos()).String(), message: message})
+					}
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return calls
+}
+
+// callOf returns a call of a logger: Info and Error with a message, WithValues, and ForController,
+// whose last argument is a key. A sink passes on what was written elsewhere, and http.Error answers.
+func callOf(node *ast.CallExpr) (call, bool) {
+	selector, ok := node.Fun.(*ast.SelectorExpr)
+	if !ok || isSink(selector.X) || isNamed(selector.X, "http") {
+		return call{}, false
+	}
+	args := node.Args
+	switch name := selector.Sel.Name; {
+	case name == "Info" && len(args) > 0:
+		return line(args[0], args[1:]), true
+	case name == "Error" && len(args) > 1:
+		return line(args[1], args[2:]), true
+	case name == "WithValues":
+		c := call{}
+		c.addKeys(args)
+		return c, true
+	case name == "ForController":
+		c := call{}
+		c.addKeys(args[len(args)-1:])
+		return c, true
+	}
+	return call{}, false
+}
+
+func isSink(x ast.Expr) bool {
+	selector, ok := x.(*ast.SelectorExpr)
+	return ok && selector.Sel.Name == "LogSink"
+}
+
+func line(message ast.Expr, keysAndValues []ast.Expr) call {
+	c := call{}
+	if text, ok := literal(message); ok {
+		c.message = text
+	} else if of, ok := message.(*ast.CallExpr); !ok || !isNamed(of.Fun, "messageOf") {
+		c.faults = append(c.faults, "the message is not a constant text")
+	}
+	c.addKeys(keysAndValues)
+	return c
+}
+
+func (c *call) addKeys(keysAndValues []ast.Expr) {
+	for i := 0; i < len(keysAndValues); i += 2 {
+		key, ok := literal(keysAndValues[i])
+		switch {
+		case !ok && !isNamed(keysAndValues[i], "key"):
+			c.faults = append(c.faults, "a key is not a constant text")
+		case ok && !lowerCamel.MatchString(key):
+			c.faults = append(c.faults, "key "+key+" is not lowerCamelCase")
+		case ok:
+			c.keys = append(c.keys, key)
+		}
+	}
+}
+
+func isNamed(x ast.Expr, name string) bool {
+	ident, ok := x.(*ast.Ident)
+	return ok && ident.Name == name
+}
+
+func literal(x ast.Expr) (string, bool) {
+	lit, ok := x.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return "", false
+	}
+	text, err := strconv.Unquote(lit.Value)
+	return text, err == nil
+}
+
+// messagesOf returns the values of the map of messages by reason, and the one for other reasons.
+func messagesOf(spec *ast.ValueSpec) []string {
+	var messages []string
+	if len(spec.Names) != 1 || (spec.Names[0].Name != "messages" && spec.Names[0].Name != "otherMessage") {
+		return nil
+	}
+	for _, value := range spec.Values {
+		if message, ok := literal(value); ok {
+			messages = append(messages, message)
+		}
+		list, ok := value.(*ast.CompositeLit)
+		if !ok {
+			continue
+		}
+		for _, element := range list.Elts {
+			if pair, ok := element.(*ast.KeyValueExpr); ok {
+				if message, ok := literal(pair.Value); ok {
+					messages = append(messages, message)
+				}
+			}
+		}
+	}
+	return messages
+}
+
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
+
+// section returns what stands below a heading.
+func section(t *testing.T, page, heading string) string {
+	t.Helper()
+	_, after, found := strings.Cut(page, "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("There is no section %s", heading)
+	}
+	body, _, _ := strings.Cut(after, "\n## ")
+	return body
+}
+
+// firstColumn returns what stands in backquotes in the first column of tables.
+func firstColumn(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		cell, _, isRow := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		if !strings.HasPrefix(line, "| ") || !isRow {
+			continue
+		}
+		for _, quoted := range name.FindAllStringSubmatch(cell, -1) {
+			out = append(out, quoted[1])
+		}
+	}
+	return out
+}
