@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+)
+
+// Bill is what was used in a time. Amounts are resource hours: GPU-hours, core-hours, GiB-hours.
+type Bill struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// Source is prometheus or cluster.
+	Source string `json:"source"`
+	By     string `json:"by"`
+	// Notes say what the bill does not have.
+	Notes []string `json:"notes,omitempty"`
+	Lines []Line   `json:"lines"`
+	Hints []Hint   `json:"hints,omitempty"`
+}
+
+// Line is what one of those that it is split by used of a resource.
+type Line struct {
+	ClusterQueue string `json:"clusterQueue,omitempty"`
+	Namespace    string `json:"namespace,omitempty"`
+	LocalQueue   string `json:"localQueue,omitempty"`
+	User         string `json:"user,omitempty"`
+	Flavor       string `json:"flavor,omitempty"`
+	Resource     string `json:"resource"`
+	Unit         string `json:"unit"`
+
+	// Held is the sum of the three phases.
+	Held     float64 `json:"held"`
+	Waiting  float64 `json:"waiting"`
+	Running  float64 `json:"running"`
+	Stopping float64 `json:"stopping"`
+	// The outcomes are those of runs that ended in the time.
+	Useful  float64 `json:"useful"`
+	Lost    float64 `json:"lost"`
+	Failed  float64 `json:"failed"`
+	Deleted float64 `json:"deleted"`
+}
+
+// What a bill may be split by.
+const (
+	byQueue  = "queue"
+	byUser   = "user"
+	byFlavor = "flavor"
+)
+
+// key keeps of a series what the bill is split by.
+func key(s ledger.Series, by string) Line {
+	switch by {
+	case byUser:
+		return Line{User: s.User, Resource: s.Resource}
+	case byFlavor:
+		return Line{Flavor: s.Flavor, Resource: s.Resource}
+	}
+	return Line{ClusterQueue: s.ClusterQueue, Namespace: s.Namespace, LocalQueue: s.LocalQueue, Resource: s.Resource}
+}
+
+// lines puts totals together.
+func lines(totals []ledger.Total, by string) []Line {
+	sums := map[Line]*Line{}
+	for _, t := range totals {
+		k := key(t.Series, by)
+		if sums[k] == nil {
+			line := k
+			line.Unit = unit(t.Resource)
+			sums[k] = &line
+		}
+		sums[k].add(t.Is, t.Seconds/secondsOf(t.Resource))
+	}
+	out := make([]Line, 0, len(sums))
+	for _, line := range slices.SortedFunc(maps.Values(sums), compareLines) {
+		out = append(out, *line)
+	}
+	return out
+}
+
+func (l *Line) add(is string, hours float64) {
+	switch is {
+	case metrics.PhaseWaiting:
+		l.Waiting += hours
+		l.Held += hours
+	case metrics.PhaseRunning:
+		l.Running += hours
+		l.Held += hours
+	case metrics.PhaseStopping:
+		l.Stopping += hours
+		l.Held += hours
+	case metrics.OutcomeUseful:
+		l.Useful += hours
+	case metrics.OutcomeLost:
+		l.Lost += hours
+	case metrics.OutcomeFailed:
+		l.Failed += hours
+	case metrics.OutcomeDeleted:
+		l.Deleted += hours
+	}
+}
+
+func compareLines(a, b *Line) int {
+	return cmp.Or(strings.Compare(a.ClusterQueue, b.ClusterQueue), strings.Compare(a.Namespace, b.Namespace),
+		strings.Compare(a.LocalQueue, b.LocalQueue), strings.Compare(a.User, b.User), strings.Compare(a.Flavor, b.Flavor),
+		strings.Compare(a.Resource, b.Resource))
+}
+
+// device reports whether a resource is something like a GPU, which is counted one by one.
+func device(resource string) bool { return strings.Contains(resource, "/") }
+
+// unit is what an amount of a resource is told in.
+func unit(resource string) string {
+	switch {
+	case strings.HasSuffix(resource, "/gpu"):
+		return "GPU-hours"
+	case device(resource):
+		return "device-hours"
+	case resource == string(corev1.ResourceCPU):
+		return "core-hours"
+	case inBytes(resource):
+		return "GiB-hours"
+	}
+	return "hours"
+}
+
+// secondsOf is how many of a series' seconds the unit has.
+func secondsOf(resource string) float64 {
+	if inBytes(resource) {
+		return 3600 * (1 << 30)
+	}
+	return 3600
+}
+
+func inBytes(resource string) bool {
+	return resource == string(corev1.ResourceMemory) || resource == string(corev1.ResourceEphemeralStorage) ||
+		strings.HasPrefix(resource, corev1.ResourceHugePagesPrefix)
+}

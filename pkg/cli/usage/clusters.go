@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	prometheus "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+)
+
+// ofTarget are labels by which the replicas of one cluster differ, or by which its manager differs
+// once it is installed again: they do not tell clusters apart.
+var ofTarget = []model.LabelName{
+	model.MetricNameLabel, model.InstanceLabel, model.JobLabel,
+	"pod", "container", "endpoint", "service", "namespace", "node",
+}
+
+// sideBySide is the time in which ledgers that began at different times have to be told to be those of
+// several clusters: what is told of one that was lost ends after stale.
+const sideBySide = 30 * time.Minute
+
+// oneCluster returns an error where Prometheus has the ledgers of several clusters in the window: their
+// series have the same names, and a bill would mix them.
+func (q *querier) oneCluster(ctx context.Context) error {
+	series := metrics.LedgerBegan().Name + q.match
+	from := q.to.Add(-max(q.to.Sub(q.from), sideBySide))
+	count := fmt.Sprintf(`count(count_values("began", last_over_time(%s[%s])))`, series, model.Duration(stale))
+	ledgers, err := ask[model.Matrix](q.api.QueryRange(ctx, count, prometheus.Range{Start: from, End: q.to, Step: max(step(from, q.to), stale)}))
+	if err != nil || !several(ledgers) {
+		return err
+	}
+	began, err := ask[model.Vector](q.api.Query(ctx, fmt.Sprintf("last_over_time(%s[%s])", series, model.Duration(q.to.Sub(from))), q.to))
+	if err != nil {
+		return err
+	}
+	label, values := clusterLabel(began)
+	if label == "" {
+		return errors.New("it has the ledgers of several clusters, and no label tells them apart")
+	}
+	return fmt.Errorf("it has the ledgers of several clusters, with label %s %q: choose one with --match %s=%s",
+		label, values, label, values[len(values)-1])
+}
+
+// several reports whether there was more than one ledger at two looks in a row, by their count.
+func several(ledgers model.Matrix) bool {
+	for _, series := range ledgers {
+		for i, look := range series.Values {
+			if i > 0 && look.Value > 1 && series.Values[i-1].Value > 1 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// clusterLabel returns a label by which ledgers that began at different times differ, and its values;
+// empty where there is none. Every cluster has a ledger with a beginning of its own, whichever
+// replicas of Prometheus tell it. Clusters of which only some have the label differ by it, too.
+func clusterLabel(began model.Vector) (string, []string) {
+	ledgers := map[model.LabelName]map[model.SampleValue]sets.Set[string]{}
+	for _, sample := range began {
+		for label := range sample.Metric {
+			if !slices.Contains(ofTarget, label) {
+				ledgers[label] = map[model.SampleValue]sets.Set[string]{}
+			}
+		}
+	}
+	for label, of := range ledgers {
+		for _, sample := range began {
+			if of[sample.Value] == nil {
+				of[sample.Value] = sets.New[string]()
+			}
+			of[sample.Value].Insert(string(sample.Metric[label]))
+		}
+	}
+	// In the order of labels, so that the same is said every time.
+	for _, label := range slices.Sorted(maps.Keys(ledgers)) {
+		if valuesOf := slices.Collect(maps.Values(ledgers[label])); disjoint(valuesOf) {
+			return string(label), sets.List(union(valuesOf))
+		}
+	}
+	return "", nil
+}
+
+// disjoint reports whether some two have nothing in common.
+func disjoint(all []sets.Set[string]) bool {
+	for i, one := range all {
+		for _, other := range all[:i] {
+			if !one.HasAny(other.UnsortedList()...) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func union(all []sets.Set[string]) sets.Set[string] {
+	out := sets.New[string]()
+	for _, one := range all {
+		out = out.Union(one)
+	}
+	return out
+}

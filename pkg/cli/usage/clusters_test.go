@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/model"
+)
+
+func TestClusterLabel(t *testing.T) {
+	cases := map[string]struct {
+		began model.Vector
+		label string
+		want  []string
+	}{
+		"nothing is there": {},
+		"one cluster, whose leader changed": {
+			began: model.Vector{
+				{Metric: model.Metric{"cluster": "a", "pod": "1", "instance": "1"}, Value: 100},
+				{Metric: model.Metric{"cluster": "a", "pod": "2", "instance": "2"}, Value: 100},
+			},
+		},
+		"one cluster, whose ledger began again in another installation": {
+			began: model.Vector{
+				{Metric: model.Metric{"cluster": "a", "pod": "1", "namespace": "x", "job": "x"}, Value: 100},
+				{Metric: model.Metric{"cluster": "a", "pod": "2", "namespace": "y", "job": "y"}, Value: 200},
+			},
+		},
+		"one cluster that two Prometheus scrape": {
+			began: model.Vector{
+				{Metric: model.Metric{"prometheus_replica": "a"}, Value: 100},
+				{Metric: model.Metric{"prometheus_replica": "b"}, Value: 100},
+			},
+		},
+		"the same, when the ledger began again": {
+			began: model.Vector{
+				{Metric: model.Metric{"prometheus_replica": "a"}, Value: 100},
+				{Metric: model.Metric{"prometheus_replica": "b"}, Value: 100},
+				{Metric: model.Metric{"prometheus_replica": "a"}, Value: 200},
+				{Metric: model.Metric{"prometheus_replica": "b"}, Value: 200},
+			},
+		},
+		"two clusters": {
+			began: model.Vector{
+				{Metric: model.Metric{"cluster": "b", "pod": "1"}, Value: 100},
+				{Metric: model.Metric{"cluster": "a", "pod": "2"}, Value: 200},
+			},
+			label: "cluster", want: []string{"a", "b"},
+		},
+		"two clusters, of which one has no label": {
+			began: model.Vector{
+				{Metric: model.Metric{"pod": "1"}, Value: 100},
+				{Metric: model.Metric{"cluster": "a", "pod": "2"}, Value: 200},
+			},
+			label: "cluster", want: []string{"", "a"},
+		},
+		"two clusters, the ledger of one began again": {
+			began: model.Vector{
+				{Metric: model.Metric{"environment": "prod", "cluster": "b"}, Value: 100},
+				{Metric: model.Metric{"environment": "prod", "cluster": "b"}, Value: 300},
+				{Metric: model.Metric{"environment": "prod", "cluster": "a"}, Value: 200},
+			},
+			label: "cluster", want: []string{"a", "b"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			label, values := clusterLabel(tc.began)
+			if diff := cmp.Diff(tc.want, values); label != tc.label || diff != "" {
+				t.Errorf("clusterLabel() = %q (-want,+got):\n%s", label, diff)
+			}
+		})
+	}
+}
+
+func TestSeveral(t *testing.T) {
+	cases := map[string]struct {
+		counts []model.SampleValue
+		want   bool
+	}{
+		"nothing is there":           {},
+		"one":                        {counts: []model.SampleValue{1, 1, 1}},
+		"one that began again":       {counts: []model.SampleValue{1, 2, 1}},
+		"two":                        {counts: []model.SampleValue{2, 2, 2}, want: true},
+		"two, of which one is gone":  {counts: []model.SampleValue{2, 2, 1}, want: true},
+		"one that began again twice": {counts: []model.SampleValue{2, 1, 2, 1}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			series := &model.SampleStream{}
+			for _, count := range tc.counts {
+				series.Values = append(series.Values, model.SamplePair{Value: count})
+			}
+			if got := several(model.Matrix{series}); got != tc.want {
+				t.Errorf("several() = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestBillOfSeveralClusters(t *testing.T) {
+	cases := map[string]struct{ us, want string }{
+		"with a label": {
+			us:   `"cluster":"us-1"`,
+			want: `it has the ledgers of several clusters, with label cluster ["eu-1" "us-1"]: choose one with --match cluster=us-1`,
+		},
+		"without": {us: `"cluster":"eu-1","pod":"a"`, want: "it has the ledgers of several clusters, and no label tells them apart"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked = append(asked, r.FormValue("query"))
+				answer := `"vector","result":[{"metric":{"cluster":"eu-1"},"value":[0,"100"]},{"metric":{` + tc.us + `},"value":[0,"200"]}]`
+				if strings.HasSuffix(r.URL.Path, "/query_range") {
+					answer = `"matrix","result":[{"metric":{},"values":[[0,"2"],[300,"2"]]}]`
+				}
+				_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":` + answer + `}}`))
+			}))
+			t.Cleanup(server.Close)
+			q, err := newQuerier(server.URL, "", map[string]string{"region": "all", "env": `"`}, noon, at(10), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := q.bill(t.Context()); err == nil || err.Error() != tc.want {
+				t.Errorf("bill() = %v, want %s", err, tc.want)
+			}
+			want := []string{
+				`count(count_values("began", last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[5m])))`,
+				`last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[30m])`,
+			}
+			if diff := cmp.Diff(want, asked); diff != "" {
+				t.Errorf("Unexpected queries (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}

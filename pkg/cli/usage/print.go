@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+)
+
+// amounts are the columns of a bill, the same in tables and CSV.
+var amounts = []struct {
+	name  string
+	value func(Line) float64
+}{
+	{"HELD", func(l Line) float64 { return l.Held }},
+	{"WAITING", func(l Line) float64 { return l.Waiting }},
+	{"RUNNING", func(l Line) float64 { return l.Running }},
+	{"STOPPING", func(l Line) float64 { return l.Stopping }},
+	{"USEFUL", func(l Line) float64 { return l.Useful }},
+	{"LOST", func(l Line) float64 { return l.Lost }},
+	{"FAILED", func(l Line) float64 { return l.Failed }},
+	{"DELETED", func(l Line) float64 { return l.Deleted }},
+}
+
+// whose returns the columns that a bill is split by, and their values.
+func whose(by string) ([]string, func(Line) []string) {
+	switch by {
+	case byUser:
+		return []string{"USER"}, func(l Line) []string { return []string{orNone(l.User)} }
+	case byFlavor:
+		return []string{"FLAVOR"}, func(l Line) []string { return []string{orNone(l.Flavor)} }
+	}
+	return []string{"CLUSTERQUEUE", "QUEUE"}, func(l Line) []string {
+		queue := ""
+		if l.LocalQueue != "" {
+			queue = l.Namespace + "/" + l.LocalQueue
+		}
+		return []string{orNone(l.ClusterQueue), orNone(queue)}
+	}
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "<none>"
+	}
+	return text
+}
+
+// printTable prints a bill for eyes.
+func printTable(out io.Writer, paint show.Paint, b Bill) error {
+	if len(b.Lines) == 0 {
+		fmt.Fprintf(out, "Nothing was used since %s.\n", b.From.UTC().Format(time.RFC3339))
+	} else if err := tableOf(b).Print(out, paint, ""); err != nil {
+		return err
+	}
+	for _, h := range b.Hints {
+		fmt.Fprintln(out, paint.Yellow("hint: ")+h.String())
+	}
+	return nil
+}
+
+func tableOf(b Bill) *show.Table {
+	names, values := whose(b.By)
+	heading := slices.Concat(names, []string{"RESOURCE", "UNIT"})
+	for _, a := range amounts {
+		heading = append(heading, a.name)
+	}
+	table := show.NewTable(heading...)
+	for _, line := range b.Lines {
+		var row []any
+		for _, cell := range append(values(line), line.Resource, line.Unit) {
+			row = append(row, cell)
+		}
+		for _, a := range amounts {
+			row = append(row, strconv.FormatFloat(a.value(line), 'f', 2, 64))
+		}
+		table.Row(row...)
+	}
+	return table
+}
+
+// printCSV prints a bill for spreadsheets, amounts in full.
+func printCSV(out io.Writer, b Bill) error {
+	w := csv.NewWriter(out)
+	heading := []string{"FROM", "TO", "CLUSTERQUEUE", "NAMESPACE", "QUEUE", "USER", "FLAVOR", "RESOURCE", "UNIT"}
+	for _, a := range amounts {
+		heading = append(heading, a.name)
+	}
+	if err := w.Write(heading); err != nil {
+		return err
+	}
+	for _, l := range b.Lines {
+		row := []string{
+			b.From.UTC().Format(time.RFC3339), b.To.UTC().Format(time.RFC3339),
+			l.ClusterQueue, l.Namespace, l.LocalQueue, l.User, l.Flavor, l.Resource, l.Unit,
+		}
+		for _, a := range amounts {
+			row = append(row, strconv.FormatFloat(a.value(l), 'f', -1, 64))
+		}
+		if err := w.Write(row); err != nil {
+			return err
+		}
+	}
+	w.Flush()
+	return w.Error()
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// prometheusOf serves what a Prometheus answers, by the metric that is asked for.
+func prometheusOf(t *testing.T, token string, before, within map[string]string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != token {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		if err := r.ParseForm(); err != nil {
+			t.Error(err)
+		}
+		if strings.HasPrefix(r.Form.Get("query"), "count(count_values(") {
+			_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"matrix","result":[]}}`))
+			return
+		}
+		if !strings.HasPrefix(r.Form.Get("query"), "max by (cluster_queue, namespace, local_queue, flavor, resource, priority_class, user, phase, outcome) (label_replace(") {
+			t.Errorf("A label of the target may split a series in %s", r.Form.Get("query"))
+		}
+		answers, kind := within, "matrix"
+		if strings.HasSuffix(r.URL.Path, "/query") {
+			answers, kind = before, "vector"
+		}
+		result := ""
+		for metric, answer := range answers {
+			if strings.Contains(r.Form.Get("query"), metric) {
+				result = answer
+			}
+		}
+		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"` + kind + `","result":[` + result + `]}}`))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestBillOfPrometheus(t *testing.T) {
+	const gpus = `"cluster_queue":"gpus","flavor":"h100","resource":"nvidia.com/gpu"`
+	url := prometheusOf(t, "Bearer secret", map[string]string{
+		"ledger_began":                 `{"metric":{},"value":[0,"1"]}`,
+		"quota_resource_seconds_total": `{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","phase":"running"},"value":[0,"3600"]}`,
+		"ended_resource_seconds_total": ``,
+	}, map[string]string{
+		"ledger_began": `{"metric":{},"values":[[1893499260,"1"]]}`,
+		"quota_resource_seconds_total": `{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","phase":"running"},"values":[[1893499260,"7200"],[1893499320,"10800"]]},` +
+			`{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","phase":"waiting"},"values":[[1893499320,"1800"]]},` +
+			`{"metric":{` + gpus + `,"namespace":"other","local_queue":"q","phase":"waiting"},"values":[[1893499320,"1800"]]}`,
+		"ended_resource_seconds_total": `{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","outcome":"lost"},"values":[[1893499320,"900"]]}`,
+	})
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	q, err := newQuerier(url, token, nil, noon, at(10), "team")
+	if err != nil {
+		t.Fatal(err)
+	}
+	totals, notes, err := q.bill(t.Context())
+	if err != nil || len(notes) > 0 {
+		t.Fatalf("bill() = %v, %v", notes, err)
+	}
+	want := []Line{{
+		ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours",
+		Held: 2.5, Waiting: 0.5, Running: 2, Lost: 0.25,
+	}}
+	if diff := cmp.Diff(want, lines(totals, byQueue)); diff != "" {
+		t.Errorf("Unexpected bill (-want,+got):\n%s", diff)
+	}
+}
+
+func TestBillOfLocalQueuesTogether(t *testing.T) {
+	url := prometheusOf(t, "", map[string]string{"ledger_began": `{"metric":{},"value":[0,"1"]}`}, map[string]string{
+		"ledger_began": `{"metric":{},"values":[[1893499260,"1"]]}`,
+		"quota_resource_seconds_total": `{"metric":{"cluster_queue":"gpus","flavor":"h100","resource":"nvidia.com/gpu",` +
+			`"namespace":"kueue-trainer-system","phase":"running"},"values":[[1893499260,"3600"]]}`,
+	})
+	q, err := newQuerier(url, "", nil, noon, at(10), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	totals, _, err := q.bill(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Line{{ClusterQueue: "gpus", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1}}
+	if diff := cmp.Diff(want, lines(totals, byQueue)); diff != "" {
+		t.Errorf("Unexpected bill (-want,+got):\n%s", diff)
+	}
+	q.namespace = "team"
+	if _, _, err := q.bill(t.Context()); !errors.Is(err, errTogether) {
+		t.Errorf("bill() of a namespace = %v, want %v", err, errTogether)
+	}
+}
+
+func TestTokenStaysWithItsServer(t *testing.T) {
+	got := ""
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("Authorization") }))
+	t.Cleanup(other.Close)
+	sent := ""
+	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent = r.Header.Get("Authorization")
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(first.Close)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	q, err := newQuerier(first.URL, token, nil, noon, at(10), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := q.bill(t.Context()); err == nil {
+		t.Error("Nothing is taken for an answer")
+	}
+	if sent != "Bearer secret" || got != "" {
+		t.Errorf("The server was sent %q, that which it redirects to %q", sent, got)
+	}
+}
+
+func TestPrometheusDoesNotTellPasswords(t *testing.T) {
+	for _, address := range []string{"http://ann:secret@host:port", "http://ann:secret@%"} {
+		if _, err := newQuerier(address, "", nil, noon, at(10), ""); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("newQuerier() = %v, want an error without the password", err)
+		}
+	}
+}
+
+func TestPrometheusWithoutAnAnswer(t *testing.T) {
+	cases := map[string]struct {
+		token, want string
+	}{
+		"it has no ledger": {want: "it has no series of the ledger for this time"},
+		"it wants a token": {token: "Bearer secret", want: "Prometheus answers: client error: 401"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			q, err := newQuerier(prometheusOf(t, tc.token, nil, nil), "", nil, noon, at(10), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := q.bill(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("bill() = %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestLines(t *testing.T) {
+	total := func(flavor, resource, user, is string, seconds float64) ledger.Total {
+		return ledger.Total{Series: ledger.Series{ClusterQueue: "c", Namespace: "n", LocalQueue: "q", Flavor: flavor, Resource: resource, User: user}, Is: is, Seconds: seconds}
+	}
+	totals := []ledger.Total{
+		total("h100", "nvidia.com/gpu", "ann", "waiting", 3600), total("h100", "nvidia.com/gpu", "ann", "running", 7200), total("h100", "nvidia.com/gpu", "ann", "stopping", 1800),
+		total("a100", "nvidia.com/gpu", "bob", "running", 3600), total("a100", "nvidia.com/gpu", "bob", "useful", 1800), total("a100", "nvidia.com/gpu", "bob", "failed", 900),
+		total("a100", "nvidia.com/gpu", "bob", "deleted", 450), total("cpus", "memory", "ann", "running", 3600*(1<<30)), total("cpus", "cpu", "ann", "running", 1800),
+	}
+	cases := map[string][]Line{
+		byUser: {
+			{User: "ann", Resource: "cpu", Unit: "core-hours", Held: 0.5, Running: 0.5},
+			{User: "ann", Resource: "memory", Unit: "GiB-hours", Held: 1, Running: 1},
+			{User: "ann", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 3.5, Waiting: 1, Running: 2, Stopping: 0.5},
+			{User: "bob", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1, Useful: 0.5, Failed: 0.25, Deleted: 0.125},
+		},
+		byFlavor: {
+			{Flavor: "a100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1, Useful: 0.5, Failed: 0.25, Deleted: 0.125},
+			{Flavor: "cpus", Resource: "cpu", Unit: "core-hours", Held: 0.5, Running: 0.5},
+			{Flavor: "cpus", Resource: "memory", Unit: "GiB-hours", Held: 1, Running: 1},
+			{Flavor: "h100", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 3.5, Waiting: 1, Running: 2, Stopping: 0.5},
+		},
+	}
+	for by, want := range cases {
+		if diff := cmp.Diff(want, lines(totals, by)); diff != "" {
+			t.Errorf("By %s (-want,+got):\n%s", by, diff)
+		}
+	}
+}
+
+func TestPrint(t *testing.T) {
+	bill := Bill{From: noon, To: at(60), By: byQueue, Lines: []Line{
+		{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 2.5, Running: 2.5, Lost: 1. / 3},
+	}, Hints: []Hint{{Namespace: "team", Name: "llm", Evictions: 2, LostSeconds: 7200, GraceSeconds: 30}}}
+	var table, csv bytes.Buffer
+	if err := printTable(&table, show.Paint{}, bill); err != nil {
+		t.Fatal(err)
+	}
+	want := "CLUSTERQUEUE   QUEUE    RESOURCE         UNIT        HELD   WAITING   RUNNING   STOPPING   USEFUL   LOST   FAILED   DELETED\n" +
+		"gpus           team/q   nvidia.com/gpu   GPU-hours   2.50   0.00      2.50      0.00       0.00     0.33   0.00     0.00\n" +
+		"hint: TrainJob team/llm was evicted 2 times and lost about 120m of its running time; its pods have a grace period of 30s: " +
+		"write a checkpoint on TERM and give it time (docs/howto/checkpoints.md)\n"
+	if diff := cmp.Diff(want, table.String()); diff != "" {
+		t.Errorf("Unexpected table (-want,+got):\n%s", diff)
+	}
+	if err := printCSV(&csv, bill); err != nil {
+		t.Fatal(err)
+	}
+	want = "FROM,TO,CLUSTERQUEUE,NAMESPACE,QUEUE,USER,FLAVOR,RESOURCE,UNIT,HELD,WAITING,RUNNING,STOPPING,USEFUL,LOST,FAILED,DELETED\n" +
+		"2030-01-01T12:00:00Z,2030-01-01T13:00:00Z,gpus,team,q,,,nvidia.com/gpu,GPU-hours,2.5,0,2.5,0,0,0.3333333333333333,0,0\n"
+	if diff := cmp.Diff(want, csv.String()); diff != "" {
+		t.Errorf("Unexpected CSV (-want,+got):\n%s", diff)
+	}
+	if _, err := json.Marshal(bill); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHints(t *testing.T) {
+	progressed := func(percent, remaining int32) *trainer.TrainerStatus {
+		return &trainer.TrainerStatus{ProgressPercentage: ptr.To(percent), EstimatedRemainingSeconds: ptr.To(remaining)}
+	}
+	cases := map[string]struct {
+		evictions, ran int32
+		grace          *int64
+		// runs is how long it has run since it was admitted again, negative where it was not.
+		runs   time.Duration
+		status *trainer.TrainerStatus
+		want   *Hint
+	}{
+		"it was never evicted":                  {ran: 3600},
+		"it is evicted before it does anything": {evictions: 2, ran: 40},
+		"it tells no progress": {
+			evictions: 1, ran: 3600, want: &Hint{Evictions: 1, LostSeconds: 3600, AtMost: true, GraceSeconds: 30},
+		},
+		"it lost nearly all": {
+			evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(10, 5400),
+			want: &Hint{Evictions: 1, LostSeconds: 3600, GraceSeconds: 30},
+		},
+		"it lost half": {
+			evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(50, 2400),
+			want: &Hint{Evictions: 1, LostSeconds: 1800, GraceSeconds: 30},
+		},
+		"it kept all":              {evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(50, 4200)},
+		"it has time to save more": {evictions: 2, ran: 3600, grace: ptr.To[int64](1800)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm"}}
+			job.Status.TrainerStatus = tc.status
+			wl := &kueue.Workload{}
+			wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To(tc.ran)
+			wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: tc.evictions}}}
+			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: tc.grace}}}}
+			if tc.runs > 0 {
+				wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(-tc.runs))}}
+			}
+			var got *Hint
+			if h, ok := hintOf(job, wl, noon); ok {
+				got = &h
+				tc.want.Namespace, tc.want.Name = "team", "llm"
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected hint (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}

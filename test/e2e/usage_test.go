@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+var _ = Describe("The ledger of resource seconds", Label("control"), Serial, func() {
+	BeforeEach(func() {
+		localOnly("this spec kills the manager")
+	})
+
+	It("says what the objects' own versions say, however often the manager is killed", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "16", "0")
+		w.make(ctx, kit.MakePriority(w.name("low"), 1), kit.MakePriority(w.name("high"), 100))
+		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
+		book := w.openBook(ctx)
+
+		w.eventuallyCreate(ctx, w.job("victim").GPUs("8").Nodes(2).Priority(w.name("low")).
+			PodAnnotation("example.com/churn", "node", "localcluster/run-for", "20s").Obj())
+		// Times are in whole seconds: a run that ends in the second in which it began has lost nothing.
+		Eventually(ctx, func(g Gomega) {
+			wl := w.workload(ctx, "victim")
+			g.Expect(wl).NotTo(BeNil())
+			ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
+			g.Expect(ready).NotTo(BeNil())
+			g.Expect(ready.Status).To(Equal(metav1.ConditionTrue))
+			g.Expect(time.Since(ready.LastTransitionTime.Time)).To(BeNumerically(">", 2*time.Second))
+		}).Should(Succeed())
+		w.eventuallyCreate(ctx, w.job("urgent").GPUs("8").Priority(w.name("high")).
+			PodAnnotation("example.com/churn", "node", "localcluster/run-for", "3s").Obj())
+		w.eventuallyCondition(ctx, "victim", kueue.WorkloadEvicted)
+
+		const jobs = 10
+		for i := range jobs {
+			w.eventuallyCreate(ctx, w.churnJob(i))
+			if i%3 != 2 {
+				continue
+			}
+			// It comes back in the middle of a preemption, with jobs that ended meanwhile.
+			select {
+			// When it dies is what is random here; nothing waits for a condition.
+			case <-time.After(rand.N(2 * time.Second)):
+			case <-ctx.Done():
+			}
+			w.killManager(ctx)
+		}
+		gone := w.job("gone").GPUs("8").Priority(w.name("high")).Obj()
+		w.eventuallyCreate(ctx, gone)
+		w.eventuallyRuns(ctx, "gone", 1, onH100)
+		Expect(w.Delete(ctx, gone)).To(Succeed())
+		w.eventuallyGone(ctx, gone)
+		for i := range jobs {
+			w.eventuallyFinished(ctx, fmt.Sprintf("job-%d", i))
+			if i%4 == 1 {
+				w.killManager(ctx)
+			}
+		}
+		w.eventuallyFinished(ctx, "urgent")
+		w.eventuallyFinished(ctx, "victim")
+		// By now what ended stands in the checkpoint alone.
+		w.killManager(ctx)
+		Eventually(ctx, book.CaughtUp).Should(Succeed())
+		Expect(book.Gaps()).To(BeEmpty(), "no version was missed")
+
+		want := map[string]float64{}
+		vanished := 0
+		for _, h := range book.truth() {
+			h.seconds(want)
+			if h.vanished {
+				vanished++
+			}
+		}
+		Expect(want).To(HaveKeyWithValue("lost", BeNumerically(">", 0)), "a run was evicted")
+		Expect(vanished).To(Equal(1), "jobs that were deleted")
+		Eventually(ctx, func(g Gomega) {
+			got := w.accounted(ctx, g)
+			for is, seconds := range want {
+				// No object tells when a deleted one was gone.
+				tolerance := 0.001
+				if is == "stopping" {
+					tolerance = 1.5
+				}
+				g.Expect(got[is]/8).To(BeNumerically("~", seconds, tolerance), "%s: %v, want %v", is, got, want)
+			}
+		}).Should(Succeed())
+		AddReportEntry("seconds of 8 GPUs", want)
+	}, SpecTimeout(15*time.Minute))
+})
+
+// killManager kills the manager and starts it again.
+func (w *world) killManager(ctx context.Context) {
+	GinkgoHelper()
+	Expect(cluster.Control(ctx, "kill", cluster.Manager(), GinkgoWriter)).To(Succeed())
+	Expect(cluster.Control(ctx, "start", cluster.Manager(), GinkgoWriter)).To(Succeed())
+}
+
+// accounted returns the GPU seconds of the spec's ClusterQueue that the manager tells, by phase and
+// by outcome.
+func (w *world) accounted(ctx context.Context, g Gomega) map[string]float64 {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(fetch(ctx, "metrics", "/metrics")))
+	g.Expect(err).NotTo(HaveOccurred())
+	sums := map[string]float64{}
+	for metric, by := range map[string]string{metrics.QuotaSeconds().Name: metrics.Phase, metrics.EndedSeconds().Name: metrics.Outcome} {
+		g.Expect(families).To(HaveKey(metric), "the manager leads")
+		for _, m := range families[metric].GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if labels[metrics.ClusterQueue] == w.name("gpus") && labels[metrics.Resource] == string(kit.GPU) {
+				sums[labels[by]] += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sums
+}
