@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command monitoring writes what Prometheus and Grafana are given: dashboards, alerts and
+// recording rules into config/monitoring, and the table of alerts into docs/monitoring.md.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/prometheus/common/model"
+	"go.yaml.in/yaml/v3"
+)
+
+const notice = "# Made by make generate from hack/monitoring. Do not edit.\n"
+
+func main() {
+	if len(os.Args) != 2 {
+		log.Fatal("usage: monitoring ROOT")
+	}
+	if err := write(os.Args[1]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func write(root string) error {
+	files, err := generated()
+	if err != nil {
+		return err
+	}
+	for name, content := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return err
+		}
+	}
+	page := filepath.Join(root, "docs", "monitoring.md")
+	content, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	content, err = withTable(content)
+	if err != nil {
+		return fmt.Errorf("%s: %w", page, err)
+	}
+	return os.WriteFile(page, content, 0o644)
+}
+
+// generated returns every file that is generated as a whole, by its name below the root.
+func generated() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, b := range boards() {
+		content, err := b.render()
+		if err != nil {
+			return nil, err
+		}
+		files["config/monitoring/dashboards/"+b.file+".json"] = content
+	}
+	groups := ruleGroups()
+	for name, content := range map[string]any{
+		"rules.yaml": groups,
+		"prometheusrule.yaml": map[string]any{
+			"apiVersion": "monitoring.coreos.com/v1",
+			"kind":       "PrometheusRule",
+			"metadata":   map[string]any{"name": "kueue-trainer", "labels": map[string]any{"app.kubernetes.io/name": "kueue-trainer"}},
+			"spec":       groups,
+		},
+	} {
+		var out bytes.Buffer
+		out.WriteString(notice)
+		encoder := yaml.NewEncoder(&out)
+		encoder.SetIndent(2)
+		if err := encoder.Encode(content); err != nil {
+			return nil, err
+		}
+		files["config/monitoring/"+name] = out.Bytes()
+	}
+	return files, nil
+}
+
+func boards() []board { return []board{trainJobs(), pools(), manager()} }
+
+// Between these lines of docs/monitoring.md lies the table of alerts.
+const (
+	begin = "<!-- alerts: made by make generate -->\n"
+	end   = "<!-- end of alerts -->\n"
+)
+
+// withTable replaces the table of alerts in a page.
+func withTable(page []byte) ([]byte, error) {
+	before, rest, found := strings.Cut(string(page), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return nil, fmt.Errorf("no lines %q and %q", strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	var table strings.Builder
+	table.WriteString("| alert | severity | fires when, for how long |\n|---|---|---|\n")
+	for _, a := range alerts() {
+		fmt.Fprintf(&table, "| [%s](runbooks/%s.md) | %s | %s, %s |\n", a.name, a.name, a.severity, a.when, model.Duration(a.lasts))
+	}
+	return []byte(before + begin + table.String() + end + after), nil
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Every alert has a page that says what it means, what follows, how to find out and what to do.
+func TestEveryAlertHasARunbook(t *testing.T) {
+	dir := filepath.Join("..", "..", "docs", "runbooks")
+	pages, err := filepath.Glob(filepath.Join(dir, "KueueTrainer*.md"))
+	if err != nil || len(pages) != len(alerts()) {
+		t.Errorf("%d pages for %d alerts (%v)", len(pages), len(alerts()), err)
+	}
+	for _, a := range alerts() {
+		page, err := os.ReadFile(filepath.Join(dir, a.name+".md"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, heading := range []string{"# " + a.name, "## Meaning", "## Impact", "## Diagnosis", "## Remedy"} {
+			if !strings.Contains(string(page), heading+"\n") {
+				t.Errorf("%s.md has no heading %q", a.name, heading)
+			}
+		}
+	}
+}
+
+// Every alert has a test of promtool in which it fires, and one in which it does not.
+func TestEveryAlertHasTests(t *testing.T) {
+	suites, err := filepath.Glob(filepath.Join("..", "..", "config", "monitoring", "tests", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fires, silent := map[string]int{}, map[string]int{}
+	for _, file := range suites {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var suite struct {
+			Tests []struct {
+				Alerts []struct {
+					Name     string `yaml:"alertname"`
+					Expected []any  `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+			} `yaml:"tests"`
+		}
+		if err := yaml.Unmarshal(content, &suite); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, test := range suite.Tests {
+			for _, expected := range test.Alerts {
+				if len(expected.Expected) > 0 {
+					fires[expected.Name]++
+				} else {
+					silent[expected.Name]++
+				}
+			}
+		}
+	}
+	for _, a := range alerts() {
+		if fires[a.name] == 0 || silent[a.name] == 0 {
+			t.Errorf("%s fires in %d tests and is silent in %d", a.name, fires[a.name], silent[a.name])
+		}
+	}
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	kueuemetrics "sigs.k8s.io/kueue/pkg/metrics"
+
+	// They register what every manager serves.
+	_ "sigs.k8s.io/controller-runtime/pkg/controller"
+	_ "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+)
+
+// Labels that Prometheus gives to what it scrapes.
+var ofTargets = []string{"job", "instance"}
+
+// elsewhere are the series of others, whose modules are not asked here: the API server's, those of
+// kube-state-metrics and of NVIDIA's exporter. test/monitoring has the API server's scraped.
+var elsewhere = map[string][]string{
+	"apiserver_admission_webhook_admission_duration_seconds_bucket": {"name", "type", "operation", "rejected", "le"},
+	"apiserver_admission_webhook_rejection_count":                   {"name", "type", "operation", "error_type", "rejection_code"},
+	"ALERTS": {"alertname", "alertstate", "severity", "cluster_queue", "namespace", "local_queue", "reason"},
+
+	"kube_node_status_allocatable":         {"node", "resource", "unit"},
+	"kube_pod_container_resource_requests": {"namespace", "pod", "container", "node", "resource", "unit"},
+	"kube_pod_status_phase":                {"namespace", "pod", "phase"},
+	"DCGM_FI_DEV_GPU_UTIL":                 {"Hostname", "pod", "namespace"},
+	"DCGM_FI_DEV_FB_USED":                  {"Hostname", "pod", "namespace"},
+}
+
+// described is how a metric's description prints itself: name and labels have no other way out.
+var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
+
+// known returns every series that some process serves, with its labels.
+func known(t *testing.T) map[string][]string {
+	t.Helper()
+	all := maps.Clone(elsewhere)
+	for _, m := range metrics.All() {
+		add(all, m.Name, m.Type == metrics.Histogram, m.Labels)
+	}
+	for _, rule := range records() {
+		parsed, err := newParser().ParseExpr(rule.Expr)
+		if err != nil {
+			t.Fatalf("%s: %v", rule.Record, err)
+		}
+		if aggregate, ok := parsed.(*parser.AggregateExpr); ok {
+			add(all, rule.Record, false, aggregate.Grouping)
+			continue
+		}
+		add(all, rule.Record, false, labelsBelow(parsed, all))
+	}
+	kueuemetrics.InitMetricVectors(nil)
+	kueuemetrics.Register()
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		ctrlmetrics.Registry.(prometheus.Collector).Describe(descriptions)
+		close(descriptions)
+	}()
+	for description := range descriptions {
+		found := described.FindStringSubmatch(description.String())
+		if found == nil {
+			continue
+		}
+		// A description does not say its type; what is not there as a histogram is not asked for either.
+		add(all, found[1], strings.HasSuffix(found[1], "_seconds"), strings.Split(found[2], ","))
+	}
+	return all
+}
+
+// labelsBelow returns the labels of all series in an expression.
+func labelsBelow(node parser.Node, all map[string][]string) []string {
+	var have []string
+	parser.Inspect(node, func(n parser.Node, _ []parser.Node) error {
+		if selector, ok := n.(*parser.VectorSelector); ok {
+			have = append(have, all[selector.Name]...)
+		}
+		return nil
+	})
+	return have
+}
+
+func add(all map[string][]string, name string, histogram bool, labels []string) {
+	all[name] = labels
+	if histogram {
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			all[name+suffix] = append(slices.Clone(labels), model.BucketLabel)
+		}
+	}
+}
+
+func newParser() parser.Parser { return parser.NewParser(parser.Options{}) }
+
+// Every series and label that a dashboard, a variable or a rule asks for is one that a process
+// serves.
+func TestSeriesAndLabels(t *testing.T) {
+	all := known(t)
+	t.Run("are known", func(t *testing.T) { allKnown(t, all) })
+	t.Run("would be found if they were not", func(t *testing.T) { unknownFound(t, all) })
+}
+
+func allKnown(t *testing.T, all map[string][]string) {
+	t.Helper()
+	for where, expr := range expressions(t) {
+		parsed, err := newParser().ParseExpr(expr)
+		if err != nil {
+			t.Errorf("%s: %v in\n%s", where, err, expr)
+			continue
+		}
+		for _, unknown := range unknownIn(parsed, all) {
+			t.Errorf("%s: %s in\n%s", where, unknown, expr)
+		}
+	}
+}
+
+func unknownFound(t *testing.T, all map[string][]string) {
+	t.Helper()
+	for expr, want := range map[string]string{
+		`sum(kueue_trainer_trainjob)`:                                      "no metric kueue_trainer_trainjob",
+		`kueue_trainer_trainjobs{queue="a"}`:                               "kueue_trainer_trainjobs has no label queue",
+		`sum by (queue) (kueue_trainer_trainjobs)`:                         "nothing below has label queue",
+		`rate(kueue_trainer_starts_total_bucket[5m])`:                      "no metric kueue_trainer_starts_total_bucket",
+		`sum by (a) (x) / on (job) kueue_trainer_trainer_info`:             "no metric x",
+		`workqueue_depth and on (queue) controller_runtime_active_workers`: "nothing below has label queue",
+		`max by (state) (kueue_trainer:held_resources:max)`:                "nothing below has label state",
+	} {
+		parsed, err := newParser().ParseExpr(expr)
+		if err != nil {
+			t.Fatalf("%s: %v", expr, err)
+		}
+		if unknown := unknownIn(parsed, all); !slices.Contains(unknown, want) {
+			t.Errorf("%s: %q do not have %q", expr, unknown, want)
+		}
+	}
+}
+
+// unknownIn returns what an expression asks for and nobody serves.
+func unknownIn(expr parser.Expr, all map[string][]string) []string {
+	var unknown []string
+	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+		switch n := node.(type) {
+		case *parser.VectorSelector:
+			have, found := all[n.Name]
+			if !found {
+				unknown = append(unknown, "no metric "+n.Name)
+			}
+			for _, matcher := range n.LabelMatchers {
+				if found && matcher.Name != labels.MetricName && !slices.Contains(have, matcher.Name) {
+					unknown = append(unknown, n.Name+" has no label "+matcher.Name)
+				}
+			}
+		case *parser.AggregateExpr:
+			unknown = append(unknown, missing(n.Grouping, n, all)...)
+		case *parser.BinaryExpr:
+			if n.VectorMatching != nil {
+				unknown = append(unknown, missing(n.VectorMatching.MatchingLabels, n, all)...)
+			}
+		}
+		return nil
+	})
+	return unknown
+}
+
+// missing returns the labels that no series below a node has.
+func missing(wanted []string, node parser.Node, all map[string][]string) []string {
+	have := append(slices.Clone(ofTargets), labelsBelow(node, all)...)
+	var none []string
+	for _, label := range wanted {
+		if !slices.Contains(have, label) {
+			none = append(none, "nothing below has label "+label)
+		}
+	}
+	return none
+}
+
+// variableQuery is how a variable of a dashboard asks for the values of a label.
+var variableQuery = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
+
+// expressions returns all PromQL of the generated files, by where it stands. Grafana's variables have
+// values.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, group := range ruleGroups().Groups {
+		for _, rule := range group.Rules {
+			all[rule.Record+rule.Alert] = rule.Expr
+		}
+	}
+	files, err := generated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range files {
+		if filepath.Ext(file) != ".json" {
+			continue
+		}
+		var board any
+		if err := json.Unmarshal(content, &board); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, found := range fieldsNamed("expr", board) {
+			all[file+": "+found] = withValues(found)
+		}
+		for _, found := range fieldsNamed("query", board) {
+			if parts := variableQuery.FindStringSubmatch(found); parts != nil {
+				all[file+": "+found] = "group by (" + parts[2] + ") (" + withValues(parts[1]) + ")"
+			}
+		}
+	}
+	return all
+}
+
+func withValues(expr string) string {
+	return strings.NewReplacer("$__rate_interval", "5m", "$__range_s", "21600", "$__range", "6h", "$__interval", "1m",
+		"$cluster_queue", ".*", "$namespace", ".*", "$resource", "nvidia.com/gpu").Replace(expr)
+}
+
+// fieldsNamed returns the text of all fields of a name in JSON.
+func fieldsNamed(name string, value any) []string {
+	var found []string
+	switch v := value.(type) {
+	case map[string]any:
+		for key, field := range v {
+			if text, ok := field.(string); ok && key == name {
+				found = append(found, text)
+			}
+			found = append(found, fieldsNamed(name, field)...)
+		}
+	case []any:
+		for _, element := range v {
+			found = append(found, fieldsNamed(name, element)...)
+		}
+	}
+	return found
+}
+
+// Every expression of a dashboard is found, by another way than the one that tests them.
+func TestAllExpressionsAreTested(t *testing.T) {
+	want := len(alerts()) + len(records())
+	for _, b := range boards() {
+		want += len(b.variables)
+		distinct := map[string]bool{}
+		for _, r := range b.rows {
+			for _, p := range r.panels {
+				for _, q := range p.queries {
+					distinct[strings.TrimSpace(q.expr)] = true
+				}
+			}
+		}
+		want += len(distinct)
+	}
+	if got := len(expressions(t)); got != want {
+		t.Errorf("%d expressions are tested, %d exist", got, want)
+	}
+}
+
+// The files that lie in config/monitoring and the page are those that would be made.
+func TestFilesAreUpToDate(t *testing.T) {
+	root := filepath.Join("..", "..")
+	files, err := generated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		if got, err := os.ReadFile(filepath.Join(root, name)); err != nil || string(got) != string(want) {
+			t.Errorf("%s is not what make generate makes (%v)", name, err)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "monitoring.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, err := withTable(page); err != nil || string(page) != string(want) {
+		t.Errorf("docs/monitoring.md is not what make generate makes (%v)", err)
+	}
+}
+
+// Prometheus takes the rules.
+func TestRulesAreValid(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join("..", "..", "config", "monitoring", "rules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, errs := rulefmt.Parse(content, false, model.UTF8Validation, newParser(), slog.New(slog.DiscardHandler))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if got, want := len(groups.Groups), len(ruleGroups().Groups); got != want {
+		t.Errorf("%d groups in rules.yaml, want %d", got, want)
+	}
+}

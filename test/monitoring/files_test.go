@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitoring
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+)
+
+// groups are rules as Prometheus reads them.
+type groups struct {
+	Groups []group `json:"groups"`
+}
+
+type group struct {
+	Name  string `json:"name"`
+	Rules []rule `json:"rules"`
+}
+
+type rule struct {
+	Record      string            `json:"record,omitempty"`
+	Alert       string            `json:"alert,omitempty"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+func rulesOf(file string) groups {
+	content, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	var read groups
+	Expect(yaml.UnmarshalStrict(content, &read)).To(Succeed())
+	return read
+}
+
+// soon has alerts fire when their condition has held for seconds, not for many minutes. What else stands
+// in the expressions is left as it is.
+func soon(all groups) groups {
+	for _, g := range all.Groups {
+		for i := range g.Rules {
+			if g.Rules[i].For != "" {
+				g.Rules[i].For = "10s"
+			}
+			g.Rules[i].Expr = strings.ReplaceAll(g.Rules[i].Expr, "[1h:1m])) >= 30", "[30s:1s])) >= 15")
+		}
+	}
+	return all
+}
+
+// board is what is read of a dashboard.
+type board struct {
+	Title      string  `json:"title"`
+	Panels     []panel `json:"panels"`
+	Templating struct {
+		List []variable `json:"list"`
+	} `json:"templating"`
+}
+
+type variable struct {
+	Name  string `json:"name"`
+	Query any    `json:"query"`
+}
+
+type panel struct {
+	Type      string `json:"type"`
+	Title     string `json:"title"`
+	Collapsed bool   `json:"collapsed"`
+	Panels    []panel
+	GridPos   struct{ X, Y, W, H int } `json:"gridPos"`
+	Targets   []target                 `json:"targets"`
+
+	FieldConfig struct {
+		Defaults struct {
+			Unit   string `json:"unit"`
+			Custom struct {
+				Stacking struct {
+					Mode string `json:"mode"`
+				} `json:"stacking"`
+			} `json:"custom"`
+		} `json:"defaults"`
+	} `json:"fieldConfig"`
+}
+
+type target struct {
+	Expr    string `json:"expr"`
+	Legend  string `json:"legendFormat"`
+	Instant bool   `json:"instant"`
+}
+
+// boards returns the dashboards by the name of their file, without .json.
+func boards() map[string]board {
+	files, err := filepath.Glob(filepath.Join("..", "..", "config", "monitoring", "dashboards", "*.json"))
+	Expect(err).NotTo(HaveOccurred())
+	all := map[string]board{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		var read board
+		Expect(json.Unmarshal(content, &read)).To(Succeed(), file)
+		all[strings.TrimSuffix(filepath.Base(file), ".json")] = read
+	}
+	return all
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitoring
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+
+	"github.com/kueue-trainer/kueue-trainer/test/monitoring/internal/picture"
+)
+
+// notHere says of which series this control plane has none, and why. Everything else that a dashboard
+// asks for has to be there.
+var notHere = map[string]string{
+	"kube_node_": "kube-state-metrics does not run here",
+	"kube_pod_":  "kube-state-metrics does not run here",
+	"DCGM_FI_":   "fake nodes have no GPUs for NVIDIA's exporter",
+}
+
+// have to fire here, and no others may.
+var haveToFire = []string{
+	"KueueTrainerAbsent", "KueueTrainerWebhookFailing", "KueueTrainerTrainJobsStuck", "KueueTrainerQuotaHeldWithoutPods",
+}
+
+var _ = Describe("A Prometheus that scrapes the managers through a churn with preemption, a stuck job and a killed manager", Ordered, ContinueOnFailure, func() {
+	var (
+		prometheus *server
+		run        promv1.Range
+	)
+
+	BeforeAll(func(ctx context.Context) {
+		configure(ctx)
+		makeTeams(ctx)
+		prometheus = startPrometheus(ctx)
+		run.Start = time.Now()
+		stop := churn(ctx)
+		makeStuck(ctx)
+		makeUnschedulable(ctx)
+		Eventually(ctx, prometheus.firing).WithArguments(ctx).WithTimeout(2 * time.Minute).
+			Should(ContainElements("KueueTrainerTrainJobsStuck", "KueueTrainerQuotaHeldWithoutPods"))
+		// How long jobs come and go is what is measured; nothing waits for a condition.
+		time.Sleep(time.Until(run.Start.Add(*churnFor)))
+
+		control(ctx, "kill", "kueue-trainer")
+		Eventually(ctx, func() []string {
+			refused(ctx)
+			return prometheus.firing(ctx)
+		}).Should(ContainElements("KueueTrainerAbsent", "KueueTrainerWebhookFailing"))
+		control(ctx, "start", "kueue-trainer")
+		Eventually(ctx, prometheus.firing).WithArguments(ctx).ShouldNot(ContainElement("KueueTrainerAbsent"))
+		Eventually(ctx, refused).WithArguments(ctx).Should(BeFalse())
+		back := time.Now()
+		time.Sleep(time.Until(back.Add(*churnFor / 4)))
+		stop()
+		run.End = time.Now()
+		run.Step = max(scrapeInterval, run.End.Sub(run.Start)/100).Round(time.Second)
+	}, NodeTimeout(15*time.Minute))
+
+	for _, name := range []string{"trainjobs", "gpu-pools", "kueue-trainer"} {
+		It("answers every query of dashboard "+name, func(ctx context.Context) {
+			asked := 0
+			for _, p := range everyPanel(boards()[name].Panels) {
+				for _, t := range p.Targets {
+					asked++
+					expr := filled(t.Expr, run)
+					if reason := unavailable(expr); reason != "" {
+						Expect(prometheus.series(ctx, expr, run)).To(BeEmpty(), "%q has data, though %s: %s", p.Title, reason, expr)
+						continue
+					}
+					Expect(prometheus.series(ctx, expr, run)).NotTo(BeEmpty(), "panel %q has no data: %s", p.Title, expr)
+				}
+			}
+			Expect(asked).To(BeNumerically(">=", 15))
+		}, NodeTimeout(2*time.Minute))
+
+		It("has values for every variable of dashboard "+name, func(ctx context.Context) {
+			for _, v := range boards()[name].Templating.List {
+				query, ok := v.Query.(string)
+				parts := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(query)
+				if !ok || parts == nil {
+					Expect(v.Name).To(Equal("datasource"))
+					continue
+				}
+				values, _, err := prometheus.LabelValues(ctx, parts[2], []string{filled(parts[1], run)}, run.Start, run.End)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(values).NotTo(BeEmpty(), query)
+			}
+		}, NodeTimeout(time.Minute))
+	}
+
+	It("has every series that alerts and recording rules ask for", func(ctx context.Context) {
+		asked := 0
+		for _, group := range rulesOf(filepath.Join(root, "config", "monitoring", "rules.yaml")).Groups {
+			for _, rule := range group.Rules {
+				for _, selector := range prometheus.selectors(ctx, rule.Expr) {
+					asked++
+					Expect(prometheus.series(ctx, selector, run)).NotTo(BeEmpty(), "%s asks for %s", rule.Alert+rule.Record, selector)
+				}
+			}
+		}
+		Expect(asked).To(BeNumerically(">=", 20))
+	}, NodeTimeout(time.Minute))
+
+	It("fires the alerts that it should, and no others", func(ctx context.Context) {
+		var fired []string
+		for _, series := range prometheus.series(ctx, `ALERTS{alertstate="firing"}`, run) {
+			fired = append(fired, string(series.Metric[model.AlertNameLabel]))
+		}
+		slices.Sort(fired)
+		Expect(slices.Compact(fired)).To(ConsistOf(haveToFire))
+	}, NodeTimeout(time.Minute))
+
+	It("sees totals go on where the killed manager left them", func(ctx context.Context) {
+		for _, total := range []string{"kueue_trainer:quota_resource_seconds:max", "kueue_trainer:ended_resource_seconds:max"} {
+			during := "[" + model.Duration(run.End.Sub(run.Start)).String() + "]"
+			Expect(prometheus.now(ctx, "sum(max_over_time("+total+during+")) > 0", run.End)).To(HaveLen(1))
+			// Five seconds of all GPUs: what was told may be ahead of what can be proved later.
+			Expect(prometheus.now(ctx, "max_over_time("+total+during+") - "+total+" > 5 * 48", run.End)).To(BeEmpty(), "totals that went back")
+		}
+	}, NodeTimeout(time.Minute))
+
+	It("gives pictures of the dashboards", func(ctx context.Context) {
+		into := cmp.Or(*pictures, GinkgoT().TempDir())
+		for name, board := range boards() {
+			drawing := picture.Picture{Title: board.Title, From: run.Start, To: run.End}
+			for _, p := range board.Panels {
+				drawing.Panels = append(drawing.Panels, drawn(ctx, prometheus, p, run))
+			}
+			Expect(os.WriteFile(filepath.Join(into, name+".svg"), drawing.SVG(), 0o644)).To(Succeed())
+		}
+	}, NodeTimeout(2*time.Minute))
+
+	// Last: it deletes all TrainJobs.
+	billed(func() *server { return prometheus }, func() time.Time { return run.Start })
+})
+
+// everyPanel returns all panels, those of collapsed rows too.
+func everyPanel(panels []panel) []panel {
+	var all []panel
+	for _, p := range panels {
+		all = append(all, p)
+		all = append(all, everyPanel(p.Panels)...)
+	}
+	return all
+}
+
+// filled has values for Grafana's variables.
+func filled(expr string, run promv1.Range) string {
+	return strings.NewReplacer(
+		"$__rate_interval", (5 * apiServerInterval).String(), "$__interval", run.Step.String(),
+		"$__range_s", fmt.Sprint(int(run.End.Sub(run.Start).Seconds())), "$__range", run.End.Sub(run.Start).Round(time.Second).String(),
+		"$cluster_queue", ".*", "$namespace", ".*", "$resource", "nvidia.com/gpu").Replace(expr)
+}
+
+// unavailable returns why nobody here serves what an expression asks for; empty where somebody has to.
+func unavailable(expr string) string {
+	for series, reason := range notHere {
+		if strings.Contains(expr, series) {
+			return reason
+		}
+	}
+	return ""
+}
+
+// drawn returns what a panel shows at the end of a run.
+func drawn(ctx context.Context, prometheus *server, p panel, run promv1.Range) picture.Panel {
+	GinkgoHelper()
+	out := picture.Panel{
+		Kind: picture.Kind(p.Type), Title: p.Title, Unit: p.FieldConfig.Defaults.Unit, Stacked: p.FieldConfig.Defaults.Custom.Stacking.Mode == "normal",
+		Gap: 3 * run.Step,
+		X:   p.GridPos.X, Y: p.GridPos.Y, W: p.GridPos.W, H: p.GridPos.H,
+	}
+	for _, t := range p.Targets {
+		expr := filled(t.Expr, run)
+		if t.Instant {
+			out.Table(t.Legend, prometheus.now(ctx, expr, run.End))
+			continue
+		}
+		for _, series := range prometheus.series(ctx, expr, run) {
+			out.Series = append(out.Series, picture.Series{Name: picture.Legend(t.Legend, series.Metric), Values: series.Values})
+		}
+	}
+	return out
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitoring
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+)
+
+// These are short: what takes minutes in production takes seconds here. The API server has ten thousand
+// series to tell.
+const (
+	scrapeInterval    = 2 * time.Second
+	apiServerInterval = 5 * time.Second
+)
+
+// server is a Prometheus that scrapes the control plane, and evaluates the rules.
+type server struct {
+	promv1.API
+	address string
+}
+
+// startPrometheus starts bin/prometheus until the specs are over.
+func startPrometheus(ctx context.Context) *server {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	write := func(name string, content any) {
+		GinkgoHelper()
+		data, err := yaml.Marshal(content)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(filepath.Join(dir, name), data, 0o600)).To(Succeed())
+	}
+	write("rules.yaml", soon(rulesOf(filepath.Join(root, "config", "monitoring", "rules.yaml"))))
+	Expect(os.WriteFile(filepath.Join(dir, "token"), []byte(readerToken(ctx)), 0o600)).To(Succeed())
+	write("prometheus.yaml", scrapes(ctx))
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	address := listener.Addr().String()
+	Expect(listener.Close()).To(Succeed())
+	log, err := os.Create(filepath.Join(cluster.LocalDir(), "logs", "prometheus.log"))
+	Expect(err).NotTo(HaveOccurred())
+	process := exec.Command(filepath.Join(root, "bin", "prometheus"), "--config.file=prometheus.yaml", "--storage.tsdb.path=data", "--web.listen-address="+address)
+	process.Dir, process.Stdout, process.Stderr = dir, log, log
+	Expect(process.Start()).To(Succeed(), "make monitoring-test builds it")
+	DeferCleanup(func() {
+		_ = process.Process.Signal(syscall.SIGTERM)
+		_ = process.Wait()
+		_ = log.Close()
+	})
+	client, err := api.NewClient(api.Config{Address: "http://" + address})
+	Expect(err).NotTo(HaveOccurred())
+	s := &server{API: promv1.NewAPI(client), address: address}
+	Eventually(ctx, func(g Gomega) {
+		targets, err := s.Targets(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(targets.Active).To(HaveLen(3))
+		for _, target := range targets.Active {
+			g.Expect(target.Health).To(Equal(promv1.HealthGood), "%s: %s", target.ScrapePool, target.LastError)
+		}
+	}).Should(Succeed())
+	return s
+}
+
+// scrapes is a configuration of Prometheus that reads what a monitor of the chart would have it
+// read: with the target's namespace, and the labels of metrics where both have one.
+func scrapes(ctx context.Context) map[string]any {
+	GinkgoHelper()
+	job := func(name, namespace, address string, interval time.Duration) map[string]any {
+		return map[string]any{
+			"job_name": name, "scheme": "https", "honor_labels": true,
+			"scrape_interval": interval.String(), "scrape_timeout": interval.String(),
+			"authorization":  map[string]any{"credentials_file": "token"},
+			"tls_config":     map[string]any{"insecure_skip_verify": true},
+			"static_configs": []any{map[string]any{"targets": []any{address}, "labels": map[string]any{"namespace": namespace}}},
+		}
+	}
+	address := func(component string) string {
+		address, err := cluster.Address(component, "metrics")
+		Expect(err).NotTo(HaveOccurred())
+		return address
+	}
+	apiServer, err := url.Parse(cluster.Config.Host)
+	Expect(err).NotTo(HaveOccurred())
+	return map[string]any{
+		"global":     map[string]any{"evaluation_interval": scrapeInterval.String()},
+		"rule_files": []any{"rules.yaml"},
+		"scrape_configs": []any{
+			job("kueue-trainer-metrics-service", "kueue-trainer-system", address("kueue-trainer"), scrapeInterval),
+			job("kueue-controller-manager-metrics-service", "kueue-system", address("kueue"), scrapeInterval),
+			job("apiserver", "default", apiServer.Host, apiServerInterval),
+		},
+	}
+}
+
+// readerToken returns a token of a ServiceAccount that may read metrics, and nothing else.
+func readerToken(ctx context.Context) string {
+	GinkgoHelper()
+	const name = "prometheus-reads-metrics"
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kueue-trainer-metrics-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: name}},
+	}
+	Expect(cluster.Client.Create(ctx, account)).To(Succeed())
+	Expect(cluster.Client.Create(ctx, binding)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(cluster.Client.Delete(ctx, account)).To(Succeed())
+		Expect(cluster.Client.Delete(ctx, binding)).To(Succeed())
+	})
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}
+	Expect(cluster.Client.SubResource("token").Create(ctx, account, request)).To(Succeed())
+	return request.Status.Token
+}
+
+// series returns what an expression gives over a time; warnings and errors fail the spec.
+func (s *server) series(ctx context.Context, expr string, over promv1.Range) model.Matrix {
+	GinkgoHelper()
+	value, warnings, err := s.QueryRange(ctx, expr, over)
+	Expect(err).NotTo(HaveOccurred(), expr)
+	Expect(warnings).To(BeEmpty(), expr)
+	return value.(model.Matrix)
+}
+
+// now returns what an expression gives at a moment.
+func (s *server) now(ctx context.Context, expr string, at time.Time) model.Vector {
+	GinkgoHelper()
+	value, _, err := s.Query(ctx, expr, at)
+	Expect(err).NotTo(HaveOccurred(), expr)
+	return value.(model.Vector)
+}
+
+// firing returns the names of the alerts that fire.
+func (s *server) firing(ctx context.Context) []string {
+	GinkgoHelper()
+	result, err := s.Alerts(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	var names []string
+	for _, alert := range result.Alerts {
+		if alert.State == promv1.AlertStateFiring {
+			names = append(names, string(alert.Labels[model.AlertNameLabel]))
+		}
+	}
+	return names
+}
+
+// selectors returns the series that an expression asks for, each alone and of whatever value its labels have: what
+// an alert waits for need not be there.
+func (s *server) selectors(ctx context.Context, expr string) []string {
+	GinkgoHelper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/api/v1/parse_query?query="+url.QueryEscape(expr), nil)
+	Expect(err).NotTo(HaveOccurred())
+	response, err := http.DefaultClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	var parsed struct {
+		Data any `json:"data"`
+	}
+	Expect(json.NewDecoder(response.Body).Decode(&parsed)).To(Succeed())
+	return selectorsIn(parsed.Data)
+}
+
+func selectorsIn(node any) []string {
+	var found []string
+	switch n := node.(type) {
+	case map[string]any:
+		if n["type"] == "vectorSelector" || n["type"] == "matrixSelector" {
+			found = append(found, withLabels(fmt.Sprint(n["name"]), n["matchers"]))
+		}
+		for _, child := range n {
+			found = append(found, selectorsIn(child)...)
+		}
+	case []any:
+		for _, child := range n {
+			found = append(found, selectorsIn(child)...)
+		}
+	}
+	return found
+}
+
+// withLabels selects a metric that has the labels of matchers, with any value.
+func withLabels(name string, matchers any) string {
+	selector := name + "{"
+	for _, matcher := range matchers.([]any) {
+		if label := matcher.(map[string]any)["name"]; label != model.MetricNameLabel {
+			selector += fmt.Sprintf("%s!=\"\",", label)
+		}
+	}
+	return selector + "}"
+}

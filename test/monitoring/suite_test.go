@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package monitoring asks a real Prometheus, which scrapes the managers of a local control plane,
+// everything that dashboards and alerts ask. `make monitoring-test` builds it and runs this.
+package monitoring
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// localDir is the LOCAL_DIR of the cluster that the suite brings up. That of `make local-up` is left
+// alone.
+const localDir = ".local-monitoring"
+
+var (
+	churnFor = flag.Duration("churn", 3*time.Minute, "how long jobs come and go before the manager is killed")
+	pictures = flag.String("pictures", "", "directory to keep the drawn dashboards in; empty: they are not kept")
+)
+
+var (
+	cluster *kit.Cluster
+	root    string
+)
+
+func TestMonitoring(t *testing.T) {
+	RegisterFailHandler(Fail)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	SetDefaultEventuallyTimeout(60 * time.Second)
+	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
+	RunSpecs(t, "kueue-trainer monitoring")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	var err error
+	root, err = kit.Root()
+	Expect(err).NotTo(HaveOccurred())
+	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
+		cluster, err = kit.Use(kubeconfig)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cluster.Local()).To(BeTrue(), "the managers of %s are no processes of make local-up", kubeconfig)
+		return
+	}
+	cluster, err = kit.Start(ctx, filepath.Join(root, localDir), GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+})
+
+var _ = AfterSuite(func(ctx context.Context) {
+	if cluster != nil {
+		Expect(cluster.Stop(ctx, GinkgoWriter)).To(Succeed())
+	}
+})

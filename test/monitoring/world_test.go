@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitoring
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// The teams, and the queue that each has. Pools are the flavors h100 and a100.
+const (
+	vision   = "vision"
+	language = "language"
+	queue    = "gpus"
+	// broken is a queue for what does not run.
+	broken = "broken"
+)
+
+// makeTeams makes what jobs are queued in, until the specs are over.
+func makeTeams(ctx context.Context) {
+	GinkgoHelper()
+	objects := []client.Object{
+		kit.MakeFlavor("h100", map[string]string{kit.ProductLabel: kit.H100}),
+		kit.MakeFlavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
+		kit.MakeClusterQueue("gpus", kit.Quota{Flavor: "h100", GPUs: "32"}, kit.Quota{Flavor: "a100", GPUs: "16"}),
+		kit.MakePriority("low", 1), kit.MakePriority("high", 100),
+	}
+	for _, team := range []string{vision, language} {
+		objects = append(objects,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}},
+			kit.MakeLocalQueue(team, queue, "gpus"))
+	}
+	objects = append(objects, kit.MakeLocalQueue(vision, broken, "gpus"))
+	DeferCleanup(func(ctx context.Context) {
+		// It starts what was killed, and writes both configurations again.
+		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+		endAll(ctx)
+		for _, obj := range slices.Backward(objects) {
+			Expect(client.IgnoreNotFound(cluster.Client.Delete(ctx, obj))).To(Succeed())
+		}
+	})
+	for _, obj := range objects {
+		Expect(cluster.Client.Create(ctx, obj)).To(Succeed(), "%T %s", obj, obj.GetName())
+	}
+}
+
+// configure has the two managers tell what they tell in production: Kueue its resources, and this
+// one to readers with a token alone.
+func configure(ctx context.Context) {
+	GinkgoHelper()
+	_, err := cluster.ConfigureKueue(ctx, map[string]any{"metrics": map[string]any{"enableClusterQueueResources": true}})
+	Expect(err).NotTo(HaveOccurred())
+	var config corev1.ConfigMap
+	Expect(cluster.Client.Get(ctx, client.ObjectKey{Namespace: "kueue-trainer-system", Name: "kueue-trainer-config"}, &config)).To(Succeed())
+	fields := map[string]any{}
+	Expect(yaml.Unmarshal([]byte(config.Data["configuration.yaml"]), &fields)).To(Succeed())
+	fields["metrics"].(map[string]any)["secureServing"] = true
+	content, err := yaml.Marshal(fields)
+	Expect(err).NotTo(HaveOccurred())
+	config.Data["configuration.yaml"] = string(content)
+	Expect(cluster.Client.Update(ctx, &config)).To(Succeed())
+	for _, component := range []string{"kueue", "kueue-trainer"} {
+		control(ctx, "restart", component)
+	}
+}
+
+// endAll deletes all TrainJobs, and waits until nothing holds quota.
+func endAll(ctx context.Context) {
+	GinkgoHelper()
+	for _, team := range []string{vision, language} {
+		Expect(cluster.Client.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(team))).To(Succeed())
+	}
+	Eventually(ctx, func(g Gomega) {
+		var workloads kueue.WorkloadList
+		g.Expect(cluster.Client.List(ctx, &workloads)).To(Succeed())
+		g.Expect(workloads.Items).To(BeEmpty())
+	}).Should(Succeed())
+}
+
+func control(ctx context.Context, action, component string) {
+	GinkgoHelper()
+	Expect(cluster.Control(ctx, action, component, GinkgoWriter)).To(Succeed())
+}
+
+// churn has jobs of both teams come, run for seconds and go, more than the pools take at a time. Every
+// fourth is urgent, and one in ten is deleted. It ends when stop is called, and waits for what it does.
+func churn(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() {
+		defer GinkgoRecover()
+		for i := 0; ctx.Err() == nil; i++ {
+			if waiting(ctx) < 4 {
+				// While the manager is killed nobody can create one.
+				_ = cluster.Client.Create(ctx, churnJob(i))
+			}
+			if i%10 == 9 {
+				deleteOneThatRuns(ctx)
+			}
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
+	})
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+func churnJob(i int) client.Object {
+	team, priority, nodes := vision, "low", int32(1+i%2)
+	if i%3 == 1 {
+		team = language
+	}
+	if i%4 == 3 {
+		priority = "high"
+	}
+	return kit.MakeTrainJob(team, fmt.Sprintf("job-%d", i)).Queue(queue).Priority(priority).Nodes(nodes).GPUs("8").
+		PodAnnotation("example.com/churn", "node", "localcluster/run-for", fmt.Sprintf("%ds", 5+i%7*2)).Obj()
+}
+
+// deleteOneThatRuns has a user delete a TrainJob in the middle of its run, if there is one.
+func deleteOneThatRuns(ctx context.Context) {
+	var jobs trainer.TrainJobList
+	if err := cluster.Client.List(ctx, &jobs, client.InNamespace(vision)); err != nil {
+		return
+	}
+	for i := range jobs.Items {
+		for _, status := range jobs.Items[i].Status.JobsStatus {
+			if ptr.Deref(status.Ready, 0) > 0 {
+				_ = cluster.Client.Delete(ctx, &jobs.Items[i])
+				return
+			}
+		}
+	}
+}
+
+// waiting counts the Workloads of the teams that are not admitted.
+func waiting(ctx context.Context) int {
+	var workloads kueue.WorkloadList
+	if err := cluster.Client.List(ctx, &workloads); err != nil {
+		return 0
+	}
+	n := 0
+	for i := range workloads.Items {
+		if workloads.Items[i].Status.Admission == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// makeStuck makes a TrainJob that brings along a Workload that does not exist.
+func makeStuck(ctx context.Context) {
+	GinkgoHelper()
+	job := kit.MakeTrainJob(vision, "stuck").Queue(broken).GPUs("8")
+	job.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = "does-not-exist"
+	Expect(cluster.Client.Create(ctx, job.Obj())).To(Succeed())
+}
+
+// makeUnschedulable makes a TrainJob that is admitted, and whose pods fit on no node.
+func makeUnschedulable(ctx context.Context) {
+	GinkgoHelper()
+	Expect(cluster.Client.Create(ctx, kit.MakeTrainJob(vision, "nowhere").Queue(broken).Priority("high").GPUs("8").
+		PodPatch("example.com/nowhere", "node", trainer.PodTemplatePatch{
+			Spec: &trainer.PodSpecPatch{NodeSelector: map[string]string{"example.com/nowhere": "true"}},
+		}).Obj())).To(Succeed())
+}
+
+// refused reports whether the API server refuses a TrainJob because it does not reach the manager.
+func refused(ctx context.Context) bool {
+	err := cluster.Client.Create(ctx, kit.MakeTrainJob(vision, "refused").Queue(queue).GPUs("8").Obj(), client.DryRunAll)
+	return apierrors.IsInternalError(err)
+}
