@@ -41,6 +41,8 @@ Kueue's in-tree integration frees no pod of that gate: a TrainJob that waited un
 kueue-trainer would be admitted by it and never get a running pod. Run this when the
 in-tree integration is switched on and before kueue-trainer is uninstalled; meanwhile
 kueue-trainer stands aside and still frees pods that were faster.
+In a manager cluster of MultiKueue, TrainJobs that wait for another cluster get the empty
+patch entry that the in-tree integration starts none without.
 Running TrainJobs are left alone, and running it again changes nothing.`
 
 const handBackExample = `  # Every namespace
@@ -102,18 +104,18 @@ func Free(ctx context.Context, c client.Client, out io.Writer, of Of) error {
 	if err := c.List(ctx, &jobs, client.InNamespace(of.Namespace)); err != nil {
 		return fmt.Errorf("listing TrainJobs: %w", err)
 	}
-	h := &handBack{client: c, field: patch.Of(served), placed: of.Placed}
+	h := &handBack{client: c, served: served, field: patch.Of(served), placed: of.Placed}
 	var failures error
-	freed := 0
+	changed := 0
 	for i := range jobs.Items {
-		changed, err := h.free(ctx, &jobs.Items[i])
+		what, err := h.handBack(ctx, &jobs.Items[i])
 		failures = errors.Join(failures, err)
-		if changed && err == nil {
-			fmt.Fprintf(out, "trainjob %s/%s: gate removed\n", jobs.Items[i].Namespace, jobs.Items[i].Name)
-			freed++
+		if what != "" && err == nil {
+			fmt.Fprintf(out, "trainjob %s/%s: %s\n", jobs.Items[i].Namespace, jobs.Items[i].Name, what)
+			changed++
 		}
 	}
-	fmt.Fprintf(out, "%d of %d TrainJobs changed\n", freed, len(jobs.Items))
+	fmt.Fprintf(out, "%d of %d TrainJobs changed\n", changed, len(jobs.Items))
 	return failures
 }
 
@@ -137,18 +139,47 @@ func managerIdle(ctx context.Context, c client.Client) error {
 
 type handBack struct {
 	client client.Client
-	// field is the field of the generation of Trainer that the cluster serves.
-	field patch.Field
+	// served is the generation of Trainer that the cluster serves, field is its field.
+	served trainjob.TrainerVersion
+	field  patch.Field
 	// placed is Of.Placed.
 	placed bool
+}
+
+// handBack makes of one TrainJob what others can start, and returns what it did.
+func (h *handBack) handBack(ctx context.Context, job *trainjob.TrainJob) (string, error) {
+	if !job.DeletionTimestamp.IsZero() || job.Finished() {
+		return "", nil
+	}
+	if freed, err := h.free(ctx, job); err != nil || freed {
+		return "gate removed", err
+	}
+	if made, err := h.makeEntry(ctx, job); err != nil || made {
+		return "entry made", err
+	}
+	return "", nil
+}
+
+// makeEntry adds the manager's entry, empty, to a TrainJob that waits for another cluster. Such a
+// job was created without one, and the in-tree integration starts no job that has none
+// (RunWithPodSetsInfo).
+func (h *handBack) makeEntry(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	if h.placed || h.served < trainjob.Trainer22 || !job.ManagedExternally() || !job.Suspended() || h.field.Has(&job.Spec) {
+		return false, nil
+	}
+	before := job.DeepCopy()
+	if _, err := h.field.Set(&job.Spec, nil); err != nil {
+		return false, err
+	}
+	if err := h.client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return false, fmt.Errorf("making the in-tree integration's entry of TrainJob %s: %w", client.ObjectKeyFromObject(job), err)
+	}
+	return true, nil
 }
 
 // free takes the gate off one TrainJob: its entry first, then its JobSet, then the child
 // Jobs, which JobSet never takes anything from.
 func (h *handBack) free(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
-	if !job.DeletionTimestamp.IsZero() || job.Finished() {
-		return false, nil
-	}
 	entry, err := h.freeEntry(ctx, job)
 	if err != nil || !job.Suspended() {
 		return entry, err

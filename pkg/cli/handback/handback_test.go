@@ -63,6 +63,54 @@ func TestRun(t *testing.T) {
 	}
 }
 
+func TestHandBackOfAManagerCluster(t *testing.T) {
+	cases := map[string]struct {
+		change func(*trainjob.TrainJob)
+		served trainjob.TrainerVersion
+		placed bool
+		want   string
+	}{
+		"it waits for another cluster": {served: trainjob.Trainer22, want: "entry made"},
+		"it runs in another cluster": {
+			served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(false) },
+		},
+		"it waits for this one": {
+			served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.ManagedBy = nil },
+		},
+		"nobody takes over":      {served: trainjob.Trainer22, placed: true},
+		"Trainer has no entries": {served: trainjob.Trainer21},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm"}}
+			job.Spec.Suspend, job.Spec.ManagedBy = ptr.To(true), ptr.To("kueue.x-k8s.io/multikueue")
+			if tc.change != nil {
+				tc.change(job)
+			}
+			c := clusterWith(t, "runtimePatches", job, func(*trainjob.TrainJob) {})
+			h := &handBack{client: c, served: tc.served, field: patch.Of(tc.served), placed: tc.placed}
+			if got, err := h.handBack(t.Context(), job); err != nil || got != tc.want {
+				t.Fatalf("handBack() = %q, %v; want %q", got, err, tc.want)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil {
+				t.Fatal(err)
+			}
+			var entries string
+			for _, p := range job.Spec.RuntimePatches {
+				data, err := json.Marshal(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				entries += string(data)
+			}
+			want := map[string]string{"entry made": `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`}[tc.want]
+			if entries != want {
+				t.Errorf("It has entries %s, want %s", entries, want)
+			}
+		})
+	}
+}
+
 func gate(t *testing.T, ours patch.Field, job *trainjob.TrainJob) {
 	t.Helper()
 	if _, err := ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {

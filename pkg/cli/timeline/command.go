@@ -103,8 +103,10 @@ func (o *options) tellUnseen(f *Facts) {
 	for _, kind := range f.Unseen {
 		fmt.Fprintf(o.streams.ErrOut, "note: you may not list %s, so steps are missing; ask an admin for that\n", kind)
 	}
-	if f.Worker != nil && f.Worker.Problem != "" {
-		fmt.Fprintf(o.streams.ErrOut, "note: the steps in worker cluster %s are missing: %s\n", f.Worker.Cluster, f.Worker.Problem)
+	for i := range f.Copies {
+		if c := &f.Copies[i]; c.Problem != "" {
+			fmt.Fprintf(o.streams.ErrOut, "note: the steps in worker cluster %s are missing: %s\n", c.Cluster, c.Problem)
+		}
 	}
 }
 
@@ -114,7 +116,8 @@ const shown = 100
 func (o *options) print(t *Timeline) error {
 	paint := show.Painter(o.streams.Out)
 	heading := []string{"TIME", "AFTER", "ACTOR", "OBJECT", "STEP"}
-	if t.Worker != nil {
+	elsewhere := t.Worker != nil || len(t.FormerWorkers) > 0
+	if elsewhere {
 		heading = slices.Insert(heading, 2, "CLUSTER")
 	}
 	steps := show.NewTable(heading...)
@@ -127,7 +130,7 @@ func (o *options) print(t *Timeline) error {
 			what += fmt.Sprintf(" (the last after %s)", after(t.Steps[0].Time, *s.Until))
 		}
 		row := []any{s.Time.Local().Format("15:04:05"), after(t.Steps[0].Time, s.Time), paint.Cyan(string(s.Actor)), s.Object, strings.ReplaceAll(what, "\n", " ")}
-		if t.Worker != nil {
+		if elsewhere {
 			row = slices.Insert(row, 2, any(cmp.Or(s.Cluster, "-")))
 		}
 		steps.Row(row...)

@@ -33,19 +33,33 @@ type Facts struct {
 	Events []corev1.Event
 	Unseen []string
 
-	// Worker is the cluster that MultiKueue gave the job to, There what was read of the copy in it;
-	// nil where Worker says why there is nothing.
-	Worker *Worker
-	There  *Facts
+	// Copies are in the clusters that MultiKueue gave the job to, in this order.
+	Copies []Copy
+}
+
+// Copy is what was read of the copy of a job in a worker; nil where Worker says why there is nothing.
+type Copy struct {
+	Worker
+	Facts *Facts
+	// last is set for the worker that has the job, or had it when it ended.
+	last bool
 }
 
 // Of tells the timeline.
 func Of(f *Facts) Timeline {
 	all := inOrder(append(stepsHere(f), stepsThere(f)...))
-	return Timeline{
+	t := Timeline{
 		Namespace: f.Job.Namespace, Name: f.Job.Name, Steps: all, Spans: spans(parts(all, f.Now)),
-		Ended: f.Job.Finished(), Unseen: f.Unseen, Worker: f.Worker,
+		Ended: f.Job.Finished(), Unseen: f.Unseen,
 	}
+	for i := range f.Copies {
+		if worker := f.Copies[i].Worker; f.Copies[i].last {
+			t.Worker = &worker
+		} else {
+			t.FormerWorkers = append(t.FormerWorkers, worker)
+		}
+	}
+	return t
 }
 
 // stepsIn are those of one cluster.

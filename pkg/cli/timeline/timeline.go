@@ -24,6 +24,8 @@ type Timeline struct {
 	Unseen []string `json:"unseen,omitempty"`
 	// Worker is the cluster that MultiKueue gave the TrainJob to last; nil where none has it.
 	Worker *Worker `json:"worker,omitempty"`
+	// FormerWorkers had it before, as far as events tell.
+	FormerWorkers []Worker `json:"formerWorkers,omitempty"`
 }
 
 // Worker is a cluster of MultiKueue.

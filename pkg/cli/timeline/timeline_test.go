@@ -116,8 +116,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// dispatched is a job of MultiKueue that waited 20 s for worker west, and ran there.
-func dispatched(gone bool) *Facts {
+// runsInWest is a job of MultiKueue that waited 20 s for worker west, and ran there.
+func runsInWest(gone bool) *Facts {
 	there := complete()
 	there.Job.CreationTimestamp, there.Job.ManagedFields, there.Job.Status.Conditions = at(23), nil, nil
 	there.JobSet.CreationTimestamp, there.Jobs[0].CreationTimestamp, there.Workloads[0].CreationTimestamp = at(24), at(24), at(3)
@@ -140,7 +140,7 @@ func dispatched(gone bool) *Facts {
 	f.Events = []corev1.Event{
 		event("Workload", "wl", "QuotaReserved", "in gpus", 2100), event("Workload", "wl", "Admitted", "by gpus", 26200), event("TrainJob", "llm", "Started", "runs in cluster west", 26300),
 	}
-	f.Worker, f.There = &Worker{Cluster: "west"}, there
+	f.Copies = []Copy{{Worker: Worker{Cluster: "west"}, Facts: there, last: true}}
 	return f
 }
 
@@ -172,7 +172,7 @@ func TestOfAJobInAWorker(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := Of(dispatched(tc.gone))
+			got := Of(runsInWest(tc.gone))
 			var lines []string
 			for _, s := range got.Steps {
 				lines = append(lines, fmt.Sprintf("%s %s %s | %s | %s", after(begin, s.Time), s.Actor, s.Cluster, s.Object, s.Step))
@@ -194,8 +194,8 @@ func TestOfAJobInAWorker(t *testing.T) {
 
 // TestStatusOfACopy is about what Kueue copies from the worker: it was done once, there.
 func TestStatusOfACopy(t *testing.T) {
-	f := dispatched(false)
-	f.There.Job.Status.Conditions = f.Job.Status.Conditions
+	f := runsInWest(false)
+	f.Copies[0].Facts.Job.Status.Conditions = f.Job.Status.Conditions
 	last := Of(f).Steps[len(Of(f).Steps)-1]
 	if last.Cluster != "west" || last.milestone != finished {
 		t.Errorf("Unexpected last step %+v", last)
@@ -339,5 +339,59 @@ func TestPodsOfOthers(t *testing.T) {
 	f.Events = append(f.Events, event("Pod", "llm-node-0-b-node-0-0-x7k2p", "Scheduled", "to b", 6000))
 	if diff := cmp.Diff(want, Of(f).Steps, cmp.AllowUnexported(Step{})); diff != "" {
 		t.Errorf("Steps of another TrainJob (-want,+got):\n%s", diff)
+	}
+}
+
+// A worker that was lost had the job before.
+func TestOfAJobInTwoWorkers(t *testing.T) {
+	f := runsInWest(false)
+	former := runsInWest(true).Copies[0]
+	former.Cluster, former.last = "east", false
+	f.Copies = append([]Copy{former, {Worker: Worker{Cluster: "north", Problem: "no context"}}}, f.Copies...)
+	got := Of(f)
+	if diff := cmp.Diff([]Worker{{Cluster: "east"}, {Cluster: "north", Problem: "no context"}}, got.FormerWorkers); diff != "" {
+		t.Errorf("Unexpected former workers (-want,+got):\n%s", diff)
+	}
+	if got.Worker == nil || got.Worker.Cluster != "west" {
+		t.Errorf("The worker is %+v, want west", got.Worker)
+	}
+	told := map[string]int{}
+	for _, s := range got.Steps {
+		if s.milestone == started {
+			told[s.Cluster]++
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"": 1, "east": 1, "west": 1}, told); diff != "" {
+		t.Errorf("Unexpected starts by cluster (-want,+got):\n%s", diff)
+	}
+}
+
+func TestGivenTo(t *testing.T) {
+	starts := func(clusters ...string) []corev1.Event {
+		var out []corev1.Event
+		for i, name := range clusters {
+			out = append(out, event("TrainJob", "llm", "Started", "Admitted from queue q by ClusterQueue gpus, and runs in cluster "+name, 1000*i))
+		}
+		return append(out, event("TrainJob", "llm", "Stopped", "runs in cluster nowhere", 0), event("Pod", "llm", "Started", "runs in cluster nowhere", 0))
+	}
+	cases := map[string]struct {
+		events   []corev1.Event
+		assigned string
+		want     []string
+	}{
+		"no worker yet":                 {events: starts()},
+		"one, whose event is not there": {events: starts(), assigned: "west", want: []string{"west"}},
+		"one":                           {events: starts("west"), assigned: "west", want: []string{"west"}},
+		"another one before":            {events: starts("east", "west"), assigned: "west", want: []string{"east", "west"}},
+		"back in the first one":         {events: starts("west", "east", "west"), assigned: "west", want: []string{"east", "west"}},
+		"none any more":                 {events: starts("east", "west"), want: []string{"east", "west"}},
+		"by an event of any order":      {events: slices.Concat(starts("east")[1:], []corev1.Event{starts("", "west")[1]}, starts("east")[:1]), want: []string{"east", "west"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, givenTo(tc.events, tc.assigned)); diff != "" {
+				t.Errorf("Unexpected workers (-want,+got):\n%s", diff)
+			}
+		})
 	}
 }

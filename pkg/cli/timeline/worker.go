@@ -18,30 +18,56 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// lookInto reads what was made of a job in the worker that MultiKueue gave it to. What is wrong
-// with the worker is part of the facts.
+// lookInto reads what was made of a job in the workers that MultiKueue gave it to. What is wrong
+// with a worker is part of the facts.
 func lookInto(ctx context.Context, workers *cluster.Workers, f *Facts) {
 	if !cluster.ForMultiKueue(f.Job) {
 		return
 	}
 	for i := range f.Workloads {
-		if name := cluster.Assigned(&f.Workloads[i]); name != "" {
-			f.Worker = &Worker{Cluster: name}
+		wl := &f.Workloads[i]
+		assigned := cluster.Assigned(wl)
+		for _, name := range givenTo(f.Events, assigned) {
+			there := Copy{Worker: Worker{Cluster: name}, last: name == assigned}
 			var err error
-			if f.There, err = loadCopy(ctx, workers, f, &f.Workloads[i]); err != nil {
-				f.Worker.Problem = err.Error()
-				continue
+			if there.Facts, err = loadCopy(ctx, workers, f, wl, name); err != nil {
+				there.Problem = err.Error()
+			} else {
+				for _, kind := range there.Facts.Unseen {
+					f.Unseen = append(f.Unseen, fmt.Sprintf("%s of cluster %s", kind, name))
+				}
 			}
-			for _, kind := range f.There.Unseen {
-				f.Unseen = append(f.Unseen, fmt.Sprintf("%s of cluster %s", kind, name))
-			}
+			f.Copies = append(f.Copies, there)
 		}
 	}
 }
 
-// loadCopy reads all that there is about the copy of a job. Of one that is gone, events tell.
-func loadCopy(ctx context.Context, workers *cluster.Workers, of *Facts, wl *kueue.Workload) (*Facts, error) {
-	worker, err := workers.Of(cluster.Assigned(wl))
+// dispatched is what the manager's event says of the start of a job in another cluster.
+var dispatched = regexp.MustCompile(`\bruns in cluster (\S+)$`)
+
+// givenTo names the workers that had a job, as far as events of its starts tell, and at last the one
+// that is assigned, if one is.
+func givenTo(events []corev1.Event, assigned string) []string {
+	starts := slices.DeleteFunc(slices.Clone(events), func(e corev1.Event) bool {
+		return e.InvolvedObject.Kind != trainjob.GVK.Kind || e.Reason != "Started" || !dispatched.MatchString(e.Message)
+	})
+	slices.SortStableFunc(starts, func(a, b corev1.Event) int { return firstTime(&a).Compare(firstTime(&b)) })
+	var names []string
+	for i := range starts {
+		if name := dispatched.FindStringSubmatch(starts[i].Message)[1]; name != assigned && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if assigned != "" {
+		names = append(names, assigned)
+	}
+	return names
+}
+
+// loadCopy reads all that there is about the copy of a job in a worker. Of one that is gone, events
+// tell.
+func loadCopy(ctx context.Context, workers *cluster.Workers, of *Facts, wl *kueue.Workload, name string) (*Facts, error) {
+	worker, err := workers.Of(name)
 	if err != nil {
 		return nil, err
 	}
@@ -96,15 +122,23 @@ var milestonesThere = map[milestone]milestone{
 	quotaFree: noted, waiting: noted,
 }
 
-// stepsThere are those in the worker.
+// stepsThere are those in the workers.
 func stepsThere(f *Facts) []Step {
-	if f.There == nil {
-		return nil
+	var steps []Step
+	for i := range f.Copies {
+		if f.Copies[i].Facts != nil {
+			steps = append(steps, stepsOf(&f.Copies[i])...)
+		}
 	}
-	steps := stepsIn(f.There)
+	return steps
+}
+
+// stepsOf are those of a copy.
+func stepsOf(there *Copy) []Step {
+	steps := stepsIn(there.Facts)
 	for i := range steps {
 		s := &steps[i]
-		s.Cluster = f.Worker.Cluster
+		s.Cluster = there.Cluster
 		switch {
 		case s.milestone == created || s.milestone == queued:
 			s.Actor, s.Step = Kueue, "copied it from the manager cluster"
@@ -119,13 +153,9 @@ func stepsThere(f *Facts) []Step {
 	return steps
 }
 
-// stepsHere leaves out what was done in the worker: Kueue copies the status of its TrainJob.
+// stepsHere leaves out what was done in a worker: Kueue copies the status of its TrainJob.
 func stepsHere(f *Facts) []Step {
-	steps := stepsIn(f)
-	if f.There == nil {
-		return steps
-	}
-	there := stepsIn(f.There)
+	steps, there := stepsIn(f), stepsThere(f)
 	return slices.DeleteFunc(steps, func(s Step) bool {
 		return s.Actor == Trainer && slices.ContainsFunc(there, func(o Step) bool { return o.Actor == s.Actor && o.Time.Equal(s.Time) && o.Step == s.Step })
 	})
