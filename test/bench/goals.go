@@ -46,9 +46,15 @@ func allGoals(results *Results) []goal {
 		{"PodSets: in-tree / remembered", 20, true, results.functionRatio("PodSets/in-tree/local API server", "PodSets/kueue-trainer, remembered")},
 		{"PodSets: in-tree / first time", 5, true, results.functionRatio("PodSets/in-tree/local API server", "PodSets/kueue-trainer, first time/local API server")},
 		{"CPU per TrainJob: 2000 / 250", 1.2, false, results.cpuGrowth},
-		{"memory of the manager at 2000 TrainJobs, MiB", 100, false, func() (float64, bool) {
+		{"memory of the manager at 2000 TrainJobs, MiB", 110, false, func() (float64, bool) {
 			run := results.run(ours, burst, 2000)
 			return run.peak("kueue-trainer"), run != nil
+		}},
+		{"writes of a manager that starts beside many TrainJobs", 0, false, func() (float64, bool) {
+			if len(results.Backlogs) == 0 {
+				return 0, false
+			}
+			return perJob(results.Backlogs[0].Requests, 1, []string{"kueue-trainer"}, stored), true
 		}},
 	}
 	for _, n := range results.sizes(burst) {
@@ -75,6 +81,13 @@ func (r *Results) burstGoals(n int) []goal {
 	name := func(what string) string { return fmt.Sprintf("burst of %d: %s", n, what) }
 	started := func(run *Run) float64 { return run.StartedS }
 	return append([]goal{
+		{name("CPU of the manager per TrainJob, ours, ms"), 10, false, func() (float64, bool) {
+			run := r.run(ours, burst, n)
+			if run == nil {
+				return 0, false
+			}
+			return 1000 * run.Used.cpu("kueue-trainer") / float64(n), true
+		}},
 		{name("released to last started, in-tree as shipped / ours"), 4, true, r.runRatio(burst, n, shipped, ours, started)},
 		{name("released to last started, in-tree with as many workers / ours"), 1.5, true, r.runRatio(burst, n, allColumns[1].name, ours, started)},
 		{name("last started / last admitted, ours"), 1.1, false, func() (float64, bool) {

@@ -87,8 +87,10 @@ type plan struct {
 	// jobs are the sizes of streams and bursts; growth adds bursts, of the first and the
 	// last column.
 	jobs, growth []int
-	columns      []column
-	parts        []string
+	// running and waiting are the TrainJobs of the backlog.
+	running, waiting int
+	columns          []column
+	parts            []string
 	// idle is how long a cluster is left alone to count what it does by itself.
 	idle time.Duration
 	// out is where the report goes, seen from the repository's root.
@@ -103,12 +105,13 @@ const (
 	partStream    = "stream"
 	partBurst     = "burst"
 	partGrowth    = "growth"
+	partBacklog   = "backlog"
 	partFunctions = "functions"
 )
 
 func parsePlan(args []string) (*plan, error) {
 	p := &plan{jobs: []int{200, 1000}, growth: []int{250, 500, 1000, 2000}, columns: allColumns,
-		parts: []string{partRequests, partStream, partBurst, partGrowth, partFunctions}}
+		parts: []string{partRequests, partStream, partBurst, partGrowth, partBacklog, partFunctions}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.Func("jobs", "numbers of TrainJobs in a stream and in a burst (default 200,1000)", numbers(&p.jobs))
 	flags.Func("growth", "numbers of TrainJobs of the growth series (default 250,500,1000,2000)", numbers(&p.growth))
@@ -120,6 +123,8 @@ func parsePlan(args []string) (*plan, error) {
 		p.parts = strings.Split(value, ",")
 		return nil
 	})
+	flags.IntVar(&p.running, "running", 2000, "number of TrainJobs that run in the backlog")
+	flags.IntVar(&p.waiting, "waiting", 10000, "number of TrainJobs that wait in the backlog")
 	flags.DurationVar(&p.idle, "idle", time.Minute, "how long a cluster is left alone to see what it does by itself")
 	flags.BoolVar(&p.again, "again", false, "measure these parts of the report again, and keep the others as they are")
 	flags.StringVar(&p.out, "out", "docs", "directory for performance.md and performance/, seen from the repository's root")

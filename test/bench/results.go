@@ -19,6 +19,7 @@ type Results struct {
 	Commits   map[string]string `json:"commits"`
 	Requests  []*Requests       `json:"requests,omitempty"`
 	Runs      []*Run            `json:"runs,omitempty"`
+	Backlogs  []*Backlog        `json:"backlogs,omitempty"`
 	Functions []*Function       `json:"functions,omitempty"`
 }
 
@@ -96,6 +97,8 @@ func (r *Results) drop(part string) {
 	switch part {
 	case partRequests:
 		r.Requests = nil
+	case partBacklog:
+		r.Backlogs = nil
 	case partFunctions:
 		r.Functions = nil
 	case partStream, partBurst:

@@ -80,6 +80,7 @@ func tables(results *Results) string {
 		}
 	}
 	t.growth(results)
+	t.backlogs(results)
 	t.functions(results)
 	t.estimate(results)
 	return t.String()
@@ -263,6 +264,28 @@ func (t *table) growth(results *Results) {
 		t.row(fmt.Sprint(n), "%.1f", func(column string) (float64, bool) {
 			return 1000 * results.run(column, burst, n).integrationCPU() / float64(n), true
 		})
+	}
+}
+
+// backlogs says what a manager costs that starts where many TrainJobs run and wait.
+func (t *table) backlogs(results *Results) {
+	for _, found := range results.Backlogs {
+		manager := integrators(found.Column)[len(integrators(found.Column))-1]
+		t.head(fmt.Sprintf("start of the manager with %d TrainJobs running and %d waiting", found.Running, found.Waiting), []string{found.Column})
+		for _, row := range []struct {
+			name  string
+			value float64
+		}{
+			{"started to ready, s", found.ReadyS},
+			{"CPU until it has looked at all of them, s", found.Used[manager].CPUSeconds},
+			{"writes until then", perJob(found.Requests, 1, []string{manager}, stored)},
+			{"reads until then", perJob(found.Requests, 1, []string{manager}, func(c Count) bool { return !c.Write() })},
+			{"peak memory, MiB", found.Used[manager].PeakMiB},
+			{"peak memory of the one before, which took them all in, MiB", found.Before[manager].PeakMiB},
+			{"peak memory of Kueue, MiB", found.Used["kueue"].PeakMiB},
+		} {
+			t.row(row.name, "%.1f", func(string) (float64, bool) { return row.value, true })
+		}
 	}
 }
 

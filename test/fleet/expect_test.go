@@ -65,7 +65,9 @@ func (w *world) expectNothingHere(ctx context.Context, job string) {
 	GinkgoHelper()
 	stored := w.manager.trainJob(ctx, job)
 	Expect(stored.Spec.ManagedBy).To(HaveValue(Equal(kueue.MultiKueueControllerName)))
-	Expect(entries(stored)).NotTo(ContainElement(patch.Manager))
+	if w.manager.cluster.Integration == kit.External {
+		Expect(entries(stored)).NotTo(ContainElement(patch.Manager))
+	}
 	Expect(w.manager.pods(ctx, job)).To(BeEmpty())
 }
 

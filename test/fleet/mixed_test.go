@@ -9,6 +9,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -31,6 +34,17 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
 		w.worker1.eventuallyEmpty(ctx)
 	}
+	// runsOnThenNext ends "llm", of which no pod but the known one ran, and then "next".
+	runsOnThenNext := func(ctx context.Context, w *world, pod types.UID, to string) {
+		GinkgoHelper()
+		Consistently(ctx, func() []corev1.Pod { return w.worker1.pods(ctx, "llm") }).Should(
+			ConsistOf(And(HaveField("UID", pod), HaveField("Status.Phase", corev1.PodRunning))), to)
+		w.worker1.finish(ctx, "llm", "succeeded")
+		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
+		w.eventuallyRunsOn(ctx, w.worker1, "next")
+		w.worker1.finish(ctx, "next", "succeeded")
+		w.eventuallyOver(ctx, "next", trainer.TrainJobComplete)
+	}
 	AfterAll(func(ctx context.Context) {
 		handOver(ctx, fleet.Manager, kit.External)
 		handOver(ctx, fleet.Workers[0], kit.External)
@@ -49,13 +63,25 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 			pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
 			handOver(ctx, fleet.Workers[0], to)
 			w.manager.make(ctx, w.manager.job("next").Obj())
-			Consistently(ctx, func() []corev1.Pod { return w.worker1.pods(ctx, "llm") }).Should(
-				ConsistOf(And(HaveField("UID", pod.UID), HaveField("Status.Phase", corev1.PodRunning))), to)
-			w.worker1.finish(ctx, "llm", "succeeded")
-			w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
-			w.eventuallyRunsOn(ctx, w.worker1, "next")
-			w.worker1.finish(ctx, "next", "succeeded")
-			w.eventuallyOver(ctx, "next", trainer.TrainJobComplete)
+			runsOnThenNext(ctx, w, pod.UID, to)
+		}
+	}, SpecTimeout(3*specTimeout))
+
+	It("a TrainJob that runs elsewhere runs on, and one that waits there starts, when their manager migrates", func(ctx context.Context) {
+		handOver(ctx, fleet.Workers[0], kit.External)
+		handOver(ctx, fleet.Manager, kit.External)
+		for _, to := range []string{kit.InTree, kit.External} {
+			w := newWorld(ctx, "8", "0")
+			w.manager.make(ctx, w.manager.job("llm").Obj())
+			pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+			w.manager.make(ctx, w.manager.job("next").Obj())
+			Eventually(ctx, func(g Gomega) {
+				wl := w.manager.workload(ctx, "next")
+				g.Expect(wl).NotTo(BeNil())
+				g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved)).To(BeTrue())
+			}).Should(Succeed())
+			handOver(ctx, fleet.Manager, to)
+			runsOnThenNext(ctx, w, pod.UID, to)
 		}
 	}, SpecTimeout(3*specTimeout))
 

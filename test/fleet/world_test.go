@@ -72,10 +72,7 @@ func (s *site) open(ctx context.Context, nodeLabels map[string]string, gpus stri
 	GinkgoHelper()
 	flavor := kit.MakeFlavor(s.unique("gpus"), nodeLabels, gpuToleration)
 	queue := kit.MakeClusterQueue(s.unique("gpus"), kit.Quota{Flavor: flavor.Name, GPUs: gpus})
-	for _, name := range checks {
-		flavor.Spec = kueue.ResourceFlavorSpec{}
-		queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(name)}}}
-	}
+	kit.Behind(queue, flavor, checks...)
 	s.make(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}, flavor, queue, kit.MakeLocalQueue(s.namespace, "queue", queue.Name))
 }
 

@@ -32,7 +32,9 @@ type site struct {
 // open makes a queue of CPUs. That of the manager cluster is behind an admission check, and its
 // flavor names no nodes.
 func (s *site) open(ctx context.Context, checks ...string) error {
-	flavor := kit.MakeFlavor(name, map[string]string{kit.ProductLabel: kit.H100})
+	// Nodes with GPUs keep other pods away.
+	flavor := kit.MakeFlavor(name, map[string]string{kit.ProductLabel: kit.H100},
+		corev1.Toleration{Key: string(kit.GPU), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
 	cq := kit.MakeClusterQueue(name)
 	cq.Spec.ResourceGroups = []kueue.ResourceGroup{{
 		CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
@@ -41,12 +43,7 @@ func (s *site) open(ctx context.Context, checks ...string) error {
 			Resources: []kueue.ResourceQuota{{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse("100k")}},
 		}},
 	}}
-	for _, check := range checks {
-		flavor.Spec = kueue.ResourceFlavorSpec{}
-		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
-			AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check)}},
-		}
-	}
+	kit.Behind(cq, flavor, checks...)
 	for _, obj := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, flavor, cq, kit.MakeLocalQueue(name, name, name),
 	} {

@@ -38,12 +38,7 @@ type site struct {
 func (s site) open(ctx context.Context, gpus string, checks ...string) error {
 	flavor := kit.MakeFlavor(queue, map[string]string{kit.ProductLabel: kit.H100})
 	cq := kit.MakeClusterQueue(queue, kit.Quota{Flavor: flavor.Name, GPUs: gpus})
-	for _, name := range checks {
-		flavor.Spec = kueue.ResourceFlavorSpec{}
-		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
-			AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(name)}},
-		}
-	}
+	kit.Behind(cq, flavor, checks...)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}
 	for _, obj := range []client.Object{namespace, flavor, cq, kit.MakeLocalQueue(team, queue, queue)} {
 		if err := s.Client.Create(ctx, obj); err != nil {

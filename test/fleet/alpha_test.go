@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// docs/features.md names these specs. All gates are on at once, because Kueue has to start again.
+var _ = Describe("With alpha features of MultiKueue", Serial, Ordered, long, func() {
+	BeforeAll(func(ctx context.Context) {
+		for _, c := range append([]*kit.Cluster{fleet.Manager}, fleet.Workers...) {
+			gates(ctx, c, "MultiKueueManagerQuotaAutomation", "MultiKueueOrchestratedPreemption")
+		}
+		for _, c := range fleet.Workers {
+			letReadQueues(ctx, c)
+		}
+	})
+
+	It("the queue of the manager cluster has the quota of the workers together", func(ctx context.Context) {
+		manageQuota(ctx, kueue.QuotaManagementAutomated)
+		DeferCleanup(manageQuota, kueue.QuotaManagementManual)
+		w := newWorld(ctx, "8", "8")
+		Eventually(ctx, w.manager.quota).Should(Equal("16"))
+		w.worker2.setQuota(ctx, "16")
+		Eventually(ctx, w.manager.quota).Should(Equal("24"))
+		w.worker1.setStopPolicy(ctx, kueue.Hold)
+		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.eventuallyRunsOn(ctx, w.worker2, "llm")
+		w.expectNothingHere(ctx, "llm")
+	}, SpecTimeout(specTimeout))
+
+	It("a TrainJob preempts in one worker alone", func(ctx context.Context) {
+		w := newWorld(ctx, "8", "8")
+		for _, s := range []*site{w.manager, w.worker1, w.worker2} {
+			s.make(ctx, kit.MakePriority(s.unique("high"), 1000))
+		}
+		for _, worker := range w.workers() {
+			worker.make(ctx, worker.job("low").Obj())
+			Eventually(ctx, func() []corev1.Pod { return worker.pods(ctx, "low") }).Should(ConsistOf(HaveField("Status.Phase", corev1.PodRunning)))
+		}
+		w.manager.make(ctx, w.manager.job("urgent").Priority(w.manager.unique("high")).Obj())
+		var preempted, left *site
+		Eventually(ctx, func(g Gomega) {
+			preempted, left = w.worker1, w.worker2
+			if len(preempted.pods(ctx, "urgent")) == 0 {
+				preempted, left = left, preempted
+			}
+			g.Expect(preempted.pods(ctx, "urgent")).To(HaveLen(1))
+		}).Should(Succeed())
+		w.eventuallyRunsOn(ctx, preempted, "urgent")
+		w.expectNothingHere(ctx, "urgent")
+		Expect(left.pods(ctx, "low")).To(HaveLen(1))
+		Expect(left.notes(ctx, "low", "Stopped")).To(BeEmpty())
+	}, SpecTimeout(specTimeout))
+})
+
+// gates turns gates of a cluster's Kueue on until the specs are over.
+func gates(ctx context.Context, c *kit.Cluster, names ...string) {
+	GinkgoHelper()
+	on := map[string]any{}
+	for _, name := range names {
+		on[name] = true
+	}
+	before, err := c.ConfigureKueue(ctx, map[string]any{"featureGates": on})
+	Expect(err).NotTo(HaveOccurred())
+	restart := func(ctx context.Context) {
+		GinkgoHelper()
+		Expect(c.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
+	}
+	DeferCleanup(func(ctx context.Context) {
+		Expect(c.RestoreKueueConfig(ctx, before)).To(Succeed())
+		restart(ctx)
+	})
+	restart(ctx)
+}
+
+// letReadQueues gives Kueue's manager cluster what it needs in a worker to add up quotas, as
+// docs/multikueue.md says.
+func letReadQueues(ctx context.Context, worker *kit.Cluster) {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Name: "kueue-trainer-multikueue-queues"}
+	for _, obj := range []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{kueue.SchemeGroupVersion.Group}, Resources: []string{"clusterqueues", "localqueues"}, Verbs: []string{"get", "list", "watch"},
+		}}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "kueue-system", Name: "multikueue"}},
+		},
+	} {
+		Expect(worker.Client.Create(ctx, obj)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(worker.Client.Delete(ctx, obj)).To(Succeed()) })
+	}
+}
+
+// manageQuota sets who manages the quota of queues that lead to the workers.
+func manageQuota(ctx context.Context, mode kueue.MultiKueueConfigQuotaManagementMode) {
+	GinkgoHelper()
+	config := &kueue.MultiKueueConfig{}
+	Expect(fleet.Manager.Client.Get(ctx, client.ObjectKey{Name: check}, config)).To(Succeed())
+	before := config.DeepCopy()
+	config.Spec.QuotaManagement = &mode
+	Expect(fleet.Manager.Client.Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
+}
+
+// quota returns the GPUs of the spec's ClusterQueue.
+func (s *site) quota(ctx context.Context) string {
+	GinkgoHelper()
+	var cq kueue.ClusterQueue
+	Expect(s.Get(ctx, client.ObjectKey{Name: s.unique("gpus")}, &cq)).To(Succeed())
+	return cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].NominalQuota.String()
+}
