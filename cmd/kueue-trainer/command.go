@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/yaml"
 
@@ -24,8 +25,11 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/uninstall"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/version"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
@@ -35,7 +39,7 @@ import (
 // does is said by the configuration file alone.
 func newCommand() *cobra.Command {
 	var configFile string
-	logging := zap.Options{}
+	options := zap.Options{}
 	cmd := &cobra.Command{
 		Use:           "kueue-trainer",
 		Short:         "Manager that brings Kubeflow TrainJobs under Kueue's quotas",
@@ -44,7 +48,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctrl.SetLogger(zap.New(zap.UseFlagOptions(&logging)))
+			logging.SetDefault(logging.New(zap.UseFlagOptions(&options)))
 			cfg, err := managerconfig.Load(configFile)
 			if err != nil {
 				return err
@@ -54,7 +58,7 @@ func newCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&configFile, "config", "", "configuration file; without it, the defaults")
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
-	logging.BindFlags(flags)
+	options.BindFlags(flags)
 	config.RegisterFlags(flags)
 	cmd.Flags().AddGoFlagSet(flags)
 	// The image has this binary alone, and the chart's hook needs the command.
@@ -69,7 +73,7 @@ func run(ctx context.Context, cfg *managerconfig.Configuration) error {
 	if err != nil {
 		return err
 	}
-	ctrl.Log.WithName("setup").Info("Starting", "version", version.Get().String(), "configuration", string(effective))
+	ctrl.Log.WithName("setup").Info("Started kueue-trainer", "version", version.Get().String(), "configuration", string(effective))
 
 	restConfig, err := ctrl.GetConfig()
 	if err != nil {
@@ -80,7 +84,14 @@ func run(ctx context.Context, cfg *managerconfig.Configuration) error {
 		restConfig.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, int(*cfg.ClientConnection.Burst))
 	}
 	certs := newCertificates(cfg)
-	options, err := managerOptions(cfg, certs)
+	certificate, files, err := servingCertificate(cfg, certs)
+	if err != nil {
+		return err
+	}
+	recorder := newRecorder(cfg, certificate)
+	restConfig.Wrap(recorder.CountWrites)
+	scarce := heap.Scarce(heap.SetLimit(), tellScarcity)
+	options, err := managerOptions(cfg, certificate, scarce)
 	if err != nil {
 		return err
 	}
@@ -88,11 +99,26 @@ func run(ctx context.Context, cfg *managerconfig.Configuration) error {
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
+	if files != nil {
+		if err := mgr.Add(files); err != nil {
+			return err
+		}
+	}
 	kueue, err := followKueue(ctx, mgr, cfg)
 	if err != nil {
 		return err
 	}
-	return start(ctx, mgr, cfg, kueue, certs)
+	return start(ctx, mgr, cfg, integrationOptions(cfg, kueue, recorder, scarce), certs)
+}
+
+// tellScarcity logs that the manager has to be slower for want of memory, or has not any more.
+func tellScarcity(scarce bool) {
+	log := ctrl.Log.WithName("memory")
+	if scarce {
+		log.Info("Ran short of memory, so TrainJobs are looked at one by one", "remedy", "raise resources.limits.memory of the Deployment")
+		return
+	}
+	log.Info("Had memory again for several TrainJobs at a time")
 }
 
 // followKueue reads Kueue's settings before anything goes by them, and lets the manager
@@ -108,7 +134,7 @@ func followKueue(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Confi
 }
 
 // start sets the integration up once certificates are there, and runs the manager.
-func start(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configuration, kueue *kueueconfig.Follower, certs *certificates.Certificates) error {
+func start(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configuration, options integration.Options, certs *certificates.Certificates) error {
 	if err := caches.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -117,11 +143,13 @@ func start(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configurati
 			return fmt.Errorf("adding the serving certificates: %w", err)
 		}
 	}
-	ready := &readiness{setUp: make(chan struct{})}
+	ready := &readiness{setUp: make(chan struct{}), webhooks: func() healthz.Checker { return mgr.GetWebhookServer().StartedChecker() }}
 	if err := addProbes(mgr, ready); err != nil {
 		return err
 	}
-	options := integrationOptions(cfg, kueue)
+	if err := addDebugPages(mgr, cfg, ready); err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	go func() {
@@ -144,7 +172,7 @@ func start(ctx context.Context, mgr ctrl.Manager, cfg *managerconfig.Configurati
 	return nil
 }
 
-func integrationOptions(cfg *managerconfig.Configuration, kueue *kueueconfig.Follower) integration.Options {
+func integrationOptions(cfg *managerconfig.Configuration, kueue *kueueconfig.Follower, recorder *metrics.Recorder, scarce func() bool) integration.Options {
 	rules := make([]podset.TolerationRule, 0, len(cfg.TolerationRules))
 	for _, rule := range cfg.TolerationRules {
 		rules = append(rules, podset.TolerationRule(rule))
@@ -155,6 +183,9 @@ func integrationOptions(cfg *managerconfig.Configuration, kueue *kueueconfig.Fol
 		StartTimeout:    cfg.StartTimeout.Duration,
 		Namespace:       cfg.Namespace,
 		Concurrency:     cfg.Controller.GroupKindConcurrency[managerconfig.TrainJobKind],
+		UserLabel:       cfg.Metrics.UserLabel,
 		Webhooks:        webhookconfig.Installed,
+		Scarce:          scarce,
+		Metrics:         recorder,
 	}
 }

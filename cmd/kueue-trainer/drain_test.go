@@ -11,13 +11,15 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
 )
 
 // A server that is to stop answers for a while, and every answer is the last of its connection.
 func TestDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &servingUntilDone{}
-		s := &drainingServer{Server: inner}
+		s := &drainingServer{Server: inner, gate: heap.NewGate(1, func() bool { return true })}
 		s.Register("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		closes := func() bool {
 			answer := httptest.NewRecorder()
@@ -46,6 +48,39 @@ func TestDraining(t *testing.T) {
 			t.Errorf("Stopped after %s, want %s", after, drainPeriod)
 		}
 	})
+}
+
+// While memory is scarce, a request that nobody waits for any more leaves its place in line.
+func TestPatience(t *testing.T) {
+	tests := map[string]struct {
+		url  string
+		want time.Duration
+	}{
+		"the API server says how long it waits":  {url: "/?timeout=10s", want: 10 * time.Second},
+		"nobody says it":                         {url: "/", want: longestPatience},
+		"somebody else than the API server asks": {url: "/?timeout=9000h", want: longestPatience},
+		"it is no time":                          {url: "/?timeout=soon", want: longestPatience},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner, gate := &servingUntilDone{}, heap.NewGate(1, func() bool { return true })
+				leave, err := gate.Pass(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer leave()
+				(&drainingServer{Server: inner, gate: gate}).Register("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					t.Error("A request passed that has no place")
+				}))
+				answer, began := httptest.NewRecorder(), time.Now()
+				inner.hook.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, tc.url, nil))
+				if waited := time.Since(began); waited != tc.want || answer.Code != http.StatusServiceUnavailable {
+					t.Errorf("Answered %d after %s, want %d after %s", answer.Code, waited, http.StatusServiceUnavailable, tc.want)
+				}
+			})
+		})
+	}
 }
 
 // servingUntilDone is a server without a network.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/certificates"
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -41,7 +42,10 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-func managerOptions(cfg *managerconfig.Configuration, certs *certificates.Certificates) (ctrl.Options, error) {
+// webhooksAtATime is how many requests are answered at a time while memory is scarce.
+const webhooksAtATime = 2
+
+func managerOptions(cfg *managerconfig.Configuration, certificate served, scarce func() bool) (ctrl.Options, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return ctrl.Options{}, err
@@ -58,11 +62,10 @@ func managerOptions(cfg *managerconfig.Configuration, certs *certificates.Certif
 			ByObject:         cached,
 		},
 		Metrics:                       metricsOptions(cfg),
-		WebhookServer:                 &drainingServer{Server: webhook.NewServer(webhookOptions(cfg, certs))},
+		WebhookServer:                 &drainingServer{Server: webhook.NewServer(webhookOptions(cfg, certificate)), gate: heap.NewGate(webhooksAtATime, scarce)},
 		HealthProbeBindAddress:        cfg.Health.HealthProbeBindAddress,
 		ReadinessEndpointName:         cfg.Health.ReadinessEndpointName,
 		LivenessEndpointName:          cfg.Health.LivenessEndpointName,
-		PprofBindAddress:              cfg.PprofBindAddress,
 		LeaderElection:                *le.LeaderElect,
 		LeaderElectionResourceLock:    le.ResourceLock,
 		LeaderElectionNamespace:       le.ResourceNamespace,
@@ -84,17 +87,12 @@ func metricsOptions(cfg *managerconfig.Configuration) metricsserver.Options {
 	return options
 }
 
-func webhookOptions(cfg *managerconfig.Configuration, certs *certificates.Certificates) webhook.Options {
-	options := webhook.Options{
+func webhookOptions(cfg *managerconfig.Configuration, certificate served) webhook.Options {
+	return webhook.Options{
 		Host:    cfg.Webhook.Host,
 		Port:    *cfg.Webhook.Port,
-		CertDir: cfg.Webhook.CertDir,
-		TLSOpts: []func(*tls.Config){withoutHTTP2},
+		TLSOpts: []func(*tls.Config){withoutHTTP2, func(c *tls.Config) { c.GetCertificate = certificate }},
 	}
-	if certs != nil {
-		options.TLSOpts = append(options.TLSOpts, func(c *tls.Config) { c.GetCertificate = certs.Get })
-	}
-	return options
 }
 
 // withoutHTTP2 keeps the servers out of HTTP/2's stream-reset attacks.
@@ -119,23 +117,35 @@ func newCertificates(cfg *managerconfig.Configuration) *certificates.Certificate
 type readiness struct {
 	setUp  chan struct{}
 	checks *integration.Checks
+	// webhooks returns what fails while they are not served. To ask for it starts their server.
+	webhooks func() healthz.Checker
 }
 
-// addProbes makes ready mean: certificates and caches are there, webhooks are served,
-// nobody else integrates TrainJobs, and the Trainer that is installed is one we know. The server tells names of failed checks, no more.
+// namedCheck is one thing that ready means.
+type namedCheck struct {
+	name    string
+	checker healthz.Checker
+}
+
+// list makes ready mean: certificates and caches are there, webhooks are served, nobody else
+// integrates TrainJobs, and the Trainer that is installed is one we know.
+func (r *readiness) list() []namedCheck {
+	return []namedCheck{
+		{"webhooks-served", r.after(r.webhooks)},
+		{"in-tree-integration-off", r.after(func() healthz.Checker { return r.checks.InTreeOff })},
+		{"in-tree-integration-known", r.after(func() healthz.Checker { return r.checks.InTreeKnown })},
+		{"trainer-generation-known", r.after(func() healthz.Checker { return r.checks.TrainerKnown })},
+	}
+}
+
+// addProbes serves the checks. The server tells names of failed ones, no more; page tells why.
 func addProbes(mgr ctrl.Manager, ready *readiness) error {
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)
 	}
-	checks := map[string]func() healthz.Checker{
-		"webhooks-served":           func() healthz.Checker { return mgr.GetWebhookServer().StartedChecker() },
-		"in-tree-integration-off":   func() healthz.Checker { return ready.checks.InTreeOff },
-		"in-tree-integration-known": func() healthz.Checker { return ready.checks.InTreeKnown },
-		"trainer-generation-known":  func() healthz.Checker { return ready.checks.TrainerKnown },
-	}
-	for name, check := range checks {
-		if err := mgr.AddReadyzCheck(name, ready.after(check)); err != nil {
-			return fmt.Errorf("adding readiness check %s: %w", name, err)
+	for _, check := range ready.list() {
+		if err := mgr.AddReadyzCheck(check.name, check.checker); err != nil {
+			return fmt.Errorf("adding readiness check %s: %w", check.name, err)
 		}
 	}
 	return nil
@@ -144,11 +154,9 @@ func addProbes(mgr ctrl.Manager, ready *readiness) error {
 // after makes a check count once everything is set up.
 func (r *readiness) after(check func() healthz.Checker) healthz.Checker {
 	return func(req *http.Request) error {
-		select {
-		case <-r.setUp:
-			return check()(req)
-		default:
+		if !isClosed(r.setUp) {
 			return errors.New("still waiting for the serving certificate or for the caches")
 		}
+		return check()(req)
 	}
 }

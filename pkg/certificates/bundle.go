@@ -33,12 +33,20 @@ func blocks(data []byte) []*pem.Block {
 	return out
 }
 
+// leafOf returns the first certificate of a chain.
+func leafOf(serving *tls.Certificate) (*x509.Certificate, error) {
+	switch {
+	case serving == nil || len(serving.Certificate) == 0:
+		return nil, errNoCertificate
+	case serving.Leaf != nil:
+		return serving.Leaf, nil
+	}
+	return x509.ParseCertificate(serving.Certificate[0])
+}
+
 // signedBy reports whether a serving certificate is of an authority.
 func signedBy(serving *tls.Certificate, ca []byte) bool {
-	if serving == nil || len(serving.Certificate) == 0 {
-		return false
-	}
-	leaf, err := x509.ParseCertificate(serving.Certificate[0])
+	leaf, err := leafOf(serving)
 	if err != nil {
 		return false
 	}

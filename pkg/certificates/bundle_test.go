@@ -84,3 +84,20 @@ func TestSignedBy(t *testing.T) {
 		})
 	}
 }
+
+func TestEnds(t *testing.T) {
+	_, signed := newAuthority(t, "ours", time.Now().Add(time.Hour))
+	leaf, err := x509.ParseCertificate(signed.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed := &tls.Certificate{Certificate: [][]byte{{1}}, Leaf: leaf}
+	for name, certificate := range map[string]*tls.Certificate{"as it was signed": signed, "as it was read": parsed} {
+		if got, err := Ends(certificate, nil); err != nil || !got.Equal(leaf.NotAfter) {
+			t.Errorf("A certificate %s ends at %s, %v; want %s", name, got, err, leaf.NotAfter)
+		}
+	}
+	if _, err := Ends(nil, errNoCertificate); err == nil {
+		t.Error("There is no certificate, and it ends")
+	}
+}

@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
 
@@ -96,6 +97,18 @@ func (c *Certificates) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errNoCertificate
 }
 
+// Ends returns when a certificate ends that was got, or why none was.
+func Ends(serving *tls.Certificate, err error) (time.Time, error) {
+	if err != nil {
+		return time.Time{}, err
+	}
+	leaf, err := leafOf(serving)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return leaf.NotAfter, nil
+}
+
 // AddTo adds the certificates to a manager; each replica has its own.
 func (c *Certificates) AddTo(mgr ctrl.Manager) error {
 	signer := &authority.DynamicAuthority{
@@ -125,7 +138,9 @@ func (c *Certificates) AddTo(mgr ctrl.Manager) error {
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, one).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, one).
 		WatchesRawSource(source.Channel(events, one)).
-		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}).
+		WithOptions(controller.Options{
+			NeedLeaderElection: ptr.To(false), LogConstructor: logging.ForController(mgr.GetLogger(), "certificates", "secret"),
+		}).
 		Complete(c)
 }
 
@@ -167,7 +182,9 @@ func (c *Certificates) Reconcile(ctx context.Context, _ reconcile.Request) (reco
 		// It is on its way.
 		return reconcile.Result{RequeueAfter: checkSoon}, nil
 	}
-	c.serving.Store(signed)
+	if before := c.serving.Swap(signed); before != signed {
+		ctrl.LoggerFrom(ctx).Info("Began to serve with another certificate", "notAfter", signed.Leaf.NotAfter)
+	}
 	c.once.Do(func() { close(c.ready) })
 	return reconcile.Result{RequeueAfter: checkLater}, nil
 }

@@ -58,9 +58,6 @@ type Configuration struct {
 	Metrics Metrics `json:"metrics,omitempty"`
 	// Health is where probes go. Default: :8081, /healthz and /readyz.
 	Health configapi.ControllerHealth `json:"health,omitempty"`
-	// PprofBindAddress is where Go profiles are served, without any protection.
-	// Default: nowhere.
-	PprofBindAddress string `json:"pprofBindAddress,omitempty"`
 	// Controller sets how much is done at a time.
 	Controller Controller `json:"controller,omitempty"`
 	// ClientConnection limits requests to the API server, all kinds together.
@@ -88,12 +85,21 @@ type Configuration struct {
 	TolerationRules []TolerationRule `json:"tolerationRules,omitempty"`
 }
 
-// Metrics is where and how metrics are served.
+// Metrics is where and how metrics are served, and the manager's debug pages beside them.
 type Metrics struct {
 	// BindAddress; "0" turns metrics off. Default: :8443.
 	BindAddress string `json:"bindAddress,omitempty"`
 	// SecureServing puts metrics behind TLS, authentication and authorization. Default: true.
 	SecureServing *bool `json:"secureServing,omitempty"`
+	// LocalQueueLabels gives the metrics of queues labels namespace and local_queue; without it they
+	// are empty, and there is one series for each ClusterQueue. Default: true.
+	LocalQueueLabels *bool `json:"localQueueLabels,omitempty"`
+	// Pprof serves Go profiles below /debug/pprof/, for whom the API server lets get that URL.
+	// Default: false.
+	Pprof bool `json:"pprof,omitempty"`
+	// UserLabel is a label of TrainJobs. Its value becomes label user of the resource seconds
+	// that the manager accounts for. Default: none.
+	UserLabel string `json:"userLabel,omitempty"`
 }
 
 // Controller sets how much is done at a time.
@@ -149,6 +155,7 @@ func Default(cfg *Configuration) {
 	setDefault(&cfg.Webhook.CertDir, "/tmp/k8s-webhook-server/serving-certs")
 	setDefault(&cfg.Metrics.BindAddress, ":8443")
 	setDefault(&cfg.Metrics.SecureServing, ptr.To(true))
+	setDefault(&cfg.Metrics.LocalQueueLabels, ptr.To(true))
 	setDefault(&cfg.Health.HealthProbeBindAddress, ":8081")
 	setDefault(&cfg.ClientConnection, &configapi.ClientConnection{})
 	setDefault(&cfg.ClientConnection.QPS, ptr.To[float32](300))

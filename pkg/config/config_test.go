@@ -33,7 +33,7 @@ func defaults() *Configuration {
 			LeaderElect: ptr.To(true), ResourceLock: "leases", ResourceName: "manager.kueue-trainer.dev", ResourceNamespace: "kueue-trainer-system",
 			LeaseDuration: metav1.Duration{Duration: 15 * time.Second}, RenewDeadline: metav1.Duration{Duration: 10 * time.Second}, RetryPeriod: metav1.Duration{Duration: 2 * time.Second},
 		},
-		Metrics:          Metrics{BindAddress: ":8443", SecureServing: ptr.To(true)},
+		Metrics:          Metrics{BindAddress: ":8443", SecureServing: ptr.To(true), LocalQueueLabels: ptr.To(true)},
 		Health:           configapi.ControllerHealth{HealthProbeBindAddress: ":8081"},
 		Controller:       Controller{GroupKindConcurrency: map[string]int{"TrainJob.trainer.kubeflow.org": 20}},
 		ClientConnection: &configapi.ClientConnection{QPS: ptr.To[float32](300), Burst: ptr.To[int32](500)},
@@ -70,7 +70,7 @@ func TestLoad(t *testing.T) {
 			content: head + `
 webhook: {port: 9999}
 leaderElection: {leaderElect: false, leaseDuration: 30s}
-metrics: {bindAddress: "0", secureServing: false}
+metrics: {bindAddress: "0", secureServing: false, localQueueLabels: false}
 controller: {groupKindConcurrency: {TrainJob.trainer.kubeflow.org: 1}}
 clientConnection: {qps: -1}
 internalCertManagement: {enable: false}
@@ -81,7 +81,7 @@ integrations: {labelKeysToCopy: [team]}
 				c.Webhook.Port = ptr.To(9999)
 				c.LeaderElection.LeaderElect = ptr.To(false)
 				c.LeaderElection.LeaseDuration.Duration = 30 * time.Second
-				c.Metrics = Metrics{BindAddress: "0", SecureServing: ptr.To(false)}
+				c.Metrics = Metrics{BindAddress: "0", SecureServing: ptr.To(false), LocalQueueLabels: ptr.To(false)}
 				c.Controller.GroupKindConcurrency[TrainJobKind] = 1
 				c.ClientConnection.QPS = ptr.To[float32](-1)
 				c.InternalCertManagement.Enable = ptr.To(false)

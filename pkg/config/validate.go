@@ -28,6 +28,9 @@ func validate(cfg *Configuration) field.ErrorList {
 		errs = append(errs, field.NotSupported(field.NewPath("kind"), cfg.Kind, []string{Kind}))
 	}
 	errs = append(errs, validateServing(cfg)...)
+	if label := cfg.Metrics.UserLabel; label != "" {
+		errs = append(errs, metav1validation.ValidateLabelName(label, field.NewPath("metrics", "userLabel"))...)
+	}
 	errs = append(errs, validateConcurrency(cfg.Controller.GroupKindConcurrency)...)
 	errs = append(errs, validateSelector(cfg)...)
 	errs = append(errs, validateGates(cfg.FeatureGates)...)
@@ -49,6 +52,9 @@ func validateServing(cfg *Configuration) field.ErrorList {
 	}
 	if burst := *cfg.ClientConnection.Burst; burst < 1 && *cfg.ClientConnection.QPS >= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("clientConnection", "burst"), burst, "must be at least 1"))
+	}
+	if cfg.Metrics.Pprof && !*cfg.Metrics.SecureServing {
+		errs = append(errs, field.Forbidden(field.NewPath("metrics", "pprof"), "profiles hold what the manager has in memory; set metrics.secureServing to true"))
 	}
 	le, path := cfg.LeaderElection, field.NewPath("leaderElection")
 	if le.LeaseDuration.Duration <= le.RenewDeadline.Duration {

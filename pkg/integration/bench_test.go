@@ -47,6 +47,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -112,6 +113,22 @@ func BenchmarkReconcile(b *testing.B) {
 			r, s := newBenchReconciler(b, apiServers(b)[0])
 			reconcileNothing(b, s, set, (&reconciler{env: r.env}).Reconcile)
 		})
+	}
+}
+
+// BenchmarkMeasure records all that is recorded of one run of a TrainJob, from its start to its stop:
+// what metrics add to the reconciles that start, watch and stop it.
+func BenchmarkMeasure(b *testing.B) {
+	r, s := newBenchReconciler(b, apiServers(b)[0])
+	_, err := (&reconciler{env: r.env}).Reconcile(b.Context(), ctrl.Request{NamespacedName: benchKey})
+	check(b, err, len(s.workloads) == 1)
+	run(b, s)
+	j := &job{env: r.env, key: benchKey}
+	s.read(b, &j.TrainJob)
+	for b.Loop() {
+		r.measureStart(b.Context(), j)
+		r.measureReady(b.Context(), j, func() bool { return true })
+		j.measureStop(b.Context(), metrics.StopByUser)
 	}
 }
 
@@ -247,12 +264,12 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 	check(tb, err, true)
 	settings := kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})
 	env := fresh(&environment{
-		client:    jobclient.New(s, s, inttest.Served(tb, trainjob.Trainer23), inttest.LedSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{})),
+		client:    jobclient.New(s, s, inttest.Served(tb, trainjob.Trainer23), inttest.LedSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{}), inttest.Metrics()),
 		Describer: &podsets.Describer{Renderer: renderer, Field: patch.Of(trainjob.Trainer23), State: state.FromCache(s), Recorder: jobevents.New(&events.FakeRecorder{})},
 		state:     state.FromCache(s), live: s, expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour),
 		backoff: jobclient.NewBackoff(clock.RealClock{}),
 		inTree:  inttest.InTreeOff(tb), trainer: inttest.Served(tb, trainjob.Trainer23),
-		kueue: settings, queues: queues.New(s, s, settings),
+		kueue: settings, queues: queues.New(s, s, settings), metrics: inttest.Metrics(),
 	}, s, server)
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	env.memory.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}

@@ -10,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -55,5 +57,6 @@ func placeChildJob(ctx context.Context, c client.Client, child *batchv1.Job, tem
 	if err != nil {
 		return fmt.Errorf("placing child Job %s: %w", client.ObjectKeyFromObject(child), err)
 	}
+	ctrl.LoggerFrom(ctx).V(2).Info("Placed child Job", "job", klog.KObj(child))
 	return nil
 }

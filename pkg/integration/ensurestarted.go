@@ -48,6 +48,10 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 		return 0, nil
 	}
 	if wait > 0 {
+		if !lack.pods && lacking >= r.env.starts.timeout {
+			// It was told at the last look.
+			r.env.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
+		}
 		return wait, nil
 	}
 	return r.judge(ctx, j, wl, lack, lacking)

@@ -8,6 +8,12 @@
 package integration
 
 import (
+	"context"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
@@ -18,6 +24,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
 // environment is what adapter and reconciler go by. What works on a part of it is made from it
@@ -43,10 +51,18 @@ type environment struct {
 	trainer *serving.Trainer
 	all     *serving.TrainJobs
 
+	metrics *metrics.Recorder
+
 	// kueue has the settings that are Kueue's, labels are those of its metrics.
 	kueue  *kueueconfig.Follower
 	labels *kueuelib.CustomLabels
 	queues *queues.Queues
+
+	// log is for what jobframework calls without a context.
+	log logr.Logger
+
+	// ledger keeps account of what TrainJobs hold; nil: nobody does.
+	ledger *ledger.Ledger
 }
 
 // now returns the environment of the generation of Trainer that the cluster serves now, or
@@ -61,6 +77,24 @@ func (e *environment) now() (*environment, error) {
 	env.state = state.Once(e.state)
 	env.Describer = e.Describer.For(served)
 	return &env, nil
+}
+
+// logging has events and log lines of a reconcile name the Workload of the TrainJob key, if there
+// is one.
+func (e *environment) logging(ctx context.Context, key types.NamespacedName) context.Context {
+	e.log = ctrl.LoggerFrom(ctx)
+	// What cannot be read now is reported where it is needed.
+	if workloads, err := e.state.Workloads(ctx, key); err == nil && len(workloads) > 0 {
+		last := &workloads[0]
+		for i := range workloads {
+			if !kueuelib.IsFinished(&workloads[i]) {
+				last = &workloads[i]
+			}
+		}
+		e.log = e.log.WithValues("workload", klog.KObj(last))
+	}
+	e.Recorder = e.Recorder.LoggingTo(e.log)
+	return ctrl.LoggerInto(ctx, e.log)
 }
 
 // pods returns what answers whether there are pods of a TrainJob, by the view of this environment.

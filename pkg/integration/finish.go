@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
 // finish prepares the end of a finished job for Kueue: its quota is its own until its last
@@ -27,6 +28,9 @@ func (j *job) finish(ctx context.Context) outcome {
 		if over {
 			j.env.forget(j.UID)
 		}
+		return done(err)
+	}
+	if accounted, err := j.accountedEnd(ctx); err != nil || !accounted {
 		return done(err)
 	}
 	if !j.IsActive() {
@@ -120,6 +124,9 @@ func (j *job) stopEnded(ctx context.Context) (bool, error) {
 	}
 	if err := j.suspend(ctx, j.env.client, false); err != nil {
 		return true, err
+	}
+	if !j.TrainJob.Finished() {
+		j.measureStop(ctx, metrics.StopNotAdmitted)
 	}
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonEnded, jobevents.ActionStop, fmt.Errorf(
 		"the job has ended and its quota is given back (Workload %s is finished); to run it again, delete it and create it again", wl.Name))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -32,6 +33,7 @@ func (r *attempt) ensureHeld(ctx context.Context, j *job, workloads []kueue.Work
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("putting the finalizer back on Workload %s: %w", client.ObjectKeyFromObject(wl), err)
 		}
+		ctrl.LoggerFrom(ctx).Info("Put the finalizer back on the Workload")
 	}
 	return nil
 }

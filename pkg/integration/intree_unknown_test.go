@@ -62,7 +62,7 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	if len(recorder.Events) > 0 {
 		t.Errorf("Told at once: %s", <-recorder.Events)
 	}
-	freed, err := (&ungater.Ungater{Client: r.env.client, InTree: r.env.inTree, Trainer: r.env.trainer, Describer: r.env.Describer, Recorder: r.env.Recorder}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
+	freed, err := (&ungater.Ungater{Client: r.env.client, InTree: r.env.inTree, Trainer: r.env.trainer, Describer: r.env.Describer, Recorder: r.env.Recorder, Metrics: r.env.metrics}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
 	if err != nil || freed.RequeueAfter == 0 {
 		t.Errorf("Ungater: %+v, %v; want a time after which it looks again", freed, err)
 	}

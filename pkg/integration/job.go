@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -44,8 +46,12 @@ type job struct {
 	// admission.
 	prepared outcome
 	start    start
+	// stale is set when this view of the job is older than our last write of it.
+	stale bool
 	// stopping is set when this reconcile suspended the job.
 	stopping bool
+	// unaccounted is when to ask the ledger again that something waits for; 0: nothing does.
+	unaccounted time.Duration
 	// described remembers the PodSets within this reconcile.
 	described []kueue.PodSet
 	// active remembers within this reconcile whether pods may be there.
@@ -97,8 +103,10 @@ func (j *job) prepare(ctx context.Context) outcome {
 		return j.awaitPodsOfDeleted(ctx)
 	}
 	if !j.env.expectations.Satisfied(&j.TrainJob) {
+		j.stale = true
 		return done(nil)
 	}
+	j.measureStopped(ctx)
 	if o := j.awaitPodsOfFormer(ctx); o.ends() {
 		return o
 	}
@@ -107,6 +115,7 @@ func (j *job) prepare(ctx context.Context) outcome {
 	}
 	j.keepFailed()
 	if j.TrainJob.Finished() {
+		j.env.memory.runs.forget(j.key)
 		return j.finish(ctx)
 	}
 	if j.IsSuspended() {
@@ -147,7 +156,7 @@ func (j *job) IsActive() bool {
 		return true
 	}
 	if j.active == nil {
-		active, err := j.mayHavePods(context.Background())
+		active, err := j.mayHavePods(ctrl.LoggerInto(context.Background(), j.env.log))
 		j.active = ptr.To(err != nil || active)
 	}
 	return *j.active
@@ -158,11 +167,20 @@ func (j *job) mayHavePods(ctx context.Context) (bool, error) {
 	if active, err := j.env.pods().Active(ctx, &j.TrainJob); err != nil || active {
 		return true, err
 	}
-	if releases, err := j.releasesQuota(ctx); err != nil || !releases {
+	why, err := j.releasesQuota(ctx)
+	if err != nil || why == "" {
 		return false, err
 	}
 	pods, err := j.env.pods().Left(ctx, client.ObjectKeyFromObject(&j.TrainJob))
-	return len(pods) > 0, err
+	if err != nil || len(pods) > 0 {
+		return true, err
+	}
+	if accounted, err := j.accountedHolding(ctx, true); err != nil || !accounted {
+		return true, err
+	}
+	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", why)
+	j.env.starts.quotaGoes(&j.TrainJob)
+	return false, nil
 }
 
 // PodSets describes the pods that Trainer creates for the job. A job that runs is
@@ -281,12 +299,22 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 			return false, errOutdated
 		}
 	}
+	// The end of the Jobs takes with it when they began.
+	accounted, err := j.accountedHolding(ctx, false)
+	if err != nil {
+		return false, err
+	}
 	if stopped {
 		if err := j.suspendNow(ctx, c); err != nil {
 			return false, err
 		}
+		j.measureStop(ctx, j.stopReason(ctx, reason))
 	}
 	if reason == jobframework.StopReasonWorkloadEvicted {
+		if !accounted {
+			j.stopping = true
+			return stopped, nil
+		}
 		if err := j.startReadinessOver(ctx); err != nil {
 			return stopped, err
 		}
@@ -294,7 +322,7 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 	if j.IsActive() {
 		return stopped, j.keepsQuota(ctx, reason)
 	}
-	err := j.gate(ctx, c)
+	err = j.gate(ctx, c)
 	if podsets.WithoutNames(err) {
 		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
 		return stopped, nil
@@ -351,8 +379,10 @@ func (j *job) suspend(ctx context.Context, c client.Client, gate bool) error {
 	})
 	if err != nil {
 		before.DeepCopyInto(&j.TrainJob)
+		return err
 	}
-	return err
+	ctrl.LoggerFrom(ctx).V(1).Info("Suspended TrainJob", "gated", gate)
+	return nil
 }
 
 // gate brings our entry back to the gate, unless it is there.
@@ -361,10 +391,14 @@ func (j *job) gate(ctx context.Context, c client.Client) error {
 	if err != nil || !changed {
 		return err
 	}
-	return clientutil.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
+	err = clientutil.Patch(ctx, c, &j.TrainJob, func() (bool, error) {
 		j.Spec = spec
 		return true, nil
 	})
+	if err == nil {
+		ctrl.LoggerFrom(ctx).Info("Set the admission gate")
+	}
+	return err
 }
 
 // Finished implements jobframework.GenericJob, with the message of the TrainJob.

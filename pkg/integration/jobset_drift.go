@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -90,6 +91,7 @@ func (r *attempt) restart(ctx context.Context, j *job, js *jobsetapi.JobSet) err
 	if err := j.suspend(ctx, r.env.client, false); err != nil {
 		return err
 	}
+	j.measureStop(ctx, metrics.StopRuntimeChanged)
 	r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonRequeued, jobevents.ActionStart,
 		"Its runtime asks for other resources than the job was admitted for; it queues again")
 	return nil

@@ -15,11 +15,13 @@ import (
 )
 
 // memory is what the reconciler remembers of TrainJobs from one look to the next: since when
-// they wait to queue, and that they failed.
+// they wait to queue, that they failed, and their runs.
 type memory struct {
 	mu     sync.Mutex
 	waits  map[types.NamespacedName]*waiting
 	failed map[types.NamespacedName]failure
+
+	runs runs
 }
 
 // waiting is since when a TrainJob waits to queue, by our own clock.
@@ -102,6 +104,7 @@ func (m *memory) failure(job *trainjob.TrainJob) *metav1.Condition {
 
 // forget drops what was remembered of a job that is gone.
 func (m *memory) forget(key types.NamespacedName) {
+	m.runs.forget(key)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.waits, key)

@@ -25,6 +25,8 @@ import (
 // TrainJob alone.
 type notice struct {
 	reason, message string
+	// meant: somebody has it wait, so nobody has to be called.
+	meant bool
 }
 
 // noticeOf returns the one that matters most, or none.
@@ -43,7 +45,7 @@ func outOfSync(wl *kueue.Workload) notice {
 	if finished == nil || finished.Status != metav1.ConditionTrue || finished.Reason != kueue.WorkloadFinishedReasonOutOfSync {
 		return notice{}
 	}
-	return notice{jobevents.ReasonOutOfSync, fmt.Sprintf("was finished without a run: %s; delete it and create it again like the TrainJob, and the job queues", finished.Message)}
+	return notice{reason: jobevents.ReasonOutOfSync, message: fmt.Sprintf("was finished without a run: %s; delete it and create it again like the TrainJob, and the job queues", finished.Message)}
 }
 
 // deactivated says by whom and why: Kueue gives a reason of its own for what it deactivates.
@@ -66,7 +68,10 @@ func deactivated(wl *kueue.Workload) notice {
 	if kueuelib.IsDeactivatedByKueue(wl) {
 		remedy = "delete it"
 	}
-	return notice{jobevents.ReasonDeactivated, fmt.Sprintf("was deactivated%s%s; %s, and the job queues again", who, why, remedy)}
+	return notice{
+		reason: jobevents.ReasonDeactivated, meant: who == "",
+		message: fmt.Sprintf("was deactivated%s%s; %s, and the job queues again", who, why, remedy),
+	}
 }
 
 // rejected comes before the deactivation that follows it: it names the check.
@@ -75,16 +80,16 @@ func rejected(wl *kueue.Workload) notice {
 	if check == nil {
 		return notice{}
 	}
-	return notice{jobevents.ReasonCheckRejected, fmt.Sprintf("was rejected by admission check %s: %s; when that is put right, delete it, and the job queues again", check.Name, check.Message)}
+	return notice{reason: jobevents.ReasonCheckRejected, message: fmt.Sprintf("was rejected by admission check %s: %s; when that is put right, delete it, and the job queues again", check.Name, check.Message)}
 }
 
 func retried(wl *kueue.Workload) notice {
 	if check := checkIn(wl, kueue.CheckStateRetry); check != nil {
-		return notice{jobevents.ReasonCheckRetries, fmt.Sprintf("has to wait for admission check %s, which gave its quota back to try again: %s", check.Name, check.Message)}
+		return notice{reason: jobevents.ReasonCheckRetries, message: fmt.Sprintf("has to wait for admission check %s, which gave its quota back to try again: %s", check.Name, check.Message)}
 	}
 	// Kueue sets the state back with the eviction.
 	if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); !kueuelib.IsFinished(wl) && kueuelib.IsEvicted(wl) && evicted.Reason == kueue.WorkloadEvictedByAdmissionCheck {
-		return notice{jobevents.ReasonCheckRetries, fmt.Sprintf("has to wait for an admission check, which gave its quota back to try again: %s", evicted.Message)}
+		return notice{reason: jobevents.ReasonCheckRetries, message: fmt.Sprintf("has to wait for an admission check, which gave its quota back to try again: %s", evicted.Message)}
 	}
 	return notice{}
 }
@@ -111,7 +116,7 @@ func inadmissible(wl *kueue.Workload) notice {
 	}
 	switch reserved.Reason {
 	case kueue.WorkloadInadmissible, kueue.WorkloadQuotaReservedReasonMisconfigured, kueue.WorkloadQuotaReservedReasonSuspended:
-		return notice{jobevents.ReasonNotAdmissible, fmt.Sprintf("cannot be admitted: %s%s", reserved.Message, queueRemedy(wl, reserved.Message))}
+		return notice{reason: jobevents.ReasonNotAdmissible, message: fmt.Sprintf("cannot be admitted: %s%s", reserved.Message, queueRemedy(wl, reserved.Message))}
 	}
 	return notice{}
 }
@@ -132,7 +137,8 @@ func queueRemedy(wl *kueue.Workload, message string) string {
 	return ""
 }
 
-// tellNotice tells a TrainJob what its Workload says, once while it says so.
+// tellNotice tells a TrainJob what its Workload says, once while it says so. It is trouble unless
+// somebody means it. Kueue says of queues that are stopped what it says of queues that lack a flavor.
 func (r *attempt) tellNotice(ctx context.Context, j *job) error {
 	if !j.alive() {
 		return nil
@@ -140,6 +146,14 @@ func (r *attempt) tellNotice(ctx context.Context, j *job) error {
 	n, err := noticeFor(ctx, r.env.client, &j.TrainJob)
 	if err != nil {
 		return err
+	}
+	if n.reason == jobevents.ReasonNotAdmissible {
+		if n.meant, err = r.env.queues.Stopped(ctx, &j.TrainJob); err != nil {
+			return err
+		}
+	}
+	if n.reason != "" && !n.meant {
+		r.env.Recorder.Note(j.UID, n.reason)
 	}
 	r.env.Recorder.WarnOfState(&j.TrainJob, jobevents.ActionQueue, n.reason, n.message)
 	return nil

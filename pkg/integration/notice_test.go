@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 func TestNoticeOf(t *testing.T) {
@@ -44,46 +45,46 @@ func TestNoticeOf(t *testing.T) {
 		"nor one that succeeded":                        {workload: changes{inactive, condition(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", "")}},
 		"out of sync": {
 			workload: changes{condition(kueue.WorkloadFinished, metav1.ConditionTrue, kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its user job")},
-			want:     notice{"WorkloadOutOfSync", "Workload wl was finished without a run: The prebuilt workload is out of sync with its user job; delete it and create it again like the TrainJob, and the job queues"},
+			want:     notice{reason: "WorkloadOutOfSync", message: "Workload wl was finished without a run: The prebuilt workload is out of sync with its user job; delete it and create it again like the TrainJob, and the job queues"},
 		},
 		"deactivated by hand": {
 			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadDeactivated, "The workload is deactivated")},
-			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated (Deactivated: The workload is deactivated); set its spec.active to true, and the job queues again"},
+			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated (Deactivated: The workload is deactivated); set its spec.active to true, and the job queues again", meant: true},
 		},
 		"deactivated by Kueue": {
 			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToRequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries")},
-			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToRequeuingLimitExceeded: exceeding the maximum number of re-queuing retries); delete it, and the job queues again"},
+			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated by Kueue (DeactivatedDueToRequeuingLimitExceeded: exceeding the maximum number of re-queuing retries); delete it, and the job queues again"},
 		},
 		"deactivated when its time was over": {
 			workload: changes{inactive, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToMaximumExecutionTimeExceeded", "exceeding the maximum execution time")},
-			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated by Kueue (DeactivatedDueToMaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"},
+			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated by Kueue (DeactivatedDueToMaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"},
 		},
 		"about to be evicted when its time is over": {
 			workload: changes{inactive, condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, "MaximumExecutionTimeExceeded", "exceeding the maximum execution time")},
-			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated by Kueue (MaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"},
+			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated by Kueue (MaximumExecutionTimeExceeded: exceeding the maximum execution time); delete it, and the job queues again"},
 		},
 		"made inactive before it was admitted": {
 			workload: changes{inactive, unreserved(kueue.WorkloadDeactivated, "The workload is deactivated")},
-			want:     notice{"WorkloadDeactivated", "Workload wl was deactivated; set its spec.active to true, and the job queues again"},
+			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated; set its spec.active to true, and the job queues again", meant: true},
 		},
 		"a check rejects": {
 			workload: changes{check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")},
-			want:     notice{"AdmissionCheckRejected", "Workload wl was rejected by admission check site: no such site; when that is put right, delete it, and the job queues again"},
+			want:     notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check site: no such site; when that is put right, delete it, and the job queues again"},
 		}, "a check rejects, which deactivates it": {
 			workload: changes{inactive, check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")},
-			want:     notice{"AdmissionCheckRejected", "Workload wl was rejected by admission check site: no such site; when that is put right, delete it, and the job queues again"},
+			want:     notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check site: no such site; when that is put right, delete it, and the job queues again"},
 		},
 		"a check retries": {
 			workload: changes{check("site", kueue.CheckStateRetry, "site is full")},
-			want:     notice{"AdmissionCheckRetries", "Workload wl has to wait for admission check site, which gave its quota back to try again: site is full"},
+			want:     notice{reason: "AdmissionCheckRetries", message: "Workload wl has to wait for admission check site, which gave its quota back to try again: site is full"},
 		},
 		"a check retried, and its state is set back": {
 			workload: changes{check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Retry"), condition(kueue.WorkloadEvicted, metav1.ConditionTrue, kueue.WorkloadEvictedByAdmissionCheck, "At least one admission check is false")},
-			want:     notice{"AdmissionCheckRetries", "Workload wl has to wait for an admission check, which gave its quota back to try again: At least one admission check is false"},
+			want:     notice{reason: "AdmissionCheckRetries", message: "Workload wl has to wait for an admission check, which gave its quota back to try again: At least one admission check is false"},
 		},
 		"no LocalQueue": {
 			workload: changes{unreserved(kueue.WorkloadInadmissible, "LocalQueue q doesn't exist")},
-			want:     notice{"NotAdmissible", "Workload wl cannot be admitted: LocalQueue q doesn't exist; create it in namespace ns, or name another in label kueue.x-k8s.io/queue-name of the TrainJob"},
+			want:     notice{reason: "NotAdmissible", message: "Workload wl cannot be admitted: LocalQueue q doesn't exist; create it in namespace ns, or name another in label kueue.x-k8s.io/queue-name of the TrainJob"},
 		},
 		"held out of its queue by its user": {
 			workload: changes{
@@ -96,23 +97,23 @@ func TestNoticeOf(t *testing.T) {
 				func(wl *kueue.Workload) { wl.Spec.QueueName = "q.held" },
 				unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue q.held is stopped"),
 			},
-			want: notice{"NotAdmissible", "Workload wl cannot be admitted: LocalQueue q.held is stopped; it starts again with spec.stopPolicy None, if its ClusterQueue is active"},
+			want: notice{reason: "NotAdmissible", message: "Workload wl cannot be admitted: LocalQueue q.held is stopped; it starts again with spec.stopPolicy None, if its ClusterQueue is active"},
 		},
 		"a LocalQueue that is stopped": {
 			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue q is stopped")},
-			want:     notice{"NotAdmissible", "Workload wl cannot be admitted: LocalQueue q is stopped; it starts again with spec.stopPolicy None, if its ClusterQueue is active"},
+			want:     notice{reason: "NotAdmissible", message: "Workload wl cannot be admitted: LocalQueue q is stopped; it starts again with spec.stopPolicy None, if its ClusterQueue is active"},
 		},
 		"no ClusterQueue": {
 			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonMisconfigured, "ClusterQueue c doesn't exist")},
-			want:     notice{"NotAdmissible", "Workload wl cannot be admitted: ClusterQueue c doesn't exist; create it, or name another in the spec.clusterQueue of a new LocalQueue"},
+			want:     notice{reason: "NotAdmissible", message: "Workload wl cannot be admitted: ClusterQueue c doesn't exist; create it, or name another in the spec.clusterQueue of a new LocalQueue"},
 		},
 		"a ClusterQueue that is not active": {
 			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonSuspended, "ClusterQueue c is inactive")},
-			want:     notice{"NotAdmissible", "Workload wl cannot be admitted: ClusterQueue c is inactive; its condition Active says why, spec.stopPolicy among other things"},
+			want:     notice{reason: "NotAdmissible", message: "Workload wl cannot be admitted: ClusterQueue c is inactive; its condition Active says why, spec.stopPolicy among other things"},
 		},
 		"anything else that no quota helps": {
 			workload: changes{unreserved(kueue.WorkloadQuotaReservedReasonMisconfigured, "resource limits are wrong")},
-			want:     notice{"NotAdmissible", "Workload wl cannot be admitted: resource limits are wrong"},
+			want:     notice{reason: "NotAdmissible", message: "Workload wl cannot be admitted: resource limits are wrong"},
 		},
 	}
 	for name, tc := range tests {
@@ -132,7 +133,7 @@ func TestNoticeOf(t *testing.T) {
 func TestNoticeIsToldOncePerChange(t *testing.T) {
 	stored, _ := disagreeing(true, true, true, metav1.Now().Time)
 	r, recorder := newReconciler(t, stored)
-	stopped, missing := notice{"NotAdmissible", "stopped"}, notice{"NotAdmissible", "missing"}
+	stopped, missing := notice{reason: "NotAdmissible", message: "stopped"}, notice{reason: "NotAdmissible", message: "missing"}
 	for _, n := range []notice{stopped, stopped, {}, stopped, missing, missing} {
 		r.env.Recorder.WarnOfState(stored, jobevents.ActionQueue, n.reason, n.message)
 		r.env.Recorder.Eventf(stored, nil, "Normal", "Else", "Else", "something else")
@@ -145,5 +146,57 @@ func TestNoticeIsToldOncePerChange(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"Warning NotAdmissible stopped", "Warning NotAdmissible stopped", "Warning NotAdmissible missing"}, told); diff != "" {
 		t.Errorf("Unexpected events (-want,+got):\n%s", diff)
+	}
+}
+
+// What somebody means is told, and is no trouble. Kueue's words for a queue that is stopped are those
+// for one that lacks a flavor.
+func TestTroubleOfNotices(t *testing.T) {
+	notAdmissible := func(wl *kueue.Workload) {
+		wl.Status.Conditions = []metav1.Condition{{
+			Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse,
+			Reason: kueue.WorkloadQuotaReservedReasonSuspended, Message: "ClusterQueue cq is inactive",
+		}}
+	}
+	deactivated := func(reason string) func(*kueue.Workload) {
+		return func(wl *kueue.Workload) {
+			wl.Spec.Active = ptr.To(false)
+			wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason}}
+		}
+	}
+	tests := map[string]struct {
+		says   func(*kueue.Workload)
+		policy kueue.StopPolicy
+		want   string
+	}{
+		"nothing":                          {says: func(*kueue.Workload) {}, policy: kueue.None},
+		"the ClusterQueue is held":         {says: notAdmissible, policy: kueue.Hold},
+		"the ClusterQueue lacks a flavor":  {says: notAdmissible, policy: kueue.None, want: jobevents.ReasonNotAdmissible},
+		"somebody deactivated it":          {says: deactivated(kueue.WorkloadDeactivated), policy: kueue.None},
+		"Kueue deactivated it":             {says: deactivated("DeactivatedDueToRequeuingLimitExceeded"), policy: kueue.None, want: jobevents.ReasonDeactivated},
+		"Kueue did while the queue stands": {says: deactivated("DeactivatedDueToRequeuingLimitExceeded"), policy: kueue.Hold, want: jobevents.ReasonDeactivated},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			stored, _ := disagreeing(true, true, true, metav1.Now().Time)
+			wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "wl", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(stored, trainjob.GVK)},
+			}}
+			tc.says(wl)
+			r, recorder := newReconciler(t, wl,
+				&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"}},
+				&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{StopPolicy: &tc.policy}})
+			j := &job{env: r.env, TrainJob: *stored}
+			if err := r.tellNotice(t.Context(), j); err != nil {
+				t.Fatal(err)
+			}
+			r.env.Recorder.Looked(stored.UID)
+			if got := r.env.Recorder.Trouble(stored.UID); got != tc.want {
+				t.Errorf("The trouble is %q, want %q", got, tc.want)
+			}
+			if told := len(recorder.Events) > 0; told != (name != "nothing") {
+				t.Errorf("It is told: %t", told)
+			}
+		})
 	}
 }

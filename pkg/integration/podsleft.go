@@ -8,7 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -16,31 +18,63 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 )
 
-// releasesQuota reports whether quota is given back once the job is not active any more.
+// Why a job that has not been evicted gives its quota back, for the log.
+const (
+	releasedFinished    = "Finished"
+	releasedDeleted     = "WorkloadDeleted"
+	releasedDeactivated = "Deactivated"
+	releasedQueue       = "QueueChanged"
+	releasedGone        = "TrainJobDeleted"
+)
+
+// releasesQuota says why quota is given back once the job is not active any more; empty: it is not.
 // Only then it pays to ask the API server for its pods: a job that starts has none since
 // its quota was last given back.
-func (j *job) releasesQuota(ctx context.Context) (bool, error) {
+func (j *job) releasesQuota(ctx context.Context) (string, error) {
 	wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob)
 	if err != nil || wl == nil {
-		return false, err
+		return "", err
 	}
-	return j.TrainJob.Finished() || !wl.DeletionTimestamp.IsZero() || kueuelib.IsEvicted(wl) ||
-		!kueuelib.IsActive(wl) || wl.Spec.QueueName != jobframework.QueueName(j), nil
+	switch {
+	case j.TrainJob.Finished():
+		return releasedFinished, nil
+	case !wl.DeletionTimestamp.IsZero():
+		return releasedDeleted, nil
+	case kueuelib.IsEvicted(wl):
+		return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).Reason, nil
+	case !kueuelib.IsActive(wl):
+		return releasedDeactivated, nil
+	case wl.Spec.QueueName != jobframework.QueueName(j):
+		return releasedQueue, nil
+	}
+	return "", nil
 }
 
 // awaitPodsOfDeleted waits for the pods that a deleted TrainJob still has: until they are gone
 // its Workload keeps its finalizer, and with it the quota.
 func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 	workloads, err := j.env.state.Workloads(ctx, j.key)
-	if err != nil || !slices.ContainsFunc(workloads, state.HoldsQuota) {
+	if err != nil {
 		return outcome{err: err}
+	}
+	if !slices.ContainsFunc(workloads, state.HoldsQuota) {
+		return j.accountedAll(ctx, workloads)
 	}
 	left, err := j.env.pods().AnyLeft(ctx, j.key)
 	if !left {
-		return outcome{err: err}
+		if err != nil {
+			return outcome{err: err}
+		}
+		accounted := j.accountedAll(ctx, workloads)
+		if !accounted.done {
+			ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", releasedGone)
+		}
+		return accounted
 	}
+	ctrl.LoggerFrom(ctx).V(2).Info("Kept the quota of a deleted TrainJob for its pods")
 	return outcome{done: true, again: recheckIn(state.StoppingSince(workloads)), err: firstError(err, j.suspendDeleted(ctx))}
 }
 
@@ -50,7 +84,12 @@ func (j *job) suspendDeleted(ctx context.Context) error {
 	if j.UID == "" || j.IsSuspended() || j.ManagedExternally() {
 		return nil
 	}
-	return client.IgnoreNotFound(j.suspend(ctx, j.env.client, false))
+	if err := j.suspend(ctx, j.env.client, false); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	j.measureStop(ctx, metrics.StopTrainJobDeleted)
+	ctrl.LoggerFrom(ctx).Info("Suspended a deleted TrainJob that is still there")
+	return nil
 }
 
 // awaitPodsOfFormer waits for the pods that a deleted TrainJob of the same name still has.
@@ -81,6 +120,7 @@ func (j *job) awaitPodsOfFormer(ctx context.Context) outcome {
 		return js == nil || pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID)
 	})
 	if left {
+		ctrl.LoggerFrom(ctx).V(2).Info("Waited for pods of a former TrainJob")
 		return outcome{done: true, again: recheckIn(since), err: err}
 	}
 	return outcome{err: err}

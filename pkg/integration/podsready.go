@@ -4,6 +4,10 @@ package integration
 
 import (
 	"context"
+	"sync"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsready"
@@ -35,19 +39,31 @@ func (j *job) startReadinessOver(ctx context.Context) error {
 	return nil
 }
 
-// reportPodsReady brings PodsReady of a TrainJob's Workload in step, where Kueue waits for it.
+// reportPodsReady brings PodsReady of a TrainJob's Workload in step, where Kueue waits for it, and
+// the metrics in any case.
 func (r *attempt) reportPodsReady(ctx context.Context, j *job) error {
-	if !j.alive() || !r.env.podsReady().Wanted() {
+	if !j.alive() {
+		return nil
+	}
+	// A job that is suspended, or was a moment ago, may have the counts of its last pods.
+	ready := sync.OnceValue(func() bool {
+		return j.start.message == "" && (!j.IsSuspended() || j.ManagedExternally()) && j.PodsReady(ctx, r.env.client)
+	})
+	r.measureReady(ctx, j, ready)
+	if !r.env.podsReady().Wanted() {
 		return nil
 	}
 	workloads, err := state.WorkloadsOf(ctx, r.env.state, &j.TrainJob)
 	if err != nil || len(workloads) == 0 || r.env.expectations.Outdated(j.key, jobclient.VersionsOf(workloads)) {
 		return err
 	}
-	// A job that is suspended, or was a moment ago, may have the counts of its last pods.
-	ready := j.start.message == "" && (!j.IsSuspended() || j.ManagedExternally()) && j.PodsReady(ctx, r.env.client)
 	for i := range workloads {
-		if _, err := r.env.podsReady().Report(ctx, j.key, &workloads[i], ready); err != nil {
+		if apimeta.IsStatusConditionTrue(workloads[i].Status.Conditions, kueue.WorkloadPodsReady) && !ready() &&
+			!j.accounted(ctx, &workloads[i]) {
+			// It will not say any more since when they were.
+			continue
+		}
+		if _, err := r.env.podsReady().Report(ctx, j.key, &workloads[i], ready()); err != nil {
 			return err
 		}
 	}

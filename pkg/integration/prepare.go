@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -25,6 +27,8 @@ func (j *job) notYet(ctx context.Context) outcome {
 		return outcome{err: err}
 	}
 	if held := j.env.starts.heldBack(&j.TrainJob, j.env.Field); held > 0 {
+		ctrl.LoggerFrom(ctx).V(2).Info("Held TrainJob back from its queue", "reason", jobevents.ReasonCannotStart, "retryAfter", held)
+		j.env.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
 		return unqueued(held)
 	}
 	if since, queued := j.env.expectations.QueuedSince(&j.TrainJob); queued && since < retrySlowly {
@@ -46,9 +50,13 @@ func (j *job) releaseFormer(ctx context.Context) error {
 		if owner == nil || owner.UID == j.UID || all[i].DeletionTimestamp.IsZero() {
 			continue
 		}
+		if !j.accountedGone(ctx, &all[i]) {
+			continue
+		}
 		if err := kueuelib.RemoveFinalizer(ctx, j.env.client, all[i].DeepCopy()); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
 		}
+		ctrl.LoggerFrom(ctx).Info("Released the Workload of a former TrainJob", "formerWorkload", klog.KObj(&all[i]))
 	}
 	return nil
 }
@@ -73,6 +81,7 @@ func (j *job) awaitChildJobs(ctx context.Context) outcome {
 		}
 	}
 	if patience := j.env.memory.patience(&j.TrainJob, js != nil); patience > 0 {
+		ctrl.LoggerFrom(ctx).V(2).Info("Waited for what is made of TrainJob before it queues", "jobSetMade", js != nil, "retryAfter", patience)
 		return unqueued(patience)
 	}
 	if js == nil {

@@ -76,7 +76,7 @@ func (s quietSink) Error(err error, msg string, keysAndValues ...any) {
 	}
 	const level = 2
 	if s.Enabled(level) {
-		s.Info(level, msg, append(keysAndValues, "retry", err.Error())...)
+		s.LogSink.Info(level, msg, append(keysAndValues, "error", err.Error())...)
 	}
 }
 

@@ -47,6 +47,10 @@ package integration
 //
 // Leader election and the serving certificate, in the manager's own namespace; the
 // certificate's authority goes into our two webhook configurations.
+// What TrainJobs held is saved in one ConfigMap there.
+// +kubebuilder:rbac:groups="",namespace=kueue-trainer-system,resources=configmaps,verbs=create
+// +kubebuilder:rbac:groups="",namespace=kueue-trainer-system,resources=configmaps,resourceNames=kueue-trainer-ledger,verbs=update
+//
 // Leader election tells of itself by events of the old kind.
 // +kubebuilder:rbac:groups="",namespace=kueue-trainer-system,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kueue-trainer-system,resources=leases,verbs=get;create;update

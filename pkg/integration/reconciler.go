@@ -21,6 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
 
@@ -51,17 +52,20 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return r.standAside(ctx, req, &r.env.trainer.Told, jobevents.ReasonTrainerUnknown, err.Error())
 	}
+	ctx = env.logging(ctx, req.NamespacedName)
 	j := &job{env: env}
+	defer j.looked()
 	result, err := (&attempt{env: env, framework: env.framework()}).reconcile(ctx, req, j)
 	if errors.Is(err, errOldView) {
 		// It is as urgent as it was.
 		return ctrl.Result{RequeueAfter: retrySlowly}, nil
 	}
 	if wait := jobclient.BackoffOf(err); wait > 0 {
-		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonWriteInVain, jobevents.ActionWrite, err)
+		env.Recorder.Warn(&j.TrainJob, jobevents.ReasonWriteInVain, jobevents.ActionWrite, err)
 		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
 	}
 	if apierrors.IsConflict(err) {
+		ctrl.LoggerFrom(ctx).V(2).Info("Another writer was faster", "error", err)
 		if name := jobclient.ConflictingWorkload(err); name != "" {
 			env.expectations.Outdate(req.NamespacedName, jobclient.VersionsNamed(name, j.viewed))
 		}
@@ -75,7 +79,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return result, nil
 	}
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonRefused, jobevents.ActionWrite, err)
+		env.Recorder.Warn(&j.TrainJob, jobevents.ReasonRefused, jobevents.ActionWrite, err)
 	}
 	if err != nil {
 		// With an error, no more of the result has a say.
@@ -106,12 +110,20 @@ func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl
 		v.err = firstError(j.prepared.err, v.err)
 		v.add(j.prepared.again, r.gateEarly(ctx, j))
 	} else {
-		r.tellStart(j)
+		r.tellStart(ctx, j)
 		again, err := r.ensure(ctx, j, workloads)
 		v.err = firstError(err, v.err)
 		v.add(again, nil)
 	}
+	v.add(j.unaccounted, nil)
 	return v.result, v.err
+}
+
+// looked ends a look at a job. One that saw nothing new tells nothing of its troubles.
+func (j *job) looked() {
+	if j.UID != "" && !j.stale {
+		j.env.Recorder.Looked(j.UID)
+	}
 }
 
 // load reads the Workloads of the job, which say whether our view of them is a former one.
@@ -120,6 +132,9 @@ func (r *attempt) load(ctx context.Context, req ctrl.Request, j *job) ([]kueue.W
 	workloads, err := r.env.state.Workloads(ctx, j.key)
 	if err != nil {
 		return nil, err
+	}
+	if r.env.ledger != nil {
+		r.env.ledger.Look(ctx, workloads)
 	}
 	if j.viewed = jobclient.VersionsOf(workloads); r.env.expectations.Outdated(j.key, j.viewed) {
 		return nil, errOldView
@@ -156,11 +171,12 @@ func (r *attempt) handle(ctx context.Context, j *job, decided error) error {
 }
 
 // tellStart says where a job was sent that this reconcile started.
-func (r *attempt) tellStart(j *job) {
+func (r *attempt) tellStart(ctx context.Context, j *job) {
 	if j.start.message == "" || j.IsSuspended() {
 		return
 	}
 	// Every start is news, also one by the admission of the last.
+	r.measureStart(ctx, j)
 	r.env.Recorder.Resolve(j.UID, jobevents.ReasonStarted)
 	r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStarted, jobevents.ActionStart, "%s", j.start.message)
 }
@@ -223,7 +239,12 @@ func (r *attempt) ensurePlaced(ctx context.Context, j *job) error {
 	if err != nil || wl == nil || !kueuelib.IsAdmitted(wl) {
 		return err
 	}
-	return j.suspend(ctx, r.env.client, false)
+	if err := j.suspend(ctx, r.env.client, false); err != nil {
+		return err
+	}
+	j.measureStop(ctx, metrics.StopNotAdmitted)
+	ctrl.LoggerFrom(ctx).Info("Suspended TrainJob that was resumed without its placement")
+	return nil
 }
 
 // ensureWithinQuota takes a job back that asks for more than it was admitted for. What a

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
@@ -99,6 +100,7 @@ func (j *job) renewWorkload(ctx context.Context, wl *kueue.Workload, podSets []k
 		if err := j.env.client.Update(ctx, wl); err != nil {
 			return fmt.Errorf("updating Workload %s to the nodes its TrainJob asks for: %w", client.ObjectKeyFromObject(wl), err)
 		}
+		ctrl.LoggerFrom(ctx).Info("Updated the Workload to the nodes that TrainJob asks for")
 		return nil
 	}
 	return j.requeue(ctx, wl, "The nodes that this job asks for changed after it was admitted; it queues again")

@@ -20,6 +20,7 @@ const rolloutPatience = 30 * time.Second
 // JobSet lets the newer Trainer change nothing of it.
 func (r *attempt) awaitRollout(ctx context.Context, j *job) error {
 	field := r.env.Field.Path()
+	r.env.Recorder.Note(j.UID, jobevents.ReasonTrainerBehind)
 	if r.env.trainer.Rollout.First(j.UID) {
 		r.env.Recorder.Resolve(j.UID, jobevents.ReasonTrainerBehind)
 		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerBehind, jobevents.ActionStart, fmt.Errorf(

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
@@ -40,6 +41,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/ungater"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/webhook"
+	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
@@ -62,8 +65,14 @@ type Options struct {
 	StartTimeout time.Duration
 	// Concurrency is the number of TrainJobs reconciled at a time. 0 means 1.
 	Concurrency int
+	// UserLabel is the label of TrainJobs whose value tells the ledger whose they are. Empty: none.
+	UserLabel string
 	// Webhooks are the configurations of our webhooks.
 	Webhooks webhookconfig.Names
+	// Scarce reports whether memory is scarce: then TrainJobs are looked at one by one.
+	Scarce func() bool
+	// Metrics record what happens, and tell what there is.
+	Metrics *metrics.Recorder
 }
 
 // Setup adds controllers and webhooks to mgr, which has to be starting meanwhile. It
@@ -76,6 +85,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := setupLedger(ctx, mgr, env, opts); err != nil {
+		return nil, fmt.Errorf("setting up the ledger: %w", err)
+	}
 	self, err := username(ctx, mgr)
 	if err != nil {
 		return nil, err
@@ -87,7 +99,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	// than them is refused, again and again.
 	webhook.Register(mgr, webhook.Options{
 		Client: env.client, InTree: env.inTree, Trainer: env.trainer, Describer: env.Describer,
-		Queues: env.queues, Kueue: env.kueue, Self: self,
+		Queues: env.queues, Kueue: env.kueue, Self: self, Metrics: env.metrics,
 	})
 	if err := awaitWebhooks(ctx, mgr); err != nil {
 		return nil, err
@@ -95,11 +107,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err := setupReconciler(mgr, env, opts); err != nil {
 		return nil, fmt.Errorf("setting up the TrainJob controller: %w", err)
 	}
-	pods := &ungater.Ungater{Client: env.client, InTree: env.inTree, Trainer: env.trainer, Describer: env.Describer, Recorder: env.Recorder}
+	pods := &ungater.Ungater{Client: env.client, InTree: env.inTree, Trainer: env.trainer, Describer: env.Describer, Recorder: env.Recorder, Metrics: env.metrics}
 	if err := pods.SetupWithManager(mgr); err != nil {
 		return nil, fmt.Errorf("setting up the ungater: %w", err)
 	}
-	err = webhookscope.AddTo(mgr, webhookscope.Options{
+	scope, err := webhookscope.AddTo(mgr, webhookscope.Options{
 		Webhooks: opts.Webhooks, Self: self,
 		ManagesAll: func() (bool, bool) { return opts.Kueue.Settings().ManageJobsWithoutQueueName, opts.Kueue.Known() },
 		OnChange:   opts.Kueue.OnChange,
@@ -107,9 +119,14 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the scope of the webhooks: %w", err)
 	}
+	tellMetrics(mgr, env, scope)
+	if err := forgetQueues(ctx, mgr.GetCache(), env.metrics); err != nil {
+		return nil, err
+	}
 	// Runnables of the leader's, controllers among them, start when it begins to lead.
 	err = mgr.Add(manager.RunnableFunc(func(context.Context) error {
 		env.expectations.Lead()
+		mgr.GetLogger().Info("Began to lead")
 		return nil
 	}))
 	if err != nil {
@@ -118,7 +135,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	if err := mgr.Add(env.inTree); err != nil {
 		return nil, fmt.Errorf("adding the look for Kueue's in-tree integration: %w", err)
 	}
-	return &Checks{InTreeOff: env.inTree.Check, InTreeKnown: env.inTree.CheckKnown, TrainerKnown: env.trainer.Check}, nil
+	return &Checks{
+		InTreeOff: env.inTree.Check, InTreeKnown: env.inTree.CheckKnown, TrainerKnown: env.trainer.Check,
+		Facts: func() []string { return facts(env, scope) },
+	}, nil
 }
 
 // Checks are the readiness checks of the integration.
@@ -129,6 +149,8 @@ type Checks struct {
 	InTreeKnown healthz.Checker
 	// TrainerKnown fails while the served TrainJob CRD is of no generation that we know.
 	TrainerKnown healthz.Checker
+	// Facts returns what the manager goes by, for people, a line for each.
+	Facts func() []string
 }
 
 // awaitWebhooks returns when the webhook server takes requests. That one cannot be
@@ -169,7 +191,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	if err := defaults.Follow(ctx, mgr.GetCache()); err != nil {
 		return nil, err
 	}
-	labels, err := setupMetrics(ctx, mgr.GetCache(), opts.Kueue.Settings())
+	labels, err := kueuesMetrics(ctx, mgr.GetCache(), opts)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +204,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: podsets.NewRemembered(),
 			TolerationRules: opts.TolerationRules, State: state.FromCache(mgr.GetClient()), Recorder: recorder,
 		},
-		client:       jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, backoff),
+		client:       jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, backoff, opts.Metrics),
 		state:        state.FromCache(mgr.GetClient()),
 		live:         mgr.GetAPIReader(),
 		expectations: expectations,
@@ -192,6 +214,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		inTree:       serving.NewInTree(mgr.GetClient(), opts.Namespace, all),
 		trainer:      trainer,
 		all:          all,
+		metrics:      opts.Metrics,
 		kueue:        opts.Kueue,
 		labels:       labels,
 		queues:       queues.New(mgr.GetClient(), mgr.GetAPIReader(), opts.Kueue),
@@ -235,14 +258,16 @@ func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
 		Named("trainjob").
 		For(&trainjob.TrainJob{}, builder.WithPredicates(forgetDeleted(env.forget), predicate.Not(statusOnly()))).
 		Watches(&trainjob.TrainJob{}, batched(&handler.EnqueueRequestForObject{}), builder.WithPredicates(statusOnly())).
-		Watches(&kueue.Workload{}, decidedFirst(controlling)).
+		Watches(&kueue.Workload{}, decidedFirst(controlling), builder.WithPredicates(measureGone(env.metrics))).
 		Watches(&jobsetapi.JobSet{}, batched(controlling)).
 		Watches(&batchv1.Job{}, batched(handler.EnqueueRequestsFromMapFunc(maps.trainJobOfChild))).
 		Watches(&trainer.ClusterTrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&trainer.TrainingRuntime{}, handler.EnqueueRequestsFromMapFunc(maps.trainJobsOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(env.all.Source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(opts.Concurrency, 1)}).
-		Complete(&reconciler{env: env})
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: max(opts.Concurrency, 1), LogConstructor: logging.ForController(mgr.GetLogger(), "trainjob", "trainJob"),
+		}).
+		Complete(gated{&reconciler{env: env}, heap.NewGate(1, opts.Scarce)})
 }
 
 // framework returns Kueue's jobframework under the settings that hold now. PodsReady is ours

@@ -37,9 +37,14 @@ func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *ser
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("looking at TrainJob %s: %w", req, err)
 	}
-	if managed && !job.Finished() && told.First(job.UID) {
+	if !managed || job.Finished() {
+		return ctrl.Result{}, nil
+	}
+	r.env.Recorder.Note(job.UID, reason)
+	r.env.Recorder.Looked(job.UID)
+	if told.First(job.UID) {
 		r.env.Recorder.Resolve(job.UID, reason)
-		r.env.Recorder.Eventf(job, nil, corev1.EventTypeWarning, reason, jobevents.ActionDescribe, "%s", message)
+		r.env.Recorder.LoggingTo(ctrl.LoggerFrom(ctx)).Eventf(job, nil, corev1.EventTypeWarning, reason, jobevents.ActionDescribe, "%s", message)
 	}
 	return ctrl.Result{}, nil
 }

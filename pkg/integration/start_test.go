@@ -4,6 +4,7 @@ package integration
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -113,6 +114,31 @@ func TestDecide(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestHoldBackCountsFromTheEndOfTheQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		field := patch.Of(trainjob.Trainer23)
+		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"}}
+		s := newStarts(0)
+		s.quotaGoes(job)
+		if wait := s.heldBack(job, field); wait != 0 {
+			t.Errorf("A job that was evicted waits for %s", wait)
+		}
+		s.holdBack(job, field)
+		// Its last pod takes longer to end than the job is held back.
+		time.Sleep(10 * time.Minute)
+		s.quotaGoes(job)
+		if wait := s.heldBack(job, field); wait != time.Minute {
+			t.Errorf("Held back for %s after its quota was given back, want a minute", wait)
+		}
+		time.Sleep(time.Minute)
+		s.lacks(job, "admitted again")
+		s.quotaGoes(job)
+		if wait := s.heldBack(job, field); wait != 0 {
+			t.Errorf("A job that was preempted before it started waits for %s", wait)
+		}
+	})
 }
 
 func TestHoldBack(t *testing.T) {

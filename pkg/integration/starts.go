@@ -41,9 +41,10 @@ type startRecord struct {
 	look     time.Time
 	complete bool
 
-	// tries counts the starts that failed in a row of the job as it is, by its sum; until is
-	// how long it stays out of its queue.
+	// tries counts the starts that failed in a row of the job as it is, by its sum. For hold it
+	// stays out of its queue, until a time.
 	tries int
+	hold  time.Duration
 	until time.Time
 	sum   [sha256.Size]byte
 
@@ -72,7 +73,7 @@ func (s *starts) lacks(job *trainjob.TrainJob, wl types.UID) (lacking, wait time
 	defer s.mu.Unlock()
 	st, now := s.of(job), time.Now()
 	if st.workload != wl {
-		st.workload, st.lacking, st.complete = wl, time.Time{}, false
+		st.workload, st.lacking, st.complete, st.hold = wl, time.Time{}, false, 0
 	}
 	if st.lacking.IsZero() {
 		st.lacking, st.look = now, now.Add(s.timeout)
@@ -105,8 +106,18 @@ func (s *starts) holdBack(job *trainjob.TrainJob, field patch.Field) time.Durati
 		st.tries = 0
 	}
 	hold := min(longestHold, s.timeout/2<<min(st.tries, 16))
-	*st = startRecord{uid: job.UID, tries: st.tries + 1, until: time.Now().Add(hold), sum: sum}
+	*st = startRecord{uid: job.UID, tries: st.tries + 1, hold: hold, until: time.Now().Add(hold), sum: sum}
 	return hold
+}
+
+// quotaGoes notes that a job gives its quota back now, which may be long after it was held back:
+// from here on it stays out of its queue, so that others have their turn.
+func (s *starts) quotaGoes(job *trainjob.TrainJob) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.jobs[client.ObjectKeyFromObject(job)]; st != nil && st.uid == job.UID && st.hold > 0 {
+		st.until = time.Now().Add(st.hold)
+	}
 }
 
 // heldBack returns how much longer a job stays out of its queue; not at all when its user

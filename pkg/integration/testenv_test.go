@@ -29,6 +29,6 @@ func newEnvironmentOn(tb testing.TB) *environment {
 		Describer: inttest.Describer(tb, c), client: c, state: state.FromCache(c),
 		inTree: inttest.InTreeOff(tb), trainer: inttest.Served(tb, trainjob.Trainer23),
 		expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour), backoff: jobclient.NewBackoff(clock.RealClock{}),
-		kueue: settings, queues: queues.New(c, c, settings),
+		kueue: settings, queues: queues.New(c, c, settings), metrics: inttest.Metrics(),
 	}
 }

@@ -38,6 +38,9 @@ func (j *job) awaitJobSet(ctx context.Context) outcome {
 	}
 	wait, refused := j.env.starts.unmadeFor(&j.TrainJob)
 	if wait > 0 {
+		if refused {
+			j.env.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
+		}
 		return outcome{done: refused, unqueued: refused, again: wait}
 	}
 	refusal, err := jobevents.LastRefusal(ctx, j.env.live, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{})

@@ -7,6 +7,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,7 +29,7 @@ type mapper struct{ cached client.Reader }
 func (m mapper) trainJobsOf(ctx context.Context, runtime client.Object) []reconcile.Request {
 	var jobs trainjob.List
 	if err := m.cached.List(ctx, &jobs, client.InNamespace(runtime.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing the TrainJobs of a runtime", "runtime", client.ObjectKeyFromObject(runtime))
+		ctrl.LoggerFrom(ctx).Error(err, "Could not list the TrainJobs of a runtime", "runtime", klog.KObj(runtime))
 		return nil
 	}
 	var requests []reconcile.Request

@@ -5,9 +5,9 @@ package webhookscope
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -15,21 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
-
-// everyGauge tells whether the webhooks are asked about every TrainJob.
-var everyGauge = prometheus.NewGauge(prometheus.GaugeOpts{
-	Name: "kueue_trainer_webhooks_every_trainjob",
-	Help: "1 while the webhooks are asked about every TrainJob, 0 while only about those with a queue. The leader exports it.",
-})
 
 const (
 	unknownSettings = "Kueue's configuration could not be read yet"
@@ -57,22 +51,31 @@ type Scope struct {
 	Options
 	client client.Client
 	events chan event.GenericEvent
-	told   string
+	// told is why all TrainJobs mattered when it was logged last; nil: it was not.
+	told *string
+
+	// known is set once the scope was brought in step, which the leader does; all is what it is.
+	known, all atomic.Bool
 }
 
+// All reports whether the webhooks are asked about every TrainJob, and whether this process knows.
+func (s *Scope) All() (all, known bool) { return s.all.Load(), s.known.Load() }
+
 // AddTo adds the scope to a manager; the leader keeps it.
-func AddTo(mgr ctrl.Manager, options Options) error {
+func AddTo(mgr ctrl.Manager, options Options) (*Scope, error) {
 	s := &Scope{Options: options, client: mgr.GetClient(), events: make(chan event.GenericEvent, 1)}
 	options.OnChange(s.changed)
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: options.Webhooks.Mutating}}}
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("webhook-scope").
+	err := ctrl.NewControllerManagedBy(mgr).Named("webhook-scope").
+		WithLogConstructor(logging.ForController(mgr.GetLogger(), "webhook-scope", "webhookConfiguration")).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, one).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, one).
 		Watches(&kueue.LocalQueue{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(isDefault))).
 		WatchesRawSource(source.Channel(s.events, one)).
 		Complete(s)
+	return s, err
 }
 
 // changed brings a new answer of ManagesAll into the configurations. One event that waits
@@ -136,17 +139,14 @@ func (s *Scope) every(ctx context.Context) (string, error) {
 
 // tell logs a scope that is another than before.
 func (s *Scope) tell(ctx context.Context, why string) {
-	every, message := 0.0, "The webhooks are asked about TrainJobs with a queue only"
-	if why != "" {
-		every, message = 1, "The webhooks are asked about every TrainJob, because "+why
+	s.all.Store(why != "")
+	s.known.Store(true)
+	switch log := ctrl.LoggerFrom(ctx); {
+	case s.told != nil && *s.told == why:
+	case why == "":
+		log.Info("Narrowed the webhooks to TrainJobs with a queue")
+	default:
+		log.Info("Widened the webhooks to every TrainJob", "detail", why)
 	}
-	everyGauge.Set(every)
-	if s.told == "" {
-		// Only the leader knows.
-		metrics.Registry.MustRegister(everyGauge)
-	}
-	if message != s.told {
-		ctrl.LoggerFrom(ctx).Info(message)
-	}
-	s.told = message
+	s.told = &why
 }

@@ -11,14 +11,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 )
 
@@ -33,19 +32,6 @@ const (
 	pause    = time.Second
 )
 
-var (
-	readGauge = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "kueue_trainer_kueue_configuration_read",
-		Help: "1 while Kueue's configuration can be read and its settings hold here, else 0.",
-	})
-	overrideGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kueue_trainer_setting_differs",
-		Help: "1 for every setting and feature gate of Kueue's that this manager's configuration overrides with another value.",
-	}, []string{"setting"})
-)
-
-func init() { metrics.Registry.MustRegister(readGauge, overrideGauge) }
-
 // ConfigMap is where Kueue's configuration file is.
 type ConfigMap struct {
 	// Namespace, where Kueue runs, too. Default: kueue-system.
@@ -56,7 +42,8 @@ type ConfigMap struct {
 	Key string `json:"key,omitempty"`
 }
 
-func (c ConfigMap) String() string { return c.Namespace + "/" + c.Name }
+// ref names it in the log.
+func (c ConfigMap) ref() klog.ObjectRef { return klog.KRef(c.Namespace, c.Name) }
 
 // Follower holds the settings in force. It reads Kueue's configuration and follows it while
 // the manager runs. What it read last holds where there is nothing to read any more; before
@@ -68,14 +55,15 @@ type Follower struct {
 
 	current atomic.Pointer[Settings]
 
-	// read is set once Kueue's configuration was read; problem is what was told of it last,
-	// and differ which overrides.
-	read    atomic.Bool
+	// read is set once Kueue's configuration was read, readable while that can be done again.
+	read, readable atomic.Bool
+	// problem is what was told of it last.
 	problem string
-	differ  []Difference
 
 	mu      sync.Mutex
 	changed []func(context.Context) error
+	// differ is which overrides were told last.
+	differ []Difference
 }
 
 // NewFollower returns a Follower with Kueue's defaults, and what overrides them.
@@ -99,6 +87,16 @@ func (f *Follower) Settings() *Settings { return f.current.Load() }
 // Known reports whether Kueue's configuration was read at least once. Before that its defaults
 // hold, which may not be Kueue's settings.
 func (f *Follower) Known() bool { return f.read.Load() }
+
+// Readable reports whether Kueue's configuration could be read at the last attempt.
+func (f *Follower) Readable() bool { return f.readable.Load() }
+
+// Differ returns the settings and gates that are overridden with other values. Nobody may change it.
+func (f *Follower) Differ() []Difference {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.differ
+}
 
 // OnChange has do called after every change of the settings.
 func (f *Follower) OnChange(do func(context.Context) error) {
@@ -160,7 +158,7 @@ func (f *Follower) watch(ctx context.Context, version string) bool {
 		Raw:           &metav1.ListOptions{ResourceVersion: version},
 	})
 	if err != nil {
-		ctrl.LoggerFrom(ctx).V(1).Info("Cannot watch Kueue's configuration; asking for it from time to time", "configMap", f.where.String(), "reason", err.Error())
+		ctrl.LoggerFrom(ctx).V(1).Info("Could not watch Kueue's configuration", "configMap", f.where.ref(), "error", err)
 		return false
 	}
 	defer watcher.Stop()
@@ -173,19 +171,19 @@ func (f *Follower) watch(ctx context.Context, version string) bool {
 
 // take lets what was read hold, or tells why that cannot be.
 func (f *Follower) take(ctx context.Context, cfg *configapi.Configuration, err error) {
-	log := ctrl.LoggerFrom(ctx).WithName("kueue-configuration").WithValues("configMap", f.where.String(), "key", f.where.Key)
+	log := ctrl.LoggerFrom(ctx).WithName("kueue-configuration").WithValues("configMap", f.where.ref(), "file", f.where.Key)
 	settings := f.Settings()
 	if err != nil {
-		readGauge.Set(0)
+		f.readable.Store(false)
 		f.tell(log, fmt.Errorf("reading it: %w", err))
 	} else {
-		readGauge.Set(1)
+		f.readable.Store(true)
 		f.read.Store(true)
 		if settings, err = Of(cfg, f.overrides); err != nil {
 			f.tell(log, fmt.Errorf("taking it over: %w", err))
 		} else if f.problem != "" {
 			f.problem = ""
-			log.Info("Kueue's configuration is read again")
+			log.Info("Took over Kueue's configuration again")
 		}
 		f.compare(log, cfg, settings)
 	}
@@ -202,43 +200,41 @@ func (f *Follower) tell(log logr.Logger, problem error) {
 	if f.read.Load() {
 		holds = "what was read last"
 	}
-	log.Error(problem, "Kueue's configuration does not hold as it is; let the manager read it, "+
-		"or set what differs from Kueue's defaults in the manager's configuration", "holds", holds)
+	log.Error(problem, "Could not take over Kueue's configuration", "inForce", holds,
+		"remedy", "let the manager read it, or set what differs from Kueue's defaults in the manager's configuration")
 }
 
 // compare tells which overrides have other values than Kueue.
 func (f *Follower) compare(log logr.Logger, cfg *configapi.Configuration, here *Settings) {
 	kueues, _ := Of(cfg, Overrides{})
 	differ := slices.Concat(Differences(kueues, here), GateDifferences(kueues, here))
-	overrideGauge.Reset()
-	for _, d := range differ {
-		overrideGauge.WithLabelValues(d.Setting).Set(1)
-	}
-	if equality.Semantic.DeepEqual(differ, f.differ) {
+	if equality.Semantic.DeepEqual(differ, f.Differ()) {
 		return
 	}
+	f.mu.Lock()
 	f.differ = differ
+	f.mu.Unlock()
 	if len(differ) > 0 {
-		log.Info("This manager's configuration overrides Kueue's with other values, so TrainJobs are treated otherwise than other jobs; "+
-			"leave the fields out, and Kueue's hold", "settings", differ)
+		log.Info("Overrode settings of Kueue, so TrainJobs are treated otherwise than other jobs", "settings", differ,
+			"remedy", "leave the fields out of this manager's configuration, and Kueue's hold")
 	}
 }
 
 // hold makes settings those in force and tells who wants to know.
 func (f *Follower) hold(ctx context.Context, log logr.Logger, settings *Settings) {
 	if err := applyGates(settings.FeatureGates); err != nil {
-		log.Error(err, "Setting Kueue's feature gates")
+		log.Error(err, "Could not set Kueue's feature gates")
 	}
 	if before := f.current.Swap(settings); equality.Semantic.DeepEqual(before, settings) {
 		return
 	}
-	log.Info("The settings that Kueue and this manager share have changed", "settings", withoutGates(*settings))
+	log.Info("Changed the settings that are shared with Kueue", "settings", withoutGates(*settings))
 	f.mu.Lock()
 	changed := slices.Clone(f.changed)
 	f.mu.Unlock()
 	for _, do := range changed {
 		if err := do(ctx); err != nil {
-			log.Error(err, "After a change of Kueue's settings")
+			log.Error(err, "Could not follow a change of Kueue's settings")
 		}
 	}
 }

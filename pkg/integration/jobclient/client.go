@@ -23,6 +23,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -39,11 +40,12 @@ type Client struct {
 	expectations *Expectations
 	trainer      *serving.Trainer
 	backoff      *Backoff
+	metrics      *metrics.Recorder
 }
 
 // New returns a Client that reads and writes by c, and asks live where a cache is not enough.
-func New(c client.Client, live client.Reader, trainer *serving.Trainer, expectations *Expectations, backoff *Backoff) *Client {
-	return &Client{Client: c, live: live, trainer: trainer, expectations: expectations, backoff: backoff}
+func New(c client.Client, live client.Reader, trainer *serving.Trainer, expectations *Expectations, backoff *Backoff, recorder *metrics.Recorder) *Client {
+	return &Client{Client: c, live: live, trainer: trainer, expectations: expectations, backoff: backoff, metrics: recorder}
 }
 
 // Get implements client.Reader.
@@ -159,6 +161,7 @@ func (c *Client) compare(job *trainjob.TrainJob, step changes, what string) erro
 		return nil
 	}
 	c.backoff.InVain(job.UID, what, undone(field))
+	c.metrics.Wrote(Resource.Resource, metrics.WriteInVain)
 	return &backoffError{wait: max(minWait, BackoffOf(c.backoff.may(job.UID, what))), why: undone(field)}
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -164,7 +167,7 @@ func TestRefused(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := New(nil, clientWith(t, tc.live), servedTrainer(t), ledFrom(time.Time{}), NewBackoff(clock.RealClock{}))
+			c := New(nil, clientWith(t, tc.live), servedTrainer(t), ledFrom(time.Time{}), NewBackoff(clock.RealClock{}), newRecorder())
 			if got := apierrors.IsConflict(c.refused(t.Context(), at(3), &at(3).ObjectMeta, tc.err)); got != tc.wantConflict {
 				t.Errorf("a conflict: %t, want %t", got, tc.wantConflict)
 			}
@@ -251,13 +254,36 @@ func TestWrite(t *testing.T) {
 					}
 					return err
 				},
-			}), stored, servedTrainer(t), ledFrom(time.Time{}), NewBackoff(clock.RealClock{}))
+			}), stored, servedTrainer(t), ledFrom(time.Time{}), NewBackoff(clock.RealClock{}), newRecorder())
 			err := c.write(t.Context(), job.DeepCopy(), tc.step)
 			if apierrors.IsConflict(err) != tc.wantConflict || (err != nil) != tc.wantConflict {
 				t.Errorf("write returned %v, want a conflict: %t", err, tc.wantConflict)
 			}
 		})
 	}
+}
+
+func TestWriteInVainIsCounted(t *testing.T) {
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Generation: 1}}
+	stored := clientWith(t, job)
+	registry := prometheus.NewRegistry()
+	c := New(interceptor.NewClient(stored, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			err := c.Patch(ctx, obj, p, opts...)
+			obj.(*trainjob.TrainJob).Spec.Suspend = nil
+			return err
+		},
+	}), stored, servedTrainer(t), ledFrom(time.Time{}), NewBackoff(clock.RealClock{}), metrics.NewRecorder(registry, metrics.QueueLabels{}))
+	if err := c.write(t.Context(), job.DeepCopy(), changes{"suspend": json.RawMessage(`true`)}); BackoffOf(err) == 0 {
+		t.Errorf("write returned %v, want to be told to wait", err)
+	}
+	if n, err := testutil.GatherAndCount(registry, metrics.Writes().Name); err != nil || n != 1 {
+		t.Errorf("%d writes are counted, %v", n, err)
+	}
+}
+
+func newRecorder() *metrics.Recorder {
+	return metrics.NewRecorder(prometheus.NewRegistry(), metrics.QueueLabels{})
 }
 
 func clientWith(t *testing.T, objects ...client.Object) client.WithWatch {
@@ -287,7 +313,7 @@ func ledFrom(began time.Time) *Expectations {
 func TestMissingTrainJobIsAskedForLive(t *testing.T) {
 	key := client.ObjectKey{Namespace: "team", Name: "llm"}
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	c := New(clientWith(t), clientWith(t, job), nil, nil, nil)
+	c := New(clientWith(t), clientWith(t, job), nil, nil, nil, newRecorder())
 	if err := c.Get(context.Background(), key, &trainjob.TrainJob{}); err != nil {
 		t.Errorf("a TrainJob that the cache has not heard of: %v", err)
 	}

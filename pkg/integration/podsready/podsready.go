@@ -90,7 +90,7 @@ func (r Reporter) Report(ctx context.Context, key types.NamespacedName, wl *kueu
 		return true, client.IgnoreNotFound(err)
 	}
 	r.Expectations.Outdate(key, jobclient.VersionsOf([]kueue.Workload{*wl}))
-	ctrl.LoggerFrom(ctx).V(2).Info("Reported PodsReady", "workload", client.ObjectKeyFromObject(wl), "status", next.status, "reason", next.reason)
+	ctrl.LoggerFrom(ctx).V(2).Info("Reported PodsReady", "status", next.status, "reason", next.reason)
 	if *next != started {
 		// One that recovers was ready once: it would count twice.
 		return true, nil

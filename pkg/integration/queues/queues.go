@@ -51,6 +51,21 @@ func (q *Queues) HasDefault(ctx context.Context) func(namespace string) bool {
 	}
 }
 
+// Stopped reports whether an admin has stopped the LocalQueue of job, or the ClusterQueue where it
+// leads, as far as they are there.
+func (q *Queues) Stopped(ctx context.Context, job *trainjob.TrainJob) (bool, error) {
+	var local kueue.LocalQueue
+	key := client.ObjectKey{Namespace: job.Namespace, Name: string(jobframework.QueueNameForObject(job))}
+	if err := q.client.Get(ctx, key, &local); err != nil || stops(local.Spec.StopPolicy) {
+		return err == nil, client.IgnoreNotFound(err)
+	}
+	var cluster kueue.ClusterQueue
+	err := q.client.Get(ctx, client.ObjectKey{Name: string(local.Spec.ClusterQueue)}, &cluster)
+	return err == nil && stops(cluster.Spec.StopPolicy), client.IgnoreNotFound(err)
+}
+
+func stops(policy *kueue.StopPolicy) bool { return ptr.Deref(policy, kueue.None) != kueue.None }
+
 // ErrNoOtherCluster is of a TrainJob that only MultiKueue may run, in a queue without it.
 var ErrNoOtherCluster = errors.New("nothing runs the TrainJob")
 

@@ -9,10 +9,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 func TestLeadsToMultiKueue(t *testing.T) {
@@ -68,4 +72,36 @@ func having(t *testing.T, objects []client.Object) client.Client {
 		}
 	}
 	return c
+}
+
+func TestStopped(t *testing.T) {
+	local := func(policy *kueue.StopPolicy) client.Object {
+		return &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq", StopPolicy: policy}}
+	}
+	cluster := func(policy *kueue.StopPolicy) client.Object {
+		return &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{StopPolicy: policy}}
+	}
+	runs, holds, drains := ptr.To(kueue.None), ptr.To(kueue.Hold), ptr.To(kueue.HoldAndDrain)
+	cases := map[string]struct {
+		there []client.Object
+		want  bool
+	}{
+		"no queue":                        {},
+		"no ClusterQueue":                 {there: []client.Object{local(nil)}},
+		"neither is stopped":              {there: []client.Object{local(nil), cluster(nil)}},
+		"neither is stopped any more":     {there: []client.Object{local(runs), cluster(runs)}},
+		"the LocalQueue is held":          {there: []client.Object{local(holds), cluster(runs)}, want: true},
+		"it is, and has no ClusterQueue":  {there: []client.Object{local(drains)}, want: true},
+		"the ClusterQueue is held":        {there: []client.Object{local(runs), cluster(holds)}, want: true},
+		"the ClusterQueue is drained too": {there: []client.Object{local(nil), cluster(drains)}, want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{kueueconstants.QueueLabel: "q"}}}
+			got, err := New(having(t, tc.there), nil, nil).Stopped(t.Context(), job)
+			if err != nil || got != tc.want {
+				t.Errorf("Stopped() = %t, %v; want %t", got, err, tc.want)
+			}
+		})
+	}
 }

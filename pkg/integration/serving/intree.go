@@ -9,30 +9,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// InTreeRemedy is what events, log and readiness say.
+// InTreeRemedy is what events, log and readiness say to do.
 const InTreeRemedy = "Kueue's in-tree TrainJob integration is active as well, so kueue-trainer stands aside; " +
 	"take trainer.kubeflow.org/trainjob out of integrations.frameworks in Kueue's configuration and restart Kueue, or uninstall kueue-trainer"
-
-var (
-	inTreeGauge = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "kueue_trainer_in_tree_active",
-		Help: "1 while Kueue's in-tree TrainJob integration is active as well and this manager stands aside, else 0.",
-	})
-	inTreeUnknownGauge = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "kueue_trainer_in_tree_unknown",
-		Help: "1 while this manager gets no answer whether Kueue's in-tree TrainJob integration is active as well, else 0.",
-	})
-)
-
-func init() { metrics.Registry.MustRegister(inTreeGauge, inTreeUnknownGauge) }
 
 // InTree finds out whether Kueue's own TrainJob integration is active too. Two
 // integrations would rewrite each other's Workloads, so while it is, the manager
@@ -116,32 +103,24 @@ func (t *InTree) set(ctx context.Context, before, after inTreeView) error {
 	t.view = after
 	t.mu.Unlock()
 	now := time.Now()
-	inTreeUnknownGauge.Set(oneIf(after.failed > 0))
 	silentNow := after.silent(now) && !t.saidSilent
 	t.saidSilent = after.silent(now)
 	switch log := ctrl.LoggerFrom(ctx); {
 	case silentNow:
-		log.Error(after.err, "Cannot tell whether Kueue's in-tree TrainJob integration is active as well; asking on",
+		log.Error(after.err, "Could not tell whether Kueue's in-tree integration is active", "reason", jobevents.ReasonInTreeUnknown,
 			"since", after.silentSince, "answerBefore", after.answer.String(), "remedy", inTreeUnknownRemedy(t.namespace, after.err))
 	case after.answer == before.answer:
 		return nil
 	case after.answer == answerActive:
-		log.Error(errors.New("two integrations for TrainJobs"), InTreeRemedy)
+		log.Error(errors.New("two integrations for TrainJobs"), "Stood aside for Kueue's in-tree integration",
+			"reason", jobevents.ReasonNotAlone, "remedy", InTreeRemedy)
 	case before.answer == answerActive:
-		log.Info("Kueue's in-tree TrainJob integration is gone; TrainJobs are in this manager's hands again")
+		log.Info("Took TrainJobs over again, since Kueue's in-tree integration is gone")
 	default:
-		log.Info("Kueue's in-tree TrainJob integration is not active; TrainJobs are in this manager's hands")
+		log.Info("Took TrainJobs over, since Kueue's in-tree integration is off")
 	}
-	inTreeGauge.Set(oneIf(after.answer == answerActive))
 	t.forget()
 	return t.all.Requeue(ctx)
-}
-
-func oneIf(condition bool) float64 {
-	if condition {
-		return 1
-	}
-	return 0
 }
 
 // viewed returns what is known now.
@@ -156,6 +135,18 @@ func (t *InTree) Active() bool { return t.viewed().answer == answerActive }
 
 // Unknown reports whether there was no answer yet.
 func (t *InTree) Unknown() bool { return t.viewed().answer == answerUnknown }
+
+// State returns what is known now, in the words of pkg/metrics. That nobody has answered for long is
+// told unless the last answer was that the integration is active.
+func (t *InTree) State() string {
+	switch view := t.viewed(); {
+	case view.answer == answerActive:
+		return metrics.InTreeActive
+	case view.answer == answerUnknown, view.silent(time.Now()):
+		return metrics.InTreeUnknown
+	}
+	return metrics.InTreeOff
+}
 
 // Check is the readiness check: not ready while the manager stands aside.
 func (t *InTree) Check(*http.Request) error {

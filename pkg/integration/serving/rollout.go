@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -101,6 +102,7 @@ func (r *Rollout) Check(ctx context.Context, cached client.Reader, runtimes *tra
 		}
 	}
 	r.complete(field)
+	ctrl.LoggerFrom(ctx).Info("Saw the running Trainer read the patches", "field", field.Path())
 	return nil
 }
 

@@ -8,23 +8,15 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
-
-var trainerInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "kueue_trainer_trainer_info",
-	Help: "1 for the version of Trainer that the served TrainJob CRD is of: 2.1, 2.2, 2.3 (and later) or unknown.",
-}, []string{"generation"})
-
-func init() { metrics.Registry.MustRegister(trainerInfo) }
 
 // Trainer follows the version of Trainer while the manager runs. Trainer is
 // upgraded by its CRD, and from that moment on the API server keeps another field of
@@ -92,17 +84,15 @@ func (t *Trainer) Set(ctx context.Context, version trainjob.TrainerVersion, reas
 	if version == before && !first {
 		return
 	}
-	trainerInfo.Reset()
-	trainerInfo.WithLabelValues(version.String()).Set(1)
 	log := ctrl.LoggerFrom(ctx).WithName("trainer")
 	if reason != nil {
-		log.Error(reason, "The version of Trainer is unknown; no TrainJob is started or stopped", "before", before.String())
+		log.Error(reason, "Could not tell the version of Trainer, so no TrainJob starts or stops", "reason", jobevents.ReasonTrainerUnknown, "versionBefore", before.String())
 	} else {
-		log.Info("The TrainJob CRD is of this version of Trainer", "version", version.String(), "before", before.String())
+		log.Info("Found the version of Trainer", "version", version.String(), "versionBefore", before.String())
 		t.forget()
 	}
 	if err := t.all.Requeue(ctx); err != nil {
-		log.Error(err, "Looking at every TrainJob again")
+		log.Error(err, "Could not look at every TrainJob again")
 	}
 }
 

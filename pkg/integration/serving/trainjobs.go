@@ -67,6 +67,13 @@ func (a *TrainJobs) Requeue(ctx context.Context) error {
 	return nil
 }
 
+// RequeueOne has one TrainJob looked at.
+func (a *TrainJobs) RequeueOne(name types.NamespacedName) {
+	if queue := a.started(); queue != nil {
+		queue.Add(reconcile.Request{NamespacedName: name})
+	}
+}
+
 // Told remembers which TrainJobs were told why the manager does nothing for them.
 type Told struct {
 	mu   sync.Mutex

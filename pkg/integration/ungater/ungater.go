@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -22,6 +23,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -36,12 +39,14 @@ type Ungater struct {
 	Trainer   *serving.Trainer
 	Describer *podsets.Describer
 	Recorder  *jobevents.Recorder
+	Metrics   *metrics.Recorder
 }
 
 // SetupWithManager adds the controller to mgr.
 func (u *Ungater) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("ungater").
+		WithLogConstructor(logging.ForController(mgr.GetLogger(), "ungater", "pod")).
 		For(&corev1.Pod{}).
 		Watches(&trainjob.TrainJob{}, handler.EnqueueRequestsFromMapFunc(u.podsOf)).
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(u.podsOfOwner)).
@@ -150,9 +155,11 @@ func (u *Ungater) madeFrom(ctx context.Context, pod *corev1.Pod) (*corev1.PodTem
 // free brings the pod to its placement and takes the gate off. Where a gated pod cannot
 // be brought to the admission it must not run, and the user is told.
 func (u *Ungater) free(ctx context.Context, job *trainjob.TrainJob, pod *corev1.Pod, made, template *corev1.PodTemplateSpec) error {
+	recorder := u.Recorder.LoggingTo(ctrl.LoggerFrom(ctx).WithValues("trainJob", klog.KObj(job)))
 	freed := pod.DeepCopy()
 	if err := podset.PlacePod(freed, made, template); err != nil {
-		u.Recorder.Warn(job, jobevents.ReasonUngateRefused, jobevents.ActionUngate, fmt.Errorf("pod %s: %w; delete it, and its Job makes another", pod.Name, err))
+		u.Metrics.Ungated(metrics.UngateRefused)
+		recorder.Warn(job, jobevents.ReasonUngateRefused, jobevents.ActionUngate, fmt.Errorf("pod %s: %w; delete it, and its Job makes another", pod.Name, err))
 		return nil
 	}
 	err := u.Client.Patch(ctx, freed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
@@ -161,7 +168,8 @@ func (u *Ungater) free(ctx context.Context, job *trainjob.TrainJob, pod *corev1.
 		return nil
 	}
 	if err == nil {
-		u.Recorder.Eventf(job, pod, corev1.EventTypeNormal, jobevents.ReasonUngated, jobevents.ActionUngate,
+		u.Metrics.Ungated(metrics.UngateFreed)
+		recorder.Eventf(job, pod, corev1.EventTypeNormal, jobevents.ReasonUngated, jobevents.ActionUngate,
 			"Pod %s was made before its Job took note of the admission; its gate is removed", pod.Name)
 	}
 	return err
@@ -173,7 +181,7 @@ func (u *Ungater) podsOf(ctx context.Context, obj client.Object) []reconcile.Req
 	err := u.Client.List(ctx, &pods, client.InNamespace(obj.GetNamespace()),
 		client.MatchingLabels{jobsetapi.JobSetNameKey: obj.GetName(), patch.GatedLabel: "true"})
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing gated pods", "trainJob", client.ObjectKeyFromObject(obj))
+		ctrl.LoggerFrom(ctx).Error(err, "Could not list gated pods", "trainJob", klog.KObj(obj))
 		return nil
 	}
 	requests := make([]reconcile.Request, 0, len(pods.Items))

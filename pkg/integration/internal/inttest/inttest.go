@@ -9,12 +9,14 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -24,9 +26,11 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -58,6 +62,11 @@ func KueueDefaults(tb testing.TB) *kueueconfig.Follower {
 		tb.Fatal(err)
 	}
 	return kueueconfig.Fixed(*settings)
+}
+
+// Metrics returns a Recorder that nobody reads.
+func Metrics() *metrics.Recorder {
+	return metrics.NewRecorder(prometheus.NewRegistry(), metrics.QueueLabels{})
 }
 
 // Scheme has all kinds that the integration reads and writes.
@@ -135,5 +144,6 @@ func Describer(tb testing.TB, c client.Client) *podsets.Describer {
 	return &podsets.Describer{
 		Runtimes: trainjob.NewRuntimes(c, c), Renderer: renderer, State: state.FromCache(c), Field: patch.Of(trainjob.Trainer23),
 		Defaults: podsets.FixedDefaults(&podset.Defaults{}), Remembered: podsets.NewRemembered(),
+		Recorder: jobevents.New(&events.FakeRecorder{}),
 	}
 }
