@@ -25,7 +25,9 @@ import (
 // specs and tests of its own.
 var notRun = []string{"kubectl trainjob uninstall", "kubectl delete -k config/default", "kubectl trainjob hand-back", "kubectl replace",
 	// Fake pods have no logs, and jq is not on everybody's machine.
-	"kubectl trainjob logs", "| jq"}
+	"kubectl trainjob logs", "| jq",
+	// Nobody runs a Prometheus here.
+	"--prometheus"}
 
 var _ = Describe("the help of kubectl trainjob", func() {
 	It("has examples that run", Serial, func(ctx context.Context) {

@@ -72,15 +72,7 @@ var _ = Describe("With concurrent admission", Label("control"), Serial, Ordered,
 
 	BeforeAll(func(ctx context.Context) {
 		localOnly("the specs of this group change Kueue's configuration")
-		restart := func(ctx context.Context) {
-			Expect(cluster.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
-		}
-		restore := configureKueue(ctx, map[string]any{"featureGates": map[string]any{"ConcurrentAdmission": true, "VisibilityOnDemand": false}})
-		DeferCleanup(func(ctx context.Context) {
-			restore(ctx)
-			restart(ctx)
-		})
-		restart(ctx)
+		restartKueueWith(ctx, map[string]any{"featureGates": map[string]any{"ConcurrentAdmission": true, "VisibilityOnDemand": false}}, "kueue")
 	})
 
 	BeforeEach(func(ctx context.Context) {

@@ -4,12 +4,18 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -22,27 +28,22 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 
 	BeforeAll(func(ctx context.Context) {
 		localOnly("the specs of this group change Kueue's configuration")
-		restore := configureKueue(ctx, map[string]any{
+		restartKueueWith(ctx, map[string]any{
 			"fairSharing":             map[string]any{"preemptionStrategies": []any{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
 			"admissionFairSharing":    map[string]any{"usageHalfLifeTime": "10m", "usageSamplingInterval": "1s"},
 			"objectRetentionPolicies": map[string]any{"workloads": map[string]any{"afterFinished": "1s", "afterDeactivatedByKueue": "1s"}},
-			"featureGates":            map[string]any{"CustomMetricLabels": true, "WorkloadPriorityClassDefaulting": true},
+			"featureGates": map[string]any{"CustomMetricLabels": true, "WorkloadPriorityClassDefaulting": true,
+				"PriorityBoost": true},
+			"resources": map[string]any{
+				"transformations":     []any{map[string]any{"input": "cpu", "strategy": "Replace", "outputs": map[string]any{credits: "2"}}},
+				"deviceClassMappings": []any{map[string]any{"name": devices, "deviceClassNames": []any{deviceClass}}},
+			},
 			"metrics": map[string]any{"customLabels": []any{
 				map[string]any{"name": "team"},
 				map[string]any{"name": "project", "sourceKind": "LocalQueue", "sourceAnnotationKey": "example.com/project"},
 				map[string]any{"name": "model", "sourceKind": "Workload", "sourceAnnotationKey": "example.com/model", "trackedValues": []any{"vit"}},
 			}},
-		})
-		restart := func(ctx context.Context) {
-			for _, component := range slices.Compact([]string{"kueue", cluster.Manager()}) {
-				Expect(cluster.Control(ctx, "restart", component, GinkgoWriter)).To(Succeed())
-			}
-		}
-		DeferCleanup(func(ctx context.Context) {
-			restore(ctx)
-			restart(ctx)
-		})
-		restart(ctx)
+		}, slices.Compact([]string{"kueue", cluster.Manager()})...)
 	})
 
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
@@ -120,7 +121,139 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		w.eventuallyRuns(ctx, "plain", 1, onH100)
 		Expect(w.workload(ctx, "plain").Spec.Priority).To(HaveValue(BeEquivalentTo(7)))
 	}, SpecTimeout(specTimeout))
+
+	It("preempts when its Workload gets a higher priority boost, and keeps it", func(ctx context.Context) {
+		w.pools(ctx, "8", "0")
+		w.runsOn(ctx, "runs", "queue")
+		w.queues(ctx, w.job("first").GPUs("8"))
+		w.queues(ctx, w.job("boosted").GPUs("8"))
+		w.patch(ctx, w.workload(ctx, "boosted"), `{"metadata":{"annotations":{"kueue.x-k8s.io/priority-boost":"10"}}}`)
+		w.eventuallyPreempted(ctx, "runs", kueue.InClusterQueueReason)
+		w.eventuallyRuns(ctx, "boosted", 1, onH100)
+		w.consistentlyUnbound(ctx, "first")
+		w.touch(ctx, "boosted")
+		w.eventuallyCaughtUp(ctx)
+		Expect(w.workload(ctx, "boosted").Annotations).To(HaveKeyWithValue("kueue.x-k8s.io/priority-boost", "10"))
+	}, SpecTimeout(specTimeout))
+
+	It("is charged what its resources are transformed to", func(ctx context.Context) {
+		w.countedQueue(ctx, credits, "12")
+		w.make(ctx, w.job("first").Request(corev1.ResourceCPU, "4").Obj())
+		w.eventuallyRuns(ctx, "first", 1, onH100)
+		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(credits, "8"))
+		w.queues(ctx, w.job("second").Request(corev1.ResourceCPU, "4"))
+		w.eventuallyKueueSays(ctx, "second", credits)
+		w.consistentlyUnbound(ctx, "second")
+		w.finish(ctx, "first", "succeeded")
+		w.eventuallyRuns(ctx, "second", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("is charged for the devices that its pods claim, and runs on nodes that have them", func(ctx context.Context) {
+		w.countedQueue(ctx, devices, "2")
+		node := w.deviceNode(ctx, 2)
+		runtime := w.claimingRuntime(ctx)
+		claiming := func(name string) *kit.TrainJob { return w.job(name).Runtime(runtime).Nodes(2) }
+		w.make(ctx, claiming("first").Obj())
+		for _, pod := range w.eventuallyRuns(ctx, "first", 2, onH100) {
+			Expect(pod.Spec.NodeName).To(Equal(node))
+		}
+		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(devices, "2"))
+		Expect(w.allocated(ctx)).To(Equal(2))
+		w.queues(ctx, claiming("second"))
+		w.eventuallyKueueSays(ctx, "second", devices)
+		w.consistentlyUnbound(ctx, "second")
+		w.finish(ctx, "first", "succeeded")
+		w.eventuallyRuns(ctx, "second", 2, onH100)
+	}, SpecTimeout(specTimeout))
 })
+
+// Resources that Kueue counts by its configuration, and a class of devices.
+const (
+	credits     = "example.com/credits"
+	devices     = "example.com/devices"
+	deviceClass = "devices.example.com"
+)
+
+// countedQueue makes LocalQueue "queue", which has H100 nodes by another resource than their GPUs.
+func (w *world) countedQueue(ctx context.Context, name corev1.ResourceName, amount string) {
+	GinkgoHelper()
+	flavor := w.flavor("h100", onH100, gpuToleration)
+	queue := kit.MakeClusterQueue(w.name("gpus"))
+	queue.Spec.ResourceGroups = []kueue.ResourceGroup{{
+		CoveredResources: []corev1.ResourceName{name},
+		Flavors: []kueue.FlavorQuotas{{
+			Name:      kueue.ResourceFlavorReference(flavor.Name),
+			Resources: []kueue.ResourceQuota{{Name: name, NominalQuota: resource.MustParse(amount)}},
+		}},
+	}}
+	w.make(ctx, flavor, queue, kit.MakeLocalQueue(w.namespace, "queue", queue.Name))
+}
+
+// charged returns what the Workload of a TrainJob of one PodSet holds.
+func (w *world) charged(ctx context.Context, job string) map[string]string {
+	GinkgoHelper()
+	admission := w.workload(ctx, job).Status.Admission
+	Expect(admission).NotTo(BeNil())
+	Expect(admission.PodSetAssignments).To(HaveLen(1))
+	usage := map[string]string{}
+	for name, amount := range admission.PodSetAssignments[0].ResourceUsage {
+		usage[string(name)] = amount.String()
+	}
+	return usage
+}
+
+// deviceNode gives devices of the class to an H100 node, as a driver would, and returns its name.
+func (w *world) deviceNode(ctx context.Context, count int) string {
+	GinkgoHelper()
+	var nodes corev1.NodeList
+	Expect(w.List(ctx, &nodes, client.MatchingLabels(onH100))).To(Succeed())
+	Expect(nodes.Items).NotTo(BeEmpty())
+	node := nodes.Items[len(nodes.Items)-1].Name
+	slice := &resourceapi.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: w.name("devices")},
+		Spec: resourceapi.ResourceSliceSpec{
+			Driver: w.name("driver") + ".example.com", NodeName: &node,
+			Pool: resourceapi.ResourcePool{Name: node, ResourceSliceCount: 1},
+		},
+	}
+	for i := range count {
+		slice.Spec.Devices = append(slice.Spec.Devices, resourceapi.Device{Name: fmt.Sprintf("device-%d", i)})
+	}
+	class := &resourceapi.DeviceClass{
+		ObjectMeta: metav1.ObjectMeta{Name: deviceClass},
+		Spec: resourceapi.DeviceClassSpec{Selectors: []resourceapi.DeviceSelector{{
+			CEL: &resourceapi.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", slice.Spec.Driver)},
+		}}},
+	}
+	w.make(ctx, class, slice)
+	return node
+}
+
+// claimingRuntime makes a runtime each of whose pods claims one device, and returns its name.
+func (w *world) claimingRuntime(ctx context.Context) string {
+	GinkgoHelper()
+	runtime := w.copyRuntime(ctx, "torch-distributed")
+	pod := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec
+	pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimTemplateName: ptr.To("device")}}
+	pod.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "device"}}
+	w.make(ctx, runtime, &resourceapi.ResourceClaimTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "device"},
+		Spec: resourceapi.ResourceClaimTemplateSpec{Spec: resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{
+			Requests: []resourceapi.DeviceRequest{{Name: "one", Exactly: &resourceapi.ExactDeviceRequest{
+				DeviceClassName: deviceClass, AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: 1,
+			}}},
+		}}},
+	})
+	return runtime.Name
+}
+
+// allocated counts the claims of the spec's namespace that the scheduler has given a device.
+func (w *world) allocated(ctx context.Context) int {
+	GinkgoHelper()
+	var claims resourceapi.ResourceClaimList
+	Expect(w.List(ctx, &claims, client.InNamespace(w.namespace))).To(Succeed())
+	return len(slices.DeleteFunc(claims.Items, func(claim resourceapi.ResourceClaim) bool { return claim.Status.Allocation == nil }))
+}
 
 // consumed returns how many GPUs Kueue remembers that a LocalQueue has used.
 func (w *world) consumed(ctx context.Context, queue string) int64 {

@@ -4,12 +4,15 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +61,7 @@ var _ = Describe("When a node of a running TrainJob", func() {
 	It("is not ready any more, its pod runs on another one of the same block, though nobody ends the old one", func(ctx context.Context) {
 		w.runsOutside("the Job controller makes the next pod while the one on the dead node counts as terminating")
 		fails, others := start(ctx, 3, required(blockLabel))
-		w.stopKubelet(ctx, fails)
+		w.stopKubelet(ctx, fails, corev1.ConditionFalse)
 		w.eventuallyReplaced(ctx, fails, others)
 		Eventually(ctx, unhealthy).Should(ConsistOf(fails.Spec.NodeName))
 	}, SpecTimeout(specTimeout))
@@ -74,7 +77,7 @@ var _ = Describe("When a node of a running TrainJob", func() {
 
 	It("is not ready and its rack has no other, the job keeps its quota until somebody deletes the pod there", func(ctx context.Context) {
 		fails, _ := start(ctx, 2, required(rackLabel))
-		w.stopKubelet(ctx, fails)
+		w.stopKubelet(ctx, fails, corev1.ConditionFalse)
 		w.eventuallyEvicted(ctx, "llm", kueue.WorkloadEvictedDueToNodeFailures)
 		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "llm", "StillStopping") }).
 			Should(ContainElement(HavePrefix("1 pod of the stopped run still terminating")))
@@ -82,6 +85,38 @@ var _ = Describe("When a node of a running TrainJob", func() {
 		w.forceDelete(ctx, &fails)
 		w.eventuallyPlaced(ctx, "llm", 2)
 	}, SpecTimeout(specTimeout))
+})
+
+// Failure recovery is alpha: it takes a feature gate, and a restart of Kueue.
+var _ = Describe("With failure recovery", Label("control", "long"), Serial, Ordered, func() {
+	It("a TrainJob comes back from a node that is lost, when Kueue has ended its pod there", func(ctx context.Context) {
+		localOnly("the spec changes Kueue's configuration")
+		restartKueueWith(ctx, map[string]any{"featureGates": map[string]any{"FailureRecoveryPolicy": true}}, "kueue")
+		w := newWorld(ctx)
+		w.fabric(ctx)
+		runtime := w.copyRuntime(ctx, "torch-distributed")
+		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
+		w.make(ctx, runtime)
+		asks := required(rackLabel)
+		asks["kueue.x-k8s.io/safe-to-forcefully-delete"] = "true"
+		job := asking(w.job("llm").Runtime(runtime.Name).Nodes(2).GPUs("8"), "node", asks)
+		w.make(ctx, job.Tolerate(gpuToleration, briefly(corev1.TaintNodeUnreachable)).Obj())
+		w.eventuallyPlaced(ctx, "llm", 2)
+		fails := byRank(w.pods(ctx, "llm"))[1]
+		// kwok goes on with the pods of a node that it had, until its next start.
+		w.patch(ctx, w.node(ctx, fails.Spec.NodeName), fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, kit.KwokAnnotation))
+		w.control(ctx, "restart", "kwok")
+		w.stopKubelet(ctx, fails, corev1.ConditionUnknown)
+		w.eventuallyEvicted(ctx, "llm", kueue.WorkloadEvictedDueToNodeFailures)
+		Expect(w.workload(ctx, "llm").Status.Admission).NotTo(BeNil(), "the quota of a job with a pod left")
+		// Kueue waits for a minute.
+		Eventually(ctx, func() []string { return w.eventNotes(ctx, "Pod", fails.Name, "KueueForcefullyDeleted") }).
+			WithTimeout(2 * time.Minute).ShouldNot(BeEmpty())
+		Eventually(ctx, func() error { return w.Get(ctx, client.ObjectKeyFromObject(&fails), &corev1.Pod{}) }).
+			Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		nodes := w.eventuallyPlaced(ctx, "llm", 2)
+		Expect(valuesOf(nodes, corev1.LabelHostname)).NotTo(ContainElement(fails.Spec.NodeName))
+	}, SpecTimeout(2*specTimeout))
 })
 
 // briefly tolerates a taint of nodes for a second, where pods do for five minutes otherwise.
@@ -162,8 +197,8 @@ func (w *world) forceDelete(ctx context.Context, pod *corev1.Pod) {
 }
 
 // stopKubelet takes the kubelet from the node of a pod, and has the node say that it is not
-// ready: nobody ends the pod, which stays until the spec's end.
-func (w *world) stopKubelet(ctx context.Context, pod corev1.Pod) {
+// ready, or that this is unknown: nobody ends the pod, which stays until the spec's end.
+func (w *world) stopKubelet(ctx context.Context, pod corev1.Pod, ready corev1.ConditionStatus) {
 	GinkgoHelper()
 	DeferCleanup(func(ctx context.Context) { w.forceDelete(ctx, &pod) })
 	// kwok goes on with the pods of a node that it had.
@@ -177,7 +212,7 @@ func (w *world) stopKubelet(ctx context.Context, pod corev1.Pod) {
 	before = node.DeepCopy()
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			c.Status, c.Reason, c.LastTransitionTime = corev1.ConditionFalse, "KubeletStopped", metav1.Now()
+			c.Status, c.Reason, c.LastTransitionTime = ready, "KubeletStopped", metav1.Now()
 		}
 	}
 	Expect(w.Status().Patch(ctx, node, client.MergeFrom(before))).To(Succeed())

@@ -41,7 +41,8 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		w.eventuallyExports(ctx, served)
 
 		w.hideField(ctx, fieldOf[served])
-		w.eventuallyExports(ctx, "unknown")
+		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).
+			Should(And(ContainSubstring("\nkueue_trainer_build_info{"), Not(ContainSubstring("\nkueue_trainer_trainer_info{"))))
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]trainer-generation-known failed"))
 		for _, job := range []string{"runs", "waits"} {
 			Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", job, "TrainerUnknown") }).
@@ -171,11 +172,11 @@ func (w *world) eventuallyStage(ctx context.Context, job string) {
 	}).Should(Succeed())
 }
 
-// eventuallyExports waits until the manager's metric names a generation of Trainer.
-func (w *world) eventuallyExports(ctx context.Context, generation string) {
+// eventuallyExports waits until the manager's metric names a release of Trainer.
+func (w *world) eventuallyExports(ctx context.Context, release string) {
 	GinkgoHelper()
 	Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).
-		Should(ContainSubstring("\nkueue_trainer_trainer_info{generation=\"" + generation + "\"} 1\n"))
+		Should(ContainSubstring("\nkueue_trainer_trainer_info{version=\"" + release + "\"} 1\n"))
 }
 
 var processStart = regexp.MustCompile(`(?m)^process_start_time_seconds (.*)$`)

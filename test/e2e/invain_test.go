@@ -45,7 +45,7 @@ var _ = Describe("Where somebody's admission undoes what the manager writes", La
 			Consistently(ctx, func() int { return len(trainJobWrites(log)) }).
 				WithTimeout(10*time.Second).WithPolling(time.Second).Should(BeNumerically("<=", 12), "writes of TrainJobs in ten seconds")
 		},
-		Entry("when it is stripped", `[JSONPatch{op: "remove", path: "/spec/runtimePatches"}]`, "spec.runtimePatches is not stored as kueue-trainer writes it", SpecTimeout(specTimeout)),
+		Entry("when it is stripped", long, `[JSONPatch{op: "remove", path: "/spec/runtimePatches"}]`, "spec.runtimePatches is not stored as kueue-trainer writes it", SpecTimeout(specTimeout)),
 		Entry("when it is changed", fmt.Sprintf(`[JSONPatch{op: "add", path: %q, value: {"example.com/policy": "on"}}]`, ourEntry+"/nodeSelector"), "spec.runtimePatches is not stored as kueue-trainer writes it", SpecTimeout(specTimeout)),
 		Entry("when it is refused", "", "is refused again and again", SpecTimeout(specTimeout)),
 	)

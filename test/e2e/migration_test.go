@@ -4,9 +4,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 
@@ -122,7 +119,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 
 		Expect(cluster.HandOver(ctx, kit.Both, GinkgoWriter)).To(Succeed())
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-off failed"))
-		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_active 1\n"))
+		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 1\n"))
 		for _, job := range []string{"runs", "waits"} {
 			Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", job, "InTreeActive") }).
 				Should(ConsistOf(ContainSubstring("take trainer.kubeflow.org/trainjob out of integrations.frameworks")), job)
@@ -136,7 +133,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 
 		pods, wl = w.pods(ctx, first), w.workload(ctx, first)
 		Expect(cluster.HandOver(ctx, kit.External, GinkgoWriter)).To(Succeed())
-		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_active 0\n"))
+		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 0\n"))
 		w.consistentlyKeeps(ctx, first, pods, wl)
 		w.finish(ctx, first, "succeeded")
 		w.eventuallyRuns(ctx, second, 1, onH100)
@@ -181,23 +178,4 @@ func (w *world) eventuallyOneRuns(ctx context.Context, jobs ...string) string {
 		g.Expect(running).NotTo(BeEmpty(), "one of %v must run", jobs)
 	}).Should(Succeed())
 	return running
-}
-
-// fetch returns what the manager serves; an error is an answer too.
-func fetch(ctx context.Context, purpose, path string) string {
-	GinkgoHelper()
-	address, err := cluster.Address("kueue-trainer", purpose)
-	Expect(err).NotTo(HaveOccurred())
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s%s", address, path), nil)
-	Expect(err).NotTo(HaveOccurred())
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err.Error()
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err.Error()
-	}
-	return string(body)
 }

@@ -24,7 +24,7 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 	})
 
-	It("a start beside it writes nothing, before the answer and after", since(kit.Trainer22), Label("invariant", "stock-neighbours"), func(ctx context.Context) {
+	It("a start beside it writes nothing, before the answer and after", since(kit.Trainer22), long, Label("invariant", "stock-neighbours"), func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0", gpuToleration)
 		Expect(cluster.HandOver(ctx, kit.Both, GinkgoWriter)).To(Succeed())
@@ -38,12 +38,11 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		w.control(ctx, "stop", "kueue-trainer", "kueue")
 		log := openAuditLog()
 		w.control(ctx, "start", "kueue-trainer")
-		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_unknown 1\n"))
+		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"unknown\"} 1\n"))
 		Consistently(ctx, func() []string { return log.writes("kueue-trainer") }).Should(BeEmpty())
 
 		w.control(ctx, "start", "kueue")
-		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(And(
-			ContainSubstring("\nkueue_trainer_in_tree_unknown 0\n"), ContainSubstring("\nkueue_trainer_in_tree_active 1\n")))
+		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 1\n"))
 		w.finish(ctx, "runs", "succeeded")
 		w.eventuallyRuns(ctx, "waits", 1, onH100)
 		Expect(log.writes("kueue-trainer")).To(BeEmpty())
@@ -64,7 +63,7 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 			g.Expect(wl.DeletionTimestamp).NotTo(BeNil())
 		}).Should(Succeed())
 		w.control(ctx, "start", "kueue-trainer")
-		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_unknown 1\n"))
+		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"unknown\"} 1\n"))
 
 		w.control(ctx, "start", "kueue")
 		w.make(ctx, w.job("next").GPUs("8").Obj())

@@ -197,3 +197,21 @@ func configureKueue(ctx context.Context, set map[string]any) (restore func(conte
 	DeferCleanup(restore)
 	return restore
 }
+
+// restartKueueWith sets fields of Kueue's configuration that hold from the next start of these
+// components, and starts them again, until the end of the group of specs.
+func restartKueueWith(ctx context.Context, set map[string]any, components ...string) {
+	GinkgoHelper()
+	restart := func(ctx context.Context) {
+		GinkgoHelper()
+		for _, component := range components {
+			Expect(cluster.Control(ctx, "restart", component, GinkgoWriter)).To(Succeed())
+		}
+	}
+	restore := configureKueue(ctx, set)
+	DeferCleanup(func(ctx context.Context) {
+		restore(ctx)
+		restart(ctx)
+	})
+	restart(ctx)
+}

@@ -188,6 +188,20 @@ func MakeClusterQueue(name string, quotas ...Quota) *kueue.ClusterQueue {
 	}
 }
 
+// Behind puts a ClusterQueue behind admission checks, if there are any, which find the places in
+// place of its flavor: that names no nodes then.
+func Behind(queue *kueue.ClusterQueue, flavor *kueue.ResourceFlavor, checks ...string) {
+	if len(checks) == 0 {
+		return
+	}
+	flavor.Spec = kueue.ResourceFlavorSpec{}
+	queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{}
+	for _, name := range checks {
+		queue.Spec.AdmissionChecksStrategy.AdmissionChecks = append(queue.Spec.AdmissionChecksStrategy.AdmissionChecks,
+			kueue.AdmissionCheckStrategyRule{Name: kueue.AdmissionCheckReference(name)})
+	}
+}
+
 // MakeLocalQueue builds a LocalQueue.
 func MakeLocalQueue(namespace, name, clusterQueue string) *kueue.LocalQueue {
 	return &kueue.LocalQueue{

@@ -347,7 +347,7 @@ var mutants = []mutant{
 	{
 		Breaks: "a job that its user resumes in the moment of its admission runs nowhere",
 		File:   "pkg/integration/reconciler.go", Spec: "runs placed although its user resumes it in the moment of its admission",
-		Search: "return j.suspend(ctx, r.env.client, false)", Replace: "return nil",
+		Search: "err := j.suspend(ctx, r.env.client, false)", Replace: "err := error(nil)",
 	},
 	{
 		Breaks: "a write goes through although somebody changed the job in between",

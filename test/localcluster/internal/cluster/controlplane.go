@@ -88,7 +88,7 @@ var apiServer = component{
 
 func (c *Cluster) apiURL() string { return "https://" + c.address("kube-apiserver", "secure") }
 
-// controllers are those that jobs, their pods and volumes need, and that look after
+// controllers are those that jobs, their pods, volumes and devices need, and that look after
 // nodes, namespaces and the aggregated roles of Kueue, and that check the types of policies.
 var controllers = []string{
 	"clusterrole-aggregation-controller",
@@ -101,6 +101,7 @@ var controllers = []string{
 	"persistentvolume-protection-controller",
 	"persistentvolumeclaim-protection-controller",
 	"pod-garbage-collector-controller",
+	"resourceclaim-controller",
 	"resourcequota-controller",
 	"root-ca-certificate-publisher-controller",
 	"serviceaccount-controller",

@@ -175,7 +175,7 @@ func trainerConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 func kueueTrainerConfig(_ context.Context, c *Cluster) ([]byte, error) {
 	config := fields{"apiVersion": "config.kueue-trainer.dev/v1alpha1", "kind": "Configuration"}
 	config.set(false, "internalCertManagement", "enable")
-	config.set(false, "metrics", "secureServing")
+	config.set(true, "metrics", "pprof")
 	config.set(c.certDir(build.KueueTrainer), "webhook", "certDir")
 	config.listen(c, build.KueueTrainer)
 	// On, so that the permissions for it are proven, and short: the next leader after a

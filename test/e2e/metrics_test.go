@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+var _ = Describe("The manager's metrics", Label("metrics"), func() {
+	BeforeEach(func() { localOnly("the specs of this group read what the manager serves on this machine") })
+
+	It("tell how a TrainJob starts, is preempted, starts again and ends", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "16", "0")
+		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000))
+		token := w.token(ctx, "kueue-trainer-metrics-reader")
+		told := func(m metrics.Metric, more ...string) func() float64 {
+			return func() float64 { return scraped(ctx, token, m.Name, w.queueLabels(more...)) }
+		}
+		counted := func(m metrics.Metric) func() float64 {
+			return func() float64 { return scraped(ctx, token, m.Name+"_count", w.queueLabels()) }
+		}
+
+		w.make(ctx, w.job("patient").Nodes(2).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "patient", 2, onH100)
+		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
+		Eventually(ctx, counted(metrics.StartedUntilReady())).Should(Equal(1.0))
+		Expect(told(metrics.Starts(), metrics.Kind, metrics.StartFirst)()).To(Equal(1.0))
+		Expect(counted(metrics.AdmittedUntilStarted())()).To(Equal(1.0))
+
+		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).Nodes(2).GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "urgent", 2, onH100)
+		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateQueued)).Should(Equal(1.0))
+		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
+		Expect(told(metrics.Stops(), metrics.Reason, kueue.WorkloadEvictedByPreemption)()).To(Equal(1.0))
+		Expect(counted(metrics.EvictedUntilStopped())()).To(Equal(1.0))
+
+		w.finish(ctx, "urgent", "succeeded")
+		w.eventuallyRuns(ctx, "patient", 2, onH100)
+		Eventually(ctx, counted(metrics.StartedUntilReady())).Should(Equal(3.0))
+		Expect(told(metrics.Starts(), metrics.Kind, metrics.StartFirst)()).To(Equal(2.0))
+		Expect(told(metrics.Starts(), metrics.Kind, metrics.StartAgain)()).To(Equal(1.0))
+
+		w.finish(ctx, "patient", "succeeded")
+		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).ShouldNot(MatchRegexp(
+			`(?m)^%s\{.*namespace="%s"`, metrics.TrainJobs().Name, w.namespace))
+		Expect(counted(metrics.EvictedUntilStopped())()).To(Equal(1.0))
+	}, SpecTimeout(specTimeout))
+
+	It("tell who stopped a TrainJob, and do not call it stuck that somebody deactivated", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		token := w.token(ctx, "kueue-trainer-metrics-reader")
+		told := func(m metrics.Metric, label, value string) func() float64 {
+			return func() float64 { return scraped(ctx, token, m.Name, w.queueLabels(label, value)) }
+		}
+		w.make(ctx, w.job("stopped").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "stopped", 1, onH100)
+		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
+		w.update(ctx, "stopped", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) })
+		Eventually(ctx, told(metrics.Stops(), metrics.Reason, metrics.StopByUser)).Should(Equal(1.0))
+		Eventually(ctx, told(metrics.Starts(), metrics.Kind, metrics.StartAgain)).Should(Equal(1.0))
+		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
+
+		w.activate(ctx, "stopped", false)
+		Eventually(ctx, told(metrics.Stops(), metrics.Reason, kueue.WorkloadDeactivated)).Should(Equal(1.0))
+		w.eventuallyTold(ctx, "stopped", "WorkloadDeactivated", "set its spec.active to true")
+		w.eventuallyCaughtUp(ctx)
+		Expect(told(metrics.StuckTrainJobs(), metrics.Reason, "WorkloadDeactivated")()).To(BeZero())
+		w.activate(ctx, "stopped", true)
+		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
+
+		orphan := w.job("orphan").GPUs("8")
+		orphan.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = "does-not-exist"
+		w.make(ctx, orphan.Obj())
+		Eventually(ctx, told(metrics.StuckTrainJobs(), metrics.Reason, "PrebuiltWorkloadUnusable")).Should(Equal(1.0))
+	}, SpecTimeout(specTimeout))
+
+	It("count what the webhooks refuse, by the field", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		refusals := func() float64 {
+			return scraped(ctx, cluster.Config.BearerToken, metrics.WebhookRequests().Name, map[string]string{
+				metrics.Kind: metrics.WebhookMutating, metrics.Operation: "CREATE", metrics.Outcome: metrics.AnswerRefused, metrics.Reason: "spec.runtimeRef",
+			})
+		}
+		before := refusals()
+		Expect(w.Create(ctx, w.job("refused").Runtime("not-there").Obj())).NotTo(Succeed())
+		Expect(refusals()).To(BeNumerically(">", before))
+	}, SpecTimeout(specTimeout))
+
+	It("and debug pages are for those alone whom the API server lets get them", core, func(ctx context.Context) {
+		w := newWorld(ctx)
+		nobody, scraper, admin := w.token(ctx, ""), w.token(ctx, "kueue-trainer-metrics-reader"), w.token(ctx, "kueue-trainer-debug-reader")
+		pages := []string{"/metrics", "/debug/health", "/debug/pprof/", "/debug/pprof/heap"}
+		answers := func(token string) func() []int {
+			return func() []int {
+				var codes []int
+				for _, page := range pages {
+					code, _ := answerOf(ctx, "metrics", page, token)
+					codes = append(codes, code)
+				}
+				return codes
+			}
+		}
+		Expect(answers("")()).To(Equal([]int{401, 401, 401, 401}))
+		Expect(answers(nobody)()).To(Equal([]int{403, 403, 403, 403}))
+		// A binding takes a moment to count.
+		Eventually(ctx, answers(scraper)).Should(Equal([]int{200, 403, 403, 403}))
+		Eventually(ctx, answers(admin)).Should(Equal([]int{403, 200, 200, 200}))
+		_, health := answerOf(ctx, "metrics", "/debug/health", admin)
+		Expect(health).To(And(
+			ContainSubstring("[+]in-tree-integration-off ok\n"), ContainSubstring("\nleader: true\n"),
+			ContainSubstring("\nTrainer: "+trainerOf(ctx)+"\n"), ContainSubstring("\nin-tree integration: off\n"),
+			ContainSubstring("\nKueue's configuration: read")))
+	}, SpecTimeout(specTimeout))
+})
+
+// These specs run a second manager and stop the first, which only a local control plane lets them do.
+var _ = Describe("The metrics of a manager that does not lead", Label("control", "metrics"), Serial, func() {
+	It("say nothing of TrainJobs before it leads, and of LocalQueues only what it is configured to", func(ctx context.Context) {
+		localOnly("the specs of this group stop components")
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+
+		second := w.secondManager(ctx, map[string]any{"localQueueLabels": false})
+		scrape := func() string {
+			_, body := ask(ctx, "https://"+second+"/metrics", cluster.Config.BearerToken)
+			return body
+		}
+		running := fmt.Sprintf("\n%s{cluster_queue=%q,local_queue=\"\",namespace=\"\",state=\"running\"} 1\n", metrics.TrainJobs().Name, w.name("gpus"))
+		Eventually(ctx, scrape).Should(And(
+			ContainSubstring("\n"+metrics.TrainerInfo().Name+"{"), ContainSubstring("\nleader_election_master_status{name=\"manager.kueue-trainer.dev\"} 0\n")))
+		for _, m := range []metrics.Metric{metrics.TrainJobs(), metrics.GatedPods(), metrics.WebhooksEveryTrainJob()} {
+			Expect(scrape()).NotTo(ContainSubstring("\n" + m.Name))
+		}
+		w.stopManager(ctx)
+		Eventually(ctx, scrape).Should(And(ContainSubstring(running),
+			ContainSubstring("\n"+metrics.GatedPods().Name+" 0\n"), ContainSubstring("\nleader_election_master_status{name=\"manager.kueue-trainer.dev\"} 1\n")))
+	}, SpecTimeout(specTimeout))
+})
+
+// secondManager runs one more manager until the spec is over, with fields of its metrics'
+// configuration set, and returns where its metrics are.
+func (w *world) secondManager(ctx context.Context, set map[string]any) string {
+	GinkgoHelper()
+	data, err := os.ReadFile(filepath.Join(cluster.LocalDir(), "config", "kueue-trainer.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	config := map[string]any{}
+	Expect(yaml.Unmarshal(data, &config)).To(Succeed())
+	address := freeAddress(ctx)
+	for field, value := range set {
+		Expect(unstructured.SetNestedField(config, value, "metrics", field)).To(Succeed())
+	}
+	Expect(unstructured.SetNestedField(config, address, "metrics", "bindAddress")).To(Succeed())
+	Expect(unstructured.SetNestedField(config, "0", "health", "healthProbeBindAddress")).To(Succeed())
+	_, port, err := net.SplitHostPort(freeAddress(ctx))
+	Expect(err).NotTo(HaveOccurred())
+	webhookPort, err := strconv.ParseInt(port, 10, 64)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(unstructured.SetNestedField(config, webhookPort, "webhook", "port")).To(Succeed())
+	data, err = yaml.Marshal(config)
+	Expect(err).NotTo(HaveOccurred())
+	file := filepath.Join(GinkgoT().TempDir(), "configuration.yaml")
+	Expect(os.WriteFile(file, data, 0o600)).To(Succeed())
+
+	root, err := kit.Root()
+	Expect(err).NotTo(HaveOccurred())
+	manager := exec.Command(filepath.Join(root, "bin", "kueue-trainer"), "--config="+file)
+	manager.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(cluster.LocalDir(), "kubeconfigs", "kueue-trainer"))
+	manager.Stdout, manager.Stderr = GinkgoWriter, GinkgoWriter
+	Expect(manager.Start()).To(Succeed())
+	DeferCleanup(func() {
+		Expect(manager.Process.Signal(syscall.SIGTERM)).To(Succeed())
+		_ = manager.Wait()
+	})
+	return address
+}
+
+// freeAddress returns one of this machine that nobody listens at.
+func freeAddress(ctx context.Context) string {
+	GinkgoHelper()
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// queueLabels returns the labels of metrics of the spec's queue, and more by name and value.
+func (w *world) queueLabels(more ...string) map[string]string {
+	labels := map[string]string{metrics.ClusterQueue: w.name("gpus"), metrics.Namespace: w.namespace, metrics.LocalQueue: "queue"}
+	for pair := range slices.Chunk(more, 2) {
+		labels[pair[0]] = pair[1]
+	}
+	return labels
+}
+
+// token returns one of a new ServiceAccount that has a ClusterRole, or none.
+func (w *world) token(ctx context.Context, clusterRole string) string {
+	GinkgoHelper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "reader-"}}
+	w.make(ctx, account)
+	if clusterRole != "" {
+		w.make(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: w.name(account.Name)},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRole},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: account.Name}},
+		})
+	}
+	request := &authenticationv1.TokenRequest{}
+	Expect(w.SubResource("token").Create(ctx, account, request)).To(Succeed())
+	return request.Status.Token
+}
+
+// scraped returns the value of a series of the manager's, 0 where there is none.
+func scraped(ctx context.Context, token, name string, labels map[string]string) float64 {
+	GinkgoHelper()
+	code, body := answerOf(ctx, "metrics", "/metrics", token)
+	if code != http.StatusOK {
+		// A binding takes a moment to count.
+		return -1
+	}
+	pairs := make([]string, 0, len(labels))
+	for _, label := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, fmt.Sprintf("%s=%q", label, labels[label]))
+	}
+	series := fmt.Sprintf("%s{%s} ", name, strings.Join(pairs, ","))
+	for line := range strings.Lines(body) {
+		if text, ok := strings.CutPrefix(line, series); ok {
+			value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+			Expect(err).NotTo(HaveOccurred(), line)
+			return value
+		}
+	}
+	return 0
+}
+
+// fetch returns what the manager serves to an admin; an error is an answer too.
+func fetch(ctx context.Context, purpose, path string) string {
+	GinkgoHelper()
+	_, body := answerOf(ctx, purpose, path, cluster.Config.BearerToken)
+	return body
+}
+
+// The manager signs the certificate of its metrics itself.
+var anyCertificate = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // see above
+
+// answerOf returns the status and the body of what the manager serves; an error is a body without.
+func answerOf(ctx context.Context, purpose, path, token string) (status int, body string) {
+	GinkgoHelper()
+	address, err := cluster.Address(cluster.Manager(), purpose)
+	Expect(err).NotTo(HaveOccurred())
+	scheme := "http"
+	if purpose == "metrics" {
+		scheme = "https"
+	}
+	return ask(ctx, fmt.Sprintf("%s://%s%s", scheme, address, path), token)
+}
+
+func ask(ctx context.Context, url, token string) (status int, body string) {
+	GinkgoHelper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	Expect(err).NotTo(HaveOccurred())
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := anyCertificate.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(data)
+}
