@@ -39,6 +39,10 @@ export KIND_NAME ?= kueue-trainer
 export KIND_DIR ?= .kind
 export KIND_IMAGE
 
+# Where make monitoring-test draws the dashboards; empty: nowhere that stays. And its flags, such as -churn=1m.
+PICTURES ?=
+MONITORING_FLAGS ?=
+
 # Flags for the seeded bugs, e.g. MUTANTS_FLAGS='-run webhook'.
 MUTANTS_FLAGS ?=
 
@@ -59,8 +63,9 @@ demo: $(if $(KIND),kind-up,$(BIN)/localcluster) ## Play the main job on a local 
 	go run $(if $(FLEET),./test/demo/fleet,./test/demo $(if $(KIND),-kubeconfig $(KIND_DIR)/kubeconfig))
 
 .PHONY: test
-test: unit generations-sample e2e e2e-chart ## Run all tests: unit tests, samples of what Trainer's releases say and of the faults, the e2e specs, the chart.
-	$(MAKE) -j2 --output-sync=target e2e-core-2.1 faults-sample # Both wait most of the time.
+test: unit generations-sample ## Run the tests: unit tests, samples of what Trainer's releases say and of the faults, the e2e specs but for the long ones (make e2e has all), the chart.
+	$(MAKE) e2e E2E_FLAGS='$(or $(E2E_FLAGS),-ginkgo.label-filter=!long)'
+	$(MAKE) -j3 --output-sync=target e2e-chart e2e-core-2.1 faults-sample # They wait most of the time.
 
 ##@ Local control plane
 
@@ -134,11 +139,12 @@ build: ## Build the manager and the kubectl plugin, with its completion.
 
 .PHONY: unit
 unit: ## Run the unit tests.
-	go test ./pkg/... ./cmd/... ./test/kit/... ./test/bench/... ./test/ledger/... ./test/mutants/... ./test/docs/...
+	go test ./pkg/... ./cmd/... ./test/kit/... ./test/bench/... ./test/ledger/... ./test/mutants/... ./test/docs/... ./test/monitoring/internal/...
 	KUBECONFIG= go test -run '^$$' -bench . -benchtime 1x ./pkg/integration
 	go test -skip TestFaults ./test/faults/...
 	go test -C test/localcluster ./...
 	go test -C release ./...
+	go test -C hack/monitoring ./...
 
 # The race detector needs C.
 .PHONY: race
@@ -185,6 +191,21 @@ faults: $(BIN)/localcluster ## Crash and fault injection: all plans, against the
 faults-sample: $(BIN)/localcluster ## Crash and fault injection: some plans that a seed chooses, in a few minutes.
 	go test ./test/faults -count=1 -parallel 4 -timeout 20m -v $(FAULTS_FLAGS)
 
+# Built on demand, as their release has them, but for what looks for targets in clouds.
+.PHONY: $(BIN)/prometheus $(BIN)/promtool
+$(BIN)/prometheus $(BIN)/promtool:
+	@mkdir -p $(BIN)
+	@go build -C test/monitoring/prometheus -tags remove_all_sd -o $(BIN)/ github.com/prometheus/prometheus/cmd/$(@F)
+
+.PHONY: promtool-test
+promtool-test: $(BIN)/promtool ## Check alerts and recording rules, and run their tests. Builds promtool.
+	$(BIN)/promtool check rules config/monitoring/rules.yaml
+	$(BIN)/promtool test rules config/monitoring/tests/*.yaml
+
+.PHONY: monitoring-test
+monitoring-test: promtool-test $(BIN)/prometheus $(BIN)/localcluster ## The same, and every query of dashboards and alerts on a real Prometheus that scrapes a control plane. PICTURES=docs/monitoring draws the dashboards.
+	go test ./test/monitoring -count=1 -timeout 30m -v -ginkgo.v $(if $(PICTURES),-pictures $(abspath $(PICTURES))) $(MONITORING_FLAGS)
+
 .PHONY: mutants
 mutants: ## Put one bug after another into the core; each has to fail its unit test. Result in docs/invariants.md. MUTANTS_FLAGS=-e2e runs specs too.
 	go run ./test/mutants $(MUTANTS_FLAGS)
@@ -199,33 +220,38 @@ fmt: ## Format all Go code.
 
 # What the chart installs is what config/ has: its templates read these copies.
 define chart_files
-	rm -rf $(1) && mkdir -p $(1)/policies
+	rm -rf $(1) && mkdir -p $(1)/policies $(1)/monitoring/dashboards
 	cp config/manager/{configuration,manager,disruption_budget,metrics_service}.yaml \
-	  config/rbac/{role,role_binding,service_account,metrics_reader_role,batch_roles}.yaml \
+	  config/rbac/{role,role_binding,service_account,metrics_reader_role,debug_reader_role,batch_roles}.yaml \
 	  config/webhook/deleting_patch.yaml $(1)/
 	cp config/webhook/manifests.yaml $(1)/webhooks.yaml
 	cp config/webhook/service.yaml $(1)/webhook_service.yaml
 	cp config/policies/{jobs,jobsets,pods,snapshots,trainjobs,workloads}.yaml $(1)/policies/
+	cp config/monitoring/rules.yaml $(1)/monitoring/
+	cp config/monitoring/dashboards/*.json $(1)/monitoring/dashboards/
 endef
 
 .PHONY: generate
-generate: tools ## Make the generated files: RBAC, webhooks, the chart's copies of config/, and what Trainer's releases ship.
+generate: tools ## Make the generated files: RBAC, webhooks, dashboards and alerts, the chart's copies of config/, what Trainer's releases ship, and docs/metrics.md.
 	$(BIN)/controller-gen rbac:roleName=kueue-trainer-manager-role webhook paths=./pkg/integration/... \
 	  output:rbac:dir=config/rbac output:webhook:dir=config/webhook
+	go run -C hack/monitoring . $(CURDIR)
 	$(call chart_files,$(CURDIR)/charts/kueue-trainer/files)
 	go run ./hack/releases $(BIN)/kustomize pkg/releases
+	go run ./hack/metricsdocs docs/metrics.md
 
 .PHONY: verify
 verify: generate lint ## Check formatting, vet, lint, module files, generated files, workflows, and that config/ renders.
 	@test -z "$$(gofmt -l $$(git ls-files -- '*.go'))" || { gofmt -d $$(git ls-files -- '*.go'); exit 1; }
 	go vet -C test/localcluster ./...
 	go vet -C release ./...
+	go vet -C hack/monitoring ./...
 	@for module in oracle trainer21 trainer22 trainer23; do go vet -C test/generations/$$module ./...; done
 	@for file in $$(git ls-files -- go.mod '*/go.mod'); do go mod tidy -C "$$(dirname "$$file")" -diff && echo "$$file is tidy"; done
-	git diff --exit-code -- config charts pkg/releases
-	@test -z "$$(git status --porcelain -- pkg/releases)" || { git status --short -- pkg/releases; echo "commit what make generate has made"; exit 1; }
+	git diff --exit-code -- config charts pkg/releases docs/metrics.md docs/monitoring.md
+	@test -z "$$(git status --porcelain -- config charts pkg/releases)" || { git status --short -- config charts pkg/releases; echo "commit what make generate has made"; exit 1; }
 	$(BIN)/actionlint
-	@for base in default samples multikueue samples/multikueue; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done
+	@for base in default monitoring samples multikueue samples/multikueue; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done
 
 # A module of its own: it needs more than all other tools together.
 .PHONY: lint

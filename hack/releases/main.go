@@ -36,6 +36,10 @@ func main() {
 }
 
 func copyRelease(kustomize, module, into string) error {
+	// A module has no directory before it is downloaded.
+	if _, err := output("go", "mod", "download", "-C", module, "github.com/kubeflow/trainer/v2"); err != nil {
+		return err
+	}
 	trainer, err := output("go", "list", "-C", module, "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2")
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/submit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/timeline"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/uninstall"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/usage"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/validate"
 	versioncmd "github.com/kueue-trainer/kueue-trainer/pkg/cli/version"
 	"github.com/kueue-trainer/kueue-trainer/pkg/version"
@@ -76,6 +77,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		submit.NewCommand,
 		timeline.NewCommand,
 		uninstall.NewCommand,
+		usage.NewCommand,
 		validate.NewCommand,
 		versioncmd.NewCommand,
 	} {

@@ -191,7 +191,7 @@ func normalizeDeployment(obj *unstructured.Unstructured) {
 	containers, _, _ := unstructured.NestedSlice(template, "spec", "containers")
 	manager := containers[0].(map[string]any)
 	delete(manager, "imagePullPolicy")
-	manager["args"] = slices.DeleteFunc(manager["args"].([]any), func(arg any) bool { return arg == "--zap-log-level=info" })
+	manager["args"] = slices.DeleteFunc(manager["args"].([]any), func(arg any) bool { return strings.HasPrefix(arg.(string), "--zap-") })
 	_ = unstructured.SetNestedSlice(template, containers, "spec", "containers")
 	volumes, _, _ := unstructured.NestedSlice(template, "spec", "volumes")
 	for _, volume := range volumes {

@@ -39,6 +39,8 @@ certificates: {certManager: {enabled: true}}
 metrics:
   serviceMonitor: {enabled: true, labels: {release: prometheus}}
   podMonitor: {enabled: true, authorization: {credentials: {name: prometheus, key: token}}}
+  prometheusRule: {enabled: true, labels: {release: prometheus}}
+  dashboards: {enabled: true}
 `,
 		"all that can be switched off": `
 topologySpread: false
@@ -61,8 +63,11 @@ uninstallHook: {enabled: false}
 // A schema that takes everything would let the test above pass.
 func TestUnknownFieldsAreInvalid(t *testing.T) {
 	known := newSchemas(t)
-	rendered := mustRender(t, "{certificates: {certManager: {enabled: true}}, metrics: {serviceMonitor: {enabled: true}}}")
-	for _, key := range []string{deployment, "Certificate " + namespace + "/kueue-trainer-webhooks", "ServiceMonitor " + namespace + "/kueue-trainer"} {
+	rendered := mustRender(t, "{certificates: {certManager: {enabled: true}}, metrics: {serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}}}")
+	for _, key := range []string{
+		deployment, "Certificate " + namespace + "/kueue-trainer-webhooks",
+		"ServiceMonitor " + namespace + "/kueue-trainer", "PrometheusRule " + namespace + "/kueue-trainer",
+	} {
 		obj := rendered[key]
 		if err := known.validate(t, obj); err != nil {
 			t.Errorf("%s: %v", key, err)
@@ -110,6 +115,8 @@ func (s *schemas) validate(t *testing.T, obj *unstructured.Unstructured) error {
 		return yaml.UnmarshalStrict(content, &monitoringv1.ServiceMonitor{})
 	case monitoringv1.PodMonitorsKind:
 		return yaml.UnmarshalStrict(content, &monitoringv1.PodMonitor{})
+	case monitoringv1.PrometheusRuleKind:
+		return yaml.UnmarshalStrict(content, &monitoringv1.PrometheusRule{})
 	}
 	s.write(t, obj.GroupVersionKind())
 	return s.validator.ValidateResource(resource.Resource{Bytes: content}).Err
