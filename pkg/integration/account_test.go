@@ -9,12 +9,14 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -131,5 +133,33 @@ func TestQuotaIsKeptUntilItIsAccountedFor(t *testing.T) {
 				t.Errorf("It looks again after %s, accounted for: %t", j.unaccounted, tc.want)
 			}
 		})
+	}
+}
+
+// Trainer may be about to resume the job: with the gate in the same request, no pod of it is bound.
+func TestStopSetsTheGateBeforeItIsAccountedFor(t *testing.T) {
+	r, stored, wl, _ := accountScene(t)
+	wl.Status.Conditions = []metav1.Condition{
+		{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue},
+		{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByPreemption},
+	}
+	if err := r.env.client.Update(t.Context(), wl); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.env.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("ns")); err != nil {
+		t.Fatal(err)
+	}
+	facts := accountFacts{client: r.env.client, env: r.env}
+	// One that has not read what was saved yet saves nothing.
+	r.env.ledger = ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
+	j := &job{env: r.env, TrainJob: *stored, key: client.ObjectKeyFromObject(stored)}
+	if _, err := j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, ""); err != nil {
+		t.Fatal(err)
+	}
+	if !j.IsSuspended() || !r.env.Field.HoldsGate(&j.Spec) {
+		t.Errorf("Stop left the TrainJob with suspend: %t, entry with the gate: %t", j.IsSuspended(), r.env.Field.HoldsGate(&j.Spec))
+	}
+	if !j.IsActive() {
+		t.Error("The quota goes before it is accounted for")
 	}
 }

@@ -149,38 +149,47 @@ func (j *job) PodLabelSelector() string {
 	return fmt.Sprintf("%s=%s", jobsetapi.JobSetNameKey, j.Name)
 }
 
-// IsActive reports whether pods of the job are there or may still come. A job whose
-// state cannot be read counts as active: its quota must not be given away.
+// IsActive reports whether pods of the job are there or may still come, or its quota may not go
+// yet because the ledger has not saved what it was used for. A job whose state cannot be read
+// counts as active: its quota must not be given away.
 func (j *job) IsActive() bool {
 	if j.stopping {
 		return true
 	}
 	if j.active == nil {
-		active, err := j.mayHavePods(ctrl.LoggerInto(context.Background(), j.env.log))
-		j.active = ptr.To(err != nil || active)
+		quotaGoes, err := j.letQuotaGo(ctrl.LoggerInto(context.Background(), j.env.log))
+		j.active = ptr.To(err != nil || !quotaGoes)
 	}
 	return *j.active
 }
 
-// mayHavePods asks the API server where the caches say no and quota depends on it.
-func (j *job) mayHavePods(ctx context.Context) (bool, error) {
-	if active, err := j.env.pods().Active(ctx, &j.TrainJob); err != nil || active {
-		return true, err
-	}
-	why, err := j.releasesQuota(ctx)
-	if err != nil || why == "" {
-		return false, err
-	}
-	pods, err := j.env.pods().Left(ctx, client.ObjectKeyFromObject(&j.TrainJob))
-	if err != nil || len(pods) > 0 {
-		return true, err
+// letQuotaGo reports whether nothing speaks against giving the quota back, and where it is given
+// back, that is told.
+func (j *job) letQuotaGo(ctx context.Context) (bool, error) {
+	active, why, err := j.mayHavePods(ctx)
+	if err != nil || active || why == "" {
+		return !active, err
 	}
 	if accounted, err := j.accountedHolding(ctx, true); err != nil || !accounted {
-		return true, err
+		return false, err
 	}
 	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", why)
 	j.env.starts.quotaGoes(&j.TrainJob)
-	return false, nil
+	return true, nil
+}
+
+// mayHavePods asks the API server where the caches say no and quota depends on it: then it returns
+// why that is given back, too.
+func (j *job) mayHavePods(ctx context.Context) (active bool, releases string, err error) {
+	if active, err := j.env.pods().Active(ctx, &j.TrainJob); err != nil || active {
+		return true, "", err
+	}
+	releases, err = j.releasesQuota(ctx)
+	if err != nil || releases == "" {
+		return err != nil, "", err
+	}
+	pods, err := j.env.pods().Left(ctx, client.ObjectKeyFromObject(&j.TrainJob))
+	return err != nil || len(pods) > 0, releases, err
 }
 
 // PodSets describes the pods that Trainer creates for the job. A job that runs is
@@ -348,9 +357,9 @@ func (j *job) keepsQuota(ctx context.Context, reason jobframework.StopReason) er
 // to run. The job counts as active for the rest of this reconcile: Trainer may just
 // be resuming what it saw before, so the next look decides.
 func (j *job) suspendNow(ctx context.Context, c client.Client) error {
-	active := j.IsActive()
+	active, _, err := j.mayHavePods(ctx)
 	j.stopping = true
-	if !active {
+	if err == nil && !active {
 		// Whoever resumed it: no JobSet runs yet, and Trainer may be about to have it run.
 		j.env.expectations.ExpectResume(&j.TrainJob)
 		err := j.suspend(ctx, c, true)
