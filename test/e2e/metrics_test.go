@@ -4,9 +4,7 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -155,7 +153,7 @@ var _ = Describe("The metrics of a manager that does not lead", Label("control",
 
 		second := w.secondManager(ctx, map[string]any{"localQueueLabels": false})
 		scrape := func() string {
-			_, body := ask(ctx, "https://"+second+"/metrics", cluster.Config.BearerToken)
+			_, body, _ := kit.Ask(ctx, "https://"+second+"/metrics", cluster.Config.BearerToken)
 			return body
 		}
 		running := fmt.Sprintf("\n%s{cluster_queue=%q,local_queue=\"\",namespace=\"\",state=\"running\"} 1\n", metrics.TrainJobs().Name, w.name("gpus"))
@@ -273,36 +271,12 @@ func fetch(ctx context.Context, purpose, path string) string {
 	return body
 }
 
-// The manager signs the certificate of its metrics itself.
-var anyCertificate = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // see above
-
 // answerOf returns the status and the body of what the manager serves; an error is a body without.
 func answerOf(ctx context.Context, purpose, path, token string) (status int, body string) {
 	GinkgoHelper()
-	address, err := cluster.Address(cluster.Manager(), purpose)
-	Expect(err).NotTo(HaveOccurred())
-	scheme := "http"
-	if purpose == "metrics" {
-		scheme = "https"
-	}
-	return ask(ctx, fmt.Sprintf("%s://%s%s", scheme, address, path), token)
-}
-
-func ask(ctx context.Context, url, token string) (status int, body string) {
-	GinkgoHelper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	Expect(err).NotTo(HaveOccurred())
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := anyCertificate.Do(request)
+	status, body, err := cluster.AskManager(ctx, purpose, path, token)
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer response.Body.Close()
-	data, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
-	return response.StatusCode, string(data)
+	return status, body
 }

@@ -6,13 +6,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -115,21 +112,8 @@ func (w *world) killManager(ctx context.Context) {
 // accounted returns the GPU seconds of the spec's ClusterQueue that the manager tells, by phase and
 // by outcome.
 func (w *world) accounted(ctx context.Context, g Gomega) map[string]float64 {
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(fetch(ctx, "metrics", "/metrics")))
+	seconds, err := kit.LedgerSeconds(fetch(ctx, "metrics", "/metrics"),
+		map[string]string{metrics.ClusterQueue: w.name("gpus"), metrics.Resource: string(kit.GPU)})
 	g.Expect(err).NotTo(HaveOccurred())
-	sums := map[string]float64{}
-	for metric, by := range map[string]string{metrics.QuotaSeconds().Name: metrics.Phase, metrics.EndedSeconds().Name: metrics.Outcome} {
-		g.Expect(families).To(HaveKey(metric), "the manager leads")
-		for _, m := range families[metric].GetMetric() {
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			if labels[metrics.ClusterQueue] == w.name("gpus") && labels[metrics.Resource] == string(kit.GPU) {
-				sums[labels[by]] += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return sums
+	return seconds
 }

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kit
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+)
+
+// The manager signs the certificate of its metrics itself.
+var anyCertificate = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // see above
+
+// AskManager returns the status and the body of what the manager serves for a purpose, "metrics" or
+// "health", to the bearer of a token, or to anybody without one.
+func (c *Cluster) AskManager(ctx context.Context, purpose, path, token string) (status int, body string, err error) {
+	address, err := c.Address(c.Manager(), purpose)
+	if err != nil {
+		return 0, "", err
+	}
+	scheme := "http"
+	if purpose == "metrics" {
+		scheme = "https"
+	}
+	return Ask(ctx, fmt.Sprintf("%s://%s%s", scheme, address, path), token)
+}
+
+// Ask is AskManager for one replica of a manager.
+func Ask(ctx context.Context, url, token string) (status int, body string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := anyCertificate.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(data), err
+}
+
+// LedgerSeconds adds up what a page of the manager's metrics says of the ledger, in seconds of a
+// resource by phase and by outcome, over the series that have the labels of match. A manager that
+// does not lead has none, which is an error.
+func LedgerSeconds(page string, match map[string]string) (map[string]float64, error) {
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
+	if err != nil {
+		return nil, err
+	}
+	sums := map[string]float64{}
+	for metric, by := range map[string]string{metrics.QuotaSeconds().Name: metrics.Phase, metrics.EndedSeconds().Name: metrics.Outcome} {
+		family, served := families[metric]
+		if !served {
+			return nil, fmt.Errorf("%s is not served: does this manager lead?", metric)
+		}
+		for _, series := range family.GetMetric() {
+			if labels := labelsOf(series); contains(labels, match) {
+				sums[labels[by]] += series.GetCounter().GetValue()
+			}
+		}
+	}
+	return sums, nil
+}
+
+func labelsOf(series *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, label := range series.GetLabel() {
+		labels[label.GetName()] = label.GetValue()
+	}
+	return labels
+}
+
+func contains(labels, match map[string]string) bool {
+	for name, value := range match {
+		if labels[name] != value {
+			return false
+		}
+	}
+	return true
+}
