@@ -76,13 +76,16 @@ func (f accountFacts) of(ctx context.Context, wl *kueue.Workload) ledger.Facts {
 // to one that does not tell it any more. Otherwise the job is looked at again when it is saved, and
 // when the ledger does not want to be waited for any more.
 func (j *job) accounted(ctx context.Context, wl *kueue.Workload) bool {
-	return j.env.ledger == nil || j.awaitLedger(j.env.ledger.Keep(ctx, wl, func() { j.env.all.RequeueOne(j.key) }))
+	return j.env.ledger == nil || j.awaitLedger(j.env.ledger.Keep(ctx, wl, j.lookWhenSaved))
 }
 
 // accountedGone is accounted for a Workload without pods that is about to be gone.
 func (j *job) accountedGone(ctx context.Context, wl *kueue.Workload) bool {
-	return j.env.ledger == nil || j.awaitLedger(j.env.ledger.Leave(ctx, wl, func() { j.env.all.RequeueOne(j.key) }))
+	return j.env.ledger == nil || j.awaitLedger(j.env.ledger.Leave(ctx, wl, j.lookWhenSaved))
 }
+
+// lookWhenSaved has the job looked at before those that wait: it was about to give its quota back.
+func (j *job) lookWhenSaved() { j.env.all.RequeueOne(j.key, decidedPriority) }
 
 // awaitLedger has the job looked at again after a time, and reports whether there is nothing to
 // wait for.

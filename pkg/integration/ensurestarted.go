@@ -133,7 +133,7 @@ func (r *attempt) giveBack(ctx context.Context, j *job, wl *kueue.Workload, why 
 	if err := j.deleteWorkload(ctx, wl); err != nil {
 		return 0, err
 	}
-	hold := r.env.starts.holdBack(&j.TrainJob, r.env.Field)
+	hold := r.env.starts.holdBack(&j.TrainJob, wl.UID, r.env.Field)
 	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonCannotStart, jobevents.ActionStart, fmt.Errorf(
 		"gives its quota back, could not start in %s; queues again in %s or when the TrainJob is changed: %s",
 		lacking.Round(time.Second), hold.Round(time.Second), why))

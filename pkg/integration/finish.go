@@ -34,6 +34,7 @@ func (j *job) finish(ctx context.Context) outcome {
 		return done(err)
 	}
 	if !j.IsActive() {
+		j.letQuotaGo(ctx)
 		return outcome{}
 	}
 	since := j.finishedSince()

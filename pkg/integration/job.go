@@ -54,8 +54,10 @@ type job struct {
 	unaccounted time.Duration
 	// described remembers the PodSets within this reconcile.
 	described []kueue.PodSet
-	// active remembers within this reconcile whether pods may be there.
+	// active remembers within this reconcile whether its quota has to stay, and pods whether pods
+	// may be there.
 	active *bool
+	pods   *podsAnswer
 }
 
 var (
@@ -157,39 +159,34 @@ func (j *job) IsActive() bool {
 		return true
 	}
 	if j.active == nil {
-		quotaGoes, err := j.letQuotaGo(ctrl.LoggerInto(context.Background(), j.env.log))
-		j.active = ptr.To(err != nil || !quotaGoes)
+		active, err := j.keepsPodsOrAccount(context.Background())
+		j.active = ptr.To(err != nil || active)
 	}
 	return *j.active
 }
 
-// letQuotaGo reports whether nothing speaks against giving the quota back, and where it is given
-// back, that is told.
-func (j *job) letQuotaGo(ctx context.Context) (bool, error) {
-	active, why, err := j.mayHavePods(ctx)
-	if err != nil || active || why == "" {
-		return !active, err
+// keepsPodsOrAccount reports whether pods of the job may be there, or the ledger has not saved what
+// they used.
+func (j *job) keepsPodsOrAccount(ctx context.Context) (bool, error) {
+	pods, err := j.mayHavePods(ctx)
+	if err != nil || pods.may || pods.release == nil {
+		return pods.may, err
 	}
-	if accounted, err := j.accountedHolding(ctx, true); err != nil || !accounted {
-		return false, err
-	}
-	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", why)
-	j.env.starts.quotaGoes(&j.TrainJob)
-	return true, nil
+	accounted, err := j.accountedHolding(ctx, true)
+	return !accounted, err
 }
 
-// mayHavePods asks the API server where the caches say no and quota depends on it: then it returns
-// why that is given back, too.
-func (j *job) mayHavePods(ctx context.Context) (active bool, releases string, err error) {
-	if active, err := j.env.pods().Active(ctx, &j.TrainJob); err != nil || active {
-		return true, "", err
+// mayHavePods asks the API server where the caches say no and quota depends on it, once within this
+// reconcile.
+func (j *job) mayHavePods(ctx context.Context) (podsAnswer, error) {
+	if j.pods == nil {
+		answer, err := j.lookForPods(ctx)
+		if err != nil {
+			return podsAnswer{may: true}, err
+		}
+		j.pods = &answer
 	}
-	releases, err = j.releasesQuota(ctx)
-	if err != nil || releases == "" {
-		return err != nil, "", err
-	}
-	pods, err := j.env.pods().Left(ctx, client.ObjectKeyFromObject(&j.TrainJob))
-	return err != nil || len(pods) > 0, releases, err
+	return *j.pods, nil
 }
 
 // PodSets describes the pods that Trainer creates for the job. A job that runs is
@@ -309,15 +306,15 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 		}
 	}
 	// The end of the Jobs takes with it when they began.
-	accounted, err := j.accountedHolding(ctx, false)
-	if err != nil {
-		return false, err
-	}
+	accounted, errAccount := j.accountedHolding(ctx, false)
 	if stopped {
 		if err := j.suspendNow(ctx, c); err != nil {
 			return false, err
 		}
 		j.measureStop(ctx, j.stopReason(ctx, reason))
+	}
+	if errAccount != nil {
+		return stopped, errAccount
 	}
 	if reason == jobframework.StopReasonWorkloadEvicted {
 		if !accounted {
@@ -331,12 +328,22 @@ func (j *job) Stop(ctx context.Context, c client.Client, _ []kueuepodset.PodSetI
 	if j.IsActive() {
 		return stopped, j.keepsQuota(ctx, reason)
 	}
-	err = j.gate(ctx, c)
-	if podsets.WithoutNames(err) {
+	if err := j.gate(ctx, c); podsets.WithoutNames(err) {
 		j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionStop, err)
-		return stopped, nil
+	} else if err != nil {
+		return stopped, err
 	}
-	return stopped, err
+	j.letQuotaGo(ctx)
+	return stopped, nil
+}
+
+// letQuotaGo takes note that nothing keeps the quota of a job that gives it back any more.
+func (j *job) letQuotaGo(ctx context.Context) {
+	if j.pods == nil || j.pods.release == nil {
+		return
+	}
+	ctrl.LoggerFrom(ctx).Info("Found no pod left and let the quota go", "reason", j.pods.release.why)
+	j.env.starts.quotaGoes(&j.TrainJob, j.pods.release.workload)
 }
 
 // keepsQuota returns errStillActive where jobframework would go on and give up the quota that
@@ -357,9 +364,9 @@ func (j *job) keepsQuota(ctx context.Context, reason jobframework.StopReason) er
 // to run. The job counts as active for the rest of this reconcile: Trainer may just
 // be resuming what it saw before, so the next look decides.
 func (j *job) suspendNow(ctx context.Context, c client.Client) error {
-	active, _, err := j.mayHavePods(ctx)
+	pods, err := j.mayHavePods(ctx)
 	j.stopping = true
-	if err == nil && !active {
+	if err == nil && !pods.may {
 		// Whoever resumed it: no JobSet runs yet, and Trainer may be about to have it run.
 		j.env.expectations.ExpectResume(&j.TrainJob)
 		err := j.suspend(ctx, c, true)

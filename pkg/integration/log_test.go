@@ -96,7 +96,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 			})
 		}, want: []said{{Msg: "Stopped TrainJob", Reason: "Stopped"}}},
 		{what: "it stops"},
-		{what: "its pods are gone", change: func() { follow(true) }, want: []said{{Msg: "Found no pod left and let the quota go", Reason: "Preempted"}, {Msg: "Set the admission gate"}}},
+		{what: "its pods are gone", change: func() { follow(true) }, want: []said{{Msg: "Set the admission gate"}, {Msg: "Found no pod left and let the quota go", Reason: "Preempted"}}},
 	}
 	var workload types.NamespacedName
 	for _, step := range steps {

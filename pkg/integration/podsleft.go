@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -30,27 +31,53 @@ const (
 	releasedGone        = "TrainJobDeleted"
 )
 
-// releasesQuota says why quota is given back once the job is not active any more; empty: it is not.
-// Only then it pays to ask the API server for its pods: a job that starts has none since
-// its quota was last given back.
-func (j *job) releasesQuota(ctx context.Context) (string, error) {
+// podsAnswer is whether pods of a job may be there.
+type podsAnswer struct {
+	may bool
+	// release is set where quota depends on it.
+	release *release
+}
+
+// release is quota that is given back once the job has no pods any more.
+type release struct {
+	workload types.UID
+	why      string
+}
+
+// lookForPods asks the API server for pods only where the caches say no and quota is given back:
+// a job that starts has none since that was done the last time.
+func (j *job) lookForPods(ctx context.Context) (podsAnswer, error) {
+	if active, err := j.env.pods().Active(ctx, &j.TrainJob); err != nil || active {
+		return podsAnswer{may: true}, err
+	}
+	releases, err := j.releases(ctx)
+	if err != nil || releases == nil {
+		return podsAnswer{}, err
+	}
+	pods, err := j.env.pods().Left(ctx, client.ObjectKeyFromObject(&j.TrainJob))
+	return podsAnswer{may: len(pods) > 0, release: releases}, err
+}
+
+// releases returns the quota that is given back once the job is not active any more, nil for none.
+func (j *job) releases(ctx context.Context) (*release, error) {
 	wl, err := state.HoldingQuota(ctx, state.Latest(j.env.state), &j.TrainJob)
 	if err != nil || wl == nil {
-		return "", err
+		return nil, err
 	}
+	because := func(why string) (*release, error) { return &release{wl.UID, why}, nil }
 	switch {
 	case j.TrainJob.Finished():
-		return releasedFinished, nil
+		return because(releasedFinished)
 	case !wl.DeletionTimestamp.IsZero():
-		return releasedDeleted, nil
+		return because(releasedDeleted)
 	case kueuelib.IsEvicted(wl):
-		return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).Reason, nil
+		return because(apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).Reason)
 	case !kueuelib.IsActive(wl):
-		return releasedDeactivated, nil
+		return because(releasedDeactivated)
 	case wl.Spec.QueueName != jobframework.QueueName(j):
-		return releasedQueue, nil
+		return because(releasedQueue)
 	}
-	return "", nil
+	return nil, nil
 }
 
 // awaitPodsOfDeleted waits for the pods that a deleted TrainJob still has: until they are gone

@@ -23,8 +23,8 @@ import (
 
 // notYet keeps a waiting TrainJob without a Workload from its queue while it is too early.
 func (j *job) notYet(ctx context.Context) outcome {
-	if err := j.releaseFormer(ctx); err != nil {
-		return outcome{err: err}
+	if released, err := j.releaseFormer(ctx); err != nil || !released {
+		return done(err)
 	}
 	if held := j.env.starts.heldBack(&j.TrainJob, j.env.Field); held > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Held TrainJob back from its queue", "reason", jobevents.ReasonCannotStart, "retryAfter", held)
@@ -39,26 +39,29 @@ func (j *job) notYet(ctx context.Context) outcome {
 }
 
 // releaseFormer takes the finalizer off what a deleted job of the same name left behind,
-// and with it the quota. jobframework would, but it does not see a job that is too early.
-func (j *job) releaseFormer(ctx context.Context) error {
+// and with it the quota, and reports whether that is done. jobframework would do it, but it does not
+// see a job that is too early.
+func (j *job) releaseFormer(ctx context.Context) (bool, error) {
 	all, err := j.env.state.Workloads(ctx, client.ObjectKeyFromObject(&j.TrainJob))
 	if err != nil {
-		return err
+		return false, err
 	}
+	released := true
 	for i := range all {
 		owner := state.ControllerOfKind(&all[i], trainjob.GVK.Kind)
 		if owner == nil || owner.UID == j.UID || all[i].DeletionTimestamp.IsZero() {
 			continue
 		}
 		if !j.accountedGone(ctx, &all[i]) {
+			released = false
 			continue
 		}
 		if err := kueuelib.RemoveFinalizer(ctx, j.env.client, all[i].DeepCopy()); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
+			return false, fmt.Errorf("releasing Workload %s of a former TrainJob: %w", client.ObjectKeyFromObject(&all[i]), err)
 		}
 		ctrl.LoggerFrom(ctx).Info("Released the Workload of a former TrainJob", "formerWorkload", klog.KObj(&all[i]))
 	}
-	return nil
+	return released, nil
 }
 
 // awaitChildJobs keeps a TrainJob from its queue until what is made of it is there:

@@ -121,20 +121,19 @@ func TestHoldBackCountsFromTheEndOfTheQuota(t *testing.T) {
 		field := patch.Of(trainjob.Trainer23)
 		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"}}
 		s := newStarts(0)
-		s.quotaGoes(job)
+		s.quotaGoes(job, "wl")
 		if wait := s.heldBack(job, field); wait != 0 {
 			t.Errorf("A job that was evicted waits for %s", wait)
 		}
-		s.holdBack(job, field)
+		s.holdBack(job, "wl", field)
 		// Its last pod takes longer to end than the job is held back.
 		time.Sleep(10 * time.Minute)
-		s.quotaGoes(job)
+		s.quotaGoes(job, "wl")
 		if wait := s.heldBack(job, field); wait != time.Minute {
 			t.Errorf("Held back for %s after its quota was given back, want a minute", wait)
 		}
 		time.Sleep(time.Minute)
-		s.lacks(job, "admitted again")
-		s.quotaGoes(job)
+		s.quotaGoes(job, "admitted again")
 		if wait := s.heldBack(job, field); wait != 0 {
 			t.Errorf("A job that was preempted before it started waits for %s", wait)
 		}
@@ -149,12 +148,12 @@ func TestHoldBack(t *testing.T) {
 		t.Errorf("A job that never started waits for %s", wait)
 	}
 	for i, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
-		if got := s.holdBack(job, field); got != want {
+		if got := s.holdBack(job, "wl", field); got != want {
 			t.Errorf("%d: held back for %s, want %s", i, got, want)
 		}
 	}
 	for range 10 {
-		s.holdBack(job, field)
+		s.holdBack(job, "wl", field)
 	}
 	if wait := s.heldBack(job, field); wait > time.Hour || wait < 59*time.Minute {
 		t.Errorf("held back for %s, want an hour at the most", wait)
@@ -172,11 +171,11 @@ func TestHoldBack(t *testing.T) {
 	if wait := s.heldBack(&changed, field); wait != 0 {
 		t.Errorf("A changed job waits for %s", wait)
 	}
-	if got := s.holdBack(&changed, field); got != time.Minute {
+	if got := s.holdBack(&changed, "wl", field); got != time.Minute {
 		t.Errorf("A changed job is held back for %s, want a minute", got)
 	}
 	s.lacksNothing(&changed, "wl")
-	if got := s.holdBack(&changed, field); got != time.Minute {
+	if got := s.holdBack(&changed, "wl", field); got != time.Minute {
 		t.Errorf("A job that has started since is held back for %s, want a minute", got)
 	}
 	s.forget(types.NamespacedName{Namespace: "ns", Name: "job"})

@@ -42,11 +42,12 @@ type startRecord struct {
 	complete bool
 
 	// tries counts the starts that failed in a row of the job as it is, by its sum. For hold it
-	// stays out of its queue, until a time.
-	tries int
-	hold  time.Duration
-	until time.Time
-	sum   [sha256.Size]byte
+	// stays out of its queue, until a time, since the Workload of former was given back.
+	tries  int
+	hold   time.Duration
+	until  time.Time
+	former types.UID
+	sum    [sha256.Size]byte
 
 	// unmade is what is known of a job that has no JobSet yet.
 	unmade unmade
@@ -73,7 +74,7 @@ func (s *starts) lacks(job *trainjob.TrainJob, wl types.UID) (lacking, wait time
 	defer s.mu.Unlock()
 	st, now := s.of(job), time.Now()
 	if st.workload != wl {
-		st.workload, st.lacking, st.complete, st.hold = wl, time.Time{}, false, 0
+		st.workload, st.lacking, st.complete = wl, time.Time{}, false
 	}
 	if st.lacking.IsZero() {
 		st.lacking, st.look = now, now.Add(s.timeout)
@@ -96,9 +97,9 @@ func (s *starts) lacksNothing(job *trainjob.TrainJob, wl types.UID) {
 	*s.of(job) = startRecord{uid: job.UID, workload: wl, complete: true}
 }
 
-// holdBack keeps a job out of its queue, twice as long as the last time, and returns for
-// how long.
-func (s *starts) holdBack(job *trainjob.TrainJob, field patch.Field) time.Duration {
+// holdBack keeps a job that gives a Workload back out of its queue, twice as long as the last
+// time, and returns for how long.
+func (s *starts) holdBack(job *trainjob.TrainJob, wl types.UID, field patch.Field) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st, sum := s.of(job), sumOf(job, field)
@@ -106,16 +107,16 @@ func (s *starts) holdBack(job *trainjob.TrainJob, field patch.Field) time.Durati
 		st.tries = 0
 	}
 	hold := min(longestHold, s.timeout/2<<min(st.tries, 16))
-	*st = startRecord{uid: job.UID, tries: st.tries + 1, hold: hold, until: time.Now().Add(hold), sum: sum}
+	*st = startRecord{uid: job.UID, tries: st.tries + 1, hold: hold, until: time.Now().Add(hold), former: wl, sum: sum}
 	return hold
 }
 
-// quotaGoes notes that a job gives its quota back now, which may be long after it was held back:
-// from here on it stays out of its queue, so that others have their turn.
-func (s *starts) quotaGoes(job *trainjob.TrainJob) {
+// quotaGoes notes that the quota of a Workload goes now, which may be long after the job was held
+// back for it: from here on it stays out of its queue, so that others have their turn.
+func (s *starts) quotaGoes(job *trainjob.TrainJob, wl types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st := s.jobs[client.ObjectKeyFromObject(job)]; st != nil && st.uid == job.UID && st.hold > 0 {
+	if st := s.jobs[client.ObjectKeyFromObject(job)]; st != nil && st.uid == job.UID && st.former == wl {
 		st.until = time.Now().Add(st.hold)
 	}
 }

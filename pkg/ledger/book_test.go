@@ -285,6 +285,23 @@ func TestBookBoundsUsers(t *testing.T) {
 	}
 }
 
+// A tenant may change labels as often as it likes.
+func TestBookBoundsTheSpansOfAHolding(t *testing.T) {
+	b := NewBook(noon)
+	wl := newObject("a").reserve(10)
+	for i := range 3 * maxSpans {
+		wl.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef([]string{"low", "high"}[i%2])
+		b.Observe(Read(wl.Workload, Facts{User: []string{"ann", "bob"}[i%2]}), at(11+i), time.Time{})
+	}
+	if spans := len(b.open["a"].Spans); spans != maxSpans {
+		t.Errorf("The holding has %d spans, want %d", spans, maxSpans)
+	}
+	b.Observe(Read(reclaimed(wl).Workload, Facts{User: "cid"}), at(1000), time.Time{})
+	if spans := len(b.open["a"].Spans); spans != maxSpans+1 {
+		t.Errorf("After less quota is held the holding has %d spans, want %d", spans, maxSpans+1)
+	}
+}
+
 func TestCheckpointIsACopy(t *testing.T) {
 	b := NewBook(noon)
 	b.Observe(Read(newObject("a").reserve(10).admit(10).ready(15).Workload, Facts{}), at(16), time.Time{})

@@ -31,6 +31,20 @@ type Holding struct {
 	changed uint64
 }
 
+// maxSpans is from how many spans on a holding stays with its user and its priority class: tenants
+// may change them as often as they like, and none shall make the account too large to be saved.
+const maxSpans = 100
+
+// keep keeps what is not known of a share, or changes too often.
+func (s *Share) keep(before Share, userUnknown, changesOften bool) {
+	if userUnknown || changesOften {
+		s.User = before.User
+	}
+	if changesOften {
+		s.PriorityClass = before.PriorityClass
+	}
+}
+
 // Span is a time in which nothing changes.
 type Span struct {
 	Mark
@@ -69,9 +83,9 @@ func (h *Holding) follow(r Reading, now time.Time) bool {
 			h.mark(m, h.last().Shares)
 		}
 	}
-	if r.userUnknown && len(h.last().Shares) > 0 {
+	if len(h.last().Shares) > 0 {
 		for i := range r.Shares {
-			r.Shares[i].User = h.last().Shares[0].User
+			r.Shares[i].keep(h.last().Shares[0], r.userUnknown, len(h.Spans) >= maxSpans)
 		}
 	}
 	if len(r.Shares) > 0 && !slices.Equal(r.Shares, h.last().Shares) {

@@ -96,6 +96,8 @@ type noted struct {
 type waiter struct {
 	since time.Time
 	done  func()
+	// told is set when it has lost its patience, and that was logged.
+	told bool
 }
 
 // expired reports whether it waited for something that is long over. Until then, one that has lost
@@ -389,15 +391,20 @@ func (l *Ledger) keep(ctx context.Context, wl *kueue.Workload, leaves bool, then
 		}
 	}
 	l.want(true)
+	if !l.failing.IsZero() && now.Sub(l.failing) > patience {
+		// Whoever waited since then has waited in vain.
+		return 0
+	}
 	w, waits := l.waiting[wl.UID]
 	if !waits || w.expired(now) {
-		w.since = now
+		w = waiter{since: now}
 	}
 	left := patience - now.Sub(w.since)
 	if left > 0 {
 		w.done = then
-	} else {
-		l.options.Log.Info("Let quota go before the ledger of resource seconds was saved", "workload", klog.KObj(wl))
+	} else if !w.told {
+		l.options.Log.Info("Did not wait longer for the ledger of resource seconds to be saved", "workload", klog.KObj(wl))
+		w.told = true
 	}
 	l.waiting[wl.UID] = w
 	return max(left, 0)
@@ -459,6 +466,6 @@ func (l *Ledger) release() {
 			delete(l.waiting, uid)
 			continue
 		}
-		l.waiting[uid] = waiter{since: w.since}
+		l.waiting[uid] = waiter{since: w.since, told: w.told}
 	}
 }

@@ -329,15 +329,18 @@ func TestLedgerForgetsWhoWaited(t *testing.T) {
 		if wait := l.Keep(t.Context(), wl.Workload, nil); wait > 0 {
 			t.Errorf("The next step waits another %s", wait)
 		}
-		time.Sleep(savePeriod)
-		if wait := l.Keep(t.Context(), wl.Workload, nil); wait != patience {
-			t.Errorf("A later end waits %s, want %s", wait, patience)
+		time.Sleep(2 * soonest)
+		if wait := l.Keep(t.Context(), ofTrainJob("b").reserve(now()).evict(now()).Workload, nil); wait > 0 {
+			t.Errorf("Another one waits %s although saves have failed for longer than that", wait)
 		}
 		s.refusing = nil
-		time.Sleep(2 * soonest)
+		time.Sleep(savePeriod)
 		synctest.Wait()
 		if len(l.waiting) > 0 {
 			t.Error("What is saved is waited for")
+		}
+		if wait := l.Keep(t.Context(), ofTrainJob("c").reserve(now()).evict(now()).Workload, nil); wait != patience {
+			t.Errorf("Saves succeed again, and an end waits %s, want %s", wait, patience)
 		}
 	})
 }

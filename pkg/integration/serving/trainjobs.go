@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -67,10 +68,15 @@ func (a *TrainJobs) Requeue(ctx context.Context) error {
 	return nil
 }
 
-// RequeueOne has one TrainJob looked at.
-func (a *TrainJobs) RequeueOne(name types.NamespacedName) {
-	if queue := a.started(); queue != nil {
-		queue.Add(reconcile.Request{NamespacedName: name})
+// RequeueOne has one TrainJob looked at, before all of a lower priority.
+func (a *TrainJobs) RequeueOne(name types.NamespacedName, priority int) {
+	request := reconcile.Request{NamespacedName: name}
+	switch queue := a.started().(type) {
+	case nil:
+	case priorityqueue.PriorityQueue[reconcile.Request]:
+		queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+	default:
+		queue.Add(request)
 	}
 }
 
