@@ -266,7 +266,7 @@ func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 	env := fresh(&environment{
 		client:    jobclient.New(s, s, inttest.Served(tb, trainjob.Trainer23), inttest.LedSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{}), inttest.Metrics()),
 		Describer: &podsets.Describer{Renderer: renderer, Field: patch.Of(trainjob.Trainer23), State: state.FromCache(s), Recorder: jobevents.New(&events.FakeRecorder{})},
-		state:     state.FromCache(s), live: s, expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour),
+		state:     state.FromCache(s), live: s, refusals: jobevents.NewRefusals(s), expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour),
 		backoff: jobclient.NewBackoff(clock.RealClock{}),
 		inTree:  inttest.InTreeOff(tb), trainer: inttest.Served(tb, trainjob.Trainer23),
 		kueue: settings, queues: queues.New(s, s, settings), metrics: inttest.Metrics(),

@@ -87,10 +87,11 @@ func (r *attempt) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack
 	timeout := r.env.starts.timeout
 	refusal := l.quote
 	if refusal == "" {
-		var err error
-		if refusal, err = jobevents.LastRefusal(ctx, r.env.live, j.Namespace, l.kind, l.asked, toldSince(wl, lacking+timeout)); err != nil {
-			return 0, err
+		told, again, err := r.env.refusals.Last(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, lacking+timeout), time.Time{})
+		if err != nil || again > 0 {
+			return again, err
 		}
+		refusal = told
 	}
 	switch l.decide(lacking, timeout, refusal) {
 	case giveBack:

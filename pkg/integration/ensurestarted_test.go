@@ -22,6 +22,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -97,7 +98,7 @@ func TestEnsureStarted(t *testing.T) {
 				objects = append(objects, tc.refusal)
 			}
 			r, recorder := newReconciler(t, objects...)
-			r.env.live = liveEvents(r.env.client, tc.reading)
+			r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, tc.reading))
 			r.env.starts = newStarts(0)
 			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
 				uid: stored.UID, workload: wl.UID, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
@@ -130,7 +131,7 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(true, true, true, time.Now())
 			r, recorder := newReconciler(t, stored, tc.refusal)
-			r.env.live = liveEvents(r.env.client, nil)
+			r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, nil))
 			r.env.starts = newStarts(0)
 			for i := range 2 {
 				j := &job{TrainJob: *stored, env: r.env}
@@ -138,7 +139,7 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 				if got.err != nil || got.ends() != tc.want || (got.again > 0) != tc.want {
 					t.Errorf("%d: awaitJobSet() = %+v, want it to wait: %t", i, got, tc.want)
 				}
-				r.env.live = liveEvents(r.env.client, errors.New("it is not asked again at once"))
+				r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, errors.New("it is not asked again at once")))
 				if !tc.want {
 					break
 				}

@@ -10,7 +10,6 @@ package integration
 import (
 	"context"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsleft"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
@@ -40,6 +40,9 @@ type environment struct {
 	// live asks the API server itself.
 	live client.Reader
 
+	// refusals are what other controllers say about what they could not make.
+	refusals *jobevents.Refusals
+
 	// What is remembered of TrainJobs from one reconcile to the next.
 	expectations *jobclient.Expectations
 	memory       *memory
@@ -57,9 +60,6 @@ type environment struct {
 	kueue  *kueueconfig.Follower
 	labels *kueuelib.CustomLabels
 	queues *queues.Queues
-
-	// log is for what jobframework calls without a context.
-	log logr.Logger
 
 	// ledger keeps account of what TrainJobs hold; nil: nobody does.
 	ledger *ledger.Ledger
@@ -82,7 +82,7 @@ func (e *environment) now() (*environment, error) {
 // logging has events and log lines of a reconcile name the Workload of the TrainJob key, if there
 // is one.
 func (e *environment) logging(ctx context.Context, key types.NamespacedName) context.Context {
-	e.log = ctrl.LoggerFrom(ctx)
+	log := ctrl.LoggerFrom(ctx)
 	// What cannot be read now is reported where it is needed.
 	if workloads, err := e.state.Workloads(ctx, key); err == nil && len(workloads) > 0 {
 		last := &workloads[0]
@@ -91,10 +91,10 @@ func (e *environment) logging(ctx context.Context, key types.NamespacedName) con
 				last = &workloads[i]
 			}
 		}
-		e.log = e.log.WithValues("workload", klog.KObj(last))
+		log = log.WithValues("workload", klog.KObj(last))
 	}
-	e.Recorder = e.Recorder.LoggingTo(e.log)
-	return ctrl.LoggerInto(ctx, e.log)
+	e.Recorder = e.Recorder.LoggingTo(log)
+	return ctrl.LoggerInto(ctx, log)
 }
 
 // pods returns what answers whether there are pods of a TrainJob, by the view of this environment.

@@ -89,7 +89,7 @@ func TestNotYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(append(tc.objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})...)).Build()
 			recorder := events.NewFakeRecorder(2)
-			j := &job{TrainJob: *trainJob(), env: &environment{Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23), Recorder: jobevents.New(recorder)}, client: c, live: liveEvents(c, nil), state: state.FromCache(c), queues: queues.New(c, c, inttest.KueueDefaults(t)), expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}}
+			j := &job{TrainJob: *trainJob(), env: &environment{Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23), Recorder: jobevents.New(recorder)}, client: c, live: c, refusals: jobevents.NewRefusals(liveEvents(c, nil)), state: state.FromCache(c), queues: queues.New(c, c, inttest.KueueDefaults(t)), expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}}
 			if tc.waited != nil {
 				j.env.memory.waits = map[types.NamespacedName]*waiting{client.ObjectKeyFromObject(&j.TrainJob): tc.waited}
 			}

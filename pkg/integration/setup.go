@@ -207,6 +207,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		client:       jobclient.New(mgr.GetClient(), mgr.GetAPIReader(), trainer, expectations, backoff, opts.Metrics),
 		state:        state.FromCache(mgr.GetClient()),
 		live:         mgr.GetAPIReader(),
+		refusals:     jobevents.NewRefusals(mgr.GetAPIReader()),
 		expectations: expectations,
 		backoff:      backoff,
 		memory:       &memory{},

@@ -43,9 +43,13 @@ func (j *job) awaitJobSet(ctx context.Context) outcome {
 		}
 		return outcome{done: refused, unqueued: refused, again: wait}
 	}
-	refusal, err := jobevents.LastRefusal(ctx, j.env.live, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{})
+	// Trainer looks at a new TrainJob at once, and tells at once that it was refused something.
+	refusal, again, err := j.env.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, j.CreationTimestamp.Add(awaited.JobSet/2))
 	if err != nil {
 		return outcome{err: err}
+	}
+	if again > 0 {
+		return unqueued(again)
 	}
 	wait = j.env.starts.foundUnmade(&j.TrainJob, refusal != "")
 	if refusal == "" {

@@ -5,7 +5,9 @@ package jobevents
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,34 +26,117 @@ var refusalReasons = []string{
 	"FailedCreate",
 }
 
-// LastRefusal returns the last refusal told since a time about objects of a kind, or "". It reads
-// the storage of the API server, which has to look at all events of the namespace: it is for
-// jobs that are late, not for every look.
-func LastRefusal(ctx context.Context, live client.Reader, namespace, kind string, asked []types.UID, since time.Time) (string, error) {
-	if len(asked) == 0 {
-		return "", nil
-	}
-	selector := client.MatchingFields{"type": corev1.EventTypeWarning, "regarding.kind": kind}
-	if len(asked) == 1 {
-		selector["regarding.uid"] = string(asked[0])
-	}
-	var list eventsv1.EventList
-	if err := live.List(ctx, &list, client.InNamespace(namespace), selector); err != nil {
-		if apierrors.IsForbidden(err) {
-			// A role of an older release: what is not told is silence.
-			return "", nil
-		}
-		return "", fmt.Errorf("listing the events of namespace %s about %s: %w", namespace, kind, err)
-	}
-	return lastRefusal(list.Items, asked, since), nil
+const (
+	// A page is read again after a second, or after ten times as long as it took to read: where a
+	// namespace has very many events, to look for refusals is not what the API server is busy with.
+	pageLasts    = time.Second
+	pageRatio    = 10
+	pageLastsMax = time.Minute
+)
+
+// Refusals finds what controllers said of what they could not make. To read the events of a
+// namespace the API server has to look at all of them, so they are read for all objects of a kind
+// at a time.
+type Refusals struct {
+	live client.Reader
+
+	mu      sync.Mutex
+	pages   map[place]*page
+	reading map[place]bool
 }
 
-func lastRefusal(events []eventsv1.Event, asked []types.UID, since time.Time) string {
-	note, last := "", since
+// place is where objects of a kind are.
+type place struct{ namespace, kind string }
+
+// page is what the events of a place said at a time. It does not change.
+type page struct {
+	read, lasts time.Time
+	// last is the last refusal by the object that it is about.
+	last map[types.UID]refusal
+}
+
+type refusal struct {
+	note string
+	at   time.Time
+}
+
+// NewRefusals returns those that live, a reader of the API server itself, finds.
+func NewRefusals(live client.Reader) *Refusals {
+	return &Refusals{live: live, pages: map[place]*page{}, reading: map[place]bool{}}
+}
+
+// Last returns the last refusal told since a time about objects of a kind, or "". What was told
+// shortly ago may not be known, unless it was told before asOf. Where that cannot be said yet, Last
+// returns a time after which to ask again.
+func (r *Refusals) Last(ctx context.Context, namespace, kind string, asked []types.UID, since, asOf time.Time) (note string, again time.Duration, err error) {
+	if len(asked) == 0 {
+		return "", 0, nil
+	}
+	of := place{namespace, kind}
+	found, again := r.known(of, asOf)
+	if found == nil && again == 0 {
+		found, err = r.read(ctx, of)
+	}
+	if found == nil || err != nil {
+		return "", again, err
+	}
+	return found.lastOf(asked, since), 0, nil
+}
+
+// known returns a page that is new enough, or the time after which to ask again, or neither: then
+// it is the caller's to read.
+func (r *Refusals) known(of place, asOf time.Time) (*page, time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := r.pages[of]
+	stale := last == nil || time.Now().After(last.lasts)
+	switch {
+	case stale && !r.reading[of]:
+		r.reading[of] = true
+		return nil, 0
+	case last != nil && !last.read.Before(asOf):
+		return last, 0
+	case stale:
+		return nil, pageLasts
+	}
+	return nil, max(time.Until(last.lasts), time.Millisecond)
+}
+
+// read reads a page for all who ask until it is stale.
+func (r *Refusals) read(ctx context.Context, of place) (*page, error) {
+	began := time.Now()
+	var list eventsv1.EventList
+	err := r.live.List(ctx, &list, client.InNamespace(of.namespace), client.MatchingFields{"type": corev1.EventTypeWarning, "regarding.kind": of.kind})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.reading, of)
+	// With a role of an older release it may not: what is not told is silence.
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("listing the events of namespace %s about %s: %w", of.namespace, of.kind, err)
+	}
+	now := time.Now()
+	maps.DeleteFunc(r.pages, func(_ place, p *page) bool { return now.After(p.lasts.Add(pageLastsMax)) })
+	r.pages[of] = newPage(list.Items, began, now.Add(min(max(pageLasts, pageRatio*now.Sub(began)), pageLastsMax)))
+	return r.pages[of], nil
+}
+
+func newPage(events []eventsv1.Event, read, lasts time.Time) *page {
+	p := &page{read: read, lasts: lasts, last: map[types.UID]refusal{}}
 	for i := range events {
 		ev := &events[i]
-		if slices.Contains(asked, ev.Regarding.UID) && slices.Contains(refusalReasons, ev.Reason) && toldAt(ev).After(last) {
-			note, last = ev.Note, toldAt(ev)
+		if slices.Contains(refusalReasons, ev.Reason) && toldAt(ev).After(p.last[ev.Regarding.UID].at) {
+			p.last[ev.Regarding.UID] = refusal{ev.Note, toldAt(ev)}
+		}
+	}
+	return p
+}
+
+// lastOf returns the last refusal told since a time about any of some objects, or "".
+func (p *page) lastOf(asked []types.UID, since time.Time) string {
+	note := ""
+	for _, uid := range asked {
+		if told, found := p.last[uid]; found && told.at.After(since) {
+			note, since = told.note, told.at
 		}
 	}
 	return note

@@ -3,11 +3,21 @@
 package jobevents
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 func TestToldAt(t *testing.T) {
@@ -24,5 +34,101 @@ func TestToldAt(t *testing.T) {
 				t.Errorf("toldAt() = %s, want %s", got, at)
 			}
 		})
+	}
+}
+
+const job types.UID = "job"
+
+// refusedAt is what Trainer says of a JobSet that it could not make.
+func refusedAt(at time.Time, about types.UID, note string) *eventsv1.Event {
+	return &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: note}, EventTime: metav1.NewMicroTime(at), Type: corev1.EventTypeWarning,
+		Reason: "TrainJobResourcesCreationFailed", Regarding: corev1.ObjectReference{Kind: "TrainJob", UID: about}, Note: note,
+	}
+}
+
+func TestLastRefusalOf(t *testing.T) {
+	at := time.Unix(1000, 0)
+	other := refusedAt(at.Add(5*time.Minute), job, "no refusal")
+	other.Reason = "Suspended"
+	p := newPage([]eventsv1.Event{
+		*refusedAt(at.Add(time.Minute), job, "second"), *refusedAt(at, job, "first"), *refusedAt(at.Add(2*time.Minute), "other", "third"), *other,
+	}, at, at)
+	tests := map[string]struct {
+		asked []types.UID
+		since time.Time
+		want  string
+	}{
+		"of one":           {asked: []types.UID{job}, want: "second"},
+		"of two":           {asked: []types.UID{"other", job}, want: "third"},
+		"of one not named": {asked: []types.UID{"fourth"}},
+		"told long ago":    {asked: []types.UID{job}, since: at.Add(time.Hour)},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := p.lastOf(tc.asked, tc.since); got != tc.want {
+				t.Errorf("lastOf() = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// However many jobs are late, the API server looks through its events once in a while.
+func TestRefusalsAreReadForAllJobsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads, takes := 0, 2*time.Second
+		var told []eventsv1.Event
+		r := NewRefusals(interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+				reads++
+				time.Sleep(takes)
+				list.(*eventsv1.EventList).Items = told
+				return nil
+			},
+		}))
+		ask := func(asOf time.Time) (string, time.Duration) {
+			note, again, err := r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, asOf)
+			if err != nil {
+				t.Error(err)
+			}
+			return note, again
+		}
+		for range 100 {
+			go ask(time.Time{})
+		}
+		synctest.Wait()
+		if _, again := ask(time.Time{}); again == 0 {
+			t.Error("Somebody has an answer before the events were read")
+		}
+		time.Sleep(takes)
+		synctest.Wait()
+		told = []eventsv1.Event{*refusedAt(time.Now(), job, "denied")}
+		if note, again := ask(time.Time{}); note != "" || again > 0 || reads != 1 {
+			t.Errorf("It says %q, again %s after %d reads; want an answer of before the refusal after 1", note, again, reads)
+		}
+		_, again := ask(time.Now())
+		if want := pageRatio * takes; again != want {
+			t.Errorf("Who has to know of now asks again after %s, want %s", again, want)
+		}
+		time.Sleep(again + time.Millisecond)
+		if note, _ := ask(time.Now()); note != "denied" || reads != 2 {
+			t.Errorf("Then it says %q after %d reads, want denied after 2", note, reads)
+		}
+	})
+}
+
+func TestRefusalsThatCannotBeRead(t *testing.T) {
+	answer := errors.New("timed out")
+	r := NewRefusals(interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return answer },
+	}))
+	for range 2 {
+		if _, _, err := r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, time.Time{}); !errors.Is(err, answer) {
+			t.Errorf("Last returned %v, want %v", err, answer)
+		}
+	}
+	answer = apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil)
+	if note, again, err := r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, time.Time{}); note != "" || again > 0 || err != nil {
+		t.Errorf("With an older role it says %q, %s, %v; want silence", note, again, err)
 	}
 }
