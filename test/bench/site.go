@@ -144,8 +144,8 @@ func (s *site) usedSince(earlier map[string]usage.Usage) (map[string]usage.Usage
 }
 
 const (
-	// patience ends a wait for what does not come; 12,000 TrainJobs take two busy cores an hour.
-	patience = 3 * time.Hour
+	// patience ends a wait for what does not come; 12,000 TrainJobs take two busy cores half an hour.
+	patience = 2 * time.Hour
 	// quiet is how long nothing may change until all is said to be done.
 	quiet = 3 * time.Second
 )
