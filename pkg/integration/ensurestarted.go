@@ -88,8 +88,14 @@ func (r *attempt) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack
 	refusal := l.quote
 	if refusal == "" {
 		told, again, err := r.env.refusals.Last(ctx, j.Namespace, l.kind, l.asked, toldSince(wl, lacking+timeout), time.Time{})
-		if err != nil || again > 0 {
-			return again, err
+		if err != nil {
+			return 0, err
+		}
+		if again > 0 {
+			if !l.pods {
+				r.env.Recorder.Note(j.UID, jobevents.ReasonNotStarted)
+			}
+			return again, nil
 		}
 		refusal = told
 	}

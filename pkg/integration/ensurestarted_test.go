@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
@@ -148,5 +149,26 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 				t.Errorf("The user is told %q", told)
 			}
 		})
+	}
+}
+
+// What was read before it had waited its time may lack what Trainer said since.
+func TestLateJobWaitsForNewsOfItsTime(t *testing.T) {
+	stored, _ := disagreeing(true, true, true, time.Now())
+	r, _ := newReconciler(t, stored)
+	r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, nil))
+	if _, again, err := r.env.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{}); again > 0 || err != nil {
+		t.Fatalf("Reading for another job: again %s, %v", again, err)
+	}
+	j := &job{TrainJob: *stored, env: r.env}
+	r.env.memory.waits = map[types.NamespacedName]*waiting{
+		client.ObjectKeyFromObject(stored): {uid: stored.UID, began: time.Now().Add(-awaited.JobSet)},
+	}
+	if got := j.awaitJobSet(t.Context()); got.err != nil || !got.unqueued || got.again <= 0 {
+		t.Errorf("awaitJobSet() = %+v, want it to ask again", got)
+	}
+	r.env.memory.waits[client.ObjectKeyFromObject(stored)].began = time.Now().Add(-time.Minute)
+	if got := j.awaitJobSet(t.Context()); got.err != nil || got.ends() {
+		t.Errorf("awaitJobSet() = %+v for one that waited before that was read, want it to queue", got)
 	}
 }

@@ -47,6 +47,13 @@ func (m *memory) patience(job *trainjob.TrainJob, jobSet bool) time.Duration {
 	return max(0, time.Until(w.jobSet.Add(awaited.Jobs)))
 }
 
+// awaitedUntil returns until when a TrainJob waited for its JobSet.
+func (m *memory) awaitedUntil(job *trainjob.TrainJob) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.waitingOf(job).began.Add(awaited.JobSet)
+}
+
 // queuesUnprepared reports whether this is the first time that a TrainJob queues without its JobSet.
 func (m *memory) queuesUnprepared(job *trainjob.TrainJob) bool {
 	m.mu.Lock()

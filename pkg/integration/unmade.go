@@ -43,12 +43,14 @@ func (j *job) awaitJobSet(ctx context.Context) outcome {
 		}
 		return outcome{done: refused, unqueued: refused, again: wait}
 	}
-	// Trainer looks at a new TrainJob at once, and tells at once that it was refused something.
-	refusal, again, err := j.env.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, j.CreationTimestamp.Add(awaited.JobSet/2))
+	refusal, again, err := j.env.refusals.Last(ctx, j.Namespace, trainjob.GVK.Kind, []types.UID{j.UID}, time.Time{}, j.env.memory.awaitedUntil(&j.TrainJob))
 	if err != nil {
 		return outcome{err: err}
 	}
 	if again > 0 {
+		if refused {
+			j.env.Recorder.Note(j.UID, jobevents.ReasonCannotStart)
+		}
 		return unqueued(again)
 	}
 	wait = j.env.starts.foundUnmade(&j.TrainJob, refusal != "")

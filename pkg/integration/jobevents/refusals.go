@@ -40,17 +40,25 @@ const (
 type Refusals struct {
 	live client.Reader
 
-	mu      sync.Mutex
-	pages   map[place]*page
-	reading map[place]bool
+	mu     sync.Mutex
+	places map[place]*shelf
 }
 
 // place is where objects of a kind are.
 type place struct{ namespace, kind string }
 
+// shelf has what was read last of a place.
+type shelf struct {
+	// page counts until next, which is when to read again.
+	page *page
+	next time.Time
+	// reading is since when somebody reads; zero: nobody does.
+	reading time.Time
+}
+
 // page is what the events of a place said at a time. It does not change.
 type page struct {
-	read, lasts time.Time
+	read time.Time
 	// last is the last refusal by the object that it is about.
 	last map[types.UID]refusal
 }
@@ -62,12 +70,12 @@ type refusal struct {
 
 // NewRefusals returns those that live, a reader of the API server itself, finds.
 func NewRefusals(live client.Reader) *Refusals {
-	return &Refusals{live: live, pages: map[place]*page{}, reading: map[place]bool{}}
+	return &Refusals{live: live, places: map[place]*shelf{}}
 }
 
-// Last returns the last refusal told since a time about objects of a kind, or "". What was told
-// shortly ago may not be known, unless it was told before asOf. Where that cannot be said yet, Last
-// returns a time after which to ask again.
+// Last returns the last refusal told since a time about objects of a kind, or "". What was told in
+// the last minute may not be known, unless it was told before asOf, by our own clock. Where that
+// cannot be said yet, Last returns a time after which to ask again.
 func (r *Refusals) Last(ctx context.Context, namespace, kind string, asked []types.UID, since, asOf time.Time) (note string, again time.Duration, err error) {
 	if len(asked) == 0 {
 		return "", 0, nil
@@ -88,40 +96,45 @@ func (r *Refusals) Last(ctx context.Context, namespace, kind string, asked []typ
 func (r *Refusals) known(of place, asOf time.Time) (*page, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last := r.pages[of]
-	stale := last == nil || time.Now().After(last.lasts)
-	switch {
-	case stale && !r.reading[of]:
-		r.reading[of] = true
-		return nil, 0
-	case last != nil && !last.read.Before(asOf):
-		return last, 0
-	case stale:
-		return nil, pageLasts
+	if r.places[of] == nil {
+		r.places[of] = &shelf{}
 	}
-	return nil, max(time.Until(last.lasts), time.Millisecond)
+	s, now := r.places[of], time.Now()
+	waits := s.next.Sub(now)
+	switch {
+	case waits > 0 && s.page != nil && !s.page.read.Before(asOf):
+		return s.page, 0
+	case waits > 0:
+		return nil, waits
+	case !s.reading.IsZero():
+		// The longer it takes, the less a moment matters to the many who wait for it.
+		return nil, max(pageLasts, now.Sub(s.reading))
+	}
+	s.reading = now
+	return nil, 0
 }
 
-// read reads a page for all who ask until it is stale.
-func (r *Refusals) read(ctx context.Context, of place) (*page, error) {
+// read reads a page for all who ask until it is stale. An attempt that fails is paced like others.
+func (r *Refusals) read(ctx context.Context, of place) (read *page, err error) {
 	began := time.Now()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		now := time.Now()
+		r.places[of] = &shelf{page: read, next: now.Add(min(max(pageLasts, pageRatio*now.Sub(began)), pageLastsMax))}
+		maps.DeleteFunc(r.places, func(_ place, s *shelf) bool { return s.reading.IsZero() && now.After(s.next.Add(pageLastsMax)) })
+	}()
 	var list eventsv1.EventList
-	err := r.live.List(ctx, &list, client.InNamespace(of.namespace), client.MatchingFields{"type": corev1.EventTypeWarning, "regarding.kind": of.kind})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.reading, of)
+	err = r.live.List(ctx, &list, client.InNamespace(of.namespace), client.MatchingFields{"type": corev1.EventTypeWarning, "regarding.kind": of.kind})
 	// With a role of an older release it may not: what is not told is silence.
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("listing the events of namespace %s about %s: %w", of.namespace, of.kind, err)
 	}
-	now := time.Now()
-	maps.DeleteFunc(r.pages, func(_ place, p *page) bool { return now.After(p.lasts.Add(pageLastsMax)) })
-	r.pages[of] = newPage(list.Items, began, now.Add(min(max(pageLasts, pageRatio*now.Sub(began)), pageLastsMax)))
-	return r.pages[of], nil
+	return newPage(list.Items, began), nil
 }
 
-func newPage(events []eventsv1.Event, read, lasts time.Time) *page {
-	p := &page{read: read, lasts: lasts, last: map[types.UID]refusal{}}
+func newPage(events []eventsv1.Event, read time.Time) *page {
+	p := &page{read: read, last: map[types.UID]refusal{}}
 	for i := range events {
 		ev := &events[i]
 		if slices.Contains(refusalReasons, ev.Reason) && toldAt(ev).After(p.last[ev.Regarding.UID].at) {

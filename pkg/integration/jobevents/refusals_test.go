@@ -53,7 +53,7 @@ func TestLastRefusalOf(t *testing.T) {
 	other.Reason = "Suspended"
 	p := newPage([]eventsv1.Event{
 		*refusedAt(at.Add(time.Minute), job, "second"), *refusedAt(at, job, "first"), *refusedAt(at.Add(2*time.Minute), "other", "third"), *other,
-	}, at, at)
+	}, at)
 	tests := map[string]struct {
 		asked []types.UID
 		since time.Time
@@ -110,25 +110,44 @@ func TestRefusalsAreReadForAllJobsAtATime(t *testing.T) {
 		if want := pageRatio * takes; again != want {
 			t.Errorf("Who has to know of now asks again after %s, want %s", again, want)
 		}
-		time.Sleep(again + time.Millisecond)
+		time.Sleep(again)
 		if note, _ := ask(time.Now()); note != "denied" || reads != 2 {
 			t.Errorf("Then it says %q after %d reads, want denied after 2", note, reads)
 		}
+		// What it said an hour ago is no answer, also while somebody else reads.
+		time.Sleep(time.Hour)
+		go ask(time.Time{})
+		synctest.Wait()
+		if note, again := ask(time.Time{}); note != "" || again == 0 || reads != 3 {
+			t.Errorf("While events are read it says %q, again %s; want to be asked again", note, again)
+		}
+		time.Sleep(takes)
 	})
 }
 
 func TestRefusalsThatCannotBeRead(t *testing.T) {
-	answer := errors.New("timed out")
-	r := NewRefusals(interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return answer },
-	}))
-	for range 2 {
-		if _, _, err := r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, time.Time{}); !errors.Is(err, answer) {
+	synctest.Test(t, func(t *testing.T) {
+		answer, reads := errors.New("timed out"), 0
+		r := NewRefusals(interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				reads++
+				time.Sleep(time.Second)
+				return answer
+			},
+		}))
+		ask := func() (string, time.Duration, error) {
+			return r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, time.Time{})
+		}
+		if _, _, err := ask(); !errors.Is(err, answer) {
 			t.Errorf("Last returned %v, want %v", err, answer)
 		}
-	}
-	answer = apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil)
-	if note, again, err := r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, time.Time{}); note != "" || again > 0 || err != nil {
-		t.Errorf("With an older role it says %q, %s, %v; want silence", note, again, err)
-	}
+		if _, again, err := ask(); again != pageRatio*time.Second || err != nil || reads != 1 {
+			t.Errorf("The next one asks again after %s, %v, and %d reads; want %s after 1", again, err, reads, pageRatio*time.Second)
+		}
+		time.Sleep(pageRatio * time.Second)
+		answer = apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", nil)
+		if note, again, err := ask(); note != "" || again > 0 || err != nil {
+			t.Errorf("With an older role it says %q, %s, %v; want silence", note, again, err)
+		}
+	})
 }
