@@ -199,7 +199,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 	if err != nil {
 		return nil, err
 	}
-	if wl != nil && (!j.IsSuspended() || j.TrainJob.Finished() || kueuelib.IsEvicted(wl) || j.IsActive()) {
+	if wl != nil && (!j.IsSuspended() || j.TrainJob.Finished() || kueuelib.IsEvicted(wl) || !wl.DeletionTimestamp.IsZero() || j.IsActive()) {
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
 	if ended, err := j.endedWorkload(ctx); err != nil || ended != nil {

@@ -34,7 +34,7 @@ const (
 // podsAnswer is whether pods of a job may be there.
 type podsAnswer struct {
 	may bool
-	// release is set where quota depends on it.
+	// release is set where the caches know of none, and quota is given back if that is so.
 	release *release
 }
 

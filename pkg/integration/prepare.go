@@ -24,7 +24,7 @@ import (
 // notYet keeps a waiting TrainJob without a Workload from its queue while it is too early.
 func (j *job) notYet(ctx context.Context) outcome {
 	if released, err := j.releaseFormer(ctx); err != nil || !released {
-		return done(err)
+		return outcome{done: true, unqueued: true, err: err}
 	}
 	if held := j.env.starts.heldBack(&j.TrainJob, j.env.Field); held > 0 {
 		ctrl.LoggerFrom(ctx).V(2).Info("Held TrainJob back from its queue", "reason", jobevents.ReasonCannotStart, "retryAfter", held)

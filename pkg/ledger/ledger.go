@@ -71,8 +71,9 @@ type Ledger struct {
 	// book is nil while this process does not lead, or does not know yet what was saved.
 	book  *Book
 	saved time.Time
-	// failing is since when the book can neither be read nor saved; zero: the last attempt succeeded.
-	failing time.Time
+	// failing is since when the book can neither be read nor saved, failed when that was tried last;
+	// zero: the last attempt succeeded.
+	failing, failed time.Time
 	// off is set where a newer release keeps the ledger.
 	off bool
 	// noted is what the book was told last, by Workload: most looks at a job bring nothing new.
@@ -200,6 +201,7 @@ func (l *Ledger) eventuallyTakeOver(ctx context.Context) bool {
 
 // fails notes that the account can neither be read nor saved now. It is for who holds the lock.
 func (l *Ledger) fails(now time.Time) {
+	l.failed = now
 	if l.failing.IsZero() {
 		l.failing = now
 	}
@@ -253,7 +255,7 @@ func (l *Ledger) takeOver(ctx context.Context) error {
 		}
 	}
 	book.Vanished(known, now, func(h *Holding) bool { return there[h.UID] })
-	l.book, l.noted, l.failing = book, map[types.UID]noted{}, time.Time{}
+	l.book, l.noted, l.failing, l.failed = book, map[types.UID]noted{}, time.Time{}, time.Time{}
 	l.want(fresh)
 	return nil
 }
@@ -391,7 +393,7 @@ func (l *Ledger) keep(ctx context.Context, wl *kueue.Workload, leaves bool, then
 		}
 	}
 	l.want(true)
-	if !l.failing.IsZero() && now.Sub(l.failing) > patience {
+	if now.Sub(l.failing) > patience && now.Sub(l.failed) < patience {
 		// Whoever waited since then has waited in vain.
 		return 0
 	}
@@ -446,7 +448,7 @@ func (l *Ledger) save(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil {
-		l.saved, l.kept, l.failing = now, max(l.kept, upTo), time.Time{}
+		l.saved, l.kept, l.failing, l.failed = now, max(l.kept, upTo), time.Time{}, time.Time{}
 	} else if !errors.Is(err, context.Canceled) {
 		l.options.Log.Error(err, "Could not save the ledger of resource seconds")
 		l.fails(now)

@@ -548,3 +548,21 @@ func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	}
 	return sums
 }
+
+// A single request that failed long ago says nothing of the next.
+func TestLedgerIsWaitedForAfterOneFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		l, _ := s.ledger()
+		defer lead(t, l)()
+		s.refusing = errors.New("no")
+		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
+		time.Sleep(savePeriod + soonest)
+		synctest.Wait()
+		s.refusing = nil
+		time.Sleep(2 * patience)
+		if wait := l.Keep(t.Context(), ofTrainJob("b").reserve(now()).evict(now()).Workload, nil); wait != patience {
+			t.Errorf("An end waits %s, want %s", wait, patience)
+		}
+	})
+}
