@@ -8,12 +8,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -51,6 +53,22 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 				t.Errorf("Unexpected PodSets (-want,+got), error %v:\n%s", err, diff)
 			}
 		})
+	}
+}
+
+// One that is deleted is stopped for by jobframework only as long as it matches, whatever its runtime
+// says by now.
+func TestDeletedWorkloadDescribesTheJob(t *testing.T) {
+	wl := inttest.WorkloadOf("a", true)
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
+	wl.DeletionTimestamp, wl.Finalizers = ptr.To(metav1.Now()), []string{kueue.ResourceInUseFinalizerName}
+	recorder := jobevents.New(events.NewFakeRecorder(1))
+	j := &job{env: &environment{Describer: &podsets.Describer{Recorder: recorder}, state: state.FromCache(indexed(t, wl))}, active: ptr.To(false), TrainJob: trainjob.TrainJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}, Spec: trainjob.Spec{Suspend: ptr.To(true)},
+	}, described: []kueue.PodSet{{Name: "as-it-would-run", Count: 2}}}
+	podSets, err := j.PodSets(t.Context(), nil)
+	if diff := cmp.Diff(wl.Spec.PodSets, podSets); err != nil || diff != "" {
+		t.Errorf("Unexpected PodSets (-want,+got), error %v:\n%s", err, diff)
 	}
 }
 
