@@ -527,7 +527,7 @@ var mutants = []mutant{
 	{
 		Breaks: "a finished job gives its quota back with a pod left",
 		File:   "pkg/integration/finish.go", Test: "TestEndOfAJob",
-		Search: "if !j.IsActive() {\n		return outcome{}", Replace: "if !j.IsActive() || held {\n		return outcome{}",
+		Search: "if !j.IsActive() {\n		j.letQuotaGo(ctx)\n", Replace: "if !j.IsActive() || held {\n		j.letQuotaGo(ctx)\n",
 	},
 	{
 		Breaks: "a failed job is not held at the gate",
