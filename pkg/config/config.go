@@ -91,7 +91,7 @@ type Metrics struct {
 	BindAddress string `json:"bindAddress,omitempty"`
 	// SecureServing puts metrics behind TLS, authentication and authorization. Default: true.
 	SecureServing *bool `json:"secureServing,omitempty"`
-	// LocalQueueLabels gives the metrics of queues labels namespace and local_queue; without it they
+	// LocalQueueLabels adds labels namespace and local_queue to the metrics of queues; without it they
 	// are empty, and there is one series for each ClusterQueue. Default: true.
 	LocalQueueLabels *bool `json:"localQueueLabels,omitempty"`
 	// Pprof serves Go profiles below /debug/pprof/, for whom the API server lets get that URL.

@@ -202,7 +202,7 @@ func (w *world) charged(ctx context.Context, job string) map[string]string {
 	return usage
 }
 
-// deviceNode gives devices of the class to an H100 node, as a driver would, and returns its name.
+// deviceNode adds devices of the class to an H100 node, as a driver would, and returns its name.
 func (w *world) deviceNode(ctx context.Context, count int) string {
 	GinkgoHelper()
 	var nodes corev1.NodeList

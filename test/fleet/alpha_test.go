@@ -85,7 +85,7 @@ func gates(ctx context.Context, c *kit.Cluster, names ...string) {
 	restart(ctx)
 }
 
-// letReadQueues gives Kueue's manager cluster what it needs in a worker to add up quotas, as
+// letReadQueues permits Kueue's manager cluster what it needs in a worker to add up quotas, as
 // docs/multikueue.md says.
 func letReadQueues(ctx context.Context, worker *kit.Cluster) {
 	GinkgoHelper()

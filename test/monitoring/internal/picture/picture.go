@@ -232,7 +232,7 @@ func parts(values []model.SamplePair, numbers []float64, gap time.Duration) []sp
 	return all
 }
 
-// aligned gives every series a value at every time that one of them has: none is nothing.
+// aligned returns every series with a value at every time that one of them has: none is nothing.
 func aligned(series []Series) []Series {
 	times := map[model.Time]bool{}
 	for _, s := range series {
