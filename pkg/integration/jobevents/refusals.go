@@ -32,6 +32,11 @@ const (
 	pageLasts    = time.Second
 	pageRatio    = 10
 	pageLastsMax = time.Minute
+
+	// Tenants can make events. So many are in memory at a time, and so many are read; one who makes
+	// more has their own jobs queue without being told of refusals.
+	chunkSize = 500
+	maxChunks = 20
 )
 
 // Refusals finds what controllers said of what they could not make. To read the events of a
@@ -56,7 +61,7 @@ type shelf struct {
 	reading time.Time
 }
 
-// page is what the events of a place said at a time. It does not change.
+// page is what the events of a place said at a time. Once it is read it does not change.
 type page struct {
 	read time.Time
 	// last is the last refusal by the object that it is about.
@@ -124,24 +129,35 @@ func (r *Refusals) read(ctx context.Context, of place) (read *page, err error) {
 		r.places[of] = &shelf{page: read, next: now.Add(min(max(pageLasts, pageRatio*now.Sub(began)), pageLastsMax))}
 		maps.DeleteFunc(r.places, func(_ place, s *shelf) bool { return s.reading.IsZero() && now.After(s.next.Add(pageLastsMax)) })
 	}()
+	found := newPage(began)
 	var list eventsv1.EventList
-	err = r.live.List(ctx, &list, client.InNamespace(of.namespace), client.MatchingFields{"type": corev1.EventTypeWarning, "regarding.kind": of.kind})
-	// With a role of an older release it may not: what is not told is silence.
-	if err != nil && !apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("listing the events of namespace %s about %s: %w", of.namespace, of.kind, err)
+	for range maxChunks {
+		err = r.live.List(ctx, &list, client.InNamespace(of.namespace), client.Limit(chunkSize), client.Continue(list.Continue),
+			client.MatchingFields{"type": corev1.EventTypeWarning, "regarding.kind": of.kind})
+		if apierrors.IsForbidden(err) {
+			// A role of an older release: what is not told is silence.
+			return found, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing the events of namespace %s about %s: %w", of.namespace, of.kind, err)
+		}
+		found.add(list.Items)
+		if list.Continue == "" {
+			break
+		}
 	}
-	return newPage(list.Items, began), nil
+	return found, nil
 }
 
-func newPage(events []eventsv1.Event, read time.Time) *page {
-	p := &page{read: read, last: map[types.UID]refusal{}}
+func newPage(read time.Time) *page { return &page{read: read, last: map[types.UID]refusal{}} }
+
+func (p *page) add(events []eventsv1.Event) {
 	for i := range events {
 		ev := &events[i]
 		if slices.Contains(refusalReasons, ev.Reason) && toldAt(ev).After(p.last[ev.Regarding.UID].at) {
 			p.last[ev.Regarding.UID] = refusal{ev.Note, toldAt(ev)}
 		}
 	}
-	return p
 }
 
 // lastOf returns the last refusal told since a time about any of some objects, or "".

@@ -5,6 +5,7 @@ package jobevents
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,9 +52,10 @@ func TestLastRefusalOf(t *testing.T) {
 	at := time.Unix(1000, 0)
 	other := refusedAt(at.Add(5*time.Minute), job, "no refusal")
 	other.Reason = "Suspended"
-	p := newPage([]eventsv1.Event{
+	p := newPage(at)
+	p.add([]eventsv1.Event{
 		*refusedAt(at.Add(time.Minute), job, "second"), *refusedAt(at, job, "first"), *refusedAt(at.Add(2*time.Minute), "other", "third"), *other,
-	}, at)
+	})
 	tests := map[string]struct {
 		asked []types.UID
 		since time.Time
@@ -150,4 +152,43 @@ func TestRefusalsThatCannotBeRead(t *testing.T) {
 			t.Errorf("With an older role it says %q, %s, %v; want silence", note, again, err)
 		}
 	})
+}
+
+func TestRefusalsAreReadInChunks(t *testing.T) {
+	tests := map[string]struct {
+		// endless is a namespace whose tenant makes events without end.
+		endless   bool
+		wantReads int
+		want      string
+	}{
+		"the last chunk has it": {wantReads: 3, want: "denied"},
+		"there is no last one":  {endless: true, wantReads: maxChunks},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			reads := 0
+			r := NewRefusals(interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+				List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					asked := client.ListOptions{}
+					asked.ApplyOptions(opts)
+					if want := strings.Repeat("x", reads); asked.Limit != chunkSize || asked.Continue != want {
+						t.Errorf("It asks for %d from %q on, want %d from %q on", asked.Limit, asked.Continue, chunkSize, want)
+					}
+					reads++
+					about, next := types.UID("other"), strings.Repeat("x", reads)
+					if !tc.endless && reads == tc.wantReads {
+						about, next = job, ""
+					}
+					*list.(*eventsv1.EventList) = eventsv1.EventList{
+						ListMeta: metav1.ListMeta{Continue: next}, Items: []eventsv1.Event{*refusedAt(time.Unix(1000, 0), about, "denied")},
+					}
+					return nil
+				},
+			}))
+			note, _, err := r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, time.Time{})
+			if note != tc.want || err != nil || reads != tc.wantReads {
+				t.Errorf("It says %q, %v after %d reads; want %q after %d", note, err, reads, tc.want, tc.wantReads)
+			}
+		})
+	}
 }
