@@ -3,11 +3,14 @@
 package integration
 
 import (
+	"fmt"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -15,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -175,5 +180,123 @@ func TestJobSentAgainWaitsForThePodsOfItsFormerRun(t *testing.T) {
 				t.Errorf("awaitPodsOfFormer() = %+v, want to wait: %t", o, tc.want)
 			}
 		})
+	}
+}
+
+// Kueue looks at a Workload once; before a worker cluster is connected, that was for nothing.
+func TestJobThatNoClusterIsAskedForIsLookedAtAgain(t *testing.T) {
+	reserved := func(ago, asked time.Duration, checks ...kueue.CheckState) func(*kueue.Workload) {
+		return func(wl *kueue.Workload) {
+			wl.Status.Conditions = []metav1.Condition{{
+				Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-ago)),
+			}}
+			for i, check := range checks {
+				wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{
+					Name: kueue.AdmissionCheckReference(fmt.Sprint(i)), State: check})
+			}
+			if asked != 0 {
+				wl.Annotations = map[string]string{askedAgainAnnotation: time.Now().Add(-asked).Format(time.RFC3339)}
+			}
+		}
+	}
+	const pending, ready = kueue.CheckStatePending, kueue.CheckStateReady
+	cases := map[string]struct {
+		workload func(*kueue.Workload)
+		// asks is whether the Workload changes, again when the job is looked at again, in minutes.
+		asks  bool
+		again float64
+	}{
+		"a moment ago":                       {workload: reserved(30*time.Second, 0, pending), again: 0.5},
+		"two minutes ago":                    {workload: reserved(2*time.Minute, 0, ready, pending), asks: true, again: 1},
+		"asked again a moment ago":           {workload: reserved(5*time.Minute, time.Minute, pending), again: 3},
+		"asked again, and as long ago":       {workload: reserved(5*time.Minute, 3*time.Minute, pending), asks: true, again: 1},
+		"asked again in hours":               {workload: reserved(5*time.Hour, 11*time.Minute, pending), asks: true, again: 1},
+		"asked again for a former dispatch":  {workload: reserved(2*time.Minute, 5*time.Minute, pending), asks: true, again: 1},
+		"asked again by a clock of tomorrow": {workload: reserved(2*time.Minute, -24*time.Hour, pending), asks: true, again: 1},
+		"another check has not answered":     {workload: reserved(2*time.Minute, 0, pending, pending)},
+		"a check has it wait":                {workload: reserved(2*time.Minute, 0, kueue.CheckStateRetry, pending)},
+		"no check has to answer":             {workload: reserved(2*time.Minute, 0, ready)},
+		"a cluster is asked":                 {workload: and(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"west"} })},
+		"a cluster has it":                   {workload: and(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.ClusterName = ptr.To("west") })},
+		"it is evicted":                      {workload: and(reserved(2*time.Minute, 0, pending), evicted)},
+		"it is deactivated":                  {workload: and(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(false) })},
+		"it has no quota":                    {workload: func(*kueue.Workload) {}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r, j, before := dispatchedOn(t, tc.workload)
+			wait, err := r.ensureDispatched(t.Context(), j)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again := math.Round(wait.Minutes()*10) / 10; again != tc.again {
+				t.Errorf("Looks again in %v min, want %v", again, tc.again)
+			}
+			var wl kueue.Workload
+			if err := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(before), &wl); err != nil {
+				t.Fatal(err)
+			}
+			if asks := wl.Annotations[askedAgainAnnotation] != before.Annotations[askedAgainAnnotation]; asks != tc.asks {
+				t.Errorf("Kueue looks again: %t, want %t", asks, tc.asks)
+			}
+		})
+	}
+}
+
+// An integration in a worker may take a job for gone that MultiKueue has taken from there.
+func TestJobThatWasTakenForGoneQueuesAgain(t *testing.T) {
+	cases := map[string]struct {
+		reason   string
+		age      time.Duration
+		prebuilt bool
+		inactive bool
+		want     bool
+	}{
+		"it has lost its Workload":            {reason: kueue.WorkloadFinishedReasonOwnerNotFound, age: time.Hour, want: true},
+		"it has just lost one":                {reason: kueue.WorkloadFinishedReasonOwnerNotFound},
+		"it has lost one that somebody made":  {reason: kueue.WorkloadFinishedReasonOwnerNotFound, age: time.Hour, prebuilt: true},
+		"somebody deactivated it since":       {reason: kueue.WorkloadFinishedReasonOwnerNotFound, age: time.Hour, inactive: true},
+		"its Workload says that it succeeded": {reason: kueue.WorkloadFinishedReasonSucceeded, age: time.Hour},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			want := tc.want
+			r, j, wl := dispatchedOn(t, func(wl *kueue.Workload) {
+				wl.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
+				wl.Spec.Active = ptr.To(!tc.inactive)
+				apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: tc.reason})
+			})
+			if tc.prebuilt {
+				j.Labels = map[string]string{kueueconstants.PrebuiltWorkloadLabel: wl.Name}
+			}
+			wait, err := r.ensureDispatched(t.Context(), j)
+			if err != nil || (wait > 0) != (tc.age == 0) {
+				t.Fatalf("ensureDispatched() = %v, %v", wait, err)
+			}
+			err = r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), &kueue.Workload{})
+			if gone := apierrors.IsNotFound(err); gone != want {
+				t.Errorf("The Workload is gone: %t (%v), want %t", gone, err, want)
+			}
+		})
+	}
+}
+
+// dispatchedOn returns a job of MultiKueue with a Workload.
+func dispatchedOn(t *testing.T, change func(*kueue.Workload)) (*attempt, *job, *kueue.Workload) {
+	t.Helper()
+	stored, _ := disagreeing(true, true, true, time.Now())
+	stored.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+	wl := inttest.WorkloadOf(stored.UID, false)
+	wl.Namespace, wl.OwnerReferences = stored.Namespace, []metav1.OwnerReference{*metav1.NewControllerRef(stored, trainjob.GVK)}
+	change(wl)
+	r, _ := newReconciler(t, wl)
+	return r, &job{TrainJob: *stored, env: r.env, key: client.ObjectKeyFromObject(stored)}, wl
+}
+
+func and(changes ...func(*kueue.Workload)) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) {
+		for _, change := range changes {
+			change(wl)
+		}
 	}
 }

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// releaseCopies lets the Workloads go that MultiKueue has deleted here, with what they are charged
+// handed on to a remainder where pods are left. It returns when to look again at one that is still
+// held; 0 is never. Whoever acts for TrainJobs, this has to be done: nobody else takes the finalizer
+// off.
+func releaseCopies(ctx context.Context, env *environment, key types.NamespacedName, workloads []kueue.Workload) (time.Duration, error) {
+	for i := range workloads {
+		wl := &workloads[i]
+		if wl.DeletionTimestamp.IsZero() || !remainder.OfCopy(wl) {
+			continue
+		}
+		released := wl.DeepCopy()
+		if !remainder.Release(released) {
+			continue
+		}
+		if stops, err := stillStops(ctx, env, key, wl); err != nil || stops {
+			return 0, err
+		}
+		// Kueue does not count one that is deactivated: others may have its quota.
+		if state.HoldsQuota(*wl) && wl.Status.Admission != nil && kueuelib.IsActive(wl) {
+			if wait, err := ensureRemainder(ctx, env, key, wl); err != nil || wait > 0 {
+				return wait, err
+			}
+		} else if err := dropUncharged(ctx, env, wl); err != nil {
+			return 0, err
+		}
+		err := env.client.Patch(ctx, released, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
+		if client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("releasing Workload %s that MultiKueue deleted: %w", client.ObjectKeyFromObject(wl), err)
+		}
+	}
+	return 0, nil
+}
+
+// dropUncharged deletes a remainder that was made just before Kueue deactivated its Workload. Without
+// a charge it would be first in its queue for as long as its pods last, and nobody might pass it.
+func dropUncharged(ctx context.Context, env *environment, wl *kueue.Workload) error {
+	rest := &kueue.Workload{}
+	err := env.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: remainder.NameOf(wl)}, rest)
+	if err == nil && rest.Labels[remainder.Label] != "" && !kueuelib.HasQuotaReservation(rest) {
+		err = env.client.Delete(ctx, rest, client.Preconditions{UID: &rest.UID})
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Workload %s, which is charged nothing: %w", client.ObjectKeyFromObject(rest), err)
+	}
+	return nil
+}
+
+// stillStops reports whether the job of a deleted Workload is there, and stops before that goes, as
+// in any cluster: MultiKueue deletes the job first and takes Kueue's finalizer off.
+func stillStops(ctx context.Context, env *environment, key types.NamespacedName, wl *kueue.Workload) (bool, error) {
+	if !controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName) {
+		return false, nil
+	}
+	var job trainjob.TrainJob
+	err := env.client.Get(ctx, key, &job)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
+	return err == nil && owner != nil && owner.UID == job.UID && job.DeletionTimestamp.IsZero(), err
+}
+
+// ensureRemainder has another Workload charged for the pods that are left. It returns when to look
+// again, 0 where that is done or no pod is left.
+func ensureRemainder(ctx context.Context, env *environment, key types.NamespacedName, wl *kueue.Workload) (time.Duration, error) {
+	rest := &kueue.Workload{}
+	err := env.live.Get(ctx, client.ObjectKey{Namespace: wl.Namespace, Name: remainder.NameOf(wl)}, rest)
+	if apierrors.IsNotFound(err) {
+		return makeRemainder(ctx, env, key, wl)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the remainder of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+	}
+	switch {
+	case rest.Labels[remainder.Label] != key.Name:
+		// Somebody else made it, and it is charged whatever they like.
+		return awaitLastPod(ctx, env, key, wl)
+	case kueuelib.HasQuotaReservation(rest):
+		return 0, nil
+	case judged(rest):
+		return 0, chargeRemainder(ctx, env, wl, rest)
+	case time.Since(rest.CreationTimestamp.Time).Abs() > judgedWithin:
+		// Kueue may be about to judge it after all: see that the charge stays.
+		return judgedSoon, chargeRemainder(ctx, env, wl, rest)
+	}
+	return judgedSoon, nil
+}
+
+// makeRemainder creates the Workload for the pods that are left and not charged to another one: where
+// a run waits for the pods of a former one, these are.
+func makeRemainder(ctx context.Context, env *environment, key types.NamespacedName, wl *kueue.Workload) (time.Duration, error) {
+	pods, err := env.pods().Left(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	if len(pods) == 0 {
+		return awaitLastPod(ctx, env, key, wl)
+	}
+	var others kueue.WorkloadList
+	if err := env.client.List(ctx, &others, client.InNamespace(key.Namespace), client.MatchingLabels{remainder.Label: key.Name}); err != nil {
+		return 0, fmt.Errorf("listing the remainders of TrainJob %s: %w", key, err)
+	}
+	pods = remainder.Uncharged(pods, others.Items)
+	if len(pods) == 0 {
+		return 0, nil
+	}
+	queue := &kueue.ClusterQueue{}
+	err = env.client.Get(ctx, client.ObjectKey{Name: string(wl.Status.Admission.ClusterQueue)}, queue)
+	if apierrors.IsNotFound(err) {
+		// There is no quota to be kept.
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading ClusterQueue %s: %w", wl.Status.Admission.ClusterQueue, err)
+	}
+	rest := remainder.Of(wl, queue, key.Name, pods)
+	err = env.client.Create(ctx, rest)
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		// A namespace that is deleted, or a quota for objects: then the Workload itself has to stay.
+		ctrl.LoggerFrom(ctx).V(1).Info("Could not hand the quota of pods that are left to another Workload", "remainder", klog.KObj(rest), "error", err)
+		return awaitLastPod(ctx, env, key, wl)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("creating the remainder of Workload %s: %w", client.ObjectKeyFromObject(wl), err)
+	}
+	return judgedSoon, nil
+}
+
+// awaitLastPod returns when to look again for the pods of a Workload that nothing is charged for in
+// its place, 0 when none is left and none comes.
+func awaitLastPod(ctx context.Context, env *environment, key types.NamespacedName, wl *kueue.Workload) (time.Duration, error) {
+	left, err := env.pods().AnyLeft(ctx, key)
+	if err != nil || !left {
+		return 0, err
+	}
+	return recheckIn(wl.DeletionTimestamp.Time), nil
+}
+
+func chargeRemainder(ctx context.Context, env *environment, wl, rest *kueue.Workload) error {
+	charged := rest.DeepCopy()
+	charged.Status = remainder.Charge(wl)
+	err := env.client.Status().Patch(ctx, charged, client.MergeFromWithOptions(rest, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf("charging Workload %s for the pods left of TrainJob %s: %w", client.ObjectKeyFromObject(rest), rest.Labels[remainder.Label], err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Kept the quota of a TrainJob that MultiKueue deleted for its pods", "remainder", klog.KObj(rest))
+	return nil
+}
+
+// judged reports whether Kueue has said that it does not admit a remainder. When it does, it writes
+// that over whatever stands there, and so over what the remainder is charged.
+func judged(rest *kueue.Workload) bool {
+	reserved := apimeta.FindStatusCondition(rest.Status.Conditions, kueue.WorkloadQuotaReserved)
+	return reserved != nil && reserved.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation
+}
+
+const (
+	// judgedSoon is how long that takes as a rule. Meanwhile MultiKueue takes the job for admitted.
+	judgedSoon = 50 * time.Millisecond
+	// judgedWithin is how long Kueue has for it. In a queue whose head waits, it does not look at
+	// others at all. The time of an object is in whole seconds, by a clock that may be ahead of ours.
+	judgedWithin = 2 * time.Second
+)

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// copyOf makes the Workload of a TrainJob "llm" that MultiKueue made, with quota.
+func copyOf(finalizers ...string) *kueue.Workload {
+	wl := inttest.WorkloadOf("a", true)
+	wl.UID, wl.Finalizers = "wl", finalizers
+	wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "fleet"}
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"}
+	return wl
+}
+
+func gpusQueue() *kueue.ClusterQueue {
+	return &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "gpus", UID: "cq"}}
+}
+
+// podLeft is a pod of TrainJob "llm" that has a node.
+func podLeft() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: "llm-0", UID: "pod", Labels: map[string]string{jobsetapi.JobSetNameKey: "llm", jobsetapi.JobSetUIDKey: "run"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "llm", UID: "j", Controller: new(true)}},
+		},
+		Spec:   corev1.PodSpec{NodeName: "node"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+}
+
+// worker is what the manager of a worker cluster sees of TrainJob team/llm.
+type worker struct {
+	client.Client
+	env *environment
+}
+
+func newWorker(t *testing.T, objects ...client.Object) *worker {
+	t.Helper()
+	env := newEnvironmentOn(t)
+	c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).
+		WithStatusSubresource(&kueue.Workload{}).WithObjects(append(objects, gpusQueue())...)).Build()
+	env.client, env.live, env.state = c, inttest.PodsByPhase(c), state.FromCache(c)
+	return &worker{Client: c, env: env}
+}
+
+// look has the manager look at the Workloads of the job once, and returns whether it comes again.
+func (w *worker) look(t *testing.T) bool {
+	t.Helper()
+	key := types.NamespacedName{Namespace: "team", Name: "llm"}
+	workloads, err := w.env.state.Workloads(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait, err := releaseCopies(t.Context(), w.env, key, workloads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wait > 0
+}
+
+// get reads a Workload, nil if it is gone.
+func (w *worker) get(t *testing.T, name string) *kueue.Workload {
+	t.Helper()
+	wl := &kueue.Workload{}
+	err := w.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: name}, wl)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wl
+}
+
+func TestReleaseCopies(t *testing.T) {
+	const kueues, ours = kueue.ResourceInUseFinalizerName, remainder.Finalizer
+	trainJob := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
+	local := copyOf(kueues)
+	local.Labels = nil
+	relabelled := copyOf(kueues, ours)
+	relabelled.Labels = nil
+	finished := copyOf(ours)
+	apimeta.SetStatusCondition(&finished.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: "Succeeded"})
+	uncharged := remainder.Of(copyOf(), gpusQueue(), "llm", []corev1.Pod{*podLeft()})
+	uncharged.Name = "remainder-former"
+	charged := uncharged.DeepCopy()
+	charged.Status = remainder.Charge(copyOf())
+	planted := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "remainder-wl"}, Status: charged.Status}
+	plain := podLeft()
+	delete(plain.Labels, jobsetapi.JobSetUIDKey)
+	unknown := copyOf(ours)
+	unknown.Status.Admission = nil
+	elsewhere := copyOf(ours)
+	elsewhere.Status.Admission.ClusterQueue = "gone"
+	deactivated := copyOf(ours)
+	deactivated.Spec.Active = new(false)
+	for name, tc := range map[string]struct {
+		wl    *kueue.Workload
+		there []client.Object
+		// kept is whether the Workload is there after the first look, charged whether a remainder
+		// has been made.
+		kept, charged bool
+	}{
+		"without a pod":                            {wl: copyOf(ours)},
+		"without a pod, and MultiKueue was late":   {wl: copyOf(kueues, ours)},
+		"with a pod":                               {wl: copyOf(ours), there: []client.Object{podLeft()}, kept: true, charged: true},
+		"with a pod, and labels that others took":  {wl: relabelled, there: []client.Object{podLeft()}, kept: true, charged: true},
+		"with a pod of a former run":               {wl: copyOf(ours), there: []client.Object{podLeft(), charged}},
+		"with a pod that another is to be charged": {wl: copyOf(ours), there: []client.Object{podLeft(), uncharged}, kept: true, charged: true},
+		"with a pod, and one that others made":     {wl: copyOf(ours), there: []client.Object{podLeft(), planted}, kept: true, charged: true},
+		"with a pod, and Kueue has its quota back": {wl: deactivated, there: []client.Object{podLeft()}},
+		"with a pod that no JobSet made":           {wl: copyOf(ours), there: []client.Object{plain}},
+		"with a pod, and charged to nobody":        {wl: unknown, there: []client.Object{podLeft()}},
+		"with a pod, and its ClusterQueue is gone": {wl: elsewhere, there: []client.Object{podLeft()}},
+		"finished, with a pod":                     {wl: finished, there: []client.Object{podLeft()}},
+		"of a job that stops here":                 {wl: copyOf(kueues, ours), there: []client.Object{trainJob, podLeft()}, kept: true},
+		"of a job that MultiKueue left":            {wl: copyOf(ours), there: []client.Object{trainJob, podLeft()}, kept: true, charged: true},
+		"of a job of this cluster":                 {wl: local, there: []client.Object{podLeft()}, kept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorker(t, append([]client.Object{tc.wl.DeepCopy()}, tc.there...)...)
+			if w.look(t) || w.get(t, tc.wl.Name) == nil {
+				t.Fatal("The Workload is touched before it is deleted")
+			}
+			if err := w.Delete(t.Context(), tc.wl.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+			again := w.look(t)
+			if kept := w.get(t, tc.wl.Name) != nil; kept != tc.kept {
+				t.Errorf("The Workload is there: %t, want %t", kept, tc.kept)
+			}
+			if rest := w.get(t, "remainder-wl"); (rest != nil) != tc.charged || again != tc.charged {
+				t.Errorf("There is a remainder: %t, and the manager comes again: %t; want %t", rest != nil, again, tc.charged)
+			}
+		})
+	}
+}
+
+// Kueue writes that it does not admit a remainder over what that is charged.
+func TestRemainderIsChargedOnceKueueHasJudgedIt(t *testing.T) {
+	wl := copyOf(remainder.Finalizer)
+	w := newWorker(t, wl.DeepCopy(), podLeft())
+	if err := w.Delete(t.Context(), wl.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	for _, reason := range []string{"", kueue.WorkloadQuotaReservedReasonPendingEvaluation, ""} {
+		if !w.look(t) || w.get(t, "remainder-wl").Status.Admission != nil {
+			t.Fatal("The remainder is charged before Kueue has looked at it")
+		}
+		rest := w.get(t, "remainder-wl")
+		rest.CreationTimestamp = metav1.Now()
+		if err := w.Update(t.Context(), rest); err != nil {
+			t.Fatal(err)
+		}
+		if reason != "" {
+			rest.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: reason}}
+			if err := w.Status().Update(t.Context(), rest); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	rest := w.get(t, "remainder-wl")
+	rest.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "Pending"}}
+	if err := w.Status().Update(t.Context(), rest); err != nil {
+		t.Fatal(err)
+	}
+
+	if w.look(t) || w.get(t, wl.Name) != nil {
+		t.Error("The Workload stays though its remainder is charged")
+	}
+	if rest = w.get(t, "remainder-wl"); !kueuelib.HasQuotaReservation(rest) {
+		t.Error("The remainder has no quota")
+	}
+	if diff := cmp.Diff(wl.Status.Admission, rest.Status.Admission); diff != "" {
+		t.Errorf("What the remainder is charged differs (-want +got):\n%s", diff)
+	}
+}
+
+// A namespace that is deleted takes no new objects, and the pods in it may take their time.
+func TestWorkloadStaysWhereItsRemainderIsRefused(t *testing.T) {
+	wl := copyOf(remainder.Finalizer)
+	w := newWorker(t, wl.DeepCopy(), podLeft())
+	w.env.client = interceptor.NewClient(w.env.client.(client.WithWatch), interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "workloads"}, "", errors.New("the namespace is being terminated"))
+		},
+	})
+	if err := w.Delete(t.Context(), wl.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	if !w.look(t) || w.get(t, wl.Name) == nil {
+		t.Error("The Workload goes before its pods, or nobody looks at it again")
+	}
+	if err := w.Delete(t.Context(), podLeft()); err != nil {
+		t.Fatal(err)
+	}
+	if w.look(t) || w.get(t, wl.Name) != nil {
+		t.Error("The Workload stays when its pods are gone")
+	}
+}
+
+// In a queue whose head waits, Kueue does not look at what comes after it.
+func TestRemainderThatKueueDoesNotJudgeIsChargedAndSeenToStay(t *testing.T) {
+	wl := copyOf(remainder.Finalizer)
+	rest := remainder.Of(wl, gpusQueue(), "llm", []corev1.Pod{*podLeft()})
+	rest.CreationTimestamp = metav1.NewTime(time.Now().Add(-judgedWithin - time.Second))
+	w := newWorker(t, wl.DeepCopy(), podLeft(), rest)
+	if err := w.Delete(t.Context(), wl.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	if !w.look(t) || w.get(t, wl.Name) == nil || !kueuelib.HasQuotaReservation(w.get(t, rest.Name)) {
+		t.Error("The remainder is not charged, or the Workload goes before it is seen to be")
+	}
+	if w.look(t) || w.get(t, wl.Name) != nil {
+		t.Error("The Workload stays though its remainder is charged")
+	}
+}
+
+// Kueue deactivates what its manager cluster evicts, at any moment.
+func TestRemainderOfADeactivatedWorkloadGoes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status kueue.WorkloadStatus
+		want   bool
+	}{
+		"charged nothing": {},
+		"charged":         {status: remainder.Charge(copyOf()), want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wl := copyOf(remainder.Finalizer)
+			wl.Spec.Active = new(false)
+			rest := remainder.Of(wl, gpusQueue(), "llm", []corev1.Pod{*podLeft()})
+			rest.Status = tc.status
+			w := newWorker(t, wl.DeepCopy(), podLeft(), rest)
+			if err := w.Delete(t.Context(), wl.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+			if w.look(t) || w.get(t, wl.Name) != nil {
+				t.Error("The Workload stays")
+			}
+			if left := w.get(t, rest.Name) != nil; left != tc.want {
+				t.Errorf("Its remainder is there: %t, want %t", left, tc.want)
+			}
+		})
+	}
+}
+
+func TestRemainderGoesWithItsLastPod(t *testing.T) {
+	made := func(change ...func(*kueue.Workload)) *kueue.Workload {
+		rest := remainder.Of(copyOf(), gpusQueue(), "llm", []corev1.Pod{*podLeft()})
+		rest.Status, rest.CreationTimestamp = remainder.Charge(copyOf()), metav1.NewTime(time.Now().Add(-time.Hour))
+		for _, c := range change {
+			c(rest)
+		}
+		return rest
+	}
+	uncharged := func(rest *kueue.Workload) { rest.Status = kueue.WorkloadStatus{} }
+	ended := podLeft()
+	ended.Status.Phase, ended.Finalizers = corev1.PodFailed, []string{"example.com/mine"}
+	ofAnother := podLeft()
+	ofAnother.Labels[jobsetapi.JobSetUIDKey] = "other"
+	for name, tc := range map[string]struct {
+		rest  *kueue.Workload
+		there []client.Object
+		// kept is whether it stays, and again whether the manager looks at it again.
+		kept, again bool
+	}{
+		"while a pod is left":                    {rest: made(), there: []client.Object{podLeft()}, kept: true, again: true},
+		"without a pod":                          {rest: made()},
+		"with a pod that somebody keeps":         {rest: made(), there: []client.Object{ended}},
+		"with a pod of another run":              {rest: made(), there: []client.Object{ofAnother}},
+		"that nobody came to charge":             {rest: made(uncharged), there: []client.Object{podLeft()}},
+		"that is about to be charged":            {rest: made(uncharged, func(rest *kueue.Workload) { rest.CreationTimestamp = metav1.Now() }), there: []client.Object{podLeft()}, kept: true, again: true},
+		"which does not say what pods it is for": {rest: made(func(rest *kueue.Workload) { rest.Annotations = nil }), kept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorker(t, append(tc.there, tc.rest)...)
+			result, err := (&remainders{env: w.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.rest)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kept := w.get(t, tc.rest.Name) != nil; kept != tc.kept || (result.RequeueAfter > 0) != tc.again {
+				t.Errorf("The remainder is there: %t, want %t; the manager comes again in %s, want that: %t", kept, tc.kept, result.RequeueAfter, tc.again)
+			}
+		})
+	}
+}
+
+// MultiKueue takes a job for running while its Workload is there.
+func TestWorkloadGoesBeforeADeletedJobThatStays(t *testing.T) {
+	over := copyOf(remainder.Finalizer)
+	apimeta.SetStatusCondition(&over.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: "Succeeded"})
+	for name, tc := range map[string]struct {
+		wl    *kueue.Workload
+		there []client.Object
+		// want is whether the Workload is deleted, again whether the manager comes again.
+		want, again bool
+	}{
+		"when its pods are gone":                      {wl: copyOf(remainder.Finalizer), want: true},
+		"not while one is left":                       {wl: copyOf(remainder.Finalizer), there: []client.Object{podLeft()}, again: true},
+		"not before MultiKueue has read how it ended": {wl: over},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stays := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a", Finalizers: []string{"example.com/mine"}}}
+			stays.Spec.Suspend = new(true)
+			w := newWorker(t, append(tc.there, stays, tc.wl)...)
+			if err := w.Delete(t.Context(), stays); err != nil {
+				t.Fatal(err)
+			}
+			r := &attempt{env: w.env}
+			r.framework = frameworkOf(r)
+			result, err := r.reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stays)}, &job{env: w.env})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if deleted := !w.get(t, copyOf().Name).DeletionTimestamp.IsZero(); deleted != tc.want || (result.RequeueAfter > 0) != tc.again {
+				t.Errorf("The Workload is deleted: %t, and the manager comes again in %s; want it deleted: %t", deleted, result.RequeueAfter, tc.want)
+			}
+		})
+	}
+}
+
+// MultiKueue takes a Workload that is finished for the end of the job.
+func TestCopyOfDeletedTrainJobIsNotFinished(t *testing.T) {
+	for name, tc := range map[string]struct {
+		wl   *kueue.Workload
+		want bool
+	}{
+		"a copy":                     {wl: copyOf(kueue.ResourceInUseFinalizerName, remainder.Finalizer)},
+		"a Workload of this cluster": {wl: inttest.WorkloadOf("a", false), want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorker(t, tc.wl.DeepCopy())
+			r := &attempt{env: w.env}
+			r.framework = frameworkOf(r)
+			_, err := r.reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "llm"}}, &job{env: w.env})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if finished := kueuelib.IsFinished(w.get(t, tc.wl.Name)); finished != tc.want {
+				t.Errorf("The Workload is finished: %t, want %t", finished, tc.want)
+			}
+		})
+	}
+}
