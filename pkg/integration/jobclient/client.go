@@ -20,10 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -68,6 +71,21 @@ func (c *Client) Create(ctx context.Context, obj client.Object, opts ...client.C
 		}
 	}
 	return nil
+}
+
+// Update implements client.Writer. jobframework knows nothing of our finalizer: where it lets a
+// Workload go it takes Kueue's off, and where it makes a job the owner of one that MultiKueue copied,
+// that has none yet. See remainder.
+func (c *Client) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	if wl, ok := obj.(*kueue.Workload); ok {
+		switch goes := !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl); {
+		case goes && !controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName):
+			controllerutil.RemoveFinalizer(wl, remainder.Finalizer)
+		case !goes && len(wl.Finalizers) == 0 && remainder.IsCopy(wl) && metav1.GetControllerOfNoCopy(wl) != nil:
+			remainder.Hold(wl)
+		}
+	}
+	return c.Client.Update(ctx, obj, opts...)
 }
 
 // Patch implements client.Writer.

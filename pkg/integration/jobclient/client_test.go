@@ -16,15 +16,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -224,6 +228,41 @@ func TestWroteBy(t *testing.T) {
 	}
 }
 
+func TestChangedBy(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
+	e := NewExpectations(clock)
+	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Generation: 1}}
+	for _, step := range []struct {
+		what       string
+		at         int64
+		generation int64
+		wrote      bool
+		want       int64
+	}{
+		{what: "seen first", at: 2, generation: 1, want: 2},
+		{what: "seen again", at: 3, generation: 1, want: 2},
+		{what: "written by us", at: 4, generation: 2, wrote: true, want: 4},
+		{what: "our write is seen", at: 5, generation: 2, want: 5},
+		{what: "nothing changed for long", at: 500, generation: 2, want: 5},
+		{what: "changed by somebody else", at: 501, generation: 3, want: 501},
+	} {
+		clock.SetTime(time.Unix(step.at, 0))
+		job.Generation = step.generation
+		if step.wrote {
+			e.wrote(job)
+		} else {
+			e.Satisfied(job)
+		}
+		if got := e.ChangedBy(job).Unix(); got != step.want {
+			t.Errorf("%s: changed by %d, want %d", step.what, got, step.want)
+		}
+	}
+	e.Forget(types.NamespacedName{Namespace: "ns", Name: "job"})
+	if len(e.seen) > 0 {
+		t.Error("A job that is gone is remembered")
+	}
+}
+
 func TestWrite(t *testing.T) {
 	cases := map[string]struct {
 		step changes
@@ -320,5 +359,56 @@ func TestMissingTrainJobIsAskedForLive(t *testing.T) {
 	c.live = clientWith(t)
 	if err := c.Get(context.Background(), key, &trainjob.TrainJob{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a TrainJob that is gone: %v", err)
+	}
+}
+
+// jobframework takes Kueue's finalizer off what it lets go, and makes TrainJobs the owners of copies.
+func TestUpdateOfAWorkload(t *testing.T) {
+	const kueues, ours, mine = kueue.ResourceInUseFinalizerName, remainder.Finalizer, "example.com/mine"
+	copied := func(owned bool, finalizers ...string) *kueue.Workload {
+		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: "wl", Labels: map[string]string{kueue.MultiKueueOriginLabel: "fleet"}, Finalizers: finalizers,
+		}}
+		if owned {
+			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", Name: "llm", UID: "1", Controller: ptr.To(true)}}
+		}
+		return wl
+	}
+	finished := func(wl *kueue.Workload) *kueue.Workload {
+		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
+		return wl
+	}
+	local := copied(true)
+	local.Labels = nil
+	for name, tc := range map[string]struct {
+		wl   *kueue.Workload
+		want []string
+	}{
+		"a copy that gets its owner":          {wl: copied(true), want: []string{kueues, ours}},
+		"a copy without an owner":             {wl: copied(false)},
+		"a Workload of this cluster":          {wl: local},
+		"a copy that is held":                 {wl: copied(true, kueues, ours), want: []string{kueues, ours}},
+		"a copy that MultiKueue lets go":      {wl: copied(true, ours), want: []string{ours}},
+		"a finished copy that Kueue held":     {wl: finished(copied(true, kueues, ours)), want: []string{kueues, ours}},
+		"a finished copy that is let go":      {wl: finished(copied(true, ours, mine)), want: []string{mine}},
+		"a finished copy that was never held": {wl: finished(copied(true))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			if err := kueue.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.wl.DeepCopy()).Build()
+			wl := tc.wl.DeepCopy()
+			if err := stored.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
+				t.Fatal(err)
+			}
+			if err := (&Client{Client: stored}).Update(t.Context(), wl); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, wl.Finalizers); diff != "" {
+				t.Errorf("Finalizers (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -27,6 +27,7 @@ type Expectations struct {
 	wants  map[types.NamespacedName]expectation
 	writes map[types.NamespacedName]write
 	queued map[types.NamespacedName]write
+	seen   map[types.NamespacedName]sighting
 
 	unanswered map[types.NamespacedName]unanswered
 	old        map[types.NamespacedName]outdatedVersions
@@ -35,6 +36,12 @@ type Expectations struct {
 type write struct {
 	uid types.UID
 	at  time.Time
+}
+
+// sighting is when a generation was seen first.
+type sighting struct {
+	expectation
+	at time.Time
 }
 
 type expectation struct {
@@ -49,6 +56,7 @@ func NewExpectations(clock clock.PassiveClock) *Expectations {
 		wants:      map[types.NamespacedName]expectation{},
 		writes:     map[types.NamespacedName]write{},
 		queued:     map[types.NamespacedName]write{},
+		seen:       map[types.NamespacedName]sighting{},
 		unanswered: map[types.NamespacedName]unanswered{},
 		old:        map[types.NamespacedName]outdatedVersions{},
 	}
@@ -84,6 +92,18 @@ func (e *Expectations) WroteBy(job *trainjob.TrainJob) time.Time {
 		return last.at
 	}
 	return e.began
+}
+
+// ChangedBy returns a time by which the spec of job was what it is now: whoever wrote it, we have
+// seen it since.
+func (e *Expectations) ChangedBy(job *trainjob.TrainJob) time.Time {
+	changed := e.WroteBy(job)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if last := e.seen[client.ObjectKeyFromObject(job)]; last.uid == job.UID && last.at.After(changed) {
+		return last.at
+	}
+	return changed
 }
 
 // Queued notes that a Workload was made for a TrainJob.
@@ -125,6 +145,9 @@ func (e *Expectations) Satisfied(job *trainjob.TrainJob) bool {
 		return false
 	}
 	delete(e.wants, key)
+	if now := (expectation{job.UID, job.Generation}); e.seen[key].expectation != now {
+		e.seen[key] = sighting{now, e.clock.Now()}
+	}
 	return true
 }
 
@@ -134,6 +157,7 @@ func (e *Expectations) Forget(key types.NamespacedName) {
 	defer e.mu.Unlock()
 	delete(e.wants, key)
 	delete(e.writes, key)
+	delete(e.seen, key)
 	delete(e.queued, key)
 	delete(e.unanswered, key)
 	delete(e.old, key)

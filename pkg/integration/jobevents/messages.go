@@ -43,6 +43,7 @@ var messages = map[string]string{
 	ReasonEnded:           "Stopped TrainJob that was resumed after its end",
 	ReasonCannotStart:     "TrainJob cannot start",
 	ReasonNotStarted:      "TrainJob was admitted and does not start",
+	ReasonNotDispatched:   "Had Kueue look again at TrainJob, for which it asks no worker cluster",
 	ReasonTrainerSilent:   "TrainJob waits for Trainer, which has not answered",
 	ReasonWriteInVain:     "Wrote TrainJob in vain",
 	ReasonOutOfSync:       "Workload was finished without a run",

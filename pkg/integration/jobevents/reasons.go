@@ -29,6 +29,7 @@ const (
 	ReasonEnded          = "HasEnded"
 	ReasonCannotStart    = "CannotStart"
 	ReasonNotStarted     = "NotStarted"
+	ReasonNotDispatched  = "NotDispatched"
 
 	ReasonTrainerSilent = "TrainerSilent"
 	ReasonWriteInVain   = "WriteInVain"

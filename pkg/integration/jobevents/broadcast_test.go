@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package jobevents
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+func TestBroadcast(t *testing.T) {
+	tests := map[string]struct {
+		notes []string
+		want  []string
+	}{
+		"another note about an object that did not change is an event of its own": {
+			notes: []string{"is missing", "differs by 2%s"},
+			want:  []string{"is missing x1 ", "differs by 2%s x1 "},
+		},
+		"the same note again is counted": {
+			notes: []string{"is missing", "is missing"},
+			want:  []string{"is missing x2 "},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			if err := trainjob.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			client := fake.NewClientset()
+			recorder, err := Broadcast(t.Context(), client.EventsV1(), scheme, "controller")
+			if err != nil {
+				t.Fatal(err)
+			}
+			written := func() []string {
+				list, err := client.EventsV1().Events("team").List(t.Context(), metav1.ListOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
+				var told []string
+				for _, e := range list.Items {
+					count := int32(1)
+					if e.Series != nil {
+						count = e.Series.Count
+					}
+					told = append(told, fmt.Sprintf("%s x%d %s", e.Note, count, e.Regarding.FieldPath))
+				}
+				return told
+			}
+			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "1", ResourceVersion: "7"}}
+			for _, note := range tc.notes {
+				recorder.Eventf(job, nil, corev1.EventTypeWarning, "Waits", "Describe", "%s", note)
+				// The broadcaster does not keep the order of what is recorded at once.
+				_ = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Second, true, func(context.Context) (bool, error) {
+					return len(written()) > 0, nil
+				})
+			}
+			_ = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {
+				return cmp.Equal(tc.want, written()), nil
+			})
+			if diff := cmp.Diff(tc.want, written()); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
