@@ -7,7 +7,8 @@ package awaited
 import "time"
 
 const (
-	// JobSet is how long a TrainJob waits for its JobSet, before it queues without.
+	// JobSet is how long a TrainJob waits for its JobSet, before it queues without, unless the
+	// manager's configuration says otherwise.
 	JobSet = 10 * time.Second
 
 	// Jobs is how long it waits for the child Jobs of that. Kueue orders a queue by when jobs

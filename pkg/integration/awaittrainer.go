@@ -46,7 +46,7 @@ func (r *attempt) awaitTrainer(ctx context.Context, j *job) (time.Duration, erro
 	if err != nil || !managed {
 		return 0, err
 	}
-	if wait := time.Until(r.env.expectations.WroteBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
+	if wait := time.Until(r.env.expectations.ChangedBy(&j.TrainJob).Add(trainerSilent)); wait > 0 {
 		return wait, nil
 	}
 	r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonTrainerSilent, jobevents.ActionWrite, fmt.Errorf(

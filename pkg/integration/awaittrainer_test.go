@@ -18,7 +18,9 @@ func TestAwaitTrainer(t *testing.T) {
 		// suspended: the TrainJob, what Trainer says of it, the JobSet.
 		job, said, jobSet bool
 		// written is how long ago the TrainJob was.
-		written   time.Duration
+		written time.Duration
+		// changed is set where it is seen to be changed just now.
+		changed   bool
 		notKueues bool
 
 		wantWait bool
@@ -28,6 +30,7 @@ func TestAwaitTrainer(t *testing.T) {
 		"what it heard is for somebody else":        {job: true, said: true, jobSet: false, written: time.Hour},
 		"a stop just now":                           {job: true, said: false, jobSet: false, wantWait: true},
 		"a stop long ago":                           {job: true, said: false, jobSet: false, written: time.Hour, wantWait: true, wantTold: "still runs"},
+		"a stop by somebody else just now":          {job: true, said: false, jobSet: false, written: time.Hour, changed: true, wantWait: true},
 		"a start just now":                          {job: false, said: true, jobSet: true, wantWait: true},
 		"a start long ago":                          {job: false, said: true, jobSet: true, written: time.Hour, wantWait: true, wantTold: "is still suspended"},
 		"a start that the JobSet shows already":     {job: false, said: true, jobSet: false, written: time.Hour},
@@ -42,6 +45,9 @@ func TestAwaitTrainer(t *testing.T) {
 			}
 			r, recorder := newReconciler(t, stored, js, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}})
 			r.env.expectations = inttest.LedSince(time.Now().Add(-tc.written))
+			if tc.changed {
+				r.env.expectations.Satisfied(stored)
+			}
 			wait, err := r.awaitTrainer(t.Context(), &job{TrainJob: *stored, env: r.env})
 			if err != nil || (wait > 0) != tc.wantWait || wait > trainerSilent {
 				t.Errorf("awaitTrainer() = %s, %v; want to wait: %t", wait, err, tc.wantWait)

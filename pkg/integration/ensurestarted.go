@@ -39,10 +39,10 @@ func (r *attempt) ensureStarted(ctx context.Context, j *job, refused error) (tim
 		return 0, err
 	}
 	if lack == nil {
-		r.env.starts.lacksNothing(&j.TrainJob, wl.UID)
+		r.env.starts.lacksNothing(&j.TrainJob, admissionOf(wl))
 		return 0, nil
 	}
-	lacking, wait, complete := r.env.starts.lacks(&j.TrainJob, wl.UID)
+	lacking, wait, complete := r.env.starts.lacks(&j.TrainJob, admissionOf(wl))
 	if lack.pods && (complete || wasReady(wl)) {
 		// A job that runs is not ours to stop.
 		return 0, nil
@@ -103,7 +103,6 @@ func (r *attempt) judge(ctx context.Context, j *job, wl *kueue.Workload, l *lack
 	case giveBack:
 		return r.giveBack(ctx, j, wl, because(l.what, refusal), lacking)
 	case tellSilence:
-		// Another reason than giveBack has: recorders keep the first text of one reason.
 		r.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotStarted, jobevents.ActionStart, fmt.Errorf(
 			"admitted, but without a pod after %s: %s. It gives its quota back after %s; look at the controller's log",
 			timeout, because(l.what, ""), silentFor*timeout))

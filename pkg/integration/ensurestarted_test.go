@@ -53,24 +53,27 @@ func TestEnsureStarted(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no"))
 	tests := map[string]struct {
 		// lacking is for how long the job is known to lack its JobSet.
-		lacking  time.Duration
-		refusal  *eventsv1.Event
-		reading  error
-		change   func(*trainjob.TrainJob, *kueue.Workload)
-		start    error
+		lacking time.Duration
+		refusal *eventsv1.Event
+		reading error
+		change  func(*trainjob.TrainJob, *kueue.Workload)
+		start   error
+		// before is set where that was noted of the admission before this one.
+		before   bool
 		wantKept bool
 		wantTold string
 		wantWait bool
 		wantErr  bool
 	}{
-		"refused just now":               {refusal: refusalOf("uid", 0), wantKept: true, wantWait: true},
-		"refused for long":               {lacking: 3 * time.Minute, refusal: refusalOf("uid", time.Minute), wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: denied by policy"},
-		"somebody else is refused":       {lacking: 3 * time.Minute, refusal: refusalOf("other", time.Minute), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s"},
-		"refused before it was admitted": {lacking: 3 * time.Minute, refusal: refusalOf("uid", 2*time.Hour), wantKept: true, wantWait: true, wantTold: "NotStarted"},
-		"late":                           {lacking: 3 * time.Minute, wantKept: true, wantWait: true, wantTold: "NotStarted"},
-		"late for very long":             {lacking: 11 * time.Minute, wantTold: "CannotStart gives its quota back"},
-		"events may not be read":         {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), reading: forbidden, wantKept: true, wantWait: true, wantTold: "NotStarted"},
-		"events cannot be read":          {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), reading: errors.New("away"), wantKept: true, wantErr: true},
+		"refused just now":                  {refusal: refusalOf("uid", 0), wantKept: true, wantWait: true},
+		"refused for long":                  {lacking: 3 * time.Minute, refusal: refusalOf("uid", time.Minute), wantTold: "CannotStart gives its quota back, could not start in 3m0s; queues again in 1m0s or when the TrainJob is changed: Trainer has not made JobSet job: denied by policy"},
+		"somebody else is refused":          {lacking: 3 * time.Minute, refusal: refusalOf("other", time.Minute), wantKept: true, wantWait: true, wantTold: "NotStarted admitted, but without a pod after 2m0s"},
+		"refused before it was admitted":    {lacking: 3 * time.Minute, refusal: refusalOf("uid", 2*time.Hour), wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"late":                              {lacking: 3 * time.Minute, wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"late for very long":                {lacking: 11 * time.Minute, wantTold: "CannotStart gives its quota back"},
+		"late before it was admitted again": {lacking: 11 * time.Minute, before: true, wantKept: true, wantWait: true},
+		"events may not be read":            {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), reading: forbidden, wantKept: true, wantWait: true, wantTold: "NotStarted"},
+		"events cannot be read":             {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), reading: errors.New("away"), wantKept: true, wantErr: true},
 		"in another cluster": {lacking: time.Hour, change: func(j *trainjob.TrainJob, _ *kueue.Workload) {
 			multi := kueue.MultiKueueControllerName
 			j.Spec.ManagedBy = &multi
@@ -101,8 +104,16 @@ func TestEnsureStarted(t *testing.T) {
 			r, recorder := newReconciler(t, objects...)
 			r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, tc.reading))
 			r.env.starts = newStarts(0)
+			by := admissionOf(wl)
+			if tc.before {
+				former := wl.DeepCopy()
+				for i := range former.Status.Conditions {
+					former.Status.Conditions[i].LastTransitionTime = metav1.NewTime(time.Now().Add(-2 * time.Hour))
+				}
+				by = admissionOf(former)
+			}
 			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
-				uid: stored.UID, workload: wl.UID, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
+				uid: stored.UID, admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
 			wait, err := r.ensureStarted(t.Context(), &job{TrainJob: *stored, env: r.env}, tc.start)
 			if (err != nil) != tc.wantErr || (wait > 0) != tc.wantWait {
 				t.Errorf("ensureStarted() = %s, %v", wait, err)

@@ -5,9 +5,14 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
@@ -26,6 +31,23 @@ func (j *job) excess(ctx context.Context, wl *kueue.Workload) (string, error) {
 		return "", err
 	}
 	return podset.Excess(js, jobs, wl.Spec.PodSets, wl.Status.ReclaimablePods), nil
+}
+
+// excessNow is excess by what the API server has.
+func (j *job) excessNow(ctx context.Context, wl *kueue.Workload) (string, error) {
+	var js jobsetapi.JobSet
+	if err := j.env.live.Get(ctx, client.ObjectKeyFromObject(&j.TrainJob), &js); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	if !js.DeletionTimestamp.IsZero() || !metav1.IsControlledBy(&js, &j.TrainJob) {
+		return "", nil
+	}
+	var jobs batchv1.JobList
+	if err := j.env.live.List(ctx, &jobs, client.InNamespace(j.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: j.Name}); err != nil {
+		return "", fmt.Errorf("listing the Jobs of JobSet %s: %w", j.Name, err)
+	}
+	made := slices.DeleteFunc(jobs.Items, func(child batchv1.Job) bool { return !metav1.IsControlledBy(&child, &js) })
+	return podset.Excess(&js, made, wl.Spec.PodSets, wl.Status.ReclaimablePods), nil
 }
 
 // takeBack gives up the quota of a job whose JobSet asks for more, so that the job queues

@@ -43,7 +43,7 @@ func (j *job) finish(ctx context.Context) outcome {
 	}
 	pods, err := j.env.pods().Left(ctx, j.key)
 	if err == nil && len(pods) > 0 {
-		j.tellPodsLeft("finished", pods)
+		j.tellPodsLeft("finished")
 	}
 	return outcome{done: true, again: recheckIn(since), err: err}
 }
@@ -91,10 +91,11 @@ func (j *job) finishedSince() time.Time {
 	return time.Now()
 }
 
-// tellPodsLeft tells the user which pods keep the quota of a job that is over.
-func (j *job) tellPodsLeft(what string, pods []corev1.Pod) {
+// tellPodsLeft tells the user that pods keep the quota of a job that is over, without which ones:
+// that would be another event with each that ends.
+func (j *job) tellPodsLeft(what string) {
 	j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
-		"The job has %s, but %s of it still there, %s first; it keeps its quota until they are gone", what, jobevents.Count(int32(len(pods)), "pod"), pods[0].Name)
+		"The job has %s, but pods of it are still there; it keeps its quota until they are gone", what)
 }
 
 // keepFailed has a job that failed once stay failed: Trainer forgets it with the JobSet.

@@ -8,16 +8,18 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // ensureHeld puts Kueue's finalizer back on the Workload of a job that goes on. Whoever uninstalls
-// the manager takes it off; without it the quota of a job that is deleted would go before its pods.
+// the manager takes it off, and MultiKueue makes Workloads without; then the quota of a job that is
+// deleted would go before its pods. A copy that MultiKueue made has ours as well: MultiKueue takes
+// Kueue's off.
 func (r *attempt) ensureHeld(ctx context.Context, j *job, workloads []kueue.Workload) error {
 	if !j.alive() {
 		return nil
@@ -26,7 +28,7 @@ func (r *attempt) ensureHeld(ctx context.Context, j *job, workloads []kueue.Work
 		wl := workloads[i].DeepCopy()
 		owner := state.ControllerOfKind(wl, trainjob.GVK.Kind)
 		if owner == nil || owner.UID != j.UID || !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) ||
-			!controllerutil.AddFinalizer(wl, kueue.ResourceInUseFinalizerName) {
+			!remainder.Hold(wl) {
 			continue
 		}
 		err := r.env.client.Patch(ctx, wl, client.MergeFromWithOptions(&workloads[i], client.MergeFromWithOptimisticLock{}))

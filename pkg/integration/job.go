@@ -26,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -52,6 +53,8 @@ type job struct {
 	stopping bool
 	// unaccounted is when to ask the ledger again that something waits for; 0: nothing does.
 	unaccounted time.Duration
+	// astray is set for a job of MultiKueue whose queue leads to no other cluster.
+	astray bool
 	// described remembers the PodSets within this reconcile.
 	described []kueue.PodSet
 	// active remembers within this reconcile whether its quota has to stay, and pods whether pods
@@ -215,6 +218,7 @@ func (j *job) PodSets(ctx context.Context, _ client.Client) ([]kueue.PodSet, err
 		return wl.DeepCopy().Spec.PodSets, nil
 	}
 	j.env.Recorder.Warn(&j.TrainJob, jobevents.ReasonNotDescribed, jobevents.ActionDescribe, err)
+	j.astray = errors.Is(err, queues.ErrNoOtherCluster)
 	if podsets.RuntimeMissing(err) || unfit(err) {
 		// The user has to act; trying again before something changes is of no use.
 		return nil, jobframework.UnretryableError(err.Error())
@@ -431,10 +435,20 @@ func (j *job) Finished(context.Context) (message string, success, finished bool)
 // PodsReady reports whether every replicated job that could have started is ready or
 // done. One whose dependsOn is not met yet does not count: its pods cannot exist, and
 // a long download before them is not a start that fails. What runs is in the JobSet,
-// whatever became of the runtime since.
+// whatever became of the runtime since. While Trainer has not resumed the job, its counts are
+// those of the last run.
 func (j *job) PodsReady(ctx context.Context, _ client.Client) bool {
 	js, err := j.runs(ctx)
-	return err == nil && js != nil && podset.Ready(js, j.Status.JobsStatus)
+	if err != nil || js == nil || !j.ManagedExternally() && !resumed(js, &j.TrainJob) {
+		return false
+	}
+	return podset.Ready(js, j.Status.JobsStatus)
+}
+
+// resumed reports whether Trainer has resumed a job. It says so together with the counts of pods; of
+// a job that it never saw suspended it says nothing.
+func resumed(js *jobsetapi.JobSet, job *trainjob.TrainJob) bool {
+	return !ptr.Deref(js.Spec.Suspend, false) && !apimeta.IsStatusConditionTrue(job.Status.Conditions, trainer.TrainJobSuspended)
 }
 
 // runs returns the JobSet that runs, or nil. Another cluster's JobSet is not here; what it

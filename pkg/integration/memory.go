@@ -17,6 +17,9 @@ import (
 // memory is what the reconciler remembers of TrainJobs from one look to the next: since when
 // they wait to queue, that they failed, and their runs.
 type memory struct {
+	// waitForJobSet is how long a TrainJob waits for its JobSet, before it queues without.
+	waitForJobSet time.Duration
+
 	mu     sync.Mutex
 	waits  map[types.NamespacedName]*waiting
 	failed map[types.NamespacedName]failure
@@ -39,7 +42,7 @@ func (m *memory) patience(job *trainjob.TrainJob, jobSet bool) time.Duration {
 	defer m.mu.Unlock()
 	w := m.waitingOf(job)
 	if !jobSet {
-		return max(0, time.Until(w.began.Add(awaited.JobSet)))
+		return max(0, time.Until(w.began.Add(m.waitForJobSet)))
 	}
 	if w.jobSet.IsZero() {
 		w.jobSet = time.Now()
@@ -47,19 +50,23 @@ func (m *memory) patience(job *trainjob.TrainJob, jobSet bool) time.Duration {
 	return max(0, time.Until(w.jobSet.Add(awaited.Jobs)))
 }
 
-// awaitedUntil returns until when a TrainJob waited for its JobSet.
+// awaitedUntil returns until when a TrainJob waited for its JobSet; zero where none waits.
 func (m *memory) awaitedUntil(job *trainjob.TrainJob) time.Time {
+	if m.waitForJobSet == 0 {
+		return time.Time{}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.waitingOf(job).began.Add(awaited.JobSet)
+	return m.waitingOf(job).began.Add(m.waitForJobSet)
 }
 
-// queuesUnprepared reports whether this is the first time that a TrainJob queues without its JobSet.
+// queuesUnprepared reports whether this is the first time that a TrainJob queues without a JobSet
+// that it waited for.
 func (m *memory) queuesUnprepared(job *trainjob.TrainJob) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	w := m.waitingOf(job)
-	first := !w.over
+	first := !w.over && m.waitForJobSet > 0
 	w.over = true
 	return first
 }

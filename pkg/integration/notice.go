@@ -61,7 +61,6 @@ func deactivated(wl *kueue.Workload) notice {
 			who = " by Kueue"
 		}
 	} else if target := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadDeactivationTarget); target != nil && target.Status == metav1.ConditionTrue {
-		// It is evicted in a moment, and the event of one reason keeps the text that it has first.
 		who, why = " by Kueue", fmt.Sprintf(" (%s: %s)", target.Reason, target.Message)
 	}
 	remedy := "set its spec.active to true"
@@ -74,13 +73,49 @@ func deactivated(wl *kueue.Workload) notice {
 	}
 }
 
-// rejected comes before the deactivation that follows it: it names the check.
+// rejected comes before the deactivation that follows it: it names the checks.
 func rejected(wl *kueue.Workload) notice {
-	check := checkIn(wl, kueue.CheckStateRejected)
-	if check == nil {
+	by := rejectedBy(wl)
+	if by == "" || kueuelib.IsFinished(wl) {
 		return notice{}
 	}
-	return notice{reason: jobevents.ReasonCheckRejected, message: fmt.Sprintf("was rejected by admission check %s: %s; when that is put right, delete it, and the job queues again", check.Name, check.Message)}
+	return notice{reason: jobevents.ReasonCheckRejected, message: fmt.Sprintf("was rejected by admission check %s; when that is put right, delete it, and the job queues again", by)}
+}
+
+// rejectedBy returns the checks that rejected a Workload, each with what it says, in the words that
+// Kueue has for them. With the eviction Kueue sets their states back, and only its conditions tell.
+func rejectedBy(wl *kueue.Workload) string {
+	target := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	switch {
+	case target != nil && target.Status == metav1.ConditionTrue && target.Reason == kueue.WorkloadEvictedByAdmissionCheck:
+		return checksIn(target.Message)
+	case kueuelib.IsEvicted(wl) && evicted.Reason == deactivatedByCheck && !kueuelib.IsActive(wl):
+		return checksIn(evicted.Message)
+	}
+	var by []string
+	for _, check := range wl.Status.AdmissionChecks {
+		if check.State == kueue.CheckStateRejected {
+			said := ""
+			if check.Message != "" {
+				said = " (" + check.Message + ")"
+			}
+			by = append(by, fmt.Sprintf("%q%s", check.Name, said))
+		}
+	}
+	slices.Sort(by)
+	return strings.Join(by, "; ")
+}
+
+// deactivatedByCheck is Kueue's reason for the eviction of a Workload that a check rejected.
+const deactivatedByCheck = kueue.WorkloadDeactivated + "DueTo" + kueue.WorkloadEvictedByAdmissionCheck
+
+// checksIn returns what Kueue's message about rejecting checks says of them.
+func checksIn(message string) string {
+	if _, checks, found := strings.Cut(message, "in Rejected state: "); found {
+		return checks
+	}
+	return message
 }
 
 func retried(wl *kueue.Workload) notice {

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 )
 
 // Why a job that has not been evicted gives its quota back, for the log.
@@ -87,6 +89,12 @@ func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
+	if slices.ContainsFunc(workloads, func(wl kueue.Workload) bool { return remainder.OfCopy(&wl) }) {
+		// MultiKueue deletes the job, then its Workload, and runs it somewhere else. jobframework would
+		// finish a Workload whose job is gone, and MultiKueue takes that for the end of the job.
+		again, err := j.takeBackCopies(ctx, workloads)
+		return outcome{done: true, again: again, err: firstError(j.suspendDeleted(ctx), err)}
+	}
 	if !slices.ContainsFunc(workloads, state.HoldsQuota) {
 		return j.accountedAll(ctx, workloads)
 	}
@@ -103,6 +111,29 @@ func (j *job) awaitPodsOfDeleted(ctx context.Context) outcome {
 	}
 	ctrl.LoggerFrom(ctx).V(2).Info("Kept the quota of a deleted TrainJob for its pods")
 	return outcome{done: true, again: recheckIn(state.StoppingSince(workloads)), err: firstError(err, j.suspendDeleted(ctx))}
+}
+
+// takeBackCopies deletes the Workloads of a deleted job that stays for somebody's finalizer, when its
+// pods are gone: MultiKueue would take it for running, for as long as that takes. It returns when to
+// look again for the pods, 0 for never.
+func (j *job) takeBackCopies(ctx context.Context, workloads []kueue.Workload) (time.Duration, error) {
+	if j.UID == "" {
+		return 0, nil
+	}
+	if left, err := j.env.pods().AnyLeft(ctx, j.key); err != nil || left {
+		return recheckIn(j.DeletionTimestamp.Time), err
+	}
+	for i := range workloads {
+		wl := &workloads[i]
+		// Of a finished one, MultiKueue has yet to read how the job ended.
+		if !wl.DeletionTimestamp.IsZero() || kueuelib.IsFinished(wl) {
+			continue
+		}
+		if err := j.env.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
+			return 0, fmt.Errorf("deleting Workload %s of a deleted TrainJob: %w", client.ObjectKeyFromObject(wl), err)
+		}
+	}
+	return 0, nil
 }
 
 // suspendDeleted suspends a job that waits for its dependents to be deleted. Trainer would

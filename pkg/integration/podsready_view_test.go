@@ -9,10 +9,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -90,5 +93,33 @@ func TestPodsReadyIsWrittenOnceByAnOldView(t *testing.T) {
 	}
 	if written != 1 {
 		t.Errorf("PodsReady is written %d times, want once", written)
+	}
+}
+
+// Trainer tells of the counts of pods when it comes by: until it has resumed a job, they are those of
+// the run before.
+func TestPodsAreNotReadyBeforeTrainerHasResumed(t *testing.T) {
+	cases := map[string]struct {
+		said, jobSet, unsaid, want bool
+	}{
+		"Trainer has not come by":                  {said: true, jobSet: true},
+		"Trainer has resumed the JobSet alone":     {said: true},
+		"Trainer has said that before it was so":   {jobSet: true},
+		"Trainer has resumed it":                   {want: true},
+		"Trainer has never seen the job suspended": {unsaid: true, want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			stored, js := disagreeing(false, tc.said, tc.jobSet, time.Now())
+			if tc.unsaid {
+				stored.Status.Conditions = nil
+			}
+			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
+			stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
+			r, _ := newReconciler(t, js)
+			if got := (&job{TrainJob: *stored, env: r.env}).PodsReady(t.Context(), nil); got != tc.want {
+				t.Errorf("PodsReady() = %t, want %t", got, tc.want)
+			}
+		})
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
@@ -98,7 +97,7 @@ func (j *job) tellUnprepared(ctx context.Context) error {
 	managed, err := j.env.queues.Manages(ctx, &j.TrainJob)
 	if err == nil && managed && j.env.memory.queuesUnprepared(&j.TrainJob) {
 		j.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonUnprepared, jobevents.ActionDescribe,
-			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, awaited.JobSet)
+			"Trainer has not made JobSet %s in %s; the job queues without it, described from its runtime as that is now", j.Name, j.env.memory.waitForJobSet)
 	}
 	return err
 }

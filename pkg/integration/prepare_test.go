@@ -5,8 +5,10 @@ package integration
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,7 +91,7 @@ func TestNotYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(append(tc.objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})...)).Build()
 			recorder := events.NewFakeRecorder(2)
-			j := &job{TrainJob: *trainJob(), env: &environment{Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23), Recorder: jobevents.New(recorder)}, client: c, live: c, refusals: jobevents.NewRefusals(liveEvents(c, nil)), state: state.FromCache(c), queues: queues.New(c, c, inttest.KueueDefaults(t)), expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}}
+			j := &job{TrainJob: *trainJob(), env: &environment{Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23), Recorder: jobevents.New(recorder)}, client: c, live: c, refusals: jobevents.NewRefusals(liveEvents(c, nil)), state: state.FromCache(c), queues: queues.New(c, c, inttest.KueueDefaults(t)), expectations: inttest.LedSince(time.Time{}), memory: &memory{waitForJobSet: awaited.JobSet}, starts: newStarts(time.Hour)}}
 			if tc.waited != nil {
 				j.env.memory.waits = map[types.NamespacedName]*waiting{client.ObjectKeyFromObject(&j.TrainJob): tc.waited}
 			}
@@ -106,6 +108,66 @@ func TestNotYet(t *testing.T) {
 			if got.err != nil || got.ends() != tc.want || got.unqueued != tc.want || (got.again > 0) != tc.want {
 				t.Errorf("notYet() = %+v (%v), want it to end here, and come again: %t", got, got.err, tc.want)
 			}
+		})
+	}
+}
+
+// Where Trainer makes nothing, a job waits for as long as the manager is told to.
+func TestWaitForJobSet(t *testing.T) {
+	const told = "Normal NotPrepared Trainer has not made JobSet job in %s; the job queues without it, described from its runtime as that is now"
+	tests := map[string]struct {
+		wait    time.Duration
+		refused bool
+		// asked is whether refusals were looked for just before, for another job.
+		asked bool
+		// want are the waits, three at most.
+		want     []time.Duration
+		wantTold []string
+	}{
+		"not at all":                                {},
+		"not at all, nor for news of refusals":      {asked: true},
+		"not at all, but Trainer was refused it":    {refused: true, want: []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second}},
+		"for a second":                              {wait: time.Second, want: []time.Duration{time.Second}, wantTold: []string{fmt.Sprintf(told, "1s")}},
+		"for an hour":                               {wait: time.Hour, want: []time.Duration{time.Hour}, wantTold: []string{fmt.Sprintf(told, "1h0m0s")}},
+		"for an hour, and then Trainer was refused": {wait: time.Hour, refused: true, want: []time.Duration{time.Hour, 10 * time.Second, 20 * time.Second}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stored, _ := disagreeing(true, true, true, time.Now())
+				r, recorder := newReconciler(t, stored)
+				r.env.memory.waitForJobSet = tc.wait
+				r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, nil))
+				if tc.refused {
+					if err := r.env.client.Create(t.Context(), refusalOf(stored.UID, 0)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if tc.asked {
+					if _, _, err := r.env.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{}); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Millisecond)
+				}
+				var got []time.Duration
+				for len(got) < 3 {
+					o := (&job{TrainJob: *stored, env: r.env}).notYet(t.Context())
+					if o.err != nil {
+						t.Fatal(o.err)
+					}
+					if !o.ends() {
+						break
+					}
+					got = append(got, o.again)
+					time.Sleep(o.again)
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("Unexpected waits (-want,+got):\n%s", diff)
+				}
+				if diff := cmp.Diff(tc.wantTold, eventsSoFar(recorder, "NotPrepared")); diff != "" {
+					t.Errorf("Unexpected events (-want,+got):\n%s", diff)
+				}
+			})
 		})
 	}
 }

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -26,8 +27,19 @@ var errOldView = errors.New("a newer version of the Workload is on its way")
 // expectedRetry reports whether err only says that the world moved while we looked:
 // the next try is all there is to do, and nobody has to know.
 func expectedRetry(err error) bool {
-	return awaitsEvent(err) || jobclient.BackoffOf(err) > 0 || apierrors.IsConflict(err) ||
+	return awaitsEvent(err) || jobclient.BackoffOf(err) > 0 || apierrors.IsConflict(err) || gone(err) ||
 		errors.Is(err, jobframework.ErrNoMatchingWorkloads) || errors.Is(err, jobframework.ErrExtraWorkloads)
+}
+
+// gone reports whether err is of a write to a TrainJob or Workload that was deleted meanwhile. Where
+// their CRD is missing, the answer names a cause.
+func gone(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Name != "" && len(details.Causes) == 0 && slices.Contains([]string{"workloads", "trainjobs"}, details.Kind)
 }
 
 // awaitsEvent reports whether something has to happen before the next try is of use.

@@ -30,6 +30,13 @@ func TestExpectedRetry(t *testing.T) {
 				"spec.podTemplateOverrides: Forbidden: PodTemplateOverrides cannot be modified when the JobSet's ReplicatedJob node is still active")),
 			want: true,
 		},
+		"the Workload is gone": {
+			err: fmt.Errorf("releasing: %w", apierrors.NewNotFound(schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl")), want: true,
+		},
+		"there are no Workloads": {
+			err: apierrors.NewGenericServerResponse(404, "patch", schema.GroupResource{Group: "kueue.x-k8s.io", Resource: "workloads"}, "wl", "404 page not found", 0, true),
+		},
+		"something else is gone":    {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "team")},
 		"Trainer refuses for good":  {err: forbidden("must not have envs for the node containers")},
 		"a text that only looks so": {err: errors.New("it is still active")},
 	}

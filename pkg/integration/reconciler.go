@@ -78,7 +78,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		result.RequeueAfter = retryIn(err)
 		return result, nil
 	}
-	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+	if j.UID != "" && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) {
 		env.Recorder.Warn(&j.TrainJob, jobevents.ReasonRefused, jobevents.ActionWrite, err)
 	}
 	if err != nil {
@@ -92,6 +92,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // ensures what neither jobframework nor Trainer would see to.
 func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl.Result, error) {
 	workloads, err := r.load(ctx, req, j)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	held, err := releaseCopies(ctx, r.env, j.key, workloads)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -116,6 +120,10 @@ func (r *attempt) reconcile(ctx context.Context, req ctrl.Request, j *job) (ctrl
 		v.add(again, nil)
 	}
 	v.add(j.unaccounted, nil)
+	v.add(held, nil)
+	if j.astray {
+		v.add(retryRoute, nil)
+	}
 	return v.result, v.err
 }
 
@@ -187,8 +195,11 @@ func (r *attempt) ensure(ctx context.Context, j *job, workloads []kueue.Workload
 		r.ensureEnded(ctx, j), r.ensurePlaced(ctx, j), r.ensureWithinQuota(ctx, j)); err != nil {
 		return 0, err
 	}
-	wait, err := r.watchStop(ctx, j)
-	return wait, firstError(err, r.ensureGate(ctx, j), r.reportPodsReady(ctx, j))
+	dispatch, errDispatch := r.ensureDispatched(ctx, j)
+	stop, err := r.watchStop(ctx, j)
+	v := verdict{result: ctrl.Result{RequeueAfter: dispatch}, err: errDispatch}
+	v.add(stop, firstError(err, r.ensureGate(ctx, j), r.reportPodsReady(ctx, j)))
+	return v.result.RequeueAfter, v.err
 }
 
 // verdict is what the steps of a reconcile come to so far. Reconcile goes by one error: one of
@@ -260,7 +271,11 @@ func (r *attempt) ensureWithinQuota(ctx context.Context, j *job) error {
 		// Kueue takes it back already, and a deactivation stands in this Workload alone.
 		return err
 	}
-	excess, err := j.excess(ctx, wl)
+	if excess, err := j.excess(ctx, wl); err != nil || excess == "" {
+		return err
+	}
+	// A job is stopped for it: our view of its Jobs may be older than that of the Workload.
+	excess, err := j.excessNow(ctx, wl)
 	if err != nil || excess == "" {
 		return err
 	}

@@ -197,11 +197,12 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 	tests := map[string]struct {
 		replicas, parallelism int32
 		pods                  int32
-		inactive, kept        bool
+		inactive, kept, old   bool
 	}{
 		"the JobSet is what the job was admitted for":         {replicas: 1, parallelism: 1, kept: true},
 		"the JobSet has more Jobs":                            {replicas: 2, parallelism: 1},
 		"the JobSet has more pods":                            {replicas: 1, parallelism: 2},
+		"a Job that the cache has from before it was scaled":  {replicas: 1, parallelism: 1, pods: 2, old: true, kept: true},
 		"somebody scaled a Job":                               {replicas: 1, parallelism: 1, pods: 2},
 		"the job was deactivated meanwhile, and stops anyway": {replicas: 2, parallelism: 1, inactive: true, kept: true},
 	}
@@ -219,6 +220,11 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 1}}
 			wl.Spec.Active = ptr.To(!tc.inactive)
 			r, _ := newReconciler(t, js, child, wl)
+			if tc.old {
+				// What the cache has of it is older than what the API server has.
+				now, _ := newReconciler(t, unstored(js), scaledTo(unstored(child), 1))
+				r.env.live = now.env.client
+			}
 			if err := r.ensureWithinQuota(t.Context(), &job{TrainJob: *stored, env: r.env}); err != nil {
 				t.Fatal(err)
 			}
@@ -228,6 +234,18 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unstored returns an object as before it was stored.
+func unstored[T client.Object](obj T) T {
+	out := obj.DeepCopyObject().(T)
+	out.SetResourceVersion("")
+	return out
+}
+
+func scaledTo(child *batchv1.Job, pods int32) *batchv1.Job {
+	child.Spec.Parallelism = &pods
+	return child
 }
 
 // servedDefaults are those of Kueue's Workload CRD. Without a schema, PodSets are empty.

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
+	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -44,6 +46,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
@@ -63,6 +66,9 @@ type Options struct {
 	// StartTimeout is how long an admitted TrainJob may be without what it needs to run. 0
 	// means 2 minutes.
 	StartTimeout time.Duration
+	// WaitForJobSet is how long a new TrainJob waits for its JobSet, before it queues without. 0
+	// means not at all.
+	WaitForJobSet time.Duration
 	// Concurrency is the number of TrainJobs reconciled at a time. 0 means 1.
 	Concurrency int
 	// UserLabel is the label of TrainJobs whose value tells the ledger whose they are. Empty: none.
@@ -106,6 +112,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, opts Options) (*Checks, error)
 	}
 	if err := setupReconciler(mgr, env, opts); err != nil {
 		return nil, fmt.Errorf("setting up the TrainJob controller: %w", err)
+	}
+	if err := setupRemainders(mgr, env, opts); err != nil {
+		return nil, fmt.Errorf("setting up the controller of remainders: %w", err)
 	}
 	pods := &ungater.Ungater{Client: env.client, InTree: env.inTree, Trainer: env.trainer, Describer: env.Describer, Recorder: env.Recorder, Metrics: env.metrics}
 	if err := pods.SetupWithManager(mgr); err != nil {
@@ -198,7 +207,11 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	runtimes := trainjob.NewRuntimes(mgr.GetClient(), mgr.GetAPIReader())
 	expectations := jobclient.NewExpectations(clock.RealClock{})
 	backoff := jobclient.NewBackoff(clock.RealClock{})
-	recorder := jobevents.New(mgr.GetEventRecorder(controllerName))
+	written, err := newEventRecorder(ctx, mgr)
+	if err != nil {
+		return nil, err
+	}
+	recorder := jobevents.New(written)
 	env := &environment{
 		Describer: &podsets.Describer{
 			Runtimes: runtimes, Renderer: renderer, Defaults: defaults, Remembered: podsets.NewRemembered(),
@@ -210,7 +223,7 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 		refusals:     jobevents.NewRefusals(mgr.GetAPIReader()),
 		expectations: expectations,
 		backoff:      backoff,
-		memory:       &memory{},
+		memory:       &memory{waitForJobSet: opts.WaitForJobSet},
 		starts:       newStarts(opts.StartTimeout),
 		inTree:       serving.NewInTree(mgr.GetClient(), opts.Namespace, all),
 		trainer:      trainer,
@@ -223,6 +236,15 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, opts Options) (*envir
 	runtimes.Looked = trainerLooked(env.state)
 	opts.Kueue.OnChange(all.Requeue)
 	return env, nil
+}
+
+// newEventRecorder returns what records the events about TrainJobs.
+func newEventRecorder(ctx context.Context, mgr ctrl.Manager) (events.EventRecorder, error) {
+	c, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("setting up the client of events: %w", err)
+	}
+	return jobevents.Broadcast(ctrl.LoggerInto(ctx, mgr.GetLogger()), c, mgr.GetScheme(), controllerName)
 }
 
 // trainerLooked returns what reports whether Trainer may have looked at a job, as far as is known
@@ -269,6 +291,18 @@ func setupReconciler(mgr ctrl.Manager, env *environment, opts Options) error {
 			MaxConcurrentReconciles: max(opts.Concurrency, 1), LogConstructor: logging.ForController(mgr.GetLogger(), "trainjob", "trainJob"),
 		}).
 		Complete(gated{&reconciler{env: env}, heap.NewGate(1, opts.Scarce)})
+}
+
+// setupRemainders has remainders deleted with their pods, whoever acts for TrainJobs.
+func setupRemainders(mgr ctrl.Manager, env *environment, opts Options) error {
+	ours := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()[remainder.Label] != "" })
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("remainder").
+		For(&kueue.Workload{}, builder.WithPredicates(ours)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: max(opts.Concurrency, 1), LogConstructor: logging.ForController(mgr.GetLogger(), "remainder", "remainder"),
+		}).
+		Complete(&remainders{env: env})
 }
 
 // framework returns Kueue's jobframework under the settings that hold now. PodsReady is ours

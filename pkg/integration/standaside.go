@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
@@ -24,9 +25,16 @@ func (r *reconciler) awaitAnswer(ctx context.Context, req ctrl.Request) (ctrl.Re
 // standAside tells a queued TrainJob, once, why the manager does nothing for it; without a
 // message, it tells nothing.
 func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *serving.Told, reason, message string) (ctrl.Result, error) {
+	left, err := r.env.state.Workloads(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if wait, err := releaseCopies(ctx, r.env, req.NamespacedName, left); err != nil || wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, err
+	}
 	job := &trainjob.TrainJob{}
 	if err := r.env.client.Get(ctx, req.NamespacedName, job); apierrors.IsNotFound(err) {
-		return r.awaitRelease(ctx, req)
+		return awaitRelease(left), nil
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -52,10 +60,9 @@ func (r *reconciler) standAside(ctx context.Context, req ctrl.Request, told *ser
 // awaitRelease comes again for a TrainJob that is gone while a Workload of it is there: when the
 // manager acts again, that brings here the TrainJobs that there are, and no other event comes of a
 // Workload that waits for its finalizer, and has quota.
-func (r *reconciler) awaitRelease(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	left, err := r.env.state.Workloads(ctx, req.NamespacedName)
-	if err != nil || len(left) == 0 {
-		return ctrl.Result{}, err
+func awaitRelease(left []kueue.Workload) ctrl.Result {
+	if len(left) == 0 {
+		return ctrl.Result{}
 	}
-	return ctrl.Result{RequeueAfter: retrySlowly}, nil
+	return ctrl.Result{RequeueAfter: retrySlowly}
 }

@@ -140,6 +140,29 @@ func TestHoldBackCountsFromTheEndOfTheQuota(t *testing.T) {
 	})
 }
 
+// Kueue admits the same Workload again: what it lacked before counts no more, nor that it was complete.
+func TestLacksBeginsWithEachAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"}}
+		s, first, second := newStarts(time.Minute), admission{"wl", 1}, admission{"wl", 2}
+		s.lacks(job, first)
+		time.Sleep(time.Hour)
+		if lacking, wait, complete := s.lacks(job, first); lacking != time.Hour || wait != 0 || complete {
+			t.Errorf("In the first admission: lacking %s, wait %s, complete %t", lacking, wait, complete)
+		}
+		if lacking, wait, _ := s.lacks(job, second); lacking != 0 || wait != time.Minute {
+			t.Errorf("In the second one: lacking %s, wait %s", lacking, wait)
+		}
+		s.lacksNothing(job, second)
+		if _, _, complete := s.lacks(job, second); !complete {
+			t.Error("That it was complete is forgotten")
+		}
+		if _, _, complete := s.lacks(job, admission{"wl", 3}); complete {
+			t.Error("It is complete before it has started again")
+		}
+	})
+}
+
 func TestHoldBack(t *testing.T) {
 	field := patch.Of(trainjob.Trainer23)
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"}}
@@ -174,7 +197,7 @@ func TestHoldBack(t *testing.T) {
 	if got := s.holdBack(&changed, "wl", field); got != time.Minute {
 		t.Errorf("A changed job is held back for %s, want a minute", got)
 	}
-	s.lacksNothing(&changed, "wl")
+	s.lacksNothing(&changed, admission{workload: "wl"})
 	if got := s.holdBack(&changed, "wl", field); got != time.Minute {
 		t.Errorf("A job that has started since is held back for %s, want a minute", got)
 	}

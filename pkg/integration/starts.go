@@ -9,8 +9,10 @@ import (
 	"sync"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -34,12 +36,12 @@ type starts struct {
 // startRecord is what is remembered of one TrainJob.
 type startRecord struct {
 	uid types.UID
-	// workload is the admission that the next three are about: since when the job lacks
-	// something, when to look for a refusal again, and whether it once lacked nothing.
-	workload types.UID
-	lacking  time.Time
-	look     time.Time
-	complete bool
+	// admission is what the next three are about: since when the job lacks something, when to look
+	// for a refusal again, and whether it once lacked nothing.
+	admission admission
+	lacking   time.Time
+	look      time.Time
+	complete  bool
 
 	// tries counts the starts that failed in a row of the job as it is, by its sum. For hold it
 	// stays out of its queue, until a time, since the Workload of former was given back.
@@ -66,15 +68,30 @@ func (s *starts) of(job *trainjob.TrainJob) *startRecord {
 	return s.jobs[key]
 }
 
-// lacks notes that a job admitted by a Workload lacks something. It returns for how long by
-// our own clock, the time until a refusal is to be looked for, and whether the job once
-// lacked nothing since it was admitted.
-func (s *starts) lacks(job *trainjob.TrainJob, wl types.UID) (lacking, wait time.Duration, complete bool) {
+// admission is one of the times that a Workload was admitted: Kueue admits the same one again.
+type admission struct {
+	workload types.UID
+	// since is in seconds, as conditions have it.
+	since int64
+}
+
+func admissionOf(wl *kueue.Workload) admission {
+	a := admission{workload: wl.UID}
+	if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
+		a.since = admitted.LastTransitionTime.Unix()
+	}
+	return a
+}
+
+// lacks notes that an admitted job lacks something. It returns for how long by our own clock, the
+// time until a refusal is to be looked for, and whether the job once lacked nothing since it was
+// admitted.
+func (s *starts) lacks(job *trainjob.TrainJob, by admission) (lacking, wait time.Duration, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st, now := s.of(job), time.Now()
-	if st.workload != wl {
-		st.workload, st.lacking, st.complete = wl, time.Time{}, false
+	if st.admission != by {
+		st.admission, st.lacking, st.complete = by, time.Time{}, false
 	}
 	if st.lacking.IsZero() {
 		st.lacking, st.look = now, now.Add(s.timeout)
@@ -91,10 +108,10 @@ func (s *starts) looked(job *trainjob.TrainJob) time.Duration {
 }
 
 // lacksNothing notes that a job has started: what it did before is forgotten.
-func (s *starts) lacksNothing(job *trainjob.TrainJob, wl types.UID) {
+func (s *starts) lacksNothing(job *trainjob.TrainJob, by admission) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	*s.of(job) = startRecord{uid: job.UID, workload: wl, complete: true}
+	*s.of(job) = startRecord{uid: job.UID, admission: by, complete: true}
 }
 
 // holdBack keeps a job that gives a Workload back out of its queue, twice as long as the last

@@ -52,9 +52,10 @@ func (r *attempt) tellStop(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	if pods := state.CountPods(jobs); pods > 0 {
+	if state.CountPods(jobs) > 0 {
+		// How many is another event with each that ends.
 		r.env.Recorder.Eventf(&j.TrainJob, nil, corev1.EventTypeNormal, jobevents.ReasonStopping, jobevents.ActionStop,
-			"%s of the stopped run still terminating; the job keeps its quota and starts again only when they are gone", jobevents.Count(pods, "pod"))
+			"Pods of the stopped run are still terminating; the job keeps its quota and starts again only when they are gone")
 		return nil
 	}
 	left, err := r.env.pods().Left(ctx, j.key)
@@ -62,7 +63,7 @@ func (r *attempt) tellStop(ctx context.Context, j *job) error {
 		return err
 	}
 	if len(left) > 0 {
-		j.tellPodsLeft("stopped", left)
+		j.tellPodsLeft("stopped")
 		return nil
 	}
 	js, err := j.jobSet(ctx)
@@ -74,7 +75,7 @@ func (r *attempt) tellStop(ctx context.Context, j *job) error {
 }
 
 // lagsLong reports whether err says that Trainer has not heard of the last pod of a job, although
-// it had time enough since we last wrote that.
+// it had time enough since the job was changed.
 func lagsLong(expectations *jobclient.Expectations, job *trainjob.TrainJob, err error) bool {
-	return jobclient.TrainerLags(err) && time.Since(expectations.WroteBy(job)) > longLag
+	return jobclient.TrainerLags(err) && time.Since(expectations.ChangedBy(job)) > longLag
 }

@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -38,11 +39,11 @@ func TestLongStopIsTold(t *testing.T) {
 		active, pods int32
 		want         string
 	}{
-		"an evicted job with a pod":               {stop: evicted(time.Minute), active: 1, pods: 1, want: "Normal StillStopping 1 pod of the stopped run"},
+		"an evicted job with a pod":               {stop: evicted(time.Minute), active: 1, pods: 1, want: "Normal StillStopping Pods of the stopped run are still terminating"},
 		"an evicted job that JobSet holds up":     {stop: evicted(time.Minute), active: 1, want: "Warning StillStopping no pod of the stopped run is left, but JobSet job"},
 		"one that was evicted just now":           {stop: evicted(0), active: 1},
 		"a deleted Workload that JobSet holds up": {deleted: true, active: 1, want: "Warning StillStopping no pod of the stopped run is left, but JobSet job"},
-		"a deleted Workload with pods":            {deleted: true, active: 1, pods: 2, want: "Normal StillStopping 2 pods of the stopped run"},
+		"a deleted Workload with pods":            {deleted: true, active: 1, pods: 2, want: "Normal StillStopping Pods of the stopped run are still terminating"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +110,7 @@ func TestLagOfTrainerIsToldInTheEnd(t *testing.T) {
 			wl := inttest.WorkloadOf(stored.UID, false)
 			wl.Namespace, wl.OwnerReferences[0].Name = "ns", "job"
 			r, recorder := newReconciler(t, stored, wl)
-			r.env.expectations = inttest.LedSince(tc.began)
+			r.env.expectations = jobclient.NewExpectations(clocktesting.NewFakePassiveClock(tc.began))
 			r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
 				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 					return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
@@ -28,7 +29,7 @@ func newEnvironmentOn(tb testing.TB) *environment {
 	return &environment{
 		Describer: inttest.Describer(tb, c), client: c, state: state.FromCache(c),
 		inTree: inttest.InTreeOff(tb), trainer: inttest.Served(tb, trainjob.Trainer23),
-		expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour), backoff: jobclient.NewBackoff(clock.RealClock{}),
+		expectations: inttest.LedSince(time.Time{}), memory: &memory{waitForJobSet: awaited.JobSet}, starts: newStarts(time.Hour), backoff: jobclient.NewBackoff(clock.RealClock{}),
 		kueue: settings, queues: queues.New(c, c, settings), metrics: inttest.Metrics(),
 	}
 }

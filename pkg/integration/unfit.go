@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"errors"
+	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -15,6 +16,10 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 )
+
+// retryRoute is how often a job of MultiKueue is looked at whose queue leads to no other cluster: of
+// queues and their checks no event comes here.
+const retryRoute = time.Minute
 
 // unfit reports whether err says that a job could not use quota, whatever the cluster has:
 // people have to change the TrainJob, its runtime or its queue.

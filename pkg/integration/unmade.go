@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -25,8 +24,12 @@ type unmade struct {
 	until   time.Time
 }
 
-// longestUnmade is the longest time between two looks at a job whose JobSet was refused.
-const longestUnmade = 5 * time.Minute
+// The first and the longest time between two looks at a job whose JobSet was refused. Trainer tries
+// again at its own pace, whatever an admin has new jobs wait for.
+const (
+	firstUnmade   = 10 * time.Second
+	longestUnmade = 5 * time.Minute
+)
 
 // awaitJobSet is for a job that has waited long enough for its JobSet: it queues without. Where
 // Trainer was refused the JobSet it does not, for then it could only hold quota; Trainer tries
@@ -84,7 +87,7 @@ func (s *starts) foundUnmade(job *trainjob.TrainJob, refused bool) time.Duration
 		u.looks = 0
 		return 0
 	}
-	wait := min(longestUnmade, awaited.JobSet<<min(u.looks, 16))
+	wait := min(longestUnmade, firstUnmade<<min(u.looks, 16))
 	u.looks, u.until = u.looks+1, time.Now().Add(wait)
 	return wait
 }

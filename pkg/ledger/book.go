@@ -50,6 +50,9 @@ type closing struct {
 	Ended    time.Time `json:"ended"`
 	// Gone is when its Workload was seen to be gone: whoever still tells of it has an old copy.
 	Gone time.Time `json:"gone,omitzero"`
+	// Released is set where Version tells that the quota was given back: what a newer one tells is
+	// another holding.
+	Released bool `json:"released,omitempty"`
 
 	changed uint64
 }
@@ -93,7 +96,8 @@ func (b *Book) Observe(r Reading, now, known time.Time) {
 // has reports whether the holding of a reading is in the totals already.
 func (b *Book) has(r Reading) bool {
 	if c, ok := b.closed[r.UID]; ok {
-		return !r.Reserved.After(c.Reserved)
+		// Times are whole seconds: quota may be given back and reserved again within one.
+		return !r.Reserved.After(c.Reserved) && !(c.Released && older(c.Version, r.Version))
 	}
 	// What is open is in no total, whenever it ended.
 	return b.open[r.UID] == nil && !r.Ended.IsZero() && !r.Ended.After(b.assumed)
@@ -101,13 +105,19 @@ func (b *Book) has(r Reading) bool {
 
 // close ends a holding whose Workload tells of something else now.
 func (b *Book) close(h *Holding, at time.Time, r Reading) {
-	if !r.Released.IsZero() && h.follow(Reading{UID: r.UID, Marks: r.Marks}, at) {
+	released := !r.Released.IsZero()
+	if released && h.follow(Reading{UID: r.UID, Version: r.Version, Marks: r.Marks}, at) {
 		h.Outcome = r.Outcome
 	}
 	if h.Outcome == "" {
 		h.Outcome = metrics.OutcomeLost
 	}
 	b.end(h, at)
+	if released {
+		c := b.closed[h.UID]
+		c.Released = true
+		b.closed[h.UID] = c
+	}
 }
 
 // Gone takes note that a Workload is seen to be gone now, at the latest by a time.

@@ -103,6 +103,25 @@ func TestBook(t *testing.T) {
 			}, until: 70,
 			want: map[string]float64{"waiting": 15 * gpus, "running": 35 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
 		},
+		"it gave its quota back and got it again in the same second": {
+			steps: []step{
+				{at: 10, wl: versioned(a().reserve(10), "1")},
+				{at: 10, wl: versioned(a().reserve(10).release(10), "2")},
+				{at: 10, wl: versioned(a().reserve(10).release(10).reserve(10), "3")},
+				{at: 13, wl: versioned(a().reserve(10).release(10).reserve(10).admit(12), "4")},
+				{at: 14, wl: versioned(a().reserve(10), "1")},
+			}, until: 30,
+			want: map[string]float64{"waiting": 20 * gpus},
+		},
+		"another process goes on with one that got its quota again in the same second": {
+			steps: []step{
+				{at: 10, wl: versioned(a().reserve(10), "1")},
+				{at: 10, wl: versioned(a().reserve(10).release(10), "2")},
+				{at: 20, saved: 15, wl: versioned(a().reserve(10).release(10).reserve(10), "3")},
+				{at: 21, wl: versioned(a().reserve(10), "1")},
+			}, until: 30,
+			want: map[string]float64{"waiting": 20 * gpus},
+		},
 		"a pod is lost and recovers": {
 			steps: []step{
 				{at: 21, wl: running()},

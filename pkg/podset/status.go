@@ -3,6 +3,8 @@
 package podset
 
 import (
+	"slices"
+
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -59,7 +61,7 @@ func AnySucceeded(statuses []trainer.JobStatus) bool {
 // more, so it gives nothing; nor does a Job with a TTL, which JobSet creates again once the
 // TTL has deleted it.
 func Reclaimable(js *jobsetapi.JobSet, statuses []trainer.JobStatus, given []kueue.ReclaimablePod) []kueue.ReclaimablePod {
-	if policy := js.Spec.FailurePolicy; policy != nil && policy.MaxRestarts > 0 {
+	if mayRestart(js.Spec.FailurePolicy) {
 		return given
 	}
 	counts := map[kueue.PodSetReference]int32{}
@@ -80,6 +82,14 @@ func Reclaimable(js *jobsetapi.JobSet, statuses []trainer.JobStatus, given []kue
 		}
 	}
 	return reclaimable
+}
+
+// mayRestart reports whether JobSet may make all Jobs again: one of its rules does so whatever
+// maxRestarts says (JobSet's pkg/controllers/failure_policy.go).
+func mayRestart(policy *jobsetapi.FailurePolicy) bool {
+	return policy != nil && (policy.MaxRestarts > 0 || slices.ContainsFunc(policy.Rules, func(rule jobsetapi.FailurePolicyRule) bool {
+		return rule.Action == jobsetapi.RestartJobSetAndIgnoreMaxRestarts
+	}))
 }
 
 func index(statuses []trainer.JobStatus) map[string]trainer.JobStatus {

@@ -133,6 +133,7 @@ func TestReclaimable(t *testing.T) {
 		statuses    []trainer.JobStatus
 		given       []kueue.ReclaimablePod
 		maxRestarts int32
+		rule        jobsetapi.FailurePolicyAction
 		want        []kueue.ReclaimablePod
 	}{
 		"what was given is never taken back": {
@@ -143,6 +144,15 @@ func TestReclaimable(t *testing.T) {
 		"a JobSet that may restart gives nothing back": {
 			statuses:    []trainer.JobStatus{status("Dataset", 0, 1, 0)},
 			maxRestarts: 1,
+		},
+		"nor one that a rule restarts whatever maxRestarts says": {
+			statuses: []trainer.JobStatus{status("Dataset", 0, 1, 0)},
+			rule:     jobsetapi.RestartJobSetAndIgnoreMaxRestarts,
+		},
+		"one that a rule ends gives back": {
+			statuses: []trainer.JobStatus{status("Dataset", 0, 1, 0)},
+			rule:     jobsetapi.FailJobSet,
+			want:     []kueue.ReclaimablePod{{Name: "dataset", Count: 1}},
 		},
 		"no status":                             {},
 		"nothing succeeded":                     {statuses: []trainer.JobStatus{status("Dataset", 1, 0, 0), status("node", 0, 0, 3)}},
@@ -162,6 +172,9 @@ func TestReclaimable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := js.DeepCopy()
 			js.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: tc.maxRestarts}
+			if tc.rule != "" {
+				js.Spec.FailurePolicy.Rules = []jobsetapi.FailurePolicyRule{{Action: tc.rule}}
+			}
 			if diff := cmp.Diff(tc.want, Reclaimable(js, tc.statuses, tc.given)); diff != "" {
 				t.Errorf("Unexpected reclaimable pods (-want,+got):\n%s", diff)
 			}

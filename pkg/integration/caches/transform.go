@@ -15,6 +15,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -26,9 +27,11 @@ var stripManagedFields = cache.TransformStripManagedFields()
 
 // trimWorkload empties the Workloads that belong to other kinds of jobs. One without a
 // controller stays whole: it may be a TrainJob's soon. So does one with a TrainJob among its
-// owners: jobframework finds a TrainJob's Workloads by any of them.
+// owners: jobframework finds a TrainJob's Workloads by any of them. And so does a remainder: whether
+// it is charged decides over it.
 func trimWorkload(in any) (any, error) {
-	if wl, ok := in.(*kueue.Workload); ok && ofAnother(wl) && !slices.ContainsFunc(wl.OwnerReferences, isTrainJob) {
+	wl, ok := in.(*kueue.Workload)
+	if ok && ofAnother(wl) && wl.Labels[remainder.Label] == "" && !slices.ContainsFunc(wl.OwnerReferences, isTrainJob) {
 		wl.Spec, wl.Status = kueue.WorkloadSpec{}, kueue.WorkloadStatus{}
 	}
 	return stripManagedFields(in)

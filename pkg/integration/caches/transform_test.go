@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 )
 
 func TestTrim(t *testing.T) {
@@ -24,6 +26,8 @@ func TestTrim(t *testing.T) {
 	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
 	shared := owned("Job")
 	shared.OwnerReferences = append(shared.OwnerReferences, metav1.OwnerReference{Kind: "TrainJob", Name: "o"})
+	rest := owned("ClusterQueue")
+	rest.Labels = map[string]string{remainder.Label: "llm"}
 	spec := kueue.WorkloadSpec{QueueName: "q"}
 	gates := []corev1.PodSchedulingGate{{Name: "g"}}
 	gpus := corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
@@ -58,6 +62,10 @@ func TestTrim(t *testing.T) {
 		"another kind's Workload that a TrainJob owns as well stays": {
 			trim: trimWorkload,
 			in:   &kueue.Workload{ObjectMeta: shared, Spec: spec}, want: &kueue.Workload{ObjectMeta: shared, Spec: spec},
+		},
+		"a Workload for pods that are left stays": {
+			trim: trimWorkload,
+			in:   &kueue.Workload{ObjectMeta: rest, Spec: spec}, want: &kueue.Workload{ObjectMeta: rest, Spec: spec},
 		},
 		"a Workload without an owner stays": {
 			trim: trimWorkload,

@@ -99,6 +99,9 @@ func (q *Queues) Reachable(ctx context.Context, t *trainjob.TrainJob) error {
 	}
 	queue := string(jobframework.QueueNameForObject(t))
 	r, err := routeOf(ctx, q.client, t.Namespace, queue)
+	if err == nil && r.known && !r.multiKueue {
+		r, err = routeOf(ctx, q.live, t.Namespace, queue)
+	}
 	if err != nil {
 		return fmt.Errorf("reading where LocalQueue %s leads: %w", queue, err)
 	}

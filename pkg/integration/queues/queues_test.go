@@ -4,6 +4,7 @@ package queues
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -41,6 +42,35 @@ func TestLeadsToMultiKueue(t *testing.T) {
 			got, err := New(having(t, tc.cached), having(t, tc.stored), nil).LeadsToMultiKueue(t.Context(), "ns", "q")
 			if err != nil || got != tc.want {
 				t.Errorf("LeadsToMultiKueue() = %t, %v; want %t", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestReachable(t *testing.T) {
+	queue := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"}}
+	behind := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{
+		AdmissionChecksStrategy: &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "remote"}}}}}
+	here := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}}
+	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "remote"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName}}
+	there, nowhere := []client.Object{queue, behind, check}, []client.Object{queue, here}
+	cases := map[string]struct {
+		cached, stored []client.Object
+		want           error
+	}{
+		"a queue that leads there":                     {cached: there},
+		"a queue that does not":                        {cached: nowhere, stored: nowhere, want: ErrNoOtherCluster},
+		"a check that the cache has not heard of":      {cached: nowhere, stored: there},
+		"a queue that is not there, and may come":      {cached: nil, stored: nil},
+		"a ClusterQueue that is gone in the meantime":  {cached: nowhere, stored: []client.Object{queue}},
+		"a check that the cache has and that may stay": {cached: there, stored: nowhere},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{kueueconstants.QueueLabel: "q"}}}
+			job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
+			if err := New(having(t, tc.cached), having(t, tc.stored), nil).Reachable(t.Context(), job); !errors.Is(err, tc.want) {
+				t.Errorf("Reachable() = %v, want %v", err, tc.want)
 			}
 		})
 	}

@@ -159,7 +159,7 @@ func (u *Ungater) free(ctx context.Context, job *trainjob.TrainJob, pod *corev1.
 	freed := pod.DeepCopy()
 	if err := podset.PlacePod(freed, made, template); err != nil {
 		u.Metrics.Ungated(metrics.UngateRefused)
-		recorder.Warn(job, jobevents.ReasonUngateRefused, jobevents.ActionUngate, fmt.Errorf("pod %s: %w; delete it, and its Job makes another", pod.Name, err))
+		recorder.Warn(job, jobevents.ReasonUngateRefused, jobevents.ActionUngate, fmt.Errorf("gated pods: %w; delete them, and their Job makes others", err))
 		return nil
 	}
 	err := u.Client.Patch(ctx, freed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
