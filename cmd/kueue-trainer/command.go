@@ -181,6 +181,7 @@ func integrationOptions(cfg *managerconfig.Configuration, kueue *kueueconfig.Fol
 		Kueue:           kueue,
 		TolerationRules: rules,
 		StartTimeout:    cfg.StartTimeout.Duration,
+		WaitForJobSet:   cfg.WaitForJobSet.Duration,
 		Namespace:       cfg.Namespace,
 		Concurrency:     cfg.Controller.GroupKindConcurrency[managerconfig.TrainJobKind],
 		UserLabel:       cfg.Metrics.UserLabel,

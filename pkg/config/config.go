@@ -25,6 +25,7 @@ import (
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 )
 
@@ -79,6 +80,10 @@ type Configuration struct {
 	// pod that somebody refuses, before its quota is given back; where nobody says why, it is
 	// five times as long. Default: 2m.
 	StartTimeout metav1.Duration `json:"startTimeout,omitempty"`
+
+	// WaitForJobSet is how long a new TrainJob waits for its JobSet, before it queues without; 0s
+	// means not at all. Default: 10s.
+	WaitForJobSet *metav1.Duration `json:"waitForJobSet,omitempty"`
 
 	// TolerationRules are for accelerators of other vendors than NVIDIA, whose tolerations
 	// are built in. Default: none.
@@ -165,6 +170,7 @@ func Default(cfg *Configuration) {
 	setDefault(&cfg.InternalCertManagement.WebhookServiceName, ptr.To("kueue-trainer-webhook-service"))
 	setDefault(&cfg.InternalCertManagement.WebhookSecretName, ptr.To("kueue-trainer-webhook-server-cert"))
 	setDefault(&cfg.StartTimeout, metav1.Duration{Duration: 2 * time.Minute})
+	setDefault(&cfg.WaitForJobSet, &metav1.Duration{Duration: awaited.JobSet})
 	if len(cfg.Controller.GroupKindConcurrency) == 0 {
 		cfg.Controller.GroupKindConcurrency = map[string]int{TrainJobKind: 20}
 	}

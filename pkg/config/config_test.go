@@ -42,6 +42,7 @@ func defaults() *Configuration {
 		},
 		KueueConfigMap: kueueconfig.ConfigMap{Namespace: "kueue-system", Name: "kueue-manager-config", Key: "controller_manager_config.yaml"},
 		StartTimeout:   metav1.Duration{Duration: 2 * time.Minute},
+		WaitForJobSet:  &metav1.Duration{Duration: 10 * time.Second},
 	}
 }
 
@@ -88,6 +89,10 @@ integrations: {labelKeysToCopy: [team]}
 				c.ManageJobsWithoutQueueName = ptr.To(true)
 				c.Integrations.LabelKeysToCopy = []string{"team"}
 			}),
+		},
+		"no wait is not the default one": {
+			content: head + "waitForJobSet: 0s\n",
+			want:    changed(func(c *Configuration) { c.WaitForJobSet.Duration = 0 }),
 		},
 		"another namespace goes where the namespace counts": {
 			content: head + "namespace: elsewhere\n",
@@ -196,6 +201,7 @@ func TestLoadErrors(t *testing.T) {
 		"a doubled field inside":   {content: head + "webhook:\n  port: 1\n  port: 2\n", wantInErr: []string{"port"}},
 		"a value of another type":  {content: head + "manageJobsWithoutQueueName: maybe\n", wantInErr: []string{"manageJobsWithoutQueueName"}},
 		"a duration without unit":  {content: head + "waitForPodsReady: {timeout: five}\n", wantInErr: []string{"five"}},
+		"a negative wait":          {content: head + "waitForJobSet: -10s\n", wantInErr: []string{`waitForJobSet: Invalid value: "-10s": must not be negative; 0s has TrainJobs queue without waiting`}},
 		"validation errors, all of them": {
 			content:   head + "controller: {groupKindConcurrency: {Job.batch: 2}}\nfeatureGates: {Nothing: true}\n",
 			wantInErr: []string{"controller.groupKindConcurrency", "Job.batch", "featureGates[Nothing]"},

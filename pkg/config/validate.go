@@ -41,6 +41,9 @@ func validate(cfg *Configuration) field.ErrorList {
 	if timeout := cfg.StartTimeout.Duration; timeout < time.Second {
 		errs = append(errs, field.Invalid(field.NewPath("startTimeout"), timeout.String(), "must be at least 1s"))
 	}
+	if wait := cfg.WaitForJobSet.Duration; wait < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("waitForJobSet"), wait.String(), "must not be negative; 0s has TrainJobs queue without waiting"))
+	}
 	return errs
 }
 

@@ -35,6 +35,8 @@ func TestValidate(t *testing.T) {
 		"no burst":                         {change: func(c *Configuration) { c.ClientConnection.Burst = ptr.To[int32](-5) }, want: []string{"clientConnection.burst: FieldValueInvalid"}},
 		"a lease that ends before renewal": {change: func(c *Configuration) { c.LeaderElection.LeaseDuration.Duration = time.Second }, want: []string{"leaderElection.leaseDuration: FieldValueInvalid"}},
 		"no time to start":                 {change: func(c *Configuration) { c.StartTimeout.Duration = -time.Minute }, want: []string{"startTimeout: FieldValueInvalid"}},
+		"no wait":                          {change: func(c *Configuration) { c.WaitForJobSet.Duration = 0 }},
+		"less than no wait":                {change: func(c *Configuration) { c.WaitForJobSet.Duration = -1 }, want: []string{"waitForJobSet: FieldValueInvalid"}},
 		"profiles":                         {change: func(c *Configuration) { c.Metrics.Pprof = true }},
 		"profiles for everybody": {change: func(c *Configuration) {
 			c.Metrics.Pprof, c.Metrics.SecureServing = true, ptr.To(false)
