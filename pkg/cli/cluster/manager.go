@@ -29,10 +29,10 @@ const (
 	ManagerWebhook = "kueue-trainer-mutating-webhook-configuration"
 )
 
-// TolerationRules reads the rules of the manager's configuration. Without a ConfigMap, and
-// where it cannot be read, with which the manager does not start, there are none. The error
+// ManagerConfiguration reads the manager's configuration with its defaults; nil without a
+// ConfigMap, and where it cannot be decoded, with which the manager does not start. The error
 // is Forbidden for users who may not list ConfigMaps of the manager's namespace.
-func TolerationRules(ctx context.Context, c client.Reader) ([]podset.TolerationRule, error) {
+func ManagerConfiguration(ctx context.Context, c client.Reader) (*config.Configuration, error) {
 	var configMaps corev1.ConfigMapList
 	if err := c.List(ctx, &configMaps, client.InNamespace(config.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing the ConfigMaps of namespace %s: %w", config.Namespace, err)
@@ -46,12 +46,18 @@ func TolerationRules(ctx context.Context, c client.Reader) ([]podset.TolerationR
 	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("reading Deployment %s/%s: %w", config.Namespace, ManagerDeployment, err)
 	}
+	return ManagerConfigurationIn(ConfigMapOf(deployment, configMaps.Items, ManagerConfigMap)), nil
+}
+
+// ManagerConfigurationIn decodes the manager's configuration as ManagerConfiguration does. The
+// ConfigMap may be nil.
+func ManagerConfigurationIn(cm *corev1.ConfigMap) *config.Configuration {
 	var cfg config.Configuration
-	cm := ConfigMapOf(deployment, configMaps.Items, ManagerConfigMap)
 	if cm == nil || yaml.Unmarshal([]byte(cm.Data[ManagerConfigKey]), &cfg) != nil {
-		return nil, nil
+		return nil
 	}
-	return Rules(&cfg), nil
+	config.Default(&cfg)
+	return &cfg
 }
 
 // Kueue's configuration by the names that its manifests give.
@@ -79,8 +85,11 @@ func KueueConfiguration(ctx context.Context, c client.Reader) (*configapi.Config
 	return cfg, nil
 }
 
-// Rules returns the rules of a configuration as podset.AddTolerations takes them.
+// Rules returns the rules of a configuration as podset.AddTolerations takes them; none of nil.
 func Rules(cfg *config.Configuration) []podset.TolerationRule {
+	if cfg == nil {
+		return nil
+	}
 	var rules []podset.TolerationRule
 	for _, rule := range cfg.TolerationRules {
 		rules = append(rules, podset.TolerationRule(rule))

@@ -39,7 +39,7 @@ func mounting(configMap string) *appsv1.Deployment {
 	return d
 }
 
-func TestTolerationRules(t *testing.T) {
+func TestManagerConfiguration(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
 	older, newer := configMap(ManagerConfigMap+"-a", "amd.com/gpu", 0), configMap(ManagerConfigMap+"-b", "habana.ai/gaudi", 1)
 	cases := map[string]struct {
@@ -65,12 +65,15 @@ func TestTolerationRules(t *testing.T) {
 					return c.Get(ctx, key, into, opts...)
 				},
 			}).Build()
-			rules, err := TolerationRules(t.Context(), c)
+			cfg, err := ManagerConfiguration(t.Context(), c)
 			if err != nil {
 				t.Fatal(err)
 			}
+			if cfg != nil && *cfg.Webhook.Port != 9443 {
+				t.Error("The configuration lacks its defaults")
+			}
 			var got []string
-			for _, rule := range rules {
+			for _, rule := range Rules(cfg) {
 				got = append(got, rule.Resources...)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -80,13 +83,13 @@ func TestTolerationRules(t *testing.T) {
 	}
 }
 
-func TestTolerationRulesThatMayNotBeSeen(t *testing.T) {
+func TestManagerConfigurationThatMayNotBeSeen(t *testing.T) {
 	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
 		},
 	}).Build()
-	if _, err := TolerationRules(t.Context(), c); !apierrors.IsForbidden(err) {
+	if _, err := ManagerConfiguration(t.Context(), c); !apierrors.IsForbidden(err) {
 		t.Errorf("The error is not of kind Forbidden: %v", err)
 	}
 }

@@ -14,12 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -109,7 +111,8 @@ func orphans(f *Facts) []Finding {
 	for i := range f.Workloads {
 		wl := &f.Workloads[i]
 		problem := orphaned(wl, there)
-		if problem == "" || apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished) || f.settling(wl) {
+		if problem == "" || wl.DeletionTimestamp.IsZero() && apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished) || f.settling(wl) ||
+			heldForPods(wl) && metav1.GetControllerOfNoCopy(wl) != nil {
 			continue
 		}
 		finding := Finding{
@@ -120,13 +123,65 @@ func orphans(f *Facts) []Finding {
 		if kueuelib.HasQuotaReservation(wl) {
 			finding.Severity, finding.Effect = Error, "It holds quota that no pod uses, for ever."
 		}
-		if len(wl.Finalizers) > 0 {
-			finding.Commands = append(finding.Commands,
-				fmt.Sprintf(`kubectl -n %s patch workload %s --type=merge -p '{"metadata":{"finalizers":null}}'`, wl.Namespace, wl.Name))
+		if heldForPods(wl) {
+			finding.Effect = keepsFromAdmission
+		}
+		finding.Commands = append(finding.Commands, unfinalize(wl)...)
+		findings = append(findings, finding)
+	}
+	return findings
+}
+
+const keepsFromAdmission = "MultiKueue takes the TrainJob for admitted here. The command gives the quota away, though pods may still use it."
+
+// unfinalize returns the command that takes the finalizers off a Workload, if it has some.
+func unfinalize(wl *kueue.Workload) []string {
+	if len(wl.Finalizers) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf(`kubectl -n %s patch workload %s --type=merge -p '{"metadata":{"finalizers":null}}'`, wl.Namespace, wl.Name)}
+}
+
+// heldForPods reports whether kueue-trainer keeps a Workload that MultiKueue has deleted.
+func heldForPods(wl *kueue.Workload) bool {
+	return !wl.DeletionTimestamp.IsZero() && controllerutil.ContainsFinalizer(wl, remainder.Finalizer)
+}
+
+// keptQuota finds Workloads that keep the quota of pods which MultiKueue left, in a cluster where no
+// kueue-trainer runs that would let it go.
+func keptQuota(f *Facts) []Finding {
+	if f.managerInstalled() && len(managerRunning(f)) == 0 {
+		return nil
+	}
+	var findings []Finding
+	for i := range f.Workloads {
+		wl := &f.Workloads[i]
+		finding := Finding{
+			Severity: Error, Reason: "WorkloadOrphaned", Object: object("Workload", wl.Namespace, wl.Name),
+			Commands: append([]string{fmt.Sprintf("kubectl -n %s delete workload %s --wait=false", wl.Namespace, wl.Name)}, unfinalize(wl)...),
+		}
+		switch owner := metav1.GetControllerOfNoCopy(wl); {
+		case f.settling(wl):
+			continue
+		case heldForPods(wl) && owner != nil:
+			finding.Problem = fmt.Sprintf("MultiKueue deleted the Workload of TrainJob %s, and kueue-trainer, which would let it go, is not running.", owner.Name)
+			finding.Effect = keepsFromAdmission
+		case len(remainder.Runs(wl)) > 0 && len(remainder.PodsOf(wl, f.running(wl))) == 0:
+			finding.Problem = fmt.Sprintf("No pod is left of TrainJob %s, and kueue-trainer, which would delete its Workload, is not running.", wl.Labels[remainder.Label])
+			finding.Effect = "It holds quota that no pod uses."
+		default:
+			continue
 		}
 		findings = append(findings, finding)
 	}
 	return findings
+}
+
+// running returns the pods in a Workload's namespace that have not ended.
+func (f *Facts) running(wl *kueue.Workload) []corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(f.Pods), func(pod corev1.Pod) bool {
+		return pod.Namespace != wl.Namespace || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	})
 }
 
 // orphaned tells what is missing of a TrainJob's Workload, or is empty. A Workload that
@@ -134,6 +189,8 @@ func orphans(f *Facts) []Finding {
 func orphaned(wl *kueue.Workload, there sets.Set[types.UID]) string {
 	owner := metav1.GetControllerOfNoCopy(wl)
 	switch {
+	case owner == nil && heldForPods(wl):
+		return fmt.Sprintf("The Workload is deleted, and has no owner by which kueue-trainer would find it to take finalizer %s off.", remainder.Finalizer)
 	case owner == nil:
 		if _, multiKueue := wl.Labels[kueue.MultiKueueOriginLabel]; !multiKueue && len(wl.OwnerReferences) == 0 && strings.HasPrefix(wl.Name, "trainjob-") {
 			return "The Workload has no owner, and its name is one of a TrainJob's."

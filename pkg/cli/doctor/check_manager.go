@@ -177,11 +177,14 @@ func (f *Facts) rules(ref rbacv1.RoleRef, namespace string) []rbacv1.PolicyRule 
 	return nil
 }
 
-// neededRoles reads what this version of the manager is installed with. Kind tells a
-// ClusterRole from a Role, which have the same fields.
-func neededRoles() []rbacv1.Role {
+// neededRoles reads what this version of the manager is installed with.
+func neededRoles() []rbacv1.Role { return rolesIn("config/rbac/role.yaml", rbac.Role) }
+
+// rolesIn reads the roles of a file. Kind tells a ClusterRole from a Role, which have the same
+// fields.
+func rolesIn(file string, content []byte) []rbacv1.Role {
 	var roles []rbacv1.Role
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(rbac.Role)))
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {
 		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
@@ -192,7 +195,7 @@ func neededRoles() []rbacv1.Role {
 			err = yaml.Unmarshal(document, &role)
 		}
 		if err != nil {
-			panic(fmt.Sprintf("config/rbac/role.yaml: %v", err)) // part of this program, and tested
+			panic(fmt.Sprintf("%s: %v", file, err)) // part of this program, and tested
 		}
 		if role.Kind != "" {
 			roles = append(roles, role)

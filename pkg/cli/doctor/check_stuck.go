@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -102,10 +103,11 @@ func (f *Facts) byOwner(field patch.Field) func(*trainjob.TrainJob) *explain.Fac
 	pods := grouped(f.Pods, func(pod *corev1.Pod) types.NamespacedName { return jobSetOf(pod) })
 	warnings := grouped(f.Events, func(event *corev1.Event) types.UID { return event.InvolvedObject.UID })
 	of := func(uid types.UID) []corev1.Event { return warnings[uid] }
+	manager := cluster.ManagerConfigurationIn(f.configMap(managerPart))
 	namespaces := grouped(f.Namespaces, func(namespace *corev1.Namespace) string { return namespace.Name })
 	return func(job *trainjob.TrainJob) *explain.Facts {
 		facts := &explain.Facts{
-			Now: f.Now, Field: field, Cluster: f.Cluster, Job: job,
+			Now: f.Now, Field: field, Manager: manager, Cluster: f.Cluster, Job: job,
 			Workload: workloads[job.UID], JobSet: jobSets[job.UID], Warnings: slices.Clone(of(job.UID)),
 		}
 		if found := namespaces[job.Namespace]; len(found) > 0 {

@@ -53,8 +53,11 @@ var checks = []check{
 	{"no TrainJob is stuck", []Kind{trainJobs, workloads, jobSets, jobs, pods, localQueues, clusterQueues, flavors, nodes, schedulerView, crds}, stuckTrainJobs, nil},
 	{"nothing holds an admission gate that nobody takes away", []Kind{trainJobs, jobSets, jobs, pods, mutating, validating, deployments, trainJobProbe}, leftGates, nil},
 	{"every Workload of a TrainJob has its TrainJob", []Kind{trainJobs, workloads}, orphans, nil},
+	{"the quota of pods that MultiKueue left goes with them", []Kind{workloads, pods, deployments, configMaps, leases, mutating, validating}, keptQuota, nil},
 	{"no JobSet of a TrainJob is queued a second time", []Kind{jobSets, workloads}, countedTwice, nil},
 	{"MultiKueue reaches its workers", []Kind{workerClusters}, lostWorkers, nil},
+	{"MultiKueue's tokens for its workers last", []Kind{workerClusters, secrets}, endingAccess, nil},
+	{"MultiKueue has its permissions in the workers", slices.Concat(dispatchKinds, []Kind{secrets}), missingRights, nil},
 	{"MultiKueue takes TrainJobs to its workers", []Kind{workerClusters, configMaps, mutating, validating, deployments}, undispatched, []condition{inFleet(managerThere), inFleet(kueueConfigured)}},
 	{"Trainer of the workers knows all fields", []Kind{workerClusters, crds}, olderTrainers, nil},
 	{"the workers have the runtimes of TrainJobs", slices.Concat(dispatchKinds, []Kind{crds, clusterRuntimes, ownRuntimes}), workerRuntimes, nil},
@@ -75,16 +78,13 @@ func newReport(f *Facts) Report {
 			continue
 		}
 		if reason := c.blocked(f); reason != "" {
-			r.Findings = append(r.Findings, Finding{
-				Severity: Info, Reason: "NotChecked", Object: "Check",
-				Problem: fmt.Sprintf("Could not check whether %s, because %s.", c.name, reason),
-			})
+			r.Findings = append(r.Findings, notChecked(fmt.Sprintf("whether %s, because %s", c.name, reason)))
 			continue
 		}
 		found := c.run(f)
 		r.Checks++
 		r.Findings = append(r.Findings, found...)
-		if count(found, Error)+count(found, Warning) == 0 {
+		if !slices.ContainsFunc(found, keepsFromPassing) {
 			r.Passed = append(r.Passed, c.name)
 		}
 	}
@@ -95,6 +95,14 @@ func newReport(f *Facts) Report {
 	sortFindings(r.Findings)
 	return r
 }
+
+// notChecked is about what doctor cannot know, without a fault of anybody.
+func notChecked(what string) Finding {
+	return Finding{Severity: Info, Reason: "NotChecked", Object: "Check", Problem: fmt.Sprintf("Could not check %s.", what)}
+}
+
+// keepsFromPassing is for what is wrong, and what is not known.
+func keepsFromPassing(f Finding) bool { return f.Severity > Info || f.Reason == "NotChecked" }
 
 // blocked tells what there is not to look at, or is empty.
 func (c check) blocked(f *Facts) string {
@@ -129,10 +137,7 @@ func (r *Report) leaveOutWorker(w *Worker) {
 	name := "worker cluster " + w.Name
 	switch {
 	case w.NoContext:
-		r.Findings = append(r.Findings, Finding{
-			Severity: Info, Reason: "NotChecked", Object: "Check",
-			Problem: fmt.Sprintf("Could not check whether %s goes with this cluster: %s.", name, w.Untold),
-		})
+		r.Findings = append(r.Findings, notChecked(fmt.Sprintf("whether %s goes with this cluster: %s", name, w.Untold)))
 	case w.Untold != nil:
 		r.leaveOut(name+" goes with this cluster", []Unseen{{Kind: name, Reason: w.Untold.Error()}})
 	default:

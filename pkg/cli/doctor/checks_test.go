@@ -30,6 +30,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -546,6 +547,15 @@ func TestLeftovers(t *testing.T) {
 		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
 		wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"}
 	}
+	deletedCopy := func(wl *kueue.Workload) {
+		wl.Finalizers = []string{remainder.Finalizer}
+		wl.DeletionTimestamp = ptr.To(metav1.NewTime(now.Add(-time.Minute)))
+	}
+	remains := func(wl *kueue.Workload) {
+		reserved(wl)
+		wl.Name, wl.OwnerReferences = "remainder-1", []metav1.OwnerReference{{Kind: "ClusterQueue", Name: "gpus", Controller: ptr.To(true)}}
+		wl.Labels, wl.Annotations = map[string]string{remainder.Label: "old"}, map[string]string{remainder.RunsAnnotation: "former"}
+	}
 	const deleteOld = "kubectl -n jobs delete workload trainjob-old-12345"
 	cases := map[string]struct {
 		change func(*testing.T, *Facts)
@@ -593,6 +603,48 @@ func TestLeftovers(t *testing.T) {
 			},
 			want: []Finding{{Severity: Error, Reason: "WorkloadOrphaned", Object: "Workload jobs/trainjob-old-12345", Commands: []string{
 				deleteOld + " --wait=false", `kubectl -n jobs patch workload trainjob-old-12345 --type=merge -p '{"metadata":{"finalizers":null}}'`}}},
+		},
+		"a Workload whose owner was taken away, with our finalizer": {
+			change: func(_ *testing.T, f *Facts) {
+				f.Workloads = []kueue.Workload{workload(func(wl *kueue.Workload) {
+					wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"}
+					wl.Finalizers = []string{"kueue-trainer.dev/quota"}
+					wl.DeletionTimestamp = ptr.To(metav1.NewTime(now.Add(-time.Minute)))
+					wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
+				})}
+			},
+			want: []Finding{{Severity: Warning, Reason: "WorkloadOrphaned", Object: "Workload jobs/trainjob-old-12345", Commands: []string{
+				deleteOld + " --wait=false", `kubectl -n jobs patch workload trainjob-old-12345 --type=merge -p '{"metadata":{"finalizers":null}}'`}}},
+		},
+		"a Workload that MultiKueue deleted, while nobody lets it go": {
+			change: func(_ *testing.T, f *Facts) {
+				f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = ptr.To[int32](0), 0
+				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), deletedCopy)}
+			},
+			want: []Finding{
+				{Severity: Error, Reason: "ManagerNotRunning", Object: ourDeployment, Commands: []string{"kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=1"}},
+				{Severity: Error, Reason: "WorkloadOrphaned", Object: "Workload jobs/trainjob-old-12345", Commands: []string{
+					deleteOld + " --wait=false", `kubectl -n jobs patch workload trainjob-old-12345 --type=merge -p '{"metadata":{"finalizers":null}}'`}},
+			},
+		},
+		"a Workload that MultiKueue deleted, and kueue-trainer keeps": {
+			change: func(_ *testing.T, f *Facts) {
+				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), deletedCopy)}
+			},
+		},
+		"a Workload of pods that are gone, while nobody deletes it": {
+			change: func(_ *testing.T, f *Facts) {
+				uninstalled(f)
+				f.Workloads = []kueue.Workload{workload(remains), workload(remains, func(wl *kueue.Workload) { wl.Name, wl.Annotations[remainder.RunsAnnotation] = "other", "run" })}
+				f.Pods = []corev1.Pod{
+					{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Labels: map[string]string{jobsetapi.JobSetUIDKey: "run"}}},
+					{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Labels: map[string]string{jobsetapi.JobSetUIDKey: "former"}}, Status: corev1.PodStatus{Phase: corev1.PodFailed}},
+				}
+			},
+			want: []Finding{
+				{Severity: Error, Reason: "NoIntegration", Object: ourDeployment, Commands: []string{managerPart.install}},
+				{Severity: Error, Reason: "WorkloadOrphaned", Object: "Workload jobs/remainder-1", Commands: []string{"kubectl -n jobs delete workload remainder-1 --wait=false"}},
+			},
 		},
 		"a Workload that goes just now": {
 			change: func(_ *testing.T, f *Facts) {
@@ -652,6 +704,8 @@ func TestStuckTrainJobs(t *testing.T) {
 	if diff := cmp.Diff(want, problem); diff != "" {
 		t.Errorf("Unexpected problem (-want,+got):\n%s", diff)
 	}
+	f.managerConfig("waitForJobSet: 2h")
+	finds(t, f)
 }
 
 func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {

@@ -6,7 +6,7 @@
 //
 // doctor.go is the command. load.go and probe.go read facts.go, with what is a part (parts.go),
 // a configuration (config.go) and a webhook (webhook.go). checks.go has the list of checks and
-// given.go what each takes, fleet.go what there is of workers of MultiKueue; the checks stand in check_*.go, what they find in finding.go.
+// given.go what each takes, fleet.go what there is of workers of MultiKueue, access.go how Kueue gets into them; the checks stand in check_*.go, what they find in finding.go.
 // configmap.go prints corrected configurations, which node.go edits; lower.go shares out quotas;
 // print.go and text.go are for the reader.
 package doctor
@@ -35,6 +35,8 @@ are for a checkout of kueue-trainer.
 
 In a manager cluster of MultiKueue it looks into those workers, too, for which a context of the
 kubeconfig is named like the MultiKueueCluster, or --worker-context says which one leads there.
+Of the Secrets with Kueue's kubeconfigs it reads until when they are good, and for whom; it asks
+the worker what that one may do there, and sends the credentials nowhere.
 
 Exit codes: 0 nothing found, 1 the cluster does not answer, 2 errors, 3 only warnings,
 4 nothing found, but you may not see all that there is. A check that fails for another

@@ -11,6 +11,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,6 +37,8 @@ const (
 type Fleet struct {
 	MultiKueueClusters []kueue.MultiKueueCluster
 	MultiKueueConfigs  []kueue.MultiKueueConfig
+	// Access is how Kueue gets into each MultiKueueCluster.
+	Access map[string]*Access
 	// Workers have an entry for each MultiKueueCluster.
 	Workers []Worker
 }
@@ -45,6 +48,8 @@ type Fleet struct {
 type Worker struct {
 	Name, Context string
 	*Facts
+	// Lacks is what Kueue of the manager cluster needs there and may not do.
+	Lacks []rbacv1.PolicyRule
 	// Untold is why nothing is known; NoContext is set where nothing leads there.
 	Untold    error
 	NoContext bool
@@ -65,6 +70,7 @@ func (l *loader) fleet(ctx context.Context) {
 	if len(f.MultiKueueClusters) == 0 {
 		return
 	}
+	l.access(ctx)
 	list(ctx, l, workerConfigs, &kueue.MultiKueueConfigList{}, func(list *kueue.MultiKueueConfigList) { f.MultiKueueConfigs = list.Items })
 	l.runtimes(ctx)
 }
@@ -86,7 +92,25 @@ func LoadWorkers(ctx context.Context, workers *cluster.Workers, f *Facts) {
 			w.Context = at.Context
 			w.Facts, w.Untold = loadWorker(ctx, at, f)
 		}
+		if w.Untold == nil {
+			w.review(ctx, at, f)
+		}
 		f.Workers = append(f.Workers, w)
+	}
+}
+
+// review asks the worker what Kueue of the manager cluster may do there.
+func (w *Worker) review(ctx context.Context, at *cluster.Worker, manager *Facts) {
+	a := manager.Access[w.Name]
+	if a == nil || a.User == "" {
+		return
+	}
+	c, err := at.Client()
+	if err == nil {
+		w.Lacks, err = lacking(ctx, c, a, manager.namespacesOf(w.Name))
+	}
+	if err != nil {
+		w.Unread[accessReviews] = err
 	}
 }
 
@@ -143,6 +167,16 @@ func (f *Facts) uidOf(namespace string) types.UID {
 	return ""
 }
 
+// worker returns what is known of a MultiKueueCluster, or nil.
+func (f *Facts) worker(name string) *Worker {
+	for i := range f.Workers {
+		if f.Workers[i].Name == name {
+			return &f.Workers[i]
+		}
+	}
+	return nil
+}
+
 // told are the workers of which kinds could be read.
 func (f *Facts) told(kinds ...Kind) []*Worker {
 	var told []*Worker
@@ -159,16 +193,17 @@ func (f *Facts) told(kinds ...Kind) []*Worker {
 func (f *Facts) dispatched(worker string) []*trainjob.TrainJob {
 	var found []*trainjob.TrainJob
 	for i := range f.TrainJobs {
-		if job := &f.TrainJobs[i]; cluster.ForMultiKueue(job) && !job.Finished() && slices.Contains(f.workersOf(job), worker) {
+		job := &f.TrainJobs[i]
+		queue := f.LocalQueue(job.Namespace, kueue.LocalQueueName(job.Labels[kueueconstants.QueueLabel]))
+		if cluster.ForMultiKueue(job) && !job.Finished() && slices.Contains(f.workersOf(queue), worker) {
 			found = append(found, job)
 		}
 	}
 	return found
 }
 
-// workersOf names the workers that the queue of a TrainJob leads to.
-func (f *Facts) workersOf(job *trainjob.TrainJob) []string {
-	queue := f.LocalQueue(job.Namespace, kueue.LocalQueueName(job.Labels[kueueconstants.QueueLabel]))
+// workersOf names the workers that a queue leads to.
+func (f *Facts) workersOf(queue *kueue.LocalQueue) []string {
 	if queue == nil {
 		return nil
 	}

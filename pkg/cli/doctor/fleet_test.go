@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +33,11 @@ const externalConfig = "integrations:\n  frameworks: [batch/job]\n  externalFram
 // may go to west, which has all that it takes; nothing leads to east.
 func inTheFleet(f *Facts) {
 	f.kueueConfig(externalConfig + "multiKueue:\n  externalFrameworks:\n  - name: TrainJob.v1alpha1.trainer.kubeflow.org\n")
+	f.Access = map[string]*Access{}
 	for _, name := range []string{"east", "west"} {
+		f.Access[name] = &Access{
+			Secret: name + "-access", Entry: "kueue", Credential: token, Until: now.Add(30 * 24 * time.Hour), User: "system:serviceaccount:kueue-system:multikueue",
+		}
 		f.MultiKueueClusters = append(f.MultiKueueClusters, kueue.MultiKueueCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       kueue.MultiKueueClusterSpec{ClusterSource: kueue.ClusterSource{KubeConfig: &kueue.KubeConfig{LocationType: kueue.SecretLocationType, Location: name + "-access"}}},
@@ -86,6 +92,15 @@ func TestFleet(t *testing.T) {
 		copyRuntime = `kubectl get clustertrainingruntime torch -o yaml | sed -E '/^  (uid|resourceVersion|creationTimestamp|generation):/d;/^status:/,$d' | kubectl --context west apply --server-side --force-conflicts -f -`
 		inWest      = " in worker cluster west"
 	)
+	deleteTrainJobs := []rbacv1.PolicyRule{{APIGroups: []string{"trainer.kubeflow.org"}, Resources: []string{"trainjobs"}, Verbs: []string{"delete"}}}
+	ends := func(severity Severity) Finding {
+		return Finding{Severity: severity, Reason: "WorkerTokenExpires", Object: "Secret kueue-system/west-access", Commands: []string{
+			"(umask 077; kubectl -n kueue-system get secret west-access -o go-template='{{.data.kubeconfig | base64decode}}' > west-access.kubeconfig)",
+			`token=$(kubectl --context west -n kueue-system create token multikueue --duration 8760h) && kubectl config --kubeconfig west-access.kubeconfig set-credentials kueue --token "$token"`,
+			"kubectl -n kueue-system create secret generic west-access --from-file kubeconfig=west-access.kubeconfig --dry-run=client -o yaml | kubectl apply --server-side --force-conflicts -f -",
+			"rm west-access.kubeconfig",
+		}}
+	}
 	older := []apiextensionsv1.CustomResourceDefinition{crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")}
 	cases := map[string]struct {
 		change func(*Facts)
@@ -186,6 +201,45 @@ func TestFleet(t *testing.T) {
 			want: []Finding{{Severity: Warning, Reason: "WorkerTolerationRules", Object: "ConfigMap kueue-trainer-system/kueue-trainer-config" + inWest, Commands: []string{
 				"kubectl --context west -n kueue-trainer-system edit configmap kueue-trainer-config", strings.Replace(restartManager, "kubectl", "kubectl --context west", 1)}}},
 		},
+		"rights that Kueue has not": {
+			change: func(f *Facts) { f.Workers[1].Lacks = deleteTrainJobs },
+			want: []Finding{{Severity: Error, Reason: "WorkerRights", Object: "ServiceAccount kueue-system/multikueue" + inWest, Commands: []string{
+				"kubectl --context west apply -k config/multikueue"}}},
+		},
+		"rights that another ServiceAccount has not": {
+			change: func(f *Facts) {
+				f.Workers[1].Lacks, f.Access["west"].User = deleteTrainJobs, "system:serviceaccount:kueue-system:multikueue-sa"
+			},
+			want: []Finding{{Severity: Error, Reason: "WorkerRights", Object: "ServiceAccount kueue-system/multikueue-sa" + inWest, Commands: []string{
+				"kubectl --context west apply -k config/multikueue",
+				"kubectl --context west create clusterrolebinding kueue-trainer-multikueue-multikueue-sa --clusterrole=kueue-trainer-multikueue --serviceaccount=kueue-system:multikueue-sa"}}},
+		},
+		"rights that a user has not": {
+			change: func(f *Facts) { f.Workers[1].Lacks, f.Access["west"].User = deleteTrainJobs, "kueue" },
+			want: []Finding{{Severity: Error, Reason: "WorkerRights", Object: "User kueue" + inWest, Commands: []string{
+				"kubectl --context west apply -k config/multikueue",
+				"kubectl --context west create clusterrolebinding kueue-trainer-multikueue-kueue --clusterrole=kueue-trainer-multikueue --user=kueue"}}},
+		},
+		"a token that ends in a week": {change: func(f *Facts) { f.Access["west"].Until = now.Add(7 * 24 * time.Hour) }},
+		"a token that ends before":    {change: func(f *Facts) { f.Access["west"].Until = now.Add(7*24*time.Hour - time.Second) }, want: []Finding{ends(Warning)}},
+		"a token that has ended":      {change: func(f *Facts) { f.Access["west"].Until = now }, want: []Finding{ends(Error)}},
+		"a token that never ends":     {change: func(f *Facts) { f.Access["west"].Until = time.Time{} }},
+		"a token that ends, of a worker without a context": {
+			change: func(f *Facts) { f.Access["east"].Until = now.Add(time.Hour) },
+			want:   []Finding{{Severity: Warning, Reason: "WorkerTokenExpires", Object: "Secret kueue-system/east-access", Commands: []string{"kubectl config get-contexts"}}},
+		},
+		"a token of somebody that ends": {
+			change: func(f *Facts) { f.Access["west"].Until, f.Access["west"].User = now.Add(time.Hour), "" },
+			want: []Finding{{Severity: Warning, Reason: "WorkerTokenExpires", Object: "Secret kueue-system/west-access", Commands: []string{
+				"kubectl -n kueue-system get secret west-access"}}},
+		},
+		"a client certificate that ends": {
+			change: func(f *Facts) {
+				f.Access["west"].Until, f.Access["west"].Credential, f.Access["west"].User = now.Add(time.Hour), certificate, "kueue"
+			},
+			want: []Finding{{Severity: Warning, Reason: "WorkerTokenExpires", Object: "Secret kueue-system/west-access", Commands: []string{
+				"kubectl -n kueue-system get secret west-access"}}},
+		},
 		"a worker with Kueue's in-tree integration": {
 			change: func(f *Facts) { west(f).ConfigMaps, west(f).Deployments = nil, nil },
 		},
@@ -228,6 +282,14 @@ func TestWorkersUnseen(t *testing.T) {
 			change: func(w *Worker) { w.Unread[localQueues], w.LocalQueues = forbidden, nil },
 			want:   []string{"localqueues.kueue.x-k8s.io of worker cluster west: you may not list them"},
 		},
+		"one that may not be asked who may do what": {
+			change: func(w *Worker) { w.Unread[accessReviews] = notAllowedTo("create", "subjectaccessreviews") },
+			want:   []string{"subjectaccessreviews.authorization.k8s.io of worker cluster west: you may not make them"},
+		},
+		"one that cannot say who may do what": {
+			change: func(w *Worker) { w.Unread[accessReviews] = errors.New("no answer") },
+			want:   []string{"subjectaccessreviews.authorization.k8s.io of worker cluster west: no answer"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -242,6 +304,72 @@ func TestWorkersUnseen(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("Unexpected kinds (-want,+got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAccessUnseen is about Secrets that tell too little: what is not known is not called in order.
+func TestAccessUnseen(t *testing.T) {
+	const (
+		lasts = "MultiKueue's tokens for its workers last"
+		may   = "MultiKueue has its permissions in the workers"
+	)
+	type told struct{ Remarks, Unseen, Passed []string }
+	cases := map[string]struct {
+		change func(*Facts)
+		want   told
+	}{
+		"in order": {change: func(*Facts) {}, want: told{Passed: []string{lasts, may}}},
+		"a kubeconfig that runs a command": {
+			change: func(f *Facts) { f.Access["west"] = &Access{Secret: "west-access", Unclear: "it runs a command"} },
+			want: told{Remarks: []string{
+				"Could not check how long Kueue gets into worker cluster west: it runs a command.",
+				"Could not check what Kueue may do in worker cluster west: it runs a command.",
+			}},
+		},
+		"a token of somebody": {
+			change: func(f *Facts) { f.Access["west"].User, f.Access["west"].Unclear = "", "it is somebody's" },
+			want:   told{Remarks: []string{"Could not check what Kueue may do in worker cluster west: it is somebody's."}, Passed: []string{lasts}},
+		},
+		"a worker that may not be asked": {
+			change: func(f *Facts) { f.Workers[1].Unread[accessReviews] = notAllowedTo("create", "subjectaccessreviews") },
+			want: told{
+				Remarks: []string{"Could not check what Kueue may do in worker cluster west: you may not make them."},
+				Unseen:  []string{"subjectaccessreviews.authorization.k8s.io of worker cluster west: you may not make them: worker cluster west goes with this cluster"},
+				Passed:  []string{lasts},
+			},
+		},
+		"Secrets that may not be read": {
+			change: func(f *Facts) { f.Unread[secrets], f.Access = notAllowedTo("get", "secrets"), nil },
+			want:   told{Unseen: []string{"secrets: you may not get them: " + lasts, "secrets: you may not get them: " + may}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := healthy(t)
+			inTheFleet(f)
+			tc.change(f)
+			finds(t, f)
+			report := newReport(f)
+			var got told
+			for _, finding := range report.Findings {
+				if finding.Reason == "NotChecked" && !strings.Contains(finding.Problem, "worker cluster east") {
+					got.Remarks = append(got.Remarks, finding.Problem)
+				}
+			}
+			for _, u := range report.Unseen {
+				for _, name := range u.Checks {
+					got.Unseen = append(got.Unseen, u.Kind+": "+u.Reason+": "+name)
+				}
+			}
+			for _, name := range report.Passed {
+				if name == lasts || name == may {
+					got.Passed = append(got.Passed, name)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("Unexpected report (-want,+got):\n%s", diff)
 			}
 		})
 	}

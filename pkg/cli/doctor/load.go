@@ -66,6 +66,10 @@ func (k Kind) verb() string {
 	switch k {
 	case trainJobProbe, jobSetProbe, flavorProbe:
 		return "make one"
+	case accessReviews:
+		return "make them"
+	case secrets:
+		return "get them"
 	}
 	return "list them"
 }

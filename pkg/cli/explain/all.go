@@ -18,8 +18,11 @@ import (
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
@@ -50,7 +53,7 @@ func ReadAll(ctx context.Context, c client.Client, jobs []trainjob.TrainJob, nam
 	if err != nil {
 		return nil, err
 	}
-	s := &surveyor{client: c, namespace: namespace, survey: &Survey{}, children: map[types.NamespacedName]*children{}, workloads: map[types.UID]*kueue.Workload{}, warnings: map[types.UID][]corev1.Event{}}
+	s := &surveyor{client: c, namespace: namespace, survey: &Survey{}, children: map[types.NamespacedName]*children{}, workloads: map[types.UID]*kueue.Workload{}, ahead: map[types.NamespacedName]*kueue.Workload{}, warnings: map[types.UID][]corev1.Event{}}
 	s.readNamespaced(ctx, i)
 	s.readChildren(ctx)
 	s.readWarnings(ctx)
@@ -61,7 +64,10 @@ func ReadAll(ctx context.Context, c client.Client, jobs []trainjob.TrainJob, nam
 	if s.cluster, err = NewCluster(ctx, i); err != nil {
 		return nil, err
 	}
-	if s.kueue, s.kueueUnseen, err = kueueOf(ctx, c); err != nil {
+	if s.manager, _, err = configurationOf(ctx, c, cluster.ManagerConfiguration); err != nil {
+		return nil, err
+	}
+	if s.kueue, s.kueueUnseen, err = configurationOf(ctx, c, cluster.KueueConfiguration); err != nil {
 		return nil, err
 	}
 	for n := range jobs {
@@ -86,10 +92,13 @@ type surveyor struct {
 	cluster   *Cluster
 	err       error
 
+	manager     *config.Configuration
 	kueue       *configapi.Configuration
 	kueueUnseen bool
 
-	workloads  map[types.UID]*kueue.Workload
+	workloads map[types.UID]*kueue.Workload
+	// ahead are the Workloads that MultiKueue has made for jobs which do not own them yet.
+	ahead      map[types.NamespacedName]*kueue.Workload
 	children   map[types.NamespacedName]*children
 	warnings   map[types.UID][]corev1.Event
 	namespaces map[string]*corev1.Namespace
@@ -118,7 +127,10 @@ func (s *surveyor) readNamespaced(ctx context.Context, i *inventory.Inventory) {
 	}
 	for n := range of.Items {
 		wl := &of.Items[n]
-		if owner := metav1.GetControllerOf(wl); owner != nil && (s.workloads[owner.UID] == nil || !finishedWorkload(wl)) {
+		switch owner := metav1.GetControllerOf(wl); {
+		case owner == nil && wl.Labels[kueue.MultiKueueOriginLabel] != "":
+			s.ahead[client.ObjectKeyFromObject(wl)] = wl
+		case owner != nil && (s.workloads[owner.UID] == nil || !finishedWorkload(wl)):
 			s.workloads[owner.UID] = wl
 		}
 	}
@@ -204,8 +216,8 @@ func (s *surveyor) readNamespaces(ctx context.Context) {
 
 func (s *surveyor) facts(job *trainjob.TrainJob, field patch.Field) *Facts {
 	f := &Facts{
-		Now: time.Now(), Field: field, Job: job, Kueue: s.kueue, KueueUnseen: s.kueueUnseen, Cluster: s.cluster, Namespace: s.namespaces[job.Namespace],
-		Workload: s.workloads[job.UID], WorkloadUnseen: !s.survey.Saw(workloads), Warnings: s.warnings[job.UID],
+		Now: time.Now(), Field: field, Job: job, Manager: s.manager, Kueue: s.kueue, KueueUnseen: s.kueueUnseen, Cluster: s.cluster, Namespace: s.namespaces[job.Namespace],
+		Workload: s.workloadOf(job), WorkloadUnseen: !s.survey.Saw(workloads), Warnings: s.warnings[job.UID],
 	}
 	if f.Workload != nil {
 		f.PodSets = f.Workload.Spec.PodSets
@@ -215,6 +227,15 @@ func (s *surveyor) facts(job *trainjob.TrainJob, field patch.Field) *Facts {
 		f.JobSet, f.Jobs, f.Pods = of.jobSet, of.jobs, of.pods
 	}
 	return f
+}
+
+// workloadOf returns the Workload that a job owns or, for a copy, the one that MultiKueue has made
+// ahead of it; nil for none.
+func (s *surveyor) workloadOf(job *trainjob.TrainJob) *kueue.Workload {
+	if wl := s.workloads[job.UID]; wl != nil {
+		return wl
+	}
+	return s.ahead[types.NamespacedName{Namespace: job.Namespace, Name: jobframework.PrebuiltWorkloadNameFor(job)}]
 }
 
 // places tells every job its position, computed for all at once or, where the user may not

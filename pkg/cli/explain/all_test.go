@@ -95,6 +95,44 @@ func TestReadAll(t *testing.T) {
 	}
 }
 
+// TestReadAllOfCopies has the Workload of a copy whether it is the copy's already or not.
+func TestReadAllOfCopies(t *testing.T) {
+	cases := map[string]struct {
+		change func(*trainjob.TrainJob, *kueue.Workload)
+		want   string
+	}{
+		"its own":                          {want: "trainjob-llm"},
+		"made for it, and not yet its own": {change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences = nil }, want: "trainjob-llm"},
+		"made for another": {change: func(job *trainjob.TrainJob, wl *kueue.Workload) {
+			wl.OwnerReferences, job.Labels[kueueconstants.PrebuiltWorkloadLabel] = nil, "trainjob-other"
+		}},
+		"owned by another":  {change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences[0].UID = "other" }},
+		"not of MultiKueue": {change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences, wl.Labels = nil, nil }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			jobs, objects := many("llm")
+			wl := objects[len(objects)-1].(*kueue.Workload)
+			jobs[0].Labels[kueueconstants.PrebuiltWorkloadLabel] = wl.Name
+			wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "multikueue"}
+			if tc.change != nil {
+				tc.change(&jobs[0], wl)
+			}
+			survey, err := ReadAll(t.Context(), (&harness{T: t, objects: objects}).client(), jobs, "team")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if wl := survey.Facts[0].Workload; wl != nil {
+				got = wl.Name
+			}
+			if got != tc.want {
+				t.Errorf("Workload %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestReadAllAsksOnce holds the number of requests against the number of jobs.
 func TestReadAllAsksOnce(t *testing.T) {
 	requests := func(names ...string) int {

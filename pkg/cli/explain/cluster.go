@@ -11,6 +11,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 )
 
 // Cluster is what TrainJobs compete for, as Kueue's scheduler sees it.
@@ -125,6 +126,9 @@ func (c *Cluster) jobOf(uid string) string {
 
 // nameOf is the job, "namespace/name", of a Workload, or itself where it has none.
 func nameOf(wl *kueue.Workload) string {
+	if job := wl.Labels[remainder.Label]; job != "" {
+		return wl.Namespace + "/" + job
+	}
 	if len(wl.OwnerReferences) > 0 {
 		return wl.Namespace + "/" + wl.OwnerReferences[0].Name
 	}

@@ -28,6 +28,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib/scheduler"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
@@ -83,6 +84,9 @@ type Facts struct {
 	Priority int32
 	// PriorityUnseen is set where the user may not read the priority classes for that.
 	PriorityUnseen bool
+	// Manager is the manager's configuration with its defaults; nil where there is none that can be
+	// read.
+	Manager *config.Configuration
 	// Kueue is its configuration; nil where there is none that can be read.
 	Kueue *configapi.Configuration
 	// KueueUnseen is set where the user may not read it.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -37,9 +38,9 @@ type Reader struct {
 	runtimes *trainjob.Runtimes
 	renderer *trainjob.Renderer
 
-	// rules are the manager's; rulesUnseen is set where the user may not read them.
-	rules       []podset.TolerationRule
-	rulesUnseen bool
+	// manager is the manager's configuration; managerUnseen is set where the user may not read it.
+	manager       *config.Configuration
+	managerUnseen bool
 	// kueue is its configuration; kueueUnseen is set where the user may not read it.
 	kueue       *configapi.Configuration
 	kueueUnseen bool
@@ -64,20 +65,19 @@ func NewReader(ctx context.Context, c client.Client, renderer *trainjob.Renderer
 	if r.cluster, err = NewCluster(ctx, i); err != nil {
 		return nil, err
 	}
-	r.rules, err = cluster.TolerationRules(ctx, c)
-	if r.rulesUnseen = apierrors.IsForbidden(err); err != nil && !r.rulesUnseen {
+	if r.manager, r.managerUnseen, err = configurationOf(ctx, c, cluster.ManagerConfiguration); err != nil {
 		return nil, err
 	}
-	if r.kueue, r.kueueUnseen, err = kueueOf(ctx, c); err != nil {
+	if r.kueue, r.kueueUnseen, err = configurationOf(ctx, c, cluster.KueueConfiguration); err != nil {
 		return nil, err
 	}
 	r.runtimes = r.runtimesFrom(c, c)
 	return r, nil
 }
 
-// kueueOf returns Kueue's configuration, or that the user may not read it.
-func kueueOf(ctx context.Context, c client.Client) (cfg *configapi.Configuration, unseen bool, err error) {
-	cfg, err = cluster.KueueConfiguration(ctx, c)
+// configurationOf returns the configuration that read reads, or that the user may not read it.
+func configurationOf[T any](ctx context.Context, c client.Client, read func(context.Context, client.Reader) (*T, error)) (cfg *T, unseen bool, err error) {
+	cfg, err = read(ctx, c)
 	if apierrors.IsForbidden(err) {
 		return nil, true, nil
 	}
@@ -121,7 +121,7 @@ func (r *Reader) facts(ctx context.Context, job *trainjob.TrainJob) (*Facts, err
 	if err != nil {
 		return nil, err
 	}
-	f := &Facts{Now: time.Now(), Field: patch.Of(r.served), Job: job, Kueue: r.kueue, KueueUnseen: r.kueueUnseen, Cluster: cluster}
+	f := &Facts{Now: time.Now(), Field: patch.Of(r.served), Job: job, Manager: r.manager, Kueue: r.kueue, KueueUnseen: r.kueueUnseen, Cluster: cluster}
 	var namespace corev1.Namespace
 	err = r.client.Get(ctx, client.ObjectKey{Name: job.Namespace}, &namespace)
 	if err == nil {
@@ -239,8 +239,8 @@ func (r *Reader) describe(ctx context.Context, f *Facts, runtimes *trainjob.Runt
 			f.Undescribed = err
 			return
 		}
-		podset.AddTolerations(f.PodSets, r.rules)
-		f.RulesUnseen = r.rulesUnseen
+		podset.AddTolerations(f.PodSets, cluster.Rules(r.manager))
+		f.RulesUnseen = r.managerUnseen
 	}
 	patches, err := f.Field.All(&f.Job.Spec)
 	if err != nil {

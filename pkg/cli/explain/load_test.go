@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -147,6 +149,43 @@ func TestFacts(t *testing.T) {
 	got := []any{f.Workload.Name, len(f.PodSets), warnings, f.Undescribed != nil, f.Visible}
 	if diff := cmp.Diff([]any{"trainjob-llm", 1, []string{"New", "Old"}, true, (*Position)(nil)}, got); diff != "" {
 		t.Errorf("Unexpected facts (-want,+got):\n%s", diff)
+	}
+}
+
+func TestFactsHaveTheManagersConfiguration(t *testing.T) {
+	configured := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerConfigMap},
+		Data:       map[string]string{cluster.ManagerConfigKey: "waitForJobSet: 5m"},
+	}
+	job := newScene().Job
+	cases := map[string]struct {
+		denied []string
+		want   *time.Duration
+	}{
+		"for an admin":                       {want: ptr.To(5 * time.Minute)},
+		"for a user who may not see as much": {denied: []string{"ConfigMap"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := &harness{T: t, objects: append(queued(), configured.DeepCopy()), denied: tc.denied}
+			one, err := h.reader().Facts(t.Context(), job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			survey, err := ReadAll(t.Context(), h.client(), []trainjob.TrainJob{*job}, "team")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, f := range []*Facts{one, survey.Facts[0]} {
+				var got *time.Duration
+				if f.Manager != nil {
+					got = &f.Manager.WaitForJobSet.Duration
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("%d: unexpected wait (-want,+got):\n%s", i, diff)
+				}
+			}
+		})
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
+	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -38,7 +39,7 @@ type scene struct {
 
 // newScene begins with a job of 4 nodes x 8 GPUs that was queued 5 minutes ago.
 func newScene(changes ...func(*scene)) *scene {
-	s := &scene{Facts: &Facts{Now: now, Field: patch.Of(trainjob.Trainer23)}, inventory: &inventory.Inventory{
+	s := &scene{Facts: &Facts{Now: now, Field: patch.Of(trainjob.Trainer23), Manager: waitingFor(10 * time.Second)}, inventory: &inventory.Inventory{
 		Flavors:       []kueue.ResourceFlavor{flavor("h100"), flavor("a100")},
 		ClusterQueues: []kueue.ClusterQueue{clusterQueue("gpus", "", quota("h100", "32"), quota("a100", "16"))},
 		LocalQueues:   []kueue.LocalQueue{localQueue("gpus", "gpus")},
@@ -61,6 +62,11 @@ func newScene(changes ...func(*scene)) *scene {
 		change(s)
 	}
 	return s
+}
+
+// waitingFor is the configuration of a manager that waits so long for a JobSet.
+func waitingFor(wait time.Duration) *config.Configuration {
+	return &config.Configuration{WaitForJobSet: &metav1.Duration{Duration: wait}}
 }
 
 // facts puts the parts together.

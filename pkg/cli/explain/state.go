@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -154,6 +155,7 @@ func unqueued(f *Facts) *State {
 	s := &State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet", Since: since(f.Job.CreationTimestamp)}
 	told := f.warning("InTreeActive", "TrainerUnknown", "PodSetsUnknown", "WriteRefused")
 	unmade := f.unmade(f.missing()...)
+	wait, known := f.waitForJobSet()
 	switch {
 	case f.WorkloadUnseen:
 		s.Reason, s.Message = Unseen, "is in a queue; you may not see its Workload"
@@ -168,16 +170,47 @@ func unqueued(f *Facts) *State {
 		return unmade
 	case told != nil:
 		s.Reason, s.Message, s.Cause, s.Stuck = told.Reason, "is not queued: "+told.Message, told.Message, true
-	case f.overdue(f.Job.CreationTimestamp):
+	case f.overdue(f.jobSetBy(wait)):
 		s.Reason, s.Stuck = "NobodyReacts", true
 		s.Message = fmt.Sprintf("asks for queue %s and has no Workload after %s: nobody queues it", f.queueName(), show.Age(f.Now, f.Job.CreationTimestamp.Time))
 		s.Remedy = "see that kueue-trainer runs: kubectl trainjob doctor"
-	case f.JobSet == nil:
-		s.Reason, s.Message = "AwaitsJobSet", fmt.Sprintf("is not queued yet: Trainer has not made its JobSet, without which it queues after %s", awaited.JobSet)
-	case f.jobsToCome():
+		switch {
+		case !known:
+			s.Message += ", unless the manager's waitForJobSet is longer"
+		case wait > awaited.JobSet:
+			s.Message += ", unless the manager was restarted since and waits again from the beginning"
+		}
+	case wait > 0:
+		s.Reason, s.Message = "AwaitsJobSet", "is not queued yet: Trainer has not made its JobSet, without which it queues after "
+		if known {
+			s.Message += fmt.Sprintf("%s (the manager's waitForJobSet)", wait)
+		} else {
+			s.Message += fmt.Sprintf("the manager's waitForJobSet, %s by default", wait)
+		}
+	case f.JobSet != nil && f.jobsToCome():
 		s.Reason, s.Message = "AwaitsJobs", fmt.Sprintf("is not queued yet: JobSet has not made its Jobs, without which it queues after %s", awaited.Jobs)
 	}
 	return s
+}
+
+// waitForJobSet is how long the manager has the job wait for a JobSet that is not there, and whether
+// that is known; else it is the default.
+func (f *Facts) waitForJobSet() (wait time.Duration, known bool) {
+	switch {
+	case f.JobSet != nil || f.Job.ManagedExternally():
+		return 0, true
+	case f.Manager == nil:
+		return awaited.JobSet, false
+	}
+	return f.Manager.WaitForJobSet.Duration, true
+}
+
+// jobSetBy is when the JobSet was made, or from when on the job does not wait for it.
+func (f *Facts) jobSetBy(wait time.Duration) metav1.Time {
+	if js := f.JobSet; js != nil && f.Job.CreationTimestamp.Before(&js.CreationTimestamp) {
+		return js.CreationTimestamp
+	}
+	return metav1.NewTime(f.Job.CreationTimestamp.Add(wait))
 }
 
 // missing names what is not there of a job, by the words of refusedMaking.

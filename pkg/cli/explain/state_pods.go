@@ -13,6 +13,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
@@ -27,10 +28,12 @@ func reserving(f *Facts) *State {
 		s.Since = since(c.LastTransitionTime)
 	}
 	var waits []string
+	refused := false
 	for _, check := range f.Workload.Status.AdmissionChecks {
 		if check.State == kueue.CheckStateReady {
 			continue
 		}
+		refused = refused || check.State != kueue.CheckStatePending
 		text := fmt.Sprintf("admission check %s is %s", check.Name, check.State)
 		if check.Message != "" {
 			text += " (" + check.Message + ")"
@@ -41,6 +44,11 @@ func reserving(f *Facts) *State {
 			text += ": " + r.Message
 		}
 		waits = append(waits, text)
+	}
+	if c := f.condition(kueue.WorkloadQuotaReserved); len(waits) == 1 && !refused && s.Remedy == "" && cluster.ForMultiKueue(f.Job) && c != nil && f.overdue(c.LastTransitionTime) {
+		s.Reason, s.Stuck = "NotDispatched", true
+		s.Remedy = "see that a worker cluster is connected: kubectl get multikueueclusters"
+		waits[0] += ", and Kueue has asked no worker cluster"
 	}
 	if len(waits) > 0 {
 		s.Message += ": " + strings.Join(waits, "; ")

@@ -181,7 +181,8 @@ func (f *Facts) why() State {
 		return f.byFlavors()
 	case d.Outcome == scheduler.Admits:
 		return f.notYet(assignmentText(d.Admission))
-	case d.Outcome == scheduler.Refuses:
+	case d.Outcome == scheduler.Refuses, d.Outcome == "":
+		// Without an outcome the forecast was cut off: Kueue would still be trying flavors.
 		return f.refused(d)
 	default:
 		s := f.foreseen(d)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -255,7 +256,35 @@ func TestStateOf(t *testing.T) {
 		"just made, and Trainer has not made its JobSet": {
 			scene: []func(*scene){justMade},
 			want: State{Phase: Unqueued, Reason: "AwaitsJobSet",
-				Message: "is not queued yet: Trainer has not made its JobSet, without which it queues after 10s"},
+				Message: "is not queued yet: Trainer has not made its JobSet, without which it queues after 10s (the manager's waitForJobSet)"},
+		},
+		"a minute old, and the manager waits for longer": {
+			scene: []func(*scene){madeBefore(time.Minute), func(s *scene) { s.Manager = waitingFor(5 * time.Minute) }},
+			want: State{Phase: Unqueued, Reason: "AwaitsJobSet",
+				Message: "is not queued yet: Trainer has not made its JobSet, without which it queues after 5m0s (the manager's waitForJobSet)"},
+		},
+		"just made, and the manager's configuration cannot be read": {
+			scene: []func(*scene){justMade, func(s *scene) { s.Manager = nil }},
+			want: State{Phase: Unqueued, Reason: "AwaitsJobSet",
+				Message: "is not queued yet: Trainer has not made its JobSet, without which it queues after the manager's waitForJobSet, 10s by default"},
+		},
+		"a minute old, and the manager's configuration cannot be read": {
+			scene: []func(*scene){madeBefore(time.Minute), func(s *scene) { s.Manager = nil }},
+			want: State{Phase: Unqueued, Reason: "NobodyReacts", Stuck: true, Remedy: "see that kueue-trainer runs: " + doctor,
+				Message: "asks for queue gpus and has no Workload after 60s: nobody queues it, unless the manager's waitForJobSet is longer"},
+		},
+		"just made, and nobody waits for its JobSet": {
+			scene: []func(*scene){justMade, func(s *scene) { s.Manager = waitingFor(0) }},
+			want:  State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet"},
+		},
+		"just made for another cluster, where its JobSet will be": {
+			scene: []func(*scene){elsewhereBy, justMade},
+			want:  State{Phase: Unqueued, Reason: "JustMade", Message: "has no Workload yet"},
+		},
+		"Trainer made its JobSet late, JobSet has not made its Jobs": {
+			scene: []func(*scene){admitted, madeBefore(time.Minute), func(s *scene) { s.Jobs, s.JobSet.CreationTimestamp = nil, metav1.NewTime(now) }},
+			want: State{Phase: Unqueued, Reason: "AwaitsJobs",
+				Message: "is not queued yet: JobSet has not made its Jobs, without which it queues after 2s"},
 		},
 		"just made, and JobSet has not made its Jobs": {
 			scene: []func(*scene){admitted, justMade, func(s *scene) { s.Jobs = nil }},
@@ -700,6 +729,9 @@ func refusedBy(message string) func(*corev1.Pod) {
 }
 
 // justMade is the job before it queues.
-func justMade(s *scene) {
-	s.Workload, s.Job.CreationTimestamp = nil, metav1.NewTime(now)
+func justMade(s *scene) { madeBefore(0)(s) }
+
+// madeBefore is a job that was made a while ago and has not queued.
+func madeBefore(ago time.Duration) func(*scene) {
+	return func(s *scene) { s.Workload, s.Job.CreationTimestamp = nil, metav1.NewTime(now.Add(-ago)) }
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -88,14 +87,14 @@ func TestStateInWorkers(t *testing.T) {
 			want:  State{Phase: Stopping, Reason: "Preempted", Message: "was preempted"},
 		},
 		"before any worker is asked": {
-			scene: []func(*scene){asked, func(s *scene) {
-				s.Workload.Status.NominatedClusterNames = nil
-				s.Workload.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "workers", State: kueue.CheckStatePending}}
-				s.inventory.AdmissionChecks = []kueue.AdmissionCheck{{ObjectMeta: metav1.ObjectMeta{Name: "workers"}, Status: kueue.AdmissionCheckStatus{
-					Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}}}}
-			}},
+			scene: []func(*scene){asked, unasked, func(s *scene) { s.Now = minutesAgo(2).Time }},
 			want: State{Phase: Reserved, Reason: "AdmissionCheckPending",
 				Message: "has quota in queue gpus (ClusterQueue gpus), node on flavor h100, and waits to be admitted: admission check workers is Pending"},
+		},
+		"while no worker is asked": {
+			scene: []func(*scene){asked, unasked},
+			want: State{Phase: Reserved, Reason: "NotDispatched", Stuck: true, Remedy: "see that a worker cluster is connected: kubectl get multikueueclusters",
+				Message: "has quota in queue gpus (ClusterQueue gpus), node on flavor h100, and waits to be admitted: admission check workers is Pending, and Kueue has asked no worker cluster"},
 		},
 		"while workers are asked that were not looked into": {
 			scene: []func(*scene){asked},
@@ -125,6 +124,13 @@ func TestStateInWorkers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unasked is a job that MultiKueue asks no worker for.
+func unasked(s *scene) {
+	s.Workload.Status.NominatedClusterNames = nil
+	s.Workload.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "workers", State: kueue.CheckStatePending}}
+	s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("workers")}
 }
 
 func TestChainInWorkers(t *testing.T) {

@@ -11,10 +11,15 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 )
 
-// Each looks now and after each change, and hands on what was seen, until use says that it is
-// over, or ctx ends. A look that fails for a reason that may pass, such as an API server that
+// unchanged is the longest time between two looks: some states only time brings.
+const unchanged = 30 * time.Second
+
+// Each looks now, after each change and now and then, and hands on what was seen, until use says that
+// it is over, or ctx ends. A look that fails for a reason that may pass, such as an API server that
 // starts again, is noted and repeated; every other error is returned, as those of use are.
 func Each[T any](ctx context.Context, changed <-chan struct{}, errOut io.Writer, look func(context.Context) (T, error), use func(T) (over bool, err error)) error {
 	noted := ""
@@ -23,14 +28,14 @@ func Each[T any](ctx context.Context, changed <-chan struct{}, errOut io.Writer,
 		if ctx.Err() != nil {
 			return nil
 		}
-		var retry <-chan time.Time
+		retry := time.After(unchanged)
 		switch {
 		case err == nil:
 			noted = ""
 			if over, err := use(seen); over || err != nil {
 				return err
 			}
-		case !passes(err):
+		case !Passes(err):
 			return err
 		default:
 			retry = time.After(again)
@@ -55,10 +60,10 @@ type lasting struct{ error }
 
 func (l *lasting) Unwrap() error { return l.error }
 
-// passes reports whether an error may be gone the next time: not one that the API server
+// Passes reports whether an error may be gone the next time: not one that the API server
 // answers a wrong request with, or one of a user who may not ask.
-func passes(err error) bool {
-	if _, lasts := errors.AsType[*lasting](err); lasts {
+func Passes(err error) bool {
+	if _, lasts := errors.AsType[*lasting](err); lasts || exit.Code(err) == exit.Unseen {
 		return false
 	}
 	var answer apierrors.APIStatus

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 )
 
 func TestEach(t *testing.T) {
@@ -30,15 +32,16 @@ func TestEach(t *testing.T) {
 		notes string
 		want  error
 	}{
-		"nothing goes wrong":        {looks: []error{nil}},
-		"no answer":                 {looks: []error{nil, away, away, nil}, took: 2 * again, notes: "note: Get \"https://api\": EOF; trying again\n"},
-		"two failures":              {looks: []error{away, nil, away, nil}, took: 2 * again, notes: strings.Repeat("note: Get \"https://api\": EOF; trying again\n", 2)},
-		"too much asked":            {looks: []error{apierrors.NewTooManyRequests("later", 1), nil}, took: again, notes: "note: later; trying again\n"},
-		"rights that are gone":      {looks: []error{nil, fmt.Errorf("looking: %w", apierrors.NewForbidden(pods, "", nil))}, want: apierrors.NewForbidden(pods, "", nil)},
-		"an object that is gone":    {looks: []error{apierrors.NewNotFound(pods, "a")}, want: apierrors.NewNotFound(pods, "a")},
-		"a user that is not known":  {looks: []error{apierrors.NewUnauthorized("")}, want: apierrors.NewUnauthorized("")},
-		"an error that lasts":       {looks: []error{nil, fmt.Errorf("looking: %w", Lasting(wrong))}, want: wrong},
-		"what is seen is not taken": {looks: []error{nil}, use: wrong, want: wrong},
+		"nothing goes wrong":         {looks: []error{nil}},
+		"no answer":                  {looks: []error{nil, away, away, nil}, took: 2 * again, notes: "note: Get \"https://api\": EOF; trying again\n"},
+		"two failures":               {looks: []error{away, nil, away, nil}, took: 2 * again, notes: strings.Repeat("note: Get \"https://api\": EOF; trying again\n", 2)},
+		"too much asked":             {looks: []error{apierrors.NewTooManyRequests("later", 1), nil}, took: again, notes: "note: later; trying again\n"},
+		"rights that are gone":       {looks: []error{nil, fmt.Errorf("looking: %w", apierrors.NewForbidden(pods, "", nil))}, want: apierrors.NewForbidden(pods, "", nil)},
+		"kinds that may not be seen": {looks: []error{nil, exit.With(exit.Unseen, fmt.Errorf("looking: %w", wrong))}, want: wrong},
+		"an object that is gone":     {looks: []error{apierrors.NewNotFound(pods, "a")}, want: apierrors.NewNotFound(pods, "a")},
+		"a user that is not known":   {looks: []error{apierrors.NewUnauthorized("")}, want: apierrors.NewUnauthorized("")},
+		"an error that lasts":        {looks: []error{nil, fmt.Errorf("looking: %w", Lasting(wrong))}, want: wrong},
+		"what is seen is not taken":  {looks: []error{nil}, use: wrong, want: wrong},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -66,4 +69,19 @@ func TestEach(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestEachWithoutChanges is about what only time changes.
+func TestEachWithoutChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin, looks := time.Now(), 0
+		look := func(context.Context) (int, error) {
+			looks++
+			return looks, nil
+		}
+		err := Each(t.Context(), nil, io.Discard, look, func(seen int) (bool, error) { return seen == 3, nil })
+		if took := time.Since(begin); err != nil || took != 2*unchanged {
+			t.Errorf("3 looks in %s, want %s: %v", took, 2*unchanged, err)
+		}
+	})
 }

@@ -9,12 +9,15 @@ import (
 	"context"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// again is after how long a watch that ended, or a look that failed, is tried again.
-const again = time.Second
+const (
+	// again is after how long a watch that ended, or a look that failed, is tried again.
+	again = time.Second
+	// unwatched is after how long a kind counts as changed whose watch is refused.
+	unwatched = 10 * time.Second
+)
 
 // Kind is what to watch: the list names the kind, the options what of it.
 type Kind struct {
@@ -23,7 +26,7 @@ type Kind struct {
 }
 
 // Changes returns a channel that has something to read after a change of one of the kinds, at
-// most once every calm, until ctx ends. What the user may not watch does not count.
+// most once every calm, until ctx ends. What cannot be watched counts as changed now and then.
 func Changes(ctx context.Context, c client.WithWatch, calm time.Duration, kinds ...Kind) <-chan struct{} {
 	w := Watch(ctx, calm)
 	w.Add(c, kinds...)
@@ -76,20 +79,20 @@ func hand(ctx context.Context, changed chan<- struct{}) bool {
 }
 
 // watchKind notes every event, and begins again when the API server ends the watch. Every
-// beginning counts as a change: what was deleted before it, no event tells.
+// beginning counts as a change: what was deleted before it, no event tells. So does every watch that
+// is refused: a look tells why.
 func watchKind(ctx context.Context, c client.WithWatch, kind Kind, events chan<- struct{}) {
 	for ctx.Err() == nil {
 		w, err := c.Watch(ctx, kind.List, kind.Options...)
-		if apierrors.IsForbidden(err) {
-			return
+		note(events)
+		if err != nil {
+			pause(ctx, unwatched)
+			continue
 		}
-		if err == nil {
+		for range w.ResultChan() {
 			note(events)
-			for range w.ResultChan() {
-				note(events)
-			}
-			w.Stop()
 		}
+		w.Stop()
 		pause(ctx, again)
 	}
 }

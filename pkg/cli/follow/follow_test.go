@@ -4,6 +4,7 @@ package follow
 
 import (
 	"context"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,14 +24,11 @@ func TestChanges(t *testing.T) {
 		defer cancel()
 		pods := watch.NewFake()
 		c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-			Watch: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
-				if _, ok := list.(*corev1.PodList); ok {
-					return pods, nil
-				}
-				return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", nil)
+			Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+				return pods, nil
 			},
 		}).Build()
-		changed := Changes(ctx, c, time.Minute, Kind{List: &corev1.PodList{}}, Kind{List: &corev1.NodeList{}})
+		changed := Changes(ctx, c, time.Minute, Kind{List: &corev1.PodList{}})
 		begin := time.Now()
 		<-changed
 		if waited := time.Since(begin); waited != 0 {
@@ -59,6 +57,37 @@ func TestChanges(t *testing.T) {
 		pods.Stop()
 		synctest.Wait()
 	})
+}
+
+// TestChangesOfRefusedWatches is about users who may list and not watch, and API servers that are away.
+func TestChangesOfRefusedWatches(t *testing.T) {
+	for name, refused := range map[string]error{
+		"not allowed": apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil),
+		"not known":   apierrors.NewUnauthorized("the token has ended"),
+		"no answer":   io.EOF,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+					Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+						return nil, refused
+					},
+				}).Build()
+				changed := Changes(ctx, c, time.Millisecond, Kind{List: &corev1.PodList{}})
+				begin := time.Now()
+				for range 4 {
+					<-changed
+				}
+				if took := time.Since(begin); took != 3*unwatched {
+					t.Errorf("4 changes in %s, want %s", took, 3*unwatched)
+				}
+				cancel()
+				synctest.Wait()
+			})
+		})
+	}
 }
 
 // TestChangesOfManyWatches is about an API server that ends every watch at once, such as one

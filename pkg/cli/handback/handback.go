@@ -18,17 +18,22 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -42,7 +47,8 @@ kueue-trainer would be admitted by it and never get a running pod. Run this when
 in-tree integration is switched on and before kueue-trainer is uninstalled; meanwhile
 kueue-trainer stands aside and still frees pods that were faster.
 In a manager cluster of MultiKueue, TrainJobs that wait for another cluster get the empty
-patch entry that the in-tree integration starts none without.
+patch entry that the in-tree integration starts none without. In a worker cluster, Workloads
+lose the finalizer that only kueue-trainer takes off.
 Running TrainJobs are left alone, and running it again changes nothing.`
 
 const handBackExample = `  # Every namespace
@@ -81,7 +87,49 @@ func run(ctx context.Context, c client.Client, out io.Writer, namespace string) 
 	if err := managerIdle(ctx, c); err != nil {
 		return err
 	}
-	return Free(ctx, c, out, Of{Namespace: namespace})
+	return errors.Join(Free(ctx, c, out, Of{Namespace: namespace}), ReleaseWorkloads(ctx, c, out, namespace))
+}
+
+// ReleaseWorkloads takes the finalizer off that keeps the quota of a worker cluster until pods are
+// gone: nobody else does. It tells out whose, and reports every one that it could not take.
+func ReleaseWorkloads(ctx context.Context, c client.Client, out io.Writer, namespace string) error {
+	var workloads kueue.WorkloadList
+	err := c.List(ctx, &workloads, client.InNamespace(namespace))
+	switch {
+	case meta.IsNoMatchError(err):
+		// Kueue is gone already.
+		return nil
+	case apierrors.IsForbidden(err):
+		fmt.Fprintf(out, "Workloads were not looked at, which matters in a worker cluster of MultiKueue: %v\n", err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("listing Workloads: %w", err)
+	}
+	var failures error
+	for i := range workloads.Items {
+		wl := &workloads.Items[i]
+		if !controllerutil.ContainsFinalizer(wl, remainder.Finalizer) {
+			continue
+		}
+		if err := releaseWorkload(ctx, c, client.ObjectKeyFromObject(wl)); err != nil {
+			failures = errors.Join(failures, fmt.Errorf("taking finalizer %s off Workload %s/%s: %w; run this again", remainder.Finalizer, wl.Namespace, wl.Name, err))
+			continue
+		}
+		fmt.Fprintf(out, "workload %s/%s: finalizer removed\n", wl.Namespace, wl.Name)
+	}
+	return failures
+}
+
+func releaseWorkload(ctx context.Context, c client.Client, key types.NamespacedName) error {
+	return client.IgnoreNotFound(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		var wl kueue.Workload
+		if err := c.Get(ctx, key, &wl); err != nil {
+			return err
+		}
+		before := wl.DeepCopy()
+		controllerutil.RemoveFinalizer(&wl, remainder.Finalizer)
+		return c.Patch(ctx, &wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	}))
 }
 
 // Of says which TrainJobs are freed.

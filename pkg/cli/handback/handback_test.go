@@ -19,9 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -111,6 +113,41 @@ func TestHandBackOfAManagerCluster(t *testing.T) {
 	}
 }
 
+func TestHandBackOfAWorker(t *testing.T) {
+	held := func(name string, deleted bool, finalizers ...string) *kueue.Workload {
+		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Finalizers: finalizers}}
+		if deleted {
+			wl.DeletionTimestamp = ptr.To(metav1.Now())
+		}
+		return wl
+	}
+	const kueues = kueue.ResourceInUseFinalizerName
+	c := clusterWith(t, "runtimePatches", &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm"}}, func(*trainjob.TrainJob) {},
+		held("runs", false, kueues, remainder.Finalizer), held("local", false, kueues), held("gone", true, remainder.Finalizer),
+		&kueue.Workload{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "remainder-1", Labels: map[string]string{remainder.Label: "former"}, Annotations: map[string]string{remainder.RunsAnnotation: "run"},
+		}})
+	var out strings.Builder
+	if err := run(t.Context(), c, &out, "ns"); err != nil {
+		t.Fatal(err)
+	}
+	want := "0 of 1 TrainJobs changed\nworkload ns/gone: finalizer removed\nworkload ns/runs: finalizer removed\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("Unexpected output (-want,+got):\n%s", diff)
+	}
+	var left kueue.WorkloadList
+	if err := c.List(t.Context(), &left); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	for i := range left.Items {
+		got[left.Items[i].Name] = left.Items[i].Finalizers
+	}
+	if diff := cmp.Diff(map[string][]string{"runs": {kueues}, "local": {kueues}, "remainder-1": nil}, got); diff != "" {
+		t.Errorf("Unexpected Workloads (-want,+got):\n%s", diff)
+	}
+}
+
 func gate(t *testing.T, ours patch.Field, job *trainjob.TrainJob) {
 	t.Helper()
 	if _, err := ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
@@ -120,7 +157,7 @@ func gate(t *testing.T, ours patch.Field, job *trainjob.TrainJob) {
 
 // clusterWith returns a cluster with a TrainJob whose CRD has the field, and with a webhook
 // for the TrainJobs that are created.
-func clusterWith(t *testing.T, field string, job *trainjob.TrainJob, webhook func(*trainjob.TrainJob)) client.Client {
+func clusterWith(t *testing.T, field string, job *trainjob.TrainJob, webhook func(*trainjob.TrainJob), others ...client.Object) client.Client {
 	t.Helper()
 	scheme, err := cluster.Scheme()
 	if err != nil {
@@ -133,7 +170,7 @@ func clusterWith(t *testing.T, field string, job *trainjob.TrainJob, webhook fun
 			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec}}},
 	}}
 	runtime := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(crd, runtime, job).WithInterceptorFuncs(interceptor.Funcs{
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(crd, runtime, job).WithObjects(others...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			webhook(obj.(*trainjob.TrainJob))
 			return c.Create(ctx, obj, opts...)

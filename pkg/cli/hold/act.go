@@ -183,27 +183,46 @@ func (a *actor) activate(ctx context.Context, wl *kueue.Workload) error {
 	return err
 }
 
-// awaitQuota waits until the quota that a job had is given back.
+// settle is how long freed quota is left to those that wait. Kueue looks at them a second after it
+// was given back (requeueBatchPeriod in its pkg/cache/queue); what queues before that comes first.
+const settle = 2 * time.Second
+
+// awaitQuota waits until the quota that a job had is given back, and those that wait were looked at.
 func (a *actor) awaitQuota(ctx context.Context, before *view) error {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	waiting, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	changed := follow.Changes(ctx, a.client, 100*time.Millisecond,
+	changed := follow.Changes(waiting, a.client, 100*time.Millisecond,
 		follow.Kind{List: &kueue.WorkloadList{}, Options: []client.ListOption{client.InNamespace(a.namespace)}})
+	why := "it still has its quota"
 	for {
-		wl, err := a.workload(ctx, before.job.UID)
-		if err == nil && (wl == nil || wl.UID != before.workload.UID || !kueuelib.HasQuotaReservation(wl)) {
-			return nil
-		}
-		if err != nil && ctx.Err() == nil {
+		wl, err := a.workload(waiting, before.job.UID)
+		switch {
+		case err == nil && (wl == nil || wl.UID != before.workload.UID || !kueuelib.HasQuotaReservation(wl)):
+			return pause(ctx, settle)
+		case err == nil:
+			why = "it still has its quota"
+		case waiting.Err() != nil:
+		case follow.Passes(err):
+			why = fmt.Sprintf("whether it still has its quota is not known: %s", err)
+		default:
 			return err
 		}
 		select {
-		case <-ctx.Done():
-			return fmt.Errorf("it still has its quota: %w", context.Cause(ctx))
+		case <-waiting.Done():
+			return fmt.Errorf("%s: %w", why, context.Cause(waiting))
 		case <-changed:
 		case <-time.After(5 * time.Second):
 			// What changed before the watch began nobody tells.
 		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
 	}
 }
 

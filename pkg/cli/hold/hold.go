@@ -38,8 +38,8 @@ const resumeLong = `Queue TrainJobs again that were held or stopped.
 That is for those of hold and stop and, for users who may change Workloads, for those that
 were deactivated (spec.active: false of the Workload).
 
-While the pods of a stopped TrainJob end, the command waits until its quota is given back: so
-it queues behind those that wait. Interrupted before, it leaves the TrainJob stopped.`
+While the pods of a stopped TrainJob end, the command waits until its quota is given back, and
+two seconds more, in which Kueue looks at those that wait: so it queues behind them. Interrupted before, it leaves the TrainJob stopped.`
 
 const resumeExample = `  # After hold, and after stop
   kubectl trainjob resume llm -n team-a`

@@ -298,3 +298,13 @@ func TestLoadGoesOnWithoutWhatIsForbidden(t *testing.T) {
 		t.Errorf("Unexpected kinds unseen: %v", i.Unseen)
 	}
 }
+
+// TestSnapshotWithoutAdmission is about a Workload whose status says that it has quota, and not which:
+// Kueue's webhook refuses such a status, and was not there for all.
+func TestSnapshotWithoutAdmission(t *testing.T) {
+	wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "wl"}}
+	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
+	if _, err := (&Inventory{Workloads: []kueue.Workload{wl}}).Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -45,7 +45,10 @@ func (i *Inventory) Snapshot(ctx context.Context) (*scheduler.Snapshot, error) {
 		}
 	}
 	for n := range i.Workloads {
-		cache.AddOrUpdateWorkload(logr.Discard(), &i.Workloads[n])
+		// Kueue's cache trusts that quota comes with an admission; its webhook leaves older Workloads alone.
+		if wl := &i.Workloads[n]; wl.Status.Admission != nil {
+			cache.AddOrUpdateWorkload(logr.Discard(), wl)
+		}
 	}
 	i.addUsedNodes(cache)
 	return cache.Snapshot(ctx)

@@ -214,17 +214,21 @@ func (l *lister) list(ctx context.Context) (List, error) {
 	return newList(survey), nil
 }
 
-// watchWorkers has the jobs of workers watched where they run.
+// watchWorkers has the jobs of workers watched from when a worker is assigned: the copy may come after
+// the last change of the job here.
 func (l *lister) watchWorkers(s *explain.Survey) {
+	if l.watching == nil {
+		return
+	}
 	for _, f := range s.Facts {
-		there := f.There()
-		if l.watching == nil || there == nil || slices.Contains(l.watched, there.Cluster) {
+		name, _ := f.Dispatched()
+		if name == "" || slices.Contains(l.watched, name) {
 			continue
 		}
-		if at, err := l.workers.Of(there.Cluster); err == nil {
+		if at, err := l.workers.Of(name); err == nil {
 			if c, err := at.Client(); err == nil {
 				l.watching.Add(c, l.kinds()...)
-				l.watched = append(l.watched, there.Cluster)
+				l.watched = append(l.watched, name)
 			}
 		}
 	}

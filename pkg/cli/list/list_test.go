@@ -160,6 +160,14 @@ func TestLines(t *testing.T) {
 			change: in(explain.Worker{Facts: facts(t, nil, runs(0)), PodsUnseen: true}), want: "llm Starting gpus h100 16 100 - 3m <unknown>",
 			unknown: []Unseen{{"pods in cluster west", []string{"reason"}}},
 		},
+		"one in a worker where its Workload is gone": {
+			change: in(explain.Worker{Facts: facts(t, nil, func(f *explain.Facts) { f.Workload = nil })}), want: "llm Unqueued gpus - 16 100 - - NobodyReacts",
+		},
+		"one in a worker where its Workload may not be seen": {
+			change:  in(explain.Worker{Facts: facts(t, nil, func(f *explain.Facts) { f.Workload, f.WorkloadUnseen = nil, true })}),
+			want:    "llm <unknown> gpus <unknown> 16 100 - - <unknown>",
+			unknown: []Unseen{{"workloads.kueue.x-k8s.io in cluster west", []string{"flavors", "phase", "reason"}}},
+		},
 		"one in a worker of which nothing is known": {
 			change: in(explain.Worker{Problem: errors.New("no context")}), want: "llm Elsewhere gpus <unknown> 16 100 - 3m InWorker",
 			workers: []UnseenWorker{{Cluster: "west", Problem: "no context", TrainJobs: 1}},

@@ -143,6 +143,9 @@ func rowOf(f *explain.Facts, sawPods bool) TrainJob {
 	case state.Phase == explain.Unqueued && f.WorkloadUnseen:
 		row.unknown(workloads, "phase", "reason", "position")
 		row.Phase, row.Since = Unknown, nil
+	case state.Phase == explain.Unqueued && there != nil && there.Facts.WorkloadUnseen:
+		row.unknown(workloads+" in cluster "+there.Cluster, "phase", "reason")
+		row.Phase, row.Since = Unknown, nil
 	case state.Phase == explain.Waiting:
 		row.waits(f)
 	case there != nil:
@@ -160,9 +163,11 @@ func (r *TrainJob) elsewhere(f *explain.Facts, there *explain.Worker) {
 	r.Flavors, r.Cluster = nil, cluster.Assigned(f.Workload)
 	_, r.Nominated = f.Dispatched()
 	switch {
-	case there != nil:
+	case there != nil && there.Facts.Workload != nil:
 		r.GPUs, r.Flavors = there.Facts.GPUs(), flavorsOf(there.Facts)
-	case r.Cluster != "":
+	case there != nil && there.Facts.WorkloadUnseen:
+		r.unknown(workloads+" in cluster "+there.Cluster, "flavors")
+	case r.Cluster != "" && there == nil:
 		r.unknown(r.Cluster, "flavors")
 	}
 }

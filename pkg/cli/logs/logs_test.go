@@ -226,7 +226,7 @@ func TestFollowBroken(t *testing.T) {
 		synctest.Wait()
 		c.write(log, "ff\n"+line(2, "b"))
 		// By the clock of the bubble: longer than the longest pause before the stream is opened again.
-		time.Sleep(time.Minute)
+		time.Sleep(50 * time.Second)
 		c.write(log, line(3, "the last"))
 		now = ended
 		changed <- struct{}{}

@@ -154,12 +154,23 @@ func (l *looker) enter(name string) error {
 // podsOf returns the pods of a job in a cluster.
 func (l *looker) podsOf(ctx context.Context, at *place, job *trainjob.TrainJob) ([]corev1.Pod, error) {
 	var js jobsetapi.JobSet
+	of := client.MatchingLabels{jobsetapi.JobSetNameKey: l.key.Name}
 	err := at.client.Get(ctx, l.key, &js)
-	if err == nil && !metav1.IsControlledBy(&js, job) {
+	switch owner := metav1.GetControllerOf(&js); {
+	case apierrors.IsNotFound(err):
+		// Pods that are there yet are left of a former one.
+		return nil, nil
+	case err != nil:
+	case metav1.IsControlledBy(&js, job):
+		of[jobsetapi.JobSetUIDKey] = string(js.UID)
+	case owner != nil && owner.Kind == trainjob.GVK.Kind && owner.Name == job.Name:
+		// It is left of a former TrainJob of this name.
+		return nil, nil
+	default:
 		return nil, fmt.Errorf("JobSet %s is not of TrainJob %s: delete one of them", js.Name, job.Name)
 	}
 	var pods corev1.PodList
-	err = at.client.List(ctx, &pods, client.InNamespace(l.key.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: l.key.Name})
+	err = at.client.List(ctx, &pods, client.InNamespace(l.key.Namespace), of)
 	if apierrors.IsForbidden(err) {
 		return nil, exit.With(exit.Unseen, fmt.Errorf("you may not list pods %s: ask an admin for the permission to list pods and to get pods/log", at.text(l.key.Namespace)))
 	}

@@ -16,108 +16,50 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/follow"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-const (
-	// calm is the time between two looks at the cluster at the least: pods come in crowds.
-	calm = 200 * time.Millisecond
-	// again is after how long a watch that ended is tried again.
-	again = time.Second
-)
+// calm is the time between two looks at the cluster at the least: pods come in crowds.
+const calm = 200 * time.Millisecond
 
 // follower watches a TrainJob until it runs.
 type follower struct {
-	client client.WithWatch
-	out    io.Writer
-	job    client.ObjectKey
+	client      client.WithWatch
+	out, errOut io.Writer
+	job         client.ObjectKey
 }
 
 // follow shows how far the TrainJob comes. It ends when its pods run, with an error when
 // they will not, and with another one when ctx ends.
 func (f *follower) follow(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
-	changed := f.changes(ctx)
 	d := newDisplay(f.out, time.Now())
-	for {
-		v, err := f.look(ctx)
-		if err == nil {
-			p := progressOf(v)
-			d.show(p, time.Now())
-			switch {
-			case p.failure != "":
-				return exit.With(exit.Findings, fmt.Errorf("TrainJob %s does not run: %s; see kubectl trainjob explain -n %s %s", f.job, p.failure, f.job.Namespace, f.job.Name))
-			case p.running():
-				return nil
-			}
-		} else if ctx.Err() == nil {
-			return err
+	runs := false
+	err := follow.Each(watching, follow.Changes(watching, f.client, calm, f.kinds()...), f.errOut, f.look, func(v view) (over bool, err error) {
+		p := progressOf(v)
+		d.show(p, time.Now())
+		if p.failure != "" {
+			return true, exit.With(exit.Findings, fmt.Errorf("TrainJob %s does not run: %s; see kubectl trainjob explain -n %s %s", f.job, p.failure, f.job.Namespace, f.job.Name))
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("stopped watching; TrainJob %s stays and goes on: see kubectl trainjob explain -n %s %s", f.job, f.job.Namespace, f.job.Name)
-		case <-changed:
-		}
+		runs = p.running()
+		return runs, nil
+	})
+	if err == nil && !runs {
+		return fmt.Errorf("stopped watching; TrainJob %s stays and goes on: see kubectl trainjob explain -n %s %s", f.job, f.job.Namespace, f.job.Name)
 	}
+	return err
 }
 
-// changes tells that something about the TrainJob changed, at most once every calm.
-func (f *follower) changes(ctx context.Context) <-chan struct{} {
-	events, changed := make(chan struct{}, 1), make(chan struct{})
-	name := client.MatchingFields{metav1.ObjectNameField: f.job.Name}
-	for list, options := range map[client.ObjectList][]client.ListOption{
-		&trainjob.List{}:        {name},
-		&kueue.WorkloadList{}:   nil,
-		&jobsetapi.JobSetList{}: {name},
-		&corev1.PodList{}:       {client.MatchingLabels{jobsetapi.JobSetNameKey: f.job.Name}},
-	} {
-		go f.watch(ctx, list, append(options, client.InNamespace(f.job.Namespace)), events)
-	}
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-events:
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case changed <- struct{}{}:
-			}
-			wait(ctx, calm)
-		}
-	}()
-	return changed
-}
-
-// watch tells of every event, and begins again when the API server ends it. What the user
-// may not watch does not count.
-func (f *follower) watch(ctx context.Context, list client.ObjectList, options []client.ListOption, events chan<- struct{}) {
-	for ctx.Err() == nil {
-		w, err := f.client.Watch(ctx, list, options...)
-		if apierrors.IsForbidden(err) {
-			return
-		}
-		if err != nil {
-			wait(ctx, again)
-			continue
-		}
-		for range w.ResultChan() {
-			select {
-			case events <- struct{}{}:
-			default:
-				// One that nobody has looked at yet is as good as two.
-			}
-		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+// kinds are those whose changes move the TrainJob on.
+func (f *follower) kinds() []follow.Kind {
+	in, named := client.InNamespace(f.job.Namespace), client.MatchingFields{metav1.ObjectNameField: f.job.Name}
+	return []follow.Kind{
+		{List: &trainjob.List{}, Options: []client.ListOption{in, named}},
+		{List: &kueue.WorkloadList{}, Options: []client.ListOption{in}},
+		{List: &jobsetapi.JobSetList{}, Options: []client.ListOption{in, named}},
+		{List: &corev1.PodList{}, Options: []client.ListOption{in, client.MatchingLabels{jobsetapi.JobSetNameKey: f.job.Name}}},
 	}
 }
 
@@ -142,11 +84,14 @@ func (f *follower) look(ctx context.Context) (view, error) {
 	var js jobsetapi.JobSet
 	if err := f.client.Get(ctx, f.job, &js); ignore(err) != nil {
 		return v, fmt.Errorf("reading JobSet %s: %w", f.job, err)
-	} else if err == nil {
-		v.jobSet = &js
+	} else if err != nil || !metav1.IsControlledBy(&js, v.job) {
+		// What is left of a former TrainJob of this name counts for nothing.
+		return v, nil
 	}
+	v.jobSet = &js
 	var pods corev1.PodList
-	err := f.client.List(ctx, &pods, client.InNamespace(f.job.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: f.job.Name})
+	err := f.client.List(ctx, &pods, client.InNamespace(f.job.Namespace),
+		client.MatchingLabels{jobsetapi.JobSetNameKey: f.job.Name, jobsetapi.JobSetUIDKey: string(js.UID)})
 	if ignore(err) != nil {
 		return v, fmt.Errorf("listing pods: %w", err)
 	}

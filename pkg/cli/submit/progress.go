@@ -17,7 +17,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -60,7 +62,11 @@ func progressOf(v view) progress {
 	if queue := v.job.Labels[kueueconstants.QueueLabel]; queue != "" {
 		p.steps = append(p.steps, queueSteps(v.workload, queue)...)
 	}
-	p.steps = append(p.steps, podSteps(v)...)
+	if cluster.ForMultiKueue(v.job) {
+		p.steps = append(p.steps, workerStep(v))
+	} else {
+		p.steps = append(p.steps, podSteps(v)...)
+	}
 	return p
 }
 
@@ -139,6 +145,16 @@ func flavors(admission *kueue.Admission) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
+// workerStep is for a job that MultiKueue takes to another cluster: its pods are there. Kueue names
+// the worker a moment before it admits the Workload.
+func workerStep(v view) step {
+	s := step{name: "in a worker", done: v.job.Finished()}
+	if worker := cluster.Assigned(v.workload); worker != "" && apimeta.IsStatusConditionTrue(v.workload.Status.Conditions, kueue.WorkloadAdmitted) {
+		s.done, s.detail = true, "cluster "+worker
+	}
+	return s
+}
+
 func podSteps(v view) []step {
 	created, running := 0, 0
 	for i := range v.pods {
@@ -172,8 +188,9 @@ func podsOf(js *jobsetapi.JobSet) int {
 		return 0
 	}
 	pods := 0
-	for _, rj := range js.Spec.ReplicatedJobs {
-		pods += int(rj.Replicas) * int(ptr.Deref(rj.Template.Spec.Parallelism, 1))
+	for i := range js.Spec.ReplicatedJobs {
+		rj := &js.Spec.ReplicatedJobs[i]
+		pods += int(rj.Replicas * podset.PodsPerReplica(rj))
 	}
 	return pods
 }

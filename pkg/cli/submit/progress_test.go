@@ -54,11 +54,26 @@ func jobSet(replicas, parallelism int32) *jobsetapi.JobSet {
 	return js
 }
 
+func completing(js *jobsetapi.JobSet, completions int32) *jobsetapi.JobSet {
+	js.Spec.ReplicatedJobs[0].Template.Spec.Completions = &completions
+	return js
+}
+
 func pods(phases ...corev1.PodPhase) (made []corev1.Pod) {
 	for _, phase := range phases {
 		made = append(made, corev1.Pod{Status: corev1.PodStatus{Phase: phase}})
 	}
 	return made
+}
+
+func managedBy(job *trainjob.TrainJob, manager string) *trainjob.TrainJob {
+	job.Spec.ManagedBy = &manager
+	return job
+}
+
+func assigned(wl *kueue.Workload, worker string) *kueue.Workload {
+	wl.Status.ClusterName = &worker
+	return wl
 }
 
 func TestProgress(t *testing.T) {
@@ -118,6 +133,28 @@ func TestProgress(t *testing.T) {
 + queued: LocalQueue q
 + quota reserved: ClusterQueue cq
 + admitted: flavor cpu, h100
++ pods created: 2 of 2 pods
++ pods running: 2 of 2 pods`},
+		"taken to other clusters, and none has it yet": {view: view{job: managedBy(trainJob("q"), kueue.MultiKueueControllerName), workload: checked}, want: `
++ submitted: trainjob ns/job
++ queued: LocalQueue q
++ quota reserved: ClusterQueue cq
+- admitted: waits for admission check prov: nodes come
+- in a worker`},
+		"assigned to another cluster, and about to be admitted": {view: view{job: managedBy(trainJob("q"), kueue.MultiKueueControllerName), workload: assigned(in("cq", workload(condition("QuotaReserved", "True", ""))), "west")}, want: `
++ submitted: trainjob ns/job
++ queued: LocalQueue q
++ quota reserved: ClusterQueue cq
+- admitted
+- in a worker`},
+		"in another cluster": {view: view{job: managedBy(trainJob("q"), kueue.MultiKueueControllerName), workload: assigned(admitted(), "west")}, want: `
++ submitted: trainjob ns/job
++ queued: LocalQueue q
++ quota reserved: ClusterQueue cq
++ admitted: flavor cpu, h100
++ in a worker: cluster west`},
+		"running, with fewer completions than parallelism": {view: view{job: trainJob(""), jobSet: completing(jobSet(1, 4), 2), pods: pods(corev1.PodRunning, corev1.PodRunning)}, want: `
++ submitted: trainjob ns/job
 + pods created: 2 of 2 pods
 + pods running: 2 of 2 pods`},
 		"complete, without a queue": {view: view{job: trainJob("", condition(trainer.TrainJobComplete, "True", ""))}, want: `

@@ -33,8 +33,9 @@ const submitLong = `Make a TrainJob of flags and create it. The command for the 
 without one the runtime's runs.
 
 Before anything is created, the runtime, the LocalQueue and the priority class are looked
-for; with --watch the command stays until the pods run, and fails with exit code 2 when
-the TrainJob fails or is deactivated before. Ctrl-C ends the watching and leaves the TrainJob.
+for; with --watch the command stays until the pods run, or another cluster has the job, and
+fails with exit code 2 when the TrainJob fails or is deactivated before. Ctrl-C ends the
+watching and leaves the TrainJob.
 
 --runtime-patch takes what an entry of spec.runtimePatches says, without its manager: the
 entry becomes that of the SDK, trainer.kubeflow.org/kubeflow-sdk. On Trainer 2.1 it
@@ -102,7 +103,7 @@ func (c *command) addFlags(cmd *cobra.Command) {
 	f.StringArrayVar(&c.annotations, "annotation", nil, "KEY=VALUE, of the TrainJob; repeat it for more")
 	f.StringVar(&c.patch, "runtime-patch", "", "a file with a runtime patch, or the patch itself, in YAML or JSON")
 	f.StringVar(&c.dryRun, "dry-run", "none", "client: only print it, without asking the cluster; server: the API server checks it and stores nothing")
-	f.BoolVarP(&c.watch, "watch", "w", false, "stay until its pods run")
+	f.BoolVarP(&c.watch, "watch", "w", false, "stay until its pods run or, with MultiKueue, another cluster has it")
 	c.printing.AddFlags(cmd)
 	_ = cmd.MarkFlagRequired("runtime")
 	c.completions(cmd)
@@ -169,7 +170,7 @@ func (c *command) run(ctx context.Context) error {
 	if *c.printing.OutputFormat != "" {
 		out = c.streams.ErrOut
 	}
-	return (&follower{client: api, out: out, job: client.ObjectKeyFromObject(u)}).follow(ctx)
+	return (&follower{client: api, out: out, errOut: c.streams.ErrOut, job: client.ObjectKeyFromObject(u)}).follow(ctx)
 }
 
 // printUnasked prints the TrainJob as far as it can be checked without a cluster.

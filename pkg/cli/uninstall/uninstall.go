@@ -55,7 +55,8 @@ no TrainJob behind that needs them:
 
   waiting TrainJobs   stay suspended, without the admission gate, and leave the queue
   running TrainJobs   run on and keep their quota until they are deleted
-  Workloads           lose the finalizer that only the manager takes off
+  Workloads           lose the finalizer that only the manager takes off; those that keep
+                      quota for pods which MultiKueue left in a worker are deleted
 
 Where Kueue's in-tree integration is on already, Workloads are left to it, and every TrainJob
 keeps its place.
@@ -122,18 +123,20 @@ func (u *uninstall) free(ctx context.Context, inTree bool) error {
 	if err := u.deleteAdmission(ctx); err != nil {
 		return err
 	}
+	// Whoever has the TrainJobs now.
+	released := errors.Join(handback.ReleaseWorkloads(ctx, u.client, u.out, metav1.NamespaceAll), u.deleteRemainders(ctx))
 	if _, err := cluster.Generation(ctx, u.client); errors.Is(err, cluster.ErrNoTrainer) {
-		return nil
+		return released
 	}
 	suspends, err := u.suspendsQueued(ctx)
 	if err != nil {
-		return err
+		return errors.Join(released, err)
 	}
 	inTree = inTree || suspends
 	if !inTree {
 		err = u.freeWorkloads(ctx)
 	}
-	return errors.Join(err, handback.Free(ctx, u.client, u.out, handback.Of{Placed: !inTree}))
+	return errors.Join(released, err, handback.Free(ctx, u.client, u.out, handback.Of{Placed: !inTree}))
 }
 
 // look reports whether Kueue's configuration has its in-tree integration on.

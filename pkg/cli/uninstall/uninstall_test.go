@@ -35,6 +35,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 )
@@ -94,14 +95,15 @@ func workloadOf(kind, job string) *kueue.Workload {
 	}
 	return &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: job, UID: types.UID("workload-" + job), OwnerReferences: []metav1.OwnerReference{owner},
-		Finalizers: []string{kueue.ResourceInUseFinalizerName, "example.com/mine"},
+		Finalizers: []string{kueue.ResourceInUseFinalizerName, remainder.Finalizer, "example.com/mine"},
 	}}
 }
 
 // What becomes of a Workload.
 const (
-	kept    = "keeps its finalizer"
-	freed   = "loses its finalizer"
+	alone   = "is left alone"
+	kept    = "keeps Kueue's finalizer"
+	freed   = "loses Kueue's finalizer"
 	deleted = "is deleted"
 )
 
@@ -112,7 +114,9 @@ func fate(t *testing.T, c client.Client, name string) string {
 	switch {
 	case err == nil && !wl.DeletionTimestamp.IsZero():
 		return deleted
-	case err == nil && len(wl.Finalizers) == 2:
+	case err == nil && len(wl.Finalizers) == 3:
+		return alone
+	case err == nil && slices.Equal(wl.Finalizers, []string{kueue.ResourceInUseFinalizerName, "example.com/mine"}):
 		return kept
 	case err == nil && slices.Equal(wl.Finalizers, []string{"example.com/mine"}):
 		return freed
@@ -166,6 +170,25 @@ func TestWorkloadsAreFreed(t *testing.T) {
 				t.Errorf("The Workload %s, want: %s", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestQuotaOfPodsThatMultiKueueLeftIsFreed(t *testing.T) {
+	rest := workloadOf("ClusterQueue", "gpus")
+	rest.Labels, rest.Finalizers = map[string]string{remainder.Label: "llm"}, nil
+	c := installed(t, func(*trainjob.TrainJob) error { return nil }, rest, workloadOf("Job", "job"), kueueConfigMap("batch/job"))
+	var out strings.Builder
+	if err := uninstalling(c, &out).run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(rest), rest); !apierrors.IsNotFound(err) {
+		t.Errorf("The Workload of the pods that are left is there: %v", err)
+	}
+	if got := fate(t, c, "job"); got != kept {
+		t.Errorf("The Workload of a Job %s, want: %s", got, kept)
+	}
+	if told := "workload ns/gpus: deleted; pods of TrainJob llm may be left"; !strings.Contains(out.String(), told) {
+		t.Errorf("Told %q, want %q in it", out.String(), told)
 	}
 }
 
@@ -230,8 +253,8 @@ func TestAnUnansweredQuestionFreesNothing(t *testing.T) {
 	if err := uninstalling(c, io.Discard).run(t.Context()); !apierrors.IsForbidden(err) {
 		t.Errorf("run returned %v, want the refusal", err)
 	}
-	if got := fate(t, c, "job"); got != kept {
-		t.Errorf("The Workload %s, want: %s", got, kept)
+	if got := fate(t, c, "job"); got != alone {
+		t.Errorf("The Workload %s, want: %s", got, alone)
 	}
 }
 

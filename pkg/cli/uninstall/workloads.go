@@ -11,6 +11,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,10 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -73,7 +74,7 @@ func trainJobOf(wl *kueue.Workload) types.UID {
 	return owner.UID
 }
 
-// freeWorkload takes the finalizer off, and deletes the Workload of a TrainJob that waits, when
+// freeWorkload takes the finalizers off, and deletes the Workload of a TrainJob that waits, when
 // the last pod of that is gone. The job is nil when it is gone.
 func (u *uninstall) freeWorkload(ctx context.Context, wl *kueue.Workload, job *trainjob.TrainJob) error {
 	waits := job != nil && !job.Finished() && job.Suspended()
@@ -84,10 +85,10 @@ func (u *uninstall) freeWorkload(ctx context.Context, wl *kueue.Workload, job *t
 	}
 	key := client.ObjectKeyFromObject(wl)
 	before := wl.DeepCopy()
-	if controllerutil.RemoveFinalizer(wl, kueue.ResourceInUseFinalizerName) {
+	if remainder.Release(wl) {
 		err := u.client.Patch(ctx, wl, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("taking the finalizer off Workload %s: %w", key, err)
+			return fmt.Errorf("taking the finalizers off Workload %s: %w", key, err)
 		}
 	}
 	switch {
@@ -114,4 +115,28 @@ func (u *uninstall) jobPodsGone(ctx context.Context, job *trainjob.TrainJob) err
 		return fmt.Errorf("TrainJob %s/%s is suspended, and its pod %s does not end: look at it, and run this again", job.Namespace, job.Name, pods.Items[0].Name)
 	}
 	return err
+}
+
+// deleteRemainders deletes the Workloads that keep the quota of pods which MultiKueue left: nobody
+// else would, when the pods are gone.
+func (u *uninstall) deleteRemainders(ctx context.Context) error {
+	var list kueue.WorkloadList
+	err := u.client.List(ctx, &list, client.HasLabels{remainder.Label})
+	if meta.IsNoMatchError(err) || apierrors.IsForbidden(err) {
+		// Kueue is gone already, or the user has been told.
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listing the Workloads of pods that MultiKueue left: %w", err)
+	}
+	var failures error
+	for i := range list.Items {
+		wl := &list.Items[i]
+		if err := u.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}); client.IgnoreNotFound(err) != nil {
+			failures = errors.Join(failures, fmt.Errorf("deleting Workload %s: %w", client.ObjectKeyFromObject(wl), err))
+			continue
+		}
+		fmt.Fprintf(u.out, "workload %s/%s: deleted; pods of TrainJob %s may be left that use its quota\n", wl.Namespace, wl.Name, wl.Labels[remainder.Label])
+	}
+	return failures
 }

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/config/multikueue"
+)
+
+const (
+	// secrets are those with which Kueue reaches its workers; no other is read.
+	secrets Kind = "secrets"
+	// accessReviews are questions to a worker what somebody may do there.
+	accessReviews Kind = "subjectaccessreviews.authorization.k8s.io"
+)
+
+// Access is how Kueue of a manager cluster gets into a worker, as far as its Secret tells. The
+// credential itself is not kept.
+type Access struct {
+	// Secret has the kubeconfig, Entry is its user there.
+	Secret, Entry string
+	// Credential says what it is, empty where doctor cannot tell. It ends at Until, unless that
+	// is zero.
+	Credential string
+	Until      time.Time
+	// User and Groups are who Kueue is in the worker; User is empty where doctor cannot tell.
+	User   string
+	Groups []string
+	// Unclear is why doctor cannot tell.
+	Unclear string
+}
+
+// What a credential may be.
+const (
+	token       = "token"
+	certificate = "client certificate"
+)
+
+// access reads the Secret of every worker.
+func (l *loader) access(ctx context.Context) {
+	f := l.facts
+	f.Access = map[string]*Access{}
+	for i := range f.MultiKueueClusters {
+		mkc := &f.MultiKueueClusters[i]
+		a, err := readAccess(ctx, l.client, mkc.Spec.ClusterSource.KubeConfig)
+		if err != nil {
+			f.Unread[secrets] = err
+			continue
+		}
+		f.Access[mkc.Name] = a
+	}
+}
+
+func readAccess(ctx context.Context, c client.Reader, at *kueue.KubeConfig) (*Access, error) {
+	if at == nil || at.LocationType != kueue.SecretLocationType {
+		return &Access{Unclear: "its kubeconfig is not in a Secret"}, nil
+	}
+	var secret corev1.Secret
+	err := c.Get(ctx, client.ObjectKey{Namespace: kueuePart.namespace, Name: at.Location}, &secret)
+	kubeconfig := secret.Data[kueue.MultiKueueConfigSecretKey]
+	switch {
+	case apierrors.IsNotFound(err):
+		return &Access{Unclear: fmt.Sprintf("there is no Secret %s/%s", kueuePart.namespace, at.Location)}, nil
+	case err != nil:
+		return nil, err
+	case len(kubeconfig) == 0:
+		return &Access{Unclear: fmt.Sprintf("Secret %s/%s has no %s", kueuePart.namespace, at.Location, kueue.MultiKueueConfigSecretKey)}, nil
+	}
+	a := accessBy(kubeconfig)
+	a.Secret = at.Location
+	return &a, nil
+}
+
+// accessBy looks into a kubeconfig. No client is made of it: that would run commands and open files
+// that somebody in the cluster chose. Kueue refuses most of these, too.
+func accessBy(kubeconfig []byte) Access {
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return Access{Unclear: "its kubeconfig cannot be decoded"} // err may quote what is in it
+	}
+	current := config.Contexts[config.CurrentContext]
+	if current == nil || config.AuthInfos[current.AuthInfo] == nil {
+		return Access{Unclear: "its kubeconfig has no user in its current context"}
+	}
+	a := Access{Entry: current.AuthInfo}
+	if err := a.read(config.AuthInfos[current.AuthInfo]); err != nil {
+		a.Unclear = err.Error()
+	}
+	return a
+}
+
+func (a *Access) read(info *clientcmdapi.AuthInfo) error {
+	switch {
+	case info.Exec != nil || info.AuthProvider != nil:
+		return errors.New("its kubeconfig names a command that makes the credentials, which doctor does not run")
+	case info.TokenFile != "" || info.ClientCertificate != "":
+		return errors.New("its kubeconfig names a file with the credentials, which doctor does not open")
+	case info.Impersonate != "" || len(info.ImpersonateGroups) > 0 || info.ImpersonateUID != "" || len(info.ImpersonateUserExtra) > 0:
+		return errors.New("its kubeconfig acts as somebody else than its credentials are for")
+	case info.Token != "" && len(info.ClientCertificateData) > 0:
+		return errors.New("its kubeconfig has a token and a client certificate")
+	case info.Token != "":
+		return a.readToken(info.Token)
+	case len(info.ClientCertificateData) > 0:
+		return a.readCertificate(info.ClientCertificateData)
+	}
+	return errors.New("its kubeconfig has neither a token nor a client certificate")
+}
+
+// readToken looks into a JWT. That it is genuine the worker has to tell, to Kueue.
+func (a *Access) readToken(jwt string) error {
+	var claims struct {
+		Subject string  `json:"sub"`
+		Expires float64 `json:"exp"`
+	}
+	parts := strings.Split(jwt, ".")
+	if len(parts) != 3 {
+		return errors.New("its token is not a JWT: only the worker knows whose it is")
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || json.Unmarshal(payload, &claims) != nil {
+		return errors.New("its token cannot be decoded")
+	}
+	a.Credential = token
+	if claims.Expires > 0 {
+		a.Until = time.Unix(int64(claims.Expires), 0)
+	}
+	namespace, _, err := serviceaccount.SplitUsername(claims.Subject)
+	if err != nil {
+		return errors.New("its token is not of a ServiceAccount: only the worker knows whose it is")
+	}
+	a.User = claims.Subject
+	a.Groups = append(serviceaccount.MakeGroupNames(namespace), user.AllAuthenticated)
+	return nil
+}
+
+func (a *Access) readCertificate(data []byte) error {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return errors.New("its client certificate cannot be decoded")
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return errors.New("its client certificate cannot be decoded")
+	}
+	a.Credential, a.Until = certificate, cert.NotAfter
+	a.User, a.Groups = cert.Subject.CommonName, append(slices.Clone(cert.Subject.Organization), user.AllAuthenticated)
+	return nil
+}
+
+// lacking returns what Kueue needs in a worker and may not do there, everywhere or, as far as that
+// is enough, in each of the namespaces.
+//
+// The worker is asked about the user, with the rights of whoever runs doctor. To ask with the
+// credential itself would send it to wherever a context leads, past proxies and gateways that take
+// only their own logins, and their "Unauthorized" would look like a bad token. That a token was
+// revoked does not show this way; Kueue says so itself when it connects.
+func lacking(ctx context.Context, c client.Writer, a *Access, namespaces []string) ([]rbacv1.PolicyRule, error) {
+	var rules []rbacv1.PolicyRule
+	for _, needed := range neededInWorkers() {
+		var missing []string
+		for _, verb := range needed.Verbs {
+			granted, err := a.may(ctx, c, verb, needed, namespaces)
+			if err != nil {
+				return nil, err
+			}
+			if !granted {
+				missing = append(missing, verb)
+			}
+		}
+		if len(missing) > 0 {
+			rules = append(rules, rbacv1.PolicyRule{APIGroups: needed.APIGroups, Resources: needed.Resources, Verbs: missing})
+		}
+	}
+	return rules, nil
+}
+
+// may asks first about all namespaces, which is what config/multikueue grants. Kueue lists and
+// watches all at once, and does the rest where there are jobs.
+func (a *Access) may(ctx context.Context, c client.Writer, verb string, rule rbacv1.PolicyRule, namespaces []string) (bool, error) {
+	granted, err := a.mayIn(ctx, c, verb, rule, "")
+	if granted || err != nil || verb == "list" || verb == "watch" || len(namespaces) == 0 {
+		return granted, err
+	}
+	for _, namespace := range namespaces {
+		if granted, err := a.mayIn(ctx, c, verb, rule, namespace); !granted || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (a *Access) mayIn(ctx context.Context, c client.Writer, verb string, rule rbacv1.PolicyRule, namespace string) (bool, error) {
+	resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: a.User, Groups: a.Groups,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: verb, Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
+		},
+	}}
+	if err := c.Create(ctx, review); err != nil {
+		return false, err
+	}
+	if !review.Status.Allowed && review.Status.EvaluationError != "" {
+		return false, fmt.Errorf("the API server cannot tell: %s", review.Status.EvaluationError)
+	}
+	return review.Status.Allowed, nil
+}
+
+// neededInWorkers are the rules of config/multikueue for TrainJobs and Workloads, one for each
+// resource. Kinds of other jobs are left out: which of them it takes, Kueue's frameworks in the
+// manager cluster say, and Kueue does not connect without.
+func neededInWorkers() []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, role := range rolesIn("config/multikueue/role.yaml", multikueue.Role) {
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				if group != kueue.SchemeGroupVersion.Group && group != trainer.GroupVersion.Group {
+					continue
+				}
+				for _, resource := range rule.Resources {
+					rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: rule.Verbs})
+				}
+			}
+		}
+	}
+	return rules
+}
+
+// namespacesOf are those with queues that lead to a worker.
+func (f *Facts) namespacesOf(worker string) []string {
+	names := map[string]bool{}
+	for i := range f.LocalQueues {
+		if queue := &f.LocalQueues[i]; slices.Contains(f.workersOf(queue), worker) {
+			names[queue.Namespace] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+)
+
+const (
+	// renewWithin is how long before its end a credential is to be renewed: time enough for
+	// whoever looks once a week.
+	renewWithin = 7 * 24 * time.Hour
+
+	// workerRole and workerAccount are what config/multikueue installs.
+	workerRole    = "kueue-trainer-multikueue"
+	workerAccount = "multikueue"
+)
+
+// endingAccess finds workers that Kueue reaches not much longer, or no more.
+func endingAccess(f *Facts) []Finding {
+	var findings []Finding
+	for i := range f.MultiKueueClusters {
+		name := f.MultiKueueClusters[i].Name
+		a := f.Access[name]
+		switch {
+		case a == nil:
+		case a.Credential == "":
+			findings = append(findings, notChecked(fmt.Sprintf("how long Kueue gets into worker cluster %s: %s", name, a.Unclear)))
+		case !a.Until.IsZero() && a.Until.Before(f.Now.Add(renewWithin)):
+			findings = append(findings, f.endFinding(name, a))
+		}
+	}
+	return findings
+}
+
+func (f *Facts) endFinding(name string, a *Access) Finding {
+	finding := Finding{
+		Severity: Warning, Reason: "WorkerTokenExpires", Object: object("Secret", kueuePart.namespace, a.Secret),
+		Problem: fmt.Sprintf("Its %s, by which Kueue gets into worker cluster %s, ends at %s.", a.Credential, name, a.Until.UTC().Format(time.RFC3339)),
+		Effect:  "From then on the worker gets no TrainJobs; those that it has start in another worker when multiKueue.workerLostTimeout of Kueue is over, and run on there.",
+		Advice:  "Renew it, as docs/multikueue.md says.",
+	}
+	if !a.Until.After(f.Now) {
+		finding.Severity = Error
+		finding.Problem = fmt.Sprintf("Its %s, by which Kueue gets into worker cluster %s, ended at %s.", a.Credential, name, a.Until.UTC().Format(time.RFC3339))
+		finding.Effect = "The worker gets no TrainJobs; those that it has start in another worker when multiKueue.workerLostTimeout of Kueue is over, and run on there."
+	}
+	w := f.worker(name)
+	switch {
+	case a.Credential != token || a.User == "":
+		finding.Commands = []string{fmt.Sprintf("kubectl -n %s get secret %s", kueuePart.namespace, a.Secret)}
+	case w == nil || w.Context == "":
+		finding.Advice = fmt.Sprintf("Renew it, as docs/multikueue.md says. With --worker-context %s=CONTEXT doctor prints the commands. The contexts that you have:", name)
+		finding.Commands = []string{"kubectl config get-contexts"}
+	default:
+		finding.Advice = "Renew it, as docs/multikueue.md says. Kueue notices by itself:"
+		finding.Commands = w.renew(a)
+	}
+	return finding
+}
+
+// renew puts a new token of the same ServiceAccount into the kubeconfig, and leaves the rest of it
+// as it is: the manager cluster may reach the worker by another address than its admins. Where no
+// token is to be had, the old one stays.
+func (w *Worker) renew(a *Access) []string {
+	namespace, account, _ := serviceaccount.SplitUsername(a.User) // it is one: see readToken
+	file := a.Secret + ".kubeconfig"
+	return []string{
+		fmt.Sprintf("(umask 077; kubectl -n %s get secret %s -o go-template='{{.data.kubeconfig | base64decode}}' > %s)", kueuePart.namespace, a.Secret, file),
+		fmt.Sprintf(`token=$(%s) && kubectl config --kubeconfig %s set-credentials %s --token "$token"`,
+			w.kubectl(fmt.Sprintf("kubectl -n %s create token %s --duration 8760h", namespace, account)), file, quotedIfNeeded(a.Entry)),
+		fmt.Sprintf("kubectl -n %s create secret generic %s --from-file kubeconfig=%s --dry-run=client -o yaml | kubectl apply --server-side --force-conflicts -f -",
+			kueuePart.namespace, a.Secret, file),
+		"rm " + file,
+	}
+}
+
+// missingRights finds workers in which Kueue may not do all that it does for TrainJobs.
+func missingRights(f *Facts) []Finding {
+	var findings []Finding
+	for _, w := range f.told() {
+		a := f.Access[w.Name]
+		unread := w.Unread[accessReviews]
+		switch {
+		case a == nil:
+		case unread != nil:
+			findings = append(findings, notChecked(fmt.Sprintf("what Kueue may do in worker cluster %s: %s", w.Name, unreadKind(accessReviews, unread).Reason)))
+		case a.User == "":
+			findings = append(findings, notChecked(fmt.Sprintf("what Kueue may do in worker cluster %s: %s", w.Name, a.Unclear)))
+		case len(w.Lacks) > 0:
+			findings = append(findings, w.rightsFinding(a))
+		}
+	}
+	return findings
+}
+
+func (w *Worker) rightsFinding(a *Access) Finding {
+	who, subject := object("User", "", a.User), "--user="+quotedIfNeeded(a.User)
+	namespace, account, err := serviceaccount.SplitUsername(a.User)
+	if err == nil {
+		who, subject = object(rbacv1.ServiceAccountKind, namespace, account), fmt.Sprintf("--serviceaccount=%s:%s", namespace, account)
+	} else {
+		account = a.User
+	}
+	finding := Finding{
+		Severity: Error, Reason: "WorkerRights", Object: w.has(who),
+		Problem:  fmt.Sprintf("Kueue of the manager cluster acts as it there, and it lacks permissions: %s.", ruleNames(w.Lacks)),
+		Effect:   "Kueue connects with few of them. Without the others it cannot make, stop or delete TrainJobs there: they hang, and only its log says why.",
+		Commands: []string{w.kubectl("kubectl apply -k config/multikueue")},
+	}
+	if err != nil || namespace != kueuePart.namespace || account != workerAccount {
+		finding.Advice = "config/multikueue gives them to a ServiceAccount of its own; this one has to have them, too:"
+		finding.Commands = append(finding.Commands, w.kubectl(fmt.Sprintf("kubectl create clusterrolebinding %s --clusterrole=%s %s",
+			quotedIfNeeded(workerRole+"-"+account), workerRole, subject)))
+	}
+	return finding
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// TestAwaitQuota has its answers one after the other, the last one again and again.
+func TestAwaitQuota(t *testing.T) {
+	workloads := schema.GroupResource{Resource: "workloads"}
+	away := apierrors.NewServerTimeout(workloads, "list", 1)
+	forbidden := apierrors.NewForbidden(workloads, "", nil)
+	holds := errors.New("holds its quota")
+	cases := map[string]struct {
+		answers []error
+		want    error
+		says    string
+		// settled is set where those that wait are left the time that they take.
+		settled bool
+	}{
+		"given back":                          {answers: []error{nil}, settled: true},
+		"given back later":                    {answers: []error{holds, holds, nil}, settled: true},
+		"an API server that is away for once": {answers: []error{holds, away, nil}, settled: true},
+		"rights that are gone":                {answers: []error{holds, forbidden}, want: forbidden},
+		"never given back":                    {answers: []error{holds}, want: context.DeadlineExceeded, says: "it still has its quota"},
+		"an API server that stays away":       {answers: []error{holds, away}, want: context.DeadlineExceeded, says: "whether it still has its quota is not known: listing the Workloads"},
+		"given back at the very end":          {answers: append(slices.Repeat([]error{holds}, 13), nil), settled: true},
+	}
+	scheme, err := cluster.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				before := waits("gpus", runs)
+				before.job.UID = "job"
+				before.workload = &kueue.Workload{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "wl", UID: "wl", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(before.job, trainjob.GVK)}},
+					Status:     before.workload.Status,
+				}
+				asked, answered := 0, time.Time{}
+				c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+					Watch: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
+						w := watch.NewFake()
+						context.AfterFunc(ctx, w.Stop)
+						return w, nil
+					},
+					List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+						answer := tc.answers[min(asked, len(tc.answers)-1)]
+						asked, answered = asked+1, time.Now()
+						if errors.Is(answer, holds) {
+							list.(*kueue.WorkloadList).Items = []kueue.Workload{*before.workload}
+							return nil
+						}
+						return answer
+					},
+				}).Build()
+				a := &actor{client: c, namespace: "team", timeout: 61 * time.Second}
+				err := a.awaitQuota(t.Context(), before)
+				if !errors.Is(err, tc.want) {
+					t.Errorf("Error %v, want %v", err, tc.want)
+				}
+				if tc.says != "" && !strings.HasPrefix(err.Error(), tc.says) {
+					t.Errorf("It says %q, want %q", err, tc.says)
+				}
+				if settled := time.Since(answered) == settle; settled != tc.settled {
+					t.Errorf("Returned %s after the last answer", time.Since(answered))
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
