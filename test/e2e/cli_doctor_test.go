@@ -347,22 +347,23 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 	})
 })
 
-// findings returns what doctor finds, and checks its exit code against that.
-func (w *world) findings(ctx context.Context) []finding {
+// findings returns what doctor finds, and checks its exit code against that. A check that could not
+// be made, since the API server was busy, makes it another one.
+func (w *world) findings(ctx context.Context, g Gomega) []finding {
 	GinkgoHelper()
 	stdout, stderr, code := plugin(ctx, "doctor", "-n", w.namespace, "-o", "json")
 	var report struct {
 		Errors, Warnings int
 		Findings         []finding
 	}
-	Expect(json.Unmarshal([]byte(stdout), &report)).To(Succeed(), stderr)
+	g.Expect(json.Unmarshal([]byte(stdout), &report)).To(Succeed(), stderr)
 	switch {
 	case report.Errors > 0:
-		Expect(code).To(Equal(exit.Findings))
+		g.Expect(code).To(Equal(exit.Findings))
 	case report.Warnings > 0:
-		Expect(code).To(Equal(exit.Warnings))
+		g.Expect(code).To(Equal(exit.Warnings))
 	default:
-		Expect(code).To(BeZero())
+		g.Expect(code).To(BeZero())
 	}
 	return slices.DeleteFunc(report.Findings, func(f finding) bool { return f.Severity == "info" })
 }
@@ -370,7 +371,7 @@ func (w *world) findings(ctx context.Context) []finding {
 // eventuallyInOrder waits until doctor finds nothing.
 func (w *world) eventuallyInOrder(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(ctx, func() []finding { return w.findings(ctx) }).Should(BeEmpty())
+	Eventually(ctx, func(g Gomega) { g.Expect(w.findings(ctx, g)).To(BeEmpty()) }).Should(Succeed())
 }
 
 // eventuallyFinds waits for a finding and gives it.
@@ -378,7 +379,7 @@ func (w *world) eventuallyFinds(ctx context.Context, severity, reason, object st
 	GinkgoHelper()
 	var found finding
 	Eventually(ctx, func(g Gomega) {
-		all := w.findings(ctx)
+		all := w.findings(ctx, g)
 		i := slices.IndexFunc(all, func(f finding) bool { return f.Severity == severity && f.Reason == reason && f.Object == object })
 		g.Expect(i).NotTo(Equal(-1), "%s %s of %s in %+v", severity, reason, object, all)
 		found = all[i]
@@ -390,7 +391,9 @@ func (w *world) eventuallyFinds(ctx context.Context, severity, reason, object st
 // eventuallyLost waits until a kind of finding is gone.
 func (w *world) eventuallyLost(ctx context.Context, reason string) {
 	GinkgoHelper()
-	Eventually(ctx, func() []finding { return w.findings(ctx) }).ShouldNot(ContainElement(HaveField("Reason", reason)))
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(w.findings(ctx, g)).NotTo(ContainElement(HaveField("Reason", reason)))
+	}).Should(Succeed())
 }
 
 // fix pastes the commands of a finding, after which nothing is to be found any more.
@@ -447,10 +450,12 @@ func (w *world) taint(ctx context.Context, name string, taint corev1.Taint) {
 	GinkgoHelper()
 	change := func(ctx context.Context, change func([]corev1.Taint) []corev1.Taint) {
 		GinkgoHelper()
-		node := w.node(ctx, name)
-		before := node.DeepCopy()
-		node.Spec.Taints = change(node.Spec.Taints)
-		Expect(w.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))).To(Succeed())
+		Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			node := w.node(ctx, name)
+			before := node.DeepCopy()
+			node.Spec.Taints = change(node.Spec.Taints)
+			return w.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		})).To(Succeed())
 	}
 	change(ctx, func(taints []corev1.Taint) []corev1.Taint { return append(taints, taint) })
 	DeferCleanup(func(ctx context.Context) {

@@ -267,7 +267,11 @@ var _ = Describe("a forecast of kubectl trainjob explain", func() {
 		for _, c := range cases {
 			w.make(ctx, c.job.Obj())
 		}
-		Eventually(ctx, func(g Gomega) { g.Expect(w.workload(ctx, cases[forecasts-1].name)).NotTo(BeNil()) }).Should(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			for _, c := range cases {
+				g.Expect(w.workload(ctx, c.name)).NotTo(BeNil(), c.name)
+			}
+		}).Should(Succeed())
 		w.settle(ctx, false)
 
 		agreed, seen := 0, map[string]int{}

@@ -33,12 +33,15 @@ var _ = Describe("the help of kubectl trainjob", func() {
 	It("has examples that run", Serial, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.pools(ctx, "32", "0")
-		w.make(ctx, w.job("llm").GPUs("8").Obj(), w.job("big").Nodes(4).GPUs("8").Obj())
+		w.make(ctx, w.job("llm").GPUs("8").Obj())
 		w.eventuallyRuns(ctx, "llm", 1, onH100)
+		w.make(ctx, w.job("big").Nodes(4).GPUs("8").Obj())
 		w.eventuallyPending(ctx, "big")
 		vision, language := w.name("vision"), w.name("language")
 		w.make(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: vision}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: language}})
 		DeferCleanup(eventuallyNothingGenerated)
+		// What an earlier spec deletes may take a while to go, and doctor is among the examples.
+		w.eventuallyInOrder(ctx)
 		shell := w.exampleShell(ctx)
 		here := strings.NewReplacer("team-a", w.namespace, "--queue gpus", "--queue queue", "vision", vision, "language", language)
 		ran := 0

@@ -49,7 +49,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		user := w.batchUser(ctx)
-		w.make(ctx, w.job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "3s").Obj())
+		w.make(ctx, w.job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "10s").Obj())
 		w.eventuallyRuns(ctx, "runs", 1, onH100)
 		w.make(ctx, w.job("next").GPUs("8").Obj())
 		w.eventuallyPending(ctx, "next")
@@ -74,7 +74,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		user := w.batchUser(ctx)
-		w.make(ctx, w.job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "3s").Obj())
+		w.make(ctx, w.job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "10s").Obj())
 		w.eventuallyRuns(ctx, "runs", 1, onH100)
 		w.make(ctx, w.job("next").GPUs("8").Obj())
 		w.eventuallyPending(ctx, "next")
@@ -100,6 +100,18 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		w.eventuallyListed(ctx, "runs", explain.Waiting)
 		w.finish(ctx, "next", "succeeded")
 		w.eventuallyRuns(ctx, "runs", 1, onH100)
+	}, SpecTimeout(specTimeout))
+
+	It("requeue a job behind those of another shape that wait", func(ctx context.Context) {
+		w := newWorld(ctx)
+		w.pools(ctx, "8", "0")
+		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w.make(ctx, w.job("smaller").GPUs("4").Obj())
+		w.eventuallyPending(ctx, "smaller")
+		Expect(w.says(ctx, "requeue", "runs")).To(ContainSubstring("queued again in queue"))
+		w.eventuallyRuns(ctx, "smaller", 1, onH100)
+		w.eventuallyListed(ctx, "runs", explain.Waiting)
 	}, SpecTimeout(specTimeout))
 
 	It("resume a deactivated job for who may, and tell others who can", func(ctx context.Context) {

@@ -5,8 +5,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"os/exec"
-	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,6 +12,8 @@ import (
 	"github.com/onsi/gomega/gexec"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
@@ -47,7 +47,7 @@ var _ = Describe("kubectl trainjob list", func() {
 			Expect(job.Reason).To(Equal(e.State.Reason), job.Name)
 		}
 
-		watching := w.startListing(ctx)
+		watching := startPlugin(ctx, "list", "-n", w.namespace, "--watch")
 		Eventually(ctx, watching.Out).Should(gbytes.Say(`waits +Waiting`))
 		w.finish(ctx, "runs", "succeeded")
 		Eventually(ctx, watching.Out).Should(gbytes.Say(`waits +Running`))
@@ -115,15 +115,6 @@ func (w *world) eventuallyListed(ctx context.Context, name string, phase explain
 	return found
 }
 
-func (w *world) startListing(ctx context.Context) *gexec.Session {
-	GinkgoHelper()
-	cmd := exec.CommandContext(ctx, filepath.Join(root(), "bin", "kubectl-trainjob"), "--kubeconfig", cluster.Kubeconfig, "list", "-n", w.namespace, "--watch")
-	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { session.Kill() })
-	return session
-}
-
 // batchUser returns a user with Kueue's batch-user role in the spec's namespace, and no more.
 func (w *world) batchUser(ctx context.Context) string {
 	GinkgoHelper()
@@ -131,6 +122,10 @@ func (w *world) batchUser(ctx context.Context) string {
 	w.make(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: user},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kueue-batch-user-role"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})
+	// The API server takes note of it a moment later.
+	Eventually(ctx, func() error {
+		return as(user).List(ctx, &kueue.WorkloadList{}, client.InNamespace(w.namespace))
+	}).Should(Succeed())
 	return user
 }
 

@@ -4,8 +4,6 @@ package e2e
 
 import (
 	"context"
-	"os/exec"
-	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -48,7 +46,7 @@ var _ = Describe("kubectl trainjob logs", func() {
 		w.eventuallyRuns(ctx, "runs", 1, onH100)
 		w.make(ctx, w.job("later").GPUs("8").Obj())
 		w.eventuallyPending(ctx, "later")
-		following := w.startFollowing(ctx, "later")
+		following := startPlugin(ctx, "logs", "later", "-n", w.namespace, "--follow")
 		Consistently(ctx, following).ShouldNot(gexec.Exit())
 		w.finish(ctx, "runs", "succeeded")
 		pod := w.eventuallyRuns(ctx, "later", 1, onH100)[0]
@@ -67,7 +65,7 @@ var _ = Describe("kubectl trainjob logs on a node with a kubelet", Label("kubele
 		w.eventuallyRuns(ctx, "first", 1, onKubelet)
 		w.make(ctx, w.payload("later", "-run-for=5s").GPUs("8").Obj())
 		w.eventuallyPending(ctx, "later")
-		following := w.startFollowing(ctx, "later")
+		following := startPlugin(ctx, "logs", "later", "-n", w.namespace, "--follow")
 		Expect(w.Delete(ctx, w.payload("first").Obj())).To(Succeed())
 		Eventually(ctx, following).Should(gexec.Exit(0))
 		Expect(string(following.Out.Contents())).To(MatchRegexp(`^\[node-0-0\] \S+ started\n\[node-0-0\] \S+ done, with 0 MiB held\n$`))
@@ -75,12 +73,3 @@ var _ = Describe("kubectl trainjob logs on a node with a kubelet", Label("kubele
 		Expect(w.says(ctx, "logs", "later", "--prefix", "--tail", "1", "--index", "0")).To(MatchRegexp(`^\[node-0-0\] \S+ done, with 0 MiB held\n$`))
 	}, SpecTimeout(specTimeout))
 })
-
-func (w *world) startFollowing(ctx context.Context, job string) *gexec.Session {
-	GinkgoHelper()
-	cmd := exec.CommandContext(ctx, filepath.Join(root(), "bin", "kubectl-trainjob"), "--kubeconfig", cluster.Kubeconfig, "logs", job, "-n", w.namespace, "--follow")
-	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { session.Kill() })
-	return session
-}

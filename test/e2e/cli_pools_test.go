@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -63,9 +61,12 @@ var _ = Describe("kubectl trainjob pools", func() {
 
 		again, _, _ := plugin(ctx, "pools", "generate", "--team", w.namespace+"=1")
 		Expect(again).To(Equal(manifest))
-		versions := w.versions(ctx, generated)
-		kubectl(ctx, again, "apply", "-f", "-")
-		Expect(w.versions(ctx, generated)).To(Equal(versions))
+		// Kueue writes statuses a second after what they count.
+		Eventually(ctx, func(g Gomega) {
+			versions := w.versions(ctx, generated)
+			kubectl(ctx, again, "apply", "-f", "-")
+			g.Expect(w.versions(ctx, generated)).To(Equal(versions))
+		}).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
 	It("counts what is reserved, runs, waits, is borrowed and is free, and follows changes", func(ctx context.Context) {
@@ -90,7 +91,7 @@ var _ = Describe("kubectl trainjob pools", func() {
 				To(Equal([]string{"8", "8", "8"}))
 		}).Should(Succeed())
 
-		watching := w.startWatching(ctx)
+		watching := startPlugin(ctx, "pools", "--watch")
 		Eventually(ctx, watching.Out).Should(gbytes.Say(`%s +nvidia.com/gpu .* 16 +16 +16 +8 `, w.name("h100")))
 		Expect(w.Delete(ctx, w.job("waits").Obj())).To(Succeed())
 		Eventually(ctx, watching.Out).Should(gbytes.Say(`%s +nvidia.com/gpu .* 16 +16 +0 +8 `, w.name("h100")))
@@ -279,15 +280,6 @@ func amounts(quantities ...*resource.Quantity) []string {
 		texts = append(texts, q.String())
 	}
 	return texts
-}
-
-func (w *world) startWatching(ctx context.Context) *gexec.Session {
-	GinkgoHelper()
-	cmd := exec.CommandContext(ctx, filepath.Join(root(), "bin", "kubectl-trainjob"), "--kubeconfig", cluster.Kubeconfig, "pools", "--watch")
-	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { session.Kill() })
-	return session
 }
 
 // eventuallyNothingGenerated waits until what generate made is gone: its names do not

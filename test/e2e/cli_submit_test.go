@@ -4,10 +4,10 @@ package e2e
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -92,11 +92,9 @@ var _ = Describe("kubectl trainjob submit", func() {
 		Expect(stderr).To(ContainSubstring("warning: LocalQueue queue is stopped (stopPolicy: Hold)"))
 		stop("None")
 
-		watching, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		stdout, _, _ := plugin(watching, "submit", "large", "-n", w.namespace, "--runtime", "torch-distributed",
+		watching := startPlugin(ctx, "submit", "large", "-n", w.namespace, "--runtime", "torch-distributed",
 			"--nodes", "2", "--gpus-per-node", "8", "--queue", "queue", "--watch")
-		Expect(stdout).To(MatchRegexp(`waits +quota reserved: .*insufficient quota for nvidia.com/gpu`))
+		Eventually(ctx, watching).Should(gbytes.Say(`waits +quota reserved: .*insufficient quota for nvidia.com/gpu`))
 	})
 
 	It("refuses a command for a runtime that brings its own trainer", core, func(ctx context.Context) {

@@ -14,6 +14,7 @@ import (
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -49,6 +50,13 @@ var _ = Describe("kubectl trainjob validate", func() {
 		for _, flags := range [][]string{nil, {"--from-cluster"}} {
 			stdout, _, code := pluginReading(ctx, manifest, append([]string{"validate", "-f", "-", "-n", w.namespace, "--trainer", release}, flags...)...)
 			Expect(code).To(Equal(verdictOf(made)), "validate %s: %s", flags, stdout)
+		}
+		if runtime != "" {
+			// Trainer's webhook asks its cache whether a TrainJob's runtime is there.
+			if _, _, code := runBinary(ctx, w.listOf(runtime), "kubectl", "create", "--validate=strict", "-f", "-"); code == 0 {
+				w.eventuallyOwnKnown(ctx)
+			}
+			manifest = w.listOf("", fmt.Sprintf(`{"kind":"TrainJob","metadata":{%s},"spec":{%s}}`, cmp.Or(metadata, `"name":"job"`), spec))
 		}
 		_, _, created := runBinary(ctx, manifest, "kubectl", "create", "--validate=strict", "-f", "-")
 		switch {
@@ -133,6 +141,19 @@ func gpusOf(resources string) string { return `,"trainer":{"resourcesPerNode":{`
 func patchOf(podSpec string) string {
 	return `,"runtimePatches":[{"manager":"example.com/me","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"spec":{` +
 		podSpec + `}}}}}]}}}}]`
+}
+
+// eventuallyOwnKnown waits until Trainer's webhook has heard of the TrainingRuntime "own".
+func (w *world) eventuallyOwnKnown(ctx context.Context) {
+	GinkgoHelper()
+	probe := kit.MakeTrainJob(w.namespace, "probe").Runtime("own").Obj()
+	probe.Spec.RuntimeRef.Kind = ptr.To(trainer.TrainingRuntimeKind)
+	Eventually(ctx, func() string {
+		if err := w.Create(ctx, probe.DeepCopy(), client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		return ""
+	}).ShouldNot(ContainSubstring("must be created before the TrainJob"))
 }
 
 // listOf puts objects of Trainer into a list, in the world's namespace.

@@ -136,9 +136,9 @@ func (w *world) removeWebhooks(ctx context.Context) {
 	} {
 		Expect(w.Delete(ctx, obj)).To(Succeed())
 	}
-	// The API server takes note of it a moment later.
+	// The API server takes note of it a moment later. The webhooks are for TrainJobs with a queue.
 	Eventually(ctx, func() error {
-		probe := kit.MakeTrainJob(w.namespace, "probe").Obj()
+		probe := kit.MakeTrainJob(w.namespace, "probe").Queue("queue").Obj()
 		return w.Create(ctx, probe, client.DryRunAll)
 	}).Should(Succeed())
 }

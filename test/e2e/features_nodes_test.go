@@ -80,7 +80,7 @@ var _ = Describe("When a node of a running TrainJob", func() {
 		w.stopKubelet(ctx, fails, corev1.ConditionFalse)
 		w.eventuallyEvicted(ctx, "llm", kueue.WorkloadEvictedDueToNodeFailures)
 		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "llm", "StillStopping") }).
-			Should(ContainElement(HavePrefix("1 pod of the stopped run still terminating")))
+			Should(ContainElement(HavePrefix("Pods of the stopped run are still terminating")))
 		Expect(w.workload(ctx, "llm").Status.Admission).NotTo(BeNil())
 		w.forceDelete(ctx, &fails)
 		w.eventuallyPlaced(ctx, "llm", 2)

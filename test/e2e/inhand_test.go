@@ -71,6 +71,7 @@ func (w *world) holdResumes(ctx context.Context) (*atomic.Int32, func()) {
 func (w *world) holdJobSets(ctx context.Context, operation admissionregistrationv1.OperationType, held func(*admissionv1.AdmissionRequest) bool) (*atomic.Int32, func()) {
 	GinkgoHelper()
 	var count atomic.Int32
+	var known atomic.Bool
 	through := make(chan struct{})
 	letThrough := sync.OnceFunc(func() { close(through) })
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
@@ -79,7 +80,10 @@ func (w *world) holdJobSets(ctx context.Context, operation admissionregistration
 			http.Error(out, err.Error(), http.StatusBadRequest)
 			return
 		}
-		if held(review.Request) {
+		switch {
+		case review.Request.Name == probed:
+			known.Store(true)
+		case review.Request.Operation == admissionv1.Operation(operation) && held(review.Request):
 			count.Add(1)
 			<-through
 		}
@@ -99,13 +103,21 @@ func (w *world) holdJobSets(ctx context.Context, operation admissionregistration
 			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: authority},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.namespace}},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{operation},
+				Operations: []admissionregistrationv1.OperationType{operation, admissionregistrationv1.Create},
 				Rule:       admissionregistrationv1.Rule{APIGroups: []string{jobsetapi.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"jobsets"}},
 			}},
 		}},
 	})
+	// The API server takes note of it a moment later.
+	Eventually(ctx, func() bool {
+		probe := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: probed}}
+		Expect(w.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		return known.Load()
+	}).Should(BeTrue())
 	return &count, letThrough
 }
+
+const probed = "probe"
 
 func suspended(raw []byte) bool {
 	var js jobsetapi.JobSet

@@ -35,9 +35,11 @@ var _ = Describe("Where somebody's admission undoes what the manager writes", La
 			w.pools(ctx, "8", "0")
 			w.make(ctx, w.job("runs").GPUs("8").Obj())
 			w.eventuallyRuns(ctx, "runs", 1, onH100)
+			// The API server takes note of it within a second. What waits is not written.
+			w.interfere(ctx, expression)
 			w.make(ctx, w.job("undone").GPUs("8").Obj())
 			w.eventuallyAtTheGate(ctx, "undone")
-			w.interfere(ctx, expression)
+			w.eventuallyChildJobs(ctx, "undone", 1)
 			w.finish(ctx, "runs", "succeeded")
 			w.eventuallyTold(ctx, "undone", "WriteInVain", note)
 

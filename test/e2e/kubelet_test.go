@@ -80,6 +80,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 		Expect(get(ctx, w, &jobsetapi.JobSet{}, "greedy").Status.Restarts).To(BeEquivalentTo(1))
 		Expect(processes.of("greedy")).To(HaveExactElements(HaveField("Reason", "OOMKilled"), HaveField("Reason", "OOMKilled")))
 		w.eventuallyFollows(ctx, "next")
+		Eventually(ctx, func() int { return len(processes.of("next")) }).Should(Equal(1))
 		for _, one := range processes.of("greedy") {
 			Expect(one.Ended).NotTo(BeTemporally(">", processes.of("next")[0].Started), "the next job has no quota beside it")
 		}

@@ -14,6 +14,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
@@ -29,6 +30,16 @@ func plugin(ctx context.Context, args ...string) (stdout, stderr string, code in
 func pluginReading(ctx context.Context, stdin string, args ...string) (stdout, stderr string, code int) {
 	GinkgoHelper()
 	return runBinary(ctx, stdin, "kubectl-trainjob", args...)
+}
+
+// startPlugin starts kubectl trainjob, which goes on until the spec is over.
+func startPlugin(ctx context.Context, args ...string) *gexec.Session {
+	GinkgoHelper()
+	cmd := exec.CommandContext(ctx, filepath.Join(root(), "bin", "kubectl-trainjob"), append([]string{"--kubeconfig", absolute(cluster.Kubeconfig)}, args...)...)
+	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Kill() })
+	return session
 }
 
 // kubectl runs bin/kubectl and expects it to succeed; it gives what it printed.

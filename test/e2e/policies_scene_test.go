@@ -20,6 +20,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -86,9 +87,14 @@ func (w *world) allow(ctx context.Context, user string) {
 func (s *scene) makeBystanders(ctx context.Context) {
 	GinkgoHelper()
 	pod := s.gatedPod("gated")
-	s.make(ctx, s.jobSet("bare"), pod,
+	rest := s.plantedWorkload()
+	rest.Name, rest.Spec.QueueName, rest.Labels = "remainder", "", map[string]string{remainder.Label: "gone"}
+	s.make(ctx, s.jobSet("bare"), pod, rest,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "bare-runtime-snapshot"}})
-	DeferCleanup(func(ctx context.Context) { Expect(s.Delete(ctx, pod)).To(Succeed()) })
+	DeferCleanup(func(ctx context.Context) {
+		Expect(s.Delete(ctx, pod)).To(Succeed())
+		Expect(s.Delete(ctx, rest)).To(Succeed())
+	})
 }
 
 // as makes dry runs as somebody else.

@@ -54,8 +54,9 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 		w.make(ctx, wl, w.usingPrebuilt("llm", "larger"))
 		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "llm", "PrebuiltWorkloadUnusable") }).
 			Should(ContainElement(ContainSubstring(`PodSet "node" has 1 pods in the TrainJob, 2 in the Workload; delete the Workload and create it like the TrainJob`)))
-		finished := apimeta.FindStatusCondition(get(ctx, w, &kueue.Workload{}, "larger").Status.Conditions, kueue.WorkloadFinished)
-		Expect(finished).To(HaveField("Reason", kueue.WorkloadFinishedReasonOutOfSync))
+		Eventually(ctx, func() *metav1.Condition {
+			return apimeta.FindStatusCondition(get(ctx, w, &kueue.Workload{}, "larger").Status.Conditions, kueue.WorkloadFinished)
+		}).Should(HaveValue(HaveField("Reason", kueue.WorkloadFinishedReasonOutOfSync)))
 		Expect(w.errorLines()).To(Equal(before))
 		w.consistentlyUnbound(ctx, "llm")
 	}, SpecTimeout(specTimeout))

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -12,6 +13,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,7 +82,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 		w := newWorld(ctx)
 		w.pools(ctx, "8", "0")
 		job := w.slow("first").Obj()
-		job.Spec.ActiveDeadlineSeconds = 4
+		job.Spec.ActiveDeadlineSeconds = 10
 		w.make(ctx, job)
 		w.eventuallyRuns(ctx, "first", 1, onH100)
 		w.make(ctx, w.job("next").GPUs("8").Obj())
@@ -300,13 +302,21 @@ func (w *world) eventuallyTrainJob(ctx context.Context, name, condition string) 
 	}).Should(BeTrue(), condition)
 }
 
-// eventuallyFollows waits until a job of one pod with 8 GPUs runs, and fails as soon as
-// that is beside the job whose quota it has.
+// eventuallyFollows waits until a job of one pod with 8 GPUs runs, by a JobSet of its own. That it is
+// not beside the job whose quota it has the audit tells; nothing else does for in-tree.
 func (w *world) eventuallyFollows(ctx context.Context, next string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
-		Expect(w.usedGPUs(ctx)).To(BeNumerically("<=", 8), "GPUs of bound pods")
-		pods := w.pods(ctx, next)
+		if cluster.Integration != kit.External {
+			Expect(w.usedGPUs(ctx)).To(BeNumerically("<=", 8), "GPUs of bound pods")
+		}
+		var job trainer.TrainJob
+		var js jobsetapi.JobSet
+		key := client.ObjectKey{Namespace: w.namespace, Name: next}
+		g.Expect(w.Get(ctx, key, &job)).To(Succeed())
+		g.Expect(w.Get(ctx, key, &js)).To(Succeed())
+		g.Expect(metav1.IsControlledBy(&js, &job)).To(BeTrue(), "the JobSet of a former TrainJob")
+		pods := slices.DeleteFunc(w.pods(ctx, next), func(pod corev1.Pod) bool { return pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID) })
 		g.Expect(pods).To(HaveLen(1))
 		g.Expect(pods[0].DeletionTimestamp).To(BeNil())
 		g.Expect(pods[0].Status.Phase).To(Equal(corev1.PodRunning))

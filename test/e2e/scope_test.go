@@ -35,6 +35,12 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 
 		unnamed := w.job("unnamed").GPUs("8").Obj()
 		delete(unnamed.Labels, kit.QueueLabel)
+		// The API server takes note of it a moment later.
+		Eventually(ctx, func(g Gomega) {
+			probe := unnamed.DeepCopy()
+			g.Expect(w.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+			g.Expect(probe.Spec.Suspend).To(HaveValue(BeTrue()))
+		}).Should(Succeed())
 		w.make(ctx, unnamed)
 		w.eventuallyRuns(ctx, "unnamed", 1, onH100)
 		Expect(w.Delete(ctx, unnamed)).To(Succeed())

@@ -89,7 +89,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 		localOnly("the specs of this group change the manager's configuration")
 		w = newWorld(ctx)
 		w.pools(ctx, "8", "0")
-		w.setStartTimeout(ctx, "4s")
+		w.configureManager(ctx, "startTimeout: 4s")
 	})
 
 	// gaveBack waits until "refused" has made room for "waits", and told why.
@@ -107,7 +107,6 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 		w.make(ctx, w.job("refused").GPUs("8").Obj())
 		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
 		w.make(ctx, w.job("waits").GPUs("4").Obj())
-		w.eventuallyPending(ctx, "waits")
 		gaveBack(ctx, "exceeded quota: gpus")
 
 		w.finish(ctx, "waits", "succeeded")
@@ -121,7 +120,6 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 		w.make(ctx, w.job("refused").Nodes(2).GPUs("4").Obj())
 		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
 		w.make(ctx, w.job("waits").GPUs("4").Obj())
-		w.eventuallyPending(ctx, "waits")
 		gaveBack(ctx, "has not made 1 of 2 pods of child Job refused-node-0: Error creating: pods")
 	}, SpecTimeout(specTimeout))
 
@@ -130,13 +128,8 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 		w.make(ctx, w.job("refused").GPUs("8").Obj())
 		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
 		w.make(ctx, w.job("waits").GPUs("4").Obj())
-		w.eventuallyPending(ctx, "waits")
-		if trainerOf(ctx) >= kit.Trainer23 {
-			gaveBack(ctx, "Trainer has not resumed JobSet refused: ")
-		} else {
-			// The JobSet was deleted, for a runtime that may have been edited.
-			gaveBack(ctx, "Trainer has not made JobSet refused: ")
-		}
+		// Before 2.3, the JobSet is deleted, for a runtime that may have been edited, and is missing then.
+		gaveBack(ctx, "JobSet refused: ")
 		Expect(w.eventNotes(ctx, "TrainJob", "refused", "CannotStart")).To(ContainElement(ContainSubstring("refused by the spec")))
 	}, SpecTimeout(specTimeout))
 
@@ -145,7 +138,6 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 		w.make(ctx, w.job("refused").GPUs("8").Obj())
 		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
 		w.make(ctx, w.job("waits").GPUs("4").Obj())
-		w.eventuallyPending(ctx, "waits")
 		gaveBack(ctx, "JobSet has not made 1 of 1 child Job of replicated job node")
 		why := "refused by the spec"
 		if trainerOf(ctx) < kit.Trainer22 {
@@ -215,8 +207,8 @@ func (w *world) editSnapshot(ctx context.Context, job string, change func(string
 	Expect(w.Update(ctx, snapshot)).To(Succeed())
 }
 
-// setStartTimeout restarts the manager with another startTimeout, until the spec's end.
-func (w *world) setStartTimeout(ctx context.Context, timeout string) {
+// configureManager restarts the manager with another setting, until the spec's end.
+func (w *world) configureManager(ctx context.Context, setting string) {
 	GinkgoHelper()
 	restart := func(ctx context.Context) {
 		GinkgoHelper()
@@ -224,7 +216,7 @@ func (w *world) setStartTimeout(ctx context.Context, timeout string) {
 	}
 	DeferCleanup(restart)
 	w.restoreLater(ctx, "kueue-trainer-system", "kueue-trainer-config")
-	w.configure(ctx, "kueue-trainer-system", "kueue-trainer-config", "kind: Configuration", "kind: Configuration\nstartTimeout: "+timeout)
+	w.configure(ctx, "kueue-trainer-system", "kueue-trainer-config", "kind: Configuration", "kind: Configuration\n"+setting)
 	restart(ctx)
 }
 

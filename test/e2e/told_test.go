@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -65,7 +66,7 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 		w.setCheck(ctx, "llm", check, kueue.CheckStateRetry, "the site is full")
 		w.eventuallyTold(ctx, "llm", "AdmissionCheckRetries", "gave its quota back to try again")
 		w.setCheck(ctx, "llm", check, kueue.CheckStateRejected, "no such site")
-		w.eventuallyTold(ctx, "llm", "AdmissionCheckRejected", check+": no such site")
+		w.eventuallyTold(ctx, "llm", "AdmissionCheckRejected", fmt.Sprintf("%q (no such site)", check))
 	}, SpecTimeout(specTimeout))
 
 	It("that its prebuilt Workload is out of sync", core, func(ctx context.Context) {

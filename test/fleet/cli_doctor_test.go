@@ -7,11 +7,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -62,6 +71,23 @@ func (c contexts) fix(ctx context.Context, f finding) {
 	Eventually(ctx, func() []finding { return c.doctor(ctx, f.Object) }).Should(BeEmpty())
 }
 
+// accessFor is the Secret of a worker in the manager cluster by another name, with a token that
+// does not last.
+func (s *site) accessFor(ctx context.Context, manager *site, name string, lasts time.Duration) *corev1.Secret {
+	GinkgoHelper()
+	var secret corev1.Secret
+	Expect(manager.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: s.name}, &secret)).To(Succeed())
+	config, err := clientcmd.Load(secret.Data[kueue.MultiKueueConfigSecretKey])
+	Expect(err).NotTo(HaveOccurred())
+	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(lasts.Seconds()))}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "multikueue"}}
+	Expect(s.SubResource("token").Create(ctx, account, token)).To(Succeed())
+	config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo].Token = token.Status.Token
+	content, err := clientcmd.Write(*config)
+	Expect(err).NotTo(HaveOccurred())
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: name}, Data: map[string][]byte{kueue.MultiKueueConfigSecretKey: content}}
+}
+
 var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 	It("finds no fault with the workers of a fleet that is in order", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
@@ -76,7 +102,7 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 		Expect(code).To(BeZero())
 		Expect(report.Unseen).To(BeEmpty())
 		Expect(report.Passed).To(ContainElements("MultiKueue reaches its workers", "MultiKueue takes TrainJobs to its workers", "Trainer of the workers knows all fields",
-			"kueue-trainer of the workers is like that of the manager cluster"))
+			"kueue-trainer of the workers is like that of the manager cluster", "MultiKueue's tokens for its workers last", "MultiKueue has its permissions in the workers"))
 	}, SpecTimeout(specTimeout))
 
 	It("finds a runtime that a worker lacks, with the command that copies it", func(ctx context.Context) {
@@ -124,6 +150,49 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 			}},
 		})
 		Expect(allContexts().eventuallyFinds(ctx, "WorkerNotConnected", "MultiKueueCluster "+w.manager.unique("nowhere")).Problem).To(ContainSubstring("nowhere"))
+	}, SpecTimeout(specTimeout))
+
+	It("finds what Kueue may not do in a worker, with the command that grants it", Serial, func(ctx context.Context) {
+		w := newWorld(ctx, "8", "0")
+		var role rbacv1.ClusterRole
+		Expect(w.worker1.Get(ctx, client.ObjectKey{Name: "kueue-trainer-multikueue"}, &role)).To(Succeed())
+		complete := role.DeepCopy()
+		for i := range role.Rules {
+			if slices.Contains(role.Rules[i].Resources, "trainjobs") {
+				role.Rules[i].Verbs = slices.DeleteFunc(role.Rules[i].Verbs, func(verb string) bool { return verb == "delete" })
+			}
+		}
+		DeferCleanup(func(ctx context.Context) {
+			Expect(w.worker1.Get(ctx, client.ObjectKeyFromObject(complete), &role)).To(Succeed())
+			role.Rules = complete.Rules
+			Expect(w.worker1.Update(ctx, &role)).To(Succeed())
+		})
+		Expect(w.worker1.Update(ctx, &role)).To(Succeed())
+		c := allContexts()
+		found := c.eventuallyFinds(ctx, "WorkerRights", "ServiceAccount kueue-system/multikueue in worker cluster worker1")
+		Expect(found.Problem).To(HaveSuffix("lacks permissions: delete trainjobs.trainer.kubeflow.org."))
+		Expect(c.doctor(ctx, "ServiceAccount kueue-system/multikueue in worker cluster worker2")).To(BeEmpty())
+		c.fix(ctx, found)
+	}, SpecTimeout(specTimeout))
+
+	It("finds a token of Kueue's that ends soon, with the commands that renew it", Serial, func(ctx context.Context) {
+		w := newWorld(ctx, "0", "0")
+		name := w.manager.unique("soon")
+		w.manager.make(ctx, w.worker1.accessFor(ctx, w.manager, name, time.Hour), &kueue.MultiKueueCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: kueue.MultiKueueClusterSpec{ClusterSource: kueue.ClusterSource{
+				KubeConfig: &kueue.KubeConfig{LocationType: kueue.SecretLocationType, Location: name},
+			}},
+		})
+		c := renamed(map[string]string{"worker1": name})
+		found := c.eventuallyFinds(ctx, "WorkerTokenExpires", "Secret kueue-system/"+name)
+		Expect(found.Problem).To(HavePrefix("Its token, by which Kueue gets into worker cluster " + name + ", ends at "))
+		c.fix(ctx, found)
+		Eventually(ctx, func(g Gomega) {
+			var mkc kueue.MultiKueueCluster
+			g.Expect(w.manager.Get(ctx, client.ObjectKey{Name: name}, &mkc)).To(Succeed())
+			g.Expect(apimeta.IsStatusConditionTrue(mkc.Status.Conditions, kueue.MultiKueueClusterActive)).To(BeTrue())
+		}).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
 	It("looks into no cluster that is another one", func(ctx context.Context) {

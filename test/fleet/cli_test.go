@@ -177,6 +177,15 @@ var _ = Describe("kubectl trainjob list of TrainJobs in other clusters", func() 
 	}, SpecTimeout(specTimeout))
 })
 
+var _ = Describe("kubectl trainjob submit in a manager cluster", func() {
+	It("stays until a worker has the job, and names it", func(ctx context.Context) {
+		w := newWorld(ctx, "0", "8")
+		Expect(allContexts().says(ctx, "submit", "llm", "-n", w.manager.namespace, "--runtime", "torch-distributed",
+			"--gpus-per-node", "8", "--queue", "queue", "--watch")).To(MatchRegexp(`in a worker +cluster worker2`))
+		w.eventuallyRunsOn(ctx, w.worker2, "llm")
+	}, SpecTimeout(specTimeout))
+})
+
 var _ = Describe("kubectl trainjob timeline of a TrainJob in another cluster", func() {
 	It("has the steps of both clusters, also when its copy is gone", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")

@@ -4,15 +4,23 @@ package fleet
 
 import (
 	"context"
+	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"sigs.k8s.io/kueue/pkg/controller/constants"
+
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -92,6 +100,75 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 	}, SpecTimeout(specTimeout))
 
+	DescribeTable("leaves its worker's quota to nobody before its last pod there is gone, when it is deleted", func(ctx context.Context, strategy kueue.QueueingStrategy) {
+		w := newWorld(ctx, "8", "0")
+		w.worker1.changeQueue(ctx, func(cq *kueue.ClusterQueue) { cq.Spec.QueueingStrategy = strategy })
+		w.manager.make(ctx, w.lingering("llm").Obj())
+		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.worker1.make(ctx, w.worker1.job("next").Obj())
+		w.worker1.eventuallyPending(ctx, "next")
+
+		Expect(w.manager.Delete(ctx, w.manager.trainJob(ctx, "llm"))).To(Succeed())
+		w.worker1.eventuallyAdmittedAfter(ctx, "next", "llm")
+		w.worker1.eventuallyOnly(ctx, "next")
+	},
+		Entry("and others wait behind it", kueue.BestEffortFIFO, SpecTimeout(specTimeout)),
+		Entry("and one waits that nobody may pass", kueue.StrictFIFO, SpecTimeout(specTimeout)),
+	)
+
+	It("keeps its worker's quota from a job that takes the Workload of its last pods for its own", func(ctx context.Context) {
+		w := newWorld(ctx, "8", "0")
+		w.manager.make(ctx, w.lingering("llm").Obj())
+		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.worker1.make(ctx, w.worker1.job("next").Obj())
+		w.worker1.eventuallyPending(ctx, "next")
+
+		Expect(w.manager.Delete(ctx, w.manager.trainJob(ctx, "llm"))).To(Succeed())
+		rest := w.worker1.eventuallyRemainder(ctx, "llm")
+		thief := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.worker1.namespace, Name: "thief", Labels: map[string]string{
+			kit.QueueLabel: string(rest.Spec.QueueName), constants.PrebuiltWorkloadLabel: rest.Name,
+		}}}
+		thief.Spec.Suspend = ptr.To(true)
+		thief.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "a", Image: "a"}}}
+		w.worker1.make(ctx, thief)
+		w.worker1.eventuallyAdmittedAfter(ctx, "next", "llm")
+	}, SpecTimeout(specTimeout))
+
+	It("leaves its worker's quota to who preempts it there, when its last pod is gone", func(ctx context.Context) {
+		w := newWorld(ctx, "8", "0")
+		w.worker1.make(ctx, kit.MakePriority(w.worker1.unique("high"), 1000))
+		w.manager.make(ctx, w.lingering("llm").Obj())
+		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+
+		w.worker2.setQuota(ctx, "8")
+		w.worker1.make(ctx, w.worker1.job("urgent").Priority(w.worker1.unique("high")).Obj())
+		w.worker1.eventuallyAdmittedAfter(ctx, "urgent", "llm")
+		w.eventuallyRunsOn(ctx, w.worker2, "llm")
+	}, SpecTimeout(specTimeout))
+
+	It("carries what an admission check of its worker says", func(ctx context.Context) {
+		w := newWorld(ctx, "8", "0")
+		w.worker1.expectCarriesWhatACheckSays(ctx, w)
+	}, SpecTimeout(specTimeout))
+
+	// Nobody holds that: no cluster knows of the pods of another.
+	It("starts in the other worker while its pods in the first one end", func(ctx context.Context) {
+		w := newWorld(ctx, "8", "8")
+		w.worker2.setStopPolicy(ctx, kueue.Hold)
+		w.manager.make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "30s").Obj())
+		former := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+
+		w.manager.activate(ctx, "llm", false)
+		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "llm") }).Should(BeNil())
+		w.worker2.setStopPolicy(ctx, kueue.None)
+		w.manager.activate(ctx, "llm", true)
+		w.eventuallyRunsOn(ctx, w.worker2, "llm")
+		Expect(w.worker1.pods(ctx, "llm")).To(ConsistOf(HaveField("UID", former.UID)), "the former run has ended before")
+		Expect(w.worker1.Delete(ctx, &former, client.GracePeriodSeconds(0))).To(Succeed())
+		w.worker1.eventuallyEmpty(ctx)
+		w.expectNothingHere(ctx, "llm")
+	}, SpecTimeout(specTimeout))
+
 	It("stops in its worker when its queue in the manager cluster is drained, and resumes with that", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.manager.make(ctx, w.manager.job("llm").Obj())
@@ -150,9 +227,105 @@ var _ = Describe("With the incremental dispatcher", Serial, long, func() {
 	}, SpecTimeout(specTimeout))
 })
 
+// expectCarriesWhatACheckSays runs a TrainJob of the manager cluster in a worker whose queue has an
+// admission check, which this stands in for.
+func (s *site) expectCarriesWhatACheckSays(ctx context.Context, w *world) {
+	GinkgoHelper()
+	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: s.unique("site")}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/spec"}}
+	s.make(ctx, check)
+	before := check.DeepCopy()
+	check.Status.Conditions = []metav1.Condition{
+		{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", LastTransitionTime: metav1.Now()}}
+	Expect(s.Status().Patch(ctx, check, client.MergeFrom(before))).To(Succeed())
+	s.changeQueue(ctx, func(cq *kueue.ClusterQueue) {
+		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
+			AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check.Name)}}}
+	})
+	s.eventuallyOpen(ctx)
+
+	w.manager.make(ctx, w.manager.job("llm").Obj())
+	Eventually(ctx, func(g Gomega) {
+		var list kueue.WorkloadList
+		g.Expect(s.List(ctx, &list, client.InNamespace(s.namespace))).To(Succeed())
+		g.Expect(list.Items).To(HaveLen(1))
+		wl := &list.Items[0]
+		g.Expect(wl.Status.AdmissionChecks).To(ConsistOf(HaveField("State", kueue.CheckStatePending)))
+		wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
+		wl.Status.AdmissionChecks[0].PodSetUpdates = []kueue.PodSetUpdate{{Name: "node", Labels: map[string]string{"example.com/site": "west"}}}
+		g.Expect(s.Status().Update(ctx, wl)).To(Succeed())
+	}).Should(Succeed())
+	pod := w.eventuallyRunsOn(ctx, s, "llm")
+	expectPlaced(&pod)
+	Expect(pod.Labels).To(HaveKeyWithValue("example.com/site", "west"))
+	s.finish(ctx, "llm", "succeeded")
+	w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
+}
+
+// lingering is a TrainJob of the manager cluster whose pods take a while to end, and longer than the
+// Workload that is charged for them may be without a charge.
+func (w *world) lingering(name string) *kit.TrainJob {
+	return w.manager.job(name).PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "15s")
+}
+
+// eventuallyPending waits until a TrainJob is in its queue, without quota.
+func (s *site) eventuallyPending(ctx context.Context, job string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		wl := s.workload(ctx, job)
+		g.Expect(wl).NotTo(BeNil())
+		reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+		g.Expect(reserved).To(HaveValue(HaveField("Status", metav1.ConditionFalse)))
+	}).Should(Succeed())
+}
+
+// eventuallyAdmittedAfter waits until a TrainJob has quota, which it may not have while a pod of
+// another one is there.
+func (s *site) eventuallyAdmittedAfter(ctx context.Context, job, former string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		wl := s.workload(ctx, job)
+		g.Expect(wl).NotTo(BeNil())
+		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved)).To(BeTrue())
+		if pods := s.pods(ctx, former); len(pods) > 0 {
+			StopTrying("quota that pods are left on was given away").Attach("pods", pods).Now()
+		}
+	}).WithPolling(100 * time.Millisecond).Should(Succeed())
+}
+
+// eventuallyRemainder waits for the Workload that is charged for the pods which are left of a
+// TrainJob.
+func (s *site) eventuallyRemainder(ctx context.Context, job string) *kueue.Workload {
+	GinkgoHelper()
+	var list kueue.WorkloadList
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(s.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingLabels{remainder.Label: job})).To(Succeed())
+		g.Expect(list.Items).To(HaveLen(1))
+		g.Expect(apimeta.IsStatusConditionTrue(list.Items[0].Status.Conditions, kueue.WorkloadQuotaReserved)).To(BeTrue())
+	}).WithPolling(100 * time.Millisecond).Should(Succeed())
+	return &list.Items[0]
+}
+
+// eventuallyOnly waits until the Workload of a TrainJob is the only one.
+func (s *site) eventuallyOnly(ctx context.Context, job string) {
+	GinkgoHelper()
+	Eventually(ctx, func() []string {
+		var list kueue.WorkloadList
+		Expect(s.List(ctx, &list, client.InNamespace(s.namespace))).To(Succeed())
+		return namesOf(&list)
+	}).Should(ConsistOf(s.workload(ctx, job).Name))
+}
+
 func (s *site) setStopPolicy(ctx context.Context, policy kueue.StopPolicy) {
 	GinkgoHelper()
 	s.changeQueue(ctx, func(cq *kueue.ClusterQueue) { cq.Spec.StopPolicy = ptr.To(policy) })
+	if policy == kueue.None {
+		return
+	}
+	Eventually(ctx, func(g Gomega) {
+		var cq kueue.ClusterQueue
+		g.Expect(s.Get(ctx, client.ObjectKey{Name: s.unique("gpus")}, &cq)).To(Succeed())
+		g.Expect(apimeta.IsStatusConditionFalse(cq.Status.Conditions, kueue.ClusterQueueActive)).To(BeTrue())
+	}).Should(Succeed())
 }
 
 // setQuota sets the GPUs of the spec's ClusterQueue.

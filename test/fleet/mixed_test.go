@@ -90,4 +90,11 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 		handOver(ctx, fleet.Manager, kit.InTree)
 		runsAndEnds(ctx, newWorld(ctx, "8", "0"))
 	}, SpecTimeout(2*specTimeout))
+
+	It("a TrainJob of a manager with Kueue's in-tree integration carries what an admission check of its worker says", func(ctx context.Context) {
+		handOver(ctx, fleet.Workers[0], kit.External)
+		handOver(ctx, fleet.Manager, kit.InTree)
+		w := newWorld(ctx, "8", "0")
+		w.worker1.expectCarriesWhatACheckSays(ctx, w)
+	}, SpecTimeout(2*specTimeout))
 })

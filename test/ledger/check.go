@@ -62,7 +62,9 @@ func (v Violation) String() string {
 // Result is what Check found.
 type Result struct {
 	Violations []Violation
-	// Tolerated would be violations without Expectation.TolerateInactive.
+	// Tolerated would be violations without Expectation.TolerateInactive, or are JobSet's: its
+	// controller may make a Job of a JobSet that was deleted a moment ago, by a cache that has not
+	// heard of it. Kubernetes deletes that Job at once, and its pods take their grace period.
 	Tolerated []Violation
 	// Checked counts the versions with a pod on a node: a check of none says nothing.
 	Checked int
@@ -120,6 +122,11 @@ func check(entries []entry, want Expectation) Result {
 		open: map[string]*Violation{}, tolerated: map[*Violation]bool{}, ceilings: map[slot]int64{},
 	}
 	for _, e := range entries {
+		if e.deleted {
+			c.deleted[e.uid] = true
+		}
+	}
+	for _, e := range entries {
 		c.apply(e)
 		if !c.unknown(e.rv) {
 			c.look(e)
@@ -148,15 +155,17 @@ func (c *checker) look(e entry) {
 	if len(c.pods) > 0 {
 		c.Checked++
 	}
-	asked, charged, inactive := c.asked(), c.charged(true), c.charged(false)
+	asked, late := c.asked()
+	charged, inactive := c.charged(true), c.charged(false)
 	c.lowerCeilings(charged)
 	over, sums := map[string]bool{}, map[slot]int64{}
 	for p, amount := range asked {
 		counts := amount
 		if amount > charged[p] {
-			tolerated := c.TolerateInactive && amount <= charged[p]+inactive[p]
+			timely := amount - late[p]
+			tolerated := timely <= charged[p] || c.TolerateInactive && timely <= charged[p]+inactive[p]
 			if tolerated {
-				counts = charged[p]
+				counts = min(timely, charged[p])
 			}
 			over[c.note(e, Violation{Rule: Uncharged, Job: c.names[p.job], Asked: amount, Allowed: charged[p]}, p, tolerated)] = true
 		}
@@ -198,16 +207,19 @@ func (c *checker) close(e entry, over map[string]bool) {
 	}
 }
 
-// asked adds up the pods.
-func (c *checker) asked() map[page]int64 {
-	sums := map[page]int64{}
+// asked adds up the pods, and those of them whose Jobs were made of a JobSet that was gone.
+func (c *checker) asked() (all, late map[page]int64) {
+	all, late = map[page]int64{}, map[page]int64{}
 	for _, p := range c.pods {
 		c.count(p)
 		for slot, amount := range p.asks {
-			sums[page{slot, p.job}] += amount
+			all[page{slot, p.job}] += amount
+			if p.late {
+				late[page{slot, p.job}] += amount
+			}
 		}
 	}
-	return sums
+	return all, late
 }
 
 // charged adds up the Workloads that hold quota, those that Kueue counts or the others.

@@ -186,6 +186,39 @@ func TestCheck(t *testing.T) {
 			},
 			want: []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
 		},
+		"JobSet makes a Job of a JobSet that is gone, which Kubernetes deletes at once": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""))
+				s.gone(job("one")[0]).gone(job("one")[1]).gone(job("one")[2])
+				s.is(`{kind: Job, metadata: {uid: j-late, name: one, ownerReferences: [{kind: JobSet, uid: s-one, controller: true}]}}`)
+				s.is(podOn("3", "late", "node-a", "")).gone(`{kind: Job, metadata: {uid: j-late, name: one}}`).gone(podOn("3", "late", "node-a", ""))
+			},
+			tolerated: []over{{Uncharged, "cq", "a", "one", 12, 8, true}},
+		},
+		"such a Job that nobody deletes": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", "")).gone(job("one")[1])
+				s.is(`{kind: Job, metadata: {uid: j-late, name: one, ownerReferences: [{kind: JobSet, uid: s-one, controller: true}]}}`)
+				s.is(podOn("3", "late", "node-a", ""))
+			},
+			want: []over{{OverQuota, "cq", "a", "", 12, 8, false}, {Uncharged, "cq", "a", "one", 12, 8, false}},
+		},
+		"such a Job beside one pod too many": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "one", "node-a", ""))
+				s.gone(job("one")[1])
+				s.is(`{kind: Job, metadata: {uid: j-late, name: one, ownerReferences: [{kind: JobSet, uid: s-one, controller: true}]}}`)
+				s.is(podOn("4", "late", "node-a", "")).gone(`{kind: Job, metadata: {uid: j-late, name: one}}`)
+			},
+			want: []over{{OverQuota, "cq", "a", "", 16, 8, false}, {Uncharged, "cq", "a", "one", 16, 8, false}},
+		},
+		"a Job whose JobSet goes later": {
+			story: func(s *story) {
+				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", "")).gone(job("one")[1])
+				s.is(job("one")[2], podOn("3", "one", "node-a", ""))
+			},
+			want: []over{{OverQuota, "cq", "a", "", 12, 8, false}, {Uncharged, "cq", "a", "one", 12, 8, false}},
+		},
 		"pods come back whose quota was reclaimed": {
 			story: func(s *story) {
 				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""))

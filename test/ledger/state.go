@@ -22,6 +22,9 @@ type state struct {
 
 	// owners leads from Jobs and JobSets to their owner.
 	owners map[types.UID]types.UID
+	// gone are JobSets that were deleted, late the Jobs that were made of such ones and are deleted
+	// themselves, as those of deleted are at some time.
+	gone, late, deleted map[types.UID]bool
 	// trainJobs holds the LocalQueue of every TrainJob, names their names.
 	trainJobs map[types.UID]string
 	names     map[types.UID]string
@@ -38,6 +41,8 @@ type boundPod struct {
 	name string
 	job  types.UID
 	asks map[slot]int64
+	// late is set where its Job was made of a JobSet that was gone.
+	late bool
 }
 
 // slot is what quotas are given for.
@@ -55,6 +60,9 @@ func newState() *state {
 		nodes:     map[string]map[string]string{},
 
 		owners:      map[types.UID]types.UID{},
+		gone:        map[types.UID]bool{},
+		late:        map[types.UID]bool{},
+		deleted:     map[types.UID]bool{},
 		trainJobs:   map[types.UID]string{},
 		names:       map[types.UID]string{},
 		localQueues: map[string]string{},
@@ -67,6 +75,7 @@ func (s *state) apply(e entry) {
 	if e.deleted {
 		delete(s.pods, e.uid)
 		delete(s.workloads, e.uid)
+		s.gone[e.uid] = e.kind == "JobSet"
 		return
 	}
 	switch e.kind {
@@ -89,6 +98,9 @@ func (s *state) apply(e entry) {
 	case "JobSet", "Job":
 		// An orphan is still the pod's way to its TrainJob.
 		if e.owner != nil {
+			if _, known := s.owners[e.uid]; !known {
+				s.late[e.uid] = s.gone[e.owner.UID] && s.deleted[e.uid]
+			}
 			s.owners[e.uid] = e.owner.UID
 		}
 	}
@@ -102,7 +114,7 @@ func (s *state) applyPod(e entry) {
 	case known == nil:
 		p := &boundPod{pod: e.pod, name: e.name}
 		if e.owner != nil {
-			p.job = s.trainJobOf(e.owner.UID)
+			p.job, p.late = s.trainJobOf(e.owner.UID), s.late[e.owner.UID]
 		}
 		s.pods[e.uid] = p
 		s.count(p)
