@@ -92,7 +92,12 @@ var mutants = []mutant{
 	{
 		Breaks: "quota of a JobSet that may restart is reclaimed",
 		File:   "pkg/podset/status.go", Test: "TestReclaimable",
-		Search: "policy.MaxRestarts > 0 {", Replace: "policy.MaxRestarts < 0 {",
+		Search: "policy.MaxRestarts > 0 ||", Replace: "policy.MaxRestarts < 0 ||",
+	},
+	{
+		Breaks: "quota of a JobSet that a rule restarts is reclaimed",
+		File:   "pkg/podset/status.go", Test: "TestReclaimable",
+		Search: "rule.Action == jobsetapi.RestartJobSetAndIgnoreMaxRestarts", Replace: "rule.Action == \"\"",
 	},
 	{
 		Breaks: "reclaimed quota is taken back",
@@ -342,12 +347,72 @@ var mutants = []mutant{
 	{
 		Breaks: "a Workload that lost its finalizer gives the quota back before the job's pods are gone",
 		File:   "pkg/integration/hold.go", Test: "TestEnsureHeld",
-		Search: "!controllerutil.AddFinalizer(wl", Replace: "controllerutil.AddFinalizer(wl",
+		Search: "!remainder.Hold(wl)", Replace: "remainder.Hold(wl)",
+	},
+	{
+		Breaks: "what MultiKueue deletes in a worker goes before its pods",
+		File:   "pkg/remainder/remainder.go", Test: "TestHold",
+		Search: "return IsCopy(wl) && controllerutil", Replace: "return !IsCopy(wl) && controllerutil",
+	},
+	{
+		Breaks: "the quota of pods that are left is charged to nobody",
+		File:   "pkg/integration/releasecopies.go", Test: "TestReleaseCopies",
+		Search: "if state.HoldsQuota(*wl) && wl", Replace: "if !state.HoldsQuota(*wl) && wl",
+	},
+	{
+		Breaks: "Kueue overwrites what a remainder is charged",
+		File:   "pkg/integration/releasecopies.go", Test: "TestRemainderIsChargedOnceKueueHasJudgedIt",
+		Search: "return reserved != nil && reserved.Reason", Replace: "return reserved == nil || reserved.Reason",
+	},
+	{
+		Breaks: "nobody sees whether pods that are left are charged to somebody",
+		File:   "pkg/integration/caches/transform.go", Test: "TestTrim",
+		Search: `wl.Labels[remainder.Label] == ""`, Replace: `wl.Labels[remainder.Label] != ""`,
+	},
+	{
+		Breaks: "what is charged for pods that are left goes before them",
+		File:   "pkg/integration/remainders.go", Test: "TestRemainderGoesWithItsLastPod",
+		Search: "len(remainder.PodsOf(rest, pods)) > 0", Replace: "len(remainder.PodsOf(rest, pods)) == 0",
+	},
+	{
+		Breaks: "a TrainJob is not told what it waits for now, but what it waited for before",
+		File:   "pkg/integration/jobevents/broadcast.go", Test: "TestBroadcast",
+		Search: "about.FieldPath = fmt", Replace: "_ = fmt",
+	},
+	{
+		Breaks: "a job that MultiKueue takes from a worker is over",
+		File:   "pkg/integration/podsleft.go", Test: "TestCopyOfDeletedTrainJobIsNotFinished",
+		Search: "return remainder.OfCopy(&wl) })", Replace: "return !remainder.OfCopy(&wl) })",
+	},
+	{
+		Breaks: "a job that Kueue has forgotten to send waits for ever",
+		File:   "pkg/integration/dispatch.go", Test: "TestJobThatNoClusterIsAskedForIsLookedAtAgain",
+		Search: "case awaitsDispatch(wl):", Replace: "case !awaitsDispatch(wl):",
+	},
+	{
+		Breaks: "a job that was taken for gone never runs",
+		File:   "pkg/integration/dispatch.go", Test: "TestJobThatWasTakenForGoneQueuesAgain",
+		Search: "case takenForGone(wl) &&", Replace: "case !takenForGone(wl) &&",
 	},
 	{
 		Breaks: "a job that its user resumes in the moment of its admission runs nowhere",
 		File:   "pkg/integration/reconciler.go", Spec: "runs placed although its user resumes it in the moment of its admission",
 		Search: "err := j.suspend(ctx, r.env.client, false)", Replace: "err := error(nil)",
+	},
+	{
+		Breaks: "a job that runs is stopped on the word of an old cache",
+		File:   "pkg/integration/reconciler.go", Test: "TestRunningJobStaysWithinItsQuota",
+		Search: "excess, err := j.excessNow(ctx, wl)", Replace: "excess, err := j.excess(ctx, wl)",
+	},
+	{
+		Breaks: "pods are ready by the counts of the run before",
+		File:   "pkg/integration/job.go", Test: "TestPodsAreNotReadyBeforeTrainerHasResumed",
+		Search: "!j.ManagedExternally() && !resumed(js, &j.TrainJob)", Replace: "false",
+	},
+	{
+		Breaks: "a job that is admitted again is judged by its last admission",
+		File:   "pkg/integration/starts.go", Test: "TestEnsureStarted",
+		Search: "a.since = admitted.LastTransitionTime.Unix()", Replace: "a.since = 0",
 	},
 	{
 		Breaks: "a write goes through although somebody changed the job in between",
