@@ -78,7 +78,9 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 
 		w.eventuallyTrainJob(ctx, "greedy", trainer.TrainJobFailed)
 		Expect(get(ctx, w, &jobsetapi.JobSet{}, "greedy").Status.Restarts).To(BeEquivalentTo(1))
-		Expect(processes.of("greedy")).To(HaveExactElements(HaveField("Reason", "OOMKilled"), HaveField("Reason", "OOMKilled")))
+		// The kernel killed it each time. A container runtime that sees the exit before the kernel's word
+		// on memory writes "Error" for the reason.
+		Expect(processes.of("greedy")).To(HaveExactElements(HaveField("ExitCode", BeEquivalentTo(137)), HaveField("ExitCode", BeEquivalentTo(137))))
 		w.eventuallyFollows(ctx, "next")
 		Eventually(ctx, func() int { return len(processes.of("next")) }).Should(Equal(1))
 		for _, one := range processes.of("greedy") {
