@@ -143,8 +143,11 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 var _ = Describe("kubectl trainjob list of TrainJobs in other clusters", func() {
 	It("has their state and flavor there", func(ctx context.Context) {
 		w := newWorld(ctx, "16", "0")
-		w.manager.make(ctx, w.manager.job("runs").Obj(), w.manager.unschedulable("starts").Obj(), w.manager.job("waits").GPUs("64").Obj())
+		w.manager.make(ctx, w.manager.job("runs").Obj(), w.manager.unschedulable("starts").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "runs")
+		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "starts") }).ShouldNot(BeNil())
+		// All the quota there is: it must not be first.
+		w.manager.make(ctx, w.manager.job("waits").GPUs("64").Obj())
 		row := func(name, reason string, phase explain.Phase, cluster string, flavors ...string) OmegaMatcher {
 			return And(HaveField("Name", name), HaveField("Phase", phase), HaveField("Reason", reason), HaveField("Cluster", cluster), HaveField("Flavors", flavors))
 		}
@@ -197,11 +200,12 @@ var _ = Describe("kubectl trainjob timeline of a TrainJob in another cluster", f
 		step := func(cluster, object, text string) OmegaMatcher {
 			return And(HaveField("Cluster", cluster), HaveField("Object", HavePrefix(object)), HaveField("Step", HavePrefix(text)))
 		}
-		got := of()
-		Expect(got.Worker).To(HaveValue(Equal(timeline.Worker{Cluster: "worker1"})))
-		Expect(got.Steps).To(ContainElements(
+		var got timeline.Timeline
+		// Its Started event is written after it is there.
+		Eventually(ctx, func() []timeline.Step { got = of(); return got.Steps }).Should(ContainElements(
 			step("", "TrainJob llm", "created it"), step("", "Workload", "QuotaReserved"), step("worker1", "Workload", "Admitted"),
 			step("worker1", "TrainJob llm", "copied it"), step("worker1", "1 pod of Job llm-node-0", "started it"), step("", "TrainJob llm", "Started: ")))
+		Expect(got.Worker).To(HaveValue(Equal(timeline.Worker{Cluster: "worker1"})))
 		Expect(got.Spans[len(got.Spans)-1].Phase).To(Equal(timeline.Running))
 
 		w.worker1.finish(ctx, "llm", "succeeded")

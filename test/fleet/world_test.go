@@ -195,6 +195,11 @@ func (s *site) pods(ctx context.Context, job string) []corev1.Pod {
 	return list.Items
 }
 
+// ended reports whether a pod holds its node no more, although it may still be there.
+func ended(pod corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
 // activate sets spec.active of a TrainJob's Workload.
 func (s *site) activate(ctx context.Context, job string, active bool) {
 	GinkgoHelper()

@@ -21,7 +21,7 @@ const (
 	probePause   = 50 * time.Millisecond
 	// healthyWithin is how long a component may take. The slowest needs some seconds
 	// on two cores; the rest is for a machine that is busy with something else.
-	healthyWithin = 90 * time.Second
+	healthyWithin = 4 * time.Minute
 )
 
 // probe is one condition of a component's health: an URL that answers 200, or an

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 )
 
 // The ports lie below those that the kernel gives to outgoing connections (32768 and
@@ -15,9 +16,17 @@ const (
 	lastPort  = 32000
 )
 
-// choosePorts finds a free port per name. It starts anywhere, so that two clusters
-// that come up at the same time do not race for the same ones.
+// chosen are the ports that the clusters of this process have, bound by now or not.
+var chosen = struct {
+	sync.Mutex
+	ports map[int]bool
+}{ports: map[int]bool{}}
+
+// choosePorts finds a free port per name. It starts anywhere, so that clusters of two processes
+// that come up at the same time hardly race for the same ones; those of one process never do.
 func choosePorts(names []string) (map[string]int, error) {
+	chosen.Lock()
+	defer chosen.Unlock()
 	ports := map[string]int{}
 	next := firstPort + rand.IntN(lastPort-firstPort)
 	for _, name := range names {
@@ -26,6 +35,7 @@ func choosePorts(names []string) (map[string]int, error) {
 			return nil, err
 		}
 		ports[name] = port
+		chosen.ports[port] = true
 		next = port + 1
 	}
 	return ports, nil
@@ -34,6 +44,9 @@ func choosePorts(names []string) (map[string]int, error) {
 func freePort(from int) (int, error) {
 	for i := range lastPort - firstPort {
 		port := firstPort + (from-firstPort+i)%(lastPort-firstPort)
+		if chosen.ports[port] {
+			continue
+		}
 		if listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			return port, listener.Close()
 		}

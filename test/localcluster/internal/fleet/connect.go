@@ -31,7 +31,7 @@ const (
 	// tokenLifetime is longer than any fleet lives.
 	tokenLifetime = 30 * 24 * time.Hour
 	// connectedWithin is how long the manager cluster may take to reach its workers.
-	connectedWithin = 60 * time.Second
+	connectedWithin = 3 * time.Minute
 )
 
 // connect installs in each cluster what docs/multikueue.md has an admin install.
