@@ -36,8 +36,12 @@ func releaseCopies(ctx context.Context, env *environment, key types.NamespacedNa
 		if !remainder.Release(released) {
 			continue
 		}
-		if stops, err := stillStops(ctx, env, key, wl); err != nil || stops {
+		stops, err := stillStops(ctx, env, key, wl)
+		if err != nil {
 			return 0, err
+		}
+		if stops {
+			continue
 		}
 		// Kueue does not count one that is deactivated: others may have its quota.
 		if state.HoldsQuota(*wl) && wl.Status.Admission != nil && kueuelib.IsActive(wl) {
@@ -47,7 +51,7 @@ func releaseCopies(ctx context.Context, env *environment, key types.NamespacedNa
 		} else if err := dropUncharged(ctx, env, wl); err != nil {
 			return 0, err
 		}
-		err := env.client.Patch(ctx, released, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
+		err = env.client.Patch(ctx, released, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{}))
 		if client.IgnoreNotFound(err) != nil {
 			return 0, fmt.Errorf("releasing Workload %s that MultiKueue deleted: %w", client.ObjectKeyFromObject(wl), err)
 		}

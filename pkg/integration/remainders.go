@@ -20,8 +20,8 @@ import (
 // remainders deletes the Workloads that keep the quota of pods which are left, with the last of them.
 type remainders struct{ env *environment }
 
-// chargedWithin is how long a remainder may be without a charge, by a clock that may be ahead of ours.
-// Who makes it sees to that in seconds, or makes another.
+// chargedWithin is how long a remainder may be without a charge. Where the API server's clock is ahead
+// of ours, it may be so for longer. Who makes it sees to that in seconds, or makes another.
 const chargedWithin = 10 * time.Second
 
 // Reconcile implements reconcile.Reconciler.
@@ -37,7 +37,7 @@ func (r *remainders) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	since := rest.CreationTimestamp.Time
 	left := len(remainder.PodsOf(rest, pods)) > 0
-	if left && (kueuelib.HasQuotaReservation(rest) || time.Since(since).Abs() < chargedWithin) {
+	if left && (kueuelib.HasQuotaReservation(rest) || time.Since(since) < chargedWithin) {
 		return ctrl.Result{RequeueAfter: recheckIn(since)}, nil
 	}
 	// It may be charged at this moment.
