@@ -53,6 +53,7 @@ const (
 	orphaning    = client.PropagationPolicy(metav1.DeletePropagationOrphan)
 
 	addOrphan   = `{"metadata":{"finalizers":["orphan"]}}`
+	addOwn      = `{"metadata":{"finalizers":["example.com/mine"]}}`
 	dropOwner   = `{"metadata":{"ownerReferences":null}}`
 	annotate    = `{"metadata":{"annotations":{"example.com/note":"x"}}}`
 	dropPodGate = `[{"op":"remove","path":"/spec/schedulingGates"}]`
@@ -132,6 +133,8 @@ var attempts = map[string]prohibited{
 		ask: deletes(&jobsetapi.JobSet{}, "runs", orphaning)},
 	"give a JobSet finalizer orphan": {policy: ofJobSets, words: "leave the finalizer out",
 		ask: patches(&jobsetapi.JobSet{}, "runs", addOrphan)},
+	"give a JobSet a finalizer of one's own": {policy: ofJobSets, words: `with finalizer "example.com/mine" its pods would run on`,
+		ask: patches(&jobsetapi.JobSet{}, "runs", addOwn)},
 	"have a JobSet replaced beside its pods": {policy: ofJobSets, words: "--cascade=foreground",
 		ask: deletes(&jobsetapi.JobSet{}, "runs", inBackground)},
 	"create a JobSet with the gate": {policy: ofJobSets, words: "leave the gate out",
@@ -169,6 +172,8 @@ var attempts = map[string]prohibited{
 		}},
 	"give a child Job finalizer orphan": {policy: ofJobs, words: "leave the finalizer out",
 		ask: patches(&batchv1.Job{}, "runs-node-0", addOrphan)},
+	"give a child Job a finalizer of one's own": {policy: ofJobs, words: `with finalizer "example.com/mine" its pods would run on`,
+		ask: patches(&batchv1.Job{}, "runs-node-0", addOwn)},
 	"have a child Job replaced beside its pods": {policy: ofJobs, words: "--cascade=foreground",
 		ask: deletes(&batchv1.Job{}, "runs-node-0", inBackground)},
 	"have a finished child Job run again": {policy: ofJobs, words: "delete the TrainJob instead",
@@ -200,6 +205,8 @@ var attempts = map[string]prohibited{
 		ask: deletes(&kueue.Workload{}, "remainder")},
 	"deactivate a Workload of pods that are left": {policy: ofWorkloads, words: "goes with the last of them",
 		ask: patches(&kueue.Workload{}, "remainder", `{"spec":{"active":false}}`)},
+	"limit the time of a Workload of pods that are left": {policy: ofWorkloads, words: "goes with the last of them",
+		ask: patches(&kueue.Workload{}, "remainder", `{"spec":{"maximumExecutionTimeSeconds":1}}`)},
 	"take the pods that are left from a Workload": {policy: ofWorkloads, words: "goes with the last of them",
 		ask: patches(&kueue.Workload{}, "remainder", `{"metadata":{"labels":null}}`)},
 	"have a Workload of pods that are left stay with others": {policy: ofWorkloads, words: "goes with the last of them",
