@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kit
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+)
+
+// Scheme holds every kind that tests look at. Whose type a TrainJob is, the caller says:
+// trainer.AddToScheme for those who write as users do, trainjob.AddToScheme for the manager's
+// own code and the plugin's. It panics where a scheme cannot be built, which no test survives.
+func Scheme(add ...func(*runtime.Scheme) error) *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range append([]func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, jobsetapi.AddToScheme, kueue.AddToScheme, visibility.AddToScheme,
+	}, add...) {
+		if err := add(scheme); err != nil {
+			panic(err)
+		}
+	}
+	return scheme
+}
+
+// Fake starts a client of a cluster that is not there and has those objects. Status is a
+// subresource of none of them, unless the caller says so.
+func Fake(scheme *runtime.Scheme, objects ...client.Object) *fake.ClientBuilder {
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
+}
