@@ -24,8 +24,14 @@ GENERATIONS_FLAGS ?=
 # What make bench measures, e.g. BENCH_FLAGS='-jobs 50 -parts requests,burst -out /tmp/bench'.
 BENCH_FLAGS ?=
 
-# Ginkgo flags for e2e, e.g. E2E_FLAGS='-ginkgo.focus=preempted'.
+# Ginkgo flags for e2e, e.g. E2E_FLAGS='-ginkgo.focus=preempted', and in how many processes specs
+# run that are not Serial.
 E2E_FLAGS ?=
+E2E_PROCS ?= 4
+
+# Where a target tells what it ran: Ginkgo's report, or go test's events in what it prints.
+REPORT ?=
+GO_TEST = go test $(if $(REPORT),-json)
 
 # Flags for the fault injection, e.g. FAULTS_FLAGS='-run "TestFaults/^clean$$|TestFaults/^answers$$/409"'.
 FAULTS_FLAGS ?=
@@ -62,10 +68,16 @@ KIND ?=
 demo: $(if $(KIND),kind-up,$(BIN)/localcluster) ## Play the main job on a local control plane of its own, and take it down. KIND=1: on a kind cluster. FLEET=1: with three clusters.
 	go run $(if $(FLEET),./test/demo/fleet,./test/demo $(if $(KIND),-kubeconfig $(KIND_DIR)/kubeconfig))
 
+# Flags of both, such as TEST_FLAGS='-only unit,lint'.
+TEST_FLAGS ?=
+
 .PHONY: test
-test: unit generations-sample ## Run the tests: unit tests, samples of what Trainer's releases say and of the faults, the e2e specs but for the long ones (make e2e has all), the chart.
-	$(MAKE) e2e E2E_FLAGS='$(or $(E2E_FLAGS),-ginkgo.label-filter=!long)'
-	$(MAKE) -j3 --output-sync=target e2e-chart e2e-core-2.1 faults-sample # They wait most of the time.
+test: ## Run what every change has to pass, in parts beside each other. Logs and reports lie in .tests/gate. TEST_FLAGS='-only unit,e2e'.
+	go run ./test/gate $(TEST_FLAGS)
+
+.PHONY: test-all
+test-all: ## Run everything there is, in hours; goes on where it was stopped. The table is .tests/all/tests.md, which a release keeps.
+	go run ./test/gate -all $(TEST_FLAGS)
 
 ##@ Local control plane
 
@@ -102,8 +114,8 @@ fleet-down: $(BIN)/localcluster ## Stop what fleet-up started. Logs stay in FLEE
 	$(BIN)/localcluster fleet down
 
 .PHONY: e2e-fleet
-e2e-fleet: $(BIN)/localcluster ## Run the specs of the fleet, on the one of KUBECONFIG or on one of their own.
-	go test ./test/fleet/... -count=1 -timeout 60m -v -ginkgo.v $(E2E_FLAGS)
+e2e-fleet: $(BIN)/localcluster $(BIN)/ginkgo test/fleet/fleet.test ## Run the specs of the fleet, on the one of KUBECONFIG or on one of their own.
+	$(call specs,fleet,$(E2E_PROCS)) $(E2E_FLAGS)
 
 # Always asked: go knows best what is out of date.
 .PHONY: $(BIN)/localcluster
@@ -118,6 +130,13 @@ $(BIN)/localcluster:
 kind-tools: tools $(BIN)/localcluster
 	@go build -C release -o $(BIN)/ ./image helm.sh/helm/v4/cmd/helm
 
+# What makes KIND_IMAGE where it cannot be pulled.
+KIND_IMAGE_COMMAND ?=
+
+.PHONY: kind-node-image
+kind-node-image:
+	$(KIND_IMAGE_COMMAND)
+
 .PHONY: kind-up
 kind-up: kind-tools ## Make a kind cluster with everything in pods, and fake GPU nodes. Needs Docker. KIND_IMAGE=for the nodes, KIND_NAME=kueue-trainer.
 	$(BIN)/localcluster kind up
@@ -127,8 +146,8 @@ kind-down: kind-tools ## Delete that kind cluster.
 	$(BIN)/localcluster kind down
 
 .PHONY: e2e-kind
-e2e-kind: kind-up ## Run the e2e specs on the kind cluster: all that need no process of their own, and those of a real kubelet. The cluster stays.
-	KUBECONFIG=$(abspath $(KIND_DIR))/kubeconfig go test ./test/e2e/... -count=1 -timeout 60m -v -ginkgo.v $(E2E_FLAGS)
+e2e-kind: kind-up $(BIN)/ginkgo test/e2e/e2e.test ## Run the e2e specs on the kind cluster: all that need no process of their own, and those of a real kubelet. The cluster stays.
+	KUBECONFIG=$(abspath $(KIND_DIR))/kubeconfig $(call specs,e2e,1) $(E2E_FLAGS)
 
 ##@ Development
 
@@ -139,43 +158,67 @@ build: ## Build the manager and the kubectl plugin, with its completion.
 
 .PHONY: unit
 unit: ## Run the unit tests.
-	go test ./pkg/... ./cmd/... ./test/kit/... ./test/bench/... ./test/ledger/... ./test/mutants/... ./test/docs/... ./test/monitoring/internal/...
-	KUBECONFIG= go test -run '^$$' -bench . -benchtime 1x ./pkg/integration
-	go test -skip TestFaults ./test/faults/...
-	go test -C test/localcluster ./...
-	go test -C release ./...
-	go test -C hack/monitoring ./...
+	$(GO_TEST) -vet=off ./pkg/... ./cmd/... ./test/kit/... ./test/bench/... ./test/ledger/... ./test/mutants/... ./test/docs/... ./test/gate/... ./test/monitoring/internal/... ./test/faults/internal/...
+	KUBECONFIG= $(GO_TEST) -run '^$$' -bench . -benchtime 1x ./pkg/integration
+	$(GO_TEST) -skip TestFaults ./test/faults
+	$(GO_TEST) -C test/localcluster ./...
+	$(GO_TEST) -C release ./...
+	$(GO_TEST) -C hack/monitoring ./...
 
 # The race detector needs C.
 .PHONY: race
 race: ## Run the unit tests of the manager and the plugin under the race detector. Needs a C compiler.
-	CGO_ENABLED=1 go test -race ./pkg/... ./cmd/...
+	CGO_ENABLED=1 $(GO_TEST) -race ./pkg/... ./cmd/...
 
 .PHONY: generations
 generations: ## Ask Trainer 2.1, 2.2 and 2.3 whether conversion, rules and provenance are right. GENERATIONS_FLAGS='-seed 1 -manifests 100'.
-	go test ./test/generations/... -count=1 -timeout 30m -v -args $(GENERATIONS_FLAGS)
+	$(GO_TEST) ./test/generations/... -count=1 -timeout 30m -v -args $(GENERATIONS_FLAGS)
 
 .PHONY: generations-sample
 generations-sample: ## The same with a fifth of the manifests.
 	$(MAKE) generations GENERATIONS_FLAGS='-manifests 2000 $(GENERATIONS_FLAGS)'
 
-.PHONY: e2e
-e2e: $(BIN)/localcluster ## Run the e2e specs, on the cluster of KUBECONFIG or on a local one.
-	go test ./test/e2e/... -count=1 -timeout 60m -v -ginkgo.v $(E2E_FLAGS)
+# specs runs a suite that is compiled in so many processes; what follows are flags of its own.
+specs = $(BIN)/ginkgo --procs=$(2) --timeout=90m -v $(if $(REPORT),--json-report=$(REPORT)$(3)) test/$(1)/$(1).test --
 
-# Where the cluster with the oldest Trainer lives while its specs run.
-E2E_21_DIR := $(CURDIR)/.local-e2e-2.1
+SUITES := $(foreach suite,e2e fleet monitoring,test/$(suite)/$(suite).test)
+
+.PHONY: $(SUITES)
+$(SUITES):
+	@go test -c -o $@ ./$(@D)
+
+.PHONY: $(BIN)/ginkgo
+$(BIN)/ginkgo:
+	@go build -o $@ github.com/onsi/ginkgo/v2/ginkgo
+
+.PHONY: e2e
+e2e: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run the e2e specs, on the cluster of KUBECONFIG or on a local one.
+	$(call specs,e2e,$(E2E_PROCS)) $(E2E_FLAGS)
+
+# What the parts of the gate start: built once, before they run beside each other.
+.PHONY: test-binaries
+test-binaries: $(BIN)/localcluster $(BIN)/ginkgo
+	$(BIN)/localcluster build
+	$(MAKE) --no-print-directory test/e2e/e2e.test test/fleet/fleet.test
+	$(BIN)/localcluster build --trainer=2.1
+
+# on-a-cluster runs specs on a control plane of their own, with settings as make local-up has them.
+define on-a-cluster
+	trap 'LOCAL_DIR=$(CURDIR)/.local-$@ $(BIN)/localcluster down' EXIT; \
+	export LOCAL_DIR=$(CURDIR)/.local-$@ KUBECONFIG=$(CURDIR)/.local-$@/kubeconfig; \
+	$(1) $(BIN)/localcluster up;
+endef
+
+# Most of these specs stop or change components, so that each is alone on its cluster.
+.PHONY: e2e-control
+e2e-control: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run the e2e specs on a control plane beside that of make e2e, one after the other.
+	$(call on-a-cluster) $(call specs,e2e,1) $(E2E_FLAGS)
 
 .PHONY: e2e-core-2.1
-e2e-core-2.1: $(BIN)/localcluster ## Run the core e2e specs with Trainer 2.1 on a local control plane of its own, and upgrade it to 2.3.
-	trap 'LOCAL_DIR=$(E2E_21_DIR) $(BIN)/localcluster down' EXIT; \
-	LOCAL_DIR=$(E2E_21_DIR) TRAINER=2.1 $(BIN)/localcluster up; \
-	export KUBECONFIG=$(E2E_21_DIR)/kubeconfig; \
-	go test ./test/e2e/... -count=1 -timeout 45m -v -ginkgo.v -ginkgo.label-filter='core && !long' -walk.steps=15 -churn.kills=4 $(E2E_FLAGS); \
-	go test ./test/e2e/... -count=1 -timeout 10m -v -ginkgo.v -ginkgo.label-filter=upgrade -upgrade.to=2.3 $(E2E_FLAGS)
-
-# Where the cluster lives that the chart is installed to: without our manager's objects.
-CHART_DIR := $(CURDIR)/.local-chart
+e2e-core-2.1: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run the core e2e specs with Trainer 2.1 on a local control plane of its own, and upgrade it to 2.3.
+	$(call on-a-cluster,TRAINER=2.1 NODES=32) \
+	$(call specs,e2e,$(E2E_PROCS)) -ginkgo.label-filter='core && !long' -walk.steps=15 -churn.kills=4 $(E2E_FLAGS); \
+	$(call specs,e2e,1,.upgrade) -ginkgo.label-filter=upgrade -upgrade.to=2.3 $(E2E_FLAGS)
 
 .PHONY: e2e-chart
 e2e-chart: $(BIN)/localcluster ## Install, upgrade and uninstall the chart by Helm's library on a local control plane of its own.

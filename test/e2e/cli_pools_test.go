@@ -28,7 +28,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-var _ = Describe("kubectl trainjob pools", func() {
+var _ = Describe("kubectl trainjob pools", Serial, func() {
 	It("generates a pool of every sort of GPU node, admits a TrainJob on each, and changes nothing when run again", func(ctx context.Context) {
 		DeferCleanup(eventuallyNothingGenerated)
 		w := newWorld(ctx)

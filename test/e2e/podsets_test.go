@@ -86,7 +86,7 @@ var _ = Describe("PodSets", func() {
 		Expect(described(&pods[0].Spec)).To(Equal(described(&w.workload(ctx, "job").Spec.PodSets[0].Template.Spec)))
 	}, SpecTimeout(specTimeout))
 
-	It("are proven for every runtime of the cluster", func(ctx context.Context) {
+	It("are proven for every runtime of the cluster", Serial, func(ctx context.Context) {
 		var list trainer.ClusterTrainingRuntimeList
 		Expect(cluster.Client.List(ctx, &list)).To(Succeed())
 		for _, runtime := range list.Items {

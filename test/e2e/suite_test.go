@@ -8,6 +8,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,9 @@ import (
 // repository's root. A cluster of `make local-up` is left alone.
 const localDir = ".local-e2e"
 
-var cluster *kit.Cluster
+// cluster is what the specs of this process talk to. started is the one that the suite brought
+// up, in the process that did.
+var cluster, started *kit.Cluster
 
 func TestE2E(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -36,16 +39,21 @@ func TestE2E(t *testing.T) {
 	RunSpecs(t, "kueue-trainer e2e")
 }
 
-var _ = BeforeSuite(func(ctx context.Context) {
-	var err error
+// Specs run in several processes on one cluster, but for those that are Serial. Each process has
+// as many nodes as a cluster of `make local-up`, so that no spec waits for another's pods.
+var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		cluster, err = kit.Use(kubeconfig)
-		Expect(err).NotTo(HaveOccurred())
-		return
+		return []byte(kubeconfig)
 	}
 	root, err := kit.Root()
 	Expect(err).NotTo(HaveOccurred())
-	cluster, err = kit.Start(ctx, filepath.Join(root, localDir), GinkgoWriter)
+	processes, _ := GinkgoConfiguration()
+	started, err = kit.Start(ctx, filepath.Join(root, localDir), GinkgoWriter, "--nodes", strconv.Itoa(8*processes.ParallelTotal))
+	Expect(err).NotTo(HaveOccurred())
+	return []byte(started.Kubeconfig)
+}, func(kubeconfig []byte) {
+	var err error
+	cluster, err = kit.Use(string(kubeconfig))
 	Expect(err).NotTo(HaveOccurred())
 })
 
@@ -104,8 +112,8 @@ func trainerOf(ctx context.Context) string {
 	return trainer
 }
 
-var _ = AfterSuite(func(ctx context.Context) {
-	if cluster != nil {
-		Expect(cluster.Stop(ctx, GinkgoWriter)).To(Succeed())
+var _ = SynchronizedAfterSuite(func() {}, func(ctx context.Context) {
+	if started != nil {
+		Expect(started.Stop(ctx, GinkgoWriter)).To(Succeed())
 	}
 })

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+func TestPartsStandBehindWhatTheyNeed(t *testing.T) {
+	for name, parts := range map[string][]part{"gate": gateParts, "all": allParts} {
+		known := map[string]bool{}
+		for _, p := range parts {
+			for _, need := range p.needs {
+				if !known[need] {
+					t.Errorf("%s: %s needs %s, which does not stand before it", name, p.name, need)
+				}
+			}
+			if known[p.name] {
+				t.Errorf("%s: there are two parts %s", name, p.name)
+			}
+			known[p.name] = true
+		}
+	}
+}
+
+func TestEverythingHasWhatTheGateHas(t *testing.T) {
+	for _, g := range gateParts {
+		if !slices.ContainsFunc(allParts, func(p part) bool { return p.name == g.name }) {
+			t.Errorf("make test-all has no part %s", g.name)
+		}
+	}
+}
+
+func TestPick(t *testing.T) {
+	cases := map[string]struct {
+		names string
+		want  []string
+		err   string
+	}{
+		"all where nobody is named":       {want: []string{"a", "b", "c", "d"}},
+		"what is named and what it needs": {names: "c", want: []string{"a", "b", "c"}},
+		"several":                         {names: "d,a", want: []string{"a", "d"}},
+		"none of that name":               {names: "e", err: `there is no part "e"`},
+	}
+	parts := []part{{name: "a"}, {name: "b", needs: []string{"a"}}, {name: "c", needs: []string{"b"}}, {name: "d"}}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			picked, err := pick(parts, tc.names)
+			var got []string
+			for _, p := range picked {
+				got = append(got, p.name)
+			}
+			if diff := gocmp.Diff(tc.want, got); diff != "" || errorText(err) != tc.err {
+				t.Errorf("picked (-want,+got):\n%s\nerror %v, want %q", diff, err, tc.err)
+			}
+		})
+	}
+}
+
+func TestGoTestsNamesTheInnermostFailure(t *testing.T) {
+	log := strings.Join([]string{
+		"go test ./...",
+		`{"Action":"output","Package":"p","Test":"TestA","Output":"--- PASS: TestA"}`,
+		`{"Action":"pass","Package":"p","Test":"TestA"}`,
+		`{"Action":"output","Package":"p","Test":"TestB/x","Output":"b.go:1: got 1,"}`,
+		`{"Action":"output","Package":"p","Test":"TestB/x","Output":" want 2"}`,
+		`{"Action":"fail","Package":"p","Test":"TestB/x"}`,
+		`{"Action":"fail","Package":"p","Test":"TestB"}`,
+		`{"Action":"fail","Package":"p"}`,
+		`{"Action":"build-output","ImportPath":"q","Output":"q.go:3: undefined: x"}`,
+		`{"Action":"build-fail","ImportPath":"q"}`,
+		`{"Action":"output","Package":"r","Output":"sample: 12 of 300 plans"}`,
+		`{"Action":"pass","Package":"r"}`,
+	}, "\n")
+	got := goTests(bufio.NewScanner(strings.NewReader(log)))
+	slices.SortFunc(got.Failures, func(a, b failure) int { return strings.Compare(a.Name, b.Name) })
+	want := specs{Run: 3, Left: 288, Failures: []failure{{"p TestB/x", "b.go:1: got 1, want 2"}, {"q", "q.go:3: undefined: x"}}}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("unexpected specs (-want,+got):\n%s", diff)
+	}
+}
+
+func TestGinkgoSpecs(t *testing.T) {
+	spec := func(state types.SpecState, message string) types.SpecReport {
+		return types.SpecReport{LeafNodeType: types.NodeTypeIt, LeafNodeText: "spec", State: state, Failure: types.Failure{Message: message}}
+	}
+	setUp := types.SpecReport{LeafNodeType: types.NodeTypeSynchronizedBeforeSuite, State: types.SpecStatePassed}
+	got := ginkgoSpecs([]types.Report{{SpecReports: types.SpecReports{
+		setUp, spec(types.SpecStatePassed, ""), spec(types.SpecStateFailed, "no"),
+		spec(types.SpecStateSkipped, ""), spec(types.SpecStateSkipped, "the cluster runs Trainer 2.1"),
+	}}})
+	want := specs{Run: 2, Left: 1, Failures: []failure{{"spec", ":0 no"}}}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("unexpected specs (-want,+got):\n%s", diff)
+	}
+}
+
+// makefile has targets that pass, fail, and tell in which order they ran.
+const makefile = `
+ok-%: ; @echo $* >> order; echo told to $(REPORT)
+bad: ; @echo bad >> order; echo it broke; exit 3
+`
+
+func checkout(t *testing.T, parts ...part) *run {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("Makefile", []byte(makefile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return &run{dir: filepath.Join(t.TempDir(), "reports"), parts: parts, atATime: 1, out: io.Discard,
+		commit: func(context.Context) (string, error) { return "c0ffee", nil }}
+}
+
+func states(results []result) string {
+	var b strings.Builder
+	for _, r := range results {
+		fmt.Fprintf(&b, "%s: %s\n", r.Part, r.state())
+	}
+	return b.String()
+}
+
+func TestRunGoesOnWithWhatDoesNotNeedTheFailedPart(t *testing.T) {
+	r := checkout(t, part{name: "a", target: []string{"ok-a"}}, part{name: "b", target: []string{"bad"}, needs: []string{"a"}},
+		part{name: "c", target: []string{"ok-c"}, needs: []string{"b"}}, part{name: "d", target: []string{"ok-d"}},
+		part{name: "e", target: []string{"ok-e"}, engine: true})
+	results, err := r.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "a: passed\nb: exit status 2\nc: needs b, which failed\nd: passed\ne: left out: no container engine answers\n"
+	if diff := gocmp.Diff(want, states(results)); diff != "" {
+		t.Errorf("unexpected ends (-want,+got):\n%s", diff)
+	}
+	if err := verdict(results); err == nil || !strings.Contains(err.Error(), "b: exit status 2; log: "+filepath.Join(r.dir, "b.log")) {
+		t.Errorf("the verdict is %v, want it to name the part and its log", err)
+	}
+}
+
+func TestRunGoesOnWhereOneOfTheSameCommitWasStopped(t *testing.T) {
+	a, b := part{name: "a", target: []string{"ok-a"}}, part{name: "b", target: []string{"bad"}}
+	r := checkout(t, a, b)
+	r.resumes = true
+	if _, err := r.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.parts[1].target = []string{"ok-b"}
+	results, err := r.run(t.Context())
+	if diff := gocmp.Diff("a: passed in an earlier run of this commit\nb: passed\n", states(results)); diff != "" || err != nil {
+		t.Errorf("unexpected ends (-want,+got):\n%s, error %v", diff, err)
+	}
+	r.commit = func(context.Context) (string, error) { return "c0ffee" + changed, nil }
+	if results, err = r.run(t.Context()); states(results) != "a: passed\nb: passed\n" || err != nil {
+		t.Errorf("with changes that no commit has: %s, error %v", states(results), err)
+	}
+}
+
+func TestTheLastLinesSayWhatFailed(t *testing.T) {
+	failures := make([]failure, 5)
+	for i := range failures {
+		failures[i] = failure{fmt.Sprintf("spec %d", i), strings.Repeat("why\n", 200)}
+	}
+	results := []result{
+		{Part: "e2e", Error: "exit status 1", Log: "/log", Specs: specs{Run: 9, Failures: failures}},
+		{Part: "unit", Error: "exit status 2", Log: "/other", Specs: specs{Failures: failures[:1]}},
+	}
+	if lines := strings.Count(verdict(results).Error(), "\n") + 1; lines > 10 {
+		t.Errorf("the verdict has %d lines, want at most 10", lines)
+	}
+}

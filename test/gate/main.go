@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command gate runs the parts that testing this project is made of, some beside each other,
+// and ends with a table of them: seconds, specs that ran, specs that are left out. Without a
+// flag it runs what every change has to pass, with -all everything there is.
+//
+// It runs in the root of a checkout. Each part is a make target; its log and what it said of
+// its specs lie in .tests. A run with -all goes on where one of the same commit was stopped.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// reportDir holds the logs and reports of all parts, below the root of the checkout.
+const reportDir = ".tests"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := gate(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "gate:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func gate(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("gate", flag.ContinueOnError)
+	all := flags.Bool("all", false, "run everything, in place of what every change has to pass")
+	only := flags.String("only", "", "run these parts alone, separated by commas, after what they need")
+	atATime := flags.Int("at-a-time", 3, "how many parts run beside each other; those that keep all processors busy count twice")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	parts := gateParts
+	if *all {
+		parts = allParts
+	}
+	parts, err := pick(parts, *only)
+	if err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(filepath.Join(reportDir, map[bool]string{false: "gate", true: "all"}[*all]))
+	if err != nil {
+		return err
+	}
+	r := &run{dir: dir, parts: parts, atATime: *atATime, resumes: *all, engine: hasEngine(), commit: commitOf, out: os.Stdout}
+	results, err := r.run(ctx)
+	if err != nil {
+		return err
+	}
+	table := summary(results, *all)
+	fmt.Print("\n" + table)
+	if err := os.WriteFile(filepath.Join(dir, "tests.md"), []byte(table), 0o644); err != nil {
+		return err
+	}
+	return verdict(results)
+}
+
+// verdict tells in a few lines what failed, why, and where to read on.
+func verdict(results []result) error {
+	var failed []string
+	for _, r := range results {
+		if r.Failed() {
+			failed = append(failed, r.why())
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(failed, "\n"))
+}

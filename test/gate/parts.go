@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// part is a step of a run.
+type part struct {
+	name string
+	// target of the Makefile, with variables.
+	target []string
+	// needs names the parts that have to pass before.
+	needs []string
+	// busy is set where it keeps all processors busy. Such a part gives way to those that wait
+	// for their clusters most of the time.
+	busy bool
+	// engine is set where it needs a container engine; without one it is left out.
+	engine bool
+	// env of the target.
+	env []string
+}
+
+// load is how much of -at-a-time a part takes.
+func (p part) load() int {
+	if p.busy {
+		return 2
+	}
+	return 1
+}
+
+func (p part) argv() []string {
+	argv := append([]string{"make", "--no-print-directory"}, p.target...)
+	if p.busy {
+		return append([]string{"nice", "-n", "5"}, argv...)
+	}
+	return argv
+}
+
+func (p part) String() string { return "make " + strings.Join(p.target, " ") }
+
+// Parts of both runs.
+var (
+	binaries  = part{name: "binaries", target: []string{"test-binaries"}, busy: true}
+	generated = part{name: "generated", target: []string{"verify-generated"}, busy: true}
+	unit      = part{name: "unit", target: []string{"unit"}, busy: true, needs: []string{"generated"}}
+	lint      = part{name: "lint", target: []string{"lint", "vet"}, busy: true, needs: []string{"generated"}}
+	chart     = part{name: "chart", target: []string{"e2e-chart"}, needs: []string{"binaries"}}
+	nodeImage = part{name: "node-image", target: []string{"kind-node-image"}, busy: true, engine: true, needs: []string{"binaries"}}
+)
+
+// gateParts are what every change has to pass, in the order in which they start.
+var gateParts = []part{
+	binaries,
+	e2e("e2e", "e2e", "!long && !control"),
+	generated,
+	e2e("e2e-control", "e2e-control", "control && !long"),
+	unit,
+	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, needs: []string{"binaries"}},
+	nodeImage,
+	e2e("fleet", "e2e-fleet", "!long"),
+	lint,
+	{name: "faults", target: []string{"faults-sample"}, needs: []string{"binaries"}},
+	chart,
+	{name: "kind", target: []string{"e2e-kind"}, engine: true, needs: []string{"node-image"}, env: flags("kind-core")},
+	{name: "generations", target: []string{"generations-sample"}, busy: true},
+}
+
+// allParts are everything there is.
+var allParts = []part{
+	binaries, generated, unit, lint, chart, nodeImage,
+	{name: "race", target: []string{"race"}, busy: true},
+	{name: "generations", target: []string{"generations"}, busy: true},
+	e2e("e2e", "e2e", "!control"),
+	e2e("e2e-control", "e2e-control", "control"),
+	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, needs: []string{"binaries"}},
+	{name: "e2e-2.1-all", target: []string{"e2e-2.1"}, needs: []string{"e2e-2.1"}},
+	{name: "e2e-2.2", target: []string{"e2e-2.2"}, needs: []string{"e2e-2.1-all"}},
+	{name: "kubernetes-1.37", target: []string{"e2e-1.37"}, needs: []string{"e2e-2.2"}, env: flags("core && !long")},
+	e2e("fleet", "e2e-fleet", ""),
+	{name: "fleet-mixed", target: []string{"e2e-fleet", "FLEET_WORKERS=external:2.2,external:2.1"}, needs: []string{"fleet"},
+		env: []string{"E2E_FLAGS=-ginkgo.focus=Whatever.release"}},
+	{name: "faults", target: []string{"faults"}, needs: []string{"binaries"}},
+	{name: "kind", target: []string{"e2e-kind"}, engine: true, needs: []string{"node-image"}},
+	{name: "monitoring", target: []string{"monitoring-test"}, needs: []string{"binaries"}},
+	{name: "mutants", target: []string{"mutants"}, busy: true},
+}
+
+// e2e runs the specs that a label filter picks.
+func e2e(name, target, filter string) part {
+	return part{name: name, target: []string{target}, needs: []string{"binaries"}, env: flags(filter)}
+}
+
+func flags(filter string) []string {
+	if filter == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("E2E_FLAGS=-ginkgo.label-filter=%q", filter)}
+}
+
+// onlyInAll names the parts that the gate does not have.
+func onlyInAll() []string {
+	var names []string
+	for _, p := range allParts {
+		if !slices.ContainsFunc(gateParts, func(g part) bool { return g.name == p.name }) {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+// pick returns the parts that are named, and what they need. Without a name it returns all.
+func pick(parts []part, names string) ([]part, error) {
+	wanted := map[string]bool{}
+	for _, name := range strings.FieldsFunc(names, func(r rune) bool { return r == ',' }) {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
+			return nil, fmt.Errorf("there is no part %q", name)
+		}
+		wanted[name] = true
+	}
+	if len(wanted) == 0 {
+		return parts, nil
+	}
+	// What a part needs stands before it.
+	for _, p := range slices.Backward(parts) {
+		for _, need := range p.needs {
+			wanted[need] = wanted[need] || wanted[p.name]
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return !wanted[p.name] }), nil
+}
+
+// hasEngine reports whether a container engine answers.
+func hasEngine() bool { return exec.Command("docker", "info").Run() == nil }

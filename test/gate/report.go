@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+// specs counts what a part has run.
+type specs struct {
+	Run int `json:"run"`
+	// Left are those that its flags leave out. What the cluster is not made for is not counted.
+	Left int `json:"left"`
+	// Failures are told one by one.
+	Failures []failure `json:"failures,omitempty"`
+}
+
+// failure is one spec or test that failed.
+type failure struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}
+
+// readSpecs counts the specs of Ginkgo's reports where there are any, whose names begin alike, and
+// else the tests that the go command tells of in the log.
+func readSpecs(report, log string) specs {
+	var all []types.Report
+	files, _ := filepath.Glob(report + "*") // the pattern is well-formed
+	for _, name := range files {
+		var reports []types.Report
+		if content, err := os.ReadFile(name); err == nil && json.Unmarshal(content, &reports) == nil {
+			all = append(all, reports...)
+		}
+	}
+	if len(all) > 0 {
+		return ginkgoSpecs(all)
+	}
+	file, err := os.Open(log)
+	if err != nil {
+		return specs{}
+	}
+	defer file.Close() //nolint:errcheck // it is only read
+	return goTests(bufio.NewScanner(file))
+}
+
+func ginkgoSpecs(reports []types.Report) specs {
+	var s specs
+	for _, report := range reports {
+		for _, spec := range report.SpecReports {
+			switch {
+			case spec.State.Is(types.SpecStateFailureStates):
+				s.Failures = append(s.Failures, failure{spec.FullText(), spec.FailureLocation().String() + " " + spec.FailureMessage()})
+			case spec.LeafNodeType != types.NodeTypeIt:
+				continue
+			case spec.State.Is(types.SpecStateSkipped) && spec.Failure.Message == "":
+				s.Left++
+			case spec.State.Is(types.SpecStateSkipped | types.SpecStatePending):
+				continue
+			}
+			if spec.LeafNodeType == types.NodeTypeIt && !spec.State.Is(types.SpecStateSkipped) {
+				s.Run++
+			}
+		}
+	}
+	return s
+}
+
+// sampled is how a test that runs a part of what it could says so.
+var sampled = regexp.MustCompile(`sample: (\d+) of (\d+)`)
+
+// goTests reads what `go test -json` prints. Lines that are something else are passed over.
+func goTests(lines *bufio.Scanner) specs {
+	lines.Buffer(nil, 16<<20)
+	var s specs
+	failed, output := map[string][]string{}, map[string]string{}
+	for lines.Scan() {
+		if found := sampled.FindStringSubmatch(lines.Text()); found != nil {
+			ran, _ := strconv.Atoi(found[1]) // the pattern has digits only
+			of, _ := strconv.Atoi(found[2])
+			s.Left += of - ran
+		}
+		var event struct{ Action, Package, ImportPath, Test, Output string }
+		if json.Unmarshal(lines.Bytes(), &event) != nil {
+			continue
+		}
+		name := strings.TrimSpace(event.Package + event.ImportPath + " " + event.Test)
+		switch event.Action {
+		case "output", "build-output":
+			output[name] += event.Output
+		case "fail", "build-fail":
+			failed[event.Package] = append(failed[event.Package], name)
+		case "pass", "skip":
+			delete(output, name)
+		}
+		if event.Test != "" && (event.Action == "pass" || event.Action == "fail") {
+			s.Run++
+		}
+	}
+	for _, names := range failed {
+		for _, name := range names {
+			// A test fails with its parts and a package with its tests: the innermost tell why.
+			if !slices.ContainsFunc(names, func(inner string) bool { return len(inner) > len(name) && strings.HasPrefix(inner, name) }) {
+				s.Failures = append(s.Failures, failure{name, output[name]})
+			}
+		}
+	}
+	return s
+}
+
+// summary is the table of all parts, and what the gate leaves to `make test-all`.
+func summary(results []result, all bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %-18s | seconds | specs run | left | |\n|%s|--------:|----------:|-----:|---|\n", "part", strings.Repeat("-", 20))
+	var run, failed int
+	for _, r := range results {
+		fmt.Fprintf(&b, "| %-18s | %7.0f | %9d | %4d | %s |\n", r.Part, r.Seconds, r.Specs.Run, r.Specs.Left, r.state())
+		run, failed = run+r.Specs.Run, failed+len(r.Specs.Failures)
+	}
+	if !all {
+		fmt.Fprintf(&b, "\nOnly `make test-all` runs: %s.\n", strings.Join(onlyInAll(), ", "))
+	}
+	fmt.Fprintf(&b, "\n%d passed, %d failed\n", run-failed, failed)
+	return b.String()
+}
+
+// most is how many failures of a part are told; the log has all.
+const most = 2
+
+// why says in a few lines what failed in a part, and where its log is.
+func (r result) why() string {
+	lines := []string{fmt.Sprintf("%s: %s; log: %s", r.Part, r.Error, r.Log)}
+	for i, f := range r.Specs.Failures {
+		if i == most {
+			lines = append(lines, fmt.Sprintf("  and %d more", len(r.Specs.Failures)-most))
+			break
+		}
+		lines = append(lines, "  "+f.Name+": "+oneLine(f.Why))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// oneLine returns the beginning of a text as one line.
+func oneLine(text string) string {
+	const width = 300
+	text = strings.Join(strings.Fields(text), " ")
+	return text[:min(width, len(text))]
+}
