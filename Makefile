@@ -31,7 +31,7 @@ E2E_PROCS ?= 4
 
 # Where a target tells what it ran: Ginkgo's report, or go test's events in what it prints.
 REPORT ?=
-GO_TEST = go test $(if $(REPORT),-json)
+EVENTS = $(if $(REPORT),-json)
 
 # Flags for the fault injection, e.g. FAULTS_FLAGS='-run "TestFaults/^clean$$|TestFaults/^answers$$/409"'.
 FAULTS_FLAGS ?=
@@ -158,21 +158,21 @@ build: ## Build the manager and the kubectl plugin, with its completion.
 
 .PHONY: unit
 unit: ## Run the unit tests.
-	$(GO_TEST) -vet=off ./pkg/... ./cmd/... ./test/kit/... ./test/bench/... ./test/ledger/... ./test/mutants/... ./test/docs/... ./test/gate/... ./test/monitoring/internal/... ./test/faults/internal/...
-	KUBECONFIG= $(GO_TEST) -run '^$$' -bench . -benchtime 1x ./pkg/integration
-	$(GO_TEST) -skip TestFaults ./test/faults
-	$(GO_TEST) -C test/localcluster ./...
-	$(GO_TEST) -C release ./...
-	$(GO_TEST) -C hack/monitoring ./...
+	go test $(EVENTS) -vet=off ./pkg/... ./cmd/... ./test/kit/... ./test/bench/... ./test/ledger/... ./test/mutants/... ./test/docs/... ./test/gate/... ./test/monitoring/internal/... ./test/faults/internal/...
+	KUBECONFIG= go test $(EVENTS) -run '^$$' -bench . -benchtime 1x ./pkg/integration
+	go test $(EVENTS) -skip TestFaults ./test/faults
+	go test -C test/localcluster $(EVENTS) ./...
+	go test -C release $(EVENTS) ./...
+	go test -C hack/monitoring $(EVENTS) ./...
 
 # The race detector needs C.
 .PHONY: race
 race: ## Run the unit tests of the manager and the plugin under the race detector. Needs a C compiler.
-	CGO_ENABLED=1 $(GO_TEST) -race ./pkg/... ./cmd/...
+	CGO_ENABLED=1 go test $(EVENTS) -race ./pkg/... ./cmd/...
 
 .PHONY: generations
 generations: ## Ask Trainer 2.1, 2.2 and 2.3 whether conversion, rules and provenance are right. GENERATIONS_FLAGS='-seed 1 -manifests 100'.
-	$(GO_TEST) ./test/generations/... -count=1 -timeout 30m -v -args $(GENERATIONS_FLAGS)
+	go test $(EVENTS) ./test/generations/... -count=1 -timeout 30m -v -args $(GENERATIONS_FLAGS)
 
 .PHONY: generations-sample
 generations-sample: ## The same with a fifth of the manifests.
@@ -220,19 +220,24 @@ e2e-core-2.1: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run the cor
 	$(call specs,e2e,$(E2E_PROCS)) -ginkgo.label-filter='core && !long' -walk.steps=15 -churn.kills=4 $(E2E_FLAGS); \
 	$(call specs,e2e,1,.upgrade) -ginkgo.label-filter=upgrade -upgrade.to=2.3 $(E2E_FLAGS)
 
+.PHONY: e2e-2.1 e2e-2.2 e2e-1.37
+e2e-2.1 e2e-2.2: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run the e2e specs with an older Trainer on a local control plane of its own.
+	$(call on-a-cluster,TRAINER=$(@:e2e-%=%) NODES=32) $(call specs,e2e,$(E2E_PROCS)) $(E2E_FLAGS)
+
+e2e-1.37: $(BIN)/localcluster $(BIN)/ginkgo test/e2e/e2e.test ## Run the e2e specs on a newer Kubernetes.
+	$(call on-a-cluster,KUBERNETES=1.37 NODES=32) $(call specs,e2e,$(E2E_PROCS)) $(E2E_FLAGS)
+
 .PHONY: e2e-chart
 e2e-chart: $(BIN)/localcluster ## Install, upgrade and uninstall the chart by Helm's library on a local control plane of its own.
-	trap 'LOCAL_DIR=$(CHART_DIR) $(BIN)/localcluster down' EXIT; \
-	LOCAL_DIR=$(CHART_DIR) INTEGRATION=in-tree $(BIN)/localcluster up; \
-	KUBECONFIG=$(CHART_DIR)/kubeconfig go test -C release ./chart -count=1 -v -run OnACluster
+	$(call on-a-cluster,INTEGRATION=in-tree) go test -C release $(EVENTS) ./chart -count=1 -v -run OnACluster
 
 .PHONY: faults
 faults: $(BIN)/localcluster ## Crash and fault injection: all plans, against the manager or, with INTEGRATION=in-tree, Kueue.
-	go test ./test/faults -count=1 -parallel 4 -timeout 120m -v -faults.all $(FAULTS_FLAGS)
+	go test $(EVENTS) ./test/faults -count=1 -parallel 4 -timeout 120m -v -faults.all $(FAULTS_FLAGS)
 
 .PHONY: faults-sample
 faults-sample: $(BIN)/localcluster ## Crash and fault injection: some plans that a seed chooses, in a few minutes.
-	go test ./test/faults -count=1 -parallel 4 -timeout 20m -v $(FAULTS_FLAGS)
+	go test $(EVENTS) ./test/faults -count=1 -parallel 4 -timeout 20m -v $(FAULTS_FLAGS)
 
 # Built on demand, as their release has them, but for what looks for targets in clouds.
 .PHONY: $(BIN)/prometheus $(BIN)/promtool
@@ -246,8 +251,8 @@ promtool-test: $(BIN)/promtool ## Check alerts and recording rules, and run thei
 	$(BIN)/promtool test rules config/monitoring/tests/*.yaml
 
 .PHONY: monitoring-test
-monitoring-test: promtool-test $(BIN)/prometheus $(BIN)/localcluster ## The same, and every query of dashboards and alerts on a real Prometheus that scrapes a control plane. PICTURES=docs/monitoring draws the dashboards.
-	go test ./test/monitoring -count=1 -timeout 30m -v -ginkgo.v $(if $(PICTURES),-pictures $(abspath $(PICTURES))) $(MONITORING_FLAGS)
+monitoring-test: promtool-test $(BIN)/prometheus $(BIN)/localcluster $(BIN)/ginkgo test/monitoring/monitoring.test ## The same, and every query of dashboards and alerts on a real Prometheus that scrapes a control plane. PICTURES=docs/monitoring draws the dashboards.
+	$(call specs,monitoring,1) $(if $(PICTURES),-pictures $(abspath $(PICTURES))) $(MONITORING_FLAGS)
 
 .PHONY: mutants
 mutants: ## Put one bug after another into the core; each has to fail its unit test. Result in docs/invariants.md. MUTANTS_FLAGS=-e2e runs specs too.
@@ -284,17 +289,25 @@ generate: tools ## Make the generated files: RBAC, webhooks, dashboards and aler
 	go run ./hack/metricsdocs docs/metrics.md
 
 .PHONY: verify
-verify: generate lint ## Check formatting, vet, lint, module files, generated files, workflows, and that config/ renders.
+verify: verify-generated lint vet ## Check formatting, vet, lint, module files, generated files, workflows, and that config/ renders.
+
+# It writes what it compares, so nothing that reads these files runs beside it.
+.PHONY: verify-generated
+verify-generated: generate
 	@test -z "$$(gofmt -l $$(git ls-files -- '*.go'))" || { gofmt -d $$(git ls-files -- '*.go'); exit 1; }
-	go vet -C test/localcluster ./...
-	go vet -C release ./...
-	go vet -C hack/monitoring ./...
-	@for module in oracle trainer21 trainer22 trainer23; do go vet -C test/generations/$$module ./...; done
 	@for file in $$(git ls-files -- go.mod '*/go.mod'); do go mod tidy -C "$$(dirname "$$file")" -diff && echo "$$file is tidy"; done
 	git diff --exit-code -- config charts pkg/releases docs/metrics.md docs/monitoring.md
 	@test -z "$$(git status --porcelain -- config charts pkg/releases)" || { git status --short -- config charts pkg/releases; echo "commit what make generate has made"; exit 1; }
 	$(BIN)/actionlint
 	@for base in default monitoring samples multikueue samples/multikueue; do $(BIN)/kustomize build config/$$base > /dev/null && echo "config/$$base renders"; done
+
+# What golangci-lint does not see: the modules beside this one.
+.PHONY: vet
+vet:
+	go vet -C test/localcluster ./...
+	go vet -C release ./...
+	go vet -C hack/monitoring ./...
+	@for module in oracle trainer21 trainer22 trainer23; do go vet -C test/generations/$$module ./...; done
 
 # A module of its own: it needs more than all other tools together.
 .PHONY: lint

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -52,7 +53,7 @@ func (r *release) make() error {
 	if err := errors.Join(os.RemoveAll(r.out), os.MkdirAll(r.out, 0o755)); err != nil {
 		return err
 	}
-	for _, step := range []func() error{r.notes, r.manifests, r.chart, r.pluginArchives, r.image, r.checksums} {
+	for _, step := range []func() error{r.notes, r.manifests, r.chart, r.pluginArchives, r.image, r.checksums, r.tests} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -96,6 +97,19 @@ func notesOf(changelog, version string) string {
 		return ""
 	}
 	return text + "\n"
+}
+
+// tests keeps the table of `make test-all`, if that has run on this revision. It tells of a run and
+// has no checksum: who makes the release again has the same files otherwise.
+func (r *release) tests() error {
+	table, err := os.ReadFile(filepath.Join(r.root, ".tests", "all", "tests.md"))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !strings.Contains(string(table), r.revision) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return r.write("tests.md", table)
 }
 
 // manifests writes config/default in one file, with the release's image.

@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -138,6 +139,22 @@ func TestNotesOf(t *testing.T) {
 	} {
 		if diff := cmp.Diff(want, notesOf(changelog, version)); diff != "" {
 			t.Errorf("Unexpected notes of %s (-want,+got):\n%s", version, diff)
+		}
+	}
+}
+
+func TestTheTestsOfTheRevisionAreKept(t *testing.T) {
+	for said, kept := range map[string]bool{"Tested: abc, with go": true, "Tested: another": false} {
+		r := &release{root: t.TempDir(), out: t.TempDir(), revision: "abc"}
+		dir := filepath.Join(r.root, ".tests", "all")
+		if err := r.tests(); err != nil {
+			t.Errorf("without a run: %v", err)
+		}
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "tests.md"), []byte(said), 0o644), r.tests()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(r.out, "tests.md")); (err == nil) != kept {
+			t.Errorf("%q is kept: %t, want %t", said, err == nil, kept)
 		}
 	}
 }

@@ -356,7 +356,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 		Expect(stdout).To(ContainSubstring("cannot be described, because you may not read its runtime"))
 	}, SpecTimeout(specTimeout))
 
-	It("does what its page in the docs says", since("2.2"), func(ctx context.Context) {
+	It("does what its page in the docs says", Serial, docsPage, since("2.2"), func(ctx context.Context) {
 		blocks := docsCommands("docs/explain.md")
 		last := len(blocks) - 1
 		DeferCleanup(func(ctx context.Context) {

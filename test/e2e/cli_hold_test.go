@@ -141,7 +141,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		Expect(stderr).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
-	It("do what their page in the docs says", func(ctx context.Context) {
+	It("do what their page in the docs says", Serial, docsPage, func(ctx context.Context) {
 		newWorld(ctx).runsPage(ctx, "docs/hold.md")
 	}, SpecTimeout(specTimeout))
 })

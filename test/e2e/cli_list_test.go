@@ -84,7 +84,7 @@ var _ = Describe("kubectl trainjob list", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("does what its page in the docs says", func(ctx context.Context) {
+	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.runsPage(ctx, "docs/list.md")
 	}, SpecTimeout(specTimeout))

@@ -130,7 +130,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 		Eventually(ctx, done).Should(BeClosed())
 	})
 
-	It("does what its page says", Serial, core, func(ctx context.Context) {
+	It("does what its page says", Serial, docsPage, core, func(ctx context.Context) {
 		for _, block := range docsCommands("docs/submit.md") {
 			_, stderr, code := runShell(ctx, block)
 			Expect(code).To(BeZero(), "%s\n%s", block, stderr)

@@ -55,7 +55,7 @@ var _ = Describe("kubectl trainjob timeline", func() {
 		Expect(xml.Unmarshal([]byte(w.says(ctx, "timeline", "llm", "-o", "svg")), &struct{}{})).To(Succeed())
 	}, SpecTimeout(specTimeout))
 
-	It("does what its page in the docs says", func(ctx context.Context) {
+	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
 		newWorld(ctx).runsPage(ctx, "docs/timeline.md")
 	}, SpecTimeout(specTimeout))
 })

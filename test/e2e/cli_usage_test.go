@@ -77,7 +77,7 @@ var _ = Describe("kubectl trainjob usage", func() {
 		Expect(stderr).To(ContainSubstring("you may not list TrainJobs in namespace " + w.namespace))
 	}, SpecTimeout(specTimeout))
 
-	It("does what its page in the docs says", func(ctx context.Context) {
+	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
 		newWorld(ctx).runsPage(ctx, "docs/usage.md")
 	}, SpecTimeout(specTimeout))
 

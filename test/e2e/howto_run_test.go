@@ -22,7 +22,7 @@ import (
 )
 
 var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
-	It("is what is printed for a job that does not start", since(kit.Trainer22), long, func(ctx context.Context) {
+	It("is what is printed for a job that does not start", Serial, docsPage, since(kit.Trainer22), long, func(ctx context.Context) {
 		newWorld(ctx).followsPage(ctx, "docs/howto/my-job-does-not-start.md")
 	}, SpecTimeout(specTimeout))
 
@@ -45,16 +45,16 @@ var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
 		Expect(string(page)).To(ContainSubstring(told))
 	}, SpecTimeout(specTimeout))
 
-	It("is what becomes of a job that is preempted", since(kit.Trainer23), func(ctx context.Context) {
+	It("is what becomes of a job that is preempted", Serial, docsPage, since(kit.Trainer23), func(ctx context.Context) {
 		newWorld(ctx).followsPage(ctx, "docs/howto/checkpoints.md")
 	}, SpecTimeout(specTimeout))
 
-	It("is how slices and shared GPUs are asked for", func(ctx context.Context) {
+	It("is how slices and shared GPUs are asked for", Serial, docsPage, func(ctx context.Context) {
 		DeferCleanup(eventuallyNothingGenerated)
 		newWorld(ctx).followsPage(ctx, "docs/howto/shared-gpus.md")
 	}, SpecTimeout(specTimeout))
 
-	It("is how a queue with several pools gives its GPUs away", since(kit.Trainer22), func(ctx context.Context) {
+	It("is how a queue with several pools gives its GPUs away", Serial, docsPage, since(kit.Trainer22), func(ctx context.Context) {
 		newWorld(ctx).followsPage(ctx, "docs/howto/mixed-pools.md")
 	}, SpecTimeout(specTimeout))
 })

@@ -20,7 +20,7 @@ import (
 )
 
 var _ = Describe("The how-to", func() {
-	It("on TrainJobs from Python does what it says, and its Python has all that the SDK sends", since(kit.Trainer22), func(ctx context.Context) {
+	It("on TrainJobs from Python does what it says, and its Python has all that the SDK sends", Serial, docsPage, since(kit.Trainer22), func(ctx context.Context) {
 		const page = "docs/howto/python.md"
 		python, sent := pythonOf(page), map[string]any{}
 		data, err := os.ReadFile(filepath.Join(root(), sdkTrainJob))
@@ -36,7 +36,7 @@ var _ = Describe("The how-to", func() {
 		newWorld(ctx).followsPage(ctx, page)
 	}, SpecTimeout(specTimeout))
 
-	DescribeTable("does what it says", func(ctx context.Context, page string) {
+	DescribeTable("does what it says", Serial, docsPage, func(ctx context.Context, page string) {
 		newWorld(ctx).followsPage(ctx, page)
 	},
 		Entry("on prebuilt Workloads", "docs/howto/prebuilt.md", SpecTimeout(specTimeout)),

@@ -73,6 +73,10 @@ var (
 // asks for all.
 var kindCore = Label("kind-core")
 
+// docsPage marks specs that follow a page of the docs. Pages name their objects, so no two of them fit
+// on a cluster at a time: these specs are Serial.
+var docsPage = Label("docs-page")
+
 // localOnly skips specs that need the processes of a local control plane, and says why they do.
 func localOnly(why string) {
 	GinkgoHelper()

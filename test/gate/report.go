@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,6 +121,7 @@ func goTests(lines *bufio.Scanner) specs {
 // summary is the table of all parts, and what the gate leaves to `make test-all`.
 func summary(results []result, all bool) string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "Tested: %s, with %s on %d processors.\n\n", results[0].Commit, runtime.Version(), runtime.NumCPU())
 	fmt.Fprintf(&b, "| %-18s | seconds | specs run | left | |\n|%s|--------:|----------:|-----:|---|\n", "part", strings.Repeat("-", 20))
 	var run, failed int
 	for _, r := range results {

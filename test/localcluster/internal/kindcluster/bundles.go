@@ -3,6 +3,7 @@
 package kindcluster
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -48,8 +49,8 @@ var bundles = []bundle{
 
 // deployment has the Deployment among objects run a program's image on the node of the managers,
 // and ask for little CPU: all of them share two cores with the control plane.
-func (c *Cluster) deployment(objects []*unstructured.Unstructured, program string) error {
-	repository, tag, err := c.image(program)
+func (c *Cluster) deployment(ctx context.Context, objects []*unstructured.Unstructured, program string) error {
+	repository, tag, err := c.image(ctx, program)
 	if err != nil {
 		return err
 	}

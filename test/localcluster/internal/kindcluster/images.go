@@ -25,9 +25,10 @@ const payload = "payload"
 // programs are what images are made of.
 var programs = []string{build.JobSetManager, build.TrainerManager, "kueue", "kwok", build.KueueTrainer, payload}
 
-// image returns the image of a program. The tag changes with the program, so that a Deployment is
-// rolled out when it does; that of the payload stands in TrainJobs.
-func (c *Cluster) image(program string) (repository, tag string, err error) {
+// image returns the image of a program. The tag says the release of a program that has one, as
+// images that are pulled do, and changes with the program, so that a Deployment is rolled out when
+// it does; that of the payload stands in TrainJobs.
+func (c *Cluster) image(ctx context.Context, program string) (repository, tag string, err error) {
 	repository = registry + "/" + program
 	if program == payload {
 		return repository, "local", nil
@@ -36,7 +37,14 @@ func (c *Cluster) image(program string) (repository, tag string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	return repository, fmt.Sprintf("%x", sha256.Sum256(content))[:12], nil
+	tag = fmt.Sprintf("%x", sha256.Sum256(content))[:12]
+	for _, bin := range c.binaries() {
+		if bin.Name == filepath.Base(c.binary(program)) && bin.Module != "" {
+			module, err := c.Builder.Module(ctx, bin.Dir, bin.Module)
+			return repository, module.Version + "-" + tag, err
+		}
+	}
+	return repository, tag, nil
 }
 
 // binary is where a program lies.
@@ -66,7 +74,7 @@ func (c *Cluster) packImages(ctx context.Context) ([]string, error) {
 	archives := make([]string, len(programs))
 	group, ctx := errgroup.WithContext(ctx)
 	for i, program := range programs {
-		repository, tag, err := c.image(program)
+		repository, tag, err := c.image(ctx, program)
 		if err != nil {
 			return nil, err
 		}

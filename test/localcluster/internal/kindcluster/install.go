@@ -85,7 +85,7 @@ func (c *Cluster) applyRuntimes(ctx context.Context, api *kube.Client, runtimes 
 // installManager installs kueue-trainer by its chart.
 func (c *Cluster) installManager(ctx context.Context) error {
 	start := time.Now()
-	repository, tag, err := c.image(build.KueueTrainer)
+	repository, tag, err := c.image(ctx, build.KueueTrainer)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (c *Cluster) objects(ctx context.Context) (runtimes, rest []*unstructured.U
 			}
 		}
 		if b.program != "" {
-			if err := c.deployment(objects, b.program); err != nil {
+			if err := c.deployment(ctx, objects, b.program); err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", b.name, err)
 			}
 			if err := rollOut(objects); err != nil {
@@ -210,17 +210,17 @@ func (c *Cluster) objects(ctx context.Context) (runtimes, rest []*unstructured.U
 			rest = append(rest, objects...)
 		}
 	}
-	own, err := c.ownObjects()
+	own, err := c.ownObjects(ctx)
 	return runtimes, append(rest, own...), err
 }
 
 // ownObjects are kwok, what Trainer's overlay has beside its bases, and what local clusters have.
-func (c *Cluster) ownObjects() ([]*unstructured.Unstructured, error) {
+func (c *Cluster) ownObjects(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	objects, err := manifests.Decode(clusterManifest)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.deployment(objects, "kwok"); err != nil {
+	if err := c.deployment(ctx, objects, "kwok"); err != nil {
 		return nil, err
 	}
 	err = each(objects, "Deployment", func(obj *unstructured.Unstructured) error {
