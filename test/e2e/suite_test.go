@@ -15,14 +15,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // localDir is the LOCAL_DIR of the cluster that the suite brings up, below the
 // repository's root. A cluster of `make local-up` is left alone.
 const localDir = ".local-e2e"
 
-var cluster *kit.Cluster
+var cluster *world.Cluster
 
 func TestE2E(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -39,13 +39,13 @@ func TestE2E(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
 	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		cluster, err = kit.Use(kubeconfig)
+		cluster, err = world.Use(kubeconfig)
 		Expect(err).NotTo(HaveOccurred())
 		return
 	}
-	root, err := kit.Root()
+	root, err := world.Root()
 	Expect(err).NotTo(HaveOccurred())
-	cluster, err = kit.Start(ctx, filepath.Join(root, localDir), GinkgoWriter)
+	cluster, err = world.Start(ctx, filepath.Join(root, localDir), GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 })
 
