@@ -19,8 +19,7 @@ import (
 var _ = Describe("Bad input", func() {
 	DescribeTable("is refused when a TrainJob is created",
 		func(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {
-			w := newWorld(ctx)
-			w.Pools(ctx, "0", "0")
+			w := newPools(ctx, "0", "0")
 			job := w.Job("bad").Nodes(2)
 			change(job)
 			err := w.Create(ctx, job.Obj())
@@ -60,8 +59,7 @@ var _ = Describe("Bad input", func() {
 	)
 
 	It("is refused where a user changes the manager's entry, naming the way out", Label("invariant", "ours-only"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "0", "0")
+		w := newPools(ctx, "0", "0")
 		w.Make(ctx, w.Job("mine").GPUs("1").Obj())
 		w.EventuallyAtTheGate(ctx, "mine")
 		Expect(w.TryEdit(ctx, "mine", func(t *trainer.TrainJob) {
@@ -71,10 +69,8 @@ var _ = Describe("Bad input", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("is refused where a user changes the queue of a running job, naming the way out", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		Expect(w.TryEdit(ctx, "runs", func(t *trainer.TrainJob) {
 			t.Labels[kit.QueueLabel] = "other"
 		})).To(MatchError(SatisfyAll(
@@ -84,10 +80,8 @@ var _ = Describe("Bad input", func() {
 
 var _ = Describe("The manager's entry", func() {
 	It("is reset when an exported TrainJob is created again", core, Label("invariant", "ours-only"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "8")
-		w.Make(ctx, w.Job("copied").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "copied", 1, onH100)
+		w := newPools(ctx, "8", "8")
+		w.MakeRunning(ctx, w.Job("copied").GPUs("8"), 1, onH100)
 		exported := get(ctx, w, &trainer.TrainJob{}, "copied")
 		again := &trainer.TrainJob{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "again", Labels: exported.Labels},
@@ -100,8 +94,7 @@ var _ = Describe("The manager's entry", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("comes back when a client applies a list that does not have it, and stays last", core, Label("invariant", "exact"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "0", "0")
+		w := newPools(ctx, "0", "0")
 		w.Make(ctx, w.Job("applied").GPUs("1").Obj())
 		w.EventuallyAtTheGate(ctx, "applied")
 		mine := kit.TrainJob(w.Namespace, "applied").PodAnnotation("example.com/user", "node", "a", "b").Spec.RuntimePatches
@@ -116,8 +109,7 @@ var _ = Describe("The manager's entry", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("comes with a queue, which a TrainJob cannot leave again", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "0", "0")
+		w := newPools(ctx, "0", "0")
 		job := kit.TrainJob(w.Namespace, "wanders").GPUs("1").Obj()
 		job.Spec.Suspend = ptr.To(true)
 		w.Make(ctx, job)

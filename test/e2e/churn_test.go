@@ -35,8 +35,7 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 	})
 
 	It("the manager loses no TrainJob, restarts no pod and leaves nothing behind", core, long, Label("invariant", "crash-safe"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "16", "16")
+		w := newPools(ctx, "16", "16")
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 

@@ -12,8 +12,7 @@ import (
 
 var _ = Describe("kubectl trainjob in a shell", func() {
 	It("completes as its page says, with kubectl in front", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("waits").GPUs("16").Obj())
 		for _, block := range docsCommands("docs/plugin.md") {
 			_, stderr, code := runShell(ctx, block)

@@ -40,8 +40,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		if !cluster.Local() || cluster.Integration != world.External {
 			Skip("the specs of this group break the installation; run them on a cluster of make local-up")
 		}
-		w = newWorld(ctx)
-		w.Pools(ctx, "16", "16")
+		w = newPools(ctx, "16", "16")
 		w.eventuallyInOrder(ctx)
 	})
 
@@ -125,8 +124,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 	Describe("TrainJobs", func() {
 		It("TrainJobStuck, when its Workload was deactivated", func(ctx context.Context) {
-			w.Make(ctx, w.Job("off").GPUs("8").Obj())
-			w.EventuallyRuns(ctx, "off", 1, onH100)
+			w.MakeRunning(ctx, w.Job("off").GPUs("8"), 1, onH100)
 			w.Activate(ctx, "off", false)
 			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "TrainJobStuck", "TrainJob "+w.Namespace+"/off"))
 		}, SpecTimeout(specTimeout))
@@ -145,8 +143,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		}, SpecTimeout(specTimeout))
 
 		It("CountedTwice", func(ctx context.Context) {
-			w.Make(ctx, w.Job("twice").GPUs("8").Obj())
-			w.EventuallyRuns(ctx, "twice", 1, onH100)
+			w.MakeRunning(ctx, w.Job("twice").GPUs("8"), 1, onH100)
 			wl := w.Workload(ctx, "twice")
 			js := get(ctx, w, &jobsetapi.JobSet{}, "twice")
 			w.makeWorkload(ctx, &kueue.Workload{

@@ -89,10 +89,8 @@ func reasonOf(e explain.Explanation, flavor string) explain.Reason {
 
 var _ = Describe("kubectl trainjob explain", func() {
 	It("tells what quota is missing, the position, and Kueue's own words", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "16", "8")
-		w.Make(ctx, w.Job("holds").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "holds", 1, onH100)
+		w := newPools(ctx, "16", "8")
+		w.MakeRunning(ctx, w.Job("holds").GPUs("8"), 1, onH100)
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("ahead").Priority(w.Name("urgent")).Nodes(3).GPUs("8").Obj())
 		w.EventuallyPending(ctx, "ahead")
 		w.Make(ctx, w.Job("waits").Nodes(2).GPUs("8").Obj())
@@ -137,8 +135,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells of a node selector that matches no flavor, and who set it", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "8")
+		w := newPools(ctx, "8", "8")
 		w.Make(ctx, w.Job("waits").GPUs("8").
 			PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{
 				NodeSelector: map[string]string{kit.ProductLabel: "NVIDIA-B200"},
@@ -165,8 +162,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells of stopped queues and of deactivation, with the command that fixes it", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		queue := get(ctx, w, &kueue.LocalQueue{}, "queue")
 		before := queue.DeepCopy()
 		queue.Spec.StopPolicy = ptr.To(kueue.Hold)
@@ -204,13 +200,11 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells who preempted a job, and who set what of a running one", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		tolerates := corev1.Toleration{Key: "example.com/spot", Operator: corev1.TolerationOpExists}
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
 		w.EventuallyRuns(ctx, "patient", 1, onH100)
-		w.Make(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Tolerate(tolerates).Obj())
-		w.EventuallyRuns(ctx, "urgent", 1, onH100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Tolerate(tolerates), 1, onH100)
 		e := w.eventuallyExplained(ctx, "patient", explain.Waiting, string(explain.InUse))
 		Expect(e.State.Message).To(ContainSubstring("it was preempted by %s/urgent", w.Namespace))
 
@@ -225,15 +219,13 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells which flavors could take a manifest, whose runtime stands in the same file", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		file := fmt.Sprintf(manifestWithRuntime, kit.QueueLabel)
 		stdout, stderr, code := pluginReading(ctx, file, "explain", "-f", "-", "-n", w.Namespace)
 		Expect(code).To(BeZero(), stderr)
 		Expect(stdout).To(ContainSubstring("TrainJob %s/new asks for 8 GPUs and could have them now in queue queue (ClusterQueue %s): node on flavor %s", w.Namespace, w.Name("gpus"), w.Name("h100")))
 
-		w.Make(ctx, w.Job("holds").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "holds", 1, onH100)
+		w.MakeRunning(ctx, w.Job("holds").GPUs("8"), 1, onH100)
 		Eventually(ctx, func(g Gomega) {
 			stdout, _, _ := pluginReading(ctx, file, "explain", "-f", "-", "-n", w.Namespace)
 			g.Expect(stdout).To(ContainSubstring("would wait in queue queue (ClusterQueue %s): asks for 8 GPUs, flavor %s has 0 of 8 GPUs free", w.Name("gpus"), w.Name("h100")))
@@ -241,10 +233,8 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells a user who sees only a namespace what was not to be seen", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("too-big").Nodes(2).GPUs("8").Obj())
-		w.EventuallyPending(ctx, "too-big")
+		w := newPools(ctx, "8", "0")
+		w.MakePending(ctx, w.Job("too-big").Nodes(2).GPUs("8"))
 		w.letSee(ctx, "alice")
 		Eventually(ctx, func(g Gomega) {
 			e := w.explained(ctx, g, "too-big", "--as", "alice")
@@ -254,8 +244,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("forecasts that an urgent manifest preempts, and whom", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
 		w.EventuallyRuns(ctx, "patient", 1, onH100)
 		e := w.forecast(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"))
@@ -264,8 +253,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	DescribeTable("tells who cannot make what", func(ctx context.Context, limited string, phase explain.Phase, reason string) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "none"},
 			Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceName(limited): *quantity("0")}}})
 		Eventually(ctx, func() corev1.ResourceList {
@@ -285,8 +273,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("tells that a new job waits for its JobSet, without which it queues soon", Label("control"), func(ctx context.Context) {
 		localOnly("the API server has to reach a webhook of this process")
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		_, letThrough := w.holdJobSets(ctx, admissionregistrationv1.Create, func(*admissionv1.AdmissionRequest) bool { return true })
 		w.Make(ctx, w.Job("early").GPUs("8").Obj())
 		w.eventuallyExplained(ctx, "early", explain.Unqueued, "AwaitsJobSet")
@@ -298,8 +285,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells of a volume claim that is missing", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("waits").GPUs("8").PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{Volumes: []corev1.Volume{{
 			Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "nowhere"}},
 		}}}}).Obj())
@@ -308,8 +294,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells of pods that are larger than any node, before they are made and after", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "16", "0")
+		w := newPools(ctx, "16", "0")
 		large := w.Job("large").GPUs("16")
 		Expect(w.forecast(ctx, large).State).To(And(HaveField("Reason", string(explain.TooLarge)), HaveField("Stuck", true)))
 		w.Make(ctx, large.Obj())
@@ -317,8 +302,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells of a topology request in a queue that has none", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		job := w.Job("waits").GPUs("8").PodAnnotation("example.com/user", "node", kueue.PodSetRequiredTopologyAnnotation, corev1.LabelHostname)
 		Expect(w.forecast(ctx, job).State).To(And(HaveField("Reason", string(explain.Topology)), HaveField("Stuck", true)))
 		w.Make(ctx, job.Obj())
@@ -326,8 +310,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells of a prebuilt Workload that is missing", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		job := w.Job("waits").GPUs("8")
 		metav1.SetMetaDataLabel(&job.ObjectMeta, constants.PrebuiltWorkloadLabel, "nowhere")
 		w.Make(ctx, job.Obj())
@@ -336,13 +319,11 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("copes with the rights of Kueue's batch users", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "alice"},
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kueue-batch-user-role"},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}}})
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		Eventually(ctx, func(g Gomega) {
 			e := w.explained(ctx, g, "runs", "--as", "alice")
 			g.Expect(e.State.Phase).To(Equal(explain.Running), e.State.Message)

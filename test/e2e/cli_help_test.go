@@ -31,12 +31,9 @@ var notRun = []string{"kubectl trainjob uninstall", "kubectl delete -k config/de
 
 var _ = Describe("the help of kubectl trainjob", func() {
 	It("has examples that run", Serial, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "32", "0")
-		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "llm", 1, onH100)
-		w.Make(ctx, w.Job("big").Nodes(4).GPUs("8").Obj())
-		w.EventuallyPending(ctx, "big")
+		w := newPools(ctx, "32", "0")
+		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100)
+		w.MakePending(ctx, w.Job("big").Nodes(4).GPUs("8"))
 		vision, language := w.Name("vision"), w.Name("language")
 		w.Make(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: vision}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: language}})
 		DeferCleanup(eventuallyNothingGenerated)
@@ -73,8 +70,7 @@ var _ = Describe("the help of kubectl trainjob", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("takes TYPE/NAME, somebody else's eyes and JSONPath", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
 		for _, name := range []string{"llm", "trainjob/llm", "trainjobs.trainer.kubeflow.org/llm"} {
 			stdout, _, code := plugin(ctx, "explain", name, "-n", w.Namespace, "-o", "jsonpath={.name}")

@@ -15,13 +15,10 @@ import (
 
 var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	It("hold a batch user's job that waits, which keeps its place", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		user := w.batchUser(ctx)
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
-		w.Make(ctx, w.Job("first").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "first")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w.MakePending(ctx, w.Job("first").GPUs("8"))
 		wl := w.Workload(ctx, "first")
 		Expect(w.says(ctx, "hold", "first", "--as", user)).To(ContainSubstring("held out of queue queue; it keeps its place"))
 		w.Make(ctx, w.Job("second").GPUs("8").Obj())
@@ -46,13 +43,10 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("stop a batch user's job: its quota goes to others with its last pod, and it stays stopped, also over a restart of the manager", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		user := w.batchUser(ctx)
-		w.Make(ctx, w.Job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "10s").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
-		w.Make(ctx, w.Job("next").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "next")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "10s"), 1, onH100)
+		w.MakePending(ctx, w.Job("next").GPUs("8"))
 		Expect(w.says(ctx, "stop", "runs", "--as", user)).To(ContainSubstring("stopped: 1 pod end"))
 		w.eventuallyListed(ctx, "runs", explain.Stopping)
 		w.EventuallyRuns(ctx, "next", 1, onH100)
@@ -71,13 +65,10 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout), Serial)
 
 	It("resume a job whose pods still end behind those that wait", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		user := w.batchUser(ctx)
-		w.Make(ctx, w.Job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "10s").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
-		w.Make(ctx, w.Job("next").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "next")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "10s"), 1, onH100)
+		w.MakePending(ctx, w.Job("next").GPUs("8"))
 		w.says(ctx, "stop", "runs", "--as", user)
 		Expect(w.says(ctx, "hold", "runs", "--as", user)).To(ContainSubstring("is being stopped, and held then"))
 		said := w.says(ctx, "resume", "runs", "--as", user)
@@ -89,12 +80,9 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("requeue a job behind those that wait", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
-		w.Make(ctx, w.Job("next").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "next")
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w.MakePending(ctx, w.Job("next").GPUs("8"))
 		Expect(w.says(ctx, "requeue", "runs")).To(ContainSubstring("queued again in queue"))
 		w.EventuallyRuns(ctx, "next", 1, onH100)
 		w.eventuallyListed(ctx, "runs", explain.Waiting)
@@ -103,22 +91,17 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("requeue a job behind those of another shape that wait", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
-		w.Make(ctx, w.Job("smaller").GPUs("4").Obj())
-		w.EventuallyPending(ctx, "smaller")
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w.MakePending(ctx, w.Job("smaller").GPUs("4"))
 		Expect(w.says(ctx, "requeue", "runs")).To(ContainSubstring("queued again in queue"))
 		w.EventuallyRuns(ctx, "smaller", 1, onH100)
 		w.eventuallyListed(ctx, "runs", explain.Waiting)
 	}, SpecTimeout(specTimeout))
 
 	It("resume a deactivated job for who may, and tell others who can", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "llm", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100)
 		w.Activate(ctx, "llm", false)
 		w.eventuallyListed(ctx, "llm", explain.Deactivated)
 		_, stderr, code := plugin(ctx, "resume", "llm", "-n", w.Namespace, "--as", w.batchUser(ctx))
@@ -129,10 +112,8 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("are what the webhook names to somebody who suspends a job that runs", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
-		pods := w.EventuallyRuns(ctx, "llm", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		pods := w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100)
 		_, stderr, code := runBinary(ctx, "", "kubectl", "-n", w.Namespace, "patch", "trainjob", "llm", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
 		Expect(code).To(BeZero(), stderr)
 		Expect(stderr).To(ContainSubstring("kubectl trainjob stop -n %s llm keeps it stopped", w.Namespace))

@@ -23,15 +23,11 @@ import (
 
 var _ = Describe("kubectl trainjob list", func() {
 	It("tells the true state of every TrainJob, as explain does, and follows changes", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
-		w.Make(ctx, w.Job("runs").Priority(w.Name("urgent")).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
-		w.Make(ctx, w.Job("waits").Priority(w.Name("urgent")).GPUs("8").Obj())
-		w.EventuallyPending(ctx, "waits")
-		w.Make(ctx, w.Job("too-big").Nodes(2).GPUs("8").Obj())
-		w.EventuallyPending(ctx, "too-big")
+		w.MakeRunning(ctx, w.Job("runs").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
+		w.MakePending(ctx, w.Job("waits").Priority(w.Name("urgent")).GPUs("8"))
+		w.MakePending(ctx, w.Job("too-big").Nodes(2).GPUs("8"))
 
 		Eventually(ctx, func(g Gomega) {
 			table, stderr, code := plugin(ctx, "list", "-n", w.Namespace)
@@ -55,11 +51,9 @@ var _ = Describe("kubectl trainjob list", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells a batch user of Kueue's what he may know, and names once each kind that he may not read", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		user := w.batchUser(ctx)
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.Make(ctx, w.Job("waits").GPUs("8").Obj(), w.Job("waits-too").GPUs("8").Obj())
 		Eventually(ctx, func(g Gomega) {
 			table, stderr, code := plugin(ctx, "list", "-n", w.Namespace, "--as", user)

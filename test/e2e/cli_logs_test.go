@@ -14,12 +14,9 @@ import (
 
 var _ = Describe("kubectl trainjob logs", func() {
 	It("names what there is no log of, and what tells why", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "waits")
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w.MakePending(ctx, w.Job("waits").GPUs("8"))
 
 		refused := func(text string, args ...string) {
 			GinkgoHelper()
@@ -40,12 +37,9 @@ var _ = Describe("kubectl trainjob logs", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("follows a TrainJob that waits until it is over", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
-		w.Make(ctx, w.Job("later").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "later")
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w.MakePending(ctx, w.Job("later").GPUs("8"))
 		following := startPlugin(ctx, "logs", "later", "-n", w.Namespace, "--follow")
 		Consistently(ctx, following).ShouldNot(gexec.Exit())
 		w.Finish(ctx, "runs", "succeeded")

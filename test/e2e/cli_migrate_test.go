@@ -15,8 +15,7 @@ import (
 
 var _ = Describe("kubectl trainjob migrate", func() {
 	It("makes manifests that the API server takes, with the pods that the older ones ask for", since(world.Trainer22), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		older, err := os.ReadFile(filepath.Join(root(), "docs/samples/older.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 		_, _, code := runBinary(ctx, string(older), "kubectl", "create", "-n", w.Namespace, "--dry-run=server", "-f", "-")
@@ -34,8 +33,7 @@ var _ = Describe("kubectl trainjob migrate", func() {
 	})
 
 	It("exports the TrainJobs of a cluster without what the manager added", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx,
 			w.Job("runs").GPUs("8").PodAnnotation("example.com/team", "node", "example.com/mine", "yes").Obj(),
 			w.Job("done").Obj())

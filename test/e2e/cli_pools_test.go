@@ -77,10 +77,8 @@ var _ = Describe("kubectl trainjob pools", func() {
 			queue.Spec.CohortName = kueue.CohortReference(w.Name("cohort"))
 		}
 		w.Make(ctx, w.Flavor("h100", onH100), lender, borrower, kit.LocalQueue(w.Namespace, "queue", borrower.Name))
-		w.Make(ctx, w.Job("borrows").Nodes(2).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "borrows", 2, onH100)
-		w.Make(ctx, w.Job("waits").Nodes(2).GPUs("8").Obj())
-		w.EventuallyPending(ctx, "waits")
+		w.MakeRunning(ctx, w.Job("borrows").Nodes(2).GPUs("8"), 2, onH100)
+		w.MakePending(ctx, w.Job("waits").Nodes(2).GPUs("8"))
 
 		Eventually(ctx, func(g Gomega) {
 			pool := w.pool(ctx, g, "h100")
@@ -122,8 +120,7 @@ var _ = Describe("kubectl trainjob pools", func() {
 		Expect(code).To(BeZero())
 		Expect(table).To(MatchRegexp(`<no flavor> +nvidia.com/gpu +\d+/\d+`))
 
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "8")
+		w := newPools(ctx, "8", "8")
 		table, remarks, code := plugin(ctx, "pools", "--as", "system:serviceaccount:"+w.Namespace+":nobody")
 		Expect(code).To(Equal(exit.Unseen))
 		Expect(remarks).To(And(ContainSubstring("not seen: nodes: you may not list them in the whole cluster\n"), ContainSubstring("you may not see the pools")))

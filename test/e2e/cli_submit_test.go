@@ -15,8 +15,7 @@ import (
 
 var _ = Describe("kubectl trainjob submit", func() {
 	It("makes a TrainJob of flags and stays until its pods run", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "16", "0")
+		w := newPools(ctx, "16", "0")
 		stdout, _, code := plugin(ctx, "submit", "llama", "-n", w.Namespace, "--runtime", "torch-distributed",
 			"--nodes", "2", "--gpus-per-node", "8", "--queue", "queue", "--image", "train:1", "--env", "EPOCHS=3",
 			"--label", "team=a", "--annotation", "note=b", "--trainer-args", "--fast", "--watch",
@@ -36,8 +35,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 	})
 
 	It("asks for a topology in the pods of the trainer", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		stdout, _, code := plugin(ctx, "submit", "-n", w.Namespace, "--runtime", "torch-distributed", "--queue", "queue",
 			"--topology", "preferred=example.com/rack", "-o", "name")
 		Expect(code).To(BeZero())
@@ -56,8 +54,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 	})
 
 	DescribeTable("names what there is in place of what there is not", func(ctx context.Context, says string, flags ...string) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		_, stderr, code := plugin(ctx, append([]string{"submit", "job", "-n", w.Namespace}, flags...)...)
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(MatchRegexp(says))
@@ -81,8 +78,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 	)
 
 	It("warns of a stopped queue, and says in a pipe what the TrainJob waits for", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		stop := func(policy string) {
 			kubectl(ctx, "", "patch", "localqueue", "queue", "-n", w.Namespace, "--type=merge", "-p", `{"spec":{"stopPolicy":"`+policy+`"}}`)
 		}
@@ -105,8 +101,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 	})
 
 	It("ends with code 2 when the TrainJob is refused", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		_, stderr, code := plugin(ctx, "submit", "job", "-n", w.Namespace, "--runtime", "torch-distributed", "--queue", "queue",
 			"--runtime-patch", `{trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: extra}]}}}}`)
 		Expect(code).To(Equal(2))
@@ -114,8 +109,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 	})
 
 	It("ends with code 2 when the TrainJob is deactivated while it is watched", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		done := make(chan struct{})
 		go func() {
 			defer GinkgoRecover()

@@ -19,8 +19,7 @@ import (
 
 var _ = Describe("kubectl trainjob usage", func() {
 	It("prints what the Workloads of the cluster tell, by queue, flavor and user", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		job := w.Job("llm").GPUs("8").Obj()
 		job.Labels["example.com/user"] = "ann"
 		w.Make(ctx, job)

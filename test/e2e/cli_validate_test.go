@@ -24,8 +24,7 @@ import (
 
 var _ = Describe("kubectl trainjob validate", func() {
 	DescribeTable("says what the API server says", core, func(ctx context.Context, metadata, spec string, valid bool) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		manifest := fmt.Sprintf(`{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"namespace":%q,%s},"spec":{%s}}`, w.Namespace, metadata, spec)
 		_, _, server := runBinary(ctx, manifest, "kubectl", "create", "--dry-run=server", "--validate=strict", "-f", "-")
 		Expect(server).To(exitWith(valid), "the API server")

@@ -27,10 +27,8 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	})
 
 	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("running").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "running", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("running").GPUs("8"), 1, onH100)
 		w.Make(ctx, w.Job("waiting").GPUs("8").Tolerate(gpuToleration).Obj())
 		w.EventuallyAtTheGate(ctx, "waiting")
 		w.EventuallyChildJobs(ctx, "waiting", 1)
@@ -50,8 +48,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("TrainJobs without a queue are nobody's concern, and one with a queue is refused with what it needs", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.eventuallyInScope(ctx, webhookscope.Queued)
 		w.stopManager(ctx)
 
@@ -66,10 +63,8 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("running TrainJobs run on, and nothing is written when it is back", core, long, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		pods := w.EventuallyRuns(ctx, "runs", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		pods := w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		// The last words on the start, Trainer's and ours.
 		Eventually(ctx, func() []trainer.JobStatus { return get(ctx, w, &trainer.TrainJob{}, "runs").Status.JobsStatus }).
 			Should(ContainElement(HaveField("Ready", HaveValue(BeEquivalentTo(1)))))
@@ -83,8 +78,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("a TrainJob made while webhook and manager were away is suspended, gated and admitted when they are back", core, long, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.stopManager(ctx)
 		w.removeWebhooks(ctx)
 		suspended := w.Job("suspended").GPUs("8").Obj()
@@ -106,14 +100,12 @@ var _ = Describe("On a local control plane", Label("control"), Serial, func() {
 	})
 
 	It("a preemption writes no error into the manager's log", core, Label("invariant", "quiet"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "8")
+		w := newPools(ctx, "8", "8")
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
 		w.EventuallyRuns(ctx, "patient", 1, onH100)
 		before, err := cluster.ErrorLines(cluster.Manager())
 		Expect(err).NotTo(HaveOccurred())
-		w.Make(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "urgent", 1, onH100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
 		w.EventuallyRuns(ctx, "patient", 1, onA100)
 		Expect(cluster.ErrorLines(cluster.Manager())).To(Equal(before))
 	}, SpecTimeout(specTimeout))

@@ -31,14 +31,12 @@ func nodeSelectorPatch(selector map[string]string) []trainer.RuntimePatch {
 
 var _ = Describe("A waiting TrainJob", func() {
 	It("is admitted for the nodes that its user asked for last", core, Label("invariant", "exact"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "8")
+		w := newPools(ctx, "8", "8")
 		w.Make(ctx, w.Job("holds-h100").GPUs("8").Obj(), w.Job("holds-a100").GPUs("8").Obj())
 		w.EventuallyRuns(ctx, "holds-h100", 1, nil)
 		w.EventuallyRuns(ctx, "holds-a100", 1, nil)
 
-		w.Make(ctx, w.Job("changes").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "changes")
+		w.MakePending(ctx, w.Job("changes").GPUs("8"))
 		w.Edit(ctx, "changes", func(t *trainer.TrainJob) {
 			t.Spec.RuntimePatches = append(nodeSelectorPatch(onA100), t.Spec.RuntimePatches...)
 		})
@@ -53,8 +51,7 @@ var _ = Describe("A waiting TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("follows its snapshot where the runtime is edited meanwhile", Label("invariant", "podsets"), since(world.Trainer23), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "0", "0")
+		w := newPools(ctx, "0", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.Make(ctx, runtime, w.Job("frozen").Runtime(runtime.Name).GPUs("2").Obj())
 		w.EventuallyPending(ctx, "frozen")
@@ -73,13 +70,11 @@ var _ = Describe("A waiting TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("is charged for the snapshot that it runs, where its first one was deleted", Label("invariant", "podsets"), since(world.Trainer23), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.Make(ctx, runtime, w.Job("holds").GPUs("8").Obj())
 		w.EventuallyRuns(ctx, "holds", 1, onH100)
-		w.Make(ctx, w.Job("refrozen").Runtime(runtime.Name).GPUs("2").Obj())
-		w.EventuallyPending(ctx, "refrozen")
+		w.MakePending(ctx, w.Job("refrozen").Runtime(runtime.Name).GPUs("2"))
 		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
 			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
 		})
@@ -101,8 +96,7 @@ var _ = Describe("A waiting TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("is charged for what Trainer froze, where the runtime was edited before Trainer looked at it", Label("invariant", "podsets"), since(world.Trainer23), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.runsOutside("Trainer makes the JobSet of a job that was resumed before it looked, from the edited runtime, and pods come before the manager sees that")
 		allow := w.refuseSnapshots(ctx)
@@ -129,8 +123,7 @@ var _ = Describe("A waiting TrainJob", func() {
 
 var _ = Describe("A running TrainJob", func() {
 	It("keeps its pods and its Workload when its runtime is edited, and when it is deleted", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "16", "0")
+		w := newPools(ctx, "16", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.Make(ctx, runtime, w.Job("runs").Runtime(runtime.Name).Nodes(2).GPUs("8").Obj())
 		pods := w.EventuallyRuns(ctx, "runs", 2, onH100)
@@ -150,8 +143,7 @@ var _ = Describe("A running TrainJob", func() {
 
 var _ = Describe("An evicted TrainJob", func() {
 	It("stops, and runs again, although its runtime was edited while it ran", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.Make(ctx, runtime, w.Job("edited").Runtime(runtime.Name).GPUs("8").Obj())
 		w.EventuallyRuns(ctx, "edited", 1, onH100)
@@ -165,10 +157,8 @@ var _ = Describe("An evicted TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("counts as active and keeps its quota until its last pod is gone, and says so", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "8")
-		w.Make(ctx, w.Job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "14s").Obj())
-		first := w.EventuallyRuns(ctx, "slow", 1, onH100)[0]
+		w := newPools(ctx, "8", "8")
+		first := w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "14s"), 1, onH100)[0]
 		w.Activate(ctx, "slow", false)
 		w.EventuallyCondition(ctx, "slow", kueue.WorkloadEvicted)
 		w.Activate(ctx, "slow", true)
@@ -200,8 +190,7 @@ var _ = Describe("An evicted TrainJob", func() {
 
 var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	It("moves to another queue when it is suspended with the new name, and runs on that queue's quota", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx,
 			kit.ClusterQueue(w.Name("other"), kit.Quota{Flavor: w.Name("a100"), GPUs: "8"}),
 			kit.LocalQueue(w.Namespace, "other", w.Name("other")),
@@ -220,8 +209,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("runs placed although its user resumes it in the moment of its admission", core, Label("invariant", "exact"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "0", "0")
+		w := newPools(ctx, "0", "0")
 		w.Make(ctx, w.Job("eager").GPUs("4").Obj())
 		w.EventuallyAtTheGate(ctx, "eager")
 		w.EventuallyChildJobs(ctx, "eager", 1)
@@ -239,10 +227,8 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("keeps its quota while its deleted Workload's pods are there", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("held").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s").Obj())
-		w.EventuallyRuns(ctx, "held", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("held").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s"), 1, onH100)
 		wl := w.Workload(ctx, "held")
 		Expect(w.Delete(ctx, wl)).To(Succeed())
 		Eventually(ctx, func(g Gomega) {

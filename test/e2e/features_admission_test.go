@@ -21,8 +21,7 @@ var _ = Describe("A TrainJob whose admission is gated by others", func() {
 	var w *site
 
 	BeforeEach(func(ctx context.Context) {
-		w = newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w = newPools(ctx, "8", "0")
 	})
 
 	It("is admitted when the last of them lets it go", core, func(ctx context.Context) {
@@ -86,8 +85,7 @@ var _ = Describe("With concurrent admission", Label("control"), Serial, Ordered,
 	})
 
 	It("a TrainJob starts on the flavor that has quota, and moves to the one it prefers when that has", func(ctx context.Context) {
-		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "llm", 1, onA100)
+		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onA100)
 		w.SetQuota(ctx, w.Name("gpus"), "8")
 		pod := w.eventuallyRunsOn(ctx, "llm", onH100)
 		Expect(pod.Spec.NodeSelector).To(Equal(onH100))

@@ -52,8 +52,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		shares := w.member("team", "shares", "0")
 		shares.Spec.Preemption.ReclaimWithinCohort = kueue.PreemptionPolicyAny
 		w.share(ctx, w.member("team", "idle", "16"), w.member("team", "victim", "0"), shares)
-		w.Make(ctx, w.Job("preempted").Queue("victim").Nodes(2).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "preempted", 2, onH100)
+		w.MakeRunning(ctx, w.Job("preempted").Queue("victim").Nodes(2).GPUs("8"), 2, onH100)
 		w.Make(ctx, w.Job("claims").Queue("shares").GPUs("8").Obj())
 		w.eventuallyPreempted(ctx, "preempted", kueue.InCohortFairSharingReason)
 		w.EventuallyRuns(ctx, "claims", 1, onH100)
@@ -117,8 +116,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 	It("gets the default WorkloadPriorityClass", func(ctx context.Context) {
 		w.Pools(ctx, "8", "0")
 		w.Make(ctx, kit.Priority("default", 7))
-		w.Make(ctx, w.Job("plain").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "plain", 1, onH100)
+		w.MakeRunning(ctx, w.Job("plain").GPUs("8"), 1, onH100)
 		Expect(w.Workload(ctx, "plain").Spec.Priority).To(HaveValue(BeEquivalentTo(7)))
 	}, SpecTimeout(specTimeout))
 
@@ -138,8 +136,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 
 	It("is charged what its resources are transformed to", func(ctx context.Context) {
 		w.countedQueue(ctx, credits, "12")
-		w.Make(ctx, w.Job("first").Request(corev1.ResourceCPU, "4").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w.MakeRunning(ctx, w.Job("first").Request(corev1.ResourceCPU, "4"), 1, onH100)
 		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(credits, "8"))
 		w.queues(ctx, w.Job("second").Request(corev1.ResourceCPU, "4"))
 		w.eventuallyKueueSays(ctx, "second", credits)

@@ -21,11 +21,9 @@ import (
 // TrainJobs.
 var _ = Describe("The WorkloadPriorityClass of a TrainJob", func() {
 	DescribeTable("moves it to the front of its queue while it waits", func(ctx context.Context, raise func(context.Context, *site)) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("mine"), 1), kit.Priority(w.Name("urgent"), 1000))
-		w.Make(ctx, w.Job("holds").Priority(w.Name("urgent")).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "holds", 1, onH100)
+		w.MakeRunning(ctx, w.Job("holds").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
 		w.queues(ctx, w.Job("earlier").Priority(w.Name("low")).GPUs("8"))
 		w.eventuallyLaterThan(ctx, "earlier")
 		w.queues(ctx, w.Job("raised").Priority(w.Name("mine")).GPUs("8"))
@@ -45,11 +43,9 @@ var _ = Describe("The WorkloadPriorityClass of a TrainJob", func() {
 	)
 
 	It("changes while it runs, and its pods stay", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("urgent"), 1000))
-		w.Make(ctx, w.Job("runs").Priority(w.Name("low")).GPUs("8").Obj())
-		pods := w.EventuallyRuns(ctx, "runs", 1, onH100)
+		pods := w.MakeRunning(ctx, w.Job("runs").Priority(w.Name("low")).GPUs("8"), 1, onH100)
 		w.Edit(ctx, "runs", func(t *trainer.TrainJob) { t.Labels[kit.PriorityLabel] = w.Name("urgent") })
 		w.eventuallyPriority(ctx, "runs", 1000)
 		w.ConsistentlyKeeps(ctx, "runs", pods, w.Workload(ctx, "runs"))
@@ -59,10 +55,8 @@ var _ = Describe("The WorkloadPriorityClass of a TrainJob", func() {
 var _ = Describe("A stopped queue", func() {
 	for _, kind := range []string{"ClusterQueue", "LocalQueue"} {
 		It(fmt.Sprintf("lets who runs run on, and who comes wait, until it starts again (%s, Hold)", kind), func(ctx context.Context) {
-			w := newWorld(ctx)
-			w.Pools(ctx, "16", "0")
-			w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-			pods := w.EventuallyRuns(ctx, "runs", 1, onH100)
+			w := newPools(ctx, "16", "0")
+			pods := w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 			w.setStopPolicy(ctx, kind, kueue.Hold)
 			w.Make(ctx, w.Job("comes").GPUs("8").Obj())
 			w.EventuallyAtTheGate(ctx, "comes")
@@ -73,10 +67,8 @@ var _ = Describe("A stopped queue", func() {
 		}, SpecTimeout(specTimeout))
 
 		It(fmt.Sprintf("stops who runs, and runs it again when it starts again (%s, HoldAndDrain)", kind), func(ctx context.Context) {
-			w := newWorld(ctx)
-			w.Pools(ctx, "8", "0")
-			w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-			w.EventuallyRuns(ctx, "runs", 1, onH100)
+			w := newPools(ctx, "8", "0")
+			w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 			w.setStopPolicy(ctx, kind, kueue.HoldAndDrain)
 			w.eventuallyEvicted(ctx, "runs", kind+"Stopped")
 			w.EventuallyAtTheGate(ctx, "runs")
@@ -102,8 +94,7 @@ var _ = Describe("A TrainJob in a queue with several resource groups", func() {
 		w.Make(ctx, gpus, kit.LocalQueue(w.Namespace, "queue", gpus.Name), w.Job("first").GPUs("4").Request(corev1.ResourceCPU, "1").Obj())
 		pods := w.EventuallyRuns(ctx, "first", 1, onH100)
 		Expect(pods[0].Spec.NodeSelector).To(Equal(map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}))
-		w.Make(ctx, w.Job("second").GPUs("4").Request(corev1.ResourceCPU, "1").Obj())
-		w.EventuallyPending(ctx, "second")
+		w.MakePending(ctx, w.Job("second").GPUs("4").Request(corev1.ResourceCPU, "1"))
 	}, SpecTimeout(specTimeout))
 })
 

@@ -122,8 +122,7 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 
 var _ = Describe("What an admission check says of the pods", func() {
 	It("is in them, and after an eviction what it says then: node selector and tolerations are that alone", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		check := w.controlledCheck(ctx)
 		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
 

@@ -26,8 +26,7 @@ var _ = Describe("TrainJobs in a cohort", func() {
 		gpuQuota(borrower).BorrowingLimit = quantity("8")
 		w.share(ctx, w.member("team", "lender", "16"), borrower)
 		w.runsOn(ctx, "borrows", "borrower")
-		w.Make(ctx, w.Job("exceeds").Queue("borrower").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "exceeds")
+		w.MakePending(ctx, w.Job("exceeds").Queue("borrower").GPUs("8"))
 
 		w.updateQueue(ctx, borrower.Name, func(cq *kueue.ClusterQueue) { gpuQuota(cq).BorrowingLimit = quantity("16") })
 		w.EventuallyRuns(ctx, "exceeds", 1, onH100)
@@ -39,8 +38,7 @@ var _ = Describe("TrainJobs in a cohort", func() {
 		gpuQuota(lender).LendingLimit = quantity("8")
 		w.share(ctx, lender, w.member("team", "borrower", "0"))
 		w.runsOn(ctx, "borrows", "borrower")
-		w.Make(ctx, w.Job("exceeds").Queue("borrower").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "exceeds")
+		w.MakePending(ctx, w.Job("exceeds").Queue("borrower").GPUs("8"))
 		w.runsOn(ctx, "owns", "lender")
 	}, SpecTimeout(specTimeout))
 
@@ -48,10 +46,8 @@ var _ = Describe("TrainJobs in a cohort", func() {
 		w := newWorld(ctx)
 		w.Make(ctx, w.cohort("company", "", "8"), w.cohort("research", "company", "0"), w.cohort("product", "company", "0"))
 		w.share(ctx, w.member("research", "vision", "0"), w.member("product", "search", "8"))
-		w.Make(ctx, w.Job("borrows").Queue("vision").Nodes(2).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "borrows", 2, onH100)
-		w.Make(ctx, w.Job("exceeds").Queue("search").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "exceeds")
+		w.MakeRunning(ctx, w.Job("borrows").Queue("vision").Nodes(2).GPUs("8"), 2, onH100)
+		w.MakePending(ctx, w.Job("exceeds").Queue("search").GPUs("8"))
 		w.Finish(ctx, "borrows", "succeeded")
 		w.EventuallyRuns(ctx, "exceeds", 1, onH100)
 	}, SpecTimeout(specTimeout))
@@ -96,15 +92,13 @@ var _ = Describe("A TrainJob that is preempted stops, waits and resumes", func()
 
 var _ = Describe("A TrainJob takes the next flavor of its queue", func() {
 	It("before it preempts in the first", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "8")
+		w := newPools(ctx, "8", "8")
 		w.updateQueue(ctx, w.Name("gpus"), func(cq *kueue.ClusterQueue) {
 			cq.Spec.FlavorFungibility = &kueue.FlavorFungibility{WhenCanPreempt: kueue.TryNextFlavor}
 		})
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
 		w.runsOn(ctx, "first", "queue")
-		w.Make(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "urgent", 1, onA100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onA100)
 	}, SpecTimeout(specTimeout))
 
 	It("before it borrows in the first", func(ctx context.Context) {
@@ -171,8 +165,7 @@ func (w *site) updateQueue(ctx context.Context, name string, change func(*kueue.
 // runsOn makes a TrainJob of 8 GPUs in a LocalQueue, and waits until it runs on H100 nodes.
 func (w *site) runsOn(ctx context.Context, job, queue string) {
 	GinkgoHelper()
-	w.Make(ctx, w.Job(job).Queue(queue).GPUs("8").Obj())
-	w.EventuallyRuns(ctx, job, 1, onH100)
+	w.MakeRunning(ctx, w.Job(job).Queue(queue).GPUs("8"), 1, onH100)
 }
 
 // preempts has a TrainJob of so many pods come while another runs in LocalQueue victim, which

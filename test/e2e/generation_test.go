@@ -32,8 +32,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 	})
 
 	It("is exported, and the manager says so and does nothing while it is unknown", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
 		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")
 		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
@@ -67,8 +66,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 			Skip("give -upgrade.to, on a cluster with an older Trainer")
 		}
 		older := trainerOf(ctx)
-		w := newWorld(ctx)
-		w.Pools(ctx, "18", "0")
+		w := newPools(ctx, "18", "0")
 		w.MakeNeeds(ctx, "torchtune-qwen2.5-1.5b")
 		w.Make(ctx,
 			w.Job("evicted").GPUs("8").Obj(), w.Job("ends").GPUs("8").Obj(),

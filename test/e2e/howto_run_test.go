@@ -27,10 +27,8 @@ var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("is what is printed for a job whose Workload somebody finished", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("waits").Nodes(2).GPUs("8").Obj())
-		w.EventuallyPending(ctx, "waits")
+		w := newPools(ctx, "8", "0")
+		w.MakePending(ctx, w.Job("waits").Nodes(2).GPUs("8"))
 		wl := w.Workload(ctx, "waits")
 		before := wl.DeepCopy()
 		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue,

@@ -29,8 +29,7 @@ import (
 var _ = Describe("A job that is evicted while Trainer resumes it", Label("control"), Serial, func() {
 	It("keeps its quota until that has come to nothing", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		localOnly("the API server has to reach a webhook of this process")
-		w := newWorld(ctx)
-		w.Pools(ctx, "0", "0")
+		w := newPools(ctx, "0", "0")
 		w.Make(ctx, w.Job("late").GPUs("8").Obj())
 		w.EventuallyAtTheGate(ctx, "late")
 		w.EventuallyPending(ctx, "late")

@@ -31,10 +31,8 @@ var _ = Describe("Where somebody's admission undoes what the manager writes", La
 
 	DescribeTable("the write is repeated less and less often, and the user is told", since(world.Trainer22), Label("invariant", "nothing-waits-in-silence"),
 		func(ctx context.Context, expression, note string) {
-			w := newWorld(ctx)
-			w.Pools(ctx, "8", "0")
-			w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-			w.EventuallyRuns(ctx, "runs", 1, onH100)
+			w := newPools(ctx, "8", "0")
+			w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 			// The API server takes note of it within a second. What waits is not written.
 			w.interfere(ctx, expression)
 			w.Make(ctx, w.Job("undone").GPUs("8").Obj())

@@ -43,10 +43,8 @@ func asManager(ctx context.Context) client.Client {
 
 var _ = Describe("A label that decides about a TrainJob", core, func() {
 	It("gives no prebuilt Workload to one that runs, not even with a stop", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		pods := w.EventuallyRuns(ctx, "runs", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		pods := w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		Expect(w.TryEdit(ctx, "runs", func(t *trainer.TrainJob) {
 			t.Labels[prebuiltLabel] = "none"
 			t.Spec.Suspend = ptr.To(true)
@@ -56,11 +54,9 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("gives a priority to a running one that is stopped with it", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, kit.Priority(w.Name("high"), 1000))
-		w.Make(ctx, w.Job("rises").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "rises", 1, onH100)
+		w.MakeRunning(ctx, w.Job("rises").GPUs("8"), 1, onH100)
 		before := w.Workload(ctx, "rises")
 		Expect(w.TryEdit(ctx, "rises", func(t *trainer.TrainJob) { t.Labels[kit.PriorityLabel] = w.Name("high") })).
 			To(MatchError(ContainSubstring("set spec.suspend to true")))
@@ -78,10 +74,8 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("has one that runs start again when its time limit was changed past the webhook", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("limited").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "limited", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("limited").GPUs("8"), 1, onH100)
 		job := get(ctx, w, newTrainJob(), "limited")
 		Expect(asManager(ctx).Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+maxExecLabel+`":"900"}}}`)))).To(Succeed())
 		Eventually(ctx, func(g Gomega) {
@@ -93,10 +87,8 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("lets nobody keep the pods of a stopped one without their quota by another time limit", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s").Obj())
-		w.EventuallyRuns(ctx, "slow", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s"), 1, onH100)
 		// The manager starts it again when its pods are gone, and then refuses the label.
 		Eventually(ctx, func() error {
 			if err := w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) }); err != nil {
@@ -137,8 +129,7 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 
 var _ = Describe("A running TrainJob that its user stops", core, func() {
 	It("starts again only when its pods are gone", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("toggled").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s").Obj())
 		for range 2 {
 			before := w.EventuallyRuns(ctx, "toggled", 1, onH100)
@@ -155,8 +146,7 @@ var _ = Describe("A running TrainJob that its user stops", core, func() {
 
 var _ = Describe("A waiting TrainJob that cannot run any more", core, func() {
 	It("gives its quota back where only MultiKueue may run it, in a queue that turns out to be without", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		job := w.Job("far").Queue("later").GPUs("8")
 		job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
 		w.Make(ctx, job.Obj())
@@ -165,20 +155,17 @@ var _ = Describe("A waiting TrainJob that cannot run any more", core, func() {
 		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "far", "PodSetsUnknown") }).
 			Should(ContainElement(ContainSubstring("spec.managedBy")))
 		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "far") }).Should(BeNil())
-		w.Make(ctx, w.Job("near").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "near", 1, onH100)
+		w.MakeRunning(ctx, w.Job("near").GPUs("8"), 1, onH100)
 		Expect(w.Workload(ctx, "far")).To(BeNil())
 		Expect(w.EventNotes(ctx, "TrainJob", "far", "PodSetsUnknown")).To(HaveLen(1))
 	}, SpecTimeout(specTimeout))
 
 	It("loses its Workload where its runtime gets the manager's gate, and queues when it is taken out", until(world.Trainer22), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.Make(ctx, runtime, w.Job("first").GPUs("8").Obj())
 		w.EventuallyRuns(ctx, "first", 1, onH100)
-		w.Make(ctx, w.Job("second").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyPending(ctx, "second")
+		w.MakePending(ctx, w.Job("second").Runtime(runtime.Name).GPUs("8"))
 		gates := func(gates ...corev1.PodSchedulingGate) func(*trainer.ClusterTrainingRuntime) {
 			return func(r *trainer.ClusterTrainingRuntime) {
 				r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = gates

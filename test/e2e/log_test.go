@@ -31,8 +31,7 @@ var _ = Describe("The manager's log", Label("control"), func() {
 		if cluster.Integration != world.External {
 			Skip("Kueue's in-tree integration writes another log")
 		}
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		job := w.Job("llm").GPUs("8").Obj()
 		job.Spec.Trainer.Env = []corev1.EnvVar{{Name: "TOKEN", Value: "s3cret-" + w.Suffix}}
 		w.Make(ctx, job)

@@ -28,10 +28,8 @@ var gpuToleration = kit.GPUToleration()
 
 var _ = Describe("A queued TrainJob", kindCore, func() {
 	It("is admitted to each flavor in turn and bound to its nodes", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "16", "16")
-		w.Make(ctx, w.Job("first").Nodes(2).GPUs("8").Obj())
-		pods := w.EventuallyRuns(ctx, "first", 2, onH100)
+		w := newPools(ctx, "16", "16")
+		pods := w.MakeRunning(ctx, w.Job("first").Nodes(2).GPUs("8"), 2, onH100)
 		for _, pod := range pods {
 			Expect(pod.Spec.NodeSelector).To(Equal(onH100))
 			Expect(world.Tolerations(&pod)).To(ConsistOf(gpuToleration))
@@ -40,26 +38,21 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 			Expect(pod.Annotations).To(HaveKeyWithValue("kueue.x-k8s.io/workload", w.Workload(ctx, "first").Name))
 		}
 
-		w.Make(ctx, w.Job("second").Nodes(2).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "second", 2, onA100)
+		w.MakeRunning(ctx, w.Job("second").Nodes(2).GPUs("8"), 2, onA100)
 	}, SpecTimeout(specTimeout))
 
 	It("says in an event which queue and which flavors it was admitted to", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("told").GPUs("4").Obj())
 		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "told", "Started") }).Should(ConsistOf(
 			"Admitted from queue queue by ClusterQueue " + w.Name("gpus") + ": node 1 pod on flavor " + w.Name("h100") + " (4 nvidia.com/gpu)"))
 	}, SpecTimeout(specTimeout))
 
 	It("waits behind the gate while the quota is full, and runs when it frees", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("running").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "running", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("running").GPUs("8"), 1, onH100)
 
-		w.Make(ctx, w.Job("waiting").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "waiting")
+		w.MakePending(ctx, w.Job("waiting").GPUs("8"))
 		w.EventuallyAtTheGate(ctx, "waiting")
 		Consistently(ctx, func() []corev1.Pod { return w.Pods(ctx, "waiting") }).Should(BeEmpty())
 
@@ -84,8 +77,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 			Expect(world.Tolerations(&pod)).To(ConsistOf(gpuToleration, HaveField("Key", "pool")))
 		}
 
-		w.Make(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "urgent", 2, onH100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8"), 2, onH100)
 		for _, pod := range w.EventuallyRuns(ctx, "patient", 2, onA100) {
 			Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{"nvidia.com/gpu.memory": "81920"}))
 			Expect(world.Tolerations(&pod)).To(ConsistOf(gpuToleration))
@@ -116,8 +108,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("downloads dataset and model first and then trains, all under one Workload", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.MakeNeeds(ctx, "torchtune-qwen2.5-1.5b")
 		w.Make(ctx, w.Job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
 		for _, pod := range w.EventuallyRuns(ctx, "tune", 2, nil) {
@@ -136,8 +127,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("finishes its Workload as failed when it fails, with its own message, and frees the quota", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
 		w.Make(ctx, runtime, w.Job("fails").Runtime(runtime.Name).GPUs("8").Obj())
@@ -149,15 +139,12 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 		Expect(finished.Reason).To(Equal(kueue.WorkloadFinishedReasonFailed))
 		Expect(finished.Message).To(Equal(failed.Message))
 
-		w.Make(ctx, w.Job("next").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "next", 1, onH100)
+		w.MakeRunning(ctx, w.Job("next").GPUs("8"), 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("stops when its Workload is deactivated, and runs again when that is taken back", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("paused").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "paused", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("paused").GPUs("8"), 1, onH100)
 
 		w.Activate(ctx, "paused", false)
 		w.EventuallyAtTheGate(ctx, "paused")
@@ -169,8 +156,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("stays stopped when its Workload is deactivated, also where its runtime was edited while it ran", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.Make(ctx, runtime, w.Job("paused").Runtime(runtime.Name).GPUs("8").Obj())
 		w.EventuallyRuns(ctx, "paused", 1, onH100)
@@ -190,8 +176,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("moves to another queue while it waits", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "0", "0")
+		w := newPools(ctx, "0", "0")
 		w.Make(ctx,
 			kit.ClusterQueue(w.Name("other"), kit.Quota{Flavor: w.Name("a100"), GPUs: "8"}),
 			kit.LocalQueue(w.Namespace, "other", w.Name("other")),
@@ -202,10 +187,8 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("leaves nothing behind when it is deleted", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("gone").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "gone", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("gone").GPUs("8"), 1, onH100)
 		Expect(w.Delete(ctx, w.Job("gone").Obj())).To(Succeed())
 		w.EventuallyNo(ctx, &trainer.TrainJobList{}, &kueue.WorkloadList{}, &corev1.PodList{})
 		Eventually(ctx, func(g Gomega) {
@@ -216,19 +199,16 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("gives back what its finished replicated jobs held, while it still runs", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.MakeNeeds(ctx, "torchtune-qwen2.5-1.5b")
-		w.Make(ctx, w.Job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
-		w.EventuallyRuns(ctx, "tune", 2, nil)
+		w.MakeRunning(ctx, w.Job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers(), 2, nil)
 		w.Finish(ctx, "tune", "succeeded", "dataset-initializer")
 		Eventually(ctx, func() []kueue.ReclaimablePod { return w.Workload(ctx, "tune").Status.ReclaimablePods }).
 			Should(ConsistOf(kueue.ReclaimablePod{Name: "dataset-initializer", Count: 1}))
 	}, SpecTimeout(specTimeout))
 
 	It("starts although its amounts are plain numbers, which Trainer's webhook writes again", since(world.Trainer22), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.MakeYAML(ctx, `
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
@@ -293,11 +273,9 @@ var _ = Describe("A TrainJob without a queue", func() {
 
 var _ = Describe("The admission gate", func() {
 	It("holds the pods of a TrainJob that a user resumes without quota, which is suspended again", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "0", "0")
+		w := newPools(ctx, "0", "0")
 		// Nothing but the gate is in the way of its pod.
-		w.Make(ctx, w.Job("eager").GPUs("8").Tolerate(gpuToleration).Obj())
-		w.EventuallyPending(ctx, "eager")
+		w.MakePending(ctx, w.Job("eager").GPUs("8").Tolerate(gpuToleration))
 		w.Edit(ctx, "eager", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
 		w.ConsistentlyUnbound(ctx, "eager")
 		w.EventuallyAtTheGate(ctx, "eager")

@@ -37,8 +37,7 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 	BeforeEach(func() { localOnly("the specs of this group read what the manager serves on this machine") })
 
 	It("tell how a TrainJob starts, is preempted, starts again and ends", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "16", "0")
+		w := newPools(ctx, "16", "0")
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
 		token := w.token(ctx, "kueue-trainer-metrics-reader")
 		told := func(m metrics.Metric, more ...string) func() float64 {
@@ -48,15 +47,13 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 			return func() float64 { return scraped(ctx, token, m.Name+"_count", w.queueLabels()) }
 		}
 
-		w.Make(ctx, w.Job("patient").Nodes(2).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "patient", 2, onH100)
+		w.MakeRunning(ctx, w.Job("patient").Nodes(2).GPUs("8"), 2, onH100)
 		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
 		Eventually(ctx, counted(metrics.StartedUntilReady())).Should(Equal(1.0))
 		Expect(told(metrics.Starts(), metrics.Kind, metrics.StartFirst)()).To(Equal(1.0))
 		Expect(counted(metrics.AdmittedUntilStarted())()).To(Equal(1.0))
 
-		w.Make(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "urgent", 2, onH100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8"), 2, onH100)
 		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateQueued)).Should(Equal(1.0))
 		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
 		Expect(told(metrics.Stops(), metrics.Reason, kueue.WorkloadEvictedByPreemption)()).To(Equal(1.0))
@@ -75,14 +72,12 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tell who stopped a TrainJob, and do not call it stuck that somebody deactivated", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		token := w.token(ctx, "kueue-trainer-metrics-reader")
 		told := func(m metrics.Metric, label, value string) func() float64 {
 			return func() float64 { return scraped(ctx, token, m.Name, w.queueLabels(label, value)) }
 		}
-		w.Make(ctx, w.Job("stopped").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "stopped", 1, onH100)
+		w.MakeRunning(ctx, w.Job("stopped").GPUs("8"), 1, onH100)
 		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
 		w.Edit(ctx, "stopped", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) })
 		Eventually(ctx, told(metrics.Stops(), metrics.Reason, metrics.StopByUser)).Should(Equal(1.0))
@@ -104,8 +99,7 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 	}, SpecTimeout(specTimeout))
 
 	It("count what the webhooks refuse, by the field", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		refusals := func() float64 {
 			return scraped(ctx, cluster.Config.BearerToken, metrics.WebhookRequests().Name, map[string]string{
 				metrics.Kind: metrics.WebhookMutating, metrics.Operation: "CREATE", metrics.Outcome: metrics.AnswerRefused, metrics.Reason: "spec.runtimeRef",
@@ -147,10 +141,8 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 var _ = Describe("The metrics of a manager that does not lead", Label("control", "metrics"), Serial, func() {
 	It("say nothing of TrainJobs before it leads, and of LocalQueues only what it is configured to", func(ctx context.Context) {
 		localOnly("the specs of this group stop components")
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 
 		second := w.secondManager(ctx, map[string]any{"localQueueLabels": false})
 		scrape := func() string {

@@ -32,8 +32,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		// The in-tree integration leaves it to flavors to tolerate GPU nodes.
 		w.Pools(ctx, "16", "8", gpuToleration)
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
-		w.Make(ctx, w.Job("preempted").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "preempted", 1, onH100)
+		w.MakeRunning(ctx, w.Job("preempted").GPUs("8"), 1, onH100)
 		w.Make(ctx,
 			w.Job("mpi").Runtime("deepspeed-distributed").Nodes(2).GPUs("8").Priority(w.Name("urgent")).Obj(),
 			w.Job("torch").GPUs("8").Priority(w.Name("urgent")).Obj())
@@ -89,10 +88,8 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 	}, SpecTimeout(2*specTimeout))
 
 	It("lose the gate when this project is uninstalled, and get it back with it", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
 		w.EventuallyAtTheGate(ctx, "waits")
 		w.EventuallyChildJobs(ctx, "waits", 1)
@@ -111,8 +108,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 	}, SpecTimeout(specTimeout))
 
 	It("are left to it, and told so, while both are active; nothing stops and all of them run", since(world.Trainer22), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0", gpuToleration)
+		w := newPools(ctx, "8", "0", gpuToleration)
 		w.Make(ctx, w.Job("runs").GPUs("8").Obj(), w.Job("waits").GPUs("8").Obj())
 		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")
 		w.EventuallyAtTheGate(ctx, "waits")

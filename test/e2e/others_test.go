@@ -25,8 +25,7 @@ const trainJobCRD = "trainjobs.trainer.kubeflow.org"
 
 var _ = Describe("Entries of other managers", Serial, func() {
 	It("keep every byte and their order through admission, eviction and resumption", Label("invariant", "ours-only"), since(world.Trainer22), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		extendCRD(ctx)
 		w.MakeYAML(ctx, `
 apiVersion: trainer.kubeflow.org/v1alpha1
@@ -127,8 +126,7 @@ func extendCRD(ctx context.Context) {
 
 var _ = Describe("Overrides of users", func() {
 	It("keep every byte and their order through admission, eviction and resumption", core, Label("invariant", "ours-only"), until(world.Trainer21), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.MakeYAML(ctx, `
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
@@ -175,8 +173,7 @@ spec:
 	}, SpecTimeout(specTimeout))
 
 	It("are changed by server-side apply with force, and ours come back behind them", core, Label("invariant", "ours-only"), until(world.Trainer21), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		apply := func(team string, opts ...client.ApplyOption) error {
 			GinkgoHelper()
 			job := newTrainJob()
@@ -212,8 +209,7 @@ spec:
 	}, SpecTimeout(specTimeout))
 
 	It("keep no TrainJob from its queue by what Trainer ignores of them", core, until(world.Trainer21), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.MakeYAML(ctx, `
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob

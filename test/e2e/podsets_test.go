@@ -82,8 +82,7 @@ var _ = Describe("PodSets", func() {
 		w.Make(ctx, runtime, queue,
 			kit.Flavor(w.Name("h100"), onH100),
 			kit.LocalQueue(w.Namespace, "queue", queue.Name))
-		w.Make(ctx, w.Job("job").Runtime(runtime.Name).GPUs("2").Obj())
-		pods := w.EventuallyRuns(ctx, "job", 1, onH100)
+		pods := w.MakeRunning(ctx, w.Job("job").Runtime(runtime.Name).GPUs("2"), 1, onH100)
 		Expect(described(&pods[0].Spec)).To(Equal(described(&w.Workload(ctx, "job").Spec.PodSets[0].Template.Spec)))
 	}, SpecTimeout(specTimeout))
 
@@ -100,8 +99,7 @@ var _ = Describe("PodSets", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("follow the runtime's own numbers where the TrainJob sets none", Label("invariant", "podsets"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "32", "0")
+		w := newPools(ctx, "32", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		runtime.Spec.MLPolicy.NumNodes = new(int32(3))
 		container := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]

@@ -86,8 +86,7 @@ var _ = Describe("With the policies at the API server", Label("policies"), core,
 	})
 
 	It("Trainer takes over no JobSet that was planted, and its TrainJob runs when that is gone", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		job := w.Job("job").Queue("nowhere").GPUs("8").Obj()
 		Expect(w.Create(ctx, job)).To(Succeed())
 		w.EventuallyChildJobs(ctx, "job", 1)
@@ -116,8 +115,7 @@ var _ = Describe("With the policies at the API server", Label("policies"), core,
 	}, SpecTimeout(specTimeout))
 
 	It("JobSet restarts a TrainJob that fails", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		runtime.Spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: 1}
 		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = new(int32)
@@ -130,8 +128,7 @@ var _ = Describe("With the policies at the API server", Label("policies"), core,
 	}, SpecTimeout(specTimeout))
 
 	It("a namespace goes with the TrainJobs that run and wait in it", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		doomed := world.New(ctx, Default, GinkgoWriter, cluster, "e2e-doomed", w.Suffix)
 		namespace := kit.Namespace(doomed.Namespace)
 		doomed.Make(ctx, kit.LocalQueue(doomed.Namespace, "queue", w.Name("gpus")), doomed.Job("runs").GPUs("8").Obj())

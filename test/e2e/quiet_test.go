@@ -25,15 +25,13 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 	})
 
 	It("a start beside it writes nothing, before the answer and after", since(world.Trainer22), long, Label("invariant", "stock-neighbours"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0", gpuToleration)
+		w := newPools(ctx, "8", "0", gpuToleration)
 		Expect(cluster.HandOver(ctx, world.Both, GinkgoWriter)).To(Succeed())
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-off failed"))
 		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
 		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")
 		// The in-tree integration gives no gate, so this one is written by who looks after it.
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "waits")
+		w.MakePending(ctx, w.Job("waits").GPUs("8"))
 
 		w.control(ctx, "stop", "kueue-trainer", "kueue")
 		log := openAuditLog()
@@ -51,10 +49,8 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 	}, SpecTimeout(specTimeout))
 
 	It("the Workload of a TrainJob that is gone keeps its quota, and gives it back with the answer", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("gone").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "gone", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("gone").GPUs("8"), 1, onH100)
 		wl := w.Workload(ctx, "gone")
 		w.control(ctx, "stop", "kueue-trainer", "kueue")
 		Expect(w.Delete(ctx, get(ctx, w, &trainer.TrainJob{}, "gone"))).To(Succeed())
@@ -66,15 +62,12 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"unknown\"} 1\n"))
 
 		w.control(ctx, "start", "kueue")
-		w.Make(ctx, w.Job("next").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "next", 1, onH100)
+		w.MakeRunning(ctx, w.Job("next").GPUs("8"), 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("people are told when that lasts, and the answer has every TrainJob looked at", core, long, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
 		w.EventuallyAtTheGate(ctx, "waits")
 

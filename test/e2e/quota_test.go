@@ -44,8 +44,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("where somebody deletes the JobSet of a job that is being evicted", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 100), w.slow("first").Obj())
 		w.EventuallyRuns(ctx, "first", 1, onH100)
 		w.Make(ctx, w.Job("next").Priority(w.Name("urgent")).GPUs("8").Obj())
@@ -57,8 +56,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 
 	for _, how := range []client.PropagationPolicy{"Background", "Foreground"} {
 		It(fmt.Sprintf("where somebody deletes the TrainJob (%s)", how), core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-			w := newWorld(ctx)
-			w.Pools(ctx, "8", "0")
+			w := newPools(ctx, "8", "0")
 			w.Make(ctx, w.slow("first").Obj())
 			w.EventuallyRuns(ctx, "first", 1, onH100)
 			w.Make(ctx, w.Job("next").GPUs("8").Obj())
@@ -69,8 +67,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 	}
 
 	It("where somebody creates the deleted TrainJob again", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.slow("first").Obj())
 		w.EventuallyRuns(ctx, "first", 1, onH100)
 
@@ -80,8 +77,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("where Trainer ends a job at its deadline", since(world.Trainer23), Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		job := w.slow("first").Obj()
 		job.Spec.ActiveDeadlineSeconds = 10
 		w.Make(ctx, job)
@@ -113,8 +109,7 @@ var _ = Describe("Quota that was given back is not used again", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("by a failed job that its user resumes when somebody has deleted its JobSet", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		runtime := w.frailRuntime(ctx)
 		w.Make(ctx, runtime, w.Job("first").Runtime(runtime.Name).GPUs("8").Obj())
 		w.EventuallyRuns(ctx, "first", 1, onH100)
@@ -161,12 +156,9 @@ var _ = Describe("Quota that was given back is not used again", func() {
 
 var _ = Describe("A job is charged for what its JobSet has", func() {
 	It("when its snapshot was edited while it waited and its JobSet deleted", core, since(world.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("first").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onH100)
-		w.Make(ctx, w.Job("next").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "next")
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100)
+		w.MakePending(ctx, w.Job("next").GPUs("8"))
 
 		w.growSnapshot(ctx, "next")
 		w.eventuallyRefusedByJobSet(ctx, "next")
@@ -184,8 +176,7 @@ var _ = Describe("A job is charged for what its JobSet has", func() {
 		w.Pools(ctx, "8", "0")
 		w.Make(ctx, runtime, w.Job("first").GPUs("8").Obj())
 		w.EventuallyRuns(ctx, "first", 1, onH100)
-		w.Make(ctx, w.Job("next").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyPending(ctx, "next")
+		w.MakePending(ctx, w.Job("next").Runtime(runtime.Name).GPUs("8"))
 
 		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) { addChief(&r.Spec) })
 		w.eventuallyMadeOf(ctx, runtime.Name, "chief")
@@ -198,10 +189,8 @@ var _ = Describe("A job is charged for what its JobSet has", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("and is taken back when its snapshot was edited while it ran and its JobSet deleted", core, since(world.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("first").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100)
 		w.runsOutside(forbidden)
 		w.growSnapshot(ctx, "first")
 		w.deleteJobSet(ctx, "first")
@@ -212,10 +201,8 @@ var _ = Describe("A job is charged for what its JobSet has", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("and is taken back when somebody scales one of its Jobs", core, Label("invariant", "truth"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("first").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100)
 		w.runsOutside(forbidden)
 		child := get(ctx, w, &batchv1.Job{}, "first-node-0")
 		before := child.DeepCopy()

@@ -33,8 +33,7 @@ func only(name corev1.ResourceName, amount string) corev1.ResourceList {
 var _ = Describe("What cannot run", core, func() {
 	DescribeTable("gets no quota, because it is refused when it is created",
 		func(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {
-			w := newWorld(ctx)
-			w.Pools(ctx, "16", "0")
+			w := newPools(ctx, "16", "0")
 			job := w.Job("bad").Nodes(2)
 			change(job)
 			err := w.Create(ctx, job.Obj())
@@ -83,8 +82,7 @@ var _ = Describe("What cannot run", core, func() {
 
 	DescribeTable("is refused for its runtime, which the message names",
 		func(ctx context.Context, change func(*corev1.PodTemplateSpec), want ...string) {
-			w := newWorld(ctx)
-			w.Pools(ctx, "16", "0")
+			w := newPools(ctx, "16", "0")
 			runtime := w.CopyRuntime(ctx, "torch-distributed")
 			change(&runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template)
 			w.Make(ctx, runtime)

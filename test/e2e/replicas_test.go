@@ -39,8 +39,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 		if cluster.KindDir() == "" {
 			Skip("the specs of this group need the chart's release; run them on a cluster of make kind-up")
 		}
-		w = newWorld(ctx)
-		w.Pools(ctx, "16", "0")
+		w = newPools(ctx, "16", "0")
 	}, NodeTimeout(specTimeout))
 
 	It("is ready within ten seconds of its start, without a certificate to begin with", func(ctx context.Context) {
@@ -115,8 +114,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 		for i := range 60 {
 			w.Make(ctx, w.Job(fmt.Sprintf("waits-%d", i)).GPUs("800").Obj())
 		}
-		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.EventuallyAtTheGate(ctx, "waits-59")
 		for _, pod := range managerPods(ctx, 2) {
 			Expect(pod.Status.ContainerStatuses[0].RestartCount).To(BeZero(), pod.Name)
@@ -124,8 +122,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 	}, SpecTimeout(2*specTimeout))
 
 	It("is uninstalled and leaves nothing that needs it, and takes up again what waits when it is back", func(ctx context.Context) {
-		w.Make(ctx, w.Job("runs").Nodes(2).GPUs("8").Obj())
-		pods := w.EventuallyRuns(ctx, "runs", 2, onH100)
+		pods := w.MakeRunning(ctx, w.Job("runs").Nodes(2).GPUs("8"), 2, onH100)
 		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
 		w.EventuallyAtTheGate(ctx, "waits")
 		w.EventuallyChildJobs(ctx, "waits", 1)

@@ -18,15 +18,13 @@ import (
 // list can only get through when ours is put back before Trainer looks.
 var _ = Describe("The manager's entry on a running TrainJob", func() {
 	It("comes back when a client applies a list that does not have it, and the job runs on", core, Label("invariant", "exact"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "a", "b").Obj())
 		w.entryComesBack(ctx, "runs", withoutOurs)
 	}, SpecTimeout(specTimeout))
 
 	It("comes back when a client applies no list at all, and the job runs on", core, Label("invariant", "exact"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
 		w.entryComesBack(ctx, "runs", func([]trainer.RuntimePatch) []trainer.RuntimePatch { return nil })
 	}, SpecTimeout(specTimeout))

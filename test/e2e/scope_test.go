@@ -27,8 +27,7 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 	})
 
 	It("is every TrainJob while a namespace has a LocalQueue that its TrainJobs get without asking", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.eventuallyInScope(ctx, webhookscope.Queued)
 		queue := kit.LocalQueue(w.Namespace, "default", w.Name("gpus"))
 		Expect(w.Create(ctx, queue)).To(Succeed())

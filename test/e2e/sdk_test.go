@@ -31,8 +31,7 @@ var _ = Describe("A TrainJob of the Python SDK", since(world.Trainer22), func() 
 	It("is admitted, evicted, resumed and finished, and keeps every byte that the SDK wrote", func(ctx context.Context) {
 		manifest, err := os.ReadFile(filepath.Join(root(), sdkTrainJob))
 		Expect(err).NotTo(HaveOccurred())
-		w := newWorld(ctx)
-		w.Pools(ctx, "16", "16")
+		w := newPools(ctx, "16", "16")
 		w.Make(ctx, kit.LocalQueue(w.Namespace, "gpus", w.Name("gpus")), kit.Priority(w.Name("urgent"), 1000))
 		w.MakeYAML(ctx, string(manifest))
 
@@ -45,8 +44,7 @@ var _ = Describe("A TrainJob of the Python SDK", since(world.Trainer22), func() 
 		Expect(w.sdkParts(ctx, "finetune-bert")).To(Equal(stored))
 
 		By("evicting it from there")
-		w.Make(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "urgent", 2, onH100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8"), 2, onH100)
 		sdkPlaced(w.EventuallyRuns(ctx, "finetune-bert", 2, onA100), onA100)
 		Expect(w.sdkParts(ctx, "finetune-bert")).To(Equal(stored))
 

@@ -35,8 +35,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 	})
 
 	BeforeEach(func(ctx context.Context) {
-		w = newWorld(ctx)
-		w.Pools(ctx, "16", "0")
+		w = newPools(ctx, "16", "0")
 	})
 
 	It("holds for the manager as soon as it changes", core, func(ctx context.Context) {
@@ -74,8 +73,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 		It("a job whose pods are ready runs on, and the metrics tell how long that took", core, long, func(ctx context.Context) {
 			before, err := cluster.ErrorLines(cluster.Manager())
 			Expect(err).NotTo(HaveOccurred())
-			w.Make(ctx, w.Job("ready").GPUs("8").Obj())
-			pods := w.EventuallyRuns(ctx, "ready", 1, onH100)
+			pods := w.MakeRunning(ctx, w.Job("ready").GPUs("8"), 1, onH100)
 			w.eventuallyReady(ctx, "ready", kueue.WorkloadStarted)
 			// They count once the condition is written.
 			Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(And(
@@ -90,8 +88,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 
 		It("a job whose download takes longer runs on", core, long, func(ctx context.Context) {
 			w.MakeNeeds(ctx, "torchtune-qwen2.5-1.5b")
-			w.Make(ctx, w.Job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
-			w.EventuallyRuns(ctx, "tune", 2, nil)
+			w.MakeRunning(ctx, w.Job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers(), 2, nil)
 			w.consistentlyAdmitted(ctx, "tune")
 			w.Finish(ctx, "tune", "succeeded")
 			Eventually(ctx, func() []corev1.Pod { return world.OfReplicatedJob(w.Pods(ctx, "tune"), "node") }).
@@ -117,8 +114,7 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 		}, SpecTimeout(specTimeout))
 
 		It("a job that loses a pod and does not get another is evicted", core, long, func(ctx context.Context) {
-			w.Make(ctx, w.Job("loses").GPUs("8").Obj())
-			pods := w.EventuallyRuns(ctx, "loses", 1, onH100)
+			pods := w.MakeRunning(ctx, w.Job("loses").GPUs("8"), 1, onH100)
 			w.eventuallyReady(ctx, "loses", kueue.WorkloadStarted)
 			w.closeNodes(ctx, kit.H100)
 			Expect(w.Delete(ctx, &pods[0])).To(Succeed())

@@ -28,8 +28,7 @@ import (
 
 var _ = Describe("A preempted TrainJob", func() {
 	It("stops although an edit of its runtime has JobSet refuse all that Trainer says", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), runtime, w.Job("patient").Runtime(runtime.Name).GPUs("8").Obj())
 		w.EventuallyRuns(ctx, "patient", 1, onH100)
@@ -42,15 +41,13 @@ var _ = Describe("A preempted TrainJob", func() {
 				r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/edited"
 			})
 		}
-		w.Make(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "urgent", 1, onH100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
 		Expect(w.Pods(ctx, "patient")).To(BeEmpty())
 		Expect(w.EventNotes(ctx, "TrainJob", "patient", "JobSetSuspended")).To(ConsistOf(ContainSubstring("was suspended for Trainer")))
 	}, SpecTimeout(specTimeout))
 
 	It("gives way although its user resumes it again and again", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("stubborn").GPUs("8").Obj())
 		first := world.UIDs(w.EventuallyRuns(ctx, "stubborn", 1, onH100))
 		w.keepResuming(ctx, "stubborn")
@@ -67,15 +64,13 @@ var _ = Describe("A preempted TrainJob", func() {
 
 	It("stops and gives its quota back although its snapshot cannot be read", Label("control"), Serial, since(world.Trainer23), func(ctx context.Context) {
 		localOnly("the spec restarts the manager")
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
 		w.EventuallyRuns(ctx, "patient", 1, onH100)
 		w.editSnapshot(ctx, "patient", func(string) string { return "no: [runtime" })
 		// It has read the snapshot before, and may remember that.
 		Expect(cluster.Control(ctx, "restart", cluster.Manager(), GinkgoWriter)).To(Succeed())
-		w.Make(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "urgent", 1, onH100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
 		w.EventuallyAtTheGate(ctx, "patient")
 		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "patient", "PodSetsUnknown") }).
 			Should(ContainElement(ContainSubstring("ConfigMap " + w.Namespace + "/patient-runtime-snapshot")))
@@ -88,8 +83,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 
 	BeforeEach(func(ctx context.Context) {
 		localOnly("the specs of this group change the manager's configuration")
-		w = newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w = newPools(ctx, "8", "0")
 		w.configureManager(ctx, "startTimeout: 4s")
 	})
 
@@ -158,8 +152,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
 		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "refused", "CannotStart") }).
 			Should(ConsistOf(SatisfyAll(HavePrefix("does not queue"), ContainSubstring("refused by the spec"))))
-		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
-		w.EventuallyRuns(ctx, "waits", 1, onH100)
+		w.MakeRunning(ctx, w.Job("waits").GPUs("4"), 1, onH100)
 		Expect(w.Workload(ctx, "refused")).To(BeNil())
 
 		allow(ctx)

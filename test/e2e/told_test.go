@@ -33,8 +33,7 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 	}, SpecTimeout(specTimeout))
 
 	It("that its LocalQueue is stopped", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.stopLocalQueue(ctx, ptr.To(kueue.Hold))
 		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
 		w.eventuallyTold(ctx, "llm", "NotAdmissible", "LocalQueue queue is inactive; it starts again with spec.stopPolicy None")
@@ -43,25 +42,21 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 	}, SpecTimeout(specTimeout))
 
 	It("that its ClusterQueue is not active", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.Make(ctx, kit.LocalQueue(w.Namespace, "leads-nowhere", w.Name("none")), w.Job("llm").Queue("leads-nowhere").GPUs("8").Obj())
 		w.eventuallyTold(ctx, "llm", "NotAdmissible", "cannot be admitted")
 	}, SpecTimeout(specTimeout))
 
 	It("that it was deactivated, and by whom", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
-		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "llm", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100)
 		w.Activate(ctx, "llm", false)
 		w.eventuallyTold(ctx, "llm", "WorkloadDeactivated", "set its spec.active to true")
 		w.EventuallyAtTheGate(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 
 	It("what an admission check that retries or rejects says", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		check := w.controlledCheck(ctx)
 		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
 		w.setCheck(ctx, "llm", check, kueue.CheckStateRetry, "the site is full")
@@ -71,8 +66,7 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 	}, SpecTimeout(specTimeout))
 
 	It("that its prebuilt Workload is out of sync", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		wl := w.prebuilt(ctx, "llm", "larger")
 		wl.Spec.PodSets[0].Count++
 		w.Make(ctx, wl, w.usingPrebuilt("llm", "larger"))
@@ -83,13 +77,11 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 var _ = Describe("A runtime that comes back", Label("invariant", "nothing-waits-in-silence"), func() {
 	// Trainer 2.1 and 2.2 keep a runtime that is in use.
 	It("is noticed by the TrainJobs that wait for it", core, since(world.Trainer23), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.Make(ctx, runtime.DeepCopy(), w.Job("runs").GPUs("8").Obj())
 		w.EventuallyRuns(ctx, "runs", 1, onH100)
-		w.Make(ctx, w.Job("waits").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyPending(ctx, "waits")
+		w.MakePending(ctx, w.Job("waits").Runtime(runtime.Name).GPUs("8"))
 		Expect(w.Delete(ctx, runtime.DeepCopy())).To(Succeed())
 		w.Finish(ctx, "runs", "succeeded")
 		w.Touch(ctx, "runs")

@@ -25,8 +25,7 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 	})
 
 	It("says what the objects' own versions say, however often the manager is killed", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.Pools(ctx, "16", "0")
+		w := newPools(ctx, "16", "0")
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 		book := w.openBook(ctx)

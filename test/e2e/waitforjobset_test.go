@@ -22,8 +22,7 @@ var _ = Describe("A new TrainJob whose JobSet is late waits for it", Label("cont
 	late := func(ctx context.Context, setting string) (letThrough func()) {
 		GinkgoHelper()
 		localOnly("the specs of this group change the manager's configuration")
-		w = newWorld(ctx)
-		w.Pools(ctx, "8", "0")
+		w = newPools(ctx, "8", "0")
 		w.configureManager(ctx, setting)
 		_, letThrough = w.holdJobSets(ctx, admissionregistrationv1.Create, func(*admissionv1.AdmissionRequest) bool { return true })
 		w.Make(ctx, w.Job("late").GPUs("8").Obj())

@@ -36,6 +36,14 @@ func newWorld(ctx context.Context) *site {
 	return w
 }
 
+// newPools makes a world with World.Pools.
+func newPools(ctx context.Context, h100GPUs, a100GPUs string, tolerations ...corev1.Toleration) *site {
+	GinkgoHelper()
+	w := newWorld(ctx)
+	w.Pools(ctx, h100GPUs, a100GPUs, tolerations...)
+	return w
+}
+
 func (w *site) leave(ctx context.Context) {
 	defer w.ledger.Close()
 	problem := InterceptGomegaFailure(func() { w.audit(ctx) })

@@ -20,6 +20,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // EventuallyRuns waits until a TrainJob has exactly n pods, all bound and running, on
@@ -42,6 +43,20 @@ func (w *World) EventuallyRuns(ctx context.Context, job string, n int, nodeLabel
 		}
 	}
 	return pods
+}
+
+// MakeRunning makes a TrainJob and waits until it EventuallyRuns.
+func (w *World) MakeRunning(ctx context.Context, job *kit.TrainJobBuilder, n int, nodeLabels map[string]string) []corev1.Pod {
+	types.MarkAsHelper()
+	w.Make(ctx, job.Obj())
+	return w.EventuallyRuns(ctx, job.Name, n, nodeLabels)
+}
+
+// MakePending makes a TrainJob and waits until Kueue keeps it waiting.
+func (w *World) MakePending(ctx context.Context, job *kit.TrainJobBuilder) {
+	types.MarkAsHelper()
+	w.Make(ctx, job.Obj())
+	w.EventuallyPending(ctx, job.Name)
 }
 
 // EventuallyCondition waits for a condition of a TrainJob's Workload and gives the Workload.
