@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // localDir is the LOCAL_DIR of the clusters that are measured, below the repository's
@@ -80,7 +80,7 @@ func (b *bench) say(format string, args ...any) {
 // onCluster runs measure on a fresh cluster with a queue, and takes that down.
 func (b *bench) onCluster(ctx context.Context, c column, namespace string, measure func(*site) error) (err error) {
 	var progress bytes.Buffer
-	cluster, err := kit.Start(ctx, b.dir, &progress, c.flags()...)
+	cluster, err := world.Start(ctx, b.dir, &progress, c.flags()...)
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, progress.String())
 	}

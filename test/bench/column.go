@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // workers is how many TrainJobs kueue-trainer reconciles at a time by default.
@@ -32,9 +32,9 @@ type column struct {
 
 // allColumns are those of the report: the one to compare with comes first, ours last.
 var allColumns = []column{
-	{name: "in-tree", title: "in-tree as shipped", integration: kit.InTree},
-	{name: fmt.Sprintf("in-tree-%d", workers), title: fmt.Sprintf("in-tree, %d workers", workers), integration: kit.InTree, inTreeWorkers: workers},
-	{name: "external", title: "kueue-trainer", integration: kit.External},
+	{name: "in-tree", title: "in-tree as shipped", integration: world.InTree},
+	{name: fmt.Sprintf("in-tree-%d", workers), title: fmt.Sprintf("in-tree, %d workers", workers), integration: world.InTree, inTreeWorkers: workers},
+	{name: "external", title: "kueue-trainer", integration: world.External},
 }
 
 // flags are those of `localcluster up`.
@@ -48,7 +48,7 @@ func (c column) flags() []string {
 
 // integrators are the components that integrate TrainJobs with Kueue.
 func (c column) integrators() []string {
-	if c.integration == kit.InTree {
+	if c.integration == world.InTree {
 		return []string{"kueue"}
 	}
 	return []string{"kueue", "kueue-trainer"}

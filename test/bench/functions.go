@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // benchmarks is the package with the Go benchmarks of both integrations.
@@ -22,7 +22,7 @@ const benchmarks = "./pkg/integration"
 // what cannot be answered from memory. It has no TrainJobs, so all of it is theirs.
 func (b *bench) functions(ctx context.Context) error {
 	return b.onCluster(ctx, allColumns[0], jobsNamespace, func(s *site) error {
-		root, err := kit.Root()
+		root, err := world.Root()
 		if err != nil {
 			return err
 		}

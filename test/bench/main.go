@@ -23,7 +23,7 @@ import (
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 func main() {
@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	root, err := kit.Root()
+	root, err := world.Root()
 	if err != nil {
 		return err
 	}

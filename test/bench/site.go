@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/audit"
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/usage"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const (
@@ -32,14 +32,14 @@ const (
 
 // site is a cluster with a queue that has room for every job.
 type site struct {
-	*kit.Cluster
+	*world.Cluster
 	namespace string
 	log       *audit.Log
 	seen      *sightings
 	pids      map[string]int
 }
 
-func newSite(ctx context.Context, cluster *kit.Cluster, namespace string) (*site, error) {
+func newSite(ctx context.Context, cluster *world.Cluster, namespace string) (*site, error) {
 	s := &site{Cluster: cluster, namespace: namespace}
 	var err error
 	if s.pids, err = cluster.PIDs(); err != nil {
@@ -60,24 +60,9 @@ func (s *site) close() { s.seen.stop() }
 // makeQueue makes one flavor of nodes by two labels, as GPU pools have them, and a queue.
 // The jobs ask for CPUs: 60 nodes have GPUs for a few hundred of them only.
 func (s *site) makeQueue(ctx context.Context) error {
-	toleration := corev1.Toleration{Key: string(kit.GPU), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
-	cq := kit.MakeClusterQueue(queue)
-	cq.Spec.ResourceGroups = []kueue.ResourceGroup{{
-		CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
-		Flavors: []kueue.FlavorQuotas{{
-			Name:      queue,
-			Resources: []kueue.ResourceQuota{{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse("100k")}},
-		}},
-	}}
-	for _, obj := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}},
-		kit.MakeFlavor(queue, map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}, toleration),
-		cq,
-		kit.MakeLocalQueue(s.namespace, queue, queue),
-	} {
-		if err := s.Client.Create(ctx, obj); err != nil {
-			return fmt.Errorf("creating %T %s: %w", obj, obj.GetName(), err)
-		}
+	flavor := kit.Flavor(queue, map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}, kit.GPUToleration())
+	if err := s.OpenQueue(ctx, s.namespace, queue, flavor, kit.Quota{CPUs: "100k"}); err != nil {
+		return err
 	}
 	return s.until(ctx, "default ServiceAccount", func() (bool, error) {
 		err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: "default"}, &corev1.ServiceAccount{})
@@ -97,7 +82,7 @@ func (s *site) create(ctx context.Context, from, to, atATime int) error {
 	group.SetLimit(atATime)
 	for i := from; i < to; i++ {
 		group.Go(func() error {
-			job := kit.MakeTrainJob(s.namespace, fmt.Sprintf("job-%04d", i)).Queue(queue).Request(corev1.ResourceCPU, "1")
+			job := kit.TrainJob(s.namespace, fmt.Sprintf("job-%04d", i)).Queue(queue).Request(corev1.ResourceCPU, "1")
 			return s.Client.Create(ctx, job.Obj())
 		})
 	}

@@ -37,21 +37,21 @@ const (
 // a job that changes pools must not keep it.
 func pools() []*kueue.ResourceFlavor {
 	return []*kueue.ResourceFlavor{
-		kit.MakeFlavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}),
-		kit.MakeFlavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
+		kit.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}),
+		kit.Flavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
 	}
 }
 
 // queues are what an admin sets up. The quotas are all GPUs that there are.
 func queues() *kueue.ClusterQueue {
-	return kit.MakeClusterQueue(clusterQueue, kit.Quota{Flavor: "h100", GPUs: "32"}, kit.Quota{Flavor: "a100", GPUs: "32"})
+	return kit.ClusterQueue(clusterQueue, kit.Quota{Flavor: "h100", GPUs: "32"}, kit.Quota{Flavor: "a100", GPUs: "32"})
 }
 
 func queueOf(team string) string { return team + "-queue" }
 
 // setting is everything but the jobs, in the order in which it can be created.
 func setting() []client.Object {
-	objs := []client.Object{kit.MakePriority(urgent, 1000)}
+	objs := []client.Object{kit.Priority(urgent, 1000)}
 	for _, pool := range pools() {
 		objs = append(objs, pool)
 	}
@@ -59,7 +59,7 @@ func setting() []client.Object {
 	for _, team := range []string{vision, language} {
 		objs = append(objs,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}},
-			kit.MakeLocalQueue(team, queueOf(team), clusterQueue))
+			kit.LocalQueue(team, queueOf(team), clusterQueue))
 	}
 	return objs
 }
@@ -79,8 +79,8 @@ func (s *stage) strike(ctx context.Context) error {
 	return failures
 }
 
-func job(team, name, runtime string, nodes int32, gpus string) *kit.TrainJob {
-	return kit.MakeTrainJob(team, name).Queue(queueOf(team)).Runtime(runtime).Nodes(nodes).GPUs(gpus)
+func job(team, name, runtime string, nodes int32, gpus string) *kit.TrainJobBuilder {
+	return kit.TrainJob(team, name).Queue(queueOf(team)).Runtime(runtime).Nodes(nodes).GPUs(gpus)
 }
 
 // The arithmetic forces the story, in this order of submission:

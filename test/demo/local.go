@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const localDir = ".local-demo"
@@ -27,12 +27,12 @@ type local struct {
 // openLocal makes sure that no other demo of this working copy is at work: each takes
 // its cluster down.
 func openLocal() (*local, error) {
-	root, err := kit.Root()
+	root, err := world.Root()
 	if err != nil {
 		return nil, err
 	}
 	l := &local{root: root}
-	l.lock, err = kit.Lock(l.dir())
+	l.lock, err = world.Lock(l.dir())
 	return l, err
 }
 
@@ -46,7 +46,7 @@ func (l *local) dir() string { return filepath.Join(l.root, localDir) }
 func (l *local) logs() string { return filepath.Join(localDir, "logs") }
 
 // up starts from nothing, so that the story finds no objects of a demo that was killed.
-func (l *local) up(ctx context.Context) (*kit.Cluster, error) {
+func (l *local) up(ctx context.Context) (*world.Cluster, error) {
 	if _, err := os.Stat(filepath.Join(l.dir(), "state.json")); err == nil {
 		fmt.Println("A demo that was killed left its cluster behind:")
 		if err := l.down(); err != nil {
@@ -58,7 +58,7 @@ func (l *local) up(ctx context.Context) (*kit.Cluster, error) {
 	}
 	// Not our context: it would kill the launcher, perhaps between starting a process and
 	// noting it down. Ctrl-C reaches the launcher itself, and it ends in order.
-	cluster, err := kit.Start(context.WithoutCancel(ctx), l.dir(), os.Stdout)
+	cluster, err := world.Start(context.WithoutCancel(ctx), l.dir(), os.Stdout)
 	if err != nil && ctx.Err() != nil {
 		return nil, errInterrupted
 	}

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // storyLimit ends a story that hangs; on an idle machine it takes well below a minute.
@@ -42,7 +42,7 @@ func main() {
 
 // playOn plays on a cluster that is there, and takes away what it made.
 func playOn(ctx context.Context, kubeconfig string) error {
-	cluster, err := kit.Use(kubeconfig)
+	cluster, err := world.Use(kubeconfig)
 	if err != nil {
 		return err
 	}

@@ -13,14 +13,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("Bad input", func() {
 	DescribeTable("is refused when a TrainJob is created",
-		func(ctx context.Context, change func(*kit.TrainJob), want ...string) {
-			w := newWorld(ctx)
-			w.pools(ctx, "0", "0")
-			job := w.job("bad").Nodes(2)
+		func(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {
+			w := newPools(ctx, "0", "0")
+			job := w.Job("bad").Nodes(2)
 			change(job)
 			err := w.Create(ctx, job.Obj())
 			Expect(err).To(HaveOccurred())
@@ -29,52 +29,49 @@ var _ = Describe("Bad input", func() {
 				Expect(err.Error()).To(ContainSubstring(part))
 			}
 		},
-		Entry("for a runtime that does not exist", func(j *kit.TrainJob) { j.Runtime("no-such-runtime") },
+		Entry("for a runtime that does not exist", func(j *kit.TrainJobBuilder) { j.Runtime("no-such-runtime") },
 			"spec.runtimeRef", `ClusterTrainingRuntime "no-such-runtime"`, "create it"),
 		// Before 2.3, Trainer's own webhook refuses it, too, and its answer is the one given.
-		Entry("for a patch of a replicated job that does not exist", since(kit.Trainer23), func(j *kit.TrainJob) {
+		Entry("for a patch of a replicated job that does not exist", since(world.Trainer23), func(j *kit.TrainJobBuilder) {
 			j.PodAnnotation("example.com/user", "nodes", "a", "b")
 		}, `spec.runtimePatches[example.com/user]`, `"nodes"`, "it has: node"),
-		Entry("for two topology annotations that exclude each other", func(j *kit.TrainJob) {
+		Entry("for two topology annotations that exclude each other", func(j *kit.TrainJobBuilder) {
 			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{
 				"kueue.x-k8s.io/podset-required-topology":  "block",
 				"kueue.x-k8s.io/podset-preferred-topology": "rack",
 			}}})
 		}, "replicatedJobs[node]", "spec.runtimePatches"),
-		Entry("for a topology annotation that cannot be read", func(j *kit.TrainJob) {
+		Entry("for a topology annotation that cannot be read", func(j *kit.TrainJobBuilder) {
 			j.PodAnnotation("example.com/user", "node", "kueue.x-k8s.io/podset-unconstrained-topology", "perhaps")
 		}, "replicatedJobs[node]", "spec.runtimePatches"),
-		Entry("for a topology slice larger than the job", func(j *kit.TrainJob) {
+		Entry("for a topology slice larger than the job", func(j *kit.TrainJobBuilder) {
 			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{
 				"kueue.x-k8s.io/podset-required-topology":       "block",
 				"kueue.x-k8s.io/podset-slice-required-topology": "rack",
 				"kueue.x-k8s.io/podset-slice-size":              "16",
 			}}})
 		}, "replicatedJobs[node]", "podset-slice-size"),
-		Entry("for a queue whose name is none", func(j *kit.TrainJob) { j.Queue("My_Queue") },
+		Entry("for a queue whose name is none", func(j *kit.TrainJobBuilder) { j.Queue("My_Queue") },
 			"metadata.labels[kueue.x-k8s.io/queue-name]"),
-		Entry("for an elastic job", func(j *kit.TrainJob) {
+		Entry("for an elastic job", func(j *kit.TrainJobBuilder) {
 			j.Annotations = map[string]string{"kueue.x-k8s.io/elastic-job": "true"}
 		}, "metadata.annotations[kueue.x-k8s.io/elastic-job]", "not supported"),
 	)
 
 	It("is refused where a user changes the manager's entry, naming the way out", Label("invariant", "ours-only"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "0", "0")
-		w.make(ctx, w.job("mine").GPUs("1").Obj())
-		w.eventuallyAtTheGate(ctx, "mine")
-		Expect(w.tryUpdate(ctx, "mine", func(t *trainer.TrainJob) {
+		w := newPools(ctx, "0", "0")
+		w.Make(ctx, w.Job("mine").GPUs("1").Obj())
+		w.EventuallyAtTheGate(ctx, "mine")
+		Expect(w.TryEdit(ctx, "mine", func(t *trainer.TrainJob) {
 			t.Spec.RuntimePatches[0].TrainingRuntimeSpec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = nil
 		})).To(MatchError(SatisfyAll(
 			ContainSubstring("spec."+fieldOf[trainerOf(ctx)]), ContainSubstring("put your changes into"))))
 	}, SpecTimeout(specTimeout))
 
 	It("is refused where a user changes the queue of a running job, naming the way out", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "runs", 1, onH100)
-		Expect(w.tryUpdate(ctx, "runs", func(t *trainer.TrainJob) {
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		Expect(w.TryEdit(ctx, "runs", func(t *trainer.TrainJob) {
 			t.Labels[kit.QueueLabel] = "other"
 		})).To(MatchError(SatisfyAll(
 			ContainSubstring("metadata.labels[kueue.x-k8s.io/queue-name]"), ContainSubstring("spec.suspend"))))
@@ -83,47 +80,43 @@ var _ = Describe("Bad input", func() {
 
 var _ = Describe("The manager's entry", func() {
 	It("is reset when an exported TrainJob is created again", core, Label("invariant", "ours-only"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "8")
-		w.make(ctx, w.job("copied").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "copied", 1, onH100)
+		w := newPools(ctx, "8", "8")
+		w.MakeRunning(ctx, w.Job("copied").GPUs("8"), 1, onH100)
 		exported := get(ctx, w, &trainer.TrainJob{}, "copied")
 		again := &trainer.TrainJob{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "again", Labels: exported.Labels},
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "again", Labels: exported.Labels},
 			Spec:       exported.Spec,
 		}
-		w.make(ctx, again)
+		w.Make(ctx, again)
 		Expect(again.Spec.Suspend).To(HaveValue(BeTrue()))
-		Expect(gatedEntry(again)).To(BeTrue())
-		w.eventuallyRuns(ctx, "again", 1, onA100)
+		Expect(world.GatedEntry(again)).To(BeTrue())
+		w.EventuallyRuns(ctx, "again", 1, onA100)
 	}, SpecTimeout(specTimeout))
 
 	It("comes back when a client applies a list that does not have it, and stays last", core, Label("invariant", "exact"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "0", "0")
-		w.make(ctx, w.job("applied").GPUs("1").Obj())
-		w.eventuallyAtTheGate(ctx, "applied")
-		mine := kit.MakeTrainJob(w.namespace, "applied").PodAnnotation("example.com/user", "node", "a", "b").Spec.RuntimePatches
-		w.update(ctx, "applied", func(t *trainer.TrainJob) { t.Spec.RuntimePatches = mine })
-		w.eventuallyAtTheGate(ctx, "applied")
-		w.update(ctx, "applied", func(t *trainer.TrainJob) {
+		w := newPools(ctx, "0", "0")
+		w.Make(ctx, w.Job("applied").GPUs("1").Obj())
+		w.EventuallyAtTheGate(ctx, "applied")
+		mine := kit.TrainJob(w.Namespace, "applied").PodAnnotation("example.com/user", "node", "a", "b").Spec.RuntimePatches
+		w.Edit(ctx, "applied", func(t *trainer.TrainJob) { t.Spec.RuntimePatches = mine })
+		w.EventuallyAtTheGate(ctx, "applied")
+		w.Edit(ctx, "applied", func(t *trainer.TrainJob) {
 			t.Spec.RuntimePatches = append(t.Spec.RuntimePatches,
-				kit.MakeTrainJob(w.namespace, "applied").PodAnnotation("example.com/late", "node", "c", "d").Spec.RuntimePatches...)
+				kit.TrainJob(w.Namespace, "applied").PodAnnotation("example.com/late", "node", "c", "d").Spec.RuntimePatches...)
 		})
-		w.eventuallyAtTheGate(ctx, "applied")
+		w.EventuallyAtTheGate(ctx, "applied")
 		Expect(get(ctx, w, &trainer.TrainJob{}, "applied").Spec.RuntimePatches).To(HaveLen(3))
 	}, SpecTimeout(specTimeout))
 
 	It("comes with a queue, which a TrainJob cannot leave again", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "0", "0")
-		job := kit.MakeTrainJob(w.namespace, "wanders").GPUs("1").Obj()
+		w := newPools(ctx, "0", "0")
+		job := kit.TrainJob(w.Namespace, "wanders").GPUs("1").Obj()
 		job.Spec.Suspend = ptr.To(true)
-		w.make(ctx, job)
+		w.Make(ctx, job)
 		Expect(get(ctx, w, &trainer.TrainJob{}, "wanders").Spec.RuntimePatches).To(BeEmpty())
-		w.update(ctx, "wanders", func(t *trainer.TrainJob) { metav1.SetMetaDataLabel(&t.ObjectMeta, kit.QueueLabel, "queue") })
-		w.eventuallyAtTheGate(ctx, "wanders")
-		Expect(w.tryUpdate(ctx, "wanders", func(t *trainer.TrainJob) { delete(t.Labels, kit.QueueLabel) })).To(MatchError(SatisfyAll(
+		w.Edit(ctx, "wanders", func(t *trainer.TrainJob) { metav1.SetMetaDataLabel(&t.ObjectMeta, kit.QueueLabel, "queue") })
+		w.EventuallyAtTheGate(ctx, "wanders")
+		Expect(w.TryEdit(ctx, "wanders", func(t *trainer.TrainJob) { delete(t.Labels, kit.QueueLabel) })).To(MatchError(SatisfyAll(
 			ContainSubstring("metadata.labels[kueue.x-k8s.io/queue-name]"), ContainSubstring("create the TrainJob again"))))
 	}, SpecTimeout(specTimeout))
 })

@@ -28,17 +28,17 @@ const webhookService = "webhooks.example.svc"
 // Certificates of webhook configurations that match nothing, signed in this process.
 var _ = Describe("The certificate that webhooks are served with", func() {
 	var (
-		w       *world
+		w       *site
 		replica *certificates.Certificates
 	)
 
 	BeforeEach(func(ctx context.Context) {
 		w = newWorld(ctx)
-		clientConfig := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: w.namespace, Name: "webhooks"}}
-		w.make(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "authority"}},
-			&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: w.name("certificates")}, Webhooks: []admissionregistrationv1.MutatingWebhook{{
+		clientConfig := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: w.Namespace, Name: "webhooks"}}
+		w.Make(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "authority"}},
+			&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: w.Name("certificates")}, Webhooks: []admissionregistrationv1.MutatingWebhook{{
 				Name: "one.example.com", ClientConfig: clientConfig, SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"}}}},
-			&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: w.name("certificates")}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: w.Name("certificates")}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 				Name: "two.example.com", ClientConfig: clientConfig, SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"}}}})
 		replica = w.replica()
 		Expect(replica.Await(ctx)).To(BeTrue())
@@ -79,7 +79,7 @@ var _ = Describe("The certificate that webhooks are served with", func() {
 			return serving.Certificate[0], nil
 		}
 		var validating admissionregistrationv1.ValidatingWebhookConfiguration
-		Expect(w.Get(ctx, client.ObjectKey{Name: w.name("certificates")}, &validating)).To(Succeed())
+		Expect(w.Get(ctx, client.ObjectKey{Name: w.Name("certificates")}, &validating)).To(Succeed())
 		Expect(w.Delete(ctx, &validating)).To(Succeed())
 		former := get(ctx, w, &corev1.Secret{}, "authority").Data["ca.crt"]
 		w.patch(ctx, get(ctx, w, &corev1.Secret{}, "authority"), `{"data":null}`)
@@ -87,20 +87,20 @@ var _ = Describe("The certificate that webhooks are served with", func() {
 		Consistently(ctx, serves).Should(Equal(before.Certificate[0]))
 
 		validating.ResourceVersion, validating.UID = "", ""
-		w.make(ctx, &validating)
+		w.Make(ctx, &validating)
 		Eventually(ctx, serves).ShouldNot(Equal(before.Certificate[0]))
 		Expect(w.trusts(ctx, replica)).To(Succeed())
 	}, SpecTimeout(specTimeout))
 
 	It("is trusted again when somebody takes the authority out of a configuration", func(ctx context.Context) {
-		emptied := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: w.name("certificates")}}
+		emptied := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: w.Name("certificates")}}
 		Expect(w.Patch(ctx, emptied, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)))).To(Succeed())
 		Eventually(ctx, func() error { return w.trusts(ctx, replica) }).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 })
 
 // replica runs one more process' certificates until the spec is over.
-func (w *world) replica() *certificates.Certificates {
+func (w *site) replica() *certificates.Certificates {
 	GinkgoHelper()
 	mgr, err := ctrl.NewManager(cluster.Config, ctrl.Options{
 		Scheme: cluster.Client.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"},
@@ -108,9 +108,9 @@ func (w *world) replica() *certificates.Certificates {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	replica := certificates.New(certificates.Options{
-		Secret:   client.ObjectKey{Namespace: w.namespace, Name: "authority"},
+		Secret:   client.ObjectKey{Namespace: w.Namespace, Name: "authority"},
 		DNSNames: []string{webhookService},
-		Webhooks: webhookconfig.Names{Mutating: w.name("certificates"), Validating: w.name("certificates")},
+		Webhooks: webhookconfig.Names{Mutating: w.Name("certificates"), Validating: w.Name("certificates")},
 	})
 	Expect(replica.AddTo(mgr)).To(Succeed())
 	running, stop := context.WithCancel(context.Background())
@@ -124,7 +124,7 @@ func (w *world) replica() *certificates.Certificates {
 }
 
 // trusts reports why the API server would not trust what a replica serves.
-func (w *world) trusts(ctx context.Context, replica *certificates.Certificates) error {
+func (w *site) trusts(ctx context.Context, replica *certificates.Certificates) error {
 	serving, err := replica.Get(nil)
 	if err != nil {
 		return err
@@ -135,10 +135,10 @@ func (w *world) trusts(ctx context.Context, replica *certificates.Certificates) 
 	}
 	var mutating admissionregistrationv1.MutatingWebhookConfiguration
 	var validating admissionregistrationv1.ValidatingWebhookConfiguration
-	if err := w.Get(ctx, client.ObjectKey{Name: w.name("certificates")}, &mutating); err != nil {
+	if err := w.Get(ctx, client.ObjectKey{Name: w.Name("certificates")}, &mutating); err != nil {
 		return err
 	}
-	if err := w.Get(ctx, client.ObjectKey{Name: w.name("certificates")}, &validating); err != nil {
+	if err := w.Get(ctx, client.ObjectKey{Name: w.Name("certificates")}, &validating); err != nil {
 		return err
 	}
 	for _, bundle := range [][]byte{mutating.Webhooks[0].ClientConfig.CABundle, validating.Webhooks[0].ClientConfig.CABundle} {

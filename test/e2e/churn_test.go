@@ -35,9 +35,8 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 	})
 
 	It("the manager loses no TrainJob, restarts no pod and leaves nothing behind", core, long, Label("invariant", "crash-safe"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "16", "16")
-		w.make(ctx, kit.MakePriority(w.name("low"), 1), kit.MakePriority(w.name("high"), 100))
+		w := newPools(ctx, "16", "16")
+		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 
 		var pods podCounter
@@ -64,14 +63,14 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 
 		for i := range *churnJobs {
 			name := fmt.Sprintf("job-%d", i)
-			Expect(pods.of(name)).To(BeNumerically("<=", 1+evictions(w.workload(ctx, name))), "pods that %s ever had, one per admission", name)
-			for _, pod := range w.pods(ctx, name) {
+			Expect(pods.of(name)).To(BeNumerically("<=", 1+evictions(w.Workload(ctx, name))), "pods that %s ever had, one per admission", name)
+			for _, pod := range w.Pods(ctx, name) {
 				Expect(pod.Spec.SchedulingGates).To(BeEmpty(), pod.Name)
 			}
 		}
 		Eventually(ctx, func(g Gomega) {
 			var cq kueue.ClusterQueue
-			g.Expect(w.Get(ctx, client.ObjectKey{Name: w.name("gpus")}, &cq)).To(Succeed())
+			g.Expect(w.Get(ctx, client.ObjectKey{Name: w.Name("gpus")}, &cq)).To(Succeed())
 			g.Expect(cq.Status.ReservingWorkloads).To(BeZero())
 		}).Should(Succeed())
 	}, SpecTimeout(30*time.Minute))
@@ -79,7 +78,7 @@ var _ = Describe("Killed at random", Label("control"), Serial, func() {
 
 // churn kills the manager again and again, and now and then restarts what it works with,
 // until no job waits any more. It gives how many kills came while jobs ran and others waited.
-func (w *world) churn(ctx context.Context) (busy int) {
+func (w *site) churn(ctx context.Context) (busy int) {
 	others := []string{"kueue", "trainer", "jobset", "kube-apiserver"}
 	for i := range *churnKills {
 		if !w.eventuallyBusy(ctx) {
@@ -105,7 +104,7 @@ func (w *world) churn(ctx context.Context) (busy int) {
 
 // eventuallyBusy waits until the manager leads again and has started jobs while others
 // wait. False means that none waits any more.
-func (w *world) eventuallyBusy(ctx context.Context) bool {
+func (w *site) eventuallyBusy(ctx context.Context) bool {
 	GinkgoHelper()
 	var running, waiting bool
 	Eventually(ctx, func() bool {
@@ -116,10 +115,10 @@ func (w *world) eventuallyBusy(ctx context.Context) bool {
 }
 
 // busy reports whether TrainJobs of the spec run and whether some wait.
-func (w *world) busy(ctx context.Context) (running, waiting bool) {
+func (w *site) busy(ctx context.Context) (running, waiting bool) {
 	GinkgoHelper()
 	var jobs trainer.TrainJobList
-	Eventually(ctx, func() error { return w.List(ctx, &jobs, client.InNamespace(w.namespace)) }).Should(Succeed())
+	Eventually(ctx, func() error { return w.List(ctx, &jobs, client.InNamespace(w.Namespace)) }).Should(Succeed())
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
 		running = running || (!finished(job) && !ptr.Deref(job.Spec.Suspend, false))
@@ -128,17 +127,17 @@ func (w *world) busy(ctx context.Context) (running, waiting bool) {
 	return running, waiting
 }
 
-func (w *world) churnJob(i int) *trainer.TrainJob {
+func (w *site) churnJob(i int) *trainer.TrainJob {
 	priority := "low"
 	if i%3 == 2 {
 		priority = "high"
 	}
-	return w.job(fmt.Sprintf("job-%d", i)).GPUs("8").Priority(w.name(priority)).
+	return w.Job(fmt.Sprintf("job-%d", i)).GPUs("8").Priority(w.Name(priority)).
 		PodAnnotation("example.com/churn", "node", "localcluster/run-for", fmt.Sprintf("%ds", 3+i%4)).Obj()
 }
 
 // eventuallyCreate creates a job as soon as API server and webhooks answer.
-func (w *world) eventuallyCreate(ctx context.Context, job *trainer.TrainJob) {
+func (w *site) eventuallyCreate(ctx context.Context, job *trainer.TrainJob) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		err := w.Create(ctx, job.DeepCopy())
@@ -148,14 +147,14 @@ func (w *world) eventuallyCreate(ctx context.Context, job *trainer.TrainJob) {
 	}).Should(Succeed())
 }
 
-func (w *world) eventuallyFinished(ctx context.Context, name string) {
+func (w *site) eventuallyFinished(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		var job trainer.TrainJob
-		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, &job)).To(Succeed())
+		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: name}, &job)).To(Succeed())
 		g.Expect(finished(&job)).To(BeTrue(), name)
 	}).WithTimeout(5 * time.Minute).Should(Succeed())
-	w.eventuallyCondition(ctx, name, kueue.WorkloadFinished)
+	w.EventuallyCondition(ctx, name, kueue.WorkloadFinished)
 }
 
 // evictions counts how often Kueue took a Workload's quota back.
@@ -176,7 +175,7 @@ type podCounter struct {
 }
 
 // watch looks at the pods until stop; it goes on when the API server comes back.
-func (p *podCounter) watch(ctx context.Context, w *world, stop <-chan struct{}) {
+func (p *podCounter) watch(ctx context.Context, w *site, stop <-chan struct{}) {
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -188,7 +187,7 @@ func (p *podCounter) watch(ctx context.Context, w *world, stop <-chan struct{}) 
 		case <-ticker.C:
 		}
 		var list corev1.PodList
-		if err := w.List(ctx, &list, client.InNamespace(w.namespace)); err == nil {
+		if err := w.List(ctx, &list, client.InNamespace(w.Namespace)); err == nil {
 			p.add(list.Items)
 		}
 	}

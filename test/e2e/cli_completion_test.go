@@ -12,14 +12,13 @@ import (
 
 var _ = Describe("kubectl trainjob in a shell", func() {
 	It("completes as its page says, with kubectl in front", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("waits").GPUs("16").Obj())
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, w.Job("waits").GPUs("16").Obj())
 		for _, block := range docsCommands("docs/plugin.md") {
 			_, stderr, code := runShell(ctx, block)
 			Expect(code).To(BeZero(), "%s\n%s", block, stderr)
 		}
-		offered := strings.Split(kubectl(ctx, "", "__complete", "trainjob", "explain", "-n", w.namespace, ""), "\n")
+		offered := strings.Split(kubectl(ctx, "", "__complete", "trainjob", "explain", "-n", w.Namespace, ""), "\n")
 		Expect(offered).To(ContainElement("waits"))
 		Expect(offered).To(ContainElement(":4"), "no names of files")
 	}, SpecTimeout(specTimeout))

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // finding is what the specs look at in `kubectl trainjob doctor -o json`.
@@ -33,14 +34,13 @@ type finding struct {
 // These specs break the installation in every way that doctor knows, which only a local
 // control plane lets them do.
 var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
-	var w *world
+	var w *site
 
 	BeforeEach(func(ctx context.Context) {
-		if !cluster.Local() || cluster.Integration != kit.External {
+		if !cluster.Local() || cluster.Integration != world.External {
 			Skip("the specs of this group break the installation; run them on a cluster of make local-up")
 		}
-		w = newWorld(ctx)
-		w.pools(ctx, "16", "16")
+		w = newPools(ctx, "16", "16")
 		w.eventuallyInOrder(ctx)
 	})
 
@@ -71,68 +71,67 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 	Describe("queues and pools", func() {
 		It("LocalQueueToNowhere", func(ctx context.Context) {
-			w.make(ctx, kit.MakeLocalQueue(w.namespace, "lost", w.name("nowhere")))
-			w.fix(ctx, w.eventuallyFinds(ctx, "error", "LocalQueueToNowhere", "LocalQueue "+w.namespace+"/lost"))
+			w.Make(ctx, kit.LocalQueue(w.Namespace, "lost", w.Name("nowhere")))
+			w.fix(ctx, w.eventuallyFinds(ctx, "error", "LocalQueueToNowhere", "LocalQueue "+w.Namespace+"/lost"))
 		}, SpecTimeout(specTimeout))
 
 		It("ClusterQueueStopped", func(ctx context.Context) {
-			w.patch(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.name("gpus")}}, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
-			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "ClusterQueueStopped", "ClusterQueue "+w.name("gpus")))
+			w.patch(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.Name("gpus")}}, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
+			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "ClusterQueueStopped", "ClusterQueue "+w.Name("gpus")))
 		}, SpecTimeout(specTimeout))
 
 		It("LocalQueueStopped", func(ctx context.Context) {
 			w.patch(ctx, get(ctx, w, &kueue.LocalQueue{}, "queue"), `{"spec":{"stopPolicy":"Hold"}}`)
-			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "LocalQueueStopped", "LocalQueue "+w.namespace+"/queue"))
+			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "LocalQueueStopped", "LocalQueue "+w.Namespace+"/queue"))
 		}, SpecTimeout(specTimeout))
 
 		It("ClusterQueueInactive, until its flavor is made", func(ctx context.Context) {
-			w.make(ctx, kit.MakeClusterQueue(w.name("more"), kit.Quota{Flavor: w.name("missing"), GPUs: "0"}))
-			found := w.eventuallyFinds(ctx, "error", "ClusterQueueInactive", "ClusterQueue "+w.name("more"))
-			Expect(found.Problem).To(ContainSubstring(w.name("missing")))
-			w.make(ctx, w.flavor("missing", map[string]string{kit.FamilyLabel: "hopper"}))
+			w.Make(ctx, kit.ClusterQueue(w.Name("more"), kit.Quota{Flavor: w.Name("missing"), GPUs: "0"}))
+			found := w.eventuallyFinds(ctx, "error", "ClusterQueueInactive", "ClusterQueue "+w.Name("more"))
+			Expect(found.Problem).To(ContainSubstring(w.Name("missing")))
+			w.Make(ctx, w.Flavor("missing", map[string]string{kit.FamilyLabel: "hopper"}))
 			w.eventuallyInOrder(ctx)
 		}, SpecTimeout(specTimeout))
 
 		It("FlavorWithoutNodes and NodesWithoutFlavor, for a misspelled label", func(ctx context.Context) {
-			w.patch(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: w.name("h100")}}, `{"spec":{"nodeLabels":{"`+kit.ProductLabel+`":"H100"}}}`)
+			w.patch(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: w.Name("h100")}}, `{"spec":{"nodeLabels":{"`+kit.ProductLabel+`":"H100"}}}`)
 			w.eventuallyFinds(ctx, "warning", "NodesWithoutFlavor", "Node gpu-h100-0")
-			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "FlavorWithoutNodes", "ResourceFlavor "+w.name("h100")))
+			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "FlavorWithoutNodes", "ResourceFlavor "+w.Name("h100")))
 		}, SpecTimeout(specTimeout))
 
 		It("NodesWithoutFlavor, where no ClusterQueue has GPUs of them", func(ctx context.Context) {
-			w.dropFlavor(ctx, w.name("a100"))
+			w.dropFlavor(ctx, w.Name("a100"))
 			found := w.eventuallyFinds(ctx, "warning", "NodesWithoutFlavor", "Node gpu-a100-0")
 			for _, command := range found.Commands {
 				stdout, _, code := runShell(ctx, command)
 				Expect(code).To(BeZero())
 				Expect(stdout).To(ContainSubstring(kit.A100), "the flavor that the nodes would give")
 			}
-			w.make(ctx, kit.MakeClusterQueue(w.name("more"), kit.Quota{Flavor: w.name("a100"), GPUs: "8"}))
+			w.Make(ctx, kit.ClusterQueue(w.Name("more"), kit.Quota{Flavor: w.Name("a100"), GPUs: "8"}))
 			w.eventuallyInOrder(ctx)
 		}, SpecTimeout(specTimeout))
 
 		It("QuotaAboveNodes", func(ctx context.Context) {
-			w.setQuota(ctx, w.name("gpus"), "10k")
-			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "QuotaAboveNodes", "ResourceFlavor "+w.name("h100")))
+			w.SetQuota(ctx, w.Name("gpus"), "10k")
+			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "QuotaAboveNodes", "ResourceFlavor "+w.Name("h100")))
 		}, SpecTimeout(specTimeout))
 
 		It("TaintNotTolerated", func(ctx context.Context) {
 			w.taint(ctx, "gpu-h100-0", corev1.Taint{Key: "example.com/team", Value: "a", Effect: corev1.TaintEffectNoSchedule})
-			w.fix(ctx, w.eventuallyFinds(ctx, "error", "TaintNotTolerated", "ResourceFlavor "+w.name("h100")))
+			w.fix(ctx, w.eventuallyFinds(ctx, "error", "TaintNotTolerated", "ResourceFlavor "+w.Name("h100")))
 		}, SpecTimeout(specTimeout))
 	})
 
 	Describe("TrainJobs", func() {
 		It("TrainJobStuck, when its Workload was deactivated", func(ctx context.Context) {
-			w.make(ctx, w.job("off").GPUs("8").Obj())
-			w.eventuallyRuns(ctx, "off", 1, onH100)
-			w.activate(ctx, "off", false)
-			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "TrainJobStuck", "TrainJob "+w.namespace+"/off"))
+			w.MakeRunning(ctx, w.Job("off").GPUs("8"), 1, onH100)
+			w.Activate(ctx, "off", false)
+			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "TrainJobStuck", "TrainJob "+w.Namespace+"/off"))
 		}, SpecTimeout(specTimeout))
 
 		It("WorkloadOrphaned", func(ctx context.Context) {
 			w.makeWorkload(ctx, &kueue.Workload{
-				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "trainjob-restored-00000"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "trainjob-restored-00000"},
 				Spec: kueue.WorkloadSpec{QueueName: "queue", PodSets: []kueue.PodSet{{
 					Name: "node", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 						RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "node"}},
@@ -140,31 +139,30 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 				}}},
 			})
 			// Kueue admits it, whoever it belongs to.
-			w.fix(ctx, w.eventuallyFinds(ctx, "error", "WorkloadOrphaned", "Workload "+w.namespace+"/trainjob-restored-00000"))
+			w.fix(ctx, w.eventuallyFinds(ctx, "error", "WorkloadOrphaned", "Workload "+w.Namespace+"/trainjob-restored-00000"))
 		}, SpecTimeout(specTimeout))
 
 		It("CountedTwice", func(ctx context.Context) {
-			w.make(ctx, w.job("twice").GPUs("8").Obj())
-			w.eventuallyRuns(ctx, "twice", 1, onH100)
-			wl := w.workload(ctx, "twice")
+			w.MakeRunning(ctx, w.Job("twice").GPUs("8"), 1, onH100)
+			wl := w.Workload(ctx, "twice")
 			js := get(ctx, w, &jobsetapi.JobSet{}, "twice")
 			w.makeWorkload(ctx, &kueue.Workload{
-				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "jobset-twice", OwnerReferences: []metav1.OwnerReference{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "jobset-twice", OwnerReferences: []metav1.OwnerReference{
 					*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet")),
 				}},
 				Spec: kueue.WorkloadSpec{PodSets: wl.Spec.PodSets, Active: ptr.To(false)},
 			})
-			w.fix(ctx, w.eventuallyFinds(ctx, "error", "CountedTwice", "Workload "+w.namespace+"/jobset-twice"))
+			w.fix(ctx, w.eventuallyFinds(ctx, "error", "CountedTwice", "Workload "+w.Namespace+"/jobset-twice"))
 		}, SpecTimeout(specTimeout))
 
-		It("NoIntegration and GatesLeft, when kueue-trainer went before its TrainJobs were handed back", since(kit.Trainer22), func(ctx context.Context) {
-			w.make(ctx, w.job("waits").GPUs("32").Obj())
-			w.eventuallyAtTheGate(ctx, "waits")
-			w.eventuallyChildJobs(ctx, "waits", 1)
+		It("NoIntegration and GatesLeft, when kueue-trainer went before its TrainJobs were handed back", since(world.Trainer22), func(ctx context.Context) {
+			w.Make(ctx, w.Job("waits").GPUs("32").Obj())
+			w.EventuallyAtTheGate(ctx, "waits")
+			w.EventuallyChildJobs(ctx, "waits", 1)
 			w.stopManager(ctx)
 			w.removeWebhooks(ctx)
 			w.eventuallyFinds(ctx, "error", "NoIntegration", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
-			w.paste(ctx, w.eventuallyFinds(ctx, "error", "GatesLeft", "Namespace "+w.namespace).Commands...)
+			w.paste(ctx, w.eventuallyFinds(ctx, "error", "GatesLeft", "Namespace "+w.Namespace).Commands...)
 			w.eventuallyLost(ctx, "GatesLeft")
 			Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 			w.eventuallyLost(ctx, "NoIntegration")
@@ -185,7 +183,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		}, SpecTimeout(specTimeout))
 
 		It("WebhookOrder", func(ctx context.Context) {
-			w.make(ctx, w.policyAfterOurs())
+			w.Make(ctx, w.policyAfterOurs())
 			w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) {
 				webhook.ReinvocationPolicy = ptr.To(admissionregistrationv1.NeverReinvocationPolicy)
 			})
@@ -236,7 +234,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		},
 			Entry("Kueue", "kueue", "MutatingWebhookConfiguration kueue-mutating-webhook-configuration", SpecTimeout(specTimeout)),
 			Entry("JobSet", "jobset", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", SpecTimeout(specTimeout)),
-			Entry("Trainer", "trainer", "MutatingWebhookConfiguration defaulter.trainer.kubeflow.org", since(kit.Trainer22), SpecTimeout(specTimeout)),
+			Entry("Trainer", "trainer", "MutatingWebhookConfiguration defaulter.trainer.kubeflow.org", since(world.Trainer22), SpecTimeout(specTimeout)),
 			Entry("kueue-trainer", "kueue-trainer", ourWebhook, SpecTimeout(specTimeout)),
 		)
 
@@ -266,7 +264,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		}, SpecTimeout(specTimeout))
 
 		It("TrainerGeneration", core, func(ctx context.Context) {
-			field := map[bool]string{true: "runtimePatches", false: "podTemplateOverrides"}[trainerOf(ctx) >= kit.Trainer22]
+			field := map[bool]string{true: "runtimePatches", false: "podTemplateOverrides"}[trainerOf(ctx) >= world.Trainer22]
 			w.hideField(ctx, field)
 			w.eventuallyFinds(ctx, "error", "TrainerGeneration", "CustomResourceDefinition "+trainJobCRD)
 			w.showField(ctx)
@@ -287,9 +285,9 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			w.restoreLater(ctx, "kueue-trainer-system", "kueue-trainer-config")
 		})
 
-		It("BothIntegrations", since(kit.Trainer22), func(ctx context.Context) {
+		It("BothIntegrations", since(world.Trainer22), func(ctx context.Context) {
 			DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
-			Expect(cluster.HandOver(ctx, kit.Both, GinkgoWriter)).To(Succeed())
+			Expect(cluster.HandOver(ctx, world.Both, GinkgoWriter)).To(Succeed())
 			found := w.eventuallyFinds(ctx, "error", "BothIntegrations", "Kueue")
 			w.paste(ctx, found.Commands[0])
 			w.eventuallyFinds(ctx, "error", "KueueNotRestarted", kueueConfig)
@@ -311,7 +309,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		It("TrainJobNotListed, worse with a default queue", func(ctx context.Context) {
 			w.configure(ctx, "kueue-system", "kueue-manager-config", external, "")
 			w.eventuallyFinds(ctx, "warning", "TrainJobNotListed", kueueConfig)
-			w.make(ctx, kit.MakeLocalQueue(w.namespace, "default", w.name("gpus")))
+			w.Make(ctx, kit.LocalQueue(w.Namespace, "default", w.Name("gpus")))
 			w.fixConfig(ctx, w.eventuallyFinds(ctx, "error", "TrainJobNotListed", kueueConfig))
 		}, SpecTimeout(specTimeout))
 
@@ -349,9 +347,9 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 // findings returns what doctor finds, and checks its exit code against that. A check that could not
 // be made, since the API server was busy, makes it another one.
-func (w *world) findings(ctx context.Context, g Gomega) []finding {
+func (w *site) findings(ctx context.Context, g Gomega) []finding {
 	GinkgoHelper()
-	stdout, stderr, code := plugin(ctx, "doctor", "-n", w.namespace, "-o", "json")
+	stdout, stderr, code := plugin(ctx, "doctor", "-n", w.Namespace, "-o", "json")
 	var report struct {
 		Errors, Warnings int
 		Findings         []finding
@@ -369,13 +367,13 @@ func (w *world) findings(ctx context.Context, g Gomega) []finding {
 }
 
 // eventuallyInOrder waits until doctor finds nothing.
-func (w *world) eventuallyInOrder(ctx context.Context) {
+func (w *site) eventuallyInOrder(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) { g.Expect(w.findings(ctx, g)).To(BeEmpty()) }).Should(Succeed())
 }
 
 // eventuallyFinds waits for a finding and gives it.
-func (w *world) eventuallyFinds(ctx context.Context, severity, reason, object string) finding {
+func (w *site) eventuallyFinds(ctx context.Context, severity, reason, object string) finding {
 	GinkgoHelper()
 	var found finding
 	Eventually(ctx, func(g Gomega) {
@@ -389,7 +387,7 @@ func (w *world) eventuallyFinds(ctx context.Context, severity, reason, object st
 }
 
 // eventuallyLost waits until a kind of finding is gone.
-func (w *world) eventuallyLost(ctx context.Context, reason string) {
+func (w *site) eventuallyLost(ctx context.Context, reason string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		g.Expect(w.findings(ctx, g)).NotTo(ContainElement(HaveField("Reason", reason)))
@@ -397,7 +395,7 @@ func (w *world) eventuallyLost(ctx context.Context, reason string) {
 }
 
 // fix pastes the commands of a finding, after which nothing is to be found any more.
-func (w *world) fix(ctx context.Context, found finding) {
+func (w *site) fix(ctx context.Context, found finding) {
 	GinkgoHelper()
 	w.paste(ctx, found.Commands...)
 	w.eventuallyInOrder(ctx)
@@ -405,7 +403,7 @@ func (w *world) fix(ctx context.Context, found finding) {
 
 // fixConfig does so for a configuration. The restart that is its second command has no
 // Deployment here, and nothing to do: the configuration was fixed before anybody read it.
-func (w *world) fixConfig(ctx context.Context, found finding) {
+func (w *site) fixConfig(ctx context.Context, found finding) {
 	GinkgoHelper()
 	Expect(found.Commands).To(HaveLen(2))
 	Expect(found.Commands[1]).To(ContainSubstring("rollout restart deployment"))
@@ -413,7 +411,7 @@ func (w *world) fixConfig(ctx context.Context, found finding) {
 	w.eventuallyInOrder(ctx)
 }
 
-func (w *world) paste(ctx context.Context, commands ...string) {
+func (w *site) paste(ctx context.Context, commands ...string) {
 	GinkgoHelper()
 	for _, command := range commands {
 		_, stderr, code := runShell(ctx, command)
@@ -422,23 +420,23 @@ func (w *world) paste(ctx context.Context, commands ...string) {
 }
 
 // patch is a merge patch of an object.
-func (w *world) patch(ctx context.Context, obj client.Object, patch string) {
+func (w *site) patch(ctx context.Context, obj client.Object, patch string) {
 	GinkgoHelper()
 	Expect(w.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
 }
 
 // makeWorkload makes a Workload of no TrainJob, which goes before the spec's namespace does.
-func (w *world) makeWorkload(ctx context.Context, wl *kueue.Workload) {
+func (w *site) makeWorkload(ctx context.Context, wl *kueue.Workload) {
 	GinkgoHelper()
 	Expect(w.Create(ctx, wl)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(w.Delete(ctx, wl))).To(Succeed()) })
 }
 
 // dropFlavor takes a flavor out of the spec's ClusterQueue.
-func (w *world) dropFlavor(ctx context.Context, flavor string) {
+func (w *site) dropFlavor(ctx context.Context, flavor string) {
 	GinkgoHelper()
 	var cq kueue.ClusterQueue
-	Expect(w.Get(ctx, client.ObjectKey{Name: w.name("gpus")}, &cq)).To(Succeed())
+	Expect(w.Get(ctx, client.ObjectKey{Name: w.Name("gpus")}, &cq)).To(Succeed())
 	before := cq.DeepCopy()
 	group := &cq.Spec.ResourceGroups[0]
 	group.Flavors = slices.DeleteFunc(group.Flavors, func(f kueue.FlavorQuotas) bool { return string(f.Name) == flavor })
@@ -446,12 +444,12 @@ func (w *world) dropFlavor(ctx context.Context, flavor string) {
 }
 
 // taint puts a taint on a node until the spec is over.
-func (w *world) taint(ctx context.Context, name string, taint corev1.Taint) {
+func (w *site) taint(ctx context.Context, name string, taint corev1.Taint) {
 	GinkgoHelper()
 	change := func(ctx context.Context, change func([]corev1.Taint) []corev1.Taint) {
 		GinkgoHelper()
 		Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			node := w.node(ctx, name)
+			node := w.Node(ctx, name)
 			before := node.DeepCopy()
 			node.Spec.Taints = change(node.Spec.Taints)
 			return w.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
@@ -466,7 +464,7 @@ func (w *world) taint(ctx context.Context, name string, taint corev1.Taint) {
 }
 
 // changeWebhook changes the only webhook of a configuration, until undo or the spec's end.
-func (w *world) changeWebhook(ctx context.Context, configuration string, change func(*admissionregistrationv1.MutatingWebhook)) (undo func(context.Context)) {
+func (w *site) changeWebhook(ctx context.Context, configuration string, change func(*admissionregistrationv1.MutatingWebhook)) (undo func(context.Context)) {
 	GinkgoHelper()
 	apply := func(ctx context.Context, change func(*admissionregistrationv1.MutatingWebhook)) {
 		GinkgoHelper()
@@ -505,9 +503,9 @@ func stopComponent(ctx context.Context, component string) (start func(context.Co
 
 // policyAfterOurs is a webhook of somebody else that is asked about TrainJobs after ours,
 // and that nobody misses.
-func (w *world) policyAfterOurs() *admissionregistrationv1.MutatingWebhookConfiguration {
+func (w *site) policyAfterOurs() *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: w.name("policy")},
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name("policy")},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name: "policy.example.com", AdmissionReviewVersions: []string{"v1"},
 			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), FailurePolicy: ptr.To(admissionregistrationv1.Ignore),
@@ -521,7 +519,7 @@ func (w *world) policyAfterOurs() *admissionregistrationv1.MutatingWebhookConfig
 }
 
 // restoreLater puts a ConfigMap back as it is now when the spec ends.
-func (w *world) restoreLater(ctx context.Context, namespace, name string) {
+func (w *site) restoreLater(ctx context.Context, namespace, name string) {
 	GinkgoHelper()
 	var config corev1.ConfigMap
 	Expect(w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &config)).To(Succeed())
@@ -531,7 +529,7 @@ func (w *world) restoreLater(ctx context.Context, namespace, name string) {
 
 // configure replaces texts in a configuration. Kueue and the manager read their own when they
 // start; Kueue's settings, the manager follows at once.
-func (w *world) configure(ctx context.Context, namespace, name string, oldNew ...string) {
+func (w *site) configure(ctx context.Context, namespace, name string, oldNew ...string) {
 	GinkgoHelper()
 	var config corev1.ConfigMap
 	Expect(w.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &config)).To(Succeed())

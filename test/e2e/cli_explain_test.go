@@ -29,9 +29,9 @@ import (
 )
 
 // explained runs "explain NAME -o json" and gives what it says.
-func (w *world) explained(ctx context.Context, g Gomega, job string, flags ...string) explain.Explanation {
+func (w *site) explained(ctx context.Context, g Gomega, job string, flags ...string) explain.Explanation {
 	GinkgoHelper()
-	stdout, stderr, code := plugin(ctx, append([]string{"explain", job, "-n", w.namespace, "-o", "json"}, flags...)...)
+	stdout, stderr, code := plugin(ctx, append([]string{"explain", job, "-n", w.Namespace, "-o", "json"}, flags...)...)
 	g.Expect(code).To(BeZero(), stderr)
 	var e explain.Explanation
 	g.Expect(json.Unmarshal([]byte(stdout), &e)).To(Succeed())
@@ -39,7 +39,7 @@ func (w *world) explained(ctx context.Context, g Gomega, job string, flags ...st
 }
 
 // eventuallyExplained waits until a TrainJob is in a state, and gives all that is said.
-func (w *world) eventuallyExplained(ctx context.Context, job string, phase explain.Phase, reason string) explain.Explanation {
+func (w *site) eventuallyExplained(ctx context.Context, job string, phase explain.Phase, reason string) explain.Explanation {
 	GinkgoHelper()
 	var e explain.Explanation
 	Eventually(ctx, func(g Gomega) {
@@ -52,7 +52,7 @@ func (w *world) eventuallyExplained(ctx context.Context, job string, phase expla
 
 // eventuallyKueueSays waits for a word in what Kueue writes on a Workload that waits: our
 // reason has to be Kueue's.
-func (w *world) eventuallyKueueSays(ctx context.Context, job, text string) {
+func (w *site) eventuallyKueueSays(ctx context.Context, job, text string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		g.Expect(w.explained(ctx, g, job).Queue.KueueSays).To(ContainSubstring(text))
@@ -62,7 +62,7 @@ func (w *world) eventuallyKueueSays(ctx context.Context, job, text string) {
 const trainJobHead = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\n"
 
 // forecast runs "explain -f" on a TrainJob and returns what it says.
-func (w *world) forecast(ctx context.Context, job *kit.TrainJob) explain.Explanation {
+func (w *site) forecast(ctx context.Context, job *kit.TrainJobBuilder) explain.Explanation {
 	GinkgoHelper()
 	file, err := yaml.Marshal(job.Obj())
 	Expect(err).NotTo(HaveOccurred())
@@ -89,72 +89,69 @@ func reasonOf(e explain.Explanation, flavor string) explain.Reason {
 
 var _ = Describe("kubectl trainjob explain", func() {
 	It("tells what quota is missing, the position, and Kueue's own words", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "16", "8")
-		w.make(ctx, w.job("holds").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "holds", 1, onH100)
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("ahead").Priority(w.name("urgent")).Nodes(3).GPUs("8").Obj())
-		w.eventuallyPending(ctx, "ahead")
-		w.make(ctx, w.job("waits").Nodes(2).GPUs("8").Obj())
+		w := newPools(ctx, "16", "8")
+		w.MakeRunning(ctx, w.Job("holds").GPUs("8"), 1, onH100)
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("ahead").Priority(w.Name("urgent")).Nodes(3).GPUs("8").Obj())
+		w.EventuallyPending(ctx, "ahead")
+		w.Make(ctx, w.Job("waits").Nodes(2).GPUs("8").Obj())
 
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.InUse))
-		Expect(e.State.Message).To(ContainSubstring("needs 16 GPUs, flavor %s has 8 of 16 GPUs free", w.name("h100")))
+		Expect(e.State.Message).To(ContainSubstring("needs 16 GPUs, flavor %s has 8 of 16 GPUs free", w.Name("h100")))
 		Expect(e.State.Stuck).To(BeFalse())
 		// Kueue is asked first, and answers where its visibility API is served.
 		Eventually(ctx, func(g Gomega) *explain.Position { return w.explained(ctx, g, "waits").Queue.Position }).Should(HaveValue(Or(
-			Equal(explain.Position{Place: 2, Pending: 2, Ahead: []string{w.namespace + "/ahead"}, Source: explain.Computed}),
+			Equal(explain.Position{Place: 2, Pending: 2, Ahead: []string{w.Namespace + "/ahead"}, Source: explain.Computed}),
 			Equal(explain.Position{Place: 2, Pending: 2, Source: explain.Visibility}))))
-		Expect(reasonOf(e, w.name("a100")).Code).To(Equal(explain.TooMuch))
+		Expect(reasonOf(e, w.Name("a100")).Code).To(Equal(explain.TooMuch))
 		w.eventuallyKueueSays(ctx, "waits", "insufficient unused quota")
 		Expect(w.eventuallyExplained(ctx, "ahead", explain.Waiting, string(explain.TooMuch)).State.Stuck).To(BeTrue())
 	}, SpecTimeout(specTimeout))
 
 	It("tells of a borrowing limit", func(ctx context.Context) {
 		w := newWorld(ctx)
-		w.make(ctx, w.flavor("h100", onH100))
-		borrower := kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "8"})
+		w.Make(ctx, w.Flavor("h100", onH100))
+		borrower := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
 		borrower.Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = quantity("4")
-		lender := kit.MakeClusterQueue(w.name("lender"), kit.Quota{Flavor: w.name("h100"), GPUs: "24"})
+		lender := kit.ClusterQueue(w.Name("lender"), kit.Quota{Flavor: w.Name("h100"), GPUs: "24"})
 		for _, cq := range []*kueue.ClusterQueue{borrower, lender} {
-			cq.Spec.CohortName = kueue.CohortReference(w.name("cohort"))
+			cq.Spec.CohortName = kueue.CohortReference(w.Name("cohort"))
 		}
-		w.make(ctx, borrower, lender, kit.MakeLocalQueue(w.namespace, "queue", borrower.Name), w.job("big").Nodes(2).GPUs("8").Obj())
+		w.Make(ctx, borrower, lender, kit.LocalQueue(w.Namespace, "queue", borrower.Name), w.Job("big").Nodes(2).GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "big", explain.Waiting, string(explain.Borrowing))
 		Expect(e.State.Stuck).To(BeTrue())
-		Expect(reasonOf(e, w.name("h100")).Remedy).To(ContainSubstring("raise the borrowingLimit of flavor %s in ClusterQueue %s", w.name("h100"), borrower.Name))
+		Expect(reasonOf(e, w.Name("h100")).Remedy).To(ContainSubstring("raise the borrowingLimit of flavor %s in ClusterQueue %s", w.Name("h100"), borrower.Name))
 		w.eventuallyKueueSays(ctx, "big", "maximum capacity (12)")
 	}, SpecTimeout(specTimeout))
 
 	It("tells of a taint that nobody tolerates", func(ctx context.Context) {
 		w := newWorld(ctx)
-		tainted := w.flavor("h100", onH100)
+		tainted := w.Flavor("h100", onH100)
 		tainted.Spec.NodeTaints = append(tainted.Spec.NodeTaints, corev1.Taint{Key: "example.com/maintenance", Effect: corev1.TaintEffectNoSchedule})
-		w.make(ctx, tainted, kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: tainted.Name, GPUs: "8"}),
-			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")), w.job("waits").GPUs("8").Obj())
+		w.Make(ctx, tainted, kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: tainted.Name, GPUs: "8"}),
+			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")), w.Job("waits").GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Taint))
 		Expect(reasonOf(e, tainted.Name).Message).To(ContainSubstring("taint example.com/maintenance:NoSchedule"))
 		w.eventuallyKueueSays(ctx, "waits", "untolerated taint")
 	}, SpecTimeout(specTimeout))
 
 	It("tells of a node selector that matches no flavor, and who set it", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "8")
-		w.make(ctx, w.job("waits").GPUs("8").
+		w := newPools(ctx, "8", "8")
+		w.Make(ctx, w.Job("waits").GPUs("8").
 			PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{
 				NodeSelector: map[string]string{kit.ProductLabel: "NVIDIA-B200"},
 			}}).Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Selector))
-		Expect(reasonOf(e, w.name("h100")).Message).To(ContainSubstring("node selector %s=NVIDIA-B200 of %s", kit.ProductLabel, userPatch(ctx)))
+		Expect(reasonOf(e, w.Name("h100")).Message).To(ContainSubstring("node selector %s=NVIDIA-B200 of %s", kit.ProductLabel, userPatch(ctx)))
 		w.eventuallyKueueSays(ctx, "waits", "doesn't match node affinity")
 	}, SpecTimeout(specTimeout))
 
 	It("tells of a topology that does not fit", func(ctx context.Context) {
 		w := newWorld(ctx)
-		hosts := w.flavor("h100", onH100)
-		hosts.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.name("hosts")))
-		w.make(ctx, kit.MakeTopology(w.name("hosts"), corev1.LabelHostname), hosts, kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: hosts.Name, GPUs: "16"}),
-			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")),
-			w.job("waits").Nodes(2).GPUs("8").PodAnnotation("example.com/user", "node", kueue.PodSetRequiredTopologyAnnotation, corev1.LabelHostname).Obj())
+		hosts := w.Flavor("h100", onH100)
+		hosts.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.Name("hosts")))
+		w.Make(ctx, kit.Topology(w.Name("hosts"), corev1.LabelHostname), hosts, kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: hosts.Name, GPUs: "16"}),
+			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")),
+			w.Job("waits").Nodes(2).GPUs("8").PodAnnotation("example.com/user", "node", kueue.PodSetRequiredTopologyAnnotation, corev1.LabelHostname).Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Topology))
 		Expect(e.State.Stuck).To(BeTrue(), "two pods of 8 GPUs never fit on one node")
 		// How many nodes there are changes with other specs.
@@ -165,18 +162,17 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells of stopped queues and of deactivation, with the command that fixes it", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		queue := get(ctx, w, &kueue.LocalQueue{}, "queue")
 		before := queue.DeepCopy()
 		queue.Spec.StopPolicy = ptr.To(kueue.Hold)
 		Expect(w.Patch(ctx, queue, client.MergeFrom(before))).To(Succeed())
-		w.make(ctx, w.job("waits").GPUs("8").Obj())
+		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, "LocalQueueStopped")
 		w.fixes(ctx, e.State.Remedy)
 
-		w.eventuallyRuns(ctx, "waits", 1, onH100)
-		w.activate(ctx, "waits", false)
+		w.EventuallyRuns(ctx, "waits", 1, onH100)
+		w.Activate(ctx, "waits", false)
 		e = w.eventuallyExplained(ctx, "waits", explain.Deactivated, "Deactivated")
 		Expect(e.State.Stuck).To(BeTrue())
 		w.fixes(ctx, e.State.Remedy)
@@ -185,14 +181,14 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("tells which admission check is open", func(ctx context.Context) {
 		w := newWorld(ctx)
-		check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: w.name("budget")}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/budget"}}
-		queue := kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "8"})
+		check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: w.Name("budget")}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/budget"}}
+		queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
 		queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
 			AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check.Name)}},
 		}
-		w.make(ctx, check, w.flavor("h100", onH100), queue, kit.MakeLocalQueue(w.namespace, "queue", queue.Name), w.job("waits").GPUs("8").Obj())
+		w.Make(ctx, check, w.Flavor("h100", onH100), queue, kit.LocalQueue(w.Namespace, "queue", queue.Name), w.Job("waits").GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, "ClusterQueueInactive")
-		Expect(reasonOf(e, w.name("h100")).Code).To(Equal(explain.Check))
+		Expect(reasonOf(e, w.Name("h100")).Code).To(Equal(explain.Check))
 
 		before := check.DeepCopy()
 		check.Status.Conditions = []metav1.Condition{{
@@ -204,47 +200,41 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells who preempted a job, and who set what of a running one", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		tolerates := corev1.Toleration{Key: "example.com/spot", Operator: corev1.TolerationOpExists}
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("patient").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "patient", 1, onH100)
-		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8").Tolerate(tolerates).Obj())
-		w.eventuallyRuns(ctx, "urgent", 1, onH100)
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "patient", 1, onH100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Tolerate(tolerates), 1, onH100)
 		e := w.eventuallyExplained(ctx, "patient", explain.Waiting, string(explain.InUse))
-		Expect(e.State.Message).To(ContainSubstring("it was preempted by %s/urgent", w.namespace))
+		Expect(e.State.Message).To(ContainSubstring("it was preempted by %s/urgent", w.Namespace))
 
 		e = w.eventuallyExplained(ctx, "urgent", explain.Running, "Running")
 		Expect(e.Placement).To(ContainElements(
 			And(HaveField("Field", "nodeSelector["+kit.ProductLabel+"]"), HaveField("SetBy", "kueue.x-k8s.io/manager"), HaveField("Value", BeEquivalentTo(`"`+kit.H100+`"`))),
 			And(HaveField("Field", "tolerations"), HaveField("SetBy", "kueue.x-k8s.io/manager"), HaveField("Overrode", ContainElement(HaveField("SetBy", userPatch(ctx))))),
 		))
-		stdout, _, code := plugin(ctx, "explain", "urgent", "-n", w.namespace)
+		stdout, _, code := plugin(ctx, "explain", "urgent", "-n", w.Namespace)
 		Expect(code).To(BeZero())
-		Expect(stdout).To(ContainSubstring("TrainJob %s/urgent runs with 1 pod in queue queue", w.namespace))
+		Expect(stdout).To(ContainSubstring("TrainJob %s/urgent runs with 1 pod in queue queue", w.Namespace))
 	}, SpecTimeout(specTimeout))
 
 	It("tells which flavors could take a manifest, whose runtime stands in the same file", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		file := fmt.Sprintf(manifestWithRuntime, kit.QueueLabel)
-		stdout, stderr, code := pluginReading(ctx, file, "explain", "-f", "-", "-n", w.namespace)
+		stdout, stderr, code := pluginReading(ctx, file, "explain", "-f", "-", "-n", w.Namespace)
 		Expect(code).To(BeZero(), stderr)
-		Expect(stdout).To(ContainSubstring("TrainJob %s/new asks for 8 GPUs and could have them now in queue queue (ClusterQueue %s): node on flavor %s", w.namespace, w.name("gpus"), w.name("h100")))
+		Expect(stdout).To(ContainSubstring("TrainJob %s/new asks for 8 GPUs and could have them now in queue queue (ClusterQueue %s): node on flavor %s", w.Namespace, w.Name("gpus"), w.Name("h100")))
 
-		w.make(ctx, w.job("holds").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "holds", 1, onH100)
+		w.MakeRunning(ctx, w.Job("holds").GPUs("8"), 1, onH100)
 		Eventually(ctx, func(g Gomega) {
-			stdout, _, _ := pluginReading(ctx, file, "explain", "-f", "-", "-n", w.namespace)
-			g.Expect(stdout).To(ContainSubstring("would wait in queue queue (ClusterQueue %s): asks for 8 GPUs, flavor %s has 0 of 8 GPUs free", w.name("gpus"), w.name("h100")))
+			stdout, _, _ := pluginReading(ctx, file, "explain", "-f", "-", "-n", w.Namespace)
+			g.Expect(stdout).To(ContainSubstring("would wait in queue queue (ClusterQueue %s): asks for 8 GPUs, flavor %s has 0 of 8 GPUs free", w.Name("gpus"), w.Name("h100")))
 		}).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
 	It("tells a user who sees only a namespace what was not to be seen", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("too-big").Nodes(2).GPUs("8").Obj())
-		w.eventuallyPending(ctx, "too-big")
+		w := newPools(ctx, "8", "0")
+		w.MakePending(ctx, w.Job("too-big").Nodes(2).GPUs("8"))
 		w.letSee(ctx, "alice")
 		Eventually(ctx, func(g Gomega) {
 			e := w.explained(ctx, g, "too-big", "--as", "alice")
@@ -254,29 +244,27 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("forecasts that an urgent manifest preempts, and whom", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("patient").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "patient", 1, onH100)
-		e := w.forecast(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8"))
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "patient", 1, onH100)
+		e := w.forecast(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"))
 		Expect(e.State.Reason).To(Equal("Preempts"), e.State.Message)
-		Expect(e.Preempts).To(ConsistOf(explain.Preempted{Job: w.namespace + "/patient", ClusterQueue: w.name("gpus"), Reason: kueue.InClusterQueueReason}))
+		Expect(e.Preempts).To(ConsistOf(explain.Preempted{Job: w.Namespace + "/patient", ClusterQueue: w.Name("gpus"), Reason: kueue.InClusterQueueReason}))
 	}, SpecTimeout(specTimeout))
 
 	DescribeTable("tells who cannot make what", func(ctx context.Context, limited string, phase explain.Phase, reason string) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "none"},
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "none"},
 			Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceName(limited): *quantity("0")}}})
 		Eventually(ctx, func() corev1.ResourceList {
 			return get(ctx, w, &corev1.ResourceQuota{}, "none").Status.Hard
 		}).ShouldNot(BeEmpty())
-		w.make(ctx, w.job("refused").GPUs("8").Obj())
+		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "refused", phase, reason)
 		Expect(e.State.Message).To(ContainSubstring("exceeded quota: none"))
 		Expect(e.State.Stuck).To(BeTrue())
 		Expect(e.State.Remedy).To(ContainSubstring("raise the ResourceQuota that the message names"))
-		w.eventuallyFinds(ctx, map[explain.Phase]string{explain.Unqueued: "warning", explain.Starting: "error"}[phase], "TrainJobStuck", "TrainJob "+w.namespace+"/refused")
+		w.eventuallyFinds(ctx, map[explain.Phase]string{explain.Unqueued: "warning", explain.Starting: "error"}[phase], "TrainJobStuck", "TrainJob "+w.Namespace+"/refused")
 	},
 		Entry("the JobSet", "count/jobsets.jobset.x-k8s.io", explain.Unqueued, "JobSetRefused", SpecTimeout(specTimeout)),
 		Entry("the Jobs", "count/jobs.batch", explain.Starting, "JobsRefused", SpecTimeout(specTimeout)),
@@ -285,22 +273,20 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("tells that a new job waits for its JobSet, without which it queues soon", Label("control"), func(ctx context.Context) {
 		localOnly("the API server has to reach a webhook of this process")
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		_, letThrough := w.holdJobSets(ctx, admissionregistrationv1.Create, func(*admissionv1.AdmissionRequest) bool { return true })
-		w.make(ctx, w.job("early").GPUs("8").Obj())
+		w.Make(ctx, w.Job("early").GPUs("8").Obj())
 		w.eventuallyExplained(ctx, "early", explain.Unqueued, "AwaitsJobSet")
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "early", "NotPrepared") }).
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "early", "NotPrepared") }).
 			Should(ContainElement(ContainSubstring("in %s; the job queues without it", awaited.JobSet)))
-		w.eventuallyCondition(ctx, "early", kueue.WorkloadAdmitted)
+		w.EventuallyCondition(ctx, "early", kueue.WorkloadAdmitted)
 		letThrough()
-		w.eventuallyRuns(ctx, "early", 1, onH100)
+		w.EventuallyRuns(ctx, "early", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("tells of a volume claim that is missing", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("waits").GPUs("8").PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{Volumes: []corev1.Volume{{
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, w.Job("waits").GPUs("8").PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{Volumes: []corev1.Volume{{
 			Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "nowhere"}},
 		}}}}).Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Starting, "VolumeClaimMissing")
@@ -308,48 +294,43 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells of pods that are larger than any node, before they are made and after", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "16", "0")
-		large := w.job("large").GPUs("16")
+		w := newPools(ctx, "16", "0")
+		large := w.Job("large").GPUs("16")
 		Expect(w.forecast(ctx, large).State).To(And(HaveField("Reason", string(explain.TooLarge)), HaveField("Stuck", true)))
-		w.make(ctx, large.Obj())
+		w.Make(ctx, large.Obj())
 		w.eventuallyExplained(ctx, "large", explain.Starting, string(explain.TooLarge))
 	}, SpecTimeout(specTimeout))
 
 	It("tells of a topology request in a queue that has none", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		job := w.job("waits").GPUs("8").PodAnnotation("example.com/user", "node", kueue.PodSetRequiredTopologyAnnotation, corev1.LabelHostname)
+		w := newPools(ctx, "8", "0")
+		job := w.Job("waits").GPUs("8").PodAnnotation("example.com/user", "node", kueue.PodSetRequiredTopologyAnnotation, corev1.LabelHostname)
 		Expect(w.forecast(ctx, job).State).To(And(HaveField("Reason", string(explain.Topology)), HaveField("Stuck", true)))
-		w.make(ctx, job.Obj())
+		w.Make(ctx, job.Obj())
 		w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Topology))
 	}, SpecTimeout(specTimeout))
 
 	It("tells of a prebuilt Workload that is missing", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		job := w.job("waits").GPUs("8")
+		w := newPools(ctx, "8", "0")
+		job := w.Job("waits").GPUs("8")
 		metav1.SetMetaDataLabel(&job.ObjectMeta, constants.PrebuiltWorkloadLabel, "nowhere")
-		w.make(ctx, job.Obj())
+		w.Make(ctx, job.Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Unqueued, "PrebuiltMissing")
 		Expect(e.State.Stuck).To(BeTrue(), e.State.Message)
 	}, SpecTimeout(specTimeout))
 
 	It("copes with the rights of Kueue's batch users", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "alice"},
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "alice"},
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kueue-batch-user-role"},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}}})
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		Eventually(ctx, func(g Gomega) {
 			e := w.explained(ctx, g, "runs", "--as", "alice")
 			g.Expect(e.State.Phase).To(Equal(explain.Running), e.State.Message)
-			g.Expect(e.Unseen).To(ContainElement("pods of namespace " + w.namespace))
+			g.Expect(e.Unseen).To(ContainElement("pods of namespace " + w.Namespace))
 		}).Should(Succeed())
 
-		file, err := yaml.Marshal(w.job("new").GPUs("8").Obj())
+		file, err := yaml.Marshal(w.Job("new").GPUs("8").Obj())
 		Expect(err).NotTo(HaveOccurred())
 		stdout, stderr, code := pluginReading(ctx, trainJobHead+string(file), "explain", "-f", "-", "--as", "alice")
 		Expect(code).To(Equal(exit.Unseen), stdout+stderr)
@@ -383,9 +364,9 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("refuses what it cannot explain, with the remedy", func(ctx context.Context) {
 		w := newWorld(ctx)
-		_, stderr, code := plugin(ctx, "explain", "nobody", "-n", w.namespace)
+		_, stderr, code := plugin(ctx, "explain", "nobody", "-n", w.Namespace)
 		Expect(code).To(Equal(1))
-		Expect(stderr).To(ContainSubstring("there is no TrainJob nobody in namespace %s", w.namespace))
+		Expect(stderr).To(ContainSubstring("there is no TrainJob nobody in namespace %s", w.Namespace))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -424,22 +405,22 @@ spec:
 `
 
 // fixes runs a command that a remedy names.
-func (w *world) fixes(ctx context.Context, command string) {
+func (w *site) fixes(ctx context.Context, command string) {
 	GinkgoHelper()
 	_, stderr, code := runShell(ctx, command)
 	Expect(code).To(BeZero(), "%s: %s", command, stderr)
 }
 
 // letSee lets a user look at a namespace, and at nothing of the cluster around it.
-func (w *world) letSee(ctx context.Context, user string) {
+func (w *site) letSee(ctx context.Context, user string) {
 	GinkgoHelper()
-	w.make(ctx,
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: user}, Rules: []rbacv1.PolicyRule{
+	w.Make(ctx,
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: user}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"trainer.kubeflow.org", "kueue.x-k8s.io", "jobset.x-k8s.io", "batch", ""}, Resources: []string{
 				"trainjobs", "trainingruntimes", "localqueues", "workloads", "jobsets", "jobs", "pods", "events", "configmaps",
 			}, Verbs: []string{"get", "list", "watch"}},
 		}},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: user},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: user},
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}},
 	)

@@ -59,22 +59,22 @@ func (f fate) String() string {
 type forecastCase struct {
 	name    string
 	rand    *rand.Rand
-	w       *world
+	w       *site
 	queues  []*kueue.ClusterQueue
 	stopped bool
 	loads   []*kueue.Workload
-	job     *kit.TrainJob
+	job     *kit.TrainJobBuilder
 }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 func (c *forecastCase) clusterQueue(n int, cohort string) *kueue.ClusterQueue {
 	r := c.rand
-	quotas := []kit.Quota{{Flavor: c.w.name("h100"), GPUs: pick(r, "2", "4", "8", "8")}}
+	quotas := []kit.Quota{{Flavor: c.w.Name("h100"), GPUs: pick(r, "2", "4", "8", "8")}}
 	if r.IntN(2) == 0 {
-		quotas = append(quotas, kit.Quota{Flavor: c.w.name("a100"), GPUs: pick(r, "0", "4", "8")})
+		quotas = append(quotas, kit.Quota{Flavor: c.w.Name("a100"), GPUs: pick(r, "0", "4", "8")})
 	}
-	cq := kit.MakeClusterQueue(c.w.name(fmt.Sprintf("%s-%d", c.name, n)), quotas...)
+	cq := kit.ClusterQueue(c.w.Name(fmt.Sprintf("%s-%d", c.name, n)), quotas...)
 	cq.Spec.QueueingStrategy = pick(r, kueue.StrictFIFO, kueue.BestEffortFIFO)
 	cq.Spec.Preemption = &kueue.ClusterQueuePreemption{
 		WithinClusterQueue:  pick(r, kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority),
@@ -99,19 +99,19 @@ func (c *forecastCase) clusterQueue(n int, cohort string) *kueue.ClusterQueue {
 func (c *forecastCase) make(ctx context.Context) {
 	cohort := ""
 	if c.rand.IntN(4) > 0 {
-		cohort = c.w.name(c.name)
+		cohort = c.w.Name(c.name)
 	}
 	for n := range 1 + c.rand.IntN(3) {
 		cq := c.clusterQueue(n, cohort)
 		c.queues = append(c.queues, cq)
-		c.w.make(ctx, cq, kit.MakeLocalQueue(c.w.namespace, fmt.Sprintf("%s-%d", c.name, n), cq.Name))
+		c.w.Make(ctx, cq, kit.LocalQueue(c.w.Namespace, fmt.Sprintf("%s-%d", c.name, n), cq.Name))
 	}
 	for n := range 2 + c.rand.IntN(4) {
 		load := c.load(n)
 		c.loads = append(c.loads, load)
 		Expect(c.w.Create(ctx, load)).To(Succeed())
 	}
-	c.job = kit.MakeTrainJob(c.w.namespace, c.name).Queue(c.anyQueue()).Priority(c.w.name(pick(c.rand, "low", "middle", "high", "high"))).
+	c.job = kit.TrainJob(c.w.Namespace, c.name).Queue(c.anyQueue()).Priority(c.w.Name(pick(c.rand, "low", "middle", "high", "high"))).
 		Nodes(1 + int32(c.rand.IntN(3))).GPUs(pick(c.rand, "1", "2", "2", "4"))
 }
 
@@ -121,7 +121,7 @@ func (c *forecastCase) anyQueue() string {
 
 // load is a Workload without a job: it has nothing to stop, and nothing to start.
 func (c *forecastCase) load(n int) *kueue.Workload {
-	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: c.w.namespace, Name: fmt.Sprintf("%s-load-%d", c.name, n)}}
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: c.w.Namespace, Name: fmt.Sprintf("%s-load-%d", c.name, n)}}
 	wl.Spec.QueueName = kueue.LocalQueueName(c.anyQueue())
 	wl.Spec.Priority = ptr.To(pick(c.rand, int32(-10), 0, 10))
 	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1 + int32(c.rand.IntN(3)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
@@ -141,7 +141,7 @@ func (c *forecastCase) stop(ctx context.Context) {
 	}
 	c.stopped = true
 	var queue kueue.LocalQueue
-	Expect(c.w.Get(ctx, client.ObjectKey{Namespace: c.w.namespace, Name: c.job.Labels[kit.QueueLabel]}, &queue)).To(Succeed())
+	Expect(c.w.Get(ctx, client.ObjectKey{Namespace: c.w.Namespace, Name: c.job.Labels[kit.QueueLabel]}, &queue)).To(Succeed())
 	var obj client.Object = &queue
 	patch := `{"spec":{"stopPolicy":"Hold"}}`
 	if c.rand.IntN(2) == 0 {
@@ -156,7 +156,7 @@ func (c *forecastCase) forecast(e *explain.Explanation) fate {
 	_, f.flavors, _ = strings.Cut(e.State.Message, "on flavor ")
 	var victims []string
 	for _, p := range e.Preempts {
-		victims = append(victims, strings.TrimPrefix(p.Job, c.w.namespace+"/"))
+		victims = append(victims, strings.TrimPrefix(p.Job, c.w.Namespace+"/"))
 	}
 	slices.Sort(victims)
 	f.victims = strings.Join(victims, " ")
@@ -173,7 +173,7 @@ func (c *forecastCase) forecast(e *explain.Explanation) fate {
 // outcome reads what came of it.
 func (c *forecastCase) outcome(ctx context.Context) fate {
 	GinkgoHelper()
-	wl := c.w.workload(ctx, c.name)
+	wl := c.w.Workload(ctx, c.name)
 	Expect(wl).NotTo(BeNil())
 	var f fate
 	var victims []string
@@ -212,14 +212,14 @@ func (c *forecastCase) String() string {
 
 // settle waits until Kueue has decided about all Workloads of the spec: none changes any
 // more. With release the evicted go, as their jobs would have them do.
-func (w *world) settle(ctx context.Context, release bool) {
+func (w *site) settle(ctx context.Context, release bool) {
 	GinkgoHelper()
 	const quiet = 3 * time.Second
 	var before string
 	var since time.Time
 	Eventually(ctx, func(g Gomega) {
 		var list kueue.WorkloadList
-		g.Expect(w.List(ctx, &list, client.InNamespace(w.namespace))).To(Succeed())
+		g.Expect(w.List(ctx, &list, client.InNamespace(w.Namespace))).To(Succeed())
 		var versions []string
 		for i := range list.Items {
 			wl := &list.Items[i]
@@ -238,10 +238,10 @@ func (w *world) settle(ctx context.Context, release bool) {
 var _ = Describe("a forecast of kubectl trainjob explain", func() {
 	It("comes true", func(ctx context.Context) {
 		w := newWorld(ctx)
-		w.make(ctx, w.flavor("h100", onH100), w.flavor("a100", onA100),
-			kit.MakePriority(w.name("low"), -10), kit.MakePriority(w.name("middle"), 0), kit.MakePriority(w.name("high"), 10))
+		w.Make(ctx, w.Flavor("h100", onH100), w.Flavor("a100", onA100),
+			kit.Priority(w.Name("low"), -10), kit.Priority(w.Name("middle"), 0), kit.Priority(w.Name("high"), 10))
 		DeferCleanup(func(ctx context.Context) {
-			Expect(w.DeleteAllOf(ctx, &kueue.Workload{}, client.InNamespace(w.namespace))).To(Succeed())
+			Expect(w.DeleteAllOf(ctx, &kueue.Workload{}, client.InNamespace(w.Namespace))).To(Succeed())
 		})
 		var cases []*forecastCase
 		for n := range forecasts {
@@ -265,11 +265,11 @@ var _ = Describe("a forecast of kubectl trainjob explain", func() {
 		Expect(json.Unmarshal([]byte(stdout), &told)).To(Succeed())
 		Expect(told).To(HaveLen(forecasts))
 		for _, c := range cases {
-			w.make(ctx, c.job.Obj())
+			w.Make(ctx, c.job.Obj())
 		}
 		Eventually(ctx, func(g Gomega) {
 			for _, c := range cases {
-				g.Expect(w.workload(ctx, c.name)).NotTo(BeNil(), c.name)
+				g.Expect(w.Workload(ctx, c.name)).NotTo(BeNil(), c.name)
 			}
 		}).Should(Succeed())
 		w.settle(ctx, false)

@@ -31,19 +31,16 @@ var notRun = []string{"kubectl trainjob uninstall", "kubectl delete -k config/de
 
 var _ = Describe("the help of kubectl trainjob", func() {
 	It("has examples that run", Serial, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "32", "0")
-		w.make(ctx, w.job("llm").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "llm", 1, onH100)
-		w.make(ctx, w.job("big").Nodes(4).GPUs("8").Obj())
-		w.eventuallyPending(ctx, "big")
-		vision, language := w.name("vision"), w.name("language")
-		w.make(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: vision}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: language}})
+		w := newPools(ctx, "32", "0")
+		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100)
+		w.MakePending(ctx, w.Job("big").Nodes(4).GPUs("8"))
+		vision, language := w.Name("vision"), w.Name("language")
+		w.Make(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: vision}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: language}})
 		DeferCleanup(eventuallyNothingGenerated)
 		// What an earlier spec deletes may take a while to go, and doctor is among the examples.
 		w.eventuallyInOrder(ctx)
 		shell := w.exampleShell(ctx)
-		here := strings.NewReplacer("team-a", w.namespace, "--queue gpus", "--queue queue", "vision", vision, "language", language)
+		here := strings.NewReplacer("team-a", w.Namespace, "--queue gpus", "--queue queue", "vision", vision, "language", language)
 		ran := 0
 		for _, cmd := range allCommands(cli.NewCommand(genericiooptions.NewTestIOStreamsDiscard())) {
 			Expect(cmd.Example).NotTo(BeEmpty(), "%s has no example", cmd.CommandPath())
@@ -52,7 +49,7 @@ var _ = Describe("the help of kubectl trainjob", func() {
 					continue
 				}
 				ran++
-				kubectl(ctx, "", "delete", "trainjobs", "llama", "job", "-n", w.namespace, "--ignore-not-found", "--cascade=foreground")
+				kubectl(ctx, "", "delete", "trainjobs", "llama", "job", "-n", w.Namespace, "--ignore-not-found", "--cascade=foreground")
 				shell.run(ctx, here.Replace(example))
 			}
 		}
@@ -73,25 +70,24 @@ var _ = Describe("the help of kubectl trainjob", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("takes TYPE/NAME, somebody else's eyes and JSONPath", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("llm").GPUs("8").Obj())
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
 		for _, name := range []string{"llm", "trainjob/llm", "trainjobs.trainer.kubeflow.org/llm"} {
-			stdout, _, code := plugin(ctx, "explain", name, "-n", w.namespace, "-o", "jsonpath={.name}")
+			stdout, _, code := plugin(ctx, "explain", name, "-n", w.Namespace, "-o", "jsonpath={.name}")
 			Expect(code).To(BeZero())
 			Expect(stdout).To(Equal("llm"))
 		}
-		_, stderr, code := plugin(ctx, "explain", "job/llm", "-n", w.namespace)
+		_, stderr, code := plugin(ctx, "explain", "job/llm", "-n", w.Namespace)
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(ContainSubstring("job/llm is no TrainJob: give NAME or trainjob/NAME"))
-		_, stderr, code = plugin(ctx, "explain", "llm", "-n", w.namespace, "--as", "nobody")
+		_, stderr, code = plugin(ctx, "explain", "llm", "-n", w.Namespace, "--as", "nobody")
 		Expect(code).To(Equal(exit.Unseen))
-		Expect(stderr).To(ContainSubstring("you may not get TrainJobs in namespace " + w.namespace))
+		Expect(stderr).To(ContainSubstring("you may not get TrainJobs in namespace " + w.Namespace))
 	}, SpecTimeout(specTimeout))
 
 	It("completes namespaces and contexts", func(ctx context.Context) {
 		w := newWorld(ctx)
-		Expect(strings.Split(completed(ctx, "pools", "-n", ""), "\n")).To(ContainElement(w.namespace))
+		Expect(strings.Split(completed(ctx, "pools", "-n", ""), "\n")).To(ContainElement(w.Namespace))
 		Expect(strings.Split(completed(ctx, "pools", "--context", ""), "\n")).To(ContainElement("user"))
 	}, SpecTimeout(specTimeout))
 })
@@ -139,7 +135,7 @@ func containsAny(text string, parts []string) bool {
 // a kubeconfig whose current namespace is the world's.
 type exampleShell struct{ dir, kubeconfig string }
 
-func (w *world) exampleShell(ctx context.Context) exampleShell {
+func (w *site) exampleShell(ctx context.Context) exampleShell {
 	GinkgoHelper()
 	s := exampleShell{dir: GinkgoT().TempDir()}
 	s.kubeconfig = filepath.Join(s.dir, "kubeconfig")
@@ -152,10 +148,10 @@ func (w *world) exampleShell(ctx context.Context) exampleShell {
 		Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
 		Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
 	}
-	s.run(ctx, "kubectl config set-context --current --namespace="+w.namespace)
+	s.run(ctx, "kubectl config set-context --current --namespace="+w.Namespace)
 	s.run(ctx, `kubectl config set-context new --cluster="$(kubectl config view --minify -o jsonpath='{.contexts[0].context.cluster}')" --user="$(kubectl config view --minify -o jsonpath='{.contexts[0].context.user}')"`)
-	s.run(ctx, "kubectl create role ml-team -n "+w.namespace+" --verb=get,list --resource=trainjobs.trainer.kubeflow.org,workloads.kueue.x-k8s.io,jobsets.jobset.x-k8s.io,pods,events,configmaps")
-	s.run(ctx, "kubectl create rolebinding ml-team -n "+w.namespace+" --role=ml-team --group=ml-team")
+	s.run(ctx, "kubectl create role ml-team -n "+w.Namespace+" --verb=get,list --resource=trainjobs.trainer.kubeflow.org,workloads.kueue.x-k8s.io,jobsets.jobset.x-k8s.io,pods,events,configmaps")
+	s.run(ctx, "kubectl create rolebinding ml-team -n "+w.Namespace+" --role=ml-team --group=ml-team")
 	return s
 }
 

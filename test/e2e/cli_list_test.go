@@ -23,21 +23,17 @@ import (
 
 var _ = Describe("kubectl trainjob list", func() {
 	It("tells the true state of every TrainJob, as explain does, and follows changes", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000))
-		w.make(ctx, w.job("runs").Priority(w.name("urgent")).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "runs", 1, onH100)
-		w.make(ctx, w.job("waits").Priority(w.name("urgent")).GPUs("8").Obj())
-		w.eventuallyPending(ctx, "waits")
-		w.make(ctx, w.job("too-big").Nodes(2).GPUs("8").Obj())
-		w.eventuallyPending(ctx, "too-big")
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
+		w.MakeRunning(ctx, w.Job("runs").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
+		w.MakePending(ctx, w.Job("waits").Priority(w.Name("urgent")).GPUs("8"))
+		w.MakePending(ctx, w.Job("too-big").Nodes(2).GPUs("8"))
 
 		Eventually(ctx, func(g Gomega) {
-			table, stderr, code := plugin(ctx, "list", "-n", w.namespace)
+			table, stderr, code := plugin(ctx, "list", "-n", w.Namespace)
 			g.Expect(code).To(BeZero(), stderr)
 			g.Expect(stderr).To(BeEmpty())
-			g.Expect(table).To(MatchRegexp(`runs +Running +queue +%s +8 +1000 +- +\S+ +-\n`, w.name("h100")))
+			g.Expect(table).To(MatchRegexp(`runs +Running +queue +%s +8 +1000 +- +\S+ +-\n`, w.Name("h100")))
 			g.Expect(table).To(MatchRegexp(`waits +Waiting +queue +- +8 +1000 +1 +\S+ +QuotaInUse\n`))
 			g.Expect(table).To(MatchRegexp(`too-big +Waiting +queue +- +16 +0 +2 +\S+ +ExceedsQuota\n`))
 		}).Should(Succeed())
@@ -47,24 +43,22 @@ var _ = Describe("kubectl trainjob list", func() {
 			Expect(job.Reason).To(Equal(e.State.Reason), job.Name)
 		}
 
-		watching := startPlugin(ctx, "list", "-n", w.namespace, "--watch")
+		watching := startPlugin(ctx, "list", "-n", w.Namespace, "--watch")
 		Eventually(ctx, watching.Out).Should(gbytes.Say(`waits +Waiting`))
-		w.finish(ctx, "runs", "succeeded")
+		w.Finish(ctx, "runs", "succeeded")
 		Eventually(ctx, watching.Out).Should(gbytes.Say(`waits +Running`))
 		Eventually(ctx, watching.Interrupt()).Should(gexec.Exit(0))
 	}, SpecTimeout(specTimeout))
 
 	It("tells a batch user of Kueue's what he may know, and names once each kind that he may not read", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		user := w.batchUser(ctx)
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "runs", 1, onH100)
-		w.make(ctx, w.job("waits").GPUs("8").Obj(), w.job("waits-too").GPUs("8").Obj())
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w.Make(ctx, w.Job("waits").GPUs("8").Obj(), w.Job("waits-too").GPUs("8").Obj())
 		Eventually(ctx, func(g Gomega) {
-			table, stderr, code := plugin(ctx, "list", "-n", w.namespace, "--as", user)
+			table, stderr, code := plugin(ctx, "list", "-n", w.Namespace, "--as", user)
 			g.Expect(code).To(BeZero(), stderr)
-			g.Expect(table).To(MatchRegexp(`runs +Running +queue +%s +8 +0 +- +\S+ +-\n`, w.name("h100")))
+			g.Expect(table).To(MatchRegexp(`runs +Running +queue +%s +8 +0 +- +\S+ +-\n`, w.Name("h100")))
 			g.Expect(table).To(MatchRegexp(`waits +Waiting +queue +- +8 +0 +\S+ +\S+ +<unknown>\n`))
 			g.Expect(stderr).To(MatchRegexp(`(?m)^note: reason is <unknown>: you may not list all clusterqueues.kueue.x-k8s.io; ask an admin for that$`))
 		}).Should(Succeed())
@@ -75,10 +69,10 @@ var _ = Describe("kubectl trainjob list", func() {
 
 	It("and its like tell in one line somebody who may not read TrainJobs", func(ctx context.Context) {
 		w := newWorld(ctx)
-		w.make(ctx, w.job("theirs").Obj())
+		w.Make(ctx, w.Job("theirs").Obj())
 		for _, args := range [][]string{{"list"}, {"explain", "theirs"}, {"timeline", "theirs"}, {"logs", "theirs"}} {
-			stdout, stderr, code := plugin(ctx, append(args, "-n", w.namespace, "--as", "nobody")...)
-			Expect(stderr).To(MatchRegexp(`^error: you may not (list|get) TrainJobs in namespace %s: .*\n$`, w.namespace), "%v", args)
+			stdout, stderr, code := plugin(ctx, append(args, "-n", w.Namespace, "--as", "nobody")...)
+			Expect(stderr).To(MatchRegexp(`^error: you may not (list|get) TrainJobs in namespace %s: .*\n$`, w.Namespace), "%v", args)
 			Expect(stdout).To(BeEmpty())
 			Expect(code).To(Equal(exit.Unseen))
 		}
@@ -91,9 +85,9 @@ var _ = Describe("kubectl trainjob list", func() {
 })
 
 // listed runs "list -o json" in the spec's namespace.
-func (w *world) listed(ctx context.Context, g Gomega) []listing.TrainJob {
+func (w *site) listed(ctx context.Context, g Gomega) []listing.TrainJob {
 	GinkgoHelper()
-	stdout, stderr, code := plugin(ctx, "list", "-n", w.namespace, "-o", "json")
+	stdout, stderr, code := plugin(ctx, "list", "-n", w.Namespace, "-o", "json")
 	g.Expect(code).To(BeZero(), stderr)
 	var l listing.List
 	g.Expect(json.Unmarshal([]byte(stdout), &l)).To(Succeed())
@@ -101,7 +95,7 @@ func (w *world) listed(ctx context.Context, g Gomega) []listing.TrainJob {
 }
 
 // eventuallyListed waits until list says that a TrainJob is in a phase, and returns what it says.
-func (w *world) eventuallyListed(ctx context.Context, name string, phase explain.Phase) listing.TrainJob {
+func (w *site) eventuallyListed(ctx context.Context, name string, phase explain.Phase) listing.TrainJob {
 	GinkgoHelper()
 	var found listing.TrainJob
 	Eventually(ctx, func(g Gomega) {
@@ -116,21 +110,21 @@ func (w *world) eventuallyListed(ctx context.Context, name string, phase explain
 }
 
 // batchUser returns a user with Kueue's batch-user role in the spec's namespace, and no more.
-func (w *world) batchUser(ctx context.Context) string {
+func (w *site) batchUser(ctx context.Context) string {
 	GinkgoHelper()
-	user := w.name("ml-engineer")
-	w.make(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: user},
+	user := w.Name("ml-engineer")
+	w.Make(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: user},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kueue-batch-user-role"},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})
 	// The API server takes note of it a moment later.
 	Eventually(ctx, func() error {
-		return as(user).List(ctx, &kueue.WorkloadList{}, client.InNamespace(w.namespace))
+		return as(user).List(ctx, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
 	}).Should(Succeed())
 	return user
 }
 
 // runsPage runs the blocks of a page of the docs. The last one cleans up, whatever happens.
-func (w *world) runsPage(ctx context.Context, page string) {
+func (w *site) runsPage(ctx context.Context, page string) {
 	GinkgoHelper()
 	blocks := docsCommands(page)
 	last := len(blocks) - 1

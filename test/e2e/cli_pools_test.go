@@ -26,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/pools"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("kubectl trainjob pools", Serial, func() {
@@ -33,13 +34,13 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		DeferCleanup(eventuallyNothingGenerated)
 		w := newWorld(ctx)
 		w.makeNodes(ctx)
-		generate := []string{"pools", "generate", "--team", w.namespace + "=2", "--team", "no-such-team=1"}
+		generate := []string{"pools", "generate", "--team", w.Namespace + "=2", "--team", "no-such-team=1"}
 		_, remarks, code := plugin(ctx, generate...)
 		Expect(code).To(BeZero())
 		Expect(remarks).To(ContainSubstring("kubectl create namespace no-such-team"))
 		Expect(remarks).To(MatchRegexp("left out [0-9]+ nodes cpu-0, cpu-1"))
 
-		manifest, _, code := plugin(ctx, "pools", "generate", "--team", w.namespace+"=1")
+		manifest, _, code := plugin(ctx, "pools", "generate", "--team", w.Namespace+"=1")
 		Expect(code).To(BeZero())
 		generated := w.apply(ctx, manifest)
 		// The pods of these specs run nowhere else; see docs/kind.md.
@@ -51,15 +52,15 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		for _, flavor := range flavors {
 			By("admitting a TrainJob to " + flavor.Name)
 			job := "on-" + flavor.Name
-			w.make(ctx, w.jobFor(ctx, job, &flavor).Obj())
-			for _, pod := range w.eventuallyRuns(ctx, job, 1, flavor.Spec.NodeLabels) {
-				for _, assignment := range w.workload(ctx, job).Status.Admission.PodSetAssignments {
+			w.Make(ctx, w.jobFor(ctx, job, &flavor).Obj())
+			for _, pod := range w.EventuallyRuns(ctx, job, 1, flavor.Spec.NodeLabels) {
+				for _, assignment := range w.Workload(ctx, job).Status.Admission.PodSetAssignments {
 					Expect(assignment.Flavors).To(HaveEach(kueue.ResourceFlavorReference(flavor.Name)), pod.Name)
 				}
 			}
 		}
 
-		again, _, _ := plugin(ctx, "pools", "generate", "--team", w.namespace+"=1")
+		again, _, _ := plugin(ctx, "pools", "generate", "--team", w.Namespace+"=1")
 		Expect(again).To(Equal(manifest))
 		// Kueue writes statuses a second after what they count.
 		Eventually(ctx, func(g Gomega) {
@@ -71,15 +72,13 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 
 	It("counts what is reserved, runs, waits, is borrowed and is free, and follows changes", func(ctx context.Context) {
 		w := newWorld(ctx)
-		lender, borrower := kit.MakeClusterQueue(w.name("lender"), kit.Quota{Flavor: w.name("h100"), GPUs: "16"}), kit.MakeClusterQueue(w.name("borrower"), kit.Quota{Flavor: w.name("h100"), GPUs: "8"})
+		lender, borrower := kit.ClusterQueue(w.Name("lender"), kit.Quota{Flavor: w.Name("h100"), GPUs: "16"}), kit.ClusterQueue(w.Name("borrower"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
 		for _, queue := range []*kueue.ClusterQueue{lender, borrower} {
-			queue.Spec.CohortName = kueue.CohortReference(w.name("cohort"))
+			queue.Spec.CohortName = kueue.CohortReference(w.Name("cohort"))
 		}
-		w.make(ctx, w.flavor("h100", onH100), lender, borrower, kit.MakeLocalQueue(w.namespace, "queue", borrower.Name))
-		w.make(ctx, w.job("borrows").Nodes(2).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "borrows", 2, onH100)
-		w.make(ctx, w.job("waits").Nodes(2).GPUs("8").Obj())
-		w.eventuallyPending(ctx, "waits")
+		w.Make(ctx, w.Flavor("h100", onH100), lender, borrower, kit.LocalQueue(w.Namespace, "queue", borrower.Name))
+		w.MakeRunning(ctx, w.Job("borrows").Nodes(2).GPUs("8"), 2, onH100)
+		w.MakePending(ctx, w.Job("waits").Nodes(2).GPUs("8"))
 
 		Eventually(ctx, func(g Gomega) {
 			pool := w.pool(ctx, g, "h100")
@@ -92,9 +91,9 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		}).Should(Succeed())
 
 		watching := startPlugin(ctx, "pools", "--watch")
-		Eventually(ctx, watching.Out).Should(gbytes.Say(`%s +nvidia.com/gpu .* 16 +16 +16 +8 `, w.name("h100")))
-		Expect(w.Delete(ctx, w.job("waits").Obj())).To(Succeed())
-		Eventually(ctx, watching.Out).Should(gbytes.Say(`%s +nvidia.com/gpu .* 16 +16 +0 +8 `, w.name("h100")))
+		Eventually(ctx, watching.Out).Should(gbytes.Say(`%s +nvidia.com/gpu .* 16 +16 +16 +8 `, w.Name("h100")))
+		Expect(w.Delete(ctx, w.Job("waits").Obj())).To(Succeed())
+		Eventually(ctx, watching.Out).Should(gbytes.Say(`%s +nvidia.com/gpu .* 16 +16 +0 +8 `, w.Name("h100")))
 		Eventually(ctx, watching.Interrupt()).Should(gexec.Exit(0))
 	}, SpecTimeout(specTimeout))
 
@@ -121,13 +120,12 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 		Expect(code).To(BeZero())
 		Expect(table).To(MatchRegexp(`<no flavor> +nvidia.com/gpu +\d+/\d+`))
 
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "8")
-		table, remarks, code := plugin(ctx, "pools", "--as", "system:serviceaccount:"+w.namespace+":nobody")
+		w := newPools(ctx, "8", "8")
+		table, remarks, code := plugin(ctx, "pools", "--as", "system:serviceaccount:"+w.Namespace+":nobody")
 		Expect(code).To(Equal(exit.Unseen))
 		Expect(remarks).To(And(ContainSubstring("not seen: nodes: you may not list them in the whole cluster\n"), ContainSubstring("you may not see the pools")))
 		Expect(table).To(BeEmpty())
-		_, remarks, code = plugin(ctx, "pools", "generate", "--as", "system:serviceaccount:"+w.namespace+":nobody")
+		_, remarks, code = plugin(ctx, "pools", "generate", "--as", "system:serviceaccount:"+w.Namespace+":nobody")
 		Expect(code).To(Equal(1))
 		Expect(remarks).To(ContainSubstring("run this as somebody who may list them"))
 	}, SpecTimeout(specTimeout))
@@ -137,17 +135,17 @@ var _ = Describe("A toleration rule of the configuration", func() {
 	It("lets a TrainJob with another vendor's accelerators onto their tainted nodes", func(ctx context.Context) {
 		w := newWorld(ctx)
 		taint := corev1.Taint{Key: "example.com/npu", Value: "true", Effect: corev1.TaintEffectNoSchedule}
-		labels := map[string]string{"example.com/pool": w.suffix}
-		flavor := kit.MakeFlavor(w.name("npu"), labels)
+		labels := map[string]string{"example.com/pool": w.Suffix}
+		flavor := kit.Flavor(w.Name("npu"), labels)
 		flavor.Spec.NodeTaints = []corev1.Taint{taint}
-		queue := kit.MakeClusterQueue(w.name("npus"), kit.Quota{Flavor: flavor.Name, GPUs: "0"})
+		queue := kit.ClusterQueue(w.Name("npus"), kit.Quota{Flavor: flavor.Name, GPUs: "0"})
 		queue.Spec.ResourceGroups[0].CoveredResources = []corev1.ResourceName{"example.com/npu"}
 		queue.Spec.ResourceGroups[0].Flavors[0].Resources = []kueue.ResourceQuota{{Name: "example.com/npu", NominalQuota: resource.MustParse("4")}}
-		w.make(ctx, w.fakeNode("npu", labels, map[corev1.ResourceName]string{"example.com/npu": "4"}, taint),
-			flavor, queue, kit.MakeLocalQueue(w.namespace, "queue", queue.Name))
-		w.make(ctx, w.job("npu").Request("example.com/npu", "4").Obj())
-		for _, pod := range w.eventuallyRuns(ctx, "npu", 1, labels) {
-			Expect(tolerations(&pod)).To(ConsistOf(corev1.Toleration{Key: "example.com/npu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}))
+		w.Make(ctx, w.fakeNode("npu", labels, map[corev1.ResourceName]string{"example.com/npu": "4"}, taint),
+			flavor, queue, kit.LocalQueue(w.Namespace, "queue", queue.Name))
+		w.Make(ctx, w.Job("npu").Request("example.com/npu", "4").Obj())
+		for _, pod := range w.EventuallyRuns(ctx, "npu", 1, labels) {
+			Expect(world.Tolerations(&pod)).To(ConsistOf(corev1.Toleration{Key: "example.com/npu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}))
 		}
 	}, SpecTimeout(specTimeout))
 })
@@ -155,7 +153,7 @@ var _ = Describe("A toleration rule of the configuration", func() {
 // makeNodes adds nodes as the providers and the GPU operator make them: MIG under both
 // strategies, with whole GPUs beside slices, shared GPUs, spot machines, Azure's taint, and
 // one whose pool only the provider's label tells.
-func (w *world) makeNodes(ctx context.Context) {
+func (w *site) makeNodes(ctx context.Context) {
 	GinkgoHelper()
 	gke := corev1.Taint{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}
 	eks := corev1.Taint{Key: "nvidia.com/gpu", Value: "true", Effect: corev1.TaintEffectNoSchedule}
@@ -163,7 +161,7 @@ func (w *world) makeNodes(ctx context.Context) {
 	spot := corev1.Taint{Key: "cloud.google.com/gke-spot", Value: "true", Effect: corev1.TaintEffectNoSchedule}
 	type gpus map[corev1.ResourceName]string
 	type labels map[string]string
-	w.make(ctx,
+	w.Make(ctx,
 		w.fakeNode("mig-mixed", labels{kit.ProductLabel: kit.A100, "nvidia.com/mig.config": "all-1g.10gb"}, gpus{"nvidia.com/mig-1g.10gb": "56"}, eks),
 		w.fakeNode("mig-and-whole", labels{kit.ProductLabel: kit.H100, "nvidia.com/mig.config": "half-3g.40gb"}, gpus{kit.GPU: "4", "nvidia.com/mig-3g.40gb": "8"}, gke),
 		w.fakeNode("mig-single", labels{kit.ProductLabel: kit.A100 + "-MIG-2g.20gb"}, gpus{kit.GPU: "24"}, gke),
@@ -175,11 +173,11 @@ func (w *world) makeNodes(ctx context.Context) {
 }
 
 // fakeNode makes a node whose kubelet kwok plays.
-func (w *world) fakeNode(name string, labels map[string]string, devices map[corev1.ResourceName]string, taints ...corev1.Taint) *corev1.Node {
+func (w *site) fakeNode(name string, labels map[string]string, devices map[corev1.ResourceName]string, taints ...corev1.Taint) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:        w.name(name),
-			Labels:      map[string]string{corev1.LabelHostname: w.name(name)},
+			Name:        w.Name(name),
+			Labels:      map[string]string{corev1.LabelHostname: w.Name(name)},
 			Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
 		},
 		Spec:   corev1.NodeSpec{Taints: taints},
@@ -197,7 +195,7 @@ func (w *world) fakeNode(name string, labels map[string]string, devices map[core
 }
 
 // apply applies a manifest with kubectl; its objects go when the spec ends.
-func (w *world) apply(ctx context.Context, manifest string) []*unstructured.Unstructured {
+func (w *site) apply(ctx context.Context, manifest string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	var objects []*unstructured.Unstructured
 	for document := range strings.SplitSeq(manifest, "---\n") {
@@ -207,7 +205,7 @@ func (w *world) apply(ctx context.Context, manifest string) []*unstructured.Unst
 			continue
 		}
 		objects = append(objects, obj)
-		w.made = append(w.made, obj)
+		w.Own(obj)
 	}
 	kubectl(ctx, manifest, "apply", "-f", "-")
 	return objects
@@ -230,7 +228,7 @@ func flavorsOf(objects []*unstructured.Unstructured) []kueue.ResourceFlavor {
 }
 
 // versions returns the resource versions of objects.
-func (w *world) versions(ctx context.Context, objects []*unstructured.Unstructured) map[string]string {
+func (w *site) versions(ctx context.Context, objects []*unstructured.Unstructured) map[string]string {
 	GinkgoHelper()
 	versions := map[string]string{}
 	for _, obj := range objects {
@@ -243,9 +241,9 @@ func (w *world) versions(ctx context.Context, objects []*unstructured.Unstructur
 
 // jobFor makes a job for one flavor: what it asks for is there, and its node selector
 // takes no other.
-func (w *world) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFlavor) *kit.TrainJob {
+func (w *site) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFlavor) *kit.TrainJobBuilder {
 	GinkgoHelper()
-	job := w.job(name).Queue("gpus").Request("cpu", "1").Request("memory", "1Gi").
+	job := w.Job(name).Queue("gpus").Request("cpu", "1").Request("memory", "1Gi").
 		PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: flavor.Spec.NodeLabels}})
 	var nodes corev1.NodeList
 	Expect(w.List(ctx, &nodes, client.MatchingLabels(flavor.Spec.NodeLabels))).To(Succeed())
@@ -259,18 +257,18 @@ func (w *world) jobFor(ctx context.Context, name string, flavor *kueue.ResourceF
 }
 
 // pool returns one of this spec's pools as the command shows it.
-func (w *world) pool(ctx context.Context, g Gomega, name string) pools.Pool {
+func (w *site) pool(ctx context.Context, g Gomega, name string) pools.Pool {
 	GinkgoHelper()
 	out, _, code := plugin(ctx, "pools", "-o", "json")
 	g.Expect(code).To(BeZero())
 	var view pools.View
 	g.Expect(json.Unmarshal([]byte(out), &view)).To(Succeed())
 	for _, pool := range view.Pools {
-		if pool.Flavor == w.name(name) {
+		if pool.Flavor == w.Name(name) {
 			return pool
 		}
 	}
-	g.Expect(view.Pools).To(ContainElement(HaveField("Flavor", w.name(name))))
+	g.Expect(view.Pools).To(ContainElement(HaveField("Flavor", w.Name(name))))
 	return pools.Pool{}
 }
 

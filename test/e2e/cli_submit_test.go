@@ -15,16 +15,15 @@ import (
 
 var _ = Describe("kubectl trainjob submit", func() {
 	It("makes a TrainJob of flags and stays until its pods run", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "16", "0")
-		stdout, _, code := plugin(ctx, "submit", "llama", "-n", w.namespace, "--runtime", "torch-distributed",
+		w := newPools(ctx, "16", "0")
+		stdout, _, code := plugin(ctx, "submit", "llama", "-n", w.Namespace, "--runtime", "torch-distributed",
 			"--nodes", "2", "--gpus-per-node", "8", "--queue", "queue", "--image", "train:1", "--env", "EPOCHS=3",
 			"--label", "team=a", "--annotation", "note=b", "--trainer-args", "--fast", "--watch",
 			"--runtime-patch", `{trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {metadata: {annotations: {example.com/mine: "yes"}}}}}}]}}}}`,
 			"--", "torchrun", "train.py")
 		Expect(code).To(BeZero())
 		Expect(stdout).To(MatchRegexp(`(?s)llama created.* submitted .* queued .* quota reserved .* admitted  +flavor h100-.* pods created .* pods running  +2 of 2 pods`))
-		pods := w.eventuallyRuns(ctx, "llama", 2, onH100)
+		pods := w.EventuallyRuns(ctx, "llama", 2, onH100)
 		Expect(pods[0].Annotations).To(HaveKeyWithValue("example.com/mine", "yes"))
 		container := pods[0].Spec.Containers[0]
 		Expect(container.Image).To(Equal("train:1"))
@@ -36,9 +35,8 @@ var _ = Describe("kubectl trainjob submit", func() {
 	})
 
 	It("asks for a topology in the pods of the trainer", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		stdout, _, code := plugin(ctx, "submit", "-n", w.namespace, "--runtime", "torch-distributed", "--queue", "queue",
+		w := newPools(ctx, "8", "0")
+		stdout, _, code := plugin(ctx, "submit", "-n", w.Namespace, "--runtime", "torch-distributed", "--queue", "queue",
 			"--topology", "preferred=example.com/rack", "-o", "name")
 		Expect(code).To(BeZero())
 		Expect(stdout).To(MatchRegexp(`^trainjob.trainer.kubeflow.org/torch-distributed-`))
@@ -47,7 +45,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 			g.Expect(w.List(ctx, &list)).To(Succeed())
 			var requests []string
 			for _, wl := range list.Items {
-				if wl.Namespace == w.namespace && wl.Spec.PodSets[0].TopologyRequest != nil {
+				if wl.Namespace == w.Namespace && wl.Spec.PodSets[0].TopologyRequest != nil {
 					requests = append(requests, *wl.Spec.PodSets[0].TopologyRequest.Preferred)
 				}
 			}
@@ -56,12 +54,11 @@ var _ = Describe("kubectl trainjob submit", func() {
 	})
 
 	DescribeTable("names what there is in place of what there is not", func(ctx context.Context, says string, flags ...string) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		_, stderr, code := plugin(ctx, append([]string{"submit", "job", "-n", w.namespace}, flags...)...)
+		w := newPools(ctx, "8", "0")
+		_, stderr, code := plugin(ctx, append([]string{"submit", "job", "-n", w.Namespace}, flags...)...)
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(MatchRegexp(says))
-		Expect(w.count(ctx, &trainer.TrainJobList{})).To(BeZero())
+		Expect(w.Names(ctx, &trainer.TrainJobList{})).To(BeEmpty())
 	},
 		Entry("of runtimes", `there is no ClusterTrainingRuntime torch; there are: .*torch-distributed`, "--runtime", "torch"),
 		Entry("of queues", `there is no LocalQueue q in namespace \S+; there are: queue`, "--runtime", "torch-distributed", "--queue", "q"),
@@ -70,10 +67,10 @@ var _ = Describe("kubectl trainjob submit", func() {
 
 	DescribeTable("refuses flags that say nothing", func(ctx context.Context, says string, flags ...string) {
 		w := newWorld(ctx)
-		_, stderr, code := plugin(ctx, append([]string{"submit", "job", "-n", w.namespace, "--runtime", "torch-distributed"}, flags...)...)
+		_, stderr, code := plugin(ctx, append([]string{"submit", "job", "-n", w.Namespace, "--runtime", "torch-distributed"}, flags...)...)
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(ContainSubstring(says))
-		Expect(w.count(ctx, &trainer.TrainJobList{})).To(BeZero())
+		Expect(w.Names(ctx, &trainer.TrainJobList{})).To(BeEmpty())
 	},
 		Entry("no nodes", "--nodes=0: no pod would run; name 1 or more", "--nodes", "0"),
 		Entry("no GPUs", "--gpus-per-node=0: a runtime's GPUs cannot be taken away", "--gpus-per-node", "0"),
@@ -81,52 +78,49 @@ var _ = Describe("kubectl trainjob submit", func() {
 	)
 
 	It("warns of a stopped queue, and says in a pipe what the TrainJob waits for", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		stop := func(policy string) {
-			kubectl(ctx, "", "patch", "localqueue", "queue", "-n", w.namespace, "--type=merge", "-p", `{"spec":{"stopPolicy":"`+policy+`"}}`)
+			kubectl(ctx, "", "patch", "localqueue", "queue", "-n", w.Namespace, "--type=merge", "-p", `{"spec":{"stopPolicy":"`+policy+`"}}`)
 		}
 		stop("Hold")
-		_, stderr, code := plugin(ctx, "submit", "held", "-n", w.namespace, "--runtime", "torch-distributed", "--queue", "queue")
+		_, stderr, code := plugin(ctx, "submit", "held", "-n", w.Namespace, "--runtime", "torch-distributed", "--queue", "queue")
 		Expect(code).To(BeZero())
 		Expect(stderr).To(ContainSubstring("warning: LocalQueue queue is stopped (stopPolicy: Hold)"))
 		stop("None")
 
-		watching := startPlugin(ctx, "submit", "large", "-n", w.namespace, "--runtime", "torch-distributed",
+		watching := startPlugin(ctx, "submit", "large", "-n", w.Namespace, "--runtime", "torch-distributed",
 			"--nodes", "2", "--gpus-per-node", "8", "--queue", "queue", "--watch")
 		Eventually(ctx, watching).Should(gbytes.Say(`waits +quota reserved: .*insufficient quota for nvidia.com/gpu`))
 	})
 
 	It("refuses a command for a runtime that brings its own trainer", core, func(ctx context.Context) {
 		w := newWorld(ctx)
-		_, stderr, code := plugin(ctx, "submit", "job", "-n", w.namespace, "--runtime", "torchtune-llama3.2-1b", "--", "train")
+		_, stderr, code := plugin(ctx, "submit", "job", "-n", w.Namespace, "--runtime", "torchtune-llama3.2-1b", "--", "train")
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(ContainSubstring("TrainerCommand does not go with BuiltinTrainer"))
 	})
 
 	It("ends with code 2 when the TrainJob is refused", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		_, stderr, code := plugin(ctx, "submit", "job", "-n", w.namespace, "--runtime", "torch-distributed", "--queue", "queue",
+		w := newPools(ctx, "8", "0")
+		_, stderr, code := plugin(ctx, "submit", "job", "-n", w.Namespace, "--runtime", "torch-distributed", "--queue", "queue",
 			"--runtime-patch", `{trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: extra}]}}}}`)
 		Expect(code).To(Equal(2))
 		Expect(stderr).To(ContainSubstring("the runtime has no replicated job of this name"))
 	})
 
 	It("ends with code 2 when the TrainJob is deactivated while it is watched", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		done := make(chan struct{})
 		go func() {
 			defer GinkgoRecover()
 			defer close(done)
-			_, stderr, code := plugin(ctx, "submit", "waits", "-n", w.namespace, "--runtime", "torch-distributed",
+			_, stderr, code := plugin(ctx, "submit", "waits", "-n", w.Namespace, "--runtime", "torch-distributed",
 				"--nodes", "2", "--gpus-per-node", "8", "--queue", "queue", "--watch")
 			Expect(code).To(Equal(2))
 			Expect(stderr).To(ContainSubstring("was deactivated"))
 		}()
-		Eventually(ctx, func() *kueue.Workload { return w.workload(ctx, "waits") }).ShouldNot(BeNil())
-		w.activate(ctx, "waits", false)
+		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "waits") }).ShouldNot(BeNil())
+		w.Activate(ctx, "waits", false)
 		Eventually(ctx, done).Should(BeClosed())
 	})
 

@@ -17,16 +17,14 @@ import (
 
 var _ = Describe("kubectl trainjob timeline", func() {
 	It("tells who did what of a preempted job, in order, and where the time went", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("llm").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "llm", 1, onH100)
-		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "urgent", 1, onH100)
-		w.finish(ctx, "urgent", "succeeded")
-		w.eventuallyRuns(ctx, "llm", 1, onH100)
-		w.finish(ctx, "llm", "succeeded")
-		w.eventuallyCondition(ctx, "llm", kueue.WorkloadFinished)
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("llm").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "llm", 1, onH100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
+		w.Finish(ctx, "urgent", "succeeded")
+		w.EventuallyRuns(ctx, "llm", 1, onH100)
+		w.Finish(ctx, "llm", "succeeded")
+		w.EventuallyCondition(ctx, "llm", kueue.WorkloadFinished)
 
 		var t timeline.Timeline
 		Eventually(ctx, func(g Gomega) {

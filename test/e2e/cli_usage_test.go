@@ -19,13 +19,12 @@ import (
 
 var _ = Describe("kubectl trainjob usage", func() {
 	It("prints what the Workloads of the cluster tell, by queue, flavor and user", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		job := w.job("llm").GPUs("8").Obj()
+		w := newPools(ctx, "8", "0")
+		job := w.Job("llm").GPUs("8").Obj()
 		job.Labels["example.com/user"] = "ann"
-		w.make(ctx, job)
-		w.eventuallyRuns(ctx, "llm", 1, onH100)
-		w.eventuallyCondition(ctx, "llm", kueue.WorkloadPodsReady)
+		w.Make(ctx, job)
+		w.EventuallyRuns(ctx, "llm", 1, onH100)
+		w.EventuallyCondition(ctx, "llm", kueue.WorkloadPodsReady)
 		// Objects tell whole seconds: an end may seem to be up to one second before it was.
 		const second = 8.0 / 3600
 		var running usage.Line
@@ -35,28 +34,28 @@ var _ = Describe("kubectl trainjob usage", func() {
 			running = bill.Lines[0]
 			g.Expect(running.Running).To(BeNumerically(">", 2*second))
 		}).Should(Succeed())
-		Expect(running.ClusterQueue).To(Equal(w.name("gpus")))
+		Expect(running.ClusterQueue).To(Equal(w.Name("gpus")))
 		Expect(running.LocalQueue).To(Equal("queue"))
 		Expect(running.Resource).To(Equal(string(kit.GPU)))
 		Expect(running.Held).To(BeNumerically("~", running.Waiting+running.Running+running.Stopping, 1e-9))
 		Expect(running.Useful).To(BeZero(), "it runs yet")
 
-		w.finish(ctx, "llm", "succeeded")
-		w.eventuallyCondition(ctx, "llm", kueue.WorkloadFinished)
+		w.Finish(ctx, "llm", "succeeded")
+		w.EventuallyCondition(ctx, "llm", kueue.WorkloadFinished)
 		done := w.usage(ctx, Default).Lines[0]
 		Expect(done.Useful).To(BeNumerically("~", done.Running, 1e-9))
 		Expect(done.Useful).To(BeNumerically(">=", running.Running-second))
 		Expect(w.usage(ctx, Default).Lines[0]).To(Equal(done), "what is over costs no more")
 
-		Expect(w.usage(ctx, Default, "--by", "flavor").Lines[0].Flavor).To(Equal(w.name("h100")))
+		Expect(w.usage(ctx, Default, "--by", "flavor").Lines[0].Flavor).To(Equal(w.Name("h100")))
 		Expect(w.usage(ctx, Default, "--by", "user", "--user-label", "example.com/user").Lines[0].User).To(Equal("ann"))
-		stdout, stderr, code := plugin(ctx, "usage", "-n", w.namespace, "-o", "csv")
+		stdout, stderr, code := plugin(ctx, "usage", "-n", w.Namespace, "-o", "csv")
 		Expect(code).To(BeZero())
 		Expect(stderr).To(ContainSubstring("this is only what the Workloads in the cluster tell now"))
 		rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(rows).To(HaveLen(2))
-		Expect(rows[1]).To(ContainElements(w.name("gpus"), "GPU-hours"))
+		Expect(rows[1]).To(ContainElements(w.Name("gpus"), "GPU-hours"))
 	}, SpecTimeout(specTimeout))
 
 	It("says what is wrong with a flag, and what one may not see", func(ctx context.Context) {
@@ -72,9 +71,9 @@ var _ = Describe("kubectl trainjob usage", func() {
 			Expect(code).To(Equal(exit.Failed), args)
 			Expect(stderr).To(ContainSubstring(want), args)
 		}
-		_, stderr, code := plugin(ctx, "usage", "-n", w.namespace, "--as", "nobody")
+		_, stderr, code := plugin(ctx, "usage", "-n", w.Namespace, "--as", "nobody")
 		Expect(code).To(Equal(exit.Unseen))
-		Expect(stderr).To(ContainSubstring("you may not list TrainJobs in namespace " + w.namespace))
+		Expect(stderr).To(ContainSubstring("you may not list TrainJobs in namespace " + w.Namespace))
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
@@ -87,8 +86,8 @@ var _ = Describe("kubectl trainjob usage", func() {
 })
 
 // usage returns the bill of the spec's namespace.
-func (w *world) usage(ctx context.Context, g Gomega, args ...string) usage.Bill {
-	stdout, stderr, code := plugin(ctx, append([]string{"usage", "-n", w.namespace, "-o", "json"}, args...)...)
+func (w *site) usage(ctx context.Context, g Gomega, args ...string) usage.Bill {
+	stdout, stderr, code := plugin(ctx, append([]string{"usage", "-n", w.Namespace, "-o", "json"}, args...)...)
 	g.Expect(code).To(BeZero(), stderr)
 	var bill usage.Bill
 	g.Expect(json.Unmarshal([]byte(stdout), &bill)).To(Succeed())

@@ -19,13 +19,13 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("kubectl trainjob validate", func() {
 	DescribeTable("says what the API server says", core, func(ctx context.Context, metadata, spec string, valid bool) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		manifest := fmt.Sprintf(`{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"namespace":%q,%s},"spec":{%s}}`, w.namespace, metadata, spec)
+		w := newPools(ctx, "8", "0")
+		manifest := fmt.Sprintf(`{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"namespace":%q,%s},"spec":{%s}}`, w.Namespace, metadata, spec)
 		_, _, server := runBinary(ctx, manifest, "kubectl", "create", "--dry-run=server", "--validate=strict", "-f", "-")
 		Expect(server).To(exitWith(valid), "the API server")
 		stdout, _, code := pluginReading(ctx, manifest, "validate", "-f", "-", "--from-cluster")
@@ -38,7 +38,7 @@ var _ = Describe("kubectl trainjob validate", func() {
 		Entry("a name that is none", `"name":"1job"`, torch, false),
 		Entry("a runtime that is missing", queued, `"runtimeRef":{"name":"no-such-runtime"}`, false),
 		Entry("a field that is none", queued, torch+`,"replicas":3`, false),
-		Entry("a variable that Trainer sets", since(kit.Trainer22), queued, torch+`,"trainer":{"env":[{"name":"PET_NNODES","value":"3"}]}`, false),
+		Entry("a variable that Trainer sets", since(world.Trainer22), queued, torch+`,"trainer":{"env":[{"name":"PET_NNODES","value":"3"}]}`, false),
 		Entry("an initializer that the runtime does not have", queued, torch+`,"initializer":{"dataset":{"storageUri":"hf://a/b"}}`, false),
 	)
 
@@ -48,7 +48,7 @@ var _ = Describe("kubectl trainjob validate", func() {
 		release, err := cluster.Trainer(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		for _, flags := range [][]string{nil, {"--from-cluster"}} {
-			stdout, _, code := pluginReading(ctx, manifest, append([]string{"validate", "-f", "-", "-n", w.namespace, "--trainer", release}, flags...)...)
+			stdout, _, code := pluginReading(ctx, manifest, append([]string{"validate", "-f", "-", "-n", w.Namespace, "--trainer", release}, flags...)...)
 			Expect(code).To(Equal(verdictOf(made)), "validate %s: %s", flags, stdout)
 		}
 		if runtime != "" {
@@ -62,10 +62,10 @@ var _ = Describe("kubectl trainjob validate", func() {
 		switch {
 		case made:
 			Expect(created).To(BeZero())
-			Eventually(ctx, w.count).WithArguments(ctx, &corev1.PodList{}).Should(Equal(1))
+			Eventually(ctx, w.Names).WithArguments(ctx, &corev1.PodList{}).Should(HaveLen(1))
 		case created == 0:
 			Eventually(ctx, w.refusedForGood).WithArguments(ctx).Should(BeTrue())
-			Expect(w.count(ctx, &corev1.PodList{})).To(BeZero())
+			Expect(w.Names(ctx, &corev1.PodList{})).To(BeEmpty())
 		}
 	},
 		Entry("the least", "", "", torch, true),
@@ -85,14 +85,14 @@ var _ = Describe("kubectl trainjob validate", func() {
 		Entry("a time limit that is none, in a queue", "", `"name":"job","labels":{"kueue.x-k8s.io/queue-name":"queue","kueue.x-k8s.io/max-exec-time-seconds":"abc"}`, torch, false),
 		Entry("a name that leaves no room", "", `"name":"a`+strings.Repeat("b", 55)+`"`, torch, false),
 		Entry("a name that just leaves room", "", `"name":"a`+strings.Repeat("b", 47)+`"`, torch, true),
-		Entry("a mount without a volume", since(kit.Trainer22), "", "", torch+patchOf(`"containers":[{"name":"node","volumeMounts":[{"name":"a","mountPath":"/a"}]}]`), false),
-		Entry("a mount with its volume", since(kit.Trainer22), "", "", torch+patchOf(`"volumes":[{"name":"a","emptyDir":{}}],"containers":[{"name":"node","volumeMounts":[{"name":"a","mountPath":"/a"}]}]`), true),
-		Entry("two mounts at a path", since(kit.Trainer22), "", "", torch+patchOf(`"volumes":[{"name":"a","emptyDir":{}},{"name":"b","emptyDir":{}}],"containers":[{"name":"node","volumeMounts":[{"name":"a","mountPath":"/a"},{"name":"b","mountPath":"/a"}]}]`), false),
-		Entry("a container that the runtime does not have", since(kit.Trainer22), "", "", torch+patchOf(`"containers":[{"name":"other","env":[{"name":"A"}]}]`), false),
-		Entry("a node selector that no node can have", since(kit.Trainer22), "", "", torch+patchOf(`"nodeSelector":{"a":"b c"}`), false),
-		Entry("a toleration that contradicts itself", since(kit.Trainer22), "", "", torch+patchOf(`"tolerations":[{"key":"a","operator":"Exists","value":"b"}]`), false),
-		Entry("a service account that can have no such name", since(kit.Trainer22), "", "", torch+patchOf(`"serviceAccountName":"Not_A_Name"`), false),
-		Entry("no terms of an affinity", since(kit.Trainer22), "", "", torch+patchOf(`"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[]}}}`), false),
+		Entry("a mount without a volume", since(world.Trainer22), "", "", torch+patchOf(`"containers":[{"name":"node","volumeMounts":[{"name":"a","mountPath":"/a"}]}]`), false),
+		Entry("a mount with its volume", since(world.Trainer22), "", "", torch+patchOf(`"volumes":[{"name":"a","emptyDir":{}}],"containers":[{"name":"node","volumeMounts":[{"name":"a","mountPath":"/a"}]}]`), true),
+		Entry("two mounts at a path", since(world.Trainer22), "", "", torch+patchOf(`"volumes":[{"name":"a","emptyDir":{}},{"name":"b","emptyDir":{}}],"containers":[{"name":"node","volumeMounts":[{"name":"a","mountPath":"/a"},{"name":"b","mountPath":"/a"}]}]`), false),
+		Entry("a container that the runtime does not have", since(world.Trainer22), "", "", torch+patchOf(`"containers":[{"name":"other","env":[{"name":"A"}]}]`), false),
+		Entry("a node selector that no node can have", since(world.Trainer22), "", "", torch+patchOf(`"nodeSelector":{"a":"b c"}`), false),
+		Entry("a toleration that contradicts itself", since(world.Trainer22), "", "", torch+patchOf(`"tolerations":[{"key":"a","operator":"Exists","value":"b"}]`), false),
+		Entry("a service account that can have no such name", since(world.Trainer22), "", "", torch+patchOf(`"serviceAccountName":"Not_A_Name"`), false),
+		Entry("no terms of an affinity", since(world.Trainer22), "", "", torch+patchOf(`"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[]}}}`), false),
 		Entry("a runtime of one's own", runtimeOf("", `"image":"i"`), "", ownRuntime, true),
 		Entry("one without an image", runtimeOf("", `"command":["a"]`), "", ownRuntime, false),
 		Entry("one without an image, which the TrainJob brings", runtimeOf("", `"command":["a"]`), "", ownRuntime+`,"trainer":{"image":"i"}`, true),
@@ -100,14 +100,14 @@ var _ = Describe("kubectl trainjob validate", func() {
 		Entry("one with a variable twice", runtimeOf("", `"image":"i","env":[{"name":"A"},{"name":"A"}]`), "", ownRuntime, false),
 		Entry("one whose JobSet succeeds with a job that there is not", runtimeOf(`"successPolicy":{"operator":"All","targetReplicatedJobs":["other"]},`, `"image":"i"`), "", ownRuntime, false),
 		Entry("one with a subdomain that is none", runtimeOf(`"network":{"subdomain":"Not_One"},`, `"image":"i"`), "", ownRuntime, false),
-		Entry("one with a claim that nobody mounts", since(kit.Trainer22), runtimeOf(`"volumeClaimPolicies":[{"templates":[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}]}],`, `"image":"i"`), "", ownRuntime, false),
+		Entry("one with a claim that nobody mounts", since(world.Trainer22), runtimeOf(`"volumeClaimPolicies":[{"templates":[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}]}],`, `"image":"i"`), "", ownRuntime, false),
 	)
 
 	It("takes every runtime that Trainer ships", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		names := kubectl(ctx, "", "get", "clustertrainingruntimes", "-o", "jsonpath={.items[*].metadata.name}")
 		for name := range strings.FieldsSeq(names) {
-			manifest := fmt.Sprintf(`{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"namespace":%q,%s},"spec":{"runtimeRef":{"name":%q}}}`, w.namespace, queued, name)
+			manifest := fmt.Sprintf(`{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"namespace":%q,%s},"spec":{"runtimeRef":{"name":%q}}}`, w.Namespace, queued, name)
 			stdout, _, code := pluginReading(ctx, manifest, "validate", "-f", "-", "--from-cluster")
 			Expect(code).To(BeZero(), "%s: %s", name, stdout)
 		}
@@ -144,9 +144,9 @@ func patchOf(podSpec string) string {
 }
 
 // eventuallyOwnKnown waits until Trainer's webhook has heard of the TrainingRuntime "own".
-func (w *world) eventuallyOwnKnown(ctx context.Context) {
+func (w *site) eventuallyOwnKnown(ctx context.Context) {
 	GinkgoHelper()
-	probe := kit.MakeTrainJob(w.namespace, "probe").Runtime("own").Obj()
+	probe := kit.TrainJob(w.Namespace, "probe").Runtime("own").Obj()
 	probe.Spec.RuntimeRef.Kind = ptr.To(trainer.TrainingRuntimeKind)
 	Eventually(ctx, func() string {
 		if err := w.Create(ctx, probe.DeepCopy(), client.DryRunAll); err != nil {
@@ -157,12 +157,12 @@ func (w *world) eventuallyOwnKnown(ctx context.Context) {
 }
 
 // listOf puts objects of Trainer into a list, in the world's namespace.
-func (w *world) listOf(objects ...string) string {
+func (w *site) listOf(objects ...string) string {
 	var items []string
 	for _, object := range objects {
 		if object != "" {
 			object = strings.Replace(object, "{", `{"apiVersion":"trainer.kubeflow.org/v1alpha1",`, 1)
-			items = append(items, strings.Replace(object, `"metadata":{`, fmt.Sprintf(`"metadata":{"namespace":%q,`, w.namespace), 1))
+			items = append(items, strings.Replace(object, `"metadata":{`, fmt.Sprintf(`"metadata":{"namespace":%q,`, w.Namespace), 1))
 		}
 	}
 	return `{"apiVersion":"v1","kind":"List","items":[` + strings.Join(items, ",") + `]}`
@@ -170,10 +170,10 @@ func (w *world) listOf(objects ...string) string {
 
 // refusedForGood reports whether somebody was refused what the world's TrainJob needs, or
 // it has ended without a pod.
-func (w *world) refusedForGood(ctx context.Context) bool {
+func (w *site) refusedForGood(ctx context.Context) bool {
 	GinkgoHelper()
 	var events corev1.EventList
-	Expect(w.List(ctx, &events, client.InNamespace(w.namespace))).To(Succeed())
+	Expect(w.List(ctx, &events, client.InNamespace(w.Namespace))).To(Succeed())
 	for i := range events.Items {
 		switch events.Items[i].Reason {
 		case "TrainJobResourcesCreationFailed", "JobCreationFailed", "FailedCreate":
@@ -181,7 +181,7 @@ func (w *world) refusedForGood(ctx context.Context) bool {
 		}
 	}
 	var jobs trainer.TrainJobList
-	Expect(w.List(ctx, &jobs, client.InNamespace(w.namespace))).To(Succeed())
+	Expect(w.List(ctx, &jobs, client.InNamespace(w.Namespace))).To(Succeed())
 	return len(jobs.Items) == 1 && meta.IsStatusConditionTrue(jobs.Items[0].Status.Conditions, trainer.TrainJobComplete)
 }
 

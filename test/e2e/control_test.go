@@ -17,6 +17,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // These specs stop processes, which only a local control plane lets them do.
@@ -26,76 +27,70 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	})
 
 	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("running").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "running", 1, onH100)
-		w.make(ctx, w.job("waiting").GPUs("8").Tolerate(gpuToleration).Obj())
-		w.eventuallyAtTheGate(ctx, "waiting")
-		w.eventuallyChildJobs(ctx, "waiting", 1)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("running").GPUs("8"), 1, onH100)
+		w.Make(ctx, w.Job("waiting").GPUs("8").Tolerate(gpuToleration).Obj())
+		w.EventuallyAtTheGate(ctx, "waiting")
+		w.EventuallyChildJobs(ctx, "waiting", 1)
 
 		w.stopManager(ctx)
-		Expect(w.tryUpdate(ctx, "waiting", resume)).NotTo(Succeed(), "the webhook is away, so nobody may change a TrainJob")
+		Expect(w.TryEdit(ctx, "waiting", resume)).NotTo(Succeed(), "the webhook is away, so nobody may change a TrainJob")
 		w.removeWebhooks(ctx)
-		w.update(ctx, "waiting", resume)
-		Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, "waiting") }).Should(HaveLen(1), "the pod is made")
-		w.consistentlyUnbound(ctx, "waiting")
+		w.Edit(ctx, "waiting", resume)
+		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "waiting") }).Should(HaveLen(1), "the pod is made")
+		w.ConsistentlyUnbound(ctx, "waiting")
 
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
-		w.eventuallyAtTheGate(ctx, "waiting")
-		Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, "waiting") }).Should(BeEmpty())
-		w.finish(ctx, "running", "succeeded")
-		w.eventuallyRuns(ctx, "waiting", 1, onH100)
+		w.EventuallyAtTheGate(ctx, "waiting")
+		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "waiting") }).Should(BeEmpty())
+		w.Finish(ctx, "running", "succeeded")
+		w.EventuallyRuns(ctx, "waiting", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("TrainJobs without a queue are nobody's concern, and one with a queue is refused with what it needs", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.eventuallyInScope(ctx, webhookscope.Queued)
 		w.stopManager(ctx)
 
-		plain := w.job("plain").Obj()
+		plain := w.Job("plain").Obj()
 		delete(plain.Labels, kit.QueueLabel)
-		w.make(ctx, plain)
-		w.eventuallyRuns(ctx, "plain", 1, nil)
-		w.update(ctx, "plain", func(t *trainer.TrainJob) { t.Labels = map[string]string{"app": "plain"} })
+		w.Make(ctx, plain)
+		w.EventuallyRuns(ctx, "plain", 1, nil)
+		w.Edit(ctx, "plain", func(t *trainer.TrainJob) { t.Labels = map[string]string{"app": "plain"} })
 		Expect(w.Delete(ctx, plain)).To(Succeed())
 
-		Expect(w.Create(ctx, w.job("queued").GPUs("8").Obj())).To(MatchError(ContainSubstring("queued-trainjobs-need-kueue-trainer-running")))
+		Expect(w.Create(ctx, w.Job("queued").GPUs("8").Obj())).To(MatchError(ContainSubstring("queued-trainjobs-need-kueue-trainer-running")))
 	}, SpecTimeout(specTimeout))
 
 	It("running TrainJobs run on, and nothing is written when it is back", core, long, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
-		pods := w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		pods := w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		// The last words on the start, Trainer's and ours.
 		Eventually(ctx, func() []trainer.JobStatus { return get(ctx, w, &trainer.TrainJob{}, "runs").Status.JobsStatus }).
 			Should(ContainElement(HaveField("Ready", HaveValue(BeEquivalentTo(1)))))
 		w.eventuallyReady(ctx, "runs", kueue.WorkloadStarted)
-		before, wl := get(ctx, w, &trainer.TrainJob{}, "runs"), w.workload(ctx, "runs")
+		before, wl := get(ctx, w, &trainer.TrainJob{}, "runs"), w.Workload(ctx, "runs")
 		w.stopManager(ctx)
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
-		w.consistentlyKeeps(ctx, "runs", pods, wl)
+		w.ConsistentlyKeeps(ctx, "runs", pods, wl)
 		Expect(get(ctx, w, &trainer.TrainJob{}, "runs").ResourceVersion).To(Equal(before.ResourceVersion))
-		Expect(w.workload(ctx, "runs").ResourceVersion).To(Equal(wl.ResourceVersion))
+		Expect(w.Workload(ctx, "runs").ResourceVersion).To(Equal(wl.ResourceVersion))
 	}, SpecTimeout(specTimeout))
 
 	It("a TrainJob made while webhook and manager were away is suspended, gated and admitted when they are back", core, long, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.stopManager(ctx)
 		w.removeWebhooks(ctx)
-		suspended := w.job("suspended").GPUs("8").Obj()
+		suspended := w.Job("suspended").GPUs("8").Obj()
 		suspended.Spec.Suspend = ptr.To(true)
 		// Without the webhook nothing tolerates GPU nodes, so this one asks for none.
-		w.make(ctx, suspended, w.job("started").Obj())
-		former := w.eventuallyRuns(ctx, "started", 1, nil)
+		w.Make(ctx, suspended, w.Job("started").Obj())
+		former := w.EventuallyRuns(ctx, "started", 1, nil)
 
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
-		w.eventuallyRuns(ctx, "suspended", 1, onH100)
-		w.eventuallyCondition(ctx, "started", kueue.WorkloadAdmitted)
-		Expect(uids(w.eventuallyRuns(ctx, "started", 1, nil))).NotTo(Equal(uids(former)), "it was stopped and admitted")
+		w.EventuallyRuns(ctx, "suspended", 1, onH100)
+		w.EventuallyCondition(ctx, "started", kueue.WorkloadAdmitted)
+		Expect(world.UIDs(w.EventuallyRuns(ctx, "started", 1, nil))).NotTo(Equal(world.UIDs(former)), "it was stopped and admitted")
 	}, SpecTimeout(specTimeout))
 })
 
@@ -105,15 +100,13 @@ var _ = Describe("On a local control plane", Label("control"), Serial, func() {
 	})
 
 	It("a preemption writes no error into the manager's log", core, Label("invariant", "quiet"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "8")
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("patient").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "patient", 1, onH100)
+		w := newPools(ctx, "8", "8")
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "patient", 1, onH100)
 		before, err := cluster.ErrorLines(cluster.Manager())
 		Expect(err).NotTo(HaveOccurred())
-		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "urgent", 1, onH100)
-		w.eventuallyRuns(ctx, "patient", 1, onA100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
+		w.EventuallyRuns(ctx, "patient", 1, onA100)
 		Expect(cluster.ErrorLines(cluster.Manager())).To(Equal(before))
 	}, SpecTimeout(specTimeout))
 })
@@ -121,14 +114,14 @@ var _ = Describe("On a local control plane", Label("control"), Serial, func() {
 func resume(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) }
 
 // stopManager stops the manager; whatever happens, it is back after the spec.
-func (w *world) stopManager(ctx context.Context) {
+func (w *site) stopManager(ctx context.Context) {
 	GinkgoHelper()
 	DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 	Expect(cluster.Control(ctx, "stop", cluster.Manager(), GinkgoWriter)).To(Succeed())
 }
 
 // removeWebhooks deletes the manager's webhook configurations; Repair installs them again.
-func (w *world) removeWebhooks(ctx context.Context) {
+func (w *site) removeWebhooks(ctx context.Context) {
 	GinkgoHelper()
 	for _, obj := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cluster.Manager() + "-mutating-webhook-configuration"}},
@@ -138,7 +131,7 @@ func (w *world) removeWebhooks(ctx context.Context) {
 	}
 	// The API server takes note of it a moment later. The webhooks are for TrainJobs with a queue.
 	Eventually(ctx, func() error {
-		probe := kit.MakeTrainJob(w.namespace, "probe").Queue("queue").Obj()
+		probe := kit.TrainJob(w.Namespace, "probe").Queue("queue").Obj()
 		return w.Create(ctx, probe, client.DryRunAll)
 	}).Should(Succeed())
 }

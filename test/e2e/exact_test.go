@@ -19,178 +19,169 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // nodeSelectorPatch is a user's patch that picks nodes for the one job of torch-distributed.
 func nodeSelectorPatch(selector map[string]string) []trainer.RuntimePatch {
-	return kit.MakeTrainJob("", "").PodPatch("example.com/user", "node", trainer.PodTemplatePatch{
+	return kit.TrainJob("", "").PodPatch("example.com/user", "node", trainer.PodTemplatePatch{
 		Spec: &trainer.PodSpecPatch{NodeSelector: selector},
 	}).Spec.RuntimePatches
 }
 
 var _ = Describe("A waiting TrainJob", func() {
 	It("is admitted for the nodes that its user asked for last", core, Label("invariant", "exact"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "8")
-		w.make(ctx, w.job("holds-h100").GPUs("8").Obj(), w.job("holds-a100").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "holds-h100", 1, nil)
-		w.eventuallyRuns(ctx, "holds-a100", 1, nil)
+		w := newPools(ctx, "8", "8")
+		w.Make(ctx, w.Job("holds-h100").GPUs("8").Obj(), w.Job("holds-a100").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "holds-h100", 1, nil)
+		w.EventuallyRuns(ctx, "holds-a100", 1, nil)
 
-		w.make(ctx, w.job("changes").GPUs("8").Obj())
-		w.eventuallyPending(ctx, "changes")
-		w.update(ctx, "changes", func(t *trainer.TrainJob) {
+		w.MakePending(ctx, w.Job("changes").GPUs("8"))
+		w.Edit(ctx, "changes", func(t *trainer.TrainJob) {
 			t.Spec.RuntimePatches = append(nodeSelectorPatch(onA100), t.Spec.RuntimePatches...)
 		})
 		Eventually(ctx, func() map[string]string {
-			return w.workload(ctx, "changes").Spec.PodSets[0].Template.Spec.NodeSelector
+			return w.Workload(ctx, "changes").Spec.PodSets[0].Template.Spec.NodeSelector
 		}).Should(Equal(onA100))
 
 		// Whichever pool frees first, it runs on the one asked for.
-		w.finish(ctx, "holds-h100", "succeeded")
-		w.finish(ctx, "holds-a100", "succeeded")
-		w.eventuallyRuns(ctx, "changes", 1, onA100)
+		w.Finish(ctx, "holds-h100", "succeeded")
+		w.Finish(ctx, "holds-a100", "succeeded")
+		w.EventuallyRuns(ctx, "changes", 1, onA100)
 	}, SpecTimeout(specTimeout))
 
-	It("follows its snapshot where the runtime is edited meanwhile", Label("invariant", "podsets"), since(kit.Trainer23), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "0", "0")
-		runtime := w.copyRuntime(ctx, "torch-distributed")
-		w.make(ctx, runtime, w.job("frozen").Runtime(runtime.Name).GPUs("2").Obj())
-		w.eventuallyPending(ctx, "frozen")
-		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+	It("follows its snapshot where the runtime is edited meanwhile", Label("invariant", "podsets"), since(world.Trainer23), func(ctx context.Context) {
+		w := newPools(ctx, "0", "0")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
+		w.Make(ctx, runtime, w.Job("frozen").Runtime(runtime.Name).GPUs("2").Obj())
+		w.EventuallyPending(ctx, "frozen")
+		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
 			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
 		})
-		w.touch(ctx, "frozen")
+		w.Touch(ctx, "frozen")
 		// Who comes after the edit is what it says.
-		w.make(ctx, w.job("later").Runtime(runtime.Name).GPUs("2").Obj())
+		w.Make(ctx, w.Job("later").Runtime(runtime.Name).GPUs("2").Obj())
 		Eventually(ctx, func(g Gomega) {
-			wl := w.workload(ctx, "later")
+			wl := w.Workload(ctx, "later")
 			g.Expect(wl).NotTo(BeNil())
 			g.Expect(wl.Spec.PodSets[0].Count).To(Equal(int32(4)))
 		}).Should(Succeed())
-		Consistently(ctx, func() int32 { return w.workload(ctx, "frozen").Spec.PodSets[0].Count }).Should(Equal(int32(1)))
+		Consistently(ctx, func() int32 { return w.Workload(ctx, "frozen").Spec.PodSets[0].Count }).Should(Equal(int32(1)))
 	}, SpecTimeout(specTimeout))
 
-	It("is charged for the snapshot that it runs, where its first one was deleted", Label("invariant", "podsets"), since(kit.Trainer23), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		runtime := w.copyRuntime(ctx, "torch-distributed")
-		w.make(ctx, runtime, w.job("holds").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "holds", 1, onH100)
-		w.make(ctx, w.job("refrozen").Runtime(runtime.Name).GPUs("2").Obj())
-		w.eventuallyPending(ctx, "refrozen")
-		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+	It("is charged for the snapshot that it runs, where its first one was deleted", Label("invariant", "podsets"), since(world.Trainer23), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
+		w.Make(ctx, runtime, w.Job("holds").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "holds", 1, onH100)
+		w.MakePending(ctx, w.Job("refrozen").Runtime(runtime.Name).GPUs("2"))
+		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
 			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
 		})
-		snapshot := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "refrozen-runtime-snapshot"}}
+		snapshot := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "refrozen-runtime-snapshot"}}
 		Expect(w.Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot)).To(Succeed())
 		first := snapshot.UID
 		// Times of creation are whole seconds: the next snapshot has to be newer than the JobSet.
 		Eventually(ctx, func() time.Duration { return time.Since(snapshot.CreationTimestamp.Time) }).Should(BeNumerically(">", 2*time.Second))
 		Expect(w.Delete(ctx, snapshot)).To(Succeed())
-		w.touch(ctx, "refrozen")
+		w.Touch(ctx, "refrozen")
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(w.Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot)).To(Succeed())
 			g.Expect(snapshot.UID).NotTo(Equal(first))
 		}).Should(Succeed())
 
-		w.finish(ctx, "holds", "succeeded")
-		w.eventuallyRuns(ctx, "refrozen", 4, onH100)
-		Expect(w.workload(ctx, "refrozen").Status.Admission.PodSetAssignments[0].Count).To(HaveValue(Equal(int32(4))))
+		w.Finish(ctx, "holds", "succeeded")
+		w.EventuallyRuns(ctx, "refrozen", 4, onH100)
+		Expect(w.Workload(ctx, "refrozen").Status.Admission.PodSetAssignments[0].Count).To(HaveValue(Equal(int32(4))))
 	}, SpecTimeout(specTimeout))
 
-	It("is charged for what Trainer froze, where the runtime was edited before Trainer looked at it", Label("invariant", "podsets"), since(kit.Trainer23), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		runtime := w.copyRuntime(ctx, "torch-distributed")
+	It("is charged for what Trainer froze, where the runtime was edited before Trainer looked at it", Label("invariant", "podsets"), since(world.Trainer23), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.runsOutside("Trainer makes the JobSet of a job that was resumed before it looked, from the edited runtime, and pods come before the manager sees that")
 		allow := w.refuseSnapshots(ctx)
-		w.make(ctx, runtime, w.job("late").Runtime(runtime.Name).GPUs("2").Obj())
+		w.Make(ctx, runtime, w.Job("late").Runtime(runtime.Name).GPUs("2").Obj())
 		Eventually(ctx, func(g Gomega) {
 			var late trainer.TrainJob
-			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "late"}, &late)).To(Succeed())
+			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "late"}, &late)).To(Succeed())
 			g.Expect(late.Spec.Suspend).To(HaveValue(BeFalse()))
 		}).Should(Succeed())
-		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
 			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
 		})
 		allow(ctx)
-		w.touch(ctx, "late")
+		w.Touch(ctx, "late")
 		Eventually(ctx, func(g Gomega) {
-			wl := w.workload(ctx, "late")
+			wl := w.Workload(ctx, "late")
 			g.Expect(wl).NotTo(BeNil())
 			g.Expect(wl.Status.Admission).NotTo(BeNil())
 			g.Expect(wl.Status.Admission.PodSetAssignments[0].Count).To(HaveValue(Equal(int32(4))))
 		}).Should(Succeed())
-		w.eventuallyRuns(ctx, "late", 4, onH100)
+		w.EventuallyRuns(ctx, "late", 4, onH100)
 	}, SpecTimeout(specTimeout))
 })
 
 var _ = Describe("A running TrainJob", func() {
 	It("keeps its pods and its Workload when its runtime is edited, and when it is deleted", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "16", "0")
-		runtime := w.copyRuntime(ctx, "torch-distributed")
-		w.make(ctx, runtime, w.job("runs").Runtime(runtime.Name).Nodes(2).GPUs("8").Obj())
-		pods := w.eventuallyRuns(ctx, "runs", 2, onH100)
-		before := w.workload(ctx, "runs")
+		w := newPools(ctx, "16", "0")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
+		w.Make(ctx, runtime, w.Job("runs").Runtime(runtime.Name).Nodes(2).GPUs("8").Obj())
+		pods := w.EventuallyRuns(ctx, "runs", 2, onH100)
+		before := w.Workload(ctx, "runs")
 
-		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
 			container := &r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
 			container.Image = "example.com/other:1"
 		})
-		w.touch(ctx, "runs")
-		w.consistentlyKeeps(ctx, "runs", pods, before)
+		w.Touch(ctx, "runs")
+		w.ConsistentlyKeeps(ctx, "runs", pods, before)
 		Expect(w.Delete(ctx, runtime)).To(Succeed())
-		w.touchPods(ctx, "runs")
-		w.consistentlyKeeps(ctx, "runs", pods, before)
+		w.TouchPods(ctx, "runs")
+		w.ConsistentlyKeeps(ctx, "runs", pods, before)
 	}, SpecTimeout(specTimeout))
 })
 
 var _ = Describe("An evicted TrainJob", func() {
 	It("stops, and runs again, although its runtime was edited while it ran", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		runtime := w.copyRuntime(ctx, "torch-distributed")
-		w.make(ctx, runtime, w.job("edited").Runtime(runtime.Name).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "edited", 1, onH100)
-		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+		w := newPools(ctx, "8", "0")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
+		w.Make(ctx, runtime, w.Job("edited").Runtime(runtime.Name).GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "edited", 1, onH100)
+		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
 			r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
 		})
-		w.make(ctx, kit.MakePriority(w.name("high"), 100), w.job("urgent").Priority(w.name("high")).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "urgent", 1, onH100)
-		w.finish(ctx, "urgent", "succeeded")
-		w.eventuallyRuns(ctx, "edited", 1, onH100)
+		w.Make(ctx, kit.Priority(w.Name("high"), 100), w.Job("urgent").Priority(w.Name("high")).GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "urgent", 1, onH100)
+		w.Finish(ctx, "urgent", "succeeded")
+		w.EventuallyRuns(ctx, "edited", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("counts as active and keeps its quota until its last pod is gone, and says so", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "8")
-		w.make(ctx, w.job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "14s").Obj())
-		first := w.eventuallyRuns(ctx, "slow", 1, onH100)[0]
-		w.activate(ctx, "slow", false)
-		w.eventuallyCondition(ctx, "slow", kueue.WorkloadEvicted)
-		w.activate(ctx, "slow", true)
+		w := newPools(ctx, "8", "8")
+		first := w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "14s"), 1, onH100)[0]
+		w.Activate(ctx, "slow", false)
+		w.EventuallyCondition(ctx, "slow", kueue.WorkloadEvicted)
+		w.Activate(ctx, "slow", true)
 
 		told, there := false, time.Time{}
 		Eventually(ctx, func(g Gomega) {
-			told = told || len(w.eventNotes(ctx, "TrainJob", "slow", "StillStopping")) > 0
+			told = told || len(w.EventNotes(ctx, "TrainJob", "slow", "StillStopping")) > 0
 			// The Workload first: a pod that is there afterwards was there then.
-			wl := w.workload(ctx, "slow")
+			wl := w.Workload(ctx, "slow")
 			asked := time.Now()
-			pods := w.pods(ctx, "slow")
+			pods := w.Pods(ctx, "slow")
 			if len(pods) > 0 && pods[0].UID == first.UID {
 				// The old pod is there, so is the quota, and no other pod is.
 				Expect(pods).To(HaveLen(1))
 				Expect(wl.Status.Admission).NotTo(BeNil())
 			}
-			if slices.Contains(uids(pods), first.UID) {
+			if slices.Contains(world.UIDs(pods), first.UID) {
 				there = asked
 			}
 			g.Expect(pods).To(HaveLen(1))
 			g.Expect(pods[0].UID).NotTo(Equal(first.UID))
 		}).Should(Succeed())
-		admitted := apimeta.FindStatusCondition(w.workload(ctx, "slow").Status.Conditions, kueue.WorkloadAdmitted)
+		admitted := apimeta.FindStatusCondition(w.Workload(ctx, "slow").Status.Conditions, kueue.WorkloadAdmitted)
 		// Conditions have whole seconds.
 		Expect(admitted.LastTransitionTime.Time).To(BeTemporally(">=", there.Truncate(time.Second)), "admitted again, after its last pod was gone")
 		Expect(told).To(BeTrue())
@@ -199,75 +190,71 @@ var _ = Describe("An evicted TrainJob", func() {
 
 var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 	It("moves to another queue when it is suspended with the new name, and runs on that queue's quota", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx,
-			kit.MakeClusterQueue(w.name("other"), kit.Quota{Flavor: w.name("a100"), GPUs: "8"}),
-			kit.MakeLocalQueue(w.namespace, "other", w.name("other")),
-			w.job("moves").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "moves", 1, onH100)
-		w.update(ctx, "moves", func(t *trainer.TrainJob) {
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx,
+			kit.ClusterQueue(w.Name("other"), kit.Quota{Flavor: w.Name("a100"), GPUs: "8"}),
+			kit.LocalQueue(w.Namespace, "other", w.Name("other")),
+			w.Job("moves").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "moves", 1, onH100)
+		w.Edit(ctx, "moves", func(t *trainer.TrainJob) {
 			t.Labels[kit.QueueLabel], t.Spec.Suspend = "other", ptr.To(true)
 		})
 		Eventually(ctx, func(g Gomega) {
-			wl := w.workload(ctx, "moves")
+			wl := w.Workload(ctx, "moves")
 			g.Expect(wl).NotTo(BeNil())
 			g.Expect(wl.Status.Admission).NotTo(BeNil())
-			g.Expect(string(wl.Status.Admission.ClusterQueue)).To(Equal(w.name("other")))
+			g.Expect(string(wl.Status.Admission.ClusterQueue)).To(Equal(w.Name("other")))
 		}).Should(Succeed())
-		w.eventuallyRuns(ctx, "moves", 1, onA100)
+		w.EventuallyRuns(ctx, "moves", 1, onA100)
 	}, SpecTimeout(specTimeout))
 
 	It("runs placed although its user resumes it in the moment of its admission", core, Label("invariant", "exact"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "0", "0")
-		w.make(ctx, w.job("eager").GPUs("4").Obj())
-		w.eventuallyAtTheGate(ctx, "eager")
-		w.eventuallyChildJobs(ctx, "eager", 1)
+		w := newPools(ctx, "0", "0")
+		w.Make(ctx, w.Job("eager").GPUs("4").Obj())
+		w.EventuallyAtTheGate(ctx, "eager")
+		w.EventuallyChildJobs(ctx, "eager", 1)
 		// It is admitted, the manager does not get to start it, and the user does.
 		allow := w.refuseManager(ctx)
-		w.setQuota(ctx, w.name("gpus"), "8")
-		w.eventuallyCondition(ctx, "eager", kueue.WorkloadAdmitted)
-		w.update(ctx, "eager", resume)
+		w.SetQuota(ctx, w.Name("gpus"), "8")
+		w.EventuallyCondition(ctx, "eager", kueue.WorkloadAdmitted)
+		w.Edit(ctx, "eager", resume)
 		Expect(get(ctx, w, &trainer.TrainJob{}, "eager").Spec.Suspend).To(HaveValue(BeFalse()))
 		allow(ctx)
-		for _, pod := range w.eventuallyRuns(ctx, "eager", 1, onH100) {
+		for _, pod := range w.EventuallyRuns(ctx, "eager", 1, onH100) {
 			Expect(pod.Spec.NodeSelector).To(Equal(onH100))
 			Expect(pod.Spec.SchedulingGates).To(BeEmpty())
 		}
 	}, SpecTimeout(specTimeout))
 
 	It("keeps its quota while its deleted Workload's pods are there", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("held").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s").Obj())
-		w.eventuallyRuns(ctx, "held", 1, onH100)
-		wl := w.workload(ctx, "held")
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("held").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s"), 1, onH100)
+		wl := w.Workload(ctx, "held")
 		Expect(w.Delete(ctx, wl)).To(Succeed())
 		Eventually(ctx, func(g Gomega) {
 			// The Workload first: a pod that is there afterwards was there then.
-			now := w.workload(ctx, "held")
-			pods := w.pods(ctx, "held")
+			now := w.Workload(ctx, "held")
+			pods := w.Pods(ctx, "held")
 			kept := now != nil && now.UID == wl.UID
 			if len(pods) > 0 && pods[0].DeletionTimestamp != nil {
 				Expect(kept).To(BeTrue(), "the Workload is gone, the pod is not")
 			}
 			g.Expect(kept).To(BeFalse())
 		}).Should(Succeed())
-		w.eventuallyRuns(ctx, "held", 1, onH100)
+		w.EventuallyRuns(ctx, "held", 1, onH100)
 	}, SpecTimeout(specTimeout))
 })
 
 // refuseSnapshots keeps Trainer from freezing runtimes in the namespace, and so from making
 // JobSets, until allow. It cannot tell anybody why either: it is as if it were busy.
-func (w *world) refuseSnapshots(ctx context.Context) (allow func(context.Context)) {
+func (w *site) refuseSnapshots(ctx context.Context) (allow func(context.Context)) {
 	GinkgoHelper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: w.name("no-snapshots")},
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name("no-snapshots")},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
 					Rule:       admissionregistrationv1.Rule{APIGroups: []string{"", "events.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"configmaps", "events"}},
@@ -277,7 +264,7 @@ func (w *world) refuseSnapshots(ctx context.Context) (allow func(context.Context
 				"!(object.kind == 'Event' && object.reason == 'TrainJobResourcesCreationFailed')"}},
 		},
 	}
-	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe-runtime-snapshot"}}
+	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "probe-runtime-snapshot"}}
 	asked := func(ctx context.Context) error { return w.Create(ctx, probe.DeepCopy(), client.DryRunAll) }
 	return w.enforce(ctx, policy, asked)
 }

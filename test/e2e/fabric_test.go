@@ -33,43 +33,43 @@ const (
 
 // fabric makes nodes that no other spec uses, and LocalQueue "queue" whose one flavor has
 // them as its topology.
-func (w *world) fabric(ctx context.Context) {
+func (w *site) fabric(ctx context.Context) {
 	GinkgoHelper()
 	w.fabricQueue(ctx)
 	w.fabricNodes(ctx)
 }
 
 // fabricNodes makes two blocks of two racks of two nodes with 8 GPUs each.
-func (w *world) fabricNodes(ctx context.Context) {
+func (w *site) fabricNodes(ctx context.Context) {
 	GinkgoHelper()
 	for n := range 8 {
 		block, rack := n/4, n/2
-		w.make(ctx, kit.MakeNode(w.name(fmt.Sprintf("node-%d", n)), map[string]string{
-			fabricLabel: w.suffix,
-			blockLabel:  w.name(fmt.Sprintf("block-%d", block)),
-			rackLabel:   w.name(fmt.Sprintf("rack-%d", rack)),
+		w.Make(ctx, kit.Node(w.Name(fmt.Sprintf("node-%d", n)), map[string]string{
+			fabricLabel: w.Suffix,
+			blockLabel:  w.Name(fmt.Sprintf("block-%d", block)),
+			rackLabel:   w.Name(fmt.Sprintf("rack-%d", rack)),
 		}))
 	}
 	w.eventuallyUsable(ctx)
 }
 
 // fabricQueue makes the queue for the nodes of a fabric.
-func (w *world) fabricQueue(ctx context.Context) {
+func (w *site) fabricQueue(ctx context.Context) {
 	GinkgoHelper()
-	flavor := w.flavor("fabric", map[string]string{fabricLabel: w.suffix})
-	flavor.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.name("fabric")))
-	w.make(ctx,
-		kit.MakeTopology(w.name("fabric"), blockLabel, rackLabel, corev1.LabelHostname), flavor,
-		kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: flavor.Name, GPUs: "64"}),
-		kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
+	flavor := w.Flavor("fabric", map[string]string{fabricLabel: w.Suffix})
+	flavor.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.Name("fabric")))
+	w.Make(ctx,
+		kit.Topology(w.Name("fabric"), blockLabel, rackLabel, corev1.LabelHostname), flavor,
+		kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: flavor.Name, GPUs: "64"}),
+		kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
 }
 
 // eventuallyUsable waits until pods can be placed on the nodes of the fabric.
-func (w *world) eventuallyUsable(ctx context.Context) {
+func (w *site) eventuallyUsable(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		var nodes corev1.NodeList
-		g.Expect(w.List(ctx, &nodes, client.MatchingLabels{fabricLabel: w.suffix})).To(Succeed())
+		g.Expect(w.List(ctx, &nodes, client.MatchingLabels{fabricLabel: w.Suffix})).To(Succeed())
 		for _, node := range nodes.Items {
 			g.Expect(node.Spec.Taints).To(ConsistOf(kit.GPUTaint()), "%s is usable", node.Name)
 		}
@@ -77,18 +77,18 @@ func (w *world) eventuallyUsable(ctx context.Context) {
 }
 
 // asking annotates the pods of one replicated job.
-func asking(job *kit.TrainJob, replicatedJob string, annotations map[string]string) *kit.TrainJob {
+func asking(job *kit.TrainJobBuilder, replicatedJob string, annotations map[string]string) *kit.TrainJobBuilder {
 	return job.PodPatch("example.com/"+replicatedJob, replicatedJob,
 		trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: annotations}})
 }
 
 // eventuallyPlaced waits until a TrainJob's one PodSet runs with n pods where its topology
 // assignment says, rank by rank, and returns their nodes in that order.
-func (w *world) eventuallyPlaced(ctx context.Context, job string, n int) []*corev1.Node {
+func (w *site) eventuallyPlaced(ctx context.Context, job string, n int) []*corev1.Node {
 	GinkgoHelper()
 	var assigned []string
 	Eventually(ctx, func(g Gomega) {
-		wl, pods := w.workload(ctx, job), byRank(w.pods(ctx, job))
+		wl, pods := w.Workload(ctx, job), byRank(w.Pods(ctx, job))
 		g.Expect(wl).NotTo(BeNil())
 		assigned = assignedNodes(wl, 0)
 		g.Expect(assigned).To(HaveLen(n))
@@ -143,11 +143,11 @@ func running(pods []corev1.Pod) []string {
 	return nodes
 }
 
-func (w *world) nodes(ctx context.Context, names []string) []*corev1.Node {
+func (w *site) nodes(ctx context.Context, names []string) []*corev1.Node {
 	GinkgoHelper()
 	var nodes []*corev1.Node
 	for _, name := range names {
-		nodes = append(nodes, w.node(ctx, name))
+		nodes = append(nodes, w.Node(ctx, name))
 	}
 	return nodes
 }

@@ -18,47 +18,46 @@ import (
 )
 
 var _ = Describe("A TrainJob whose admission is gated by others", func() {
-	var w *world
+	var w *site
 
 	BeforeEach(func(ctx context.Context) {
-		w = newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w = newPools(ctx, "8", "0")
 	})
 
 	It("is admitted when the last of them lets it go", core, func(ctx context.Context) {
-		job := w.job("llm").GPUs("8").Obj()
+		job := w.Job("llm").GPUs("8").Obj()
 		metav1.SetMetaDataAnnotation(&job.ObjectMeta, constants.AdmissionGatedByAnnotation, "example.com/budget,example.com/data")
-		w.make(ctx, job)
+		w.Make(ctx, job)
 		w.eventuallyGatedBy(ctx, "llm", "example.com/budget,example.com/data")
 		w.gatedBy(ctx, "llm", "example.com/data")
 		w.eventuallyGatedBy(ctx, "llm", "example.com/data")
-		w.eventuallyAtTheGate(ctx, "llm")
-		Expect(w.pods(ctx, "llm")).To(BeEmpty())
+		w.EventuallyAtTheGate(ctx, "llm")
+		Expect(w.Pods(ctx, "llm")).To(BeEmpty())
 		w.gatedBy(ctx, "llm", "")
-		w.eventuallyRuns(ctx, "llm", 1, onH100)
+		w.EventuallyRuns(ctx, "llm", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("cannot be gated by anybody else later", func(ctx context.Context) {
-		w.make(ctx, w.job("llm").GPUs("8").Obj())
-		Expect(w.tryUpdate(ctx, "llm", func(t *trainer.TrainJob) {
+		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
+		Expect(w.TryEdit(ctx, "llm", func(t *trainer.TrainJob) {
 			metav1.SetMetaDataAnnotation(&t.ObjectMeta, constants.AdmissionGatedByAnnotation, "example.com/budget")
 		})).To(MatchError(ContainSubstring("cannot add admission gate after creation")))
 	}, SpecTimeout(specTimeout))
 })
 
 // gatedBy says what still gates the admission of a TrainJob.
-func (w *world) gatedBy(ctx context.Context, job, gates string) {
+func (w *site) gatedBy(ctx context.Context, job, gates string) {
 	GinkgoHelper()
-	w.update(ctx, job, func(t *trainer.TrainJob) {
+	w.Edit(ctx, job, func(t *trainer.TrainJob) {
 		metav1.SetMetaDataAnnotation(&t.ObjectMeta, constants.AdmissionGatedByAnnotation, gates)
 	})
 }
 
 // eventuallyGatedBy waits until a TrainJob's Workload says what gates its admission.
-func (w *world) eventuallyGatedBy(ctx context.Context, job, gates string) {
+func (w *site) eventuallyGatedBy(ctx context.Context, job, gates string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
-		wl := w.workload(ctx, job)
+		wl := w.Workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())
 		g.Expect(wl.Annotations).To(HaveKeyWithValue(constants.AdmissionGatedByAnnotation, gates))
 		g.Expect(wl.Status.Conditions).To(ContainElement(And(
@@ -68,7 +67,7 @@ func (w *world) eventuallyGatedBy(ctx context.Context, job, gates string) {
 
 // Concurrent admission is alpha: it takes a feature gate, and a restart of Kueue.
 var _ = Describe("With concurrent admission", Label("control"), Serial, Ordered, ContinueOnFailure, func() {
-	var w *world
+	var w *site
 
 	BeforeAll(func(ctx context.Context) {
 		localOnly("the specs of this group change Kueue's configuration")
@@ -77,30 +76,29 @@ var _ = Describe("With concurrent admission", Label("control"), Serial, Ordered,
 
 	BeforeEach(func(ctx context.Context) {
 		w = newWorld(ctx)
-		queue := kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "0"}, kit.Quota{Flavor: w.name("a100"), GPUs: "8"})
+		queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "0"}, kit.Quota{Flavor: w.Name("a100"), GPUs: "8"})
 		queue.Spec.ConcurrentAdmissionPolicy = &kueue.ConcurrentAdmissionPolicy{
 			Migration: kueue.ConcurrentAdmissionMigration{Mode: kueue.ConcurrentAdmissionTryPreferredFlavors}}
-		w.make(ctx,
-			w.flavor("h100", onH100), w.flavor("a100", onA100), queue,
-			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
+		w.Make(ctx,
+			w.Flavor("h100", onH100), w.Flavor("a100", onA100), queue,
+			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
 	})
 
 	It("a TrainJob starts on the flavor that has quota, and moves to the one it prefers when that has", func(ctx context.Context) {
-		w.make(ctx, w.job("llm").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "llm", 1, onA100)
-		w.setQuota(ctx, w.name("gpus"), "8")
+		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onA100)
+		w.SetQuota(ctx, w.Name("gpus"), "8")
 		pod := w.eventuallyRunsOn(ctx, "llm", onH100)
 		Expect(pod.Spec.NodeSelector).To(Equal(onH100))
-		w.finish(ctx, "llm", "succeeded")
-		w.eventuallyCondition(ctx, "llm", kueue.WorkloadFinished)
+		w.Finish(ctx, "llm", "succeeded")
+		w.EventuallyCondition(ctx, "llm", kueue.WorkloadFinished)
 	}, SpecTimeout(specTimeout))
 })
 
 // eventuallyRunsOn waits until a TrainJob's one pod runs on another kind of node than before.
-func (w *world) eventuallyRunsOn(ctx context.Context, job string, nodeLabels map[string]string) corev1.Pod {
+func (w *site) eventuallyRunsOn(ctx context.Context, job string, nodeLabels map[string]string) corev1.Pod {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
-		pods := w.pods(ctx, job)
+		pods := w.Pods(ctx, job)
 		g.Expect(pods).To(HaveLen(1))
 		var node corev1.Node
 		g.Expect(w.Get(ctx, client.ObjectKey{Name: pods[0].Spec.NodeName}, &node)).To(Succeed())
@@ -108,5 +106,5 @@ func (w *world) eventuallyRunsOn(ctx context.Context, job string, nodeLabels map
 			g.Expect(node.Labels).To(HaveKeyWithValue(key, value))
 		}
 	}).Should(Succeed())
-	return w.eventuallyRuns(ctx, job, 1, nodeLabels)[0]
+	return w.EventuallyRuns(ctx, job, 1, nodeLabels)[0]
 }

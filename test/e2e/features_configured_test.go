@@ -24,7 +24,7 @@ import (
 // docs/features.md names these specs: what Kueue does where its configuration asks for it, done
 // with TrainJobs. All are configured at once, because Kueue has to start again for them.
 var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("control"), Serial, Ordered, ContinueOnFailure, func() {
-	var w *world
+	var w *site
 
 	BeforeAll(func(ctx context.Context) {
 		localOnly("the specs of this group change Kueue's configuration")
@@ -52,118 +52,115 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		shares := w.member("team", "shares", "0")
 		shares.Spec.Preemption.ReclaimWithinCohort = kueue.PreemptionPolicyAny
 		w.share(ctx, w.member("team", "idle", "16"), w.member("team", "victim", "0"), shares)
-		w.make(ctx, w.job("preempted").Queue("victim").Nodes(2).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "preempted", 2, onH100)
-		w.make(ctx, w.job("claims").Queue("shares").GPUs("8").Obj())
+		w.MakeRunning(ctx, w.Job("preempted").Queue("victim").Nodes(2).GPUs("8"), 2, onH100)
+		w.Make(ctx, w.Job("claims").Queue("shares").GPUs("8").Obj())
 		w.eventuallyPreempted(ctx, "preempted", kueue.InCohortFairSharingReason)
-		w.eventuallyRuns(ctx, "claims", 1, onH100)
-		w.eventuallyAtTheGate(ctx, "preempted")
-		w.finish(ctx, "claims", "succeeded")
-		w.eventuallyRuns(ctx, "preempted", 2, onH100)
+		w.EventuallyRuns(ctx, "claims", 1, onH100)
+		w.EventuallyAtTheGate(ctx, "preempted")
+		w.Finish(ctx, "claims", "succeeded")
+		w.EventuallyRuns(ctx, "preempted", 2, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("goes before earlier ones of a LocalQueue that has used more", func(ctx context.Context) {
-		gpus := kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "8"})
+		gpus := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
 		gpus.Spec.AdmissionScope = &kueue.AdmissionScope{AdmissionMode: kueue.UsageBasedAdmissionFairSharing}
-		w.make(ctx, w.flavor("h100", onH100), gpus,
-			kit.MakeLocalQueue(w.namespace, "heavy", gpus.Name), kit.MakeLocalQueue(w.namespace, "light", gpus.Name))
+		w.Make(ctx, w.Flavor("h100", onH100), gpus,
+			kit.LocalQueue(w.Namespace, "heavy", gpus.Name), kit.LocalQueue(w.Namespace, "light", gpus.Name))
 		w.runsOn(ctx, "uses", "heavy")
 		Eventually(ctx, func() int64 { return w.consumed(ctx, "heavy") }).Should(BeNumerically(">", 0))
-		w.queues(ctx, w.job("earlier").Queue("heavy").GPUs("8"))
+		w.queues(ctx, w.Job("earlier").Queue("heavy").GPUs("8"))
 		w.eventuallyLaterThan(ctx, "earlier")
-		w.queues(ctx, w.job("later").Queue("light").GPUs("8"))
+		w.queues(ctx, w.Job("later").Queue("light").GPUs("8"))
 
-		w.finish(ctx, "uses", "succeeded")
-		w.eventuallyRuns(ctx, "later", 1, onH100)
-		w.consistentlyUnbound(ctx, "earlier")
+		w.Finish(ctx, "uses", "succeeded")
+		w.EventuallyRuns(ctx, "later", 1, onH100)
+		w.ConsistentlyUnbound(ctx, "earlier")
 	}, SpecTimeout(specTimeout))
 
 	It("stays complete when its finished Workload is deleted", func(ctx context.Context) {
-		w.pools(ctx, "8", "0")
+		w.Pools(ctx, "8", "0")
 		w.runsOn(ctx, "done", "queue")
-		w.finish(ctx, "done", "succeeded")
+		w.Finish(ctx, "done", "succeeded")
 		w.eventuallyTrainJob(ctx, "done", trainer.TrainJobComplete)
-		Eventually(ctx, func() *kueue.Workload { return w.workload(ctx, "done") }).Should(BeNil())
-		w.touch(ctx, "done")
-		w.eventuallyCaughtUp(ctx)
-		Consistently(ctx, func() *kueue.Workload { return w.workload(ctx, "done") }).Should(BeNil())
+		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "done") }).Should(BeNil())
+		w.Touch(ctx, "done")
+		w.EventuallyCaughtUp(ctx)
+		Consistently(ctx, func() *kueue.Workload { return w.Workload(ctx, "done") }).Should(BeNil())
 	}, SpecTimeout(specTimeout))
 
 	It("is deleted when Kueue has deactivated it", func(ctx context.Context) {
 		w.toleratesInactive()
-		w.pools(ctx, "8", "0")
-		late := w.job("late").GPUs("8").Obj()
+		w.Pools(ctx, "8", "0")
+		late := w.Job("late").GPUs("8").Obj()
 		late.Labels[maxExecLabel] = "1"
-		w.make(ctx, late)
-		w.eventuallyGone(ctx, late)
+		w.Make(ctx, late)
+		w.EventuallyGone(ctx, late)
 	}, SpecTimeout(specTimeout))
 
 	It("has the labels that its queues give to metrics", func(ctx context.Context) {
-		w.pools(ctx, "8", "0")
-		w.patch(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.name("gpus")}}, `{"metadata":{"labels":{"team":"vision"}}}`)
-		w.patch(ctx, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Name: "queue", Namespace: w.namespace}}, `{"metadata":{"annotations":{"example.com/project":"ocr"}}}`)
-		job := w.job("measured").GPUs("8").Obj()
+		w.Pools(ctx, "8", "0")
+		w.patch(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.Name("gpus")}}, `{"metadata":{"labels":{"team":"vision"}}}`)
+		w.patch(ctx, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Name: "queue", Namespace: w.Namespace}}, `{"metadata":{"annotations":{"example.com/project":"ocr"}}}`)
+		job := w.Job("measured").GPUs("8").Obj()
 		job.Annotations = map[string]string{"example.com/model": "vit"}
-		w.make(ctx, job)
-		w.eventuallyRuns(ctx, "measured", 1, onH100)
-		Expect(w.workload(ctx, "measured").Annotations).To(HaveKeyWithValue("example.com/model", "vit"))
+		w.Make(ctx, job)
+		w.EventuallyRuns(ctx, "measured", 1, onH100)
+		Expect(w.Workload(ctx, "measured").Annotations).To(HaveKeyWithValue("example.com/model", "vit"))
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(And(
-			MatchRegexp(`\nkueue_ready_wait_time_seconds_count{cluster_queue="%s",custom_team="vision",[^}]*} 1\n`, w.name("gpus")),
-			MatchRegexp(`\nkueue_admitted_until_ready_wait_time_seconds_count{cluster_queue="%s",custom_team="vision",[^}]*} 1\n`, w.name("gpus")),
-			MatchRegexp(`\nkueue_local_queue_ready_wait_time_seconds_count{custom_project="ocr",name="queue",namespace="%s",[^}]*} 1\n`, w.namespace),
+			MatchRegexp(`\nkueue_ready_wait_time_seconds_count{cluster_queue="%s",custom_team="vision",[^}]*} 1\n`, w.Name("gpus")),
+			MatchRegexp(`\nkueue_admitted_until_ready_wait_time_seconds_count{cluster_queue="%s",custom_team="vision",[^}]*} 1\n`, w.Name("gpus")),
+			MatchRegexp(`\nkueue_local_queue_ready_wait_time_seconds_count{custom_project="ocr",name="queue",namespace="%s",[^}]*} 1\n`, w.Namespace),
 		))
 	}, SpecTimeout(specTimeout))
 
 	It("gets the default WorkloadPriorityClass", func(ctx context.Context) {
-		w.pools(ctx, "8", "0")
-		w.make(ctx, kit.MakePriority("default", 7))
-		w.make(ctx, w.job("plain").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "plain", 1, onH100)
-		Expect(w.workload(ctx, "plain").Spec.Priority).To(HaveValue(BeEquivalentTo(7)))
+		w.Pools(ctx, "8", "0")
+		w.Make(ctx, kit.Priority("default", 7))
+		w.MakeRunning(ctx, w.Job("plain").GPUs("8"), 1, onH100)
+		Expect(w.Workload(ctx, "plain").Spec.Priority).To(HaveValue(BeEquivalentTo(7)))
 	}, SpecTimeout(specTimeout))
 
 	It("preempts when its Workload gets a higher priority boost, and keeps it", func(ctx context.Context) {
-		w.pools(ctx, "8", "0")
+		w.Pools(ctx, "8", "0")
 		w.runsOn(ctx, "runs", "queue")
-		w.queues(ctx, w.job("first").GPUs("8"))
-		w.queues(ctx, w.job("boosted").GPUs("8"))
-		w.patch(ctx, w.workload(ctx, "boosted"), `{"metadata":{"annotations":{"kueue.x-k8s.io/priority-boost":"10"}}}`)
+		w.queues(ctx, w.Job("first").GPUs("8"))
+		w.queues(ctx, w.Job("boosted").GPUs("8"))
+		w.patch(ctx, w.Workload(ctx, "boosted"), `{"metadata":{"annotations":{"kueue.x-k8s.io/priority-boost":"10"}}}`)
 		w.eventuallyPreempted(ctx, "runs", kueue.InClusterQueueReason)
-		w.eventuallyRuns(ctx, "boosted", 1, onH100)
-		w.consistentlyUnbound(ctx, "first")
-		w.touch(ctx, "boosted")
-		w.eventuallyCaughtUp(ctx)
-		Expect(w.workload(ctx, "boosted").Annotations).To(HaveKeyWithValue("kueue.x-k8s.io/priority-boost", "10"))
+		w.EventuallyRuns(ctx, "boosted", 1, onH100)
+		w.ConsistentlyUnbound(ctx, "first")
+		w.Touch(ctx, "boosted")
+		w.EventuallyCaughtUp(ctx)
+		Expect(w.Workload(ctx, "boosted").Annotations).To(HaveKeyWithValue("kueue.x-k8s.io/priority-boost", "10"))
 	}, SpecTimeout(specTimeout))
 
 	It("is charged what its resources are transformed to", func(ctx context.Context) {
 		w.countedQueue(ctx, credits, "12")
-		w.make(ctx, w.job("first").Request(corev1.ResourceCPU, "4").Obj())
-		w.eventuallyRuns(ctx, "first", 1, onH100)
+		w.MakeRunning(ctx, w.Job("first").Request(corev1.ResourceCPU, "4"), 1, onH100)
 		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(credits, "8"))
-		w.queues(ctx, w.job("second").Request(corev1.ResourceCPU, "4"))
+		w.queues(ctx, w.Job("second").Request(corev1.ResourceCPU, "4"))
 		w.eventuallyKueueSays(ctx, "second", credits)
-		w.consistentlyUnbound(ctx, "second")
-		w.finish(ctx, "first", "succeeded")
-		w.eventuallyRuns(ctx, "second", 1, onH100)
+		w.ConsistentlyUnbound(ctx, "second")
+		w.Finish(ctx, "first", "succeeded")
+		w.EventuallyRuns(ctx, "second", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("is charged for the devices that its pods claim, and runs on nodes that have them", func(ctx context.Context) {
 		w.countedQueue(ctx, devices, "2")
 		node := w.deviceNode(ctx, 2)
 		runtime := w.claimingRuntime(ctx)
-		claiming := func(name string) *kit.TrainJob { return w.job(name).Runtime(runtime).Nodes(2) }
-		w.make(ctx, claiming("first").Obj())
-		for _, pod := range w.eventuallyRuns(ctx, "first", 2, onH100) {
+		claiming := func(name string) *kit.TrainJobBuilder { return w.Job(name).Runtime(runtime).Nodes(2) }
+		w.Make(ctx, claiming("first").Obj())
+		for _, pod := range w.EventuallyRuns(ctx, "first", 2, onH100) {
 			Expect(pod.Spec.NodeName).To(Equal(node))
 		}
 		Expect(w.charged(ctx, "first")).To(HaveKeyWithValue(devices, "2"))
 		Expect(w.allocated(ctx)).To(Equal(2))
 		w.queues(ctx, claiming("second"))
 		w.eventuallyKueueSays(ctx, "second", devices)
-		w.consistentlyUnbound(ctx, "second")
-		w.finish(ctx, "first", "succeeded")
-		w.eventuallyRuns(ctx, "second", 2, onH100)
+		w.ConsistentlyUnbound(ctx, "second")
+		w.Finish(ctx, "first", "succeeded")
+		w.EventuallyRuns(ctx, "second", 2, onH100)
 	}, SpecTimeout(specTimeout))
 })
 
@@ -175,10 +172,10 @@ const (
 )
 
 // countedQueue makes LocalQueue "queue", which has H100 nodes by another resource than their GPUs.
-func (w *world) countedQueue(ctx context.Context, name corev1.ResourceName, amount string) {
+func (w *site) countedQueue(ctx context.Context, name corev1.ResourceName, amount string) {
 	GinkgoHelper()
-	flavor := w.flavor("h100", onH100, gpuToleration)
-	queue := kit.MakeClusterQueue(w.name("gpus"))
+	flavor := w.Flavor("h100", onH100, gpuToleration)
+	queue := kit.ClusterQueue(w.Name("gpus"))
 	queue.Spec.ResourceGroups = []kueue.ResourceGroup{{
 		CoveredResources: []corev1.ResourceName{name},
 		Flavors: []kueue.FlavorQuotas{{
@@ -186,13 +183,13 @@ func (w *world) countedQueue(ctx context.Context, name corev1.ResourceName, amou
 			Resources: []kueue.ResourceQuota{{Name: name, NominalQuota: resource.MustParse(amount)}},
 		}},
 	}}
-	w.make(ctx, flavor, queue, kit.MakeLocalQueue(w.namespace, "queue", queue.Name))
+	w.Make(ctx, flavor, queue, kit.LocalQueue(w.Namespace, "queue", queue.Name))
 }
 
 // charged returns what the Workload of a TrainJob of one PodSet holds.
-func (w *world) charged(ctx context.Context, job string) map[string]string {
+func (w *site) charged(ctx context.Context, job string) map[string]string {
 	GinkgoHelper()
-	admission := w.workload(ctx, job).Status.Admission
+	admission := w.Workload(ctx, job).Status.Admission
 	Expect(admission).NotTo(BeNil())
 	Expect(admission.PodSetAssignments).To(HaveLen(1))
 	usage := map[string]string{}
@@ -203,16 +200,16 @@ func (w *world) charged(ctx context.Context, job string) map[string]string {
 }
 
 // deviceNode adds devices of the class to an H100 node, as a driver would, and returns its name.
-func (w *world) deviceNode(ctx context.Context, count int) string {
+func (w *site) deviceNode(ctx context.Context, count int) string {
 	GinkgoHelper()
 	var nodes corev1.NodeList
 	Expect(w.List(ctx, &nodes, client.MatchingLabels(onH100))).To(Succeed())
 	Expect(nodes.Items).NotTo(BeEmpty())
 	node := nodes.Items[len(nodes.Items)-1].Name
 	slice := &resourceapi.ResourceSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: w.name("devices")},
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name("devices")},
 		Spec: resourceapi.ResourceSliceSpec{
-			Driver: w.name("driver") + ".example.com", NodeName: &node,
+			Driver: w.Name("driver") + ".example.com", NodeName: &node,
 			Pool: resourceapi.ResourcePool{Name: node, ResourceSliceCount: 1},
 		},
 	}
@@ -225,19 +222,19 @@ func (w *world) deviceNode(ctx context.Context, count int) string {
 			CEL: &resourceapi.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", slice.Spec.Driver)},
 		}}},
 	}
-	w.make(ctx, class, slice)
+	w.Make(ctx, class, slice)
 	return node
 }
 
 // claimingRuntime makes a runtime each of whose pods claims one device, and returns its name.
-func (w *world) claimingRuntime(ctx context.Context) string {
+func (w *site) claimingRuntime(ctx context.Context) string {
 	GinkgoHelper()
-	runtime := w.copyRuntime(ctx, "torch-distributed")
+	runtime := w.CopyRuntime(ctx, "torch-distributed")
 	pod := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec
 	pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimTemplateName: ptr.To("device")}}
 	pod.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "device"}}
-	w.make(ctx, runtime, &resourceapi.ResourceClaimTemplate{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "device"},
+	w.Make(ctx, runtime, &resourceapi.ResourceClaimTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "device"},
 		Spec: resourceapi.ResourceClaimTemplateSpec{Spec: resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{
 			Requests: []resourceapi.DeviceRequest{{Name: "one", Exactly: &resourceapi.ExactDeviceRequest{
 				DeviceClassName: deviceClass, AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: 1,
@@ -248,15 +245,15 @@ func (w *world) claimingRuntime(ctx context.Context) string {
 }
 
 // allocated counts the claims of the spec's namespace that the scheduler has given a device.
-func (w *world) allocated(ctx context.Context) int {
+func (w *site) allocated(ctx context.Context) int {
 	GinkgoHelper()
 	var claims resourceapi.ResourceClaimList
-	Expect(w.List(ctx, &claims, client.InNamespace(w.namespace))).To(Succeed())
+	Expect(w.List(ctx, &claims, client.InNamespace(w.Namespace))).To(Succeed())
 	return len(slices.DeleteFunc(claims.Items, func(claim resourceapi.ResourceClaim) bool { return claim.Status.Allocation == nil }))
 }
 
 // consumed returns how many GPUs Kueue remembers that a LocalQueue has used.
-func (w *world) consumed(ctx context.Context, queue string) int64 {
+func (w *site) consumed(ctx context.Context, queue string) int64 {
 	GinkgoHelper()
 	status := get(ctx, w, &kueue.LocalQueue{}, queue).Status.FairSharing
 	if status == nil || status.AdmissionFairSharingStatus == nil {

@@ -19,10 +19,11 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("When a node of a running TrainJob", func() {
-	var w *world
+	var w *site
 	var unhealthy func() []string
 
 	BeforeEach(func(ctx context.Context) {
@@ -33,13 +34,13 @@ var _ = Describe("When a node of a running TrainJob", func() {
 	// start runs a job on nodes that it fills, and returns the pod of its rank 1 and the others.
 	start := func(ctx context.Context, nodes int32, asks map[string]string) (fails corev1.Pod, others []corev1.Pod) {
 		GinkgoHelper()
-		runtime := w.copyRuntime(ctx, "torch-distributed")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3600)
-		w.make(ctx, runtime)
-		job := asking(w.job("llm").Runtime(runtime.Name).Nodes(nodes).GPUs("8"), "node", asks)
-		w.make(ctx, job.Tolerate(gpuToleration, briefly(corev1.TaintNodeNotReady)).Obj())
+		w.Make(ctx, runtime)
+		job := asking(w.Job("llm").Runtime(runtime.Name).Nodes(nodes).GPUs("8"), "node", asks)
+		w.Make(ctx, job.Tolerate(gpuToleration, briefly(corev1.TaintNodeNotReady)).Obj())
 		w.eventuallyPlaced(ctx, "llm", int(nodes))
-		pods := byRank(w.pods(ctx, "llm"))
+		pods := byRank(w.Pods(ctx, "llm"))
 		unhealthy = w.unhealthyNodes(ctx)
 		return pods[1], slices.Delete(slices.Clone(pods), 1, 2)
 	}
@@ -79,9 +80,9 @@ var _ = Describe("When a node of a running TrainJob", func() {
 		fails, _ := start(ctx, 2, required(rackLabel))
 		w.stopKubelet(ctx, fails, corev1.ConditionFalse)
 		w.eventuallyEvicted(ctx, "llm", kueue.WorkloadEvictedDueToNodeFailures)
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "llm", "StillStopping") }).
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "llm", "StillStopping") }).
 			Should(ContainElement(HavePrefix("Pods of the stopped run are still terminating")))
-		Expect(w.workload(ctx, "llm").Status.Admission).NotTo(BeNil())
+		Expect(w.Workload(ctx, "llm").Status.Admission).NotTo(BeNil())
 		w.forceDelete(ctx, &fails)
 		w.eventuallyPlaced(ctx, "llm", 2)
 	}, SpecTimeout(specTimeout))
@@ -94,23 +95,23 @@ var _ = Describe("With failure recovery", Label("control", "long"), Serial, Orde
 		restartKueueWith(ctx, map[string]any{"featureGates": map[string]any{"FailureRecoveryPolicy": true}}, "kueue")
 		w := newWorld(ctx)
 		w.fabric(ctx)
-		runtime := w.copyRuntime(ctx, "torch-distributed")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
-		w.make(ctx, runtime)
+		w.Make(ctx, runtime)
 		asks := required(rackLabel)
 		asks["kueue.x-k8s.io/safe-to-forcefully-delete"] = "true"
-		job := asking(w.job("llm").Runtime(runtime.Name).Nodes(2).GPUs("8"), "node", asks)
-		w.make(ctx, job.Tolerate(gpuToleration, briefly(corev1.TaintNodeUnreachable)).Obj())
+		job := asking(w.Job("llm").Runtime(runtime.Name).Nodes(2).GPUs("8"), "node", asks)
+		w.Make(ctx, job.Tolerate(gpuToleration, briefly(corev1.TaintNodeUnreachable)).Obj())
 		w.eventuallyPlaced(ctx, "llm", 2)
-		fails := byRank(w.pods(ctx, "llm"))[1]
+		fails := byRank(w.Pods(ctx, "llm"))[1]
 		// kwok goes on with the pods of a node that it had, until its next start.
-		w.patch(ctx, w.node(ctx, fails.Spec.NodeName), fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, kit.KwokAnnotation))
+		w.patch(ctx, w.Node(ctx, fails.Spec.NodeName), fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, kit.KwokAnnotation))
 		w.control(ctx, "restart", "kwok")
 		w.stopKubelet(ctx, fails, corev1.ConditionUnknown)
 		w.eventuallyEvicted(ctx, "llm", kueue.WorkloadEvictedDueToNodeFailures)
-		Expect(w.workload(ctx, "llm").Status.Admission).NotTo(BeNil(), "the quota of a job with a pod left")
+		Expect(w.Workload(ctx, "llm").Status.Admission).NotTo(BeNil(), "the quota of a job with a pod left")
 		// Kueue waits for a minute.
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "Pod", fails.Name, "KueueForcefullyDeleted") }).
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "Pod", fails.Name, "KueueForcefullyDeleted") }).
 			WithTimeout(2 * time.Minute).ShouldNot(BeEmpty())
 		Eventually(ctx, func() error { return w.Get(ctx, client.ObjectKeyFromObject(&fails), &corev1.Pod{}) }).
 			Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
@@ -125,9 +126,9 @@ func briefly(key string) corev1.Toleration {
 }
 
 // unhealthyNodes returns what Kueue reports as unhealthy in the Workloads of the spec, from now on.
-func (w *world) unhealthyNodes(ctx context.Context) func() []string {
+func (w *site) unhealthyNodes(ctx context.Context) func() []string {
 	GinkgoHelper()
-	watcher, err := cluster.Client.Watch(ctx, &kueue.WorkloadList{}, client.InNamespace(w.namespace))
+	watcher, err := cluster.Client.Watch(ctx, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(watcher.Stop)
 	var lock sync.Mutex
@@ -154,27 +155,27 @@ func (w *world) unhealthyNodes(ctx context.Context) func() []string {
 
 // eventuallyReplaced waits until job "llm" runs on its other nodes and one more of their
 // block in place of the one that failed: only the pod of that one is another.
-func (w *world) eventuallyReplaced(ctx context.Context, failed corev1.Pod, others []corev1.Pod) {
+func (w *site) eventuallyReplaced(ctx context.Context, failed corev1.Pod, others []corev1.Pod) {
 	GinkgoHelper()
 	var nodes []string
 	Eventually(ctx, func(g Gomega) {
-		pods := slices.DeleteFunc(w.pods(ctx, "llm"), func(p corev1.Pod) bool { return p.UID == failed.UID })
+		pods := slices.DeleteFunc(w.Pods(ctx, "llm"), func(p corev1.Pod) bool { return p.UID == failed.UID })
 		nodes = running(pods)
 		g.Expect(nodes).To(HaveLen(len(others) + 1))
 		g.Expect(nodes).NotTo(ContainElements(BeEmpty(), failed.Spec.NodeName))
-		g.Expect(nodes).To(ConsistOf(assignedNodes(w.workload(ctx, "llm"), 0)))
-		g.Expect(uids(pods)).To(ContainElements(uids(others)), "the other pods run on")
-		g.Expect(w.workload(ctx, "llm").Status.UnhealthyNodes).To(BeEmpty())
+		g.Expect(nodes).To(ConsistOf(assignedNodes(w.Workload(ctx, "llm"), 0)))
+		g.Expect(world.UIDs(pods)).To(ContainElements(world.UIDs(others)), "the other pods run on")
+		g.Expect(w.Workload(ctx, "llm").Status.UnhealthyNodes).To(BeEmpty())
 	}).Should(Succeed())
 	Expect(distinct(valuesOf(w.nodes(ctx, nodes), blockLabel))).To(HaveLen(1))
 }
 
 // eventuallyEvictedOnce waits until a TrainJob's Workload was evicted for a reason, whatever became of
 // it since.
-func (w *world) eventuallyEvictedOnce(ctx context.Context, job, reason string) {
+func (w *site) eventuallyEvictedOnce(ctx context.Context, job, reason string) {
 	GinkgoHelper()
 	Eventually(ctx, func() []kueue.WorkloadSchedulingStatsEviction {
-		wl := w.workload(ctx, job)
+		wl := w.Workload(ctx, job)
 		if wl == nil || wl.Status.SchedulingStats == nil {
 			return nil
 		}
@@ -184,28 +185,28 @@ func (w *world) eventuallyEvictedOnce(ctx context.Context, job, reason string) {
 
 // loseNode deletes the node of a pod, and the pod as the garbage collector of pods would a
 // minute later.
-func (w *world) loseNode(ctx context.Context, pod corev1.Pod) {
+func (w *site) loseNode(ctx context.Context, pod corev1.Pod) {
 	GinkgoHelper()
-	Expect(w.Delete(ctx, w.node(ctx, pod.Spec.NodeName))).To(Succeed())
+	Expect(w.Delete(ctx, w.Node(ctx, pod.Spec.NodeName))).To(Succeed())
 	w.forceDelete(ctx, &pod)
 }
 
 // forceDelete deletes a pod without its kubelet.
-func (w *world) forceDelete(ctx context.Context, pod *corev1.Pod) {
+func (w *site) forceDelete(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
 	Expect(client.IgnoreNotFound(w.Delete(ctx, pod, client.GracePeriodSeconds(0)))).To(Succeed())
 }
 
 // stopKubelet takes the kubelet from the node of a pod, and has the node say that it is not
 // ready, or that this is unknown: nobody ends the pod, which stays until the spec's end.
-func (w *world) stopKubelet(ctx context.Context, pod corev1.Pod, ready corev1.ConditionStatus) {
+func (w *site) stopKubelet(ctx context.Context, pod corev1.Pod, ready corev1.ConditionStatus) {
 	GinkgoHelper()
 	DeferCleanup(func(ctx context.Context) { w.forceDelete(ctx, &pod) })
 	// kwok goes on with the pods of a node that it had.
 	stays := pod.DeepCopy()
 	metav1.SetMetaDataAnnotation(&stays.ObjectMeta, "localcluster/terminate-after", "1h")
 	Expect(w.Patch(ctx, stays, client.MergeFrom(&pod))).To(Succeed())
-	node := w.node(ctx, pod.Spec.NodeName)
+	node := w.Node(ctx, pod.Spec.NodeName)
 	before := node.DeepCopy()
 	delete(node.Annotations, kit.KwokAnnotation)
 	Expect(w.Patch(ctx, node, client.MergeFrom(before))).To(Succeed())

@@ -20,6 +20,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const (
@@ -32,7 +33,7 @@ var provisioningRequest = schema.GroupVersionKind{Group: "autoscaling.x-k8s.io",
 
 // These specs are the autoscaler.
 var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
-	var w *world
+	var w *site
 
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
 
@@ -40,18 +41,18 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 	cloud := func(ctx context.Context) {
 		GinkgoHelper()
 		for n := range 6 {
-			w.make(ctx, kit.MakeNode(w.name(fmt.Sprintf("node-%d", n)), map[string]string{fabricLabel: w.suffix, reservationLabel: fmt.Sprintf("r-%d", n/3)}))
+			w.Make(ctx, kit.Node(w.Name(fmt.Sprintf("node-%d", n)), map[string]string{fabricLabel: w.Suffix, reservationLabel: fmt.Sprintf("r-%d", n/3)}))
 		}
-		flavor := w.flavor("cloud", map[string]string{fabricLabel: w.suffix})
-		w.make(ctx, flavor,
-			kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: flavor.Name, GPUs: "48"}),
-			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
+		flavor := w.Flavor("cloud", map[string]string{fabricLabel: w.Suffix})
+		w.Make(ctx, flavor,
+			kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: flavor.Name, GPUs: "48"}),
+			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
 		w.provisioned(ctx)
 	}
 
 	It("has it asked for the pods of all PodSets as they are going to be, and waits", func(ctx context.Context) {
 		cloud(ctx)
-		w.make(ctx, w.job("mpi").Runtime("deepspeed-distributed").Nodes(3).GPUs("8").Obj())
+		w.Make(ctx, w.Job("mpi").Runtime("deepspeed-distributed").Nodes(3).GPUs("8").Obj())
 		request := w.eventuallyRequested(ctx, "mpi", "")
 		Expect(request.Spec.PodSets).To(HaveLen(2))
 		pods := int32(0)
@@ -59,23 +60,23 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 			pods += ps.Count
 			template := get(ctx, w, &corev1.PodTemplate{}, ps.PodTemplateRef.Name).Template.Spec
 			Expect(template.Tolerations).To(ContainElement(gpuToleration))
-			Expect(template.NodeSelector).To(Equal(map[string]string{fabricLabel: w.suffix}))
+			Expect(template.NodeSelector).To(Equal(map[string]string{fabricLabel: w.Suffix}))
 			Expect(template.Containers[0].Resources.Requests).To(HaveKeyWithValue(kit.GPU, *quantity("8")))
 		}
 		Expect(pods).To(BeEquivalentTo(3))
-		w.eventuallyAtTheGate(ctx, "mpi")
-		Consistently(ctx, func() []corev1.Pod { return w.pods(ctx, "mpi") }).Should(BeEmpty())
+		w.EventuallyAtTheGate(ctx, "mpi")
+		Consistently(ctx, func() []corev1.Pod { return w.Pods(ctx, "mpi") }).Should(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
 	It("has the updates of the request in the pods of all PodSets, and after an eviction those of the next request alone", func(ctx context.Context) {
 		cloud(ctx)
-		w.make(ctx, w.job("mpi").Runtime("deepspeed-distributed").Nodes(3).GPUs("8").Obj())
+		w.Make(ctx, w.Job("mpi").Runtime("deepspeed-distributed").Nodes(3).GPUs("8").Obj())
 		first := w.eventuallyRequested(ctx, "mpi", "")
 		w.answer(ctx, first, "r-0", "Provisioned")
 		w.eventuallyUpdated(ctx, "mpi", 3, first.Name, "r-0")
 
 		w.stopLocalQueue(ctx, ptr.To(kueue.HoldAndDrain))
-		w.eventuallyAtTheGate(ctx, "mpi")
+		w.EventuallyAtTheGate(ctx, "mpi")
 		w.stopLocalQueue(ctx, ptr.To(kueue.None))
 		second := w.eventuallyRequested(ctx, "mpi", first.UID)
 		w.answer(ctx, second, "r-1", "Provisioned")
@@ -84,7 +85,7 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 
 	It("asks again where the autoscaler failed, and runs by the next request", func(ctx context.Context) {
 		cloud(ctx)
-		w.make(ctx, w.job("llm").Nodes(2).GPUs("8").Obj())
+		w.Make(ctx, w.Job("llm").Nodes(2).GPUs("8").Obj())
 		first := w.eventuallyRequested(ctx, "llm", "")
 		w.answer(ctx, first, "r-0", "Failed")
 		w.eventuallyTold(ctx, "llm", "AdmissionCheckRetries", "gave its quota back to try again")
@@ -97,20 +98,20 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 	It("is stopped where the capacity is revoked, and told so", func(ctx context.Context) {
 		w.toleratesInactive()
 		cloud(ctx)
-		w.make(ctx, w.job("llm").Nodes(2).GPUs("8").Obj())
+		w.Make(ctx, w.Job("llm").Nodes(2).GPUs("8").Obj())
 		request := w.eventuallyRequested(ctx, "llm", "")
 		w.answer(ctx, request, "r-0", "Provisioned")
 		w.eventuallyUpdated(ctx, "llm", 2, request.Name, "r-0")
 		w.answer(ctx, request, "r-0", "CapacityRevoked")
 		w.eventuallyTold(ctx, "llm", "AdmissionCheckRejected", "CapacityRevoked")
-		w.eventuallyAtTheGate(ctx, "llm")
-		Expect(w.workload(ctx, "llm").Spec.Active).To(HaveValue(BeFalse()))
+		w.EventuallyAtTheGate(ctx, "llm")
+		Expect(w.Workload(ctx, "llm").Spec.Active).To(HaveValue(BeFalse()))
 	}, SpecTimeout(specTimeout))
 
 	It("is placed by the topology of nodes that were not there when it got its quota", func(ctx context.Context) {
 		w.fabricQueue(ctx)
 		w.provisioned(ctx)
-		w.make(ctx, asking(w.job("llm").Nodes(4).GPUs("8"), "node", required(blockLabel)).Obj())
+		w.Make(ctx, asking(w.Job("llm").Nodes(4).GPUs("8"), "node", required(blockLabel)).Obj())
 		request := w.eventuallyRequested(ctx, "llm", "")
 		w.fabricNodes(ctx)
 		w.answer(ctx, request, "", "Provisioned")
@@ -121,40 +122,39 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 
 var _ = Describe("What an admission check says of the pods", func() {
 	It("is in them, and after an eviction what it says then: node selector and tolerations are that alone", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		check := w.controlledCheck(ctx)
-		w.make(ctx, w.job("llm").GPUs("8").Obj())
+		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
 
 		h100 := tolerate("example.com/h100")
 		w.setCheck(ctx, "llm", check, kueue.CheckStateReady, "", kueue.PodSetUpdate{
 			Name: "node", Labels: map[string]string{"example.com/zone": "a"}, Annotations: map[string]string{"example.com/order": "1"},
 			NodeSelector: map[string]string{kit.FamilyLabel: "hopper"}, Tolerations: []corev1.Toleration{h100}})
-		pod := w.eventuallyRuns(ctx, "llm", 1, onH100)[0]
+		pod := w.EventuallyRuns(ctx, "llm", 1, onH100)[0]
 		Expect(pod.Labels).To(HaveKeyWithValue("example.com/zone", "a"))
 		Expect(pod.Annotations).To(HaveKeyWithValue("example.com/order", "1"))
 		Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}))
-		Expect(tolerations(&pod)).To(ConsistOf(gpuToleration, h100))
+		Expect(world.Tolerations(&pod)).To(ConsistOf(gpuToleration, h100))
 
 		w.stopLocalQueue(ctx, ptr.To(kueue.HoldAndDrain))
-		w.eventuallyAtTheGate(ctx, "llm")
+		w.EventuallyAtTheGate(ctx, "llm")
 		w.stopLocalQueue(ctx, ptr.To(kueue.None))
 		w.setCheck(ctx, "llm", check, kueue.CheckStateReady, "", kueue.PodSetUpdate{
 			Name: "node", Labels: map[string]string{"example.com/zone": "b"}, Annotations: map[string]string{"example.com/order": "2"},
 			NodeSelector: map[string]string{"nvidia.com/gpu.count": "8"}})
-		pod = w.eventuallyRuns(ctx, "llm", 1, onH100)[0]
+		pod = w.EventuallyRuns(ctx, "llm", 1, onH100)[0]
 		Expect(pod.Labels).To(HaveKeyWithValue("example.com/zone", "b"))
 		Expect(pod.Annotations).To(HaveKeyWithValue("example.com/order", "2"))
 		Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{kit.ProductLabel: kit.H100, "nvidia.com/gpu.count": "8"}))
-		Expect(tolerations(&pod)).To(ConsistOf(gpuToleration))
+		Expect(world.Tolerations(&pod)).To(ConsistOf(gpuToleration))
 	}, SpecTimeout(specTimeout))
 })
 
 // provisioned has the spec's ClusterQueue admit what an autoscaler has nodes for, and pods go
 // to the reservation that it names.
-func (w *world) provisioned(ctx context.Context) {
+func (w *site) provisioned(ctx context.Context) {
 	GinkgoHelper()
-	config := &kueue.ProvisioningRequestConfig{ObjectMeta: metav1.ObjectMeta{Name: w.name("nodes")}}
+	config := &kueue.ProvisioningRequestConfig{ObjectMeta: metav1.ObjectMeta{Name: w.Name("nodes")}}
 	config.Spec = kueue.ProvisioningRequestConfigSpec{
 		ProvisioningClassName: provisioningClass,
 		ManagedResources:      []corev1.ResourceName{kit.GPU},
@@ -162,10 +162,10 @@ func (w *world) provisioned(ctx context.Context) {
 		PodSetUpdates: &kueue.ProvisioningRequestPodSetUpdates{NodeSelector: []kueue.ProvisioningRequestPodSetUpdatesNodeSelector{
 			{Key: reservationLabel, ValueFromProvisioningClassDetail: "Reservation"}}},
 	}
-	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: w.name("nodes")}}
+	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: w.Name("nodes")}}
 	check.Spec.ControllerName = kueue.ProvisioningRequestControllerName
 	check.Spec.Parameters = &kueue.AdmissionCheckParametersReference{APIGroup: kueue.SchemeGroupVersion.Group, Kind: "ProvisioningRequestConfig", Name: config.Name}
-	w.make(ctx, config, check)
+	w.Make(ctx, config, check)
 	w.demandCheck(ctx, check.Name)
 }
 
@@ -182,15 +182,15 @@ type nodeRequest struct {
 
 // eventuallyRequested waits until Kueue has asked for the nodes of a TrainJob, by another
 // request than a former one.
-func (w *world) eventuallyRequested(ctx context.Context, job string, former types.UID) nodeRequest {
+func (w *site) eventuallyRequested(ctx context.Context, job string, former types.UID) nodeRequest {
 	GinkgoHelper()
 	var found nodeRequest
 	Eventually(ctx, func(g Gomega) {
-		wl := w.workload(ctx, job)
+		wl := w.Workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())
 		var list unstructured.UnstructuredList
 		list.SetGroupVersionKind(provisioningRequest)
-		g.Expect(w.List(ctx, &list, client.InNamespace(w.namespace))).To(Succeed())
+		g.Expect(w.List(ctx, &list, client.InNamespace(w.Namespace))).To(Succeed())
 		found = nodeRequest{}
 		for _, item := range list.Items {
 			if item.GetUID() != former && strings.HasPrefix(item.GetName(), wl.Name) {
@@ -203,7 +203,7 @@ func (w *world) eventuallyRequested(ctx context.Context, job string, former type
 }
 
 // answer accepts a request, with a reservation if there is one, and says one thing more of it, as the autoscaler.
-func (w *world) answer(ctx context.Context, r nodeRequest, reservation, condition string) {
+func (w *site) answer(ctx context.Context, r nodeRequest, reservation, condition string) {
 	GinkgoHelper()
 	conditions := []any{}
 	for _, name := range []string{"Accepted", condition} {
@@ -224,10 +224,10 @@ func (w *world) answer(ctx context.Context, r nodeRequest, reservation, conditio
 }
 
 // eventuallyUpdated waits until a TrainJob runs with n pods that have the updates of one request.
-func (w *world) eventuallyUpdated(ctx context.Context, job string, n int, request, reservation string) {
+func (w *site) eventuallyUpdated(ctx context.Context, job string, n int, request, reservation string) {
 	GinkgoHelper()
-	for _, pod := range w.eventuallyRuns(ctx, job, n, map[string]string{reservationLabel: reservation}) {
-		Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{fabricLabel: w.suffix, reservationLabel: reservation}))
+	for _, pod := range w.EventuallyRuns(ctx, job, n, map[string]string{reservationLabel: reservation}) {
+		Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{fabricLabel: w.Suffix, reservationLabel: reservation}))
 		Expect(pod.Annotations).To(HaveKeyWithValue(consumesAnnotation, request))
 		Expect(pod.Annotations).To(HaveKeyWithValue("autoscaling.x-k8s.io/provisioning-class-name", provisioningClass))
 	}

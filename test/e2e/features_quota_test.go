@@ -26,11 +26,10 @@ var _ = Describe("TrainJobs in a cohort", func() {
 		gpuQuota(borrower).BorrowingLimit = quantity("8")
 		w.share(ctx, w.member("team", "lender", "16"), borrower)
 		w.runsOn(ctx, "borrows", "borrower")
-		w.make(ctx, w.job("exceeds").Queue("borrower").GPUs("8").Obj())
-		w.eventuallyPending(ctx, "exceeds")
+		w.MakePending(ctx, w.Job("exceeds").Queue("borrower").GPUs("8"))
 
 		w.updateQueue(ctx, borrower.Name, func(cq *kueue.ClusterQueue) { gpuQuota(cq).BorrowingLimit = quantity("16") })
-		w.eventuallyRuns(ctx, "exceeds", 1, onH100)
+		w.EventuallyRuns(ctx, "exceeds", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("leave to a queue what it does not lend", func(ctx context.Context) {
@@ -39,21 +38,18 @@ var _ = Describe("TrainJobs in a cohort", func() {
 		gpuQuota(lender).LendingLimit = quantity("8")
 		w.share(ctx, lender, w.member("team", "borrower", "0"))
 		w.runsOn(ctx, "borrows", "borrower")
-		w.make(ctx, w.job("exceeds").Queue("borrower").GPUs("8").Obj())
-		w.eventuallyPending(ctx, "exceeds")
+		w.MakePending(ctx, w.Job("exceeds").Queue("borrower").GPUs("8"))
 		w.runsOn(ctx, "owns", "lender")
 	}, SpecTimeout(specTimeout))
 
 	It("run on quota of cohorts above and beside their own", func(ctx context.Context) {
 		w := newWorld(ctx)
-		w.make(ctx, w.cohort("company", "", "8"), w.cohort("research", "company", "0"), w.cohort("product", "company", "0"))
+		w.Make(ctx, w.cohort("company", "", "8"), w.cohort("research", "company", "0"), w.cohort("product", "company", "0"))
 		w.share(ctx, w.member("research", "vision", "0"), w.member("product", "search", "8"))
-		w.make(ctx, w.job("borrows").Queue("vision").Nodes(2).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "borrows", 2, onH100)
-		w.make(ctx, w.job("exceeds").Queue("search").GPUs("8").Obj())
-		w.eventuallyPending(ctx, "exceeds")
-		w.finish(ctx, "borrows", "succeeded")
-		w.eventuallyRuns(ctx, "exceeds", 1, onH100)
+		w.MakeRunning(ctx, w.Job("borrows").Queue("vision").Nodes(2).GPUs("8"), 2, onH100)
+		w.MakePending(ctx, w.Job("exceeds").Queue("search").GPUs("8"))
+		w.Finish(ctx, "borrows", "succeeded")
+		w.EventuallyRuns(ctx, "exceeds", 1, onH100)
 	}, SpecTimeout(specTimeout))
 })
 
@@ -63,7 +59,7 @@ var _ = Describe("A TrainJob that is preempted stops, waits and resumes", func()
 		owner := w.member("team", "owner", "8")
 		owner.Spec.Preemption.ReclaimWithinCohort = kueue.PreemptionPolicyAny
 		w.share(ctx, owner, w.member("team", "victim", "0"))
-		w.preempts(ctx, w.job("claims").Queue("owner").GPUs("8"), 1, kueue.InCohortReclamationReason)
+		w.preempts(ctx, w.Job("claims").Queue("owner").GPUs("8"), 1, kueue.InCohortReclamationReason)
 	}, SpecTimeout(specTimeout))
 
 	It("by a queue that reclaims while it borrows", func(ctx context.Context) {
@@ -72,8 +68,8 @@ var _ = Describe("A TrainJob that is preempted stops, waits and resumes", func()
 		owner.Spec.Preemption.ReclaimWithinCohort = kueue.PreemptionPolicyLowerPriority
 		owner.Spec.Preemption.BorrowWithinCohort = &kueue.BorrowWithinCohort{Policy: kueue.BorrowWithinCohortPolicyLowerPriority}
 		w.share(ctx, owner, w.member("team", "idle", "8"), w.member("team", "victim", "0"))
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000))
-		w.preempts(ctx, w.job("claims").Queue("owner").Priority(w.name("urgent")).Nodes(2).GPUs("8"), 2, kueue.InCohortReclaimWhileBorrowingReason)
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
+		w.preempts(ctx, w.Job("claims").Queue("owner").Priority(w.Name("urgent")).Nodes(2).GPUs("8"), 2, kueue.InCohortReclaimWhileBorrowingReason)
 	}, SpecTimeout(specTimeout))
 
 	It("by one of the same priority that has waited for longer", func(ctx context.Context) {
@@ -81,74 +77,72 @@ var _ = Describe("A TrainJob that is preempted stops, waits and resumes", func()
 		gpus := w.member("team", "victim", "8")
 		gpus.Spec.Preemption.WithinClusterQueue = kueue.PreemptionPolicyLowerOrNewerEqualPriority
 		w.share(ctx, gpus)
-		w.queues(ctx, w.job("claims").Queue("victim").Nodes(2).GPUs("8"))
+		w.queues(ctx, w.Job("claims").Queue("victim").Nodes(2).GPUs("8"))
 		w.eventuallyLaterThan(ctx, "claims")
 		w.runsOn(ctx, "preempted", "victim")
 
-		w.setQuota(ctx, gpus.Name, "16")
+		w.SetQuota(ctx, gpus.Name, "16")
 		w.eventuallyPreempted(ctx, "preempted", kueue.InClusterQueueReason)
-		w.eventuallyRuns(ctx, "claims", 2, onH100)
-		w.eventuallyAtTheGate(ctx, "preempted")
-		w.finish(ctx, "claims", "succeeded")
-		w.eventuallyRuns(ctx, "preempted", 1, onH100)
+		w.EventuallyRuns(ctx, "claims", 2, onH100)
+		w.EventuallyAtTheGate(ctx, "preempted")
+		w.Finish(ctx, "claims", "succeeded")
+		w.EventuallyRuns(ctx, "preempted", 1, onH100)
 	}, SpecTimeout(specTimeout))
 })
 
 var _ = Describe("A TrainJob takes the next flavor of its queue", func() {
 	It("before it preempts in the first", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "8")
-		w.updateQueue(ctx, w.name("gpus"), func(cq *kueue.ClusterQueue) {
+		w := newPools(ctx, "8", "8")
+		w.updateQueue(ctx, w.Name("gpus"), func(cq *kueue.ClusterQueue) {
 			cq.Spec.FlavorFungibility = &kueue.FlavorFungibility{WhenCanPreempt: kueue.TryNextFlavor}
 		})
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000))
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
 		w.runsOn(ctx, "first", "queue")
-		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "urgent", 1, onA100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onA100)
 	}, SpecTimeout(specTimeout))
 
 	It("before it borrows in the first", func(ctx context.Context) {
 		w := newWorld(ctx)
-		a100 := w.flavor("a100", onA100)
-		borrower := kit.MakeClusterQueue(w.name("borrower"), kit.Quota{Flavor: w.name("h100"), GPUs: "0"}, kit.Quota{Flavor: a100.Name, GPUs: "8"})
-		borrower.Spec.CohortName = kueue.CohortReference(w.name("team"))
+		a100 := w.Flavor("a100", onA100)
+		borrower := kit.ClusterQueue(w.Name("borrower"), kit.Quota{Flavor: w.Name("h100"), GPUs: "0"}, kit.Quota{Flavor: a100.Name, GPUs: "8"})
+		borrower.Spec.CohortName = kueue.CohortReference(w.Name("team"))
 		borrower.Spec.FlavorFungibility = &kueue.FlavorFungibility{WhenCanBorrow: kueue.TryNextFlavor}
-		w.make(ctx, a100)
+		w.Make(ctx, a100)
 		w.share(ctx, w.member("team", "lender", "8"), borrower)
-		w.make(ctx, kit.MakeLocalQueue(w.namespace, "queue", borrower.Name), w.job("first").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "first", 1, onA100)
+		w.Make(ctx, kit.LocalQueue(w.Namespace, "queue", borrower.Name), w.Job("first").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "first", 1, onA100)
 	}, SpecTimeout(specTimeout))
 })
 
 // member returns a ClusterQueue of a cohort, with GPUs of flavor h100.
-func (w *world) member(cohort, name, gpus string) *kueue.ClusterQueue {
-	cq := kit.MakeClusterQueue(w.name(name), kit.Quota{Flavor: w.name("h100"), GPUs: gpus})
-	cq.Spec.CohortName = kueue.CohortReference(w.name(cohort))
+func (w *site) member(cohort, name, gpus string) *kueue.ClusterQueue {
+	cq := kit.ClusterQueue(w.Name(name), kit.Quota{Flavor: w.Name("h100"), GPUs: gpus})
+	cq.Spec.CohortName = kueue.CohortReference(w.Name(cohort))
 	return cq
 }
 
 // cohort returns a Cohort with GPUs of flavor h100; the parent of a root is "".
-func (w *world) cohort(name, parent, gpus string) *kueue.Cohort {
-	cohort := &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: w.name(name)}}
+func (w *site) cohort(name, parent, gpus string) *kueue.Cohort {
+	cohort := &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: w.Name(name)}}
 	if parent != "" {
-		cohort.Spec.ParentName = kueue.CohortReference(w.name(parent))
+		cohort.Spec.ParentName = kueue.CohortReference(w.Name(parent))
 	}
-	cohort.Spec.ResourceGroups = kit.MakeClusterQueue("", kit.Quota{Flavor: w.name("h100"), GPUs: gpus}).Spec.ResourceGroups
+	cohort.Spec.ResourceGroups = kit.ClusterQueue("", kit.Quota{Flavor: w.Name("h100"), GPUs: gpus}).Spec.ResourceGroups
 	return cohort
 }
 
 // share makes flavor h100 and ClusterQueues of it, each with a LocalQueue of its short name.
-func (w *world) share(ctx context.Context, queues ...*kueue.ClusterQueue) {
+func (w *site) share(ctx context.Context, queues ...*kueue.ClusterQueue) {
 	GinkgoHelper()
-	w.make(ctx, w.flavor("h100", onH100))
+	w.Make(ctx, w.Flavor("h100", onH100))
 	for _, cq := range queues {
-		w.make(ctx, cq, kit.MakeLocalQueue(w.namespace, w.shortName(cq), cq.Name))
+		w.Make(ctx, cq, kit.LocalQueue(w.Namespace, w.shortName(cq), cq.Name))
 	}
 }
 
 // shortName is what name was given.
-func (w *world) shortName(obj client.Object) string {
-	return obj.GetName()[:len(obj.GetName())-len("-"+w.suffix)]
+func (w *site) shortName(obj client.Object) string {
+	return obj.GetName()[:len(obj.GetName())-len("-"+w.Suffix)]
 }
 
 func gpuQuota(cq *kueue.ClusterQueue) *kueue.ResourceQuota {
@@ -156,7 +150,7 @@ func gpuQuota(cq *kueue.ClusterQueue) *kueue.ResourceQuota {
 }
 
 // updateQueue changes a ClusterQueue, again when somebody else was faster.
-func (w *world) updateQueue(ctx context.Context, name string, change func(*kueue.ClusterQueue)) {
+func (w *site) updateQueue(ctx context.Context, name string, change func(*kueue.ClusterQueue)) {
 	GinkgoHelper()
 	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var cq kueue.ClusterQueue
@@ -169,50 +163,49 @@ func (w *world) updateQueue(ctx context.Context, name string, change func(*kueue
 }
 
 // runsOn makes a TrainJob of 8 GPUs in a LocalQueue, and waits until it runs on H100 nodes.
-func (w *world) runsOn(ctx context.Context, job, queue string) {
+func (w *site) runsOn(ctx context.Context, job, queue string) {
 	GinkgoHelper()
-	w.make(ctx, w.job(job).Queue(queue).GPUs("8").Obj())
-	w.eventuallyRuns(ctx, job, 1, onH100)
+	w.MakeRunning(ctx, w.Job(job).Queue(queue).GPUs("8"), 1, onH100)
 }
 
 // preempts has a TrainJob of so many pods come while another runs in LocalQueue victim, which
 // Kueue stops for the reason given; that one waits, and runs again when the first has ended.
-func (w *world) preempts(ctx context.Context, claims *kit.TrainJob, pods int, reason string) {
+func (w *site) preempts(ctx context.Context, claims *kit.TrainJobBuilder, pods int, reason string) {
 	GinkgoHelper()
 	w.runsOn(ctx, "preempted", "victim")
-	w.make(ctx, claims.Obj())
+	w.Make(ctx, claims.Obj())
 	w.eventuallyPreempted(ctx, "preempted", reason)
-	w.eventuallyRuns(ctx, "claims", pods, onH100)
-	w.eventuallyAtTheGate(ctx, "preempted")
+	w.EventuallyRuns(ctx, "claims", pods, onH100)
+	w.EventuallyAtTheGate(ctx, "preempted")
 	w.eventuallyWithoutPods(ctx, "preempted")
-	w.finish(ctx, "claims", "succeeded")
-	w.eventuallyRuns(ctx, "preempted", 1, onH100)
+	w.Finish(ctx, "claims", "succeeded")
+	w.EventuallyRuns(ctx, "preempted", 1, onH100)
 }
 
-func (w *world) eventuallyWithoutPods(ctx context.Context, job string) {
+func (w *site) eventuallyWithoutPods(ctx context.Context, job string) {
 	GinkgoHelper()
-	Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, job) }).Should(BeEmpty())
+	Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, job) }).Should(BeEmpty())
 }
 
 // eventuallyPreempted waits until Kueue has stopped a TrainJob for another one.
-func (w *world) eventuallyPreempted(ctx context.Context, job, reason string) {
+func (w *site) eventuallyPreempted(ctx context.Context, job, reason string) {
 	GinkgoHelper()
 	w.eventuallyTrue(ctx, job, kueue.WorkloadPreempted, reason)
 }
 
 // queues makes a TrainJob, and waits until it has a Workload. Kueue need not look at that: it
 // passes over one that is like another which does not fit.
-func (w *world) queues(ctx context.Context, job *kit.TrainJob) {
+func (w *site) queues(ctx context.Context, job *kit.TrainJobBuilder) {
 	GinkgoHelper()
-	w.make(ctx, job.Obj())
-	Eventually(ctx, func() *kueue.Workload { return w.workload(ctx, job.Name) }).ShouldNot(BeNil())
+	w.Make(ctx, job.Obj())
+	Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, job.Name) }).ShouldNot(BeNil())
 }
 
 // eventuallyLaterThan waits for the second after the one in which a TrainJob came to its queue:
 // Kueue compares no finer times.
-func (w *world) eventuallyLaterThan(ctx context.Context, job string) {
+func (w *site) eventuallyLaterThan(ctx context.Context, job string) {
 	GinkgoHelper()
-	wl := w.workload(ctx, job)
+	wl := w.Workload(ctx, job)
 	Expect(wl).NotTo(BeNil())
 	Eventually(ctx, time.Now).Should(BeTemporally(">=", wl.CreationTimestamp.Add(time.Second)), fmt.Sprintf("later than %s", job))
 }

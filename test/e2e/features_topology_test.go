@@ -30,7 +30,7 @@ func unconstrained() map[string]string {
 }
 
 var _ = Describe("A TrainJob in a queue with a topology", func() {
-	var w *world
+	var w *site
 
 	BeforeEach(func(ctx context.Context) {
 		w = newWorld(ctx)
@@ -38,10 +38,10 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 	})
 
 	It("keeps to the block that it requires, its ranks in the order of racks and nodes", core, func(ctx context.Context) {
-		w.make(ctx, w.job("first").GPUs("8").Obj())
+		w.Make(ctx, w.Job("first").GPUs("8").Obj())
 		first := w.eventuallyPlaced(ctx, "first", 1)
 
-		w.make(ctx, asking(w.job("llm").Nodes(4).GPUs("8"), "node", required(blockLabel)).Obj())
+		w.Make(ctx, asking(w.Job("llm").Nodes(4).GPUs("8"), "node", required(blockLabel)).Obj())
 		nodes := w.eventuallyPlaced(ctx, "llm", 4)
 		Expect(distinct(valuesOf(nodes, blockLabel))).To(HaveLen(1))
 		Expect(valuesOf(nodes, blockLabel)).NotTo(ContainElement(first[0].Labels[blockLabel]), "there is no room for four")
@@ -50,20 +50,20 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("waits where no rack is as large as it requires", func(ctx context.Context) {
-		w.make(ctx, asking(w.job("llm").Nodes(3).GPUs("8"), "node", required(rackLabel)).Obj())
-		w.eventuallyPending(ctx, "llm")
-		w.eventuallyAtTheGate(ctx, "llm")
-		Consistently(ctx, func() []corev1.Pod { return w.pods(ctx, "llm") }).Should(BeEmpty())
+		w.Make(ctx, asking(w.Job("llm").Nodes(3).GPUs("8"), "node", required(rackLabel)).Obj())
+		w.EventuallyPending(ctx, "llm")
+		w.EventuallyAtTheGate(ctx, "llm")
+		Consistently(ctx, func() []corev1.Pod { return w.Pods(ctx, "llm") }).Should(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
 	It("runs in one block where no rack is as large as it prefers", func(ctx context.Context) {
-		w.make(ctx, asking(w.job("llm").Nodes(3).GPUs("8"), "node", preferred(rackLabel)).Obj())
+		w.Make(ctx, asking(w.Job("llm").Nodes(3).GPUs("8"), "node", preferred(rackLabel)).Obj())
 		nodes := w.eventuallyPlaced(ctx, "llm", 3)
 		Expect(distinct(valuesOf(nodes, blockLabel))).To(HaveLen(1))
 	}, SpecTimeout(specTimeout))
 
 	It("runs across blocks where it is unconstrained", func(ctx context.Context) {
-		w.make(ctx, asking(w.job("llm").Nodes(6).GPUs("8"), "node", unconstrained()).Obj())
+		w.Make(ctx, asking(w.Job("llm").Nodes(6).GPUs("8"), "node", unconstrained()).Obj())
 		nodes := w.eventuallyPlaced(ctx, "llm", 6)
 		Expect(distinct(valuesOf(nodes, blockLabel))).To(HaveLen(2))
 	}, SpecTimeout(specTimeout))
@@ -71,7 +71,7 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 	It("has each slice in a rack of its own", func(ctx context.Context) {
 		asks := required(blockLabel)
 		asks[kueue.PodSetSliceRequiredTopologyAnnotation], asks[kueue.PodSetSliceSizeAnnotation] = rackLabel, "3"
-		w.make(ctx, asking(w.job("llm").Nodes(6).GPUs("4"), "node", asks).Obj())
+		w.Make(ctx, asking(w.Job("llm").Nodes(6).GPUs("4"), "node", asks).Obj())
 		nodes := w.eventuallyPlaced(ctx, "llm", 6)
 		Expect(distinct(valuesOf(nodes, blockLabel))).To(HaveLen(1))
 		racks := valuesOf(nodes, rackLabel)
@@ -84,7 +84,7 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 		asks := required(blockLabel)
 		asks[kueue.PodSetSliceRequiredTopologyConstraintsAnnotation] =
 			`[{"topology":"` + rackLabel + `","size":6},{"topology":"` + corev1.LabelHostname + `","size":3}]`
-		w.make(ctx, asking(w.job("llm").Nodes(12).GPUs("2"), "node", asks).Obj())
+		w.Make(ctx, asking(w.Job("llm").Nodes(12).GPUs("2"), "node", asks).Obj())
 		nodes := w.eventuallyPlaced(ctx, "llm", 12)
 		// A node has room for four of the pods, a rack for eight.
 		for first := 0; first < 12; first += 3 {
@@ -96,15 +96,15 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("ranks the pods of several Jobs by Job, then by pod", func(ctx context.Context) {
-		runtime := w.copyRuntime(ctx, "torch-distributed")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		rj := &runtime.Spec.Template.Spec.ReplicatedJobs[0]
 		// Trainer has one replica of what it calls the trainer.
 		runtime.Spec.MLPolicy.Torch, rj.Template.Labels = nil, nil
 		rj.Replicas, rj.Template.Spec.Parallelism, rj.Template.Spec.Completions = 3, ptr.To[int32](2), ptr.To[int32](2)
 		rj.Template.Spec.Template.Spec.Containers[0].Resources = kit.GPUResources("8")
-		w.make(ctx, runtime, asking(w.job("llm").Runtime(runtime.Name), "node", preferred(blockLabel)).Obj())
+		w.Make(ctx, runtime, asking(w.Job("llm").Runtime(runtime.Name), "node", preferred(blockLabel)).Obj())
 		w.eventuallyPlaced(ctx, "llm", 6)
-		Expect(w.workload(ctx, "llm").Spec.PodSets[0].TopologyRequest).To(Equal(&kueue.PodSetTopologyRequest{
+		Expect(w.Workload(ctx, "llm").Spec.PodSets[0].TopologyRequest).To(Equal(&kueue.PodSetTopologyRequest{
 			Preferred:          ptr.To(blockLabel),
 			PodIndexLabel:      ptr.To(batchv1.JobCompletionIndexAnnotation),
 			SubGroupIndexLabel: ptr.To(jobsetapi.JobIndexKey),
@@ -113,17 +113,17 @@ var _ = Describe("A TrainJob in a queue with a topology", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("has the PodSets of a group in one rack", func(ctx context.Context) {
-		w.make(ctx, w.job("first").GPUs("8").Obj())
+		w.Make(ctx, w.Job("first").GPUs("8").Obj())
 		w.eventuallyPlaced(ctx, "first", 1)
 
 		asks := required(rackLabel)
 		asks[kueue.PodSetGroupName] = "together"
-		job := w.job("mpi").Runtime("deepspeed-distributed").Nodes(2).GPUs("8")
-		w.make(ctx, asking(asking(job, "node", asks), "launcher", asks).Obj())
-		pods := w.eventuallyRuns(ctx, "mpi", 2, nil)
+		job := w.Job("mpi").Runtime("deepspeed-distributed").Nodes(2).GPUs("8")
+		w.Make(ctx, asking(asking(job, "node", asks), "launcher", asks).Obj())
+		pods := w.EventuallyRuns(ctx, "mpi", 2, nil)
 		// By itself each of them would fit better beside the first job.
 		Expect(distinct(valuesOf(w.nodes(ctx, running(pods)), rackLabel))).To(HaveLen(1))
-		wl := w.workload(ctx, "mpi")
+		wl := w.Workload(ctx, "mpi")
 		Expect(running(pods)).To(ConsistOf(append(assignedNodes(wl, 0), assignedNodes(wl, 1)...)))
 	}, SpecTimeout(specTimeout))
 })

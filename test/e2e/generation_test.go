@@ -18,12 +18,13 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var upgradeTo = flag.String("upgrade.to", "", "generation of Trainer that one spec upgrades the cluster to, for good; without it that spec is skipped")
 
 // fieldOf names the field of TrainJobs that holds patches, by generation.
-var fieldOf = map[string]string{kit.Trainer21: "podTemplateOverrides", kit.Trainer22: "runtimePatches", kit.Trainer23: "runtimePatches"}
+var fieldOf = map[string]string{world.Trainer21: "podTemplateOverrides", world.Trainer22: "runtimePatches", world.Trainer23: "runtimePatches"}
 
 var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 	BeforeEach(func() {
@@ -31,12 +32,11 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 	})
 
 	It("is exported, and the manager says so and does nothing while it is unknown", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
-		pods, wl := w.eventuallyRuns(ctx, "runs", 1, onH100), w.workload(ctx, "runs")
-		w.make(ctx, w.job("waits").GPUs("8").Obj())
-		w.eventuallyAtTheGate(ctx, "waits")
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
+		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")
+		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
+		w.EventuallyAtTheGate(ctx, "waits")
 		served := trainerOf(ctx)
 		w.eventuallyExports(ctx, served)
 
@@ -45,20 +45,20 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 			Should(And(ContainSubstring("\nkueue_trainer_build_info{"), Not(ContainSubstring("\nkueue_trainer_trainer_info{"))))
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]trainer-generation-known failed"))
 		for _, job := range []string{"runs", "waits"} {
-			Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", job, "TrainerUnknown") }).
+			Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", job, "TrainerUnknown") }).
 				Should(ConsistOf(ContainSubstring("install Trainer 2.1 or later")), job)
 		}
-		Expect(w.Create(ctx, w.job("new").GPUs("8").Obj())).To(MatchError(ContainSubstring("install Trainer 2.1 or later")))
-		w.touch(ctx, "runs")
-		Consistently(ctx, func() any { return uids(w.pods(ctx, "runs")) }).Should(ConsistOf(uids(pods)))
+		Expect(w.Create(ctx, w.Job("new").GPUs("8").Obj())).To(MatchError(ContainSubstring("install Trainer 2.1 or later")))
+		w.Touch(ctx, "runs")
+		Consistently(ctx, func() any { return world.UIDs(w.Pods(ctx, "runs")) }).Should(ConsistOf(world.UIDs(pods)))
 
 		w.showField(ctx)
 		w.eventuallyExports(ctx, served)
-		w.touch(ctx, "runs")
-		w.consistentlyKeeps(ctx, "runs", pods, wl)
-		w.eventuallyAtTheGate(ctx, "waits")
-		w.finish(ctx, "runs", "succeeded")
-		w.eventuallyRuns(ctx, "waits", 1, onH100)
+		w.Touch(ctx, "runs")
+		w.ConsistentlyKeeps(ctx, "runs", pods, wl)
+		w.EventuallyAtTheGate(ctx, "waits")
+		w.Finish(ctx, "runs", "succeeded")
+		w.EventuallyRuns(ctx, "waits", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("is followed through an upgrade: who runs runs on, who waits or is evicted runs later", Label("upgrade"), func(ctx context.Context) {
@@ -66,114 +66,113 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 			Skip("give -upgrade.to, on a cluster with an older Trainer")
 		}
 		older := trainerOf(ctx)
-		w := newWorld(ctx)
-		w.pools(ctx, "18", "0")
-		w.makeNeeds(ctx, "torchtune-qwen2.5-1.5b")
-		w.make(ctx,
-			w.job("evicted").GPUs("8").Obj(), w.job("ends").GPUs("8").Obj(),
-			w.job("stages").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
-		w.eventuallyRuns(ctx, "evicted", 1, onH100)
-		w.eventuallyRuns(ctx, "ends", 1, onH100)
-		w.eventuallyRuns(ctx, "stages", 2, nil)
-		w.make(ctx, w.job("waits").GPUs("8").Obj())
-		w.eventuallyAtTheGate(ctx, "waits")
-		w.eventuallyChildJobs(ctx, "waits", 1)
-		labelled := w.copyRuntime(ctx, "torchtune-qwen2.5-1.5b")
+		w := newPools(ctx, "18", "0")
+		w.MakeNeeds(ctx, "torchtune-qwen2.5-1.5b")
+		w.Make(ctx,
+			w.Job("evicted").GPUs("8").Obj(), w.Job("ends").GPUs("8").Obj(),
+			w.Job("stages").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
+		w.EventuallyRuns(ctx, "evicted", 1, onH100)
+		w.EventuallyRuns(ctx, "ends", 1, onH100)
+		w.EventuallyRuns(ctx, "stages", 2, nil)
+		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
+		w.EventuallyAtTheGate(ctx, "waits")
+		w.EventuallyChildJobs(ctx, "waits", 1)
+		labelled := w.CopyRuntime(ctx, "torchtune-qwen2.5-1.5b")
 		for i := range labelled.Spec.Template.Spec.ReplicatedJobs {
 			// Trainer cannot take the last label of pods from a JobSet, so these are left one.
 			metav1.SetMetaDataLabel(&labelled.Spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.ObjectMeta, "example.com/a", "b")
 		}
-		w.make(ctx, labelled, w.job("between").Runtime(labelled.Name).GPUs("2").Initializers().Obj())
-		w.eventuallyAtTheGate(ctx, "between")
-		w.eventuallyChildJobs(ctx, "between", 2)
+		w.Make(ctx, labelled, w.Job("between").Runtime(labelled.Name).GPUs("2").Initializers().Obj())
+		w.EventuallyAtTheGate(ctx, "between")
+		w.EventuallyChildJobs(ctx, "between", 2)
 		started := startOf(ctx)
 		running := map[string][]corev1.Pod{}
 		for _, job := range []string{"evicted", "ends", "stages"} {
-			running[job] = w.pods(ctx, job)
+			running[job] = w.Pods(ctx, job)
 		}
 
 		By("admitting jobs while the older controllers work on with the new CRDs")
 		Expect(cluster.UpgradeCRDs(ctx, *upgradeTo, GinkgoWriter)).To(Succeed())
 		w.eventuallyExports(ctx, *upgradeTo)
-		w.setQuota(ctx, w.name("gpus"), "22")
-		w.make(ctx, w.job("fresh").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
+		w.SetQuota(ctx, w.Name("gpus"), "22")
+		w.Make(ctx, w.Job("fresh").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
 		between := []string{"between", "fresh"}
 		for _, job := range between {
-			w.eventuallyCondition(ctx, job, kueue.WorkloadAdmitted)
+			w.EventuallyCondition(ctx, job, kueue.WorkloadAdmitted)
 			if fieldOf[older] == fieldOf[*upgradeTo] {
 				continue // The older controllers read it.
 			}
-			Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", job, "TrainerBehind") }).
+			Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", job, "TrainerBehind") }).
 				Should(ConsistOf(ContainSubstring("spec."+fieldOf[*upgradeTo])), job)
-			Consistently(ctx, func() any { return w.pods(ctx, job) }).Should(BeEmpty(), job)
+			Consistently(ctx, func() any { return w.Pods(ctx, job) }).Should(BeEmpty(), job)
 		}
 
 		By("replacing the controllers")
 		Expect(cluster.Upgrade(ctx, *upgradeTo, GinkgoWriter)).To(Succeed())
 		for _, job := range between {
-			w.eventuallyRuns(ctx, job, 2, nil)
-			w.finish(ctx, job, "succeeded")
+			w.EventuallyRuns(ctx, job, 2, nil)
+			w.Finish(ctx, job, "succeeded")
 			w.eventuallyStage(ctx, job)
-			w.finish(ctx, job, "succeeded")
-			w.eventuallyCondition(ctx, job, kueue.WorkloadFinished)
+			w.Finish(ctx, job, "succeeded")
+			w.EventuallyCondition(ctx, job, kueue.WorkloadFinished)
 		}
-		w.eventuallyAtTheGate(ctx, "waits")
+		w.EventuallyAtTheGate(ctx, "waits")
 		for job, pods := range running {
-			w.touch(ctx, job)
-			w.touchPods(ctx, job)
-			w.consistentlyKeeps(ctx, job, pods, w.workload(ctx, job))
+			w.Touch(ctx, job)
+			w.TouchPods(ctx, job)
+			w.ConsistentlyKeeps(ctx, job, pods, w.Workload(ctx, job))
 		}
 		Expect(startOf(ctx)).To(Equal(started), "the manager was not restarted")
 
 		By("starting the last stage of a job that was admitted before")
-		w.finish(ctx, "stages", "succeeded")
+		w.Finish(ctx, "stages", "succeeded")
 		w.eventuallyStage(ctx, "stages")
 
 		By("starting a job that waited meanwhile")
-		w.finish(ctx, "ends", "succeeded")
-		w.exactlyPlaced(w.eventuallyRuns(ctx, "waits", 1, onH100))
+		w.Finish(ctx, "ends", "succeeded")
+		w.exactlyPlaced(w.EventuallyRuns(ctx, "waits", 1, onH100))
 
 		By("preempting them, and starting them again")
 		// The new Trainer brings new runtimes: a Workload that was made of the old one is
 		// brought up to date when its job has stopped.
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("urgent").Priority(w.name("urgent")).Nodes(2).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "urgent", 2, onH100)
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "urgent", 2, onH100)
 		for _, job := range []string{"evicted", "waits"} {
-			w.eventuallyAtTheGate(ctx, job)
-			Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, job) }).Should(BeEmpty())
+			w.EventuallyAtTheGate(ctx, job)
+			Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, job) }).Should(BeEmpty())
 		}
-		w.finish(ctx, "urgent", "succeeded")
+		w.Finish(ctx, "urgent", "succeeded")
 		for _, job := range []string{"evicted", "waits"} {
-			w.exactlyPlaced(w.eventuallyRuns(ctx, job, 1, onH100))
+			w.exactlyPlaced(w.EventuallyRuns(ctx, job, 1, onH100))
 		}
 	}, SpecTimeout(5*time.Minute))
 })
 
 // exactlyPlaced compares pods with what an admission to the first of the pools adds.
-func (w *world) exactlyPlaced(pods []corev1.Pod) {
+func (w *site) exactlyPlaced(pods []corev1.Pod) {
 	GinkgoHelper()
 	for _, pod := range pods {
 		Expect(pod.Spec.NodeSelector).To(Equal(onH100))
-		Expect(tolerations(&pod)).To(ConsistOf(gpuToleration))
+		Expect(world.Tolerations(&pod)).To(ConsistOf(gpuToleration))
 		Expect(pod.Spec.SchedulingGates).To(BeEmpty())
 	}
 }
 
 // eventuallyStage waits until the last stage of a job runs as an admission to the first of
 // the pools has it.
-func (w *world) eventuallyStage(ctx context.Context, job string) {
+func (w *site) eventuallyStage(ctx context.Context, job string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
-		node := ofReplicatedJob(w.pods(ctx, job), "node")
+		node := world.OfReplicatedJob(w.Pods(ctx, job), "node")
 		g.Expect(node).To(HaveLen(1))
 		g.Expect(node[0].Status.Phase).To(Equal(corev1.PodRunning))
 		g.Expect(node[0].Spec.NodeSelector).To(Equal(onH100))
-		g.Expect(tolerations(&node[0])).To(ConsistOf(gpuToleration))
+		g.Expect(world.Tolerations(&node[0])).To(ConsistOf(gpuToleration))
 	}).Should(Succeed())
 }
 
 // eventuallyExports waits until the manager's metric names a release of Trainer.
-func (w *world) eventuallyExports(ctx context.Context, release string) {
+func (w *site) eventuallyExports(ctx context.Context, release string) {
 	GinkgoHelper()
 	Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).
 		Should(ContainSubstring("\nkueue_trainer_trainer_info{version=\"" + release + "\"} 1\n"))
@@ -193,7 +192,7 @@ const hidden = "hiddenByTheSpec"
 
 // hideField takes a field from the CRD of TrainJob, as a CRD of another generation would
 // have none of that name. It is back after the spec.
-func (w *world) hideField(ctx context.Context, name string) {
+func (w *site) hideField(ctx context.Context, name string) {
 	GinkgoHelper()
 	DeferCleanup(w.showField)
 	updateCRD(ctx, func(crd *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.JSONSchemaProps) {
@@ -204,7 +203,7 @@ func (w *world) hideField(ctx context.Context, name string) {
 }
 
 // showField undoes hideField.
-func (w *world) showField(ctx context.Context) {
+func (w *site) showField(ctx context.Context) {
 	GinkgoHelper()
 	updateCRD(ctx, func(crd *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.JSONSchemaProps) {
 		if name := crd.Annotations[hidden]; name != "" {

@@ -18,20 +18,18 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
-	It("is what is printed for a job that does not start", Serial, docsPage, since(kit.Trainer22), long, func(ctx context.Context) {
+	It("is what is printed for a job that does not start", Serial, docsPage, since(world.Trainer22), long, func(ctx context.Context) {
 		newWorld(ctx).followsPage(ctx, "docs/howto/my-job-does-not-start.md")
 	}, SpecTimeout(specTimeout))
 
 	It("is what is printed for a job whose Workload somebody finished", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("waits").Nodes(2).GPUs("8").Obj())
-		w.eventuallyPending(ctx, "waits")
-		wl := w.workload(ctx, "waits")
+		w := newPools(ctx, "8", "0")
+		w.MakePending(ctx, w.Job("waits").Nodes(2).GPUs("8"))
+		wl := w.Workload(ctx, "waits")
 		before := wl.DeepCopy()
 		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue,
 			Reason: "ByHand", Message: "it was in the way", LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))})
@@ -45,7 +43,7 @@ var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
 		Expect(string(page)).To(ContainSubstring(told))
 	}, SpecTimeout(specTimeout))
 
-	It("is what becomes of a job that is preempted", Serial, docsPage, since(kit.Trainer23), func(ctx context.Context) {
+	It("is what becomes of a job that is preempted", Serial, docsPage, since(world.Trainer23), func(ctx context.Context) {
 		newWorld(ctx).followsPage(ctx, "docs/howto/checkpoints.md")
 	}, SpecTimeout(specTimeout))
 
@@ -54,14 +52,14 @@ var _ = Describe("What the how-tos say of jobs that run, or do not", func() {
 		newWorld(ctx).followsPage(ctx, "docs/howto/shared-gpus.md")
 	}, SpecTimeout(specTimeout))
 
-	It("is how a queue with several pools gives its GPUs away", Serial, docsPage, since(kit.Trainer22), func(ctx context.Context) {
+	It("is how a queue with several pools gives its GPUs away", Serial, docsPage, since(world.Trainer22), func(ctx context.Context) {
 		newWorld(ctx).followsPage(ctx, "docs/howto/mixed-pools.md")
 	}, SpecTimeout(specTimeout))
 })
 
 // followsPage runs the blocks of a page, the last of which cleans up, and expects what the page
 // shows of a block's output to be printed.
-func (w *world) followsPage(ctx context.Context, page string) {
+func (w *site) followsPage(ctx context.Context, page string) {
 	GinkgoHelper()
 	steps := docsSteps(page)
 	last := len(steps) - 1
@@ -75,7 +73,7 @@ func (w *world) followsPage(ctx context.Context, page string) {
 }
 
 // followsStep runs a block, again where the page shows what it prints, until it prints that.
-func (w *world) followsStep(ctx context.Context, step docsStep) {
+func (w *site) followsStep(ctx context.Context, step docsStep) {
 	GinkgoHelper()
 	attempt := func(g Gomega) {
 		stdout, stderr, code := runShell(ctx, step.commands)

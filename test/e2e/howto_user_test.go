@@ -16,11 +16,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("The how-to", func() {
-	It("on TrainJobs from Python does what it says, and its Python has all that the SDK sends", Serial, docsPage, since(kit.Trainer22), func(ctx context.Context) {
+	It("on TrainJobs from Python does what it says, and its Python has all that the SDK sends", Serial, docsPage, since(world.Trainer22), func(ctx context.Context) {
 		const page = "docs/howto/python.md"
 		python, sent := pythonOf(page), map[string]any{}
 		data, err := os.ReadFile(filepath.Join(root(), sdkTrainJob))

@@ -29,29 +29,28 @@ import (
 var _ = Describe("A job that is evicted while Trainer resumes it", Label("control"), Serial, func() {
 	It("keeps its quota until that has come to nothing", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		localOnly("the API server has to reach a webhook of this process")
-		w := newWorld(ctx)
-		w.pools(ctx, "0", "0")
-		w.make(ctx, w.job("late").GPUs("8").Obj())
-		w.eventuallyAtTheGate(ctx, "late")
-		w.eventuallyPending(ctx, "late")
+		w := newPools(ctx, "0", "0")
+		w.Make(ctx, w.Job("late").GPUs("8").Obj())
+		w.EventuallyAtTheGate(ctx, "late")
+		w.EventuallyPending(ctx, "late")
 		resumed, letThrough := w.holdResumes(ctx)
 
-		w.setQuota(ctx, w.name("gpus"), "8")
+		w.SetQuota(ctx, w.Name("gpus"), "8")
 		Eventually(ctx, func(g Gomega) {
 			var late trainer.TrainJob
-			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "late"}, &late)).To(Succeed())
+			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "late"}, &late)).To(Succeed())
 			g.Expect(late.Spec.Suspend).To(HaveValue(BeFalse()))
 		}).WithPolling(20 * time.Millisecond).Should(Succeed())
-		w.patch(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.name("gpus")}}, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
+		w.patch(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.Name("gpus")}}, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
 		w.eventuallyEvicted(ctx, "late", kueue.WorkloadEvictedByClusterQueueStopped)
 		Eventually(ctx, resumed.Load).Should(BeNumerically(">", 0), "Trainer resumes the JobSet")
-		w.eventuallyAtTheGate(ctx, "late")
+		w.EventuallyAtTheGate(ctx, "late")
 		letThrough()
 
 		// What it asks for meanwhile is compared with its quota by the spec's ledger.
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(w.usedGPUs(ctx)).To(BeZero())
-			g.Expect(w.pods(ctx, "late")).To(BeEmpty())
+			g.Expect(w.Pods(ctx, "late")).To(BeEmpty())
 			g.Expect(get(ctx, w, &jobsetapi.JobSet{}, "late").Spec.Suspend).To(HaveValue(BeTrue()))
 		}).Should(Succeed())
 	}, SpecTimeout(specTimeout))
@@ -59,7 +58,7 @@ var _ = Describe("A job that is evicted while Trainer resumes it", Label("contro
 
 // holdResumes has a webhook hold every request that resumes a JobSet of the spec, counts
 // them, and returns how to let them through.
-func (w *world) holdResumes(ctx context.Context) (*atomic.Int32, func()) {
+func (w *site) holdResumes(ctx context.Context) (*atomic.Int32, func()) {
 	GinkgoHelper()
 	return w.holdJobSets(ctx, admissionregistrationv1.Update, func(request *admissionv1.AdmissionRequest) bool {
 		return suspended(request.OldObject.Raw) && !suspended(request.Object.Raw)
@@ -68,7 +67,7 @@ func (w *world) holdResumes(ctx context.Context) (*atomic.Int32, func()) {
 
 // holdJobSets has a webhook hold such requests for JobSets of the spec as are held, counts
 // them, and returns how to let them through.
-func (w *world) holdJobSets(ctx context.Context, operation admissionregistrationv1.OperationType, held func(*admissionv1.AdmissionRequest) bool) (*atomic.Int32, func()) {
+func (w *site) holdJobSets(ctx context.Context, operation admissionregistrationv1.OperationType, held func(*admissionv1.AdmissionRequest) bool) (*atomic.Int32, func()) {
 	GinkgoHelper()
 	var count atomic.Int32
 	var known atomic.Bool
@@ -95,13 +94,13 @@ func (w *world) holdJobSets(ctx context.Context, operation admissionregistration
 	DeferCleanup(server.Close)
 	DeferCleanup(letThrough)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	w.make(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: w.name("slow")},
+	w.Make(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name("slow")},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: "slow.example.com", SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
 			TimeoutSeconds:    ptr.To[int32](30),
 			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: authority},
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.namespace}},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.Namespace}},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{operation, admissionregistrationv1.Create},
 				Rule:       admissionregistrationv1.Rule{APIGroups: []string{jobsetapi.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"jobsets"}},
@@ -110,7 +109,7 @@ func (w *world) holdJobSets(ctx context.Context, operation admissionregistration
 	})
 	// The API server takes note of it a moment later.
 	Eventually(ctx, func() bool {
-		probe := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: probed}}
+		probe := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: probed}}
 		Expect(w.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		return known.Load()
 	}).Should(BeTrue())

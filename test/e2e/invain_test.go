@@ -14,7 +14,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // ourEntry is where our entry of a TrainJob without others stands for a JSON patch.
@@ -24,23 +24,21 @@ const ourEntry = "/spec/runtimePatches/0/trainingRuntimeSpec/template/spec/repli
 // controllers of others that know nothing of our entry.
 var _ = Describe("Where somebody's admission undoes what the manager writes", Label("control"), Serial, func() {
 	BeforeEach(func() {
-		if !cluster.Local() || cluster.Integration != kit.External {
+		if !cluster.Local() || cluster.Integration != world.External {
 			Skip("the specs of this group read the audit log; run them on a cluster of make local-up")
 		}
 	})
 
-	DescribeTable("the write is repeated less and less often, and the user is told", since(kit.Trainer22), Label("invariant", "nothing-waits-in-silence"),
+	DescribeTable("the write is repeated less and less often, and the user is told", since(world.Trainer22), Label("invariant", "nothing-waits-in-silence"),
 		func(ctx context.Context, expression, note string) {
-			w := newWorld(ctx)
-			w.pools(ctx, "8", "0")
-			w.make(ctx, w.job("runs").GPUs("8").Obj())
-			w.eventuallyRuns(ctx, "runs", 1, onH100)
+			w := newPools(ctx, "8", "0")
+			w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 			// The API server takes note of it within a second. What waits is not written.
 			w.interfere(ctx, expression)
-			w.make(ctx, w.job("undone").GPUs("8").Obj())
-			w.eventuallyAtTheGate(ctx, "undone")
-			w.eventuallyChildJobs(ctx, "undone", 1)
-			w.finish(ctx, "runs", "succeeded")
+			w.Make(ctx, w.Job("undone").GPUs("8").Obj())
+			w.EventuallyAtTheGate(ctx, "undone")
+			w.EventuallyChildJobs(ctx, "undone", 1)
+			w.Finish(ctx, "runs", "succeeded")
 			w.eventuallyTold(ctx, "undone", "WriteInVain", note)
 
 			log := openAuditLog()
@@ -55,10 +53,10 @@ var _ = Describe("Where somebody's admission undoes what the manager writes", La
 
 // interfere has an admission policy patch the spec of TrainJobs as the manager writes them
 // in the spec's namespace or, without an expression, refuse them.
-func (w *world) interfere(ctx context.Context, expression string) {
+func (w *site) interfere(ctx context.Context, expression string) {
 	GinkgoHelper()
 	match := &admissionregistrationv1.MatchResources{
-		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.namespace}},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.Namespace}},
 		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
 			Rule: admissionregistrationv1.Rule{
@@ -68,9 +66,9 @@ func (w *world) interfere(ctx context.Context, expression string) {
 	conditions := []admissionregistrationv1.MatchCondition{{
 		Name: "ours", Expression: `request.userInfo.username == "kueue-trainer" && has(object.spec.runtimePatches)`,
 	}}
-	meta := metav1.ObjectMeta{Name: w.name("interferes")}
+	meta := metav1.ObjectMeta{Name: w.Name("interferes")}
 	if expression == "" {
-		w.make(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		w.Make(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: match, MatchConditions: conditions,
 			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "not in this cluster"}},
 		}}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
@@ -78,7 +76,7 @@ func (w *world) interfere(ctx context.Context, expression string) {
 		}})
 		return
 	}
-	w.make(ctx, &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+	w.Make(ctx, &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 		MatchConstraints: match, MatchConditions: conditions, ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
 		Mutations: []admissionregistrationv1.Mutation{{
 			PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{Expression: expression}}},

@@ -29,7 +29,7 @@ const kubeletProduct = "FAKE-KUBELET"
 
 var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial, func() {
 	var (
-		w    *world
+		w    *site
 		node string
 	)
 
@@ -40,11 +40,11 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 	}, NodeTimeout(specTimeout))
 
 	It("quota is given away when the last process of a preempted job has ended, and not before", func(ctx context.Context) {
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 100))
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 100))
 		processes := w.watchProcesses(ctx)
-		w.make(ctx, w.payload("first", "-linger=4s").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "first", 1, onKubelet)
-		w.make(ctx, w.payload("next").Priority(w.name("urgent")).GPUs("8").Obj())
+		w.Make(ctx, w.payload("first", "-linger=4s").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "first", 1, onKubelet)
+		w.Make(ctx, w.payload("next").Priority(w.Name("urgent")).GPUs("8").Obj())
 
 		w.eventuallyFollows(ctx, "next")
 		Eventually(ctx, func() int { return len(processes.of("next")) }).Should(Equal(1))
@@ -56,12 +56,12 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 
 	It("a process that ignores SIGTERM keeps the quota until its grace period is over", func(ctx context.Context) {
 		processes := w.watchProcesses(ctx)
-		runtime := w.copyRuntime(ctx, "torch-distributed")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3)
-		w.make(ctx, runtime, w.payload("first", "-linger=1h").Runtime(runtime.Name).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "first", 1, onKubelet)
-		w.make(ctx, w.payload("next").GPUs("8").Obj())
-		w.eventuallyAtTheGate(ctx, "next")
+		w.Make(ctx, runtime, w.payload("first", "-linger=1h").Runtime(runtime.Name).GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "first", 1, onKubelet)
+		w.Make(ctx, w.payload("next").GPUs("8").Obj())
+		w.EventuallyAtTheGate(ctx, "next")
 
 		Expect(w.Delete(ctx, w.payload("first").Obj())).To(Succeed())
 		w.eventuallyFollows(ctx, "next")
@@ -70,11 +70,11 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 
 	It("a job that takes too much memory is restarted by its JobSet with the quota that it has, and fails in the end", func(ctx context.Context) {
 		processes := w.watchProcesses(ctx)
-		w.make(ctx, w.restarting(ctx, 1))
-		job := w.payload("greedy", "-memory=300").Runtime(w.name("torch-distributed")).GPUs("8").Request(corev1.ResourceMemory, "64Mi").Obj()
-		w.make(ctx, job)
-		w.eventuallyCondition(ctx, "greedy", kueue.WorkloadAdmitted)
-		w.make(ctx, w.payload("next").GPUs("8").Obj())
+		w.Make(ctx, w.restarting(ctx, 1))
+		job := w.payload("greedy", "-memory=300").Runtime(w.Name("torch-distributed")).GPUs("8").Request(corev1.ResourceMemory, "64Mi").Obj()
+		w.Make(ctx, job)
+		w.EventuallyCondition(ctx, "greedy", kueue.WorkloadAdmitted)
+		w.Make(ctx, w.payload("next").GPUs("8").Obj())
 
 		w.eventuallyTrainJob(ctx, "greedy", trainer.TrainJobFailed)
 		Expect(get(ctx, w, &jobsetapi.JobSet{}, "greedy").Status.Restarts).To(BeEquivalentTo(1))
@@ -90,42 +90,42 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 
 	It("a job that fails is restarted by its JobSet with the quota that it has", func(ctx context.Context) {
 		processes := w.watchProcesses(ctx)
-		w.make(ctx, w.restarting(ctx, 1))
-		w.make(ctx, w.payload("flaky", "-run-for=2s", "-exit=3").Runtime(w.name("torch-distributed")).GPUs("8").Obj())
+		w.Make(ctx, w.restarting(ctx, 1))
+		w.Make(ctx, w.payload("flaky", "-run-for=2s", "-exit=3").Runtime(w.Name("torch-distributed")).GPUs("8").Obj())
 		Eventually(ctx, func() int { return len(processes.of("flaky")) }).Should(Equal(2))
 		Expect(processes.of("flaky")[0].ExitCode).To(BeEquivalentTo(3))
-		Expect(evictions(w.workload(ctx, "flaky"))).To(BeZero())
+		Expect(evictions(w.Workload(ctx, "flaky"))).To(BeZero())
 		w.eventuallyTrainJob(ctx, "flaky", trainer.TrainJobFailed)
 	}, SpecTimeout(specTimeout))
 
 	It("a pod of a drained node waits for one, with the job's quota", func(ctx context.Context) {
-		w.make(ctx, w.payload("drained").GPUs("8").Obj())
-		pod := w.eventuallyRuns(ctx, "drained", 1, onKubelet)[0]
-		w.make(ctx, w.payload("next").GPUs("8").Obj())
-		w.eventuallyPending(ctx, "next")
+		w.Make(ctx, w.payload("drained").GPUs("8").Obj())
+		pod := w.EventuallyRuns(ctx, "drained", 1, onKubelet)[0]
+		w.Make(ctx, w.payload("next").GPUs("8").Obj())
+		w.EventuallyPending(ctx, "next")
 		DeferCleanup(func(ctx context.Context) { cordon(ctx, node, false) })
 		cordon(ctx, node, true)
-		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod.Name}}
+		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: pod.Name}}
 		Expect(w.SubResource("eviction").Create(ctx, &pod, eviction)).To(Succeed())
 
 		Eventually(ctx, func(g Gomega) {
-			pods := w.pods(ctx, "drained")
+			pods := w.Pods(ctx, "drained")
 			g.Expect(pods).To(HaveLen(1))
 			g.Expect(pods[0].UID).NotTo(Equal(pod.UID))
 			g.Expect(pods[0].Spec.NodeName).To(BeEmpty())
 			g.Expect(pods[0].Spec.SchedulingGates).To(BeEmpty())
 		}).Should(Succeed())
-		w.consistentlyUnbound(ctx, "next")
+		w.ConsistentlyUnbound(ctx, "next")
 		cordon(ctx, node, false)
-		w.eventuallyRuns(ctx, "drained", 1, onKubelet)
-		Expect(evictions(w.workload(ctx, "drained"))).To(BeZero())
+		w.EventuallyRuns(ctx, "drained", 1, onKubelet)
+		Expect(evictions(w.Workload(ctx, "drained"))).To(BeZero())
 	}, SpecTimeout(specTimeout))
 
 	It("a job on a node that is lost keeps its quota until the node says that its pod is gone", func(ctx context.Context) {
-		w.make(ctx, w.payload("lost").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "lost", 1, onKubelet)
-		w.make(ctx, w.payload("next").GPUs("8").Obj())
-		w.eventuallyPending(ctx, "next")
+		w.Make(ctx, w.payload("lost").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "lost", 1, onKubelet)
+		w.Make(ctx, w.payload("next").GPUs("8").Obj())
+		w.EventuallyPending(ctx, "next")
 		DeferCleanup(func(ctx context.Context) {
 			onNode(ctx, node, "systemctl", "start", "kubelet")
 			eventuallyReady(ctx, node, corev1.ConditionTrue)
@@ -134,8 +134,8 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 		eventuallyReady(ctx, node, corev1.ConditionUnknown)
 
 		Expect(w.Delete(ctx, w.payload("lost").Obj())).To(Succeed())
-		w.consistentlyUnbound(ctx, "next")
-		Expect(w.pods(ctx, "lost")).To(HaveLen(1), "a pod that nobody has seen end")
+		w.ConsistentlyUnbound(ctx, "next")
+		Expect(w.Pods(ctx, "lost")).To(HaveLen(1), "a pod that nobody has seen end")
 		onNode(ctx, node, "systemctl", "start", "kubelet")
 		w.eventuallyFollows(ctx, "next")
 	}, SpecTimeout(2*specTimeout))
@@ -156,28 +156,28 @@ func kubeletNode(ctx context.Context) string {
 }
 
 // kubeletPool makes a queue for the 8 GPUs of the node with a kubelet, and memory enough.
-func (w *world) kubeletPool(ctx context.Context) {
+func (w *site) kubeletPool(ctx context.Context) {
 	GinkgoHelper()
 	taint := corev1.Toleration{Key: "kueue-trainer.test/kubelet", Operator: corev1.TolerationOpExists}
-	queue := kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("kubelet"), GPUs: "8"})
+	queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("kubelet"), GPUs: "8"})
 	group := &queue.Spec.ResourceGroups[0]
 	group.CoveredResources = append(group.CoveredResources, corev1.ResourceMemory)
 	group.Flavors[0].Resources = append(group.Flavors[0].Resources,
 		kueue.ResourceQuota{Name: corev1.ResourceMemory, NominalQuota: *quantity("1Gi")})
-	w.make(ctx, w.flavor("kubelet", onKubelet, taint), queue, kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
+	w.Make(ctx, w.Flavor("kubelet", onKubelet, taint), queue, kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
 }
 
 // payload makes a TrainJob whose pods run the program of test/payload.
-func (w *world) payload(name string, args ...string) *kit.TrainJob {
-	job := w.job(name)
+func (w *site) payload(name string, args ...string) *kit.TrainJobBuilder {
+	job := w.Job(name)
 	job.Spec.Trainer = &trainer.Trainer{Image: ptr.To("kueue-trainer.test/payload:local"), Command: []string{"/payload"}, Args: args}
 	return job
 }
 
 // restarting makes torch-distributed with a JobSet that is restarted when a pod fails.
-func (w *world) restarting(ctx context.Context, times int32) *trainer.ClusterTrainingRuntime {
+func (w *site) restarting(ctx context.Context, times int32) *trainer.ClusterTrainingRuntime {
 	GinkgoHelper()
-	runtime := w.copyRuntime(ctx, "torch-distributed")
+	runtime := w.CopyRuntime(ctx, "torch-distributed")
 	runtime.Spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: times}
 	job := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec
 	job.BackoffLimit = ptr.To[int32](0)
@@ -225,10 +225,10 @@ type processes struct {
 	jobs map[string]string
 }
 
-func (w *world) watchProcesses(ctx context.Context) *processes {
+func (w *site) watchProcesses(ctx context.Context) *processes {
 	GinkgoHelper()
 	p := &processes{seen: map[string]process{}, jobs: map[string]string{}}
-	watching, err := cluster.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(w.namespace))
+	watching, err := cluster.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(w.Namespace))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(watching.Stop)
 	go func() {

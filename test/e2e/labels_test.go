@@ -20,6 +20,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const maxExecLabel = "kueue.x-k8s.io/max-exec-time-seconds"
@@ -42,80 +43,72 @@ func asManager(ctx context.Context) client.Client {
 
 var _ = Describe("A label that decides about a TrainJob", core, func() {
 	It("gives no prebuilt Workload to one that runs, not even with a stop", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
-		pods := w.eventuallyRuns(ctx, "runs", 1, onH100)
-		Expect(w.tryUpdate(ctx, "runs", func(t *trainer.TrainJob) {
+		w := newPools(ctx, "8", "0")
+		pods := w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		Expect(w.TryEdit(ctx, "runs", func(t *trainer.TrainJob) {
 			t.Labels[prebuiltLabel] = "none"
 			t.Spec.Suspend = ptr.To(true)
 		})).To(MatchError(SatisfyAll(
 			ContainSubstring("metadata.labels["+prebuiltLabel+"]"), ContainSubstring("create another TrainJob"))))
-		w.consistentlyKeeps(ctx, "runs", pods, w.workload(ctx, "runs"))
+		w.ConsistentlyKeeps(ctx, "runs", pods, w.Workload(ctx, "runs"))
 	}, SpecTimeout(specTimeout))
 
 	It("gives a priority to a running one that is stopped with it", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, kit.MakePriority(w.name("high"), 1000))
-		w.make(ctx, w.job("rises").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "rises", 1, onH100)
-		before := w.workload(ctx, "rises")
-		Expect(w.tryUpdate(ctx, "rises", func(t *trainer.TrainJob) { t.Labels[kit.PriorityLabel] = w.name("high") })).
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, kit.Priority(w.Name("high"), 1000))
+		w.MakeRunning(ctx, w.Job("rises").GPUs("8"), 1, onH100)
+		before := w.Workload(ctx, "rises")
+		Expect(w.TryEdit(ctx, "rises", func(t *trainer.TrainJob) { t.Labels[kit.PriorityLabel] = w.Name("high") })).
 			To(MatchError(ContainSubstring("set spec.suspend to true")))
-		w.update(ctx, "rises", func(t *trainer.TrainJob) {
-			t.Labels[kit.PriorityLabel] = w.name("high")
+		w.Edit(ctx, "rises", func(t *trainer.TrainJob) {
+			t.Labels[kit.PriorityLabel] = w.Name("high")
 			t.Spec.Suspend = ptr.To(true)
 		})
 		Eventually(ctx, func(g Gomega) {
-			wl := w.workload(ctx, "rises")
+			wl := w.Workload(ctx, "rises")
 			g.Expect(wl).NotTo(BeNil())
 			g.Expect(wl.UID).NotTo(Equal(before.UID))
 			g.Expect(wl.Spec.Priority).To(HaveValue(Equal(int32(1000))))
 		}).Should(Succeed())
-		w.eventuallyRuns(ctx, "rises", 1, onH100)
+		w.EventuallyRuns(ctx, "rises", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("has one that runs start again when its time limit was changed past the webhook", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("limited").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "limited", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("limited").GPUs("8"), 1, onH100)
 		job := get(ctx, w, newTrainJob(), "limited")
 		Expect(asManager(ctx).Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+maxExecLabel+`":"900"}}}`)))).To(Succeed())
 		Eventually(ctx, func(g Gomega) {
-			wl := w.workload(ctx, "limited")
+			wl := w.Workload(ctx, "limited")
 			g.Expect(wl).NotTo(BeNil())
 			g.Expect(wl.Spec.MaximumExecutionTimeSeconds).To(HaveValue(Equal(int32(900))))
 		}).Should(Succeed())
-		w.eventuallyRuns(ctx, "limited", 1, onH100)
+		w.EventuallyRuns(ctx, "limited", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("lets nobody keep the pods of a stopped one without their quota by another time limit", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s").Obj())
-		w.eventuallyRuns(ctx, "slow", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("slow").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s"), 1, onH100)
 		// The manager starts it again when its pods are gone, and then refuses the label.
 		Eventually(ctx, func() error {
-			if err := w.tryUpdate(ctx, "slow", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) }); err != nil {
+			if err := w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) }); err != nil {
 				return err
 			}
-			return w.tryUpdate(ctx, "slow", func(t *trainer.TrainJob) { t.Labels[maxExecLabel] = "900" })
+			return w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Labels[maxExecLabel] = "900" })
 		}).Should(Succeed())
 		Eventually(ctx, func(g Gomega) {
-			wl := w.workload(ctx, "slow")
+			wl := w.Workload(ctx, "slow")
 			g.Expect(wl).NotTo(BeNil())
 			g.Expect(wl.Spec.MaximumExecutionTimeSeconds).To(HaveValue(Equal(int32(900))))
 		}).Should(Succeed())
-		w.eventuallyRuns(ctx, "slow", 1, onH100)
+		w.EventuallyRuns(ctx, "slow", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	DescribeTable("can be tested in a JSON patch, as a start does", func(ctx context.Context, labels map[string]string, test string, holds bool) {
 		w := newWorld(ctx)
-		job := kit.MakeTrainJob(w.namespace, "tested").Obj()
+		job := kit.TrainJob(w.Namespace, "tested").Obj()
 		job.Labels, job.Spec.Suspend = labels, ptr.To(true)
-		w.make(ctx, job)
+		w.Make(ctx, job)
 		ops := fmt.Sprintf(`[%s,{"op":"add","path":"/spec/suspend","value":false}]`, test)
 		err := w.Patch(ctx, get(ctx, w, newTrainJob(), "tested"), client.RawPatch(types.JSONPatchType, []byte(ops)), client.DryRunAll)
 		if holds {
@@ -136,61 +129,56 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 
 var _ = Describe("A running TrainJob that its user stops", core, func() {
 	It("starts again only when its pods are gone", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("toggled").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s").Obj())
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, w.Job("toggled").GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", "4s").Obj())
 		for range 2 {
-			before := w.eventuallyRuns(ctx, "toggled", 1, onH100)
-			w.update(ctx, "toggled", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) })
+			before := w.EventuallyRuns(ctx, "toggled", 1, onH100)
+			w.Edit(ctx, "toggled", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) })
 			Eventually(ctx, func(g Gomega) {
-				pods := w.pods(ctx, "toggled")
+				pods := w.Pods(ctx, "toggled")
 				g.Expect(len(pods)).To(BeNumerically("<=", 1))
-				g.Expect(uids(pods)).NotTo(ContainElement(before[0].UID))
+				g.Expect(world.UIDs(pods)).NotTo(ContainElement(before[0].UID))
 			}).Should(Succeed())
 		}
-		w.eventuallyRuns(ctx, "toggled", 1, onH100)
+		w.EventuallyRuns(ctx, "toggled", 1, onH100)
 	}, SpecTimeout(specTimeout))
 })
 
 var _ = Describe("A waiting TrainJob that cannot run any more", core, func() {
 	It("gives its quota back where only MultiKueue may run it, in a queue that turns out to be without", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		job := w.job("far").Queue("later").GPUs("8")
+		w := newPools(ctx, "8", "0")
+		job := w.Job("far").Queue("later").GPUs("8")
 		job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
-		w.make(ctx, job.Obj())
-		Eventually(ctx, func() *kueue.Workload { return w.workload(ctx, "far") }).ShouldNot(BeNil())
-		w.make(ctx, kit.MakeLocalQueue(w.namespace, "later", w.name("gpus")))
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "far", "PodSetsUnknown") }).
+		w.Make(ctx, job.Obj())
+		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "far") }).ShouldNot(BeNil())
+		w.Make(ctx, kit.LocalQueue(w.Namespace, "later", w.Name("gpus")))
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "far", "PodSetsUnknown") }).
 			Should(ContainElement(ContainSubstring("spec.managedBy")))
-		Eventually(ctx, func() *kueue.Workload { return w.workload(ctx, "far") }).Should(BeNil())
-		w.make(ctx, w.job("near").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "near", 1, onH100)
-		Expect(w.workload(ctx, "far")).To(BeNil())
-		Expect(w.eventNotes(ctx, "TrainJob", "far", "PodSetsUnknown")).To(HaveLen(1))
+		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "far") }).Should(BeNil())
+		w.MakeRunning(ctx, w.Job("near").GPUs("8"), 1, onH100)
+		Expect(w.Workload(ctx, "far")).To(BeNil())
+		Expect(w.EventNotes(ctx, "TrainJob", "far", "PodSetsUnknown")).To(HaveLen(1))
 	}, SpecTimeout(specTimeout))
 
-	It("loses its Workload where its runtime gets the manager's gate, and queues when it is taken out", until(kit.Trainer22), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		runtime := w.copyRuntime(ctx, "torch-distributed")
-		w.make(ctx, runtime, w.job("first").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "first", 1, onH100)
-		w.make(ctx, w.job("second").Runtime(runtime.Name).GPUs("8").Obj())
-		w.eventuallyPending(ctx, "second")
+	It("loses its Workload where its runtime gets the manager's gate, and queues when it is taken out", until(world.Trainer22), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
+		w.Make(ctx, runtime, w.Job("first").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w.MakePending(ctx, w.Job("second").Runtime(runtime.Name).GPUs("8"))
 		gates := func(gates ...corev1.PodSchedulingGate) func(*trainer.ClusterTrainingRuntime) {
 			return func(r *trainer.ClusterTrainingRuntime) {
 				r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = gates
 			}
 		}
-		w.updateRuntime(ctx, runtime.Name, gates(corev1.PodSchedulingGate{Name: patch.AdmissionGate}))
-		w.touch(ctx, "second")
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "second", "PodSetsUnknown") }).
+		w.EditRuntime(ctx, runtime.Name, gates(corev1.PodSchedulingGate{Name: patch.AdmissionGate}))
+		w.Touch(ctx, "second")
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "second", "PodSetsUnknown") }).
 			Should(ContainElement(SatisfyAll(ContainSubstring(runtime.Name), ContainSubstring(patch.AdmissionGate))))
-		Eventually(ctx, func() *kueue.Workload { return w.workload(ctx, "second") }).Should(BeNil())
+		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "second") }).Should(BeNil())
 
-		w.updateRuntime(ctx, runtime.Name, gates())
-		w.touch(ctx, "second")
-		w.eventuallyPending(ctx, "second")
+		w.EditRuntime(ctx, runtime.Name, gates())
+		w.Touch(ctx, "second")
+		w.EventuallyPending(ctx, "second")
 	}, SpecTimeout(specTimeout))
 })

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // logLine is what docs/logging.md says that a line about a TrainJob has.
@@ -28,22 +28,21 @@ type logLine struct {
 var _ = Describe("The manager's log", Label("control"), func() {
 	It("has a line for each decision about a TrainJob, and nothing of its environment", func(ctx context.Context) {
 		localOnly("the spec reads the manager's log")
-		if cluster.Integration != kit.External {
+		if cluster.Integration != world.External {
 			Skip("Kueue's in-tree integration writes another log")
 		}
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		job := w.job("llm").GPUs("8").Obj()
-		job.Spec.Trainer.Env = []corev1.EnvVar{{Name: "TOKEN", Value: "s3cret-" + w.suffix}}
-		w.make(ctx, job)
-		w.eventuallyRuns(ctx, "llm", 1, onH100)
-		w.activate(ctx, "llm", false)
-		w.eventuallyAtTheGate(ctx, "llm")
+		w := newPools(ctx, "8", "0")
+		job := w.Job("llm").GPUs("8").Obj()
+		job.Spec.Trainer.Env = []corev1.EnvVar{{Name: "TOKEN", Value: "s3cret-" + w.Suffix}}
+		w.Make(ctx, job)
+		w.EventuallyRuns(ctx, "llm", 1, onH100)
+		w.Activate(ctx, "llm", false)
+		w.EventuallyAtTheGate(ctx, "llm")
 		w.eventuallyWithoutPods(ctx, "llm")
-		w.activate(ctx, "llm", true)
-		w.eventuallyRuns(ctx, "llm", 1, onH100)
-		workload := types.NamespacedName{Namespace: w.namespace, Name: w.workload(ctx, "llm").Name}
-		w.finish(ctx, "llm", "succeeded")
+		w.Activate(ctx, "llm", true)
+		w.EventuallyRuns(ctx, "llm", 1, onH100)
+		workload := types.NamespacedName{Namespace: w.Namespace, Name: w.Workload(ctx, "llm").Name}
+		w.Finish(ctx, "llm", "succeeded")
 		w.eventuallyTrainJob(ctx, "llm", trainer.TrainJobComplete)
 
 		want := []string{
@@ -53,12 +52,12 @@ var _ = Describe("The manager's log", Label("control"), func() {
 		told := func(g Gomega) map[string]int {
 			data, err := os.ReadFile(filepath.Join(cluster.LocalDir(), "logs", "kueue-trainer.log"))
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(string(data)).NotTo(ContainSubstring("s3cret-" + w.suffix))
+			g.Expect(string(data)).NotTo(ContainSubstring("s3cret-" + w.Suffix))
 			count := map[string]int{}
 			for line := range bytes.Lines(data) {
 				var l logLine
 				g.Expect(json.Unmarshal(line, &l)).To(Succeed(), "%s", line)
-				if l.TrainJob != (types.NamespacedName{Namespace: w.namespace, Name: "llm"}) {
+				if l.TrainJob != (types.NamespacedName{Namespace: w.Namespace, Name: "llm"}) {
 					continue
 				}
 				count[l.Msg]++

@@ -16,6 +16,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var (
@@ -23,71 +24,63 @@ var (
 	onA100 = map[string]string{kit.ProductLabel: kit.A100}
 )
 
-var gpuToleration = corev1.Toleration{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+var gpuToleration = kit.GPUToleration()
 
 var _ = Describe("A queued TrainJob", kindCore, func() {
 	It("is admitted to each flavor in turn and bound to its nodes", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "16", "16")
-		w.make(ctx, w.job("first").Nodes(2).GPUs("8").Obj())
-		pods := w.eventuallyRuns(ctx, "first", 2, onH100)
+		w := newPools(ctx, "16", "16")
+		pods := w.MakeRunning(ctx, w.Job("first").Nodes(2).GPUs("8"), 2, onH100)
 		for _, pod := range pods {
 			Expect(pod.Spec.NodeSelector).To(Equal(onH100))
-			Expect(tolerations(&pod)).To(ConsistOf(gpuToleration))
+			Expect(world.Tolerations(&pod)).To(ConsistOf(gpuToleration))
 			Expect(pod.Spec.SchedulingGates).To(BeEmpty())
 			Expect(pod.Labels).To(HaveKeyWithValue("kueue.x-k8s.io/podset", "node"))
-			Expect(pod.Annotations).To(HaveKeyWithValue("kueue.x-k8s.io/workload", w.workload(ctx, "first").Name))
+			Expect(pod.Annotations).To(HaveKeyWithValue("kueue.x-k8s.io/workload", w.Workload(ctx, "first").Name))
 		}
 
-		w.make(ctx, w.job("second").Nodes(2).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "second", 2, onA100)
+		w.MakeRunning(ctx, w.Job("second").Nodes(2).GPUs("8"), 2, onA100)
 	}, SpecTimeout(specTimeout))
 
 	It("says in an event which queue and which flavors it was admitted to", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("told").GPUs("4").Obj())
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "told", "Started") }).Should(ConsistOf(
-			"Admitted from queue queue by ClusterQueue " + w.name("gpus") + ": node 1 pod on flavor " + w.name("h100") + " (4 nvidia.com/gpu)"))
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, w.Job("told").GPUs("4").Obj())
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "told", "Started") }).Should(ConsistOf(
+			"Admitted from queue queue by ClusterQueue " + w.Name("gpus") + ": node 1 pod on flavor " + w.Name("h100") + " (4 nvidia.com/gpu)"))
 	}, SpecTimeout(specTimeout))
 
 	It("waits behind the gate while the quota is full, and runs when it frees", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("running").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "running", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("running").GPUs("8"), 1, onH100)
 
-		w.make(ctx, w.job("waiting").GPUs("8").Obj())
-		w.eventuallyPending(ctx, "waiting")
-		w.eventuallyAtTheGate(ctx, "waiting")
-		Consistently(ctx, func() []corev1.Pod { return w.pods(ctx, "waiting") }).Should(BeEmpty())
+		w.MakePending(ctx, w.Job("waiting").GPUs("8"))
+		w.EventuallyAtTheGate(ctx, "waiting")
+		Consistently(ctx, func() []corev1.Pod { return w.Pods(ctx, "waiting") }).Should(BeEmpty())
 
-		w.finish(ctx, "running", "succeeded")
-		w.eventuallyCondition(ctx, "running", kueue.WorkloadFinished)
-		w.eventuallyRuns(ctx, "waiting", 1, onH100)
+		w.Finish(ctx, "running", "succeeded")
+		w.EventuallyCondition(ctx, "running", kueue.WorkloadFinished)
+		w.EventuallyRuns(ctx, "waiting", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("is preempted and resumes on a flavor whose node labels have other keys, with exactly those", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newWorld(ctx)
-		w.make(ctx,
-			w.flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"},
+		w.Make(ctx,
+			w.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"},
 				corev1.Toleration{Key: "pool", Operator: corev1.TolerationOpEqual, Value: "h100", Effect: corev1.TaintEffectNoSchedule}),
-			w.flavor("a100", map[string]string{"nvidia.com/gpu.memory": "81920"}),
-			kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "16"}, kit.Quota{Flavor: w.name("a100"), GPUs: "16"}),
-			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")),
-			kit.MakePriority(w.name("urgent"), 1000),
+			w.Flavor("a100", map[string]string{"nvidia.com/gpu.memory": "81920"}),
+			kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "16"}, kit.Quota{Flavor: w.Name("a100"), GPUs: "16"}),
+			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")),
+			kit.Priority(w.Name("urgent"), 1000),
 		)
-		w.make(ctx, w.job("patient").Nodes(2).GPUs("8").Obj())
-		for _, pod := range w.eventuallyRuns(ctx, "patient", 2, onH100) {
+		w.Make(ctx, w.Job("patient").Nodes(2).GPUs("8").Obj())
+		for _, pod := range w.EventuallyRuns(ctx, "patient", 2, onH100) {
 			Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}))
-			Expect(tolerations(&pod)).To(ConsistOf(gpuToleration, HaveField("Key", "pool")))
+			Expect(world.Tolerations(&pod)).To(ConsistOf(gpuToleration, HaveField("Key", "pool")))
 		}
 
-		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).Nodes(2).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "urgent", 2, onH100)
-		for _, pod := range w.eventuallyRuns(ctx, "patient", 2, onA100) {
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8"), 2, onH100)
+		for _, pod := range w.EventuallyRuns(ctx, "patient", 2, onA100) {
 			Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{"nvidia.com/gpu.memory": "81920"}))
-			Expect(tolerations(&pod)).To(ConsistOf(gpuToleration))
+			Expect(world.Tolerations(&pod)).To(ConsistOf(gpuToleration))
 			Expect(pod.Spec.SchedulingGates).To(BeEmpty())
 		}
 	}, SpecTimeout(specTimeout))
@@ -96,141 +89,127 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 		w := newWorld(ctx)
 		team := corev1.Toleration{Key: "team", Operator: corev1.TolerationOpEqual, Value: "research", Effect: corev1.TaintEffectNoSchedule}
 		spot := corev1.Toleration{Key: "spot", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
-		runtime := w.copyRuntime(ctx, "deepspeed-distributed")
+		runtime := w.CopyRuntime(ctx, "deepspeed-distributed")
 		for i := range runtime.Spec.Template.Spec.ReplicatedJobs {
 			runtime.Spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{team}
 		}
-		w.make(ctx, runtime,
-			w.flavor("h100", onH100, spot),
-			kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "32"}),
-			kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
-		w.make(ctx, w.job("mpi").Runtime(runtime.Name).Nodes(2).GPUs("8").Obj())
+		w.Make(ctx, runtime,
+			w.Flavor("h100", onH100, spot),
+			kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "32"}),
+			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
+		w.Make(ctx, w.Job("mpi").Runtime(runtime.Name).Nodes(2).GPUs("8").Obj())
 
 		// The launcher depends on the node job being ready, so it is made later.
-		pods := w.eventuallyRuns(ctx, "mpi", 2, onH100)
-		Expect(ofReplicatedJob(pods, "launcher")).To(HaveLen(1))
+		pods := w.EventuallyRuns(ctx, "mpi", 2, onH100)
+		Expect(world.OfReplicatedJob(pods, "launcher")).To(HaveLen(1))
 		for _, pod := range pods {
-			Expect(tolerations(&pod)).To(ConsistOf(team, spot, gpuToleration), pod.Name)
+			Expect(world.Tolerations(&pod)).To(ConsistOf(team, spot, gpuToleration), pod.Name)
 		}
 	}, SpecTimeout(specTimeout))
 
 	It("downloads dataset and model first and then trains, all under one Workload", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.makeNeeds(ctx, "torchtune-qwen2.5-1.5b")
-		w.make(ctx, w.job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
-		for _, pod := range w.eventuallyRuns(ctx, "tune", 2, nil) {
+		w := newPools(ctx, "8", "0")
+		w.MakeNeeds(ctx, "torchtune-qwen2.5-1.5b")
+		w.Make(ctx, w.Job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
+		for _, pod := range w.EventuallyRuns(ctx, "tune", 2, nil) {
 			Expect(pod.Labels[jobsetapi.ReplicatedJobNameKey]).To(BeElementOf("dataset-initializer", "model-initializer"))
-			Expect(tolerations(&pod)).To(BeEmpty(), "an initializer asks for no GPU")
+			Expect(world.Tolerations(&pod)).To(BeEmpty(), "an initializer asks for no GPU")
 		}
-		w.finish(ctx, "tune", "succeeded")
+		w.Finish(ctx, "tune", "succeeded")
 		Eventually(ctx, func(g Gomega) {
-			node := ofReplicatedJob(w.pods(ctx, "tune"), "node")
+			node := world.OfReplicatedJob(w.Pods(ctx, "tune"), "node")
 			g.Expect(node).To(HaveLen(1))
 			g.Expect(node[0].Status.Phase).To(Equal(corev1.PodRunning))
 			g.Expect(node[0].Spec.NodeSelector).To(Equal(onH100))
 		}).Should(Succeed())
-		w.finish(ctx, "tune", "succeeded")
-		w.eventuallyCondition(ctx, "tune", kueue.WorkloadFinished)
+		w.Finish(ctx, "tune", "succeeded")
+		w.EventuallyCondition(ctx, "tune", kueue.WorkloadFinished)
 	}, SpecTimeout(specTimeout))
 
 	It("finishes its Workload as failed when it fails, with its own message, and frees the quota", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		runtime := w.copyRuntime(ctx, "torch-distributed")
+		w := newPools(ctx, "8", "0")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
-		w.make(ctx, runtime, w.job("fails").Runtime(runtime.Name).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "fails", 1, onH100)
-		w.finish(ctx, "fails", "failed")
-		wl := w.eventuallyCondition(ctx, "fails", kueue.WorkloadFinished)
+		w.Make(ctx, runtime, w.Job("fails").Runtime(runtime.Name).GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "fails", 1, onH100)
+		w.Finish(ctx, "fails", "failed")
+		wl := w.EventuallyCondition(ctx, "fails", kueue.WorkloadFinished)
 		finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
 		failed := apimeta.FindStatusCondition(get(ctx, w, &trainer.TrainJob{}, "fails").Status.Conditions, trainer.TrainJobFailed)
 		Expect(finished.Reason).To(Equal(kueue.WorkloadFinishedReasonFailed))
 		Expect(finished.Message).To(Equal(failed.Message))
 
-		w.make(ctx, w.job("next").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "next", 1, onH100)
+		w.MakeRunning(ctx, w.Job("next").GPUs("8"), 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("stops when its Workload is deactivated, and runs again when that is taken back", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("paused").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "paused", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("paused").GPUs("8"), 1, onH100)
 
-		w.activate(ctx, "paused", false)
-		w.eventuallyAtTheGate(ctx, "paused")
-		Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, "paused") }).Should(BeEmpty())
-		Eventually(ctx, func() any { return w.workload(ctx, "paused").Status.Admission }).Should(BeNil())
+		w.Activate(ctx, "paused", false)
+		w.EventuallyAtTheGate(ctx, "paused")
+		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "paused") }).Should(BeEmpty())
+		Eventually(ctx, func() any { return w.Workload(ctx, "paused").Status.Admission }).Should(BeNil())
 
-		w.activate(ctx, "paused", true)
-		w.eventuallyRuns(ctx, "paused", 1, onH100)
+		w.Activate(ctx, "paused", true)
+		w.EventuallyRuns(ctx, "paused", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("stays stopped when its Workload is deactivated, also where its runtime was edited while it ran", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		runtime := w.copyRuntime(ctx, "torch-distributed")
-		w.make(ctx, runtime, w.job("paused").Runtime(runtime.Name).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "paused", 1, onH100)
-		wl := w.workload(ctx, "paused")
-		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+		w := newPools(ctx, "8", "0")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
+		w.Make(ctx, runtime, w.Job("paused").Runtime(runtime.Name).GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "paused", 1, onH100)
+		wl := w.Workload(ctx, "paused")
+		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
 			r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/newer"
 		})
 
-		w.activate(ctx, "paused", false)
-		w.eventuallyAtTheGate(ctx, "paused")
-		Eventually(ctx, func() any { return w.workload(ctx, "paused") }).Should(HaveField("Status.Admission", BeNil()))
-		w.consistentlyKeeps(ctx, "paused", nil, wl)
-		Expect(w.workload(ctx, "paused").Spec.Active).To(HaveValue(BeFalse()))
+		w.Activate(ctx, "paused", false)
+		w.EventuallyAtTheGate(ctx, "paused")
+		Eventually(ctx, func() any { return w.Workload(ctx, "paused") }).Should(HaveField("Status.Admission", BeNil()))
+		w.ConsistentlyKeeps(ctx, "paused", nil, wl)
+		Expect(w.Workload(ctx, "paused").Spec.Active).To(HaveValue(BeFalse()))
 
-		w.activate(ctx, "paused", true)
-		w.eventuallyRuns(ctx, "paused", 1, onH100)
+		w.Activate(ctx, "paused", true)
+		w.EventuallyRuns(ctx, "paused", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("moves to another queue while it waits", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "0", "0")
-		w.make(ctx,
-			kit.MakeClusterQueue(w.name("other"), kit.Quota{Flavor: w.name("a100"), GPUs: "8"}),
-			kit.MakeLocalQueue(w.namespace, "other", w.name("other")),
-			w.job("moves").GPUs("8").Obj())
-		w.eventuallyPending(ctx, "moves")
-		w.update(ctx, "moves", func(t *trainer.TrainJob) { t.Labels[kit.QueueLabel] = "other" })
-		w.eventuallyRuns(ctx, "moves", 1, onA100)
+		w := newPools(ctx, "0", "0")
+		w.Make(ctx,
+			kit.ClusterQueue(w.Name("other"), kit.Quota{Flavor: w.Name("a100"), GPUs: "8"}),
+			kit.LocalQueue(w.Namespace, "other", w.Name("other")),
+			w.Job("moves").GPUs("8").Obj())
+		w.EventuallyPending(ctx, "moves")
+		w.Edit(ctx, "moves", func(t *trainer.TrainJob) { t.Labels[kit.QueueLabel] = "other" })
+		w.EventuallyRuns(ctx, "moves", 1, onA100)
 	}, SpecTimeout(specTimeout))
 
 	It("leaves nothing behind when it is deleted", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("gone").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "gone", 1, onH100)
-		Expect(w.Delete(ctx, w.job("gone").Obj())).To(Succeed())
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("gone").GPUs("8"), 1, onH100)
+		Expect(w.Delete(ctx, w.Job("gone").Obj())).To(Succeed())
+		w.EventuallyNo(ctx, &trainer.TrainJobList{}, &kueue.WorkloadList{}, &corev1.PodList{})
 		Eventually(ctx, func(g Gomega) {
-			g.Expect(w.count(ctx, &trainer.TrainJobList{})).To(BeZero())
-			g.Expect(w.count(ctx, &kueue.WorkloadList{})).To(BeZero())
-			g.Expect(w.count(ctx, &corev1.PodList{})).To(BeZero())
 			var cq kueue.ClusterQueue
-			g.Expect(w.Get(ctx, client.ObjectKey{Name: w.name("gpus")}, &cq)).To(Succeed())
+			g.Expect(w.Get(ctx, client.ObjectKey{Name: w.Name("gpus")}, &cq)).To(Succeed())
 			g.Expect(cq.Status.ReservingWorkloads).To(BeZero())
 		}).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
 	It("gives back what its finished replicated jobs held, while it still runs", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.makeNeeds(ctx, "torchtune-qwen2.5-1.5b")
-		w.make(ctx, w.job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
-		w.eventuallyRuns(ctx, "tune", 2, nil)
-		w.finish(ctx, "tune", "succeeded", "dataset-initializer")
-		Eventually(ctx, func() []kueue.ReclaimablePod { return w.workload(ctx, "tune").Status.ReclaimablePods }).
+		w := newPools(ctx, "8", "0")
+		w.MakeNeeds(ctx, "torchtune-qwen2.5-1.5b")
+		w.MakeRunning(ctx, w.Job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers(), 2, nil)
+		w.Finish(ctx, "tune", "succeeded", "dataset-initializer")
+		Eventually(ctx, func() []kueue.ReclaimablePod { return w.Workload(ctx, "tune").Status.ReclaimablePods }).
 			Should(ConsistOf(kueue.ReclaimablePod{Name: "dataset-initializer", Count: 1}))
 	}, SpecTimeout(specTimeout))
 
-	It("starts although its amounts are plain numbers, which Trainer's webhook writes again", since(kit.Trainer22), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.makeYAML(ctx, `
+	It("starts although its amounts are plain numbers, which Trainer's webhook writes again", since(world.Trainer22), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.MakeYAML(ctx, `
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
 metadata:
@@ -261,7 +240,7 @@ spec:
                       volumeMounts:
                       - {name: scratch, mountPath: /scratch, readOnly: false}
 `)
-		w.eventuallyRuns(ctx, "plain", 1, onH100)
+		w.EventuallyRuns(ctx, "plain", 1, onH100)
 		Expect(w.raw(ctx, "plain", "spec", "runtimePatches")).To(ContainElement(SatisfyAll(
 			HaveKeyWithValue("manager", "example.com/user"),
 			WithTransform(jsonOf, SatisfyAll(ContainSubstring(`"sizeLimit":"2048Mi"`), ContainSubstring(`"readOnly":false`))))))
@@ -271,36 +250,34 @@ spec:
 var _ = Describe("A TrainJob without a queue", func() {
 	It("is left exactly as it is", core, Label("invariant", "ours-only"), func(ctx context.Context) {
 		w := newWorld(ctx)
-		job := kit.MakeTrainJob(w.namespace, "free").Obj()
-		w.make(ctx, job)
-		w.eventuallyRuns(ctx, "free", 1, nil)
+		job := kit.TrainJob(w.Namespace, "free").Obj()
+		w.Make(ctx, job)
+		w.EventuallyRuns(ctx, "free", 1, nil)
 		stored := get(ctx, w, &trainer.TrainJob{}, "free")
 		Expect(stored.Spec.RuntimePatches).To(BeEmpty())
 		Expect(stored.Spec.Suspend).To(HaveValue(BeFalse()))
-		Expect(w.workload(ctx, "free")).To(BeNil())
-		w.finish(ctx, "free", "succeeded")
+		Expect(w.Workload(ctx, "free")).To(BeNil())
+		w.Finish(ctx, "free", "succeeded")
 		Eventually(ctx, func() bool { return finished(get(ctx, w, &trainer.TrainJob{}, "free")) }).Should(BeTrue())
 	}, SpecTimeout(specTimeout))
 
-	It("runs although its exported manifest carries an entry of a former queue", since(kit.Trainer22), func(ctx context.Context) {
+	It("runs although its exported manifest carries an entry of a former queue", since(world.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
-		job := kit.MakeTrainJob(w.namespace, "exported").PodPatch("kueue.x-k8s.io/manager", "node", trainer.PodTemplatePatch{
+		job := kit.TrainJob(w.Namespace, "exported").PodPatch("kueue.x-k8s.io/manager", "node", trainer.PodTemplatePatch{
 			Spec: &trainer.PodSpecPatch{NodeSelector: map[string]string{"no": "such-node"}},
 		}).Obj()
-		w.make(ctx, job)
-		w.eventuallyRuns(ctx, "exported", 1, nil)
+		w.Make(ctx, job)
+		w.EventuallyRuns(ctx, "exported", 1, nil)
 	}, SpecTimeout(specTimeout))
 })
 
 var _ = Describe("The admission gate", func() {
 	It("holds the pods of a TrainJob that a user resumes without quota, which is suspended again", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "0", "0")
+		w := newPools(ctx, "0", "0")
 		// Nothing but the gate is in the way of its pod.
-		w.make(ctx, w.job("eager").GPUs("8").Tolerate(gpuToleration).Obj())
-		w.eventuallyPending(ctx, "eager")
-		w.update(ctx, "eager", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
-		w.consistentlyUnbound(ctx, "eager")
-		w.eventuallyAtTheGate(ctx, "eager")
+		w.MakePending(ctx, w.Job("eager").GPUs("8").Tolerate(gpuToleration))
+		w.Edit(ctx, "eager", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
+		w.ConsistentlyUnbound(ctx, "eager")
+		w.EventuallyAtTheGate(ctx, "eager")
 	}, SpecTimeout(specTimeout))
 })

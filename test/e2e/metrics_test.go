@@ -30,15 +30,15 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("The manager's metrics", Label("metrics"), func() {
 	BeforeEach(func() { localOnly("the specs of this group read what the manager serves on this machine") })
 
 	It("tell how a TrainJob starts, is preempted, starts again and ends", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "16", "0")
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000))
+		w := newPools(ctx, "16", "0")
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
 		token := w.token(ctx, "kueue-trainer-metrics-reader")
 		told := func(m metrics.Metric, more ...string) func() float64 {
 			return func() float64 { return scraped(ctx, token, m.Name, w.queueLabels(more...)) }
@@ -47,71 +47,66 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 			return func() float64 { return scraped(ctx, token, m.Name+"_count", w.queueLabels()) }
 		}
 
-		w.make(ctx, w.job("patient").Nodes(2).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "patient", 2, onH100)
+		w.MakeRunning(ctx, w.Job("patient").Nodes(2).GPUs("8"), 2, onH100)
 		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
 		Eventually(ctx, counted(metrics.StartedUntilReady())).Should(Equal(1.0))
 		Expect(told(metrics.Starts(), metrics.Kind, metrics.StartFirst)()).To(Equal(1.0))
 		Expect(counted(metrics.AdmittedUntilStarted())()).To(Equal(1.0))
 
-		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).Nodes(2).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "urgent", 2, onH100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8"), 2, onH100)
 		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateQueued)).Should(Equal(1.0))
 		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
 		Expect(told(metrics.Stops(), metrics.Reason, kueue.WorkloadEvictedByPreemption)()).To(Equal(1.0))
 		Expect(counted(metrics.EvictedUntilStopped())()).To(Equal(1.0))
 
-		w.finish(ctx, "urgent", "succeeded")
-		w.eventuallyRuns(ctx, "patient", 2, onH100)
+		w.Finish(ctx, "urgent", "succeeded")
+		w.EventuallyRuns(ctx, "patient", 2, onH100)
 		Eventually(ctx, counted(metrics.StartedUntilReady())).Should(Equal(3.0))
 		Expect(told(metrics.Starts(), metrics.Kind, metrics.StartFirst)()).To(Equal(2.0))
 		Expect(told(metrics.Starts(), metrics.Kind, metrics.StartAgain)()).To(Equal(1.0))
 
-		w.finish(ctx, "patient", "succeeded")
+		w.Finish(ctx, "patient", "succeeded")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).ShouldNot(MatchRegexp(
-			`(?m)^%s\{.*namespace="%s"`, metrics.TrainJobs().Name, w.namespace))
+			`(?m)^%s\{.*namespace="%s"`, metrics.TrainJobs().Name, w.Namespace))
 		Expect(counted(metrics.EvictedUntilStopped())()).To(Equal(1.0))
 	}, SpecTimeout(specTimeout))
 
 	It("tell who stopped a TrainJob, and do not call it stuck that somebody deactivated", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		token := w.token(ctx, "kueue-trainer-metrics-reader")
 		told := func(m metrics.Metric, label, value string) func() float64 {
 			return func() float64 { return scraped(ctx, token, m.Name, w.queueLabels(label, value)) }
 		}
-		w.make(ctx, w.job("stopped").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "stopped", 1, onH100)
+		w.MakeRunning(ctx, w.Job("stopped").GPUs("8"), 1, onH100)
 		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
-		w.update(ctx, "stopped", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) })
+		w.Edit(ctx, "stopped", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(true) })
 		Eventually(ctx, told(metrics.Stops(), metrics.Reason, metrics.StopByUser)).Should(Equal(1.0))
 		Eventually(ctx, told(metrics.Starts(), metrics.Kind, metrics.StartAgain)).Should(Equal(1.0))
 		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
 
-		w.activate(ctx, "stopped", false)
+		w.Activate(ctx, "stopped", false)
 		Eventually(ctx, told(metrics.Stops(), metrics.Reason, kueue.WorkloadDeactivated)).Should(Equal(1.0))
 		w.eventuallyTold(ctx, "stopped", "WorkloadDeactivated", "set its spec.active to true")
-		w.eventuallyCaughtUp(ctx)
+		w.EventuallyCaughtUp(ctx)
 		Expect(told(metrics.StuckTrainJobs(), metrics.Reason, "WorkloadDeactivated")()).To(BeZero())
-		w.activate(ctx, "stopped", true)
+		w.Activate(ctx, "stopped", true)
 		Eventually(ctx, told(metrics.TrainJobs(), metrics.State, metrics.StateRunning)).Should(Equal(1.0))
 
-		orphan := w.job("orphan").GPUs("8")
+		orphan := w.Job("orphan").GPUs("8")
 		orphan.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = "does-not-exist"
-		w.make(ctx, orphan.Obj())
+		w.Make(ctx, orphan.Obj())
 		Eventually(ctx, told(metrics.StuckTrainJobs(), metrics.Reason, "PrebuiltWorkloadUnusable")).Should(Equal(1.0))
 	}, SpecTimeout(specTimeout))
 
 	It("count what the webhooks refuse, by the field", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		refusals := func() float64 {
 			return scraped(ctx, cluster.Config.BearerToken, metrics.WebhookRequests().Name, map[string]string{
 				metrics.Kind: metrics.WebhookMutating, metrics.Operation: "CREATE", metrics.Outcome: metrics.AnswerRefused, metrics.Reason: "spec.runtimeRef",
 			})
 		}
 		before := refusals()
-		Expect(w.Create(ctx, w.job("refused").Runtime("not-there").Obj())).NotTo(Succeed())
+		Expect(w.Create(ctx, w.Job("refused").Runtime("not-there").Obj())).NotTo(Succeed())
 		Expect(refusals()).To(BeNumerically(">", before))
 	}, SpecTimeout(specTimeout))
 
@@ -146,17 +141,15 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 var _ = Describe("The metrics of a manager that does not lead", Label("control", "metrics"), Serial, func() {
 	It("say nothing of TrainJobs before it leads, and of LocalQueues only what it is configured to", func(ctx context.Context) {
 		localOnly("the specs of this group stop components")
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "runs", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 
 		second := w.secondManager(ctx, map[string]any{"localQueueLabels": false})
 		scrape := func() string {
-			_, body, _ := kit.Ask(ctx, "https://"+second+"/metrics", cluster.Config.BearerToken)
+			_, body, _ := world.Ask(ctx, "https://"+second+"/metrics", cluster.Config.BearerToken)
 			return body
 		}
-		running := fmt.Sprintf("\n%s{cluster_queue=%q,local_queue=\"\",namespace=\"\",state=\"running\"} 1\n", metrics.TrainJobs().Name, w.name("gpus"))
+		running := fmt.Sprintf("\n%s{cluster_queue=%q,local_queue=\"\",namespace=\"\",state=\"running\"} 1\n", metrics.TrainJobs().Name, w.Name("gpus"))
 		Eventually(ctx, scrape).Should(And(
 			ContainSubstring("\n"+metrics.TrainerInfo().Name+"{"), ContainSubstring("\nleader_election_master_status{name=\"manager.kueue-trainer.dev\"} 0\n")))
 		for _, m := range []metrics.Metric{metrics.TrainJobs(), metrics.GatedPods(), metrics.WebhooksEveryTrainJob()} {
@@ -170,7 +163,7 @@ var _ = Describe("The metrics of a manager that does not lead", Label("control",
 
 // secondManager runs one more manager until the spec is over, with fields of its metrics'
 // configuration set, and returns where its metrics are.
-func (w *world) secondManager(ctx context.Context, set map[string]any) string {
+func (w *site) secondManager(ctx context.Context, set map[string]any) string {
 	GinkgoHelper()
 	data, err := os.ReadFile(filepath.Join(cluster.LocalDir(), "config", "kueue-trainer.yaml"))
 	Expect(err).NotTo(HaveOccurred())
@@ -192,7 +185,7 @@ func (w *world) secondManager(ctx context.Context, set map[string]any) string {
 	file := filepath.Join(GinkgoT().TempDir(), "configuration.yaml")
 	Expect(os.WriteFile(file, data, 0o600)).To(Succeed())
 
-	root, err := kit.Root()
+	root, err := world.Root()
 	Expect(err).NotTo(HaveOccurred())
 	manager := exec.Command(filepath.Join(root, "bin", "kueue-trainer"), "--config="+file)
 	manager.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(cluster.LocalDir(), "kubeconfigs", "kueue-trainer"))
@@ -216,8 +209,8 @@ func freeAddress(ctx context.Context) string {
 }
 
 // queueLabels returns the labels of metrics of the spec's queue, and more by name and value.
-func (w *world) queueLabels(more ...string) map[string]string {
-	labels := map[string]string{metrics.ClusterQueue: w.name("gpus"), metrics.Namespace: w.namespace, metrics.LocalQueue: "queue"}
+func (w *site) queueLabels(more ...string) map[string]string {
+	labels := map[string]string{metrics.ClusterQueue: w.Name("gpus"), metrics.Namespace: w.Namespace, metrics.LocalQueue: "queue"}
 	for pair := range slices.Chunk(more, 2) {
 		labels[pair[0]] = pair[1]
 	}
@@ -225,15 +218,15 @@ func (w *world) queueLabels(more ...string) map[string]string {
 }
 
 // token returns one of a new ServiceAccount that has a ClusterRole, or none.
-func (w *world) token(ctx context.Context, clusterRole string) string {
+func (w *site) token(ctx context.Context, clusterRole string) string {
 	GinkgoHelper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "reader-"}}
-	w.make(ctx, account)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "reader-"}}
+	w.Make(ctx, account)
 	if clusterRole != "" {
-		w.make(ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: w.name(account.Name)},
+		w.Make(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: w.Name(account.Name)},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterRole},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: account.Name}},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.Namespace, Name: account.Name}},
 		})
 	}
 	request := &authenticationv1.TokenRequest{}

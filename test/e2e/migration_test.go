@@ -17,6 +17,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // These specs change Kueue's configuration, which only a local control plane lets them do.
@@ -26,124 +27,120 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 	})
 
-	It("migrate there and back: no pod restarts, who waited or was preempted runs later", since(kit.Trainer22), func(ctx context.Context) {
+	It("migrate there and back: no pod restarts, who waited or was preempted runs later", since(world.Trainer22), func(ctx context.Context) {
 		w := newWorld(ctx)
 		// The in-tree integration leaves it to flavors to tolerate GPU nodes.
-		w.pools(ctx, "16", "8", gpuToleration)
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000))
-		w.make(ctx, w.job("preempted").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "preempted", 1, onH100)
-		w.make(ctx,
-			w.job("mpi").Runtime("deepspeed-distributed").Nodes(2).GPUs("8").Priority(w.name("urgent")).Obj(),
-			w.job("torch").GPUs("8").Priority(w.name("urgent")).Obj())
+		w.Pools(ctx, "16", "8", gpuToleration)
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
+		w.MakeRunning(ctx, w.Job("preempted").GPUs("8"), 1, onH100)
+		w.Make(ctx,
+			w.Job("mpi").Runtime("deepspeed-distributed").Nodes(2).GPUs("8").Priority(w.Name("urgent")).Obj(),
+			w.Job("torch").GPUs("8").Priority(w.Name("urgent")).Obj())
 		running := map[string]int{"torch": 1, "mpi": 2}
 		pods, workloads := map[string][]corev1.Pod{}, map[string]*kueue.Workload{}
 		for job, n := range running {
-			pods[job] = w.eventuallyRuns(ctx, job, n, nil)
-			workloads[job] = w.workload(ctx, job)
+			pods[job] = w.EventuallyRuns(ctx, job, n, nil)
+			workloads[job] = w.Workload(ctx, job)
 		}
-		w.eventuallyAtTheGate(ctx, "preempted")
-		w.make(ctx, w.job("waits").GPUs("8").Obj())
-		w.eventuallyAtTheGate(ctx, "waits")
-		w.eventuallyChildJobs(ctx, "waits", 1)
-		names := map[string]string{"preempted": w.workload(ctx, "preempted").Name, "waits": w.workload(ctx, "waits").Name}
+		w.EventuallyAtTheGate(ctx, "preempted")
+		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
+		w.EventuallyAtTheGate(ctx, "waits")
+		w.EventuallyChildJobs(ctx, "waits", 1)
+		names := map[string]string{"preempted": w.Workload(ctx, "preempted").Name, "waits": w.Workload(ctx, "waits").Name}
 
 		handOver := func(integration string) {
 			GinkgoHelper()
 			Expect(cluster.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())
 			for job := range running {
-				w.touch(ctx, job)
-				w.touchPods(ctx, job)
-				w.consistentlyKeeps(ctx, job, pods[job], workloads[job])
+				w.Touch(ctx, job)
+				w.TouchPods(ctx, job)
+				w.ConsistentlyKeeps(ctx, job, pods[job], workloads[job])
 			}
 			for job, name := range names {
-				Expect(w.workload(ctx, job)).To(HaveField("Name", name), job)
+				Expect(w.Workload(ctx, job)).To(HaveField("Name", name), job)
 			}
 		}
 		Expect(handBack(ctx)).To(ContainSubstring("kueue-trainer is active"))
-		handOver(kit.InTree)
-		handOver(kit.External)
+		handOver(world.InTree)
+		handOver(world.External)
 		// As the documentation has it: at no time does nobody look after TrainJobs.
-		handOver(kit.Both)
+		handOver(world.Both)
 		Eventually(ctx, func() string { return handBack(ctx) }).Should(ContainSubstring("waits: gate removed"))
-		handOver(kit.InTree)
+		handOver(world.InTree)
 		// The in-tree integration starts what waited under this one ...
-		w.make(ctx, w.job("later").GPUs("8").Obj())
-		w.finish(ctx, "torch", "succeeded")
+		w.Make(ctx, w.Job("later").GPUs("8").Obj())
+		w.Finish(ctx, "torch", "succeeded")
 		delete(running, "torch")
-		w.eventuallyCondition(ctx, "torch", kueue.WorkloadFinished)
+		w.EventuallyCondition(ctx, "torch", kueue.WorkloadFinished)
 		started := w.eventuallyOneRuns(ctx, "preempted", "waits")
-		running[started], pods[started], workloads[started] = 1, w.pods(ctx, started), w.workload(ctx, started)
+		running[started], pods[started], workloads[started] = 1, w.Pods(ctx, started), w.Workload(ctx, started)
 		delete(names, started)
 
 		// ... and this one what waited under that one.
-		handOver(kit.External)
+		handOver(world.External)
 		for job := range running {
-			w.finish(ctx, job, "succeeded")
+			w.Finish(ctx, job, "succeeded")
 		}
 		for job := range names {
-			w.eventuallyRuns(ctx, job, 1, nil)
+			w.EventuallyRuns(ctx, job, 1, nil)
 		}
-		w.eventuallyRuns(ctx, "later", 1, nil)
+		w.EventuallyRuns(ctx, "later", 1, nil)
 	}, SpecTimeout(2*specTimeout))
 
 	It("lose the gate when this project is uninstalled, and get it back with it", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "runs", 1, onH100)
-		w.make(ctx, w.job("waits").GPUs("8").Obj())
-		w.eventuallyAtTheGate(ctx, "waits")
-		w.eventuallyChildJobs(ctx, "waits", 1)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
+		w.EventuallyAtTheGate(ctx, "waits")
+		w.EventuallyChildJobs(ctx, "waits", 1)
 
 		Expect(handBack(ctx)).To(ContainSubstring("kueue-trainer is active"))
-		w.eventuallyAtTheGate(ctx, "waits")
+		w.EventuallyAtTheGate(ctx, "waits")
 		Expect(w.gates(ctx, "waits")).To(ConsistOf(patch.AdmissionGate))
-		Expect(cluster.HandOver(ctx, kit.InTree, GinkgoWriter)).To(Succeed())
+		Expect(cluster.HandOver(ctx, world.InTree, GinkgoWriter)).To(Succeed())
 		Expect(jsonOf(w.raw(ctx, "waits", "spec", fieldOf[trainerOf(ctx)]))).NotTo(ContainSubstring(patch.AdmissionGate))
 		Eventually(ctx, func() []string { return w.gates(ctx, "waits") }).Should(BeEmpty())
 
-		Expect(cluster.HandOver(ctx, kit.External, GinkgoWriter)).To(Succeed())
-		w.eventuallyAtTheGate(ctx, "waits")
-		w.finish(ctx, "runs", "succeeded")
-		w.exactlyPlaced(w.eventuallyRuns(ctx, "waits", 1, onH100))
+		Expect(cluster.HandOver(ctx, world.External, GinkgoWriter)).To(Succeed())
+		w.EventuallyAtTheGate(ctx, "waits")
+		w.Finish(ctx, "runs", "succeeded")
+		w.exactlyPlaced(w.EventuallyRuns(ctx, "waits", 1, onH100))
 	}, SpecTimeout(specTimeout))
 
-	It("are left to it, and told so, while both are active; nothing stops and all of them run", since(kit.Trainer22), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0", gpuToleration)
-		w.make(ctx, w.job("runs").GPUs("8").Obj(), w.job("waits").GPUs("8").Obj())
-		pods, wl := w.eventuallyRuns(ctx, "runs", 1, onH100), w.workload(ctx, "runs")
-		w.eventuallyAtTheGate(ctx, "waits")
-		w.eventuallyChildJobs(ctx, "waits", 1)
+	It("are left to it, and told so, while both are active; nothing stops and all of them run", since(world.Trainer22), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0", gpuToleration)
+		w.Make(ctx, w.Job("runs").GPUs("8").Obj(), w.Job("waits").GPUs("8").Obj())
+		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")
+		w.EventuallyAtTheGate(ctx, "waits")
+		w.EventuallyChildJobs(ctx, "waits", 1)
 
-		Expect(cluster.HandOver(ctx, kit.Both, GinkgoWriter)).To(Succeed())
+		Expect(cluster.HandOver(ctx, world.Both, GinkgoWriter)).To(Succeed())
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-off failed"))
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 1\n"))
 		for _, job := range []string{"runs", "waits"} {
-			Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", job, "InTreeActive") }).
+			Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", job, "InTreeActive") }).
 				Should(ConsistOf(ContainSubstring("take trainer.kubeflow.org/trainjob out of integrations.frameworks")), job)
 		}
-		w.touch(ctx, "runs")
-		w.consistentlyKeeps(ctx, "runs", pods, wl)
-		w.make(ctx, w.job("new").GPUs("8").Obj())
-		w.finish(ctx, "runs", "succeeded")
+		w.Touch(ctx, "runs")
+		w.ConsistentlyKeeps(ctx, "runs", pods, wl)
+		w.Make(ctx, w.Job("new").GPUs("8").Obj())
+		w.Finish(ctx, "runs", "succeeded")
 		first := w.eventuallyOneRuns(ctx, "waits", "new")
 		second := map[string]string{"waits": "new", "new": "waits"}[first]
 
-		pods, wl = w.pods(ctx, first), w.workload(ctx, first)
-		Expect(cluster.HandOver(ctx, kit.External, GinkgoWriter)).To(Succeed())
+		pods, wl = w.Pods(ctx, first), w.Workload(ctx, first)
+		Expect(cluster.HandOver(ctx, world.External, GinkgoWriter)).To(Succeed())
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 0\n"))
-		w.consistentlyKeeps(ctx, first, pods, wl)
-		w.finish(ctx, first, "succeeded")
-		w.eventuallyRuns(ctx, second, 1, onH100)
+		w.ConsistentlyKeeps(ctx, first, pods, wl)
+		w.Finish(ctx, first, "succeeded")
+		w.EventuallyRuns(ctx, second, 1, onH100)
 	}, SpecTimeout(specTimeout))
 })
 
 // handBack runs the plugin's command as an admin does and gives what it says.
 func handBack(ctx context.Context) string {
 	GinkgoHelper()
-	root, err := kit.Root()
+	root, err := world.Root()
 	Expect(err).NotTo(HaveOccurred())
 	out, _ := exec.CommandContext(ctx, filepath.Join(root, "bin", "kubectl-trainjob"),
 		"hand-back", "--all-namespaces", "--kubeconfig", cluster.Kubeconfig).CombinedOutput()
@@ -151,10 +148,10 @@ func handBack(ctx context.Context) string {
 }
 
 // gates returns the scheduling gates that pods of a TrainJob's child Jobs are made with.
-func (w *world) gates(ctx context.Context, job string) []string {
+func (w *site) gates(ctx context.Context, job string) []string {
 	GinkgoHelper()
 	var jobs batchv1.JobList
-	Expect(w.List(ctx, &jobs, client.InNamespace(w.namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job})).To(Succeed())
+	Expect(w.List(ctx, &jobs, client.InNamespace(w.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job})).To(Succeed())
 	var names []string
 	for _, j := range jobs.Items {
 		for _, gate := range j.Spec.Template.Spec.SchedulingGates {
@@ -165,13 +162,13 @@ func (w *world) gates(ctx context.Context, job string) []string {
 }
 
 // eventuallyOneRuns waits until one of two TrainJobs runs its only pod, and names it.
-func (w *world) eventuallyOneRuns(ctx context.Context, jobs ...string) string {
+func (w *site) eventuallyOneRuns(ctx context.Context, jobs ...string) string {
 	GinkgoHelper()
 	var running string
 	Eventually(ctx, func(g Gomega) {
 		running = ""
 		for _, job := range jobs {
-			if pods := w.pods(ctx, job); len(pods) == 1 && pods[0].Status.Phase == corev1.PodRunning {
+			if pods := w.Pods(ctx, job); len(pods) == 1 && pods[0].Status.Phase == corev1.PodRunning {
 				running = job
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 // configuration and read its log, which only a local control plane lets them do.
 var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", Label("control"), Serial, Ordered, ContinueOnFailure, func() {
 	BeforeAll(func() {
-		if !cluster.Local() || cluster.Integration != kit.External {
+		if !cluster.Local() || cluster.Integration != world.External {
 			Skip("the specs of this group change Kueue's configuration; run them on a cluster of make local-up")
 		}
 		// Each spec puts the configuration back; the last one's is what Kueue runs with.
@@ -43,10 +44,9 @@ var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", 
 		w := newWorld(ctx)
 		w.kueueWithout(ctx, without...)
 		log := openLog("kueue")
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "runs", 1, onH100)
-		w.finish(ctx, "runs", "succeeded")
-		w.eventuallyCondition(ctx, "runs", kueue.WorkloadFinished)
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w.Finish(ctx, "runs", "succeeded")
+		w.EventuallyCondition(ctx, "runs", kueue.WorkloadFinished)
 		Expect(w.workloadOwners(ctx)).To(ConsistOf("TrainJob"))
 		Expect(ownerErrors(log)).To(ConsistOf(loggers))
 	},
@@ -60,7 +60,7 @@ var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", 
 		w.runsOutside("Kueue and Trainer suspend and resume the JobSet in turn")
 		w.kueueWithout(ctx, externalTrainJobs)
 		log := openLog("kueue")
-		w.make(ctx, w.job("twice").GPUs("8").Obj())
+		w.Make(ctx, w.Job("twice").GPUs("8").Obj())
 		Eventually(ctx, func() []string { return w.workloadOwners(ctx) }).Should(ConsistOf("JobSet", "TrainJob"))
 		Expect(ownerErrors(log)).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
@@ -78,7 +78,7 @@ var _ = Describe("Kueue's errors about the owners of running JobSets and Jobs", 
 
 // kueueWithout restarts Kueue with integrations left out, and so that it gives all that is made in
 // the spec's namespace a queue; and makes the queues.
-func (w *world) kueueWithout(ctx context.Context, left ...string) {
+func (w *site) kueueWithout(ctx context.Context, left ...string) {
 	GinkgoHelper()
 	integrations := kueueIntegrations(ctx)
 	for list, names := range integrations {
@@ -87,11 +87,11 @@ func (w *world) kueueWithout(ctx context.Context, left ...string) {
 	configureKueue(ctx, map[string]any{
 		"integrations":                 integrations,
 		"manageJobsWithoutQueueName":   true,
-		"managedJobsNamespaceSelector": metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
+		"managedJobsNamespaceSelector": metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
 	})
 	Expect(cluster.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
-	w.pools(ctx, "16", "0")
-	w.make(ctx, kit.MakeLocalQueue(w.namespace, "default", w.name("gpus")))
+	w.Pools(ctx, "16", "0")
+	w.Make(ctx, kit.LocalQueue(w.Namespace, "default", w.Name("gpus")))
 }
 
 // kueueIntegrations returns the lists of Kueue's integrations by their names.
@@ -112,10 +112,10 @@ func integrationsOf(config corev1.ConfigMap) map[string][]string {
 }
 
 // workloadOwners returns the kinds that the Workloads of the spec belong to.
-func (w *world) workloadOwners(ctx context.Context) []string {
+func (w *site) workloadOwners(ctx context.Context) []string {
 	GinkgoHelper()
 	var list kueue.WorkloadList
-	Expect(w.List(ctx, &list, client.InNamespace(w.namespace))).To(Succeed())
+	Expect(w.List(ctx, &list, client.InNamespace(w.Namespace))).To(Succeed())
 	var kinds []string
 	for i := range list.Items {
 		kinds = append(kinds, metav1.GetControllerOf(&list.Items[i]).Kind)

@@ -18,17 +18,16 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const trainJobCRD = "trainjobs.trainer.kubeflow.org"
 
 var _ = Describe("Entries of other managers", Serial, func() {
-	It("keep every byte and their order through admission, eviction and resumption", Label("invariant", "ours-only"), since(kit.Trainer22), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+	It("keep every byte and their order through admission, eviction and resumption", Label("invariant", "ours-only"), since(world.Trainer22), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
 		extendCRD(ctx)
-		w.makeYAML(ctx, `
+		w.MakeYAML(ctx, `
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
 metadata:
@@ -64,14 +63,14 @@ spec:
 `)
 		before := others(w.raw(ctx, "shared", "spec", "runtimePatches"))
 		Expect(before).To(HaveLen(2))
-		w.eventuallyRuns(ctx, "shared", 1, onH100)
+		w.EventuallyRuns(ctx, "shared", 1, onH100)
 		Expect(others(w.raw(ctx, "shared", "spec", "runtimePatches"))).To(Equal(before), "after admission")
 
-		w.activate(ctx, "shared", false)
-		Eventually(ctx, func() any { return w.workload(ctx, "shared").Status.Admission }).Should(BeNil())
+		w.Activate(ctx, "shared", false)
+		Eventually(ctx, func() any { return w.Workload(ctx, "shared").Status.Admission }).Should(BeNil())
 		Expect(others(w.raw(ctx, "shared", "spec", "runtimePatches"))).To(Equal(before), "after eviction")
-		w.activate(ctx, "shared", true)
-		w.eventuallyRuns(ctx, "shared", 1, onH100)
+		w.Activate(ctx, "shared", true)
+		w.EventuallyRuns(ctx, "shared", 1, onH100)
 		Expect(others(w.raw(ctx, "shared", "spec", "runtimePatches"))).To(Equal(before), "after resumption")
 	}, SpecTimeout(specTimeout))
 })
@@ -126,10 +125,9 @@ func extendCRD(ctx context.Context) {
 }
 
 var _ = Describe("Overrides of users", func() {
-	It("keep every byte and their order through admission, eviction and resumption", core, Label("invariant", "ours-only"), until(kit.Trainer21), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.makeYAML(ctx, `
+	It("keep every byte and their order through admission, eviction and resumption", core, Label("invariant", "ours-only"), until(world.Trainer21), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.MakeYAML(ctx, `
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
 metadata:
@@ -162,21 +160,20 @@ spec:
 		}
 		before := theirs()
 		Expect(before).To(HaveLen(2))
-		w.exactlyPlaced(w.eventuallyRuns(ctx, "shared", 1, onH100))
+		w.exactlyPlaced(w.EventuallyRuns(ctx, "shared", 1, onH100))
 		Expect(theirs()).To(Equal(before), "after admission")
-		w.activate(ctx, "shared", false)
-		Eventually(ctx, func() any { return w.workload(ctx, "shared").Status.Admission }).Should(BeNil())
+		w.Activate(ctx, "shared", false)
+		Eventually(ctx, func() any { return w.Workload(ctx, "shared").Status.Admission }).Should(BeNil())
 		Expect(theirs()).To(Equal(before), "after eviction")
-		w.activate(ctx, "shared", true)
-		w.exactlyPlaced(w.eventuallyRuns(ctx, "shared", 1, onH100))
+		w.Activate(ctx, "shared", true)
+		w.exactlyPlaced(w.EventuallyRuns(ctx, "shared", 1, onH100))
 		Expect(theirs()).To(Equal(before), "after resumption")
 		Expect(get(ctx, w, newTrainJob(), "shared").Object).To(HaveKeyWithValue("spec",
 			HaveKeyWithValue("labels", HaveKeyWithValue("team", "research"))))
 	}, SpecTimeout(specTimeout))
 
-	It("are changed by server-side apply with force, and ours come back behind them", core, Label("invariant", "ours-only"), until(kit.Trainer21), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+	It("are changed by server-side apply with force, and ours come back behind them", core, Label("invariant", "ours-only"), until(world.Trainer21), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
 		apply := func(team string, opts ...client.ApplyOption) error {
 			GinkgoHelper()
 			job := newTrainJob()
@@ -193,28 +190,27 @@ spec:
     metadata: {annotations: {example.com/team: `+team+`}}
 `), &job.Object)).To(Succeed())
 			job.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
-			job.SetNamespace(w.namespace)
+			job.SetNamespace(w.Namespace)
 			return w.Apply(ctx, client.ApplyConfigurationFromUnstructured(job), append(opts, client.FieldOwner("user"))...)
 		}
 		Expect(apply("red")).To(Succeed())
-		w.eventuallyRuns(ctx, "applied", 1, onH100)
-		w.activate(ctx, "applied", false)
-		w.eventuallyAtTheGate(ctx, "applied")
+		w.EventuallyRuns(ctx, "applied", 1, onH100)
+		w.Activate(ctx, "applied", false)
+		w.EventuallyAtTheGate(ctx, "applied")
 
 		Expect(apply("blue")).To(MatchError(SatisfyAll(ContainSubstring("conflict"), ContainSubstring(".spec.podTemplateOverrides"))))
 		Expect(apply("blue", client.ForceOwnership)).To(Succeed())
-		w.eventuallyAtTheGate(ctx, "applied")
-		w.activate(ctx, "applied", true)
-		for _, pod := range w.eventuallyRuns(ctx, "applied", 1, onH100) {
+		w.EventuallyAtTheGate(ctx, "applied")
+		w.Activate(ctx, "applied", true)
+		for _, pod := range w.EventuallyRuns(ctx, "applied", 1, onH100) {
 			w.exactlyPlaced([]corev1.Pod{pod})
 			Expect(pod.Annotations).To(HaveKeyWithValue("example.com/team", "blue"))
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("keep no TrainJob from its queue by what Trainer ignores of them", core, until(kit.Trainer21), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.makeYAML(ctx, `
+	It("keep no TrainJob from its queue by what Trainer ignores of them", core, until(world.Trainer21), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.MakeYAML(ctx, `
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
 metadata:
@@ -230,7 +226,7 @@ spec:
   - targetJobs: [{name: node}]
     metadata: {name: mine, finalizers: [example.com/mine], annotations: {example.com/team: red}}
 `)
-		pods := w.eventuallyRuns(ctx, "ignored", 1, onH100)
+		pods := w.EventuallyRuns(ctx, "ignored", 1, onH100)
 		w.exactlyPlaced(pods)
 		Expect(pods[0].Annotations).To(HaveKeyWithValue("example.com/team", "red"))
 	}, SpecTimeout(specTimeout))

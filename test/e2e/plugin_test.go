@@ -16,7 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // plugin runs bin/kubectl-trainjob against the specs' cluster and gives what it printed
@@ -121,7 +121,7 @@ func docsSteps(page string) []docsStep {
 
 func root() string {
 	GinkgoHelper()
-	dir, err := kit.Root()
+	dir, err := world.Root()
 	Expect(err).NotTo(HaveOccurred())
 	return dir
 }

@@ -18,6 +18,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // shipped are the runtimes of Trainer's manifests, with the nodes to ask of each:
@@ -48,15 +49,15 @@ var _ = Describe("PodSets", func() {
 			if err := w.Get(ctx, client.ObjectKey{Name: runtime}, &trainer.ClusterTrainingRuntime{}); apierrors.IsNotFound(err) {
 				Skip("this Trainer ships no such runtime")
 			}
-			w.make(ctx,
-				w.flavor("any", nil),
-				kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("any"), GPUs: "64"}),
-				kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
-			w.makeNeeds(ctx, runtime)
-			w.make(ctx, w.job("job").Runtime(runtime).Nodes(shipped[runtime]).GPUs("2").Obj())
+			w.Make(ctx,
+				w.Flavor("any", nil),
+				kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("any"), GPUs: "64"}),
+				kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
+			w.MakeNeeds(ctx, runtime)
+			w.Make(ctx, w.Job("job").Runtime(runtime).Nodes(shipped[runtime]).GPUs("2").Obj())
 
 			created := w.allPods(ctx, "job")
-			wl := w.workload(ctx, "job")
+			wl := w.Workload(ctx, "job")
 			Expect(created).To(HaveLen(len(wl.Spec.PodSets)))
 			for i := range wl.Spec.PodSets {
 				ps := &wl.Spec.PodSets[i]
@@ -70,20 +71,19 @@ var _ = Describe("PodSets", func() {
 
 	It("equal the pods where the runtime asks for resources as well", func(ctx context.Context) {
 		w := newWorld(ctx)
-		runtime := w.copyRuntime(ctx, "torch-distributed")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		container := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
 		container.Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4"), corev1.ResourceCPU: *quantity("1")}
 		// Trainer 2.3 adds the runtime's CPU to what the job asks for, older ones do not.
-		queue := kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "8"})
+		queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
 		group := &queue.Spec.ResourceGroups[0]
 		group.CoveredResources = append(group.CoveredResources, corev1.ResourceCPU)
 		group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: corev1.ResourceCPU, NominalQuota: *quantity("8")})
-		w.make(ctx, runtime, queue,
-			kit.MakeFlavor(w.name("h100"), onH100),
-			kit.MakeLocalQueue(w.namespace, "queue", queue.Name))
-		w.make(ctx, w.job("job").Runtime(runtime.Name).GPUs("2").Obj())
-		pods := w.eventuallyRuns(ctx, "job", 1, onH100)
-		Expect(described(&pods[0].Spec)).To(Equal(described(&w.workload(ctx, "job").Spec.PodSets[0].Template.Spec)))
+		w.Make(ctx, runtime, queue,
+			kit.Flavor(w.Name("h100"), onH100),
+			kit.LocalQueue(w.Namespace, "queue", queue.Name))
+		pods := w.MakeRunning(ctx, w.Job("job").Runtime(runtime.Name).GPUs("2"), 1, onH100)
+		Expect(described(&pods[0].Spec)).To(Equal(described(&w.Workload(ctx, "job").Spec.PodSets[0].Template.Spec)))
 	}, SpecTimeout(specTimeout))
 
 	It("are proven for every runtime of the cluster", Serial, func(ctx context.Context) {
@@ -99,26 +99,25 @@ var _ = Describe("PodSets", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("follow the runtime's own numbers where the TrainJob sets none", Label("invariant", "podsets"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "32", "0")
-		runtime := w.copyRuntime(ctx, "torch-distributed")
+		w := newPools(ctx, "32", "0")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		runtime.Spec.MLPolicy.NumNodes = new(int32(3))
 		container := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
 		container.Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4")}
-		w.make(ctx, runtime, w.job("job").Runtime(runtime.Name).Obj())
-		w.eventuallyRuns(ctx, "job", 3, onH100)
-		usage := w.workload(ctx, "job").Status.Admission.PodSetAssignments[0].ResourceUsage
+		w.Make(ctx, runtime, w.Job("job").Runtime(runtime.Name).Obj())
+		w.EventuallyRuns(ctx, "job", 3, onH100)
+		usage := w.Workload(ctx, "job").Status.Admission.PodSetAssignments[0].ResourceUsage
 		Expect(usage[kit.GPU]).To(Equal(*quantity("12")))
 	}, SpecTimeout(specTimeout))
 })
 
 // allPods plays a TrainJob to its end and gives every pod that came to be, per
 // replicated job. Jobs that are not the last of their chain end as soon as they run.
-func (w *world) allPods(ctx context.Context, job string) map[string]map[string]corev1.Pod {
+func (w *site) allPods(ctx context.Context, job string) map[string]map[string]corev1.Pod {
 	GinkgoHelper()
 	seen := map[string]map[string]corev1.Pod{}
 	Eventually(ctx, func(g Gomega) {
-		for _, p := range w.pods(ctx, job) {
+		for _, p := range w.Pods(ctx, job) {
 			name := p.Labels[jobsetapi.ReplicatedJobNameKey]
 			if seen[name] == nil {
 				seen[name] = map[string]corev1.Pod{}
@@ -126,8 +125,8 @@ func (w *world) allPods(ctx context.Context, job string) map[string]map[string]c
 			seen[name][p.Name] = p
 		}
 		g.Expect(w.allStarted(ctx, job)).To(BeTrue(), "seen so far: %v", slices.Collect(maps.Keys(seen)))
-		w.finish(ctx, job, "succeeded")
-		wl := w.workload(ctx, job)
+		w.Finish(ctx, job, "succeeded")
+		wl := w.Workload(ctx, job)
 		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)).To(BeTrue())
 	}).Should(Succeed())
 	return seen
@@ -135,9 +134,9 @@ func (w *world) allPods(ctx context.Context, job string) map[string]map[string]c
 
 // allStarted reports whether the pods that a TrainJob has by now are as many as its
 // started child Jobs want, all of them running or done.
-func (w *world) allStarted(ctx context.Context, job string) bool {
+func (w *site) allStarted(ctx context.Context, job string) bool {
 	GinkgoHelper()
-	pods := w.pods(ctx, job)
+	pods := w.Pods(ctx, job)
 	for _, p := range pods {
 		if p.Status.Phase == corev1.PodPending {
 			return false
@@ -154,8 +153,8 @@ func described(spec *corev1.PodSpec) pod {
 	for _, c := range spec.InitContainers {
 		p.InitContainers = append(p.InitContainers, c.Name)
 	}
-	p.Tolerations = tolerations(&corev1.Pod{Spec: *spec})
-	if cluster.Integration != kit.External {
+	p.Tolerations = world.Tolerations(&corev1.Pod{Spec: *spec})
+	if cluster.Integration != world.External {
 		// Those of the flavor come with the admission there.
 		p.Tolerations = nil
 	}

@@ -27,7 +27,7 @@ import (
 // scene has a TrainJob "runs", of whose replicated jobs "side" is done, a TrainJob "waits"
 // for quota, a TrainJob "free" without a queue, and a tenant.
 type scene struct {
-	*world
+	*site
 	// tenant has every right in the namespace that Kubernetes' and Kueue's roles for users
 	// give, and makes dry runs.
 	tenant client.Client
@@ -39,32 +39,32 @@ var tenantsRoles = []string{"admin", "kueue-batch-admin-role"}
 func newScene(ctx context.Context) *scene {
 	GinkgoHelper()
 	w := newWorld(ctx)
-	s := &scene{world: w, tenant: as("tenant-" + w.suffix)}
-	w.allow(ctx, "tenant-"+w.suffix)
-	w.pools(ctx, "8", "0")
-	runtime := w.copyRuntime(ctx, "torch-distributed")
+	s := &scene{site: w, tenant: as("tenant-" + w.Suffix)}
+	w.allow(ctx, "tenant-"+w.Suffix)
+	w.Pools(ctx, "8", "0")
+	runtime := w.CopyRuntime(ctx, "torch-distributed")
 	side := runtime.Spec.Template.Spec.ReplicatedJobs[0].DeepCopy()
 	side.Name, side.Template.Labels = "side", nil
 	runtime.Spec.Template.Spec.ReplicatedJobs = append(runtime.Spec.Template.Spec.ReplicatedJobs, *side)
-	w.make(ctx, runtime,
-		w.job("runs").Runtime(runtime.Name).GPUs("8").Obj(), kit.MakeTrainJob(w.namespace, "free").Obj())
-	w.eventuallyRuns(ctx, "runs", 2, nil)
-	w.finish(ctx, "runs", "succeeded", "side")
-	w.make(ctx, w.job("waits").GPUs("8").Obj())
-	w.eventuallyAtTheGate(ctx, "waits")
-	w.eventuallyChildJobs(ctx, "waits", 1)
-	w.eventuallyChildJobs(ctx, "free", 1)
+	w.Make(ctx, runtime,
+		w.Job("runs").Runtime(runtime.Name).GPUs("8").Obj(), kit.TrainJob(w.Namespace, "free").Obj())
+	w.EventuallyRuns(ctx, "runs", 2, nil)
+	w.Finish(ctx, "runs", "succeeded", "side")
+	w.Make(ctx, w.Job("waits").GPUs("8").Obj())
+	w.EventuallyAtTheGate(ctx, "waits")
+	w.EventuallyChildJobs(ctx, "waits", 1)
+	w.EventuallyChildJobs(ctx, "free", 1)
 	Eventually(ctx, func() int32 { return get(ctx, w, &batchv1.Job{}, "runs-side-0").Status.Succeeded }).Should(BeEquivalentTo(1))
-	Eventually(ctx, func() any { return w.workload(ctx, "waits") }).ShouldNot(BeNil())
+	Eventually(ctx, func() any { return w.Workload(ctx, "waits") }).ShouldNot(BeNil())
 	s.makeBystanders(ctx)
 	return s
 }
 
 // allow binds a user to the tenant's roles, and what only deletes more at a time.
-func (w *world) allow(ctx context.Context, user string) {
+func (w *site) allow(ctx context.Context, user string) {
 	GinkgoHelper()
 	sweeper := &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "sweeper"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "sweeper"},
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"trainer.kubeflow.org"}, Resources: []string{"trainjobs"}, Verbs: []string{"deletecollection"}},
 			{APIGroups: []string{"jobset.x-k8s.io"}, Resources: []string{"jobsets"}, Verbs: []string{"deletecollection"}},
@@ -74,10 +74,10 @@ func (w *world) allow(ctx context.Context, user string) {
 	for _, role := range tenantsRoles {
 		refs = append(refs, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role})
 	}
-	w.make(ctx, sweeper)
+	w.Make(ctx, sweeper)
 	for _, ref := range refs {
-		w.make(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: ref.Name}, RoleRef: ref,
+		w.Make(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: ref.Name}, RoleRef: ref,
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 		})
 	}
@@ -89,8 +89,8 @@ func (s *scene) makeBystanders(ctx context.Context) {
 	pod := s.gatedPod("gated")
 	rest := s.plantedWorkload()
 	rest.Name, rest.Spec.QueueName, rest.Labels = "remainder", "", map[string]string{remainder.Label: "gone"}
-	s.make(ctx, s.jobSet("bare"), pod, rest,
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "bare-runtime-snapshot"}})
+	s.Make(ctx, s.jobSet("bare"), pod, rest,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "bare-runtime-snapshot"}})
 	DeferCleanup(func(ctx context.Context) {
 		Expect(s.Delete(ctx, pod)).To(Succeed())
 		Expect(s.Delete(ctx, rest)).To(Succeed())
@@ -109,12 +109,12 @@ func as(user string, groups ...string) client.Client {
 
 // meta names an object of the scene.
 func (s *scene) meta(name string, owners ...metav1.OwnerReference) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: s.namespace, Name: name, OwnerReferences: owners}
+	return metav1.ObjectMeta{Namespace: s.Namespace, Name: name, OwnerReferences: owners}
 }
 
 // ownedBy is the reference of an object whose controller is a TrainJob.
 func (s *scene) ownedBy(ctx context.Context, job string) metav1.OwnerReference {
-	return *metav1.NewControllerRef(get(ctx, s.world, &trainer.TrainJob{}, job), trainer.GroupVersion.WithKind("TrainJob"))
+	return *metav1.NewControllerRef(get(ctx, s.site, &trainer.TrainJob{}, job), trainer.GroupVersion.WithKind("TrainJob"))
 }
 
 // jobSet is one that somebody makes without Trainer.
@@ -157,21 +157,21 @@ func (s *scene) changed(ctx context.Context, c client.Client, obj client.Object,
 }
 
 func (s *scene) send(ctx context.Context, c client.Client, obj client.Object, name string, kind types.PatchType, patch string) error {
-	obj.SetNamespace(s.namespace)
+	obj.SetNamespace(s.Namespace)
 	obj.SetName(name)
 	return c.Patch(ctx, obj, client.RawPatch(kind, []byte(patch)))
 }
 
 // deleted deletes an object of the scene.
 func (s *scene) deleted(ctx context.Context, c client.Client, obj client.Object, name string, opts ...client.DeleteOption) error {
-	obj.SetNamespace(s.namespace)
+	obj.SetNamespace(s.Namespace)
 	obj.SetName(name)
 	return c.Delete(ctx, obj, opts...)
 }
 
 // allDeleted deletes all objects of a kind.
 func (s *scene) allDeleted(ctx context.Context, c client.Client, obj client.Object, policy metav1.DeletionPropagation) error {
-	return c.DeleteAllOf(ctx, obj, client.InNamespace(s.namespace), client.PropagationPolicy(policy))
+	return c.DeleteAllOf(ctx, obj, client.InNamespace(s.Namespace), client.PropagationPolicy(policy))
 }
 
 // adopt makes a TrainJob the controller of an object.

@@ -15,7 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // request is something that somebody asks of the API server in a scene.
@@ -83,16 +83,16 @@ var attempts = map[string]prohibited{
 		ask: patches(&trainer.TrainJob{}, "runs", addOrphan)},
 	"create a TrainJob with finalizer orphan": {policy: ofTrainJobs, words: "leave the finalizer out",
 		ask: func(ctx context.Context, s *scene, c client.Client) error {
-			job := s.job("born").Obj()
+			job := s.Job("born").Obj()
 			job.Finalizers = []string{metav1.FinalizerOrphanDependents}
 			return c.Create(ctx, job)
 		}},
 
-	"edit a snapshot": {policy: ofSnapshots, words: "only Trainer writes it", since: kit.Trainer23,
+	"edit a snapshot": {policy: ofSnapshots, words: "only Trainer writes it", since: world.Trainer23,
 		ask: patches(&corev1.ConfigMap{}, "waits-runtime-snapshot", `{"data":{"runtime":"{}"}}`)},
-	"delete a snapshot": {policy: ofSnapshots, words: "only Trainer writes it", since: kit.Trainer23,
+	"delete a snapshot": {policy: ofSnapshots, words: "only Trainer writes it", since: world.Trainer23,
 		ask: deletes(&corev1.ConfigMap{}, "waits-runtime-snapshot")},
-	"take a snapshot from its TrainJob": {policy: ofSnapshots, words: "only Trainer writes it", since: kit.Trainer23,
+	"take a snapshot from its TrainJob": {policy: ofSnapshots, words: "only Trainer writes it", since: world.Trainer23,
 		ask: patches(&corev1.ConfigMap{}, "waits-runtime-snapshot", dropOwner)},
 	"plant a snapshot": {policy: ofSnapshots, words: "only Trainer writes it",
 		ask: func(ctx context.Context, s *scene, c client.Client) error {
@@ -180,7 +180,7 @@ var attempts = map[string]prohibited{
 		ask: deletes(&batchv1.Job{}, "runs-side-0", inForeground)},
 	"create a child Job": {policy: ofJobs, words: "only JobSet and kueue-trainer change it",
 		ask: func(ctx context.Context, s *scene, c client.Client) error {
-			like := get(ctx, s.world, &batchv1.Job{}, "waits-node-0")
+			like := get(ctx, s.site, &batchv1.Job{}, "waits-node-0")
 			child := &batchv1.Job{ObjectMeta: s.meta("waits-node-1", like.OwnerReferences...)}
 			child.Labels = like.Labels
 			child.Spec.Template.Labels = map[string]string{patch.GatedLabel: "true"}
@@ -217,7 +217,7 @@ var attempts = map[string]prohibited{
 		ask: ofWorkload("runs", dropOwner)},
 	"have a TrainJob charged for less": {policy: ofWorkloads, words: "change the TrainJob",
 		ask: func(ctx context.Context, s *scene, c client.Client) error {
-			return s.changed(ctx, c, &kueue.Workload{}, s.workload(ctx, "waits").Name,
+			return s.changed(ctx, c, &kueue.Workload{}, s.Workload(ctx, "waits").Name,
 				`[{"op":"remove","path":"/spec/podSets/0/template/spec/containers/0/resources"}]`)
 		}},
 	"create the Workload of a TrainJob": {policy: ofWorkloads, words: "only Kueue and kueue-trainer make it",
@@ -251,7 +251,7 @@ var tenantsFlows = map[string]request{
 	},
 	"deactivate a TrainJob by its Workload": ofWorkload("runs", `{"spec":{"active":false}}`),
 	"delete a Workload": func(ctx context.Context, s *scene, c client.Client) error {
-		return s.deleted(ctx, c, &kueue.Workload{}, s.workload(ctx, "waits").Name)
+		return s.deleted(ctx, c, &kueue.Workload{}, s.Workload(ctx, "waits").Name)
 	},
 	"create a prebuilt Workload": func(ctx context.Context, s *scene, c client.Client) error {
 		return c.Create(ctx, s.plantedWorkload())
@@ -268,10 +268,10 @@ const (
 var systemFlows = map[string]flow{
 	"the garbage collector delete a JobSet":    {account: garbageCollector, ask: deletes(&jobsetapi.JobSet{}, "runs", inBackground)},
 	"the garbage collector delete a child Job": {account: garbageCollector, ask: deletes(&batchv1.Job{}, "runs-side-0", inBackground)},
-	"the garbage collector delete a snapshot": {account: garbageCollector, since: kit.Trainer23,
+	"the garbage collector delete a snapshot": {account: garbageCollector, since: world.Trainer23,
 		ask: deletes(&corev1.ConfigMap{}, "runs-runtime-snapshot", inBackground)},
 	"the garbage collector release a JobSet": {account: garbageCollector, ask: patches(&jobsetapi.JobSet{}, "runs", dropOwner)},
-	"the garbage collector release a snapshot": {account: garbageCollector, since: kit.Trainer23,
+	"the garbage collector release a snapshot": {account: garbageCollector, since: world.Trainer23,
 		ask: patches(&corev1.ConfigMap{}, "runs-runtime-snapshot", dropOwner)},
 	"the garbage collector release a Workload": {account: garbageCollector, ask: ofWorkload("runs", dropOwner)},
 	"the garbage collector delete a Workload of pods that are gone": {account: garbageCollector,
@@ -306,7 +306,7 @@ func changes(obj client.Object, name, operations string) request {
 // ofWorkload is the request of a merge patch of a TrainJob's Workload.
 func ofWorkload(job, patch string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
-		return s.send(ctx, c, &kueue.Workload{}, s.workload(ctx, job).Name, types.MergePatchType, patch)
+		return s.send(ctx, c, &kueue.Workload{}, s.Workload(ctx, job).Name, types.MergePatchType, patch)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +17,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // Every request of these specs is a dry run, so that one scene serves them all.
@@ -25,7 +25,7 @@ var _ = Describe("The policies at the API server", Label("invariant", "policies"
 	var s *scene
 
 	BeforeAll(func(ctx context.Context) {
-		if cluster.Integration != kit.External {
+		if cluster.Integration != world.External {
 			Skip("the policies come with kueue-trainer")
 		}
 		s = newScene(ctx)
@@ -80,19 +80,18 @@ var _ = Describe("The policies at the API server", Label("invariant", "policies"
 
 var _ = Describe("With the policies at the API server", Label("policies"), core, func() {
 	BeforeEach(func() {
-		if cluster.Integration != kit.External {
+		if cluster.Integration != world.External {
 			Skip("the policies come with kueue-trainer")
 		}
 	})
 
 	It("Trainer takes over no JobSet that was planted, and its TrainJob runs when that is gone", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		job := w.job("job").Queue("nowhere").GPUs("8").Obj()
+		w := newPools(ctx, "8", "0")
+		job := w.Job("job").Queue("nowhere").GPUs("8").Obj()
 		Expect(w.Create(ctx, job)).To(Succeed())
-		w.eventuallyChildJobs(ctx, "job", 1)
+		w.EventuallyChildJobs(ctx, "job", 1)
 		// Just what Trainer would make, and one more.
-		planted := (&scene{world: w}).jobSet("job")
+		planted := (&scene{site: w}).jobSet("job")
 		planted.Spec = get(ctx, w, &jobsetapi.JobSet{}, "job").Spec
 		more := planted.Spec.ReplicatedJobs[0].DeepCopy()
 		more.Name = "more"
@@ -102,45 +101,42 @@ var _ = Describe("With the policies at the API server", Label("policies"), core,
 		}
 		Expect(w.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 		Eventually(ctx, func() error { return w.Create(ctx, planted.DeepCopy()) }).Should(Succeed())
-		w.eventuallyGone(ctx, job)
+		w.EventuallyGone(ctx, job)
 
-		w.make(ctx, w.job("job").GPUs("8").Obj())
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "job", "CannotStart") }).ShouldNot(BeEmpty())
+		w.Make(ctx, w.Job("job").GPUs("8").Obj())
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "job", "CannotStart") }).ShouldNot(BeEmpty())
 		Consistently(ctx, func() []metav1.OwnerReference {
 			return get(ctx, w, &jobsetapi.JobSet{}, "job").OwnerReferences
 		}).Should(BeEmpty())
 		Expect(w.Delete(ctx, planted)).To(Succeed())
 		// Trainer hears nothing of a JobSet that is not its own, and its back-off is long by now.
-		w.touch(ctx, "job")
-		w.eventuallyRuns(ctx, "job", 1, onH100)
+		w.Touch(ctx, "job")
+		w.EventuallyRuns(ctx, "job", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("JobSet restarts a TrainJob that fails", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		runtime := w.copyRuntime(ctx, "torch-distributed")
+		w := newPools(ctx, "8", "0")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		runtime.Spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: 1}
 		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = new(int32)
-		w.make(ctx, runtime, w.job("job").Runtime(runtime.Name).GPUs("8").Obj())
-		first := w.eventuallyRuns(ctx, "job", 1, onH100)
-		w.finish(ctx, "job", "failed")
+		w.Make(ctx, runtime, w.Job("job").Runtime(runtime.Name).GPUs("8").Obj())
+		first := w.EventuallyRuns(ctx, "job", 1, onH100)
+		w.Finish(ctx, "job", "failed")
 		Eventually(ctx, func() int32 { return get(ctx, w, &jobsetapi.JobSet{}, "job").Status.Restarts }).Should(BeEquivalentTo(1))
-		Eventually(ctx, func() []types.UID { return uids(w.pods(ctx, "job")) }).ShouldNot(ContainElement(first[0].UID))
-		w.eventuallyRuns(ctx, "job", 1, onH100)
+		Eventually(ctx, func() []types.UID { return world.UIDs(w.Pods(ctx, "job")) }).ShouldNot(ContainElement(first[0].UID))
+		w.EventuallyRuns(ctx, "job", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("a namespace goes with the TrainJobs that run and wait in it", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		doomed := &world{Client: w.Client, namespace: w.namespace + "-doomed", suffix: w.suffix}
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: doomed.namespace}}
-		Expect(w.Create(ctx, namespace)).To(Succeed())
-		doomed.make(ctx, kit.MakeLocalQueue(doomed.namespace, "queue", w.name("gpus")), doomed.job("runs").GPUs("8").Obj())
-		doomed.eventuallyRuns(ctx, "runs", 1, onH100)
-		doomed.make(ctx, doomed.job("waits").GPUs("8").Obj())
-		doomed.eventuallyChildJobs(ctx, "waits", 1)
+		w := newPools(ctx, "8", "0")
+		doomed := world.New(ctx, Default, GinkgoWriter, cluster, "e2e-doomed", w.Suffix)
+		namespace := kit.Namespace(doomed.Namespace)
+		doomed.Make(ctx, kit.LocalQueue(doomed.Namespace, "queue", w.Name("gpus")), doomed.Job("runs").GPUs("8").Obj())
+		doomed.EventuallyRuns(ctx, "runs", 1, onH100)
+		doomed.Make(ctx, doomed.Job("waits").GPUs("8").Obj())
+		doomed.EventuallyChildJobs(ctx, "waits", 1)
 		Expect(w.Delete(ctx, namespace)).To(Succeed())
-		w.eventuallyGone(ctx, namespace)
+		w.EventuallyGone(ctx, namespace)
 	}, SpecTimeout(specTimeout))
 })
 

@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // prebuiltLabel names the Workload that somebody made for a job.
@@ -23,13 +24,13 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 	It("runs on GPU nodes, although the Workload says nothing of their taint", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.untaintedPool(ctx)
-		w.make(ctx, w.prebuilt(ctx, "llm", "made-before"), w.usingPrebuilt("llm", "made-before"))
-		pods := w.eventuallyRuns(ctx, "llm", 1, onH100)
-		Expect(tolerations(&pods[0])).To(ContainElement(gpuToleration))
-		Expect(w.workload(ctx, "llm").Name).To(Equal("made-before"))
-		Expect(w.workload(ctx, "llm").Spec.PodSets[0].Template.Spec.Tolerations).To(BeEmpty(), "it is not ours to change")
-		w.finish(ctx, "llm", "succeeded")
-		w.eventuallyCondition(ctx, "llm", kueue.WorkloadFinished)
+		w.Make(ctx, w.prebuilt(ctx, "llm", "made-before"), w.usingPrebuilt("llm", "made-before"))
+		pods := w.EventuallyRuns(ctx, "llm", 1, onH100)
+		Expect(world.Tolerations(&pods[0])).To(ContainElement(gpuToleration))
+		Expect(w.Workload(ctx, "llm").Name).To(Equal("made-before"))
+		Expect(w.Workload(ctx, "llm").Spec.PodSets[0].Template.Spec.Tolerations).To(BeEmpty(), "it is not ours to change")
+		w.Finish(ctx, "llm", "succeeded")
+		w.EventuallyCondition(ctx, "llm", kueue.WorkloadFinished)
 	}, SpecTimeout(specTimeout))
 
 	It("is told that the Workload is missing, without an error in the log, and runs when it is made", core, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {
@@ -37,11 +38,11 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 		w.untaintedPool(ctx)
 		wl := w.prebuilt(ctx, "llm", "made-later")
 		before := w.errorLines()
-		w.make(ctx, w.usingPrebuilt("llm", "made-later"))
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "llm", "PrebuiltWorkloadUnusable") }).
-			Should(ConsistOf("prebuilt Workload made-later is not there; create it in namespace " + w.namespace + ", and the job queues"))
-		w.make(ctx, wl)
-		w.eventuallyRuns(ctx, "llm", 1, onH100)
+		w.Make(ctx, w.usingPrebuilt("llm", "made-later"))
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "llm", "PrebuiltWorkloadUnusable") }).
+			Should(ConsistOf("prebuilt Workload made-later is not there; create it in namespace " + w.Namespace + ", and the job queues"))
+		w.Make(ctx, wl)
+		w.EventuallyRuns(ctx, "llm", 1, onH100)
 		Expect(w.errorLines()).To(Equal(before))
 	}, SpecTimeout(specTimeout))
 
@@ -51,31 +52,31 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 		wl := w.prebuilt(ctx, "llm", "larger")
 		wl.Spec.PodSets[0].Count++
 		before := w.errorLines()
-		w.make(ctx, wl, w.usingPrebuilt("llm", "larger"))
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "llm", "PrebuiltWorkloadUnusable") }).
+		w.Make(ctx, wl, w.usingPrebuilt("llm", "larger"))
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "llm", "PrebuiltWorkloadUnusable") }).
 			Should(ContainElement(ContainSubstring(`PodSet "node" has 1 pods in the TrainJob, 2 in the Workload; delete the Workload and create it like the TrainJob`)))
 		Eventually(ctx, func() *metav1.Condition {
 			return apimeta.FindStatusCondition(get(ctx, w, &kueue.Workload{}, "larger").Status.Conditions, kueue.WorkloadFinished)
 		}).Should(HaveValue(HaveField("Reason", kueue.WorkloadFinishedReasonOutOfSync)))
 		Expect(w.errorLines()).To(Equal(before))
-		w.consistentlyUnbound(ctx, "llm")
+		w.ConsistentlyUnbound(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 })
 
 // untaintedPool makes the queue and a flavor that says nothing of the taint of its nodes:
 // Kueue would not admit pods there that do not tolerate it.
-func (w *world) untaintedPool(ctx context.Context) {
+func (w *site) untaintedPool(ctx context.Context) {
 	GinkgoHelper()
-	flavor := w.flavor("h100", map[string]string{kit.ProductLabel: kit.H100})
+	flavor := w.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100})
 	flavor.Spec.NodeTaints = nil
-	w.make(ctx, flavor,
-		kit.MakeClusterQueue(w.name("gpus"), kit.Quota{Flavor: w.name("h100"), GPUs: "8"}),
-		kit.MakeLocalQueue(w.namespace, "queue", w.name("gpus")))
+	w.Make(ctx, flavor,
+		kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"}),
+		kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
 }
 
 // usingPrebuilt makes a TrainJob of 8 GPUs that names its Workload.
-func (w *world) usingPrebuilt(name, workload string) *trainer.TrainJob {
-	job := w.job(name).GPUs("8").Obj()
+func (w *site) usingPrebuilt(name, workload string) *trainer.TrainJob {
+	job := w.Job(name).GPUs("8").Obj()
 	job.Labels[prebuiltLabel] = workload
 	return job
 }
@@ -83,16 +84,16 @@ func (w *world) usingPrebuilt(name, workload string) *trainer.TrainJob {
 // prebuilt returns a Workload for the TrainJob of usingPrebuilt, as somebody writes it who
 // knows its pods, but nothing of what this project adds to them. The pods' environment has
 // the name of the TrainJob, so that is made and taken away.
-func (w *world) prebuilt(ctx context.Context, job, name string) *kueue.Workload {
+func (w *site) prebuilt(ctx context.Context, job, name string) *kueue.Workload {
 	GinkgoHelper()
-	model := kit.MakeTrainJob(w.namespace, job).Queue("nowhere").GPUs("8").Obj()
+	model := kit.TrainJob(w.Namespace, job).Queue("nowhere").GPUs("8").Obj()
 	Expect(w.Create(ctx, model)).To(Succeed())
 	var wl *kueue.Workload
-	Eventually(ctx, func() *kueue.Workload { wl = w.workload(ctx, job); return wl }).ShouldNot(BeNil())
+	Eventually(ctx, func() *kueue.Workload { wl = w.Workload(ctx, job); return wl }).ShouldNot(BeNil())
 	Expect(w.Delete(ctx, model, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
-	w.eventuallyGone(ctx, model)
-	Eventually(ctx, func() *kueue.Workload { return w.workload(ctx, job) }).Should(BeNil())
-	prebuilt := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+	w.EventuallyGone(ctx, model)
+	Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, job) }).Should(BeNil())
+	prebuilt := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
 	prebuilt.Spec.QueueName = "queue"
 	prebuilt.Spec.PodSets = wl.Spec.PodSets
 	for i := range prebuilt.Spec.PodSets {
@@ -102,7 +103,7 @@ func (w *world) prebuilt(ctx context.Context, job, name string) *kueue.Workload 
 }
 
 // errorLines counts the errors in the manager's log, where that can be read.
-func (w *world) errorLines() int {
+func (w *site) errorLines() int {
 	GinkgoHelper()
 	if !cluster.Local() {
 		return 0

@@ -11,29 +11,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // These specs stop processes and read the audit log, which only a local control plane
 // lets them do.
 var _ = Describe("Before it is known whether the in-tree integration is active", Label("control"), Serial, func() {
 	BeforeEach(func() {
-		if !cluster.Local() || cluster.Integration != kit.External {
+		if !cluster.Local() || cluster.Integration != world.External {
 			Skip("the specs of this group stop components and read the audit log; run them on a cluster of make local-up")
 		}
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 	})
 
-	It("a start beside it writes nothing, before the answer and after", since(kit.Trainer22), long, Label("invariant", "stock-neighbours"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0", gpuToleration)
-		Expect(cluster.HandOver(ctx, kit.Both, GinkgoWriter)).To(Succeed())
+	It("a start beside it writes nothing, before the answer and after", since(world.Trainer22), long, Label("invariant", "stock-neighbours"), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0", gpuToleration)
+		Expect(cluster.HandOver(ctx, world.Both, GinkgoWriter)).To(Succeed())
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-off failed"))
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
-		pods, wl := w.eventuallyRuns(ctx, "runs", 1, onH100), w.workload(ctx, "runs")
+		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
+		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")
 		// The in-tree integration gives no gate, so this one is written by who looks after it.
-		w.make(ctx, w.job("waits").GPUs("8").Obj())
-		w.eventuallyPending(ctx, "waits")
+		w.MakePending(ctx, w.Job("waits").GPUs("8"))
 
 		w.control(ctx, "stop", "kueue-trainer", "kueue")
 		log := openAuditLog()
@@ -43,19 +41,17 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 
 		w.control(ctx, "start", "kueue")
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"active\"} 1\n"))
-		w.finish(ctx, "runs", "succeeded")
-		w.eventuallyRuns(ctx, "waits", 1, onH100)
+		w.Finish(ctx, "runs", "succeeded")
+		w.EventuallyRuns(ctx, "waits", 1, onH100)
 		Expect(log.writes("kueue-trainer")).To(BeEmpty())
 		Expect(pods).To(HaveLen(1))
-		Expect(w.workload(ctx, "runs").UID).To(Equal(wl.UID))
+		Expect(w.Workload(ctx, "runs").UID).To(Equal(wl.UID))
 	}, SpecTimeout(specTimeout))
 
 	It("the Workload of a TrainJob that is gone keeps its quota, and gives it back with the answer", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("gone").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "gone", 1, onH100)
-		wl := w.workload(ctx, "gone")
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("gone").GPUs("8"), 1, onH100)
+		wl := w.Workload(ctx, "gone")
 		w.control(ctx, "stop", "kueue-trainer", "kueue")
 		Expect(w.Delete(ctx, get(ctx, w, &trainer.TrainJob{}, "gone"))).To(Succeed())
 		Eventually(ctx, func(g Gomega) {
@@ -66,39 +62,36 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 		Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(ContainSubstring("\nkueue_trainer_in_tree_integration{state=\"unknown\"} 1\n"))
 
 		w.control(ctx, "start", "kueue")
-		w.make(ctx, w.job("next").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "next", 1, onH100)
+		w.MakeRunning(ctx, w.Job("next").GPUs("8"), 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("people are told when that lasts, and the answer has every TrainJob looked at", core, long, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "runs", 1, onH100)
-		w.make(ctx, w.job("waits").GPUs("8").Obj())
-		w.eventuallyAtTheGate(ctx, "waits")
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
+		w.EventuallyAtTheGate(ctx, "waits")
 
 		w.control(ctx, "stop", "kueue-trainer")
 		// Without Kueue's webhook no pod could be changed.
-		w.finish(ctx, "runs", "succeeded")
+		w.Finish(ctx, "runs", "succeeded")
 		Eventually(ctx, func() bool { return finished(get(ctx, w, &trainer.TrainJob{}, "runs")) }).Should(BeTrue())
 		w.control(ctx, "stop", "kueue")
 		log := openAuditLog()
 		w.control(ctx, "start", "kueue-trainer")
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[-]in-tree-integration-known failed"))
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "waits", "InTreeUnknown") }).
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "waits", "InTreeUnknown") }).
 			Should(ConsistOf(ContainSubstring("look at the Service and the pods behind webhook")))
 		Expect(log.writes("kueue-trainer")).To(BeEmpty())
 
 		w.control(ctx, "start", "kueue")
-		w.eventuallyCondition(ctx, "runs", kueue.WorkloadFinished)
-		w.eventuallyRuns(ctx, "waits", 1, onH100)
+		w.EventuallyCondition(ctx, "runs", kueue.WorkloadFinished)
+		w.EventuallyRuns(ctx, "waits", 1, onH100)
 		Eventually(ctx, func() string { return fetch(ctx, "health", "/readyz?verbose") }).Should(ContainSubstring("[+]in-tree-integration-known ok"))
 	}, SpecTimeout(specTimeout))
 })
 
 // control does something to components of a local control plane, one after the other.
-func (w *world) control(ctx context.Context, action string, components ...string) {
+func (w *site) control(ctx context.Context, action string, components ...string) {
 	GinkgoHelper()
 	for _, component := range components {
 		Expect(cluster.Control(ctx, action, component, GinkgoWriter)).To(Succeed())

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // slowly has the pods of a job take so long to go that nobody could miss them.
@@ -32,22 +33,21 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 		w := newWorld(ctx)
 		runtime := w.runtimeWithChief(ctx)
 		runtime.Spec.Template.Spec.SuccessPolicy = &jobsetapi.SuccessPolicy{Operator: jobsetapi.OperatorAny, TargetReplicatedJobs: []string{"chief"}}
-		w.pools(ctx, "8", "0")
-		w.make(ctx, runtime, w.slow("first").Runtime(runtime.Name).Obj())
-		w.eventuallyRuns(ctx, "first", 2, nil)
-		w.make(ctx, w.job("next").GPUs("8").Obj())
+		w.Pools(ctx, "8", "0")
+		w.Make(ctx, runtime, w.slow("first").Runtime(runtime.Name).Obj())
+		w.EventuallyRuns(ctx, "first", 2, nil)
+		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
-		w.finish(ctx, "first", "succeeded", "chief")
+		w.Finish(ctx, "first", "succeeded", "chief")
 		w.eventuallyTrainJob(ctx, "first", trainer.TrainJobComplete)
 		w.eventuallyFollows(ctx, "next")
 	}, SpecTimeout(specTimeout))
 
 	It("where somebody deletes the JobSet of a job that is being evicted", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 100), w.slow("first").Obj())
-		w.eventuallyRuns(ctx, "first", 1, onH100)
-		w.make(ctx, w.job("next").Priority(w.name("urgent")).GPUs("8").Obj())
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 100), w.slow("first").Obj())
+		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w.Make(ctx, w.Job("next").Priority(w.Name("urgent")).GPUs("8").Obj())
 
 		Eventually(ctx, func() *bool { return get(ctx, w, &jobsetapi.JobSet{}, "first").Spec.Suspend }).Should(HaveValue(BeTrue()))
 		w.deleteJobSet(ctx, "first")
@@ -56,36 +56,33 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 
 	for _, how := range []client.PropagationPolicy{"Background", "Foreground"} {
 		It(fmt.Sprintf("where somebody deletes the TrainJob (%s)", how), core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-			w := newWorld(ctx)
-			w.pools(ctx, "8", "0")
-			w.make(ctx, w.slow("first").Obj())
-			w.eventuallyRuns(ctx, "first", 1, onH100)
-			w.make(ctx, w.job("next").GPUs("8").Obj())
+			w := newPools(ctx, "8", "0")
+			w.Make(ctx, w.slow("first").Obj())
+			w.EventuallyRuns(ctx, "first", 1, onH100)
+			w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
-			Expect(w.Delete(ctx, w.job("first").Obj(), how)).To(Succeed())
+			Expect(w.Delete(ctx, w.Job("first").Obj(), how)).To(Succeed())
 			w.eventuallyFollows(ctx, "next")
 		}, SpecTimeout(specTimeout))
 	}
 
 	It("where somebody creates the deleted TrainJob again", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.slow("first").Obj())
-		w.eventuallyRuns(ctx, "first", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, w.slow("first").Obj())
+		w.EventuallyRuns(ctx, "first", 1, onH100)
 
-		Expect(w.Delete(ctx, w.job("first").Obj())).To(Succeed())
-		Eventually(ctx, func() error { return w.Create(ctx, w.job("first").GPUs("8").Obj()) }).Should(Succeed())
+		Expect(w.Delete(ctx, w.Job("first").Obj())).To(Succeed())
+		Eventually(ctx, func() error { return w.Create(ctx, w.Job("first").GPUs("8").Obj()) }).Should(Succeed())
 		w.eventuallyFollows(ctx, "first")
 	}, SpecTimeout(specTimeout))
 
-	It("where Trainer ends a job at its deadline", since(kit.Trainer23), Label("invariant", "one-incarnation"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+	It("where Trainer ends a job at its deadline", since(world.Trainer23), Label("invariant", "one-incarnation"), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
 		job := w.slow("first").Obj()
 		job.Spec.ActiveDeadlineSeconds = 10
-		w.make(ctx, job)
-		w.eventuallyRuns(ctx, "first", 1, onH100)
-		w.make(ctx, w.job("next").GPUs("8").Obj())
+		w.Make(ctx, job)
+		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
 		w.eventuallyTrainJob(ctx, "first", trainer.TrainJobFailed)
 		w.eventuallyFollows(ctx, "next")
@@ -97,38 +94,37 @@ var _ = Describe("Quota that was given back is not used again", func() {
 		w := newWorld(ctx)
 		runtime := w.frailRuntime(ctx)
 		runtime.Spec.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](1)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, runtime, w.job("first").Runtime(runtime.Name).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "first", 1, onH100)
-		w.make(ctx, w.job("next").GPUs("8").Obj())
+		w.Pools(ctx, "8", "0")
+		w.Make(ctx, runtime, w.Job("first").Runtime(runtime.Name).GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
 		made := get(ctx, w, &jobsetapi.JobSet{}, "first").UID
-		w.finish(ctx, "first", "failed")
+		w.Finish(ctx, "first", "failed")
 		w.eventuallyFollows(ctx, "next")
 		w.eventuallyOtherJobSet(ctx, "first", made)
-		w.eventuallyCaughtUp(ctx)
-		w.consistentlyUnbound(ctx, "first")
-		w.eventuallyAtTheGate(ctx, "first")
+		w.EventuallyCaughtUp(ctx)
+		w.ConsistentlyUnbound(ctx, "first")
+		w.EventuallyAtTheGate(ctx, "first")
 	}, SpecTimeout(specTimeout))
 
 	It("by a failed job that its user resumes when somebody has deleted its JobSet", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		runtime := w.frailRuntime(ctx)
-		w.make(ctx, runtime, w.job("first").Runtime(runtime.Name).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "first", 1, onH100)
-		w.make(ctx, w.job("next").GPUs("8").Obj())
+		w.Make(ctx, runtime, w.Job("first").Runtime(runtime.Name).GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 		made := get(ctx, w, &jobsetapi.JobSet{}, "first").UID
-		w.finish(ctx, "first", "failed")
+		w.Finish(ctx, "first", "failed")
 		w.eventuallyFollows(ctx, "next")
 
 		w.deleteJobSet(ctx, "first")
 		w.eventuallyOtherJobSet(ctx, "first", made)
-		w.update(ctx, "first", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "first", "HasEnded") }).
+		w.Edit(ctx, "first", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "first", "HasEnded") }).
 			Should(ContainElement(ContainSubstring("delete it and create it again")))
-		w.consistentlyUnbound(ctx, "first")
-		w.eventuallyAtTheGate(ctx, "first")
+		w.ConsistentlyUnbound(ctx, "first")
+		w.EventuallyAtTheGate(ctx, "first")
 	}, SpecTimeout(specTimeout))
 
 	It("by a child Job that JobSet creates again after its TTL", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
@@ -137,90 +133,82 @@ var _ = Describe("Quota that was given back is not used again", func() {
 		chief := &runtime.Spec.Template.Spec.ReplicatedJobs[1]
 		chief.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](1)
 		chief.Template.Spec.Template.Spec.Containers[0].Resources = kit.GPUResources("8")
-		w.pools(ctx, "16", "0")
-		w.make(ctx, runtime, w.job("first").Runtime(runtime.Name).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "first", 2, onH100)
-		w.make(ctx, w.job("next").GPUs("8").Obj())
+		w.Pools(ctx, "16", "0")
+		w.Make(ctx, runtime, w.Job("first").Runtime(runtime.Name).GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "first", 2, onH100)
+		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
 		ended := get(ctx, w, &batchv1.Job{}, "first-chief-0").UID
-		w.finish(ctx, "first", "succeeded", "chief")
+		w.Finish(ctx, "first", "succeeded", "chief")
 		Eventually(ctx, func(g Gomega) {
 			var again batchv1.Job
-			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "first-chief-0"}, &again)).To(Succeed())
+			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "first-chief-0"}, &again)).To(Succeed())
 			g.Expect(again.UID).NotTo(Equal(ended))
 			g.Expect(again.Status.Active).To(BeEquivalentTo(1))
 		}).Should(Succeed())
 		Expect(w.usedGPUs(ctx)).To(BeNumerically("<=", 16))
-		w.consistentlyUnbound(ctx, "next")
-		w.finish(ctx, "first", "succeeded")
-		Expect(w.Delete(ctx, w.job("first").Obj())).To(Succeed())
-		w.eventuallyRuns(ctx, "next", 1, onH100)
+		w.ConsistentlyUnbound(ctx, "next")
+		w.Finish(ctx, "first", "succeeded")
+		Expect(w.Delete(ctx, w.Job("first").Obj())).To(Succeed())
+		w.EventuallyRuns(ctx, "next", 1, onH100)
 	}, SpecTimeout(specTimeout))
 })
 
 var _ = Describe("A job is charged for what its JobSet has", func() {
-	It("when its snapshot was edited while it waited and its JobSet deleted", core, since(kit.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("first").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "first", 1, onH100)
-		w.make(ctx, w.job("next").GPUs("8").Obj())
-		w.eventuallyPending(ctx, "next")
+	It("when its snapshot was edited while it waited and its JobSet deleted", core, since(world.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100)
+		w.MakePending(ctx, w.Job("next").GPUs("8"))
 
 		w.growSnapshot(ctx, "next")
 		w.eventuallyRefusedByJobSet(ctx, "next")
 		w.deleteJobSet(ctx, "next")
-		w.finish(ctx, "first", "succeeded")
+		w.Finish(ctx, "first", "succeeded")
 		w.eventuallyChargedFor(ctx, "next", 16)
-		w.consistentlyUnbound(ctx, "next")
-		w.setQuota(ctx, w.name("gpus"), "16")
-		w.eventuallyRuns(ctx, "next", 2, onH100)
+		w.ConsistentlyUnbound(ctx, "next")
+		w.SetQuota(ctx, w.Name("gpus"), "16")
+		w.EventuallyRuns(ctx, "next", 2, onH100)
 	}, SpecTimeout(specTimeout))
 
-	It("when its snapshot and its JobSet were deleted while it waited, and its runtime had been edited", core, since(kit.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
+	It("when its snapshot and its JobSet were deleted while it waited, and its runtime had been edited", core, since(world.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
 		w := newWorld(ctx)
-		runtime := w.copyRuntime(ctx, "torch-distributed")
-		w.pools(ctx, "8", "0")
-		w.make(ctx, runtime, w.job("first").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "first", 1, onH100)
-		w.make(ctx, w.job("next").Runtime(runtime.Name).GPUs("8").Obj())
-		w.eventuallyPending(ctx, "next")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
+		w.Pools(ctx, "8", "0")
+		w.Make(ctx, runtime, w.Job("first").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w.MakePending(ctx, w.Job("next").Runtime(runtime.Name).GPUs("8"))
 
-		w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) { addChief(&r.Spec) })
+		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) { addChief(&r.Spec) })
 		w.eventuallyMadeOf(ctx, runtime.Name, "chief")
 		Expect(w.Delete(ctx, get(ctx, w, &corev1.ConfigMap{}, "next-runtime-snapshot"))).To(Succeed())
 		w.eventuallyRefusedByJobSet(ctx, "next")
 		w.deleteJobSet(ctx, "next")
-		w.finish(ctx, "first", "succeeded")
+		w.Finish(ctx, "first", "succeeded")
 		w.eventuallyChargedFor(ctx, "next", 16)
-		w.consistentlyUnbound(ctx, "next")
+		w.ConsistentlyUnbound(ctx, "next")
 	}, SpecTimeout(specTimeout))
 
-	It("and is taken back when its snapshot was edited while it ran and its JobSet deleted", core, since(kit.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("first").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "first", 1, onH100)
+	It("and is taken back when its snapshot was edited while it ran and its JobSet deleted", core, since(world.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100)
 		w.runsOutside(forbidden)
 		w.growSnapshot(ctx, "first")
 		w.deleteJobSet(ctx, "first")
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "first", "QueuedAgain") }).
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "first", "QueuedAgain") }).
 			Should(ContainElement(ContainSubstring("replicated job extra is not among those that the job was admitted with")))
 		w.eventuallyChargedFor(ctx, "first", 16)
-		w.consistentlyUnbound(ctx, "first")
+		w.ConsistentlyUnbound(ctx, "first")
 	}, SpecTimeout(specTimeout))
 
 	It("and is taken back when somebody scales one of its Jobs", core, Label("invariant", "truth"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("first").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "first", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100)
 		w.runsOutside(forbidden)
 		child := get(ctx, w, &batchv1.Job{}, "first-node-0")
 		before := child.DeepCopy()
 		child.Spec.Parallelism, child.Spec.Completions = ptr.To[int32](2), ptr.To[int32](2)
 		Expect(w.Patch(ctx, child, client.MergeFrom(before))).To(Succeed())
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "first", "QueuedAgain") }).
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "first", "QueuedAgain") }).
 			Should(ContainElement(ContainSubstring("has child Jobs with 2 pods instead of 1")))
 	}, SpecTimeout(specTimeout))
 })
@@ -230,23 +218,23 @@ var _ = Describe("A job is charged for what its JobSet has", func() {
 const forbidden = "an admin does what the policies forbid to tenants"
 
 // slow starts a job of 8 GPUs whose pods take long to go.
-func (w *world) slow(name string) *kit.TrainJob {
-	return w.job(name).GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", slowly)
+func (w *site) slow(name string) *kit.TrainJobBuilder {
+	return w.Job(name).GPUs("8").PodAnnotation("example.com/user", "node", "localcluster/terminate-after", slowly)
 }
 
 // runtimeWithChief returns torch-distributed with a second replicated job without GPUs.
-func (w *world) runtimeWithChief(ctx context.Context) *trainer.ClusterTrainingRuntime {
+func (w *site) runtimeWithChief(ctx context.Context) *trainer.ClusterTrainingRuntime {
 	GinkgoHelper()
-	runtime := w.copyRuntime(ctx, "torch-distributed")
+	runtime := w.CopyRuntime(ctx, "torch-distributed")
 	addChief(&runtime.Spec)
 	runtime.Spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	return runtime
 }
 
 // frailRuntime returns torch-distributed without a second try.
-func (w *world) frailRuntime(ctx context.Context) *trainer.ClusterTrainingRuntime {
+func (w *site) frailRuntime(ctx context.Context) *trainer.ClusterTrainingRuntime {
 	GinkgoHelper()
-	runtime := w.copyRuntime(ctx, "torch-distributed")
+	runtime := w.CopyRuntime(ctx, "torch-distributed")
 	runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
 	return runtime
 }
@@ -263,7 +251,7 @@ func extraJob(name string) jobsetapi.ReplicatedJob {
 }
 
 // growSnapshot adds a replicated job of 8 GPUs to what Trainer has frozen for a job.
-func (w *world) growSnapshot(ctx context.Context, job string) {
+func (w *site) growSnapshot(ctx context.Context, job string) {
 	GinkgoHelper()
 	w.updateSnapshot(ctx, job, func(spec *trainer.TrainingRuntimeSpec) {
 		spec.Template.Spec.ReplicatedJobs = append(spec.Template.Spec.ReplicatedJobs, extraJob("extra"))
@@ -272,30 +260,30 @@ func (w *world) growSnapshot(ctx context.Context, job string) {
 
 // eventuallyRefusedByJobSet waits until Trainer's cache has the other replicated jobs of a job:
 // it makes JobSets of what that has, and JobSet refuses what it makes of these.
-func (w *world) eventuallyRefusedByJobSet(ctx context.Context, job string) {
+func (w *site) eventuallyRefusedByJobSet(ctx context.Context, job string) {
 	GinkgoHelper()
 	Eventually(ctx, func() []string {
-		w.touch(ctx, job)
-		return w.eventNotes(ctx, "TrainJob", job, "TrainJobResourcesCreationFailed")
+		w.Touch(ctx, job)
+		return w.EventNotes(ctx, "TrainJob", job, "TrainJobResourcesCreationFailed")
 	}).Should(ContainElement(ContainSubstring("spec.replicatedJobs")))
 }
 
-func (w *world) deleteJobSet(ctx context.Context, name string) {
+func (w *site) deleteJobSet(ctx context.Context, name string) {
 	GinkgoHelper()
 	Expect(client.IgnoreNotFound(w.Delete(ctx, get(ctx, w, &jobsetapi.JobSet{}, name)))).To(Succeed())
 }
 
 // eventuallyOtherJobSet waits until Trainer has made another JobSet of a job.
-func (w *world) eventuallyOtherJobSet(ctx context.Context, job string, than types.UID) {
+func (w *site) eventuallyOtherJobSet(ctx context.Context, job string, than types.UID) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		var js jobsetapi.JobSet
-		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: job}, &js)).To(Succeed())
+		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &js)).To(Succeed())
 		g.Expect(js.UID).NotTo(Equal(than))
 	}).Should(Succeed())
 }
 
-func (w *world) eventuallyTrainJob(ctx context.Context, name, condition string) {
+func (w *site) eventuallyTrainJob(ctx context.Context, name, condition string) {
 	GinkgoHelper()
 	Eventually(ctx, func() bool {
 		return apimeta.IsStatusConditionTrue(get(ctx, w, &trainer.TrainJob{}, name).Status.Conditions, condition)
@@ -304,19 +292,19 @@ func (w *world) eventuallyTrainJob(ctx context.Context, name, condition string) 
 
 // eventuallyFollows waits until a job of one pod with 8 GPUs runs, by a JobSet of its own. That it is
 // not beside the job whose quota it has the audit tells; nothing else does for in-tree.
-func (w *world) eventuallyFollows(ctx context.Context, next string) {
+func (w *site) eventuallyFollows(ctx context.Context, next string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
-		if cluster.Integration != kit.External {
+		if cluster.Integration != world.External {
 			Expect(w.usedGPUs(ctx)).To(BeNumerically("<=", 8), "GPUs of bound pods")
 		}
 		var job trainer.TrainJob
 		var js jobsetapi.JobSet
-		key := client.ObjectKey{Namespace: w.namespace, Name: next}
+		key := client.ObjectKey{Namespace: w.Namespace, Name: next}
 		g.Expect(w.Get(ctx, key, &job)).To(Succeed())
 		g.Expect(w.Get(ctx, key, &js)).To(Succeed())
 		g.Expect(metav1.IsControlledBy(&js, &job)).To(BeTrue(), "the JobSet of a former TrainJob")
-		pods := slices.DeleteFunc(w.pods(ctx, next), func(pod corev1.Pod) bool { return pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID) })
+		pods := slices.DeleteFunc(w.Pods(ctx, next), func(pod corev1.Pod) bool { return pod.Labels[jobsetapi.JobSetUIDKey] != string(js.UID) })
 		g.Expect(pods).To(HaveLen(1))
 		g.Expect(pods[0].DeletionTimestamp).To(BeNil())
 		g.Expect(pods[0].Status.Phase).To(Equal(corev1.PodRunning))
@@ -324,10 +312,10 @@ func (w *world) eventuallyFollows(ctx context.Context, next string) {
 }
 
 // usedGPUs adds up what the bound pods of the spec's namespace hold that have not ended.
-func (w *world) usedGPUs(ctx context.Context) int64 {
+func (w *site) usedGPUs(ctx context.Context) int64 {
 	GinkgoHelper()
 	var pods corev1.PodList
-	Expect(w.List(ctx, &pods, client.InNamespace(w.namespace))).To(Succeed())
+	Expect(w.List(ctx, &pods, client.InNamespace(w.Namespace))).To(Succeed())
 	used := int64(0)
 	for _, pod := range pods.Items {
 		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
@@ -342,15 +330,15 @@ func (w *world) usedGPUs(ctx context.Context) int64 {
 
 // eventuallyMadeOf waits until Trainer has heard of a replicated job that a runtime got: it
 // makes JobSets of the runtime as its cache has it.
-func (w *world) eventuallyMadeOf(ctx context.Context, runtime, replicatedJob string) {
+func (w *site) eventuallyMadeOf(ctx context.Context, runtime, replicatedJob string) {
 	GinkgoHelper()
 	probes := 0
 	Eventually(ctx, func(g Gomega) {
 		probes++
-		probe := w.job(fmt.Sprintf("probe-%d", probes)).Runtime(runtime).Obj()
+		probe := w.Job(fmt.Sprintf("probe-%d", probes)).Runtime(runtime).Obj()
 		delete(probe.Labels, kit.QueueLabel)
 		probe.Spec.Suspend = ptr.To(true)
-		w.make(ctx, probe)
+		w.Make(ctx, probe)
 		var js jobsetapi.JobSet
 		Eventually(ctx, func() error { return w.Get(ctx, client.ObjectKeyFromObject(probe), &js) }).Should(Succeed())
 		g.Expect(js.Spec.ReplicatedJobs).To(ContainElement(HaveField("Name", replicatedJob)))
@@ -358,10 +346,10 @@ func (w *world) eventuallyMadeOf(ctx context.Context, runtime, replicatedJob str
 }
 
 // eventuallyChargedFor waits until the Workload of a job asks for so many GPUs.
-func (w *world) eventuallyChargedFor(ctx context.Context, job string, gpus int64) {
+func (w *site) eventuallyChargedFor(ctx context.Context, job string, gpus int64) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
-		wl := w.workload(ctx, job)
+		wl := w.Workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())
 		charged := int64(0)
 		for _, ps := range wl.Spec.PodSets {
@@ -374,7 +362,7 @@ func (w *world) eventuallyChargedFor(ctx context.Context, job string, gpus int64
 }
 
 // updateSnapshot changes the runtime that Trainer has frozen for a job.
-func (w *world) updateSnapshot(ctx context.Context, job string, change func(*trainer.TrainingRuntimeSpec)) {
+func (w *site) updateSnapshot(ctx context.Context, job string, change func(*trainer.TrainingRuntimeSpec)) {
 	GinkgoHelper()
 	snapshot := get(ctx, w, &corev1.ConfigMap{}, job+"-runtime-snapshot")
 	var runtime trainer.ClusterTrainingRuntime

@@ -20,8 +20,8 @@ import (
 )
 
 // perNode sets the requests and limits of a TrainJob, which may differ.
-func perNode(requests, limits corev1.ResourceList) func(*kit.TrainJob) {
-	return func(j *kit.TrainJob) {
+func perNode(requests, limits corev1.ResourceList) func(*kit.TrainJobBuilder) {
+	return func(j *kit.TrainJobBuilder) {
 		j.Nodes(2).Spec.Trainer.ResourcesPerNode = &corev1.ResourceRequirements{Requests: requests, Limits: limits}
 	}
 }
@@ -32,10 +32,9 @@ func only(name corev1.ResourceName, amount string) corev1.ResourceList {
 
 var _ = Describe("What cannot run", core, func() {
 	DescribeTable("gets no quota, because it is refused when it is created",
-		func(ctx context.Context, change func(*kit.TrainJob), want ...string) {
-			w := newWorld(ctx)
-			w.pools(ctx, "16", "0")
-			job := w.job("bad").Nodes(2)
+		func(ctx context.Context, change func(*kit.TrainJobBuilder), want ...string) {
+			w := newPools(ctx, "16", "0")
+			job := w.Job("bad").Nodes(2)
 			change(job)
 			err := w.Create(ctx, job.Obj())
 			Expect(err).To(HaveOccurred())
@@ -44,9 +43,9 @@ var _ = Describe("What cannot run", core, func() {
 				Expect(err.Error()).To(ContainSubstring(part))
 			}
 		},
-		Entry("for a name that leaves JobSet no room for those of pods", func(j *kit.TrainJob) { j.Name = strings.Repeat("a", 60) },
+		Entry("for a name that leaves JobSet no room for those of pods", func(j *kit.TrainJobBuilder) { j.Name = strings.Repeat("a", 60) },
 			"metadata.name", "at most 48 characters"),
-		Entry("for a name that is too long with so many nodes", func(j *kit.TrainJob) { j.Nodes(101).Name = strings.Repeat("a", 48) },
+		Entry("for a name that is too long with so many nodes", func(j *kit.TrainJobBuilder) { j.Nodes(101).Name = strings.Repeat("a", 48) },
 			"metadata.name", "at most 46 characters"),
 		Entry("for a part of a GPU", perNode(nil, only(kit.GPU, "0.5")),
 			"spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]", "whole number"),
@@ -60,35 +59,34 @@ var _ = Describe("What cannot run", core, func() {
 			"spec.trainer.resourcesPerNode.requests[cpu]", "limit"),
 		Entry("for a resource that Kubernetes does not know", perNode(nil, only("gpu", "8")),
 			"spec.trainer.resourcesPerNode.limits[gpu]", "nvidia.com/gpu"),
-		Entry("for fewer nodes than none", func(j *kit.TrainJob) { j.Nodes(-1) }, "spec.trainer.numNodes", "at least 1"),
-		Entry("for no nodes", func(j *kit.TrainJob) { j.Nodes(0) }, "spec.trainer.numNodes", "at least 1"),
-		Entry("for the manager's gate in a patch", func(j *kit.TrainJob) {
+		Entry("for fewer nodes than none", func(j *kit.TrainJobBuilder) { j.Nodes(-1) }, "spec.trainer.numNodes", "at least 1"),
+		Entry("for no nodes", func(j *kit.TrainJobBuilder) { j.Nodes(0) }, "spec.trainer.numNodes", "at least 1"),
+		Entry("for the manager's gate in a patch", func(j *kit.TrainJobBuilder) {
 			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{
 				SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}})
 		}, "spec.runtimePatches[", "schedulingGates[0].name", "leave it out"),
-		Entry("for the manager's label in a patch", func(j *kit.TrainJob) {
+		Entry("for the manager's label in a patch", func(j *kit.TrainJobBuilder) {
 			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Metadata: &metav1.ObjectMeta{Labels: map[string]string{patch.GatedLabel: "true"}}})
 		}, "spec.runtimePatches[", "labels["+patch.GatedLabel+"]"),
-		Entry("for a gate of Kueue's in a patch", func(j *kit.TrainJob) {
+		Entry("for a gate of Kueue's in a patch", func(j *kit.TrainJobBuilder) {
 			j.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{
 				SchedulingGates: []corev1.PodSchedulingGate{{Name: "kueue.x-k8s.io/topology"}}}})
 		}, "spec.runtimePatches[", "schedulingGates[0].name"),
-		Entry("for MultiKueue in a queue that leads to no other cluster", func(j *kit.TrainJob) {
+		Entry("for MultiKueue in a queue that leads to no other cluster", func(j *kit.TrainJobBuilder) {
 			j.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
 		}, "spec.managedBy", "MultiKueue"),
-		Entry("for more variables than the Workload should hold", func(j *kit.TrainJob) {
+		Entry("for more variables than the Workload should hold", func(j *kit.TrainJobBuilder) {
 			j.Spec.Trainer.Env = []corev1.EnvVar{{Name: "DATA", Value: strings.Repeat("x", 300_000)}}
 		}, "spec", "ConfigMap"),
 	)
 
 	DescribeTable("is refused for its runtime, which the message names",
 		func(ctx context.Context, change func(*corev1.PodTemplateSpec), want ...string) {
-			w := newWorld(ctx)
-			w.pools(ctx, "16", "0")
-			runtime := w.copyRuntime(ctx, "torch-distributed")
+			w := newPools(ctx, "16", "0")
+			runtime := w.CopyRuntime(ctx, "torch-distributed")
 			change(&runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template)
-			w.make(ctx, runtime)
-			err := w.Create(ctx, w.job("bad").Runtime(runtime.Name).Obj())
+			w.Make(ctx, runtime)
+			err := w.Create(ctx, w.Job("bad").Runtime(runtime.Name).Obj())
 			Expect(err).To(MatchError(SatisfyAll(ContainSubstring("spec.runtimeRef"), ContainSubstring(runtime.Name))))
 			for _, part := range want {
 				Expect(err.Error()).To(ContainSubstring(part))

@@ -21,14 +21,14 @@ import (
 
 // refuseManager has the API server refuse what the manager writes into TrainJobs of the
 // spec's namespace, until allow. What users write is not touched.
-func (w *world) refuseManager(ctx context.Context) (allow func(context.Context)) {
+func (w *site) refuseManager(ctx context.Context) (allow func(context.Context)) {
 	GinkgoHelper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: w.name("no-manager")},
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name("no-manager")},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
 					Rule:       admissionregistrationv1.Rule{APIGroups: []string{trainer.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"trainjobs"}},
@@ -44,7 +44,7 @@ func (w *world) refuseManager(ctx context.Context) (allow func(context.Context))
 
 // enforce has the API server deny by a policy, which asked runs into, until allow or the spec's
 // end.
-func (w *world) enforce(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy, asked func(context.Context) error) (allow func(context.Context)) {
+func (w *site) enforce(ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy, asked func(context.Context) error) (allow func(context.Context)) {
 	GinkgoHelper()
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
@@ -66,13 +66,13 @@ func (w *world) enforce(ctx context.Context, policy *admissionregistrationv1.Val
 }
 
 // probeAs returns a dry run of a write to a TrainJob of nobody's queue, by a user of this name.
-func (w *world) probeAs(ctx context.Context, user string) func(context.Context) error {
+func (w *site) probeAs(ctx context.Context, user string) func(context.Context) error {
 	GinkgoHelper()
 	config := rest.CopyConfig(cluster.Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
 	as, err := client.New(config, client.Options{Scheme: w.Scheme()})
 	Expect(err).NotTo(HaveOccurred())
-	probe := kit.MakeTrainJob(w.namespace, "probe").Obj()
+	probe := kit.TrainJob(w.Namespace, "probe").Obj()
 	probe.Spec.Suspend = ptr.To(true)
 	Expect(w.Create(ctx, probe)).To(Succeed())
 	return func(ctx context.Context) error {

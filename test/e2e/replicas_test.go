@@ -29,17 +29,17 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCore, Serial, func() {
-	var w *world
+	var w *site
 
 	BeforeEach(func(ctx context.Context) {
 		if cluster.KindDir() == "" {
 			Skip("the specs of this group need the chart's release; run them on a cluster of make kind-up")
 		}
-		w = newWorld(ctx)
-		w.pools(ctx, "16", "0")
+		w = newPools(ctx, "16", "0")
 	}, NodeTimeout(specTimeout))
 
 	It("is ready within ten seconds of its start, without a certificate to begin with", func(ctx context.Context) {
@@ -51,20 +51,20 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 			Expect(conditionOf(&pod, corev1.PodReady).LastTransitionTime.Sub(started.Time)).To(BeNumerically("<=", 10*time.Second), pod.Name)
 		}
 		// As soon as kube-proxy knows the new pods.
-		w.eventuallyCreate(ctx, w.job("job").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "job", 1, onH100)
+		w.eventuallyCreate(ctx, w.Job("job").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "job", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("is rolled out while jobs come and go, and refuses no write and restarts no pod", func(ctx context.Context) {
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
-		pods, wl := w.eventuallyRuns(ctx, "runs", 1, onH100), w.workload(ctx, "runs")
+		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
+		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")
 		churn := w.startWriting(ctx)
 
 		restartManager(ctx)
 		churn.stop()
 		Expect(churn.refused).To(BeEmpty())
 		Expect(churn.written).To(BeNumerically(">", 10))
-		w.consistentlyKeeps(ctx, "runs", pods, wl)
+		w.ConsistentlyKeeps(ctx, "runs", pods, wl)
 	}, SpecTimeout(specTimeout))
 
 	It("has its certificates rotated while jobs come and go, and refuses no write", func(ctx context.Context) {
@@ -80,7 +80,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 	}, SpecTimeout(specTimeout))
 
 	It("loses one leader after the other, and every job runs once", func(ctx context.Context) {
-		w.make(ctx, kit.MakePriority(w.name("low"), 1), kit.MakePriority(w.name("high"), 100))
+		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
 		var pods podCounter
 		var watching sync.WaitGroup
 		stop := make(chan struct{})
@@ -103,7 +103,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 		watching.Wait()
 		for i := range all {
 			name := fmt.Sprintf("job-%d", i)
-			Expect(pods.of(name)).To(BeNumerically("<=", 1+evictions(w.workload(ctx, name))), "pods that %s ever had, one per admission", name)
+			Expect(pods.of(name)).To(BeNumerically("<=", 1+evictions(w.Workload(ctx, name))), "pods that %s ever had, one per admission", name)
 		}
 		managerPods(ctx, 2)
 	}, SpecTimeout(2*specTimeout))
@@ -112,22 +112,20 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 		DeferCleanup(func(ctx context.Context) { limitMemory(ctx, "512Mi", "128Mi") })
 		limitMemory(ctx, "96Mi", "64Mi")
 		for i := range 60 {
-			w.make(ctx, w.job(fmt.Sprintf("waits-%d", i)).GPUs("800").Obj())
+			w.Make(ctx, w.Job(fmt.Sprintf("waits-%d", i)).GPUs("800").Obj())
 		}
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "runs", 1, onH100)
-		w.eventuallyAtTheGate(ctx, "waits-59")
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w.EventuallyAtTheGate(ctx, "waits-59")
 		for _, pod := range managerPods(ctx, 2) {
 			Expect(pod.Status.ContainerStatuses[0].RestartCount).To(BeZero(), pod.Name)
 		}
 	}, SpecTimeout(2*specTimeout))
 
 	It("is uninstalled and leaves nothing that needs it, and takes up again what waits when it is back", func(ctx context.Context) {
-		w.make(ctx, w.job("runs").Nodes(2).GPUs("8").Obj())
-		pods := w.eventuallyRuns(ctx, "runs", 2, onH100)
-		w.make(ctx, w.job("waits").GPUs("8").Obj())
-		w.eventuallyAtTheGate(ctx, "waits")
-		w.eventuallyChildJobs(ctx, "waits", 1)
+		pods := w.MakeRunning(ctx, w.Job("runs").Nodes(2).GPUs("8"), 2, onH100)
+		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
+		w.EventuallyAtTheGate(ctx, "waits")
+		w.EventuallyChildJobs(ctx, "waits", 1)
 		w.runsOutside("nobody looks after TrainJobs while kueue-trainer is uninstalled")
 		DeferCleanup(func(ctx context.Context) {
 			if CurrentSpecReport().Failed() {
@@ -141,24 +139,24 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 		Eventually(ctx, func() []string { return w.gates(ctx, "waits") }).Should(BeEmpty())
 		Expect(jsonOf(w.raw(ctx, "waits", "spec", "runtimePatches"))).NotTo(ContainSubstring("kueue-trainer.dev/admission"))
 		Expect(get(ctx, w, &trainer.TrainJob{}, "waits").Spec.Suspend).To(HaveValue(BeTrue()))
-		Expect(w.workload(ctx, "waits")).To(BeNil())
-		Expect(w.workload(ctx, "runs").Finalizers).To(BeEmpty())
-		Expect(uids(w.pods(ctx, "runs"))).To(ConsistOf(uids(pods)))
+		Expect(w.Workload(ctx, "waits")).To(BeNil())
+		Expect(w.Workload(ctx, "runs").Finalizers).To(BeEmpty())
+		Expect(world.UIDs(w.Pods(ctx, "runs"))).To(ConsistOf(world.UIDs(pods)))
 
 		helm(ctx, "upgrade", "--install")
-		w.eventuallyAtTheGate(ctx, "waits")
-		Eventually(ctx, func() []string { return w.workload(ctx, "runs").Finalizers }).
+		w.EventuallyAtTheGate(ctx, "waits")
+		Eventually(ctx, func() []string { return w.Workload(ctx, "runs").Finalizers }).
 			Should(ContainElement(kueue.ResourceInUseFinalizerName), "it holds the quota until the last pod is gone")
-		Expect(uids(w.pods(ctx, "runs"))).To(ConsistOf(uids(pods)))
-		w.finish(ctx, "runs", "succeeded")
-		w.eventuallyRuns(ctx, "waits", 1, onH100)
+		Expect(world.UIDs(w.Pods(ctx, "runs"))).To(ConsistOf(world.UIDs(pods)))
+		w.Finish(ctx, "runs", "succeeded")
+		w.EventuallyRuns(ctx, "waits", 1, onH100)
 	}, SpecTimeout(2*specTimeout))
 })
 
 // helm runs a command on the chart's release as make kind-up installed it, and waits.
 func helm(ctx context.Context, command ...string) {
 	GinkgoHelper()
-	root, err := kit.Root()
+	root, err := world.Root()
 	Expect(err).NotTo(HaveOccurred())
 	args := slices.Concat(command, []string{"kueue-trainer"})
 	if command[0] == "upgrade" {
@@ -258,7 +256,7 @@ func authority(ctx context.Context) []byte {
 }
 
 // emptyAuthority has the manager make another authority.
-func (w *world) emptyAuthority(ctx context.Context) {
+func (w *site) emptyAuthority(ctx context.Context) {
 	GinkgoHelper()
 	w.patch(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "kueue-trainer-webhook-server-cert"}}, `{"data":null}`)
 }
@@ -272,7 +270,7 @@ type writing struct {
 	refused []string
 }
 
-func (w *world) startWriting(ctx context.Context) *writing {
+func (w *site) startWriting(ctx context.Context) *writing {
 	running, cancel := context.WithCancel(ctx)
 	c := &writing{}
 	done := make(chan struct{})
@@ -280,7 +278,7 @@ func (w *world) startWriting(ctx context.Context) *writing {
 	go func() {
 		defer close(done)
 		for i := 0; running.Err() == nil; i++ {
-			job := w.job(fmt.Sprintf("written-%d", i)).GPUs("800").Obj()
+			job := w.Job(fmt.Sprintf("written-%d", i)).GPUs("800").Obj()
 			c.note(running, "create", w.Create(running, job))
 			before := job.DeepCopy()
 			job.Labels["example.com/changed"] = "true"

@@ -18,35 +18,33 @@ import (
 // list can only get through when ours is put back before Trainer looks.
 var _ = Describe("The manager's entry on a running TrainJob", func() {
 	It("comes back when a client applies a list that does not have it, and the job runs on", core, Label("invariant", "exact"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "a", "b").Obj())
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, w.Job("runs").GPUs("8").PodAnnotation("example.com/user", "node", "a", "b").Obj())
 		w.entryComesBack(ctx, "runs", withoutOurs)
 	}, SpecTimeout(specTimeout))
 
 	It("comes back when a client applies no list at all, and the job runs on", core, Label("invariant", "exact"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, w.job("runs").GPUs("8").Obj())
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
 		w.entryComesBack(ctx, "runs", func([]trainer.RuntimePatch) []trainer.RuntimePatch { return nil })
 	}, SpecTimeout(specTimeout))
 })
 
 // entryComesBack has a client apply its entries to a running job, together with a label.
-func (w *world) entryComesBack(ctx context.Context, job string, applied func([]trainer.RuntimePatch) []trainer.RuntimePatch) {
+func (w *site) entryComesBack(ctx context.Context, job string, applied func([]trainer.RuntimePatch) []trainer.RuntimePatch) {
 	GinkgoHelper()
-	pods, wl := w.eventuallyRuns(ctx, job, 1, onH100), w.workload(ctx, job)
+	pods, wl := w.EventuallyRuns(ctx, job, 1, onH100), w.Workload(ctx, job)
 	before := get(ctx, w, &trainer.TrainJob{}, job).Spec.RuntimePatches
 	Expect(withoutOurs(before)).To(HaveLen(len(before)-1), "the job runs with our entry")
 
-	w.update(ctx, job, func(t *trainer.TrainJob) {
+	w.Edit(ctx, job, func(t *trainer.TrainJob) {
 		metav1.SetMetaDataLabel(&t.ObjectMeta, "example.com/team", "vision")
 		t.Spec.RuntimePatches = applied(t.Spec.RuntimePatches)
 	})
 	after := get(ctx, w, &trainer.TrainJob{}, job)
 	Expect(after.Labels).To(HaveKeyWithValue("example.com/team", "vision"))
 	Expect(after.Spec.RuntimePatches).To(Equal(before))
-	w.consistentlyKeeps(ctx, job, pods, wl)
+	w.ConsistentlyKeeps(ctx, job, pods, wl)
 }
 
 // withoutOurs is the list as a client has it that does not know of the manager.

@@ -11,11 +11,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var (
-	only21   = until(kit.Trainer21)
+	only21   = until(world.Trainer21)
 	anything = `{nodeSelector: {pool: a}}`
 	// longest is a manager of 253 characters.
 	longest = `example.com/` + strings.Repeat("x", 253-len("example.com/"))
@@ -45,9 +45,9 @@ var _ = DescribeTable("The rules for patches give the verdict of Trainer", core,
 
 	// Target jobs and containers.
 	Entry("on a replicated job of the runtime", attempt{now: inPods("node", anything)}, taken()),
-	Entry("on a replicated job that the runtime has not", until(kit.Trainer22), attempt{now: inPods("worker", anything)},
+	Entry("on a replicated job that the runtime has not", until(world.Trainer22), attempt{now: inPods("worker", anything)},
 		refusedFor("name", "doesn't exist in the runtime job template")),
-	Entry("on a replicated job that the runtime has not, which 2.3 takes", since(kit.Trainer23), attempt{now: inPods("worker", anything)},
+	Entry("on a replicated job that the runtime has not, which 2.3 takes", since(world.Trainer23), attempt{now: inPods("worker", anything)},
 		takenWithWarning("replicatedJobs[0].name")),
 	Entry("on a replicated job without a name", attempt{now: inPods(`""`, anything)}, refusedFor("name", "name")),
 	Entry("on a container of the runtime", attempt{now: inPods("node", `{containers: [{name: side, env: [{name: A, value: b}]}]}`)}, taken()),
@@ -79,7 +79,7 @@ var _ = DescribeTable("The rules for patches give the verdict of Trainer", core,
 		refusedFor("containers[0].resources", "resources")),
 	Entry("on another field that Trainer does not patch", attempt{now: inPods("node", `{hostNetwork: true}`)},
 		refusedFor("hostNetwork", "hostNetwork")),
-	Entry("on a field of a later release", until(kit.Trainer22), attempt{now: inPods("node", `{terminationGracePeriodSeconds: 5}`)},
+	Entry("on a field of a later release", until(world.Trainer22), attempt{now: inPods("node", `{terminationGracePeriodSeconds: 5}`)},
 		refusedFor("terminationGracePeriodSeconds", "terminationGracePeriodSeconds")),
 	Entry("on a secret without a name, beside one of the runtime", attempt{now: inPods("node", `{imagePullSecrets: [{}]}`)},
 		refusedFor("imagePullSecrets[0].name", "panic")),
@@ -87,22 +87,22 @@ var _ = DescribeTable("The rules for patches give the verdict of Trainer", core,
 		takenWithWarning("imagePullSecrets[0].name")),
 
 	// Managers.
-	Entry("on a manager", since(kit.Trainer22), attempt{now: entries(entry("example.com/user", anything))}, taken()),
-	Entry("on no manager", since(kit.Trainer22), attempt{now: entries(entry(`""`, anything))}, refusedFor("manager", "manager")),
-	Entry("on a manager of 253 characters", since(kit.Trainer22), attempt{now: entries(entry(longest, anything))}, taken()),
-	Entry("on a manager of 254 characters", since(kit.Trainer22), attempt{now: entries(entry(longest+"x", anything))}, refusedFor("manager", "manager: Too long")),
-	Entry("on a manager without a domain", since(kit.Trainer22), attempt{now: entries(entry("user", anything))}, refusedFor("manager", "domain-prefixed path")),
-	Entry("on two entries of one manager", since(kit.Trainer22), attempt{now: entries(`[{manager: a.io/x}, {manager: a.io/x}]`)},
+	Entry("on a manager", since(world.Trainer22), attempt{now: entries(entry("example.com/user", anything))}, taken()),
+	Entry("on no manager", since(world.Trainer22), attempt{now: entries(entry(`""`, anything))}, refusedFor("manager", "manager")),
+	Entry("on a manager of 253 characters", since(world.Trainer22), attempt{now: entries(entry(longest, anything))}, taken()),
+	Entry("on a manager of 254 characters", since(world.Trainer22), attempt{now: entries(entry(longest+"x", anything))}, refusedFor("manager", "manager: Too long")),
+	Entry("on a manager without a domain", since(world.Trainer22), attempt{now: entries(entry("user", anything))}, refusedFor("manager", "domain-prefixed path")),
+	Entry("on two entries of one manager", since(world.Trainer22), attempt{now: entries(`[{manager: a.io/x}, {manager: a.io/x}]`)},
 		refusedFor("[1].manager", "Duplicate value")),
-	Entry("on a manager under a new name", since(kit.Trainer22),
+	Entry("on a manager under a new name", since(world.Trainer22),
 		attempt{before: entries(entry("a.io/x", anything)), now: entries(entry("a.io/y", anything))}, takenWithWarning("manager")),
-	Entry("on more entries than a TrainJob may have", since(kit.Trainer22), attempt{now: entries(many(17, `{manager: a.io/x%d}`))},
+	Entry("on more entries than a TrainJob may have", since(world.Trainer22), attempt{now: entries(many(17, `{manager: a.io/x%d}`))},
 		refusedFor("spec.runtimePatches", "Too many")),
 
 	// Time stamps.
-	Entry("on a time", since(kit.Trainer22), attempt{now: entries(`[{manager: a.io/x, time: "2026-01-01T00:00:00Z"}]`)}, taken()),
-	Entry("on a time that is none", since(kit.Trainer22), attempt{now: entries(`[{manager: a.io/x, time: yesterday}]`)}, refusedFor("spec.runtimePatches[0].time", "time")),
-	Entry("on another time of the same entry, while it runs", since(kit.Trainer22), attempt{
+	Entry("on a time", since(world.Trainer22), attempt{now: entries(`[{manager: a.io/x, time: "2026-01-01T00:00:00Z"}]`)}, taken()),
+	Entry("on a time that is none", since(world.Trainer22), attempt{now: entries(`[{manager: a.io/x, time: yesterday}]`)}, refusedFor("spec.runtimePatches[0].time", "time")),
+	Entry("on another time of the same entry, while it runs", since(world.Trainer22), attempt{
 		before: entries(`[{manager: a.io/x, time: "2026-01-01T00:00:00Z"}]`), now: entries(`[{manager: a.io/x, time: "2026-01-02T00:00:00Z"}]`), runs: true, willRun: true,
 	}, taken()),
 
@@ -113,14 +113,14 @@ var _ = DescribeTable("The rules for patches give the verdict of Trainer", core,
 	Entry("on the same patches while it runs", attempt{before: inPods("node", anything), now: inPods("node", anything), runs: true, willRun: true}, taken()),
 	Entry("on a change with a suspend, while pods are active", attempt{before: entries(`[]`), now: inPods("node", anything), runs: true},
 		refusedFor("spec.runtimePatches", "cannot be modified when the JobSet's ReplicatedJob")),
-	Entry("on a change with an unsuspend", since(kit.Trainer22), attempt{before: entries(`[]`), now: inPods("node", anything), willRun: true}, taken()),
+	Entry("on a change with an unsuspend", since(world.Trainer22), attempt{before: entries(`[]`), now: inPods("node", anything), willRun: true}, taken()),
 	Entry("on a change with an unsuspend of 2.1", only21, attempt{before: entries(`[]`), now: inPods("node", anything), willRun: true},
 		refusedFor("spec.runtimePatches", "can only be modified when the TrainJob is suspended")),
 	Entry("on a service account that is set later", attempt{before: inPods("node", anything), now: inPods("node", `{serviceAccountName: a}`)}, taken()),
-	Entry("on another service account in an entry", since(kit.Trainer22),
+	Entry("on another service account in an entry", since(world.Trainer22),
 		attempt{before: inPods("node", `{serviceAccountName: a}`), now: inPods("node", `{serviceAccountName: b}`)},
 		refusedFor("serviceAccountName", "field is immutable")),
-	Entry("on another mount in an entry", since(kit.Trainer22), attempt{
+	Entry("on another mount in an entry", since(world.Trainer22), attempt{
 		before: inPods("node", `{containers: [{name: node, volumeMounts: [{name: v, mountPath: /a}]}]}`),
 		now:    inPods("node", `{containers: [{name: node, volumeMounts: [{name: v, mountPath: /b}]}]}`),
 	}, refusedFor("containers", "field is immutable")),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // every TrainJob is in the scope of the webhooks.
@@ -20,20 +21,19 @@ const every = "every"
 
 var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 	BeforeEach(func() {
-		if cluster.Integration != kit.External {
+		if cluster.Integration != world.External {
 			Skip("the manager has to be the one who integrates TrainJobs")
 		}
 	})
 
 	It("is every TrainJob while a namespace has a LocalQueue that its TrainJobs get without asking", core, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w := newPools(ctx, "8", "0")
 		w.eventuallyInScope(ctx, webhookscope.Queued)
-		queue := kit.MakeLocalQueue(w.namespace, "default", w.name("gpus"))
+		queue := kit.LocalQueue(w.Namespace, "default", w.Name("gpus"))
 		Expect(w.Create(ctx, queue)).To(Succeed())
 		w.eventuallyInScope(ctx, every)
 
-		unnamed := w.job("unnamed").GPUs("8").Obj()
+		unnamed := w.Job("unnamed").GPUs("8").Obj()
 		delete(unnamed.Labels, kit.QueueLabel)
 		// The API server takes note of it a moment later.
 		Eventually(ctx, func(g Gomega) {
@@ -41,8 +41,8 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 			g.Expect(w.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 			g.Expect(probe.Spec.Suspend).To(HaveValue(BeTrue()))
 		}).Should(Succeed())
-		w.make(ctx, unnamed)
-		w.eventuallyRuns(ctx, "unnamed", 1, onH100)
+		w.Make(ctx, unnamed)
+		w.EventuallyRuns(ctx, "unnamed", 1, onH100)
 		Expect(w.Delete(ctx, unnamed)).To(Succeed())
 		Expect(w.Delete(ctx, queue)).To(Succeed())
 		w.eventuallyInScope(ctx, webhookscope.Queued)
@@ -81,13 +81,13 @@ var _ = Describe("The scope of the manager's webhooks", Serial, func() {
 
 // eventuallyInScope waits until both webhook configurations have the same TrainJobs in scope:
 // those with a queue, or every one.
-func (w *world) eventuallyInScope(ctx context.Context, scope string) {
+func (w *site) eventuallyInScope(ctx context.Context, scope string) {
 	GinkgoHelper()
 	Eventually(ctx, func() []string { return w.scope(ctx) }).Should(HaveEach(scope))
 }
 
 // scope returns which TrainJobs the manager's webhooks are asked about, by configuration.
-func (w *world) scope(ctx context.Context) []string {
+func (w *site) scope(ctx context.Context) []string {
 	GinkgoHelper()
 	var mutating admissionregistrationv1.MutatingWebhookConfiguration
 	var validating admissionregistrationv1.ValidatingWebhookConfiguration

@@ -19,6 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // sdkTrainJob is what kubeflow.trainer's TrainerClient sends for the Python of
@@ -26,39 +27,37 @@ import (
 // TrainerCommand, TrainerArgs and RuntimePatch.
 const sdkTrainJob = "docs/samples/sdk-trainjob.json"
 
-var _ = Describe("A TrainJob of the Python SDK", since(kit.Trainer22), func() {
+var _ = Describe("A TrainJob of the Python SDK", since(world.Trainer22), func() {
 	It("is admitted, evicted, resumed and finished, and keeps every byte that the SDK wrote", func(ctx context.Context) {
 		manifest, err := os.ReadFile(filepath.Join(root(), sdkTrainJob))
 		Expect(err).NotTo(HaveOccurred())
-		w := newWorld(ctx)
-		w.pools(ctx, "16", "16")
-		w.make(ctx, kit.MakeLocalQueue(w.namespace, "gpus", w.name("gpus")), kit.MakePriority(w.name("urgent"), 1000))
-		w.makeYAML(ctx, string(manifest))
+		w := newPools(ctx, "16", "16")
+		w.Make(ctx, kit.LocalQueue(w.Namespace, "gpus", w.Name("gpus")), kit.Priority(w.Name("urgent"), 1000))
+		w.MakeYAML(ctx, string(manifest))
 
 		By("waiting for its pods on the first flavor")
 		sent, stored := partsOf(manifest), w.sdkParts(ctx, "finetune-bert")
 		Expect(stored.withoutTime()).To(MatchJSON(sent.Entry))
 		// Trainer's webhook writes amounts that are plain numbers again.
 		Expect(trainjob.SemanticallyEqual([]byte(stored.Trainer), []byte(sent.Trainer))).To(BeTrue(), stored.Trainer)
-		sdkPlaced(w.eventuallyRuns(ctx, "finetune-bert", 2, onH100), onH100)
+		sdkPlaced(w.EventuallyRuns(ctx, "finetune-bert", 2, onH100), onH100)
 		Expect(w.sdkParts(ctx, "finetune-bert")).To(Equal(stored))
 
 		By("evicting it from there")
-		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).Nodes(2).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "urgent", 2, onH100)
-		sdkPlaced(w.eventuallyRuns(ctx, "finetune-bert", 2, onA100), onA100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8"), 2, onH100)
+		sdkPlaced(w.EventuallyRuns(ctx, "finetune-bert", 2, onA100), onA100)
 		Expect(w.sdkParts(ctx, "finetune-bert")).To(Equal(stored))
 
 		By("stopping it, which brings the gate back")
-		w.activate(ctx, "finetune-bert", false)
-		w.eventuallyAtTheGate(ctx, "finetune-bert")
+		w.Activate(ctx, "finetune-bert", false)
+		w.EventuallyAtTheGate(ctx, "finetune-bert")
 		Expect(w.sdkParts(ctx, "finetune-bert")).To(Equal(stored))
-		w.activate(ctx, "finetune-bert", true)
-		sdkPlaced(w.eventuallyRuns(ctx, "finetune-bert", 2, onA100), onA100)
+		w.Activate(ctx, "finetune-bert", true)
+		sdkPlaced(w.EventuallyRuns(ctx, "finetune-bert", 2, onA100), onA100)
 
 		By("finishing it")
-		w.finish(ctx, "finetune-bert", "succeeded")
-		w.eventuallyCondition(ctx, "finetune-bert", kueue.WorkloadFinished)
+		w.Finish(ctx, "finetune-bert", "succeeded")
+		w.EventuallyCondition(ctx, "finetune-bert", kueue.WorkloadFinished)
 		Expect(w.sdkParts(ctx, "finetune-bert")).To(Equal(stored))
 	}, SpecTimeout(specTimeout))
 })
@@ -70,7 +69,7 @@ func sdkPlaced(pods []corev1.Pod, flavor map[string]string) {
 	selector := map[string]string{corev1.LabelOSStable: "linux", kit.ProductLabel: flavor[kit.ProductLabel]}
 	for _, pod := range pods {
 		Expect(pod.Spec.NodeSelector).To(Equal(selector))
-		Expect(tolerations(&pod)).To(ConsistOf(team, gpuToleration))
+		Expect(world.Tolerations(&pod)).To(ConsistOf(team, gpuToleration))
 		Expect(pod.Spec.SchedulingGates).To(BeEmpty())
 		Expect(pod.Labels).To(HaveKeyWithValue("example.com/stage", "training"))
 		Expect(pod.Spec.ImagePullSecrets).To(ConsistOf(HaveField("Name", "registry")))
@@ -88,12 +87,12 @@ type sdkParts struct {
 }
 
 // sdkParts reads them as the API server sends them.
-func (w *world) sdkParts(ctx context.Context, job string) sdkParts {
+func (w *site) sdkParts(ctx context.Context, job string) sdkParts {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(cluster.Config)
 	Expect(err).NotTo(HaveOccurred())
 	data, err := clientset.RESTClient().Get().AbsPath("apis", trainer.GroupVersion.Group, trainer.GroupVersion.Version).
-		Namespace(w.namespace).Resource("trainjobs").Name(job).DoRaw(ctx)
+		Namespace(w.Namespace).Resource("trainjobs").Name(job).DoRaw(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	return partsOf(data)
 }

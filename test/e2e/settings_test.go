@@ -16,6 +16,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // readyTimeout is how long Kueue waits for pods in these specs: longer than a start takes
@@ -25,29 +26,28 @@ const readyTimeout = 25 * time.Second
 // These specs change Kueue's own configuration and nothing of ours, which only a local
 // control plane lets them do.
 var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, ContinueOnFailure, func() {
-	var w *world
+	var w *site
 
 	BeforeAll(func(ctx context.Context) {
-		if !cluster.Local() || cluster.Integration != kit.External {
+		if !cluster.Local() || cluster.Integration != world.External {
 			Skip("the specs of this group change Kueue's configuration; run them on a cluster of make local-up")
 		}
 	})
 
 	BeforeEach(func(ctx context.Context) {
-		w = newWorld(ctx)
-		w.pools(ctx, "16", "0")
+		w = newPools(ctx, "16", "0")
 	})
 
 	It("holds for the manager as soon as it changes", core, func(ctx context.Context) {
 		suspended := func() (bool, error) {
-			job := kit.MakeTrainJob(w.namespace, "probe").Obj()
+			job := kit.TrainJob(w.Namespace, "probe").Obj()
 			err := w.Create(ctx, job, client.DryRunAll)
 			return job.Spec.Suspend != nil && *job.Spec.Suspend, err
 		}
 		Expect(suspended()).To(BeFalse(), "a TrainJob without a queue runs")
 		restore := configureKueue(ctx, map[string]any{
 			"manageJobsWithoutQueueName":   true,
-			"managedJobsNamespaceSelector": map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: w.namespace}},
+			"managedJobsNamespaceSelector": map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: w.Namespace}},
 		})
 		Eventually(ctx, suspended).Should(BeTrue(), "it waits for a queue")
 		restore(ctx)
@@ -73,51 +73,48 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 		It("a job whose pods are ready runs on, and the metrics tell how long that took", core, long, func(ctx context.Context) {
 			before, err := cluster.ErrorLines(cluster.Manager())
 			Expect(err).NotTo(HaveOccurred())
-			w.make(ctx, w.job("ready").GPUs("8").Obj())
-			pods := w.eventuallyRuns(ctx, "ready", 1, onH100)
+			pods := w.MakeRunning(ctx, w.Job("ready").GPUs("8"), 1, onH100)
 			w.eventuallyReady(ctx, "ready", kueue.WorkloadStarted)
 			// They count once the condition is written.
 			Eventually(ctx, func() string { return fetch(ctx, "metrics", "/metrics") }).Should(And(
-				MatchRegexp(`\nkueue_ready_wait_time_seconds_count{cluster_queue="%s",[^}]*} 1\n`, w.name("gpus")),
-				MatchRegexp(`\nkueue_admitted_until_ready_wait_time_seconds_count{cluster_queue="%s",[^}]*} 1\n`, w.name("gpus")),
-				MatchRegexp(`\nkueue_local_queue_ready_wait_time_seconds_count{name="queue",namespace="%s",[^}]*} 1\n`, w.namespace),
+				MatchRegexp(`\nkueue_ready_wait_time_seconds_count{cluster_queue="%s",[^}]*} 1\n`, w.Name("gpus")),
+				MatchRegexp(`\nkueue_admitted_until_ready_wait_time_seconds_count{cluster_queue="%s",[^}]*} 1\n`, w.Name("gpus")),
+				MatchRegexp(`\nkueue_local_queue_ready_wait_time_seconds_count{name="queue",namespace="%s",[^}]*} 1\n`, w.Namespace),
 			))
 			w.consistentlyAdmitted(ctx, "ready")
-			Expect(uids(w.pods(ctx, "ready"))).To(Equal(uids(pods)))
+			Expect(world.UIDs(w.Pods(ctx, "ready"))).To(Equal(world.UIDs(pods)))
 			Expect(cluster.ErrorLines(cluster.Manager())).To(Equal(before))
 		}, SpecTimeout(specTimeout))
 
 		It("a job whose download takes longer runs on", core, long, func(ctx context.Context) {
-			w.makeNeeds(ctx, "torchtune-qwen2.5-1.5b")
-			w.make(ctx, w.job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers().Obj())
-			w.eventuallyRuns(ctx, "tune", 2, nil)
+			w.MakeNeeds(ctx, "torchtune-qwen2.5-1.5b")
+			w.MakeRunning(ctx, w.Job("tune").Runtime("torchtune-qwen2.5-1.5b").GPUs("2").Initializers(), 2, nil)
 			w.consistentlyAdmitted(ctx, "tune")
-			w.finish(ctx, "tune", "succeeded")
-			Eventually(ctx, func() []corev1.Pod { return ofReplicatedJob(w.pods(ctx, "tune"), "node") }).
+			w.Finish(ctx, "tune", "succeeded")
+			Eventually(ctx, func() []corev1.Pod { return world.OfReplicatedJob(w.Pods(ctx, "tune"), "node") }).
 				Should(ConsistOf(HaveField("Status.Phase", corev1.PodRunning)))
 			w.eventuallyReady(ctx, "tune", kueue.WorkloadRecovered)
 		}, SpecTimeout(specTimeout))
 
 		It("a job whose pods do not get ready is evicted, queues again, and is deactivated at the limit", core, long, func(ctx context.Context) {
 			w.closeNodes(ctx, kit.H100)
-			w.make(ctx, w.job("stuck").GPUs("8").Obj())
+			w.Make(ctx, w.Job("stuck").GPUs("8").Obj())
 			w.eventuallyEvicted(ctx, "stuck", kueue.WorkloadEvictedByPodsReadyTimeout)
 			Eventually(ctx, func(g Gomega) {
-				wl := w.workload(ctx, "stuck")
+				wl := w.Workload(ctx, "stuck")
 				g.Expect(wl.Status.RequeueState).To(HaveField("Count", HaveValue(BeEquivalentTo(1))))
 				g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)).To(BeTrue(), "admitted again")
 			}).Should(Succeed())
 			w.eventuallyEvicted(ctx, "stuck", kueue.WorkloadDeactivated+"DueToRequeuingLimitExceeded")
-			Expect(w.workload(ctx, "stuck").Spec.Active).To(HaveValue(BeFalse()))
+			Expect(w.Workload(ctx, "stuck").Spec.Active).To(HaveValue(BeFalse()))
 			Eventually(ctx, func(g Gomega) {
 				g.Expect(get(ctx, w, &trainer.TrainJob{}, "stuck").Spec.Suspend).To(HaveValue(BeTrue()))
-				g.Expect(w.pods(ctx, "stuck")).To(BeEmpty())
+				g.Expect(w.Pods(ctx, "stuck")).To(BeEmpty())
 			}).Should(Succeed())
 		}, SpecTimeout(specTimeout))
 
 		It("a job that loses a pod and does not get another is evicted", core, long, func(ctx context.Context) {
-			w.make(ctx, w.job("loses").GPUs("8").Obj())
-			pods := w.eventuallyRuns(ctx, "loses", 1, onH100)
+			pods := w.MakeRunning(ctx, w.Job("loses").GPUs("8"), 1, onH100)
 			w.eventuallyReady(ctx, "loses", kueue.WorkloadStarted)
 			w.closeNodes(ctx, kit.H100)
 			Expect(w.Delete(ctx, &pods[0])).To(Succeed())
@@ -131,42 +128,42 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 })
 
 // podsReady returns the condition PodsReady of a TrainJob's Workload, or nil.
-func (w *world) podsReady(ctx context.Context, job string) *metav1.Condition {
+func (w *site) podsReady(ctx context.Context, job string) *metav1.Condition {
 	GinkgoHelper()
-	wl := w.workload(ctx, job)
+	wl := w.Workload(ctx, job)
 	if wl == nil {
 		return nil
 	}
 	return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
 }
 
-func (w *world) eventuallyReady(ctx context.Context, job, reason string) {
+func (w *site) eventuallyReady(ctx context.Context, job, reason string) {
 	GinkgoHelper()
 	Eventually(ctx, func() *metav1.Condition { return w.podsReady(ctx, job) }).
 		Should(HaveValue(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
 }
 
 // consistentlyAdmitted watches that Kueue leaves a TrainJob alone for longer than it waits.
-func (w *world) consistentlyAdmitted(ctx context.Context, job string) {
+func (w *site) consistentlyAdmitted(ctx context.Context, job string) {
 	GinkgoHelper()
 	Consistently(ctx, func(g Gomega) {
-		wl := w.workload(ctx, job)
+		wl := w.Workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())
 		g.Expect(apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)).To(BeNil())
 		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted)).To(BeTrue())
 	}, readyTimeout+5*time.Second, time.Second).Should(Succeed())
 }
 
-func (w *world) eventuallyEvicted(ctx context.Context, job, reason string) {
+func (w *site) eventuallyEvicted(ctx context.Context, job, reason string) {
 	GinkgoHelper()
 	w.eventuallyTrue(ctx, job, kueue.WorkloadEvicted, reason)
 }
 
 // eventuallyTrue waits until a condition of a TrainJob's Workload is true for a reason.
-func (w *world) eventuallyTrue(ctx context.Context, job, condition, reason string) {
+func (w *site) eventuallyTrue(ctx context.Context, job, condition, reason string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
-		wl := w.workload(ctx, job)
+		wl := w.Workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())
 		g.Expect(wl.Status.Conditions).To(ContainElement(And(
 			HaveField("Type", condition), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", reason))))
@@ -174,7 +171,7 @@ func (w *world) eventuallyTrue(ctx context.Context, job, condition, reason strin
 }
 
 // closeNodes keeps new pods off the nodes of a GPU product until the spec is over.
-func (w *world) closeNodes(ctx context.Context, product string) {
+func (w *site) closeNodes(ctx context.Context, product string) {
 	GinkgoHelper()
 	var nodes corev1.NodeList
 	Expect(w.List(ctx, &nodes, client.MatchingLabels{kit.ProductLabel: product})).To(Succeed())

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/workload"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // settle waits until every job is where its Workload says, and compares the pods of
@@ -32,7 +32,7 @@ func (k *walk) settle(ctx context.Context) {
 	Eventually(ctx, func(g Gomega) {
 		checked = 0
 		var jobs trainer.TrainJobList
-		g.Expect(k.List(ctx, &jobs, client.InNamespace(k.namespace))).To(Succeed())
+		g.Expect(k.List(ctx, &jobs, client.InNamespace(k.Namespace))).To(Succeed())
 		for i := range jobs.Items {
 			checked += k.settled(ctx, g, &jobs.Items[i])
 		}
@@ -42,9 +42,9 @@ func (k *walk) settle(ctx context.Context) {
 
 // settled returns the number of pods it compared.
 func (k *walk) settled(ctx context.Context, g Gomega, job *trainer.TrainJob) int {
-	wl := k.workload(ctx, job.Name)
+	wl := k.Workload(ctx, job.Name)
 	g.Expect(wl).NotTo(BeNil(), job.Name)
-	pods := k.pods(ctx, job.Name)
+	pods := k.Pods(ctx, job.Name)
 	switch {
 	case finished(job):
 		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)).To(BeTrue(), "%s is finished, its Workload is not", job.Name)
@@ -52,7 +52,7 @@ func (k *walk) settled(ctx context.Context, g Gomega, job *trainer.TrainJob) int
 	case !workload.IsAdmitted(wl) || !ptr.Deref(wl.Spec.Active, true):
 		g.Expect(pods).To(BeEmpty(), "pods of %s without quota", job.Name)
 		g.Expect(wl.Status.Admission).To(BeNil(), "quota of %s without pods", job.Name)
-		g.Expect(cluster.Integration != kit.External || gatedEntry(job)).To(BeTrue(), "%s is not at the gate: %v", job.Name, job.Spec.RuntimePatches)
+		g.Expect(cluster.Integration != world.External || world.GatedEntry(job)).To(BeTrue(), "%s is not at the gate: %v", job.Name, job.Spec.RuntimePatches)
 		g.Expect(job.Spec.Suspend).To(HaveValue(BeTrue()), job.Name)
 		return 0
 	}
@@ -82,7 +82,7 @@ func (k *walk) exact(ctx context.Context, g Gomega, job *trainer.TrainJob, wl *k
 	if !slices.Contains(want, gpuToleration) {
 		want = append(want, gpuToleration)
 	}
-	g.Expect(tolerations(pod)).To(ConsistOf(want), "tolerations of %s", pod.Name)
+	g.Expect(world.Tolerations(pod)).To(ConsistOf(want), "tolerations of %s", pod.Name)
 
 	g.Expect(pod.Spec.SchedulingGates).To(BeEmpty(), "gates of %s", pod.Name)
 	labels := kueueKeys(pod.Labels)
@@ -105,7 +105,7 @@ func (k *walk) baseTolerations(ctx context.Context, g Gomega, job *trainer.Train
 	var runtime trainer.ClusterTrainingRuntime
 	if k.frozen {
 		var snapshot corev1.ConfigMap
-		g.Expect(k.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: job.Name + "-runtime-snapshot"}, &snapshot)).To(Succeed())
+		g.Expect(k.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: job.Name + "-runtime-snapshot"}, &snapshot)).To(Succeed())
 		g.Expect(yaml.Unmarshal([]byte(snapshot.Data["runtime"]), &runtime)).To(Succeed())
 	} else {
 		g.Expect(k.Get(ctx, client.ObjectKey{Name: k.runtime}, &runtime)).To(Succeed())

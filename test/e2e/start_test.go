@@ -23,182 +23,176 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("A preempted TrainJob", func() {
 	It("stops although an edit of its runtime has JobSet refuse all that Trainer says", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		runtime := w.copyRuntime(ctx, "torch-distributed")
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), runtime, w.job("patient").Runtime(runtime.Name).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "patient", 1, onH100)
-		if trainerOf(ctx) >= kit.Trainer23 {
+		w := newPools(ctx, "8", "0")
+		runtime := w.CopyRuntime(ctx, "torch-distributed")
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), runtime, w.Job("patient").Runtime(runtime.Name).GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "patient", 1, onH100)
+		if trainerOf(ctx) >= world.Trainer23 {
 			w.editSnapshot(ctx, "patient", func(content string) string {
 				return strings.ReplaceAll(content, "image: ", "image: example.com/edited/")
 			})
 		} else {
-			w.updateRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
+			w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
 				r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/edited"
 			})
 		}
-		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "urgent", 1, onH100)
-		Expect(w.pods(ctx, "patient")).To(BeEmpty())
-		Expect(w.eventNotes(ctx, "TrainJob", "patient", "JobSetSuspended")).To(ConsistOf(ContainSubstring("was suspended for Trainer")))
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
+		Expect(w.Pods(ctx, "patient")).To(BeEmpty())
+		Expect(w.EventNotes(ctx, "TrainJob", "patient", "JobSetSuspended")).To(ConsistOf(ContainSubstring("was suspended for Trainer")))
 	}, SpecTimeout(specTimeout))
 
 	It("gives way although its user resumes it again and again", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("stubborn").GPUs("8").Obj())
-		first := uids(w.eventuallyRuns(ctx, "stubborn", 1, onH100))
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("stubborn").GPUs("8").Obj())
+		first := world.UIDs(w.EventuallyRuns(ctx, "stubborn", 1, onH100))
 		w.keepResuming(ctx, "stubborn")
-		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8").Obj())
+		w.Make(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Obj())
 		Eventually(ctx, func() []corev1.Pod {
-			for _, pod := range w.pods(ctx, "stubborn") {
+			for _, pod := range w.Pods(ctx, "stubborn") {
 				if pod.Spec.NodeName != "" && !slices.Contains(first, pod.UID) {
 					StopTrying("pod " + pod.Name + " was bound after its job had been preempted").Now()
 				}
 			}
-			return w.pods(ctx, "urgent")
+			return w.Pods(ctx, "urgent")
 		}).WithPolling(20 * time.Millisecond).Should(ConsistOf(HaveField("Spec.NodeName", Not(BeEmpty()))))
 	}, SpecTimeout(specTimeout))
 
-	It("stops and gives its quota back although its snapshot cannot be read", Label("control"), Serial, since(kit.Trainer23), func(ctx context.Context) {
+	It("stops and gives its quota back although its snapshot cannot be read", Label("control"), Serial, since(world.Trainer23), func(ctx context.Context) {
 		localOnly("the spec restarts the manager")
-		w := newWorld(ctx)
-		w.pools(ctx, "8", "0")
-		w.make(ctx, kit.MakePriority(w.name("urgent"), 1000), w.job("patient").GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "patient", 1, onH100)
+		w := newPools(ctx, "8", "0")
+		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
+		w.EventuallyRuns(ctx, "patient", 1, onH100)
 		w.editSnapshot(ctx, "patient", func(string) string { return "no: [runtime" })
 		// It has read the snapshot before, and may remember that.
 		Expect(cluster.Control(ctx, "restart", cluster.Manager(), GinkgoWriter)).To(Succeed())
-		w.make(ctx, w.job("urgent").Priority(w.name("urgent")).GPUs("8").Obj())
-		w.eventuallyRuns(ctx, "urgent", 1, onH100)
-		w.eventuallyAtTheGate(ctx, "patient")
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "patient", "PodSetsUnknown") }).
-			Should(ContainElement(ContainSubstring("ConfigMap " + w.namespace + "/patient-runtime-snapshot")))
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
+		w.EventuallyAtTheGate(ctx, "patient")
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "patient", "PodSetsUnknown") }).
+			Should(ContainElement(ContainSubstring("ConfigMap " + w.Namespace + "/patient-runtime-snapshot")))
 	}, SpecTimeout(specTimeout))
 })
 
 // In these specs job "refused" needs all GPUs, and job "waits" some of them.
 var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func() {
-	var w *world
+	var w *site
 
 	BeforeEach(func(ctx context.Context) {
 		localOnly("the specs of this group change the manager's configuration")
-		w = newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w = newPools(ctx, "8", "0")
 		w.configureManager(ctx, "startTimeout: 4s")
 	})
 
 	// gaveBack waits until "refused" has made room for "waits", and told why.
 	gaveBack := func(ctx context.Context, why string) {
 		GinkgoHelper()
-		w.eventuallyRuns(ctx, "waits", 1, onH100)
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "refused", "CannotStart") }).
+		w.EventuallyRuns(ctx, "waits", 1, onH100)
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "refused", "CannotStart") }).
 			Should(ContainElement(SatisfyAll(HavePrefix("gives its quota back"), ContainSubstring("queues again in"), ContainSubstring(why))))
-		w.eventuallyAtTheGate(ctx, "refused")
-		Expect(w.pods(ctx, "refused")).To(BeEmpty())
+		w.EventuallyAtTheGate(ctx, "refused")
+		Expect(w.Pods(ctx, "refused")).To(BeEmpty())
 	}
 
 	It("because of a ResourceQuota gives its quota back, and starts when that is gone", core, long, func(ctx context.Context) {
 		limit := w.limitGPUs(ctx, "4")
-		w.make(ctx, w.job("refused").GPUs("8").Obj())
-		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
-		w.make(ctx, w.job("waits").GPUs("4").Obj())
+		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
+		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		gaveBack(ctx, "exceeded quota: gpus")
 
-		w.finish(ctx, "waits", "succeeded")
-		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.Finish(ctx, "waits", "succeeded")
+		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
 		Expect(w.Delete(ctx, limit)).To(Succeed())
-		w.exactlyPlaced(w.eventuallyRuns(ctx, "refused", 1, onH100))
+		w.exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))
 	}, SpecTimeout(specTimeout))
 
 	It("as a whole because of a ResourceQuota gives its quota back when the pods that came are gone", core, long, func(ctx context.Context) {
 		w.limitGPUs(ctx, "4")
-		w.make(ctx, w.job("refused").Nodes(2).GPUs("4").Obj())
-		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
-		w.make(ctx, w.job("waits").GPUs("4").Obj())
+		w.Make(ctx, w.Job("refused").Nodes(2).GPUs("4").Obj())
+		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		gaveBack(ctx, "has not made 1 of 2 pods of child Job refused-node-0: Error creating: pods")
 	}, SpecTimeout(specTimeout))
 
 	It("because its JobSet may not be resumed gives its quota back", core, func(ctx context.Context) {
-		w.refuse(ctx, jobSetNamed(w.namespace, "refused"), "jobset.x-k8s.io", "jobsets", `object.metadata.name != "refused" || has(object.spec.suspend) && object.spec.suspend`)
-		w.make(ctx, w.job("refused").GPUs("8").Obj())
-		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
-		w.make(ctx, w.job("waits").GPUs("4").Obj())
+		w.refuse(ctx, jobSetNamed(w.Namespace, "refused"), "jobset.x-k8s.io", "jobsets", `object.metadata.name != "refused" || has(object.spec.suspend) && object.spec.suspend`)
+		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
+		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		// Before 2.3, the JobSet is deleted, for a runtime that may have been edited, and is missing then.
 		gaveBack(ctx, "JobSet refused: ")
-		Expect(w.eventNotes(ctx, "TrainJob", "refused", "CannotStart")).To(ContainElement(ContainSubstring("refused by the spec")))
+		Expect(w.EventNotes(ctx, "TrainJob", "refused", "CannotStart")).To(ContainElement(ContainSubstring("refused by the spec")))
 	}, SpecTimeout(specTimeout))
 
 	It("because its child Job may not be made gives its quota back, and starts when its user changes it", core, long, func(ctx context.Context) {
-		allow := w.refuse(ctx, childJobOf(w.namespace, "refused"), "batch", "jobs", `object.metadata.labels["jobset.sigs.k8s.io/jobset-name"] != "refused"`)
-		w.make(ctx, w.job("refused").GPUs("8").Obj())
-		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
-		w.make(ctx, w.job("waits").GPUs("4").Obj())
+		allow := w.refuse(ctx, childJobOf(w.Namespace, "refused"), "batch", "jobs", `object.metadata.labels["jobset.sigs.k8s.io/jobset-name"] != "refused"`)
+		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
+		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		gaveBack(ctx, "JobSet has not made 1 of 1 child Job of replicated job node")
 		why := "refused by the spec"
-		if trainerOf(ctx) < kit.Trainer22 {
+		if trainerOf(ctx) < world.Trainer22 {
 			// JobSet 0.10 keeps it to itself.
 			why = "no event says why"
 		}
-		Expect(w.eventNotes(ctx, "TrainJob", "refused", "CannotStart")).To(ContainElement(ContainSubstring(why)))
+		Expect(w.EventNotes(ctx, "TrainJob", "refused", "CannotStart")).To(ContainElement(ContainSubstring(why)))
 
 		allow(ctx)
-		w.finish(ctx, "waits", "succeeded")
-		w.touch(ctx, "refused")
-		w.exactlyPlaced(w.eventuallyRuns(ctx, "refused", 1, onH100))
+		w.Finish(ctx, "waits", "succeeded")
+		w.Touch(ctx, "refused")
+		w.exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))
 	}, SpecTimeout(specTimeout))
 
 	It("because its JobSet may not be made does not queue, and does when it may", core, long, func(ctx context.Context) {
-		allow := w.refuse(ctx, jobSetNamed(w.namespace, "refused"), "jobset.x-k8s.io", "jobsets", `object.metadata.name != "refused"`)
-		w.make(ctx, w.job("refused").GPUs("8").Obj())
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "refused", "CannotStart") }).
+		allow := w.refuse(ctx, jobSetNamed(w.Namespace, "refused"), "jobset.x-k8s.io", "jobsets", `object.metadata.name != "refused"`)
+		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "refused", "CannotStart") }).
 			Should(ConsistOf(SatisfyAll(HavePrefix("does not queue"), ContainSubstring("refused by the spec"))))
-		w.make(ctx, w.job("waits").GPUs("4").Obj())
-		w.eventuallyRuns(ctx, "waits", 1, onH100)
-		Expect(w.workload(ctx, "refused")).To(BeNil())
+		w.MakeRunning(ctx, w.Job("waits").GPUs("4"), 1, onH100)
+		Expect(w.Workload(ctx, "refused")).To(BeNil())
 
 		allow(ctx)
-		w.finish(ctx, "waits", "succeeded")
+		w.Finish(ctx, "waits", "succeeded")
 		// Trainer tries again at once then, and later by itself.
-		w.touch(ctx, "refused")
-		w.exactlyPlaced(w.eventuallyRuns(ctx, "refused", 1, onH100))
+		w.Touch(ctx, "refused")
+		w.exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))
 	}, SpecTimeout(specTimeout))
 
 	It("because nobody makes its pods says so, gives its quota back later, and starts when somebody does", func(ctx context.Context) {
 		start := stopComponent(ctx, "kube-controller-manager")
-		w.make(ctx, w.job("refused").GPUs("8").Obj())
-		w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "refused", "NotStarted") }).Should(ContainElement(SatisfyAll(
+		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
+		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "refused", "NotStarted") }).Should(ContainElement(SatisfyAll(
 			HavePrefix("admitted, but without a pod after 4s: the Job controller has not made 1 of 1 pod of child Job refused-node-0"), ContainSubstring("after 20s"))))
-		Expect(w.workload(ctx, "refused").Status.Admission).NotTo(BeNil(), "it keeps its quota meanwhile")
-		Eventually(ctx, func() []string { return w.eventNotes(ctx, "TrainJob", "refused", "CannotStart") }).
+		Expect(w.Workload(ctx, "refused").Status.Admission).NotTo(BeNil(), "it keeps its quota meanwhile")
+		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "refused", "CannotStart") }).
 			Should(ContainElement(SatisfyAll(HavePrefix("gives its quota back"), ContainSubstring("no event says why"))))
-		Eventually(ctx, func() *kueue.Workload { return w.workload(ctx, "refused") }).Should(Or(BeNil(), HaveField("Status.Admission", BeNil())))
+		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "refused") }).Should(Or(BeNil(), HaveField("Status.Admission", BeNil())))
 		start(ctx)
-		w.exactlyPlaced(w.eventuallyRuns(ctx, "refused", 1, onH100))
+		w.exactlyPlaced(w.EventuallyRuns(ctx, "refused", 1, onH100))
 	}, SpecTimeout(specTimeout))
 
 	It("yet, because its pods wait for a node, keeps its quota", func(ctx context.Context) {
-		nowhere := w.job("refused").GPUs("8").Obj()
+		nowhere := w.Job("refused").GPUs("8").Obj()
 		nowhere.Spec.RuntimePatches = nodeSelectorPatch(map[string]string{"example.com/nowhere": "true"})
-		w.make(ctx, nowhere)
-		wl := w.eventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
-		Eventually(ctx, func() []corev1.Pod { return w.pods(ctx, "refused") }).Should(HaveLen(1))
-		pods := w.pods(ctx, "refused")
+		w.Make(ctx, nowhere)
+		wl := w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "refused") }).Should(HaveLen(1))
+		pods := w.Pods(ctx, "refused")
 		Consistently(ctx, func(g Gomega) {
-			g.Expect(w.workload(ctx, "refused")).To(HaveField("UID", wl.UID))
-			g.Expect(uids(w.pods(ctx, "refused"))).To(Equal(uids(pods)))
+			g.Expect(w.Workload(ctx, "refused")).To(HaveField("UID", wl.UID))
+			g.Expect(world.UIDs(w.Pods(ctx, "refused"))).To(Equal(world.UIDs(pods)))
 		}).WithTimeout(25 * time.Second).Should(Succeed())
-		Expect(w.eventNotes(ctx, "TrainJob", "refused", "CannotStart")).To(BeEmpty())
+		Expect(w.EventNotes(ctx, "TrainJob", "refused", "CannotStart")).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 })
 
 // editSnapshot changes what Trainer froze for a TrainJob, as everybody may who edits the namespace.
-func (w *world) editSnapshot(ctx context.Context, job string, change func(string) string) {
+func (w *site) editSnapshot(ctx context.Context, job string, change func(string) string) {
 	GinkgoHelper()
 	snapshot := get(ctx, w, &corev1.ConfigMap{}, job+"-runtime-snapshot")
 	before := snapshot.Data["runtime"]
@@ -208,7 +202,7 @@ func (w *world) editSnapshot(ctx context.Context, job string, change func(string
 }
 
 // configureManager restarts the manager with another setting, until the spec's end.
-func (w *world) configureManager(ctx context.Context, setting string) {
+func (w *site) configureManager(ctx context.Context, setting string) {
 	GinkgoHelper()
 	restart := func(ctx context.Context) {
 		GinkgoHelper()
@@ -221,11 +215,11 @@ func (w *world) configureManager(ctx context.Context, setting string) {
 }
 
 // limitGPUs makes a ResourceQuota of the spec's namespace.
-func (w *world) limitGPUs(ctx context.Context, amount string) *corev1.ResourceQuota {
+func (w *site) limitGPUs(ctx context.Context, amount string) *corev1.ResourceQuota {
 	GinkgoHelper()
-	limit := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "gpus"}}
+	limit := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "gpus"}}
 	limit.Spec.Hard = corev1.ResourceList{"requests.nvidia.com/gpu": *quantity(amount)}
-	w.make(ctx, limit)
+	w.Make(ctx, limit)
 	// Without a status nothing of what it limits is let in.
 	Eventually(ctx, func() corev1.ResourceList { return get(ctx, w, &corev1.ResourceQuota{}, "gpus").Status.Used }).ShouldNot(BeEmpty())
 	return limit
@@ -233,14 +227,14 @@ func (w *world) limitGPUs(ctx context.Context, amount string) *corev1.ResourceQu
 
 // refuse has the API server refuse objects of the spec's namespace for which an expression
 // is false, as it is for the probe, until allow or the spec's end.
-func (w *world) refuse(ctx context.Context, probe client.Object, group, resource, expression string) (allow func(context.Context)) {
+func (w *site) refuse(ctx context.Context, probe client.Object, group, resource, expression string) (allow func(context.Context)) {
 	GinkgoHelper()
-	name := w.name("refuse-" + resource)
+	name := w.Name("refuse-" + resource)
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
 					Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource}},
@@ -255,7 +249,7 @@ func (w *world) refuse(ctx context.Context, probe client.Object, group, resource
 			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	}
-	w.make(ctx, policy, binding)
+	w.Make(ctx, policy, binding)
 	try := func(ctx context.Context) string {
 		return fmt.Sprint(w.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll))
 	}
@@ -290,7 +284,7 @@ func childJobOf(namespace, jobSet string) *batchv1.Job {
 }
 
 // keepResuming sets suspend: false on a TrainJob twenty times a second until the spec is over.
-func (w *world) keepResuming(ctx context.Context, name string) {
+func (w *site) keepResuming(ctx context.Context, name string) {
 	GinkgoHelper()
 	resuming, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -298,7 +292,7 @@ func (w *world) keepResuming(ctx context.Context, name string) {
 		defer close(done)
 		for tick := time.Tick(50 * time.Millisecond); resuming.Err() == nil; <-tick {
 			// It may be refused, as a resume of a job that stops.
-			_ = w.Patch(resuming, w.job(name).Obj(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false}}`)))
+			_ = w.Patch(resuming, w.Job(name).Obj(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false}}`)))
 		}
 	}()
 	DeferCleanup(func() {

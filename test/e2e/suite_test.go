@@ -16,7 +16,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // localDir is the LOCAL_DIR of the cluster that the suite brings up, below the
@@ -25,7 +25,7 @@ const localDir = ".local-e2e"
 
 // cluster is what the specs of this process talk to. started is the one that the suite brought
 // up, in the process that did.
-var cluster, started *kit.Cluster
+var cluster, started *world.Cluster
 
 func TestE2E(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -45,15 +45,15 @@ var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
 		return []byte(kubeconfig)
 	}
-	root, err := kit.Root()
+	root, err := world.Root()
 	Expect(err).NotTo(HaveOccurred())
 	processes, _ := GinkgoConfiguration()
-	started, err = kit.Start(ctx, filepath.Join(root, localDir), GinkgoWriter, "--nodes", strconv.Itoa(8*processes.ParallelTotal))
+	started, err = world.Start(ctx, filepath.Join(root, localDir), GinkgoWriter, "--nodes", strconv.Itoa(8*processes.ParallelTotal))
 	Expect(err).NotTo(HaveOccurred())
 	return []byte(started.Kubeconfig)
 }, func(kubeconfig []byte) {
 	var err error
-	cluster, err = kit.Use(string(kubeconfig))
+	cluster, err = world.Use(string(kubeconfig))
 	Expect(err).NotTo(HaveOccurred())
 })
 
@@ -95,14 +95,13 @@ const (
 )
 
 var _ = BeforeEach(func(ctx context.Context) {
-	served := trainerOf(ctx)
 	for _, label := range CurrentSpecReport().Labels() {
-		oldest, found := strings.CutPrefix(label, sinceLabel)
-		if found && served < oldest {
-			Skip("the cluster runs Trainer " + served)
+		oldest, isSince := strings.CutPrefix(label, sinceLabel)
+		newest, isUntil := strings.CutPrefix(label, untilLabel)
+		if !isSince && !isUntil {
+			continue
 		}
-		newest, found := strings.CutPrefix(label, untilLabel)
-		if found && served > newest {
+		if served := trainerOf(ctx); isSince && served < oldest || isUntil && served > newest {
 			Skip("the cluster runs Trainer " + served)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var _ = Describe("The ledger of resource seconds", Label("control"), Serial, func() {
@@ -24,26 +25,25 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 	})
 
 	It("says what the objects' own versions say, however often the manager is killed", func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.pools(ctx, "16", "0")
-		w.make(ctx, kit.MakePriority(w.name("low"), 1), kit.MakePriority(w.name("high"), 100))
+		w := newPools(ctx, "16", "0")
+		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 		book := w.openBook(ctx)
 
-		w.eventuallyCreate(ctx, w.job("victim").GPUs("8").Nodes(2).Priority(w.name("low")).
+		w.eventuallyCreate(ctx, w.Job("victim").GPUs("8").Nodes(2).Priority(w.Name("low")).
 			PodAnnotation("example.com/churn", "node", "localcluster/run-for", "20s").Obj())
 		// Times are in whole seconds: a run that ends in the second in which it began has lost nothing.
 		Eventually(ctx, func(g Gomega) {
-			wl := w.workload(ctx, "victim")
+			wl := w.Workload(ctx, "victim")
 			g.Expect(wl).NotTo(BeNil())
 			ready := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady)
 			g.Expect(ready).NotTo(BeNil())
 			g.Expect(ready.Status).To(Equal(metav1.ConditionTrue))
 			g.Expect(time.Since(ready.LastTransitionTime.Time)).To(BeNumerically(">", 2*time.Second))
 		}).Should(Succeed())
-		w.eventuallyCreate(ctx, w.job("urgent").GPUs("8").Priority(w.name("high")).
+		w.eventuallyCreate(ctx, w.Job("urgent").GPUs("8").Priority(w.Name("high")).
 			PodAnnotation("example.com/churn", "node", "localcluster/run-for", "3s").Obj())
-		w.eventuallyCondition(ctx, "victim", kueue.WorkloadEvicted)
+		w.EventuallyCondition(ctx, "victim", kueue.WorkloadEvicted)
 
 		const jobs = 10
 		for i := range jobs {
@@ -59,11 +59,11 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 			}
 			w.killManager(ctx)
 		}
-		gone := w.job("gone").GPUs("8").Priority(w.name("high")).Obj()
+		gone := w.Job("gone").GPUs("8").Priority(w.Name("high")).Obj()
 		w.eventuallyCreate(ctx, gone)
-		w.eventuallyRuns(ctx, "gone", 1, onH100)
+		w.EventuallyRuns(ctx, "gone", 1, onH100)
 		Expect(w.Delete(ctx, gone)).To(Succeed())
-		w.eventuallyGone(ctx, gone)
+		w.EventuallyGone(ctx, gone)
 		for i := range jobs {
 			w.eventuallyFinished(ctx, fmt.Sprintf("job-%d", i))
 			if i%4 == 1 {
@@ -103,7 +103,7 @@ var _ = Describe("The ledger of resource seconds", Label("control"), Serial, fun
 })
 
 // killManager kills the manager and starts it again.
-func (w *world) killManager(ctx context.Context) {
+func (w *site) killManager(ctx context.Context) {
 	GinkgoHelper()
 	Expect(cluster.Control(ctx, "kill", cluster.Manager(), GinkgoWriter)).To(Succeed())
 	Expect(cluster.Control(ctx, "start", cluster.Manager(), GinkgoWriter)).To(Succeed())
@@ -111,9 +111,9 @@ func (w *world) killManager(ctx context.Context) {
 
 // accounted returns the GPU seconds of the spec's ClusterQueue that the manager tells, by phase and
 // by outcome.
-func (w *world) accounted(ctx context.Context, g Gomega) map[string]float64 {
-	seconds, err := kit.LedgerSeconds(fetch(ctx, "metrics", "/metrics"),
-		map[string]string{metrics.ClusterQueue: w.name("gpus"), metrics.Resource: string(kit.GPU)})
+func (w *site) accounted(ctx context.Context, g Gomega) map[string]float64 {
+	seconds, err := world.LedgerSeconds(fetch(ctx, "metrics", "/metrics"),
+		map[string]string{metrics.ClusterQueue: w.Name("gpus"), metrics.Resource: string(kit.GPU)})
 	g.Expect(err).NotTo(HaveOccurred())
 	return seconds
 }

@@ -27,7 +27,7 @@ type bookkeeper struct {
 	versions []record.Version
 }
 
-func (w *world) openBook(ctx context.Context) *bookkeeper {
+func (w *site) openBook(ctx context.Context) *bookkeeper {
 	GinkgoHelper()
 	api, err := dynamic.NewForConfig(cluster.Config)
 	Expect(err).NotTo(HaveOccurred())
@@ -36,7 +36,7 @@ func (w *world) openBook(ctx context.Context) *bookkeeper {
 		{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"},
 		{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"},
 	} {
-		kinds = append(kinds, record.Kind{GroupVersionResource: resource, Namespace: w.namespace})
+		kinds = append(kinds, record.Kind{GroupVersionResource: resource, Namespace: w.Namespace})
 	}
 	b := &bookkeeper{}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))

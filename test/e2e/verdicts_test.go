@@ -23,7 +23,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // attempt is a request of a user who changes the patches of a TrainJob without a queue.
@@ -54,7 +54,7 @@ func entry(manager, podSpec string) string {
 // inPods patches the pods of a replicated job, in any generation.
 func inPods(job, podSpec string) list {
 	return func(served string) string {
-		if served == kit.Trainer21 {
+		if served == world.Trainer21 {
 			return `[{targetJobs: [{name: ` + job + `}], spec: ` + podSpec + `}]`
 		}
 		return strings.Replace(entry("example.com/user", podSpec), "name: node,", "name: "+job+",", 1)
@@ -87,17 +87,17 @@ func many(count int, item string) string {
 
 // ask returns the verdict of the rules on an attempt, and the refusal of the API server,
 // which has Trainer's CRD and asks Trainer's webhook, or nil where it takes it.
-func (w *world) ask(ctx context.Context, a attempt) (rules.Verdict, error) {
+func (w *site) ask(ctx context.Context, a attempt) (rules.Verdict, error) {
 	GinkgoHelper()
 	served, runtime := trainerOf(ctx), w.ruledRuntime(ctx)
-	w.make(ctx, runtime)
+	w.Make(ctx, runtime)
 	now := w.ruled(runtime.Name, served, a.now, !a.willRun)
 	if a.before == nil {
 		verdict := rules.Create(generationOf(served), &runtime.Spec, ruledBy(now))
 		return verdict, refusal(strict().Create(ctx, now, client.DryRunAll))
 	}
 	before := w.ruled(runtime.Name, served, a.before, !a.runs)
-	w.make(ctx, before)
+	w.Make(ctx, before)
 	var active []string
 	if a.runs {
 		active = w.eventuallyActive(ctx, before.GetName(), len(runtime.Spec.Template.Spec.ReplicatedJobs))
@@ -111,9 +111,9 @@ func (w *world) ask(ctx context.Context, a attempt) (rules.Verdict, error) {
 
 // ruledRuntime has a replicated job of each name that Trainer knows; that of node has
 // one more container, an init container and a pull secret.
-func (w *world) ruledRuntime(ctx context.Context) *trainer.ClusterTrainingRuntime {
+func (w *site) ruledRuntime(ctx context.Context) *trainer.ClusterTrainingRuntime {
 	GinkgoHelper()
-	runtime := w.copyRuntime(ctx, "torch-distributed")
+	runtime := w.CopyRuntime(ctx, "torch-distributed")
 	jobs := &runtime.Spec.Template.Spec.ReplicatedJobs
 	for _, name := range []string{"dataset-initializer", "model-initializer"} {
 		job := *(*jobs)[0].DeepCopy()
@@ -129,12 +129,12 @@ func (w *world) ruledRuntime(ctx context.Context) *trainer.ClusterTrainingRuntim
 }
 
 // ruled is a TrainJob without a queue: nobody but Trainer has a say in it.
-func (w *world) ruled(runtime, served string, patches list, suspended bool) *unstructured.Unstructured {
+func (w *site) ruled(runtime, served string, patches list, suspended bool) *unstructured.Unstructured {
 	GinkgoHelper()
 	var items []any
 	Expect(yaml.Unmarshal([]byte(patches(served)), &items)).To(Succeed())
 	job := newTrainJob()
-	job.SetNamespace(w.namespace)
+	job.SetNamespace(w.Namespace)
 	job.SetName("ruled")
 	job.Object["spec"] = map[string]any{
 		"runtimeRef": map[string]any{"name": runtime}, "suspend": suspended, fieldOf[served]: items,
@@ -178,12 +178,12 @@ func refusal(answer error) error {
 
 // eventuallyActive waits until n replicated jobs of a TrainJob have active pods, and
 // names them.
-func (w *world) eventuallyActive(ctx context.Context, job string, n int) []string {
+func (w *site) eventuallyActive(ctx context.Context, job string, n int) []string {
 	GinkgoHelper()
 	var active []string
 	Eventually(ctx, func(g Gomega) {
 		var js jobsetapi.JobSet
-		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: job}, &js)).To(Succeed())
+		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &js)).To(Succeed())
 		active = nil
 		for _, status := range js.Status.ReplicatedJobsStatus {
 			if status.Active > 0 {

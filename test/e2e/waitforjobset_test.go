@@ -16,26 +16,25 @@ import (
 )
 
 var _ = Describe("A new TrainJob whose JobSet is late waits for it", Label("control"), Serial, func() {
-	var w *world
+	var w *site
 
 	// late makes job "late", whose JobSet does not come before it is let through.
 	late := func(ctx context.Context, setting string) (letThrough func()) {
 		GinkgoHelper()
 		localOnly("the specs of this group change the manager's configuration")
-		w = newWorld(ctx)
-		w.pools(ctx, "8", "0")
+		w = newPools(ctx, "8", "0")
 		w.configureManager(ctx, setting)
 		_, letThrough = w.holdJobSets(ctx, admissionregistrationv1.Create, func(*admissionv1.AdmissionRequest) bool { return true })
-		w.make(ctx, w.job("late").GPUs("8").Obj())
+		w.Make(ctx, w.Job("late").GPUs("8").Obj())
 		return letThrough
 	}
 
 	It("not at all with waitForJobSet: 0s", func(ctx context.Context) {
 		letThrough := late(ctx, "waitForJobSet: 0s")
-		w.eventuallyCondition(ctx, "late", kueue.WorkloadAdmitted)
+		w.EventuallyCondition(ctx, "late", kueue.WorkloadAdmitted)
 		letThrough()
-		w.eventuallyRuns(ctx, "late", 1, onH100)
-		Expect(w.eventNotes(ctx, "TrainJob", "late", "NotPrepared")).To(BeEmpty(), "nothing was late")
+		w.EventuallyRuns(ctx, "late", 1, onH100)
+		Expect(w.EventNotes(ctx, "TrainJob", "late", "NotPrepared")).To(BeEmpty(), "nothing was late")
 	}, SpecTimeout(specTimeout))
 
 	It("for longer than explain is patient with waitForJobSet: 1h", long, func(ctx context.Context) {
@@ -45,6 +44,6 @@ var _ = Describe("A new TrainJob whose JobSet is late waits for it", Label("cont
 		Consistently(ctx, func(g Gomega) string { return w.explained(ctx, g, "late").State.Reason }).
 			WithTimeout(17 * time.Second).WithPolling(time.Second).Should(Equal("AwaitsJobSet"))
 		letThrough()
-		w.eventuallyRuns(ctx, "late", 1, onH100)
+		w.EventuallyRuns(ctx, "late", 1, onH100)
 	}, SpecTimeout(specTimeout))
 })

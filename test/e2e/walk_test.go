@@ -20,6 +20,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var (
@@ -49,7 +50,7 @@ var _ = Describe("Any sequence of events", func() {
 
 // walk is a world with pools that differ in label keys, tolerations and topology.
 type walk struct {
-	*world
+	*site
 	random  *rand.Rand
 	runtime string
 	// frozen is whether Trainer renders a job from the runtime as it was when the job was
@@ -67,23 +68,23 @@ type walk struct {
 // which stays Pending does so for a stale reason.
 func newWalk(ctx context.Context, random *rand.Rand) *walk {
 	w := newWorld(ctx)
-	runtime := w.copyRuntime(ctx, "torch-distributed")
+	runtime := w.CopyRuntime(ctx, "torch-distributed")
 	runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{tolerate("runtime-0")}
-	tas := w.flavor("tas", map[string]string{kit.ProductLabel: kit.H100})
-	tas.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.name("hosts")))
-	w.make(ctx, runtime,
-		kit.MakeTopology(w.name("hosts"), corev1.LabelHostname),
+	tas := w.Flavor("tas", map[string]string{kit.ProductLabel: kit.H100})
+	tas.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.Name("hosts")))
+	w.Make(ctx, runtime,
+		kit.Topology(w.Name("hosts"), corev1.LabelHostname),
 		tas,
-		w.flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}, tolerate("pool-h100")),
-		w.flavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
-		w.flavor("ampere", map[string]string{kit.FamilyLabel: "ampere", "nvidia.com/gpu.memory": "81920"}, tolerate("pool-ampere"), tolerate("spot")),
-		kit.MakePriority(w.name("low"), 1), kit.MakePriority(w.name("high"), 100),
-		kit.MakeClusterQueue(w.name("one"), kit.Quota{Flavor: w.name("h100"), GPUs: "16"}, kit.Quota{Flavor: w.name("a100"), GPUs: "16"}),
-		kit.MakeClusterQueue(w.name("two"), kit.Quota{Flavor: w.name("ampere"), GPUs: "16"}, kit.Quota{Flavor: w.name("tas"), GPUs: "16"}),
-		kit.MakeLocalQueue(w.namespace, "one", w.name("one")),
-		kit.MakeLocalQueue(w.namespace, "two", w.name("two")),
+		w.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}, tolerate("pool-h100")),
+		w.Flavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
+		w.Flavor("ampere", map[string]string{kit.FamilyLabel: "ampere", "nvidia.com/gpu.memory": "81920"}, tolerate("pool-ampere"), tolerate("spot")),
+		kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100),
+		kit.ClusterQueue(w.Name("one"), kit.Quota{Flavor: w.Name("h100"), GPUs: "16"}, kit.Quota{Flavor: w.Name("a100"), GPUs: "16"}),
+		kit.ClusterQueue(w.Name("two"), kit.Quota{Flavor: w.Name("ampere"), GPUs: "16"}, kit.Quota{Flavor: w.Name("tas"), GPUs: "16"}),
+		kit.LocalQueue(w.Namespace, "one", w.Name("one")),
+		kit.LocalQueue(w.Namespace, "two", w.Name("two")),
 	)
-	return &walk{world: w, random: random, runtime: runtime.Name, frozen: trainerOf(ctx) >= kit.Trainer23, lives: map[int]int{}}
+	return &walk{site: w, random: random, runtime: runtime.Name, frozen: trainerOf(ctx) >= world.Trainer23, lives: map[int]int{}}
 }
 
 func tolerate(key string) corev1.Toleration {
@@ -96,7 +97,7 @@ func (k *walk) step(ctx context.Context) string {
 	slot := k.random.IntN(*walkJobs)
 	name := fmt.Sprintf("job-%d-%d", slot, k.lives[slot])
 	var job trainer.TrainJob
-	err := k.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: name}, &job)
+	err := k.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: name}, &job)
 	if apierrors.IsNotFound(err) {
 		return k.create(ctx, name)
 	}
@@ -116,14 +117,14 @@ func (k *walk) step(ctx context.Context) string {
 func (k *walk) remove(ctx context.Context, slot int, name string) string {
 	GinkgoHelper()
 	k.lives[slot]++
-	Expect(k.Delete(ctx, k.job(name).Obj())).To(Succeed())
+	Expect(k.Delete(ctx, k.Job(name).Obj())).To(Succeed())
 	return "deleted " + name
 }
 
 func (k *walk) create(ctx context.Context, name string) string {
 	GinkgoHelper()
 	queue, nodes, priority := k.pick("one", "two"), int32(1+k.random.IntN(2)), k.pick("low", "high")
-	job := kit.MakeTrainJob(k.namespace, name).Queue(queue).Priority(k.name(priority)).Runtime(k.runtime).Nodes(nodes).GPUs("8")
+	job := kit.TrainJob(k.Namespace, name).Queue(queue).Priority(k.Name(priority)).Runtime(k.runtime).Nodes(nodes).GPUs("8")
 	Expect(k.Create(ctx, job.Obj())).To(Succeed())
 	return fmt.Sprintf("created %s: %d nodes, queue %s, priority %s", name, nodes, queue, priority)
 }
@@ -147,12 +148,12 @@ func (k *walk) stepWaiting(ctx context.Context, name string) string {
 		return "resumed " + name + " by hand"
 	case 3:
 		priority := k.pick("low", "high")
-		k.updateWaiting(ctx, name, func(t *trainer.TrainJob) { t.Labels[kit.PriorityLabel] = k.name(priority) })
+		k.updateWaiting(ctx, name, func(t *trainer.TrainJob) { t.Labels[kit.PriorityLabel] = k.Name(priority) })
 		return fmt.Sprintf("gave %s priority %s", name, priority)
 	}
-	if wl := k.workload(ctx, name); wl != nil {
+	if wl := k.Workload(ctx, name); wl != nil {
 		active := !ptr.Deref(wl.Spec.Active, true)
-		k.activate(ctx, name, active)
+		k.Activate(ctx, name, active)
 		return fmt.Sprintf("set %s active: %t", name, active)
 	}
 	return "did nothing to " + name
@@ -163,22 +164,22 @@ func (k *walk) stepRunning(ctx context.Context, name string) string {
 	GinkgoHelper()
 	switch k.random.IntN(5) {
 	case 0, 1:
-		k.activate(ctx, name, false)
+		k.Activate(ctx, name, false)
 		k.settle(ctx)
-		k.activate(ctx, name, true)
+		k.Activate(ctx, name, true)
 		return "evicted " + name
 	case 2:
-		k.finish(ctx, name, "succeeded")
+		k.Finish(ctx, name, "succeeded")
 		return "finished " + name
 	case 3:
-		k.touch(ctx, name)
+		k.Touch(ctx, name)
 		return "touched " + name
 	}
 	if !k.frozen {
 		return "left the runtime alone"
 	}
 	key := fmt.Sprintf("runtime-%d", k.random.IntN(3))
-	k.updateRuntime(ctx, k.runtime, func(r *trainer.ClusterTrainingRuntime) {
+	k.EditRuntime(ctx, k.runtime, func(r *trainer.ClusterTrainingRuntime) {
 		pod := &r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec
 		pod.Containers[0].Image = "example.com/" + key
 		pod.Tolerations = []corev1.Toleration{tolerate(key)}
@@ -190,7 +191,7 @@ func (k *walk) stepRunning(ctx context.Context, name string) string {
 // refused, which is an answer too.
 func (k *walk) updateWaiting(ctx context.Context, name string, change func(*trainer.TrainJob)) {
 	GinkgoHelper()
-	err := k.tryUpdate(ctx, name, change)
+	err := k.TryEdit(ctx, name, change)
 	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		Expect(err).NotTo(HaveOccurred())
 	}
@@ -202,7 +203,7 @@ const walker = "example.com/walker"
 
 // withUserPatch replaces the walker's entry, in front of all others.
 func withUserPatch(entries []trainer.RuntimePatch, spec *trainer.PodSpecPatch) []trainer.RuntimePatch {
-	out := kit.MakeTrainJob("", "").PodPatch(walker, "node", trainer.PodTemplatePatch{Spec: spec}).Spec.RuntimePatches
+	out := kit.TrainJob("", "").PodPatch(walker, "node", trainer.PodTemplatePatch{Spec: spec}).Spec.RuntimePatches
 	for _, entry := range entries {
 		if entry.Manager != walker {
 			out = append(out, entry)

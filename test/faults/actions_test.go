@@ -144,7 +144,7 @@ func (r *run) probe(ctx context.Context, owner webhookOwner) error {
 	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		defer cancel()
-		var obj client.Object = kit.MakeTrainJob(r.namespace, low).Obj()
+		var obj client.Object = kit.TrainJob(r.namespace, low).Obj()
 		if owner == jobSetsWebhooks {
 			obj = jobSet(r.namespace, low)
 		}

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // localDir is the LOCAL_DIR of the cluster that the tests bring up, below the
@@ -32,7 +32,7 @@ const settleTimeout = 45 * time.Second
 
 // harness is the cluster with the manager under test behind a proxy.
 type harness struct {
-	cluster  *kit.Cluster
+	cluster  *world.Cluster
 	api      dynamic.Interface
 	progress io.Writer
 	launch   launch
@@ -55,19 +55,19 @@ func newHarness(ctx context.Context, progress io.Writer) (*harness, error) {
 	return h, nil
 }
 
-func useCluster(ctx context.Context, progress io.Writer) (*kit.Cluster, error) {
+func useCluster(ctx context.Context, progress io.Writer) (*world.Cluster, error) {
 	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		cluster, err := kit.Use(kubeconfig)
+		cluster, err := world.Use(kubeconfig)
 		if err == nil && !cluster.Local() {
 			err = fmt.Errorf("%s is not that of a local control plane: these tests kill processes", kubeconfig)
 		}
 		return cluster, err
 	}
-	root, err := kit.Root()
+	root, err := world.Root()
 	if err != nil {
 		return nil, err
 	}
-	return kit.Start(ctx, filepath.Join(root, localDir), progress)
+	return world.Start(ctx, filepath.Join(root, localDir), progress)
 }
 
 func (h *harness) setUp(ctx context.Context) error {

@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // The TrainJobs of the scenarios.
@@ -100,17 +101,17 @@ func (r *run) world(ctx context.Context) {
 	r.namespace = "faults-" + r.suffix
 	r.Expect(r.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace, Labels: map[string]string{runLabel: "true"}}})).To(Succeed())
 	labelsOfB := map[string]string{kit.ProductLabel: kit.A100}
-	if r.cluster.Integration == kit.InTree {
+	if r.cluster.Integration == world.InTree {
 		// It cannot do without: child Jobs keep the keys that B lacks, and never run there.
 		labelsOfB[kit.FamilyLabel] = "ampere"
 	}
 	r.make(ctx,
-		kit.MakeFlavor(r.named("a"), map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}),
-		kit.MakeFlavor(r.named("b"), labelsOfB, gpuToleration, spotToleration),
-		kit.MakePriority(r.named(low), 1), kit.MakePriority(r.named(high), 100),
-		kit.MakeClusterQueue(r.named("gpus"), kit.Quota{Flavor: r.named("a"), GPUs: "8"}, kit.Quota{Flavor: r.named("b"), GPUs: "0"}),
-		kit.MakeLocalQueue(r.namespace, "queue", r.named("gpus")),
-		kit.MakeLocalQueue(r.namespace, "other", r.named("gpus")),
+		kit.Flavor(r.named("a"), map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}),
+		kit.Flavor(r.named("b"), labelsOfB, gpuToleration, spotToleration),
+		kit.Priority(r.named(low), 1), kit.Priority(r.named(high), 100),
+		kit.ClusterQueue(r.named("gpus"), kit.Quota{Flavor: r.named("a"), GPUs: "8"}, kit.Quota{Flavor: r.named("b"), GPUs: "0"}),
+		kit.LocalQueue(r.namespace, "queue", r.named("gpus")),
+		kit.LocalQueue(r.namespace, "other", r.named("gpus")),
 	)
 }
 
@@ -133,7 +134,7 @@ func (r *run) job(name string) *trainer.TrainJob { return r.jobOf(name, low, "no
 
 // jobOf returns a job whose user patches the pods of some replicated jobs.
 func (r *run) jobOf(name, priority string, replicatedJobs ...string) *trainer.TrainJob {
-	job := kit.MakeTrainJob(r.namespace, name).Queue("queue").Priority(r.named(priority)).GPUs("8")
+	job := kit.TrainJob(r.namespace, name).Queue("queue").Priority(r.named(priority)).GPUs("8")
 	for _, rj := range replicatedJobs {
 		job.PodPatch(userEntry+"-"+rj, rj, trainer.PodTemplatePatch{
 			Metadata: &metav1.ObjectMeta{Annotations: map[string]string{"example.com/note": "keep"}},
@@ -158,7 +159,7 @@ func (r *run) createStaged(ctx context.Context) {
 	needs, err := r.cluster.Needs(ctx, r.namespace, job.Spec.RuntimeRef.Name)
 	r.Expect(err).NotTo(HaveOccurred())
 	r.make(ctx, needs...)
-	job.Spec.Initializer = kit.MakeTrainJob("", "").Initializers().Spec.Initializer
+	job.Spec.Initializer = kit.TrainJob("", "").Initializers().Spec.Initializer
 	r.make(ctx, job)
 }
 
@@ -288,7 +289,7 @@ func (r *run) workload(ctx context.Context, g Gomega, job string) *kueue.Workloa
 func (r *run) touch(ctx context.Context) {
 	for _, name := range r.plan.scenario.jobs {
 		r.eventually(ctx, func(g Gomega) {
-			job := kit.MakeTrainJob(r.namespace, name).Obj()
+			job := kit.TrainJob(r.namespace, name).Obj()
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":%q}}}`, time.Now().Format(time.StampMilli))
 			g.Expect(r.Patch(ctx, job, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
 		}, "touching %s", name)

@@ -124,7 +124,7 @@ func (r *run) edit(ctx context.Context, change func(*unstructured.Unstructured) 
 // is left. Trainer calls the new one complete by the JobSet of the old one otherwise,
 // which is not what this is about.
 func recreate(ctx context.Context, r *run) error {
-	if err := r.Delete(ctx, kit.MakeTrainJob(r.namespace, low).Obj()); err != nil {
+	if err := r.Delete(ctx, kit.TrainJob(r.namespace, low).Obj()); err != nil {
 		return err
 	}
 	left := []client.Object{jobSet(r.namespace, low), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: low + "-runtime-snapshot"}}}

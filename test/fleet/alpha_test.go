@@ -14,12 +14,13 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // docs/features.md names these specs. All gates are on at once, because Kueue has to start again.
 var _ = Describe("With alpha features of MultiKueue", Serial, Ordered, long, func() {
 	BeforeAll(func(ctx context.Context) {
-		for _, c := range append([]*kit.Cluster{fleet.Manager}, fleet.Workers...) {
+		for _, c := range append([]*world.Cluster{fleet.Manager}, fleet.Workers...) {
 			gates(ctx, c, "MultiKueueManagerQuotaAutomation", "MultiKueueOrchestratedPreemption")
 		}
 		for _, c := range fleet.Workers {
@@ -35,38 +36,38 @@ var _ = Describe("With alpha features of MultiKueue", Serial, Ordered, long, fun
 		w.worker2.setQuota(ctx, "16")
 		Eventually(ctx, w.manager.quota).Should(Equal("24"))
 		w.worker1.setStopPolicy(ctx, kueue.Hold)
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker2, "llm")
 		w.expectNothingHere(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 
 	It("a TrainJob preempts in one worker alone", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
-		for _, s := range []*site{w.manager, w.worker1, w.worker2} {
-			s.make(ctx, kit.MakePriority(s.unique("high"), 1000))
+		for _, s := range w.all() {
+			s.Make(ctx, kit.Priority(s.Name("high"), 1000))
 		}
 		for _, worker := range w.workers() {
-			worker.make(ctx, worker.job("low").Obj())
-			Eventually(ctx, func() []corev1.Pod { return worker.pods(ctx, "low") }).Should(ConsistOf(HaveField("Status.Phase", corev1.PodRunning)))
+			worker.Make(ctx, worker.job("low").Obj())
+			Eventually(ctx, func() []corev1.Pod { return worker.Pods(ctx, "low") }).Should(ConsistOf(HaveField("Status.Phase", corev1.PodRunning)))
 		}
-		w.manager.make(ctx, w.manager.job("urgent").Priority(w.manager.unique("high")).Obj())
+		w.manager.Make(ctx, w.manager.job("urgent").Priority(w.manager.Name("high")).Obj())
 		var preempted, left *site
 		Eventually(ctx, func(g Gomega) {
 			preempted, left = w.worker1, w.worker2
-			if len(preempted.pods(ctx, "urgent")) == 0 {
+			if len(preempted.Pods(ctx, "urgent")) == 0 {
 				preempted, left = left, preempted
 			}
-			g.Expect(preempted.pods(ctx, "urgent")).To(HaveLen(1))
+			g.Expect(preempted.Pods(ctx, "urgent")).To(HaveLen(1))
 		}).Should(Succeed())
 		w.eventuallyRunsOn(ctx, preempted, "urgent")
 		w.expectNothingHere(ctx, "urgent")
-		Expect(left.pods(ctx, "low")).To(HaveLen(1))
-		Expect(left.notes(ctx, "low", "Stopped")).To(BeEmpty())
+		Expect(left.Pods(ctx, "low")).To(HaveLen(1))
+		Expect(left.EventNotes(ctx, "TrainJob", "low", "Stopped")).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 })
 
 // gates turns gates of a cluster's Kueue on until the specs are over.
-func gates(ctx context.Context, c *kit.Cluster, names ...string) {
+func gates(ctx context.Context, c *world.Cluster, names ...string) {
 	GinkgoHelper()
 	on := map[string]any{}
 	for _, name := range names {
@@ -87,7 +88,7 @@ func gates(ctx context.Context, c *kit.Cluster, names ...string) {
 
 // letReadQueues permits Kueue's manager cluster what it needs in a worker to add up quotas, as
 // docs/multikueue.md says.
-func letReadQueues(ctx context.Context, worker *kit.Cluster) {
+func letReadQueues(ctx context.Context, worker *world.Cluster) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: "kueue-trainer-multikueue-queues"}
 	for _, obj := range []client.Object{
@@ -119,6 +120,6 @@ func manageQuota(ctx context.Context, mode kueue.MultiKueueConfigQuotaManagement
 func (s *site) quota(ctx context.Context) string {
 	GinkgoHelper()
 	var cq kueue.ClusterQueue
-	Expect(s.Get(ctx, client.ObjectKey{Name: s.unique("gpus")}, &cq)).To(Succeed())
+	Expect(s.Get(ctx, client.ObjectKey{Name: s.Name("gpus")}, &cq)).To(Succeed())
 	return cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].NominalQuota.String()
 }

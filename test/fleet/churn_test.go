@@ -24,14 +24,14 @@ var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted
 		random := rand.New(rand.NewSource(GinkgoRandomSeed()))
 		w := newWorld(ctx, "16", "16")
 		for i := range count {
-			w.manager.make(ctx, w.manager.job(fmt.Sprintf("llm-%d", i)).PodAnnotation("example.com/me", "node", "localcluster/run-for", "2s").Obj())
+			w.manager.Make(ctx, w.manager.job(fmt.Sprintf("llm-%d", i)).PodAnnotation("example.com/me", "node", "localcluster/run-for", "2s").Obj())
 		}
-		sites := []*site{w.manager, w.worker1, w.worker2}
+		sites := w.all()
 		for over, next := 0, 0; over < count; {
 			s := sites[random.Intn(len(sites))]
-			component := []string{"kueue", s.cluster.Manager()}[random.Intn(2)]
-			GinkgoWriter.Printf("%d are over, restarting %s of %s\n", over, component, s.name)
-			Expect(s.cluster.Control(ctx, "restart", component, GinkgoWriter)).To(Succeed())
+			component := []string{"kueue", s.Cluster.Manager()}[random.Intn(2)]
+			GinkgoWriter.Printf("%d are over, restarting %s of %s\n", over, component, s.Cluster.Name)
+			Expect(s.Cluster.Control(ctx, "restart", component, GinkgoWriter)).To(Succeed())
 			next = min(over+count/10, count)
 			Eventually(ctx, func(g Gomega) {
 				if two := w.twoRuns(ctx); len(two) > 0 {
@@ -45,7 +45,7 @@ var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted
 			}).WithTimeout(specTimeout).Should(Succeed())
 		}
 		for _, worker := range w.workers() {
-			worker.eventuallyEmpty(ctx)
+			worker.EventuallyEmpty(ctx)
 		}
 		for _, s := range sites {
 			s.eventuallyFree(ctx)
@@ -55,7 +55,7 @@ var _ = Describe("Thirty TrainJobs, while managers of all clusters are restarted
 })
 
 // twoRuns names the TrainJobs whose pods run in both workers.
-func (w *world) twoRuns(ctx context.Context) []string {
+func (w *sites) twoRuns(ctx context.Context) []string {
 	GinkgoHelper()
 	// A run that ends there before one begins here is none of two.
 	in1, in2 := jobsOf(w.worker1.podsOfAll(ctx)), jobsOf(w.worker2.podsOfAll(ctx))
@@ -75,7 +75,7 @@ func jobsOf(pods []corev1.Pod) sets.Set[string] {
 func (s *site) podsOfAll(ctx context.Context) []corev1.Pod {
 	GinkgoHelper()
 	var list corev1.PodList
-	Expect(s.List(ctx, &list, client.InNamespace(s.namespace), client.HasLabels{jobsetapi.JobSetNameKey})).To(Succeed())
+	Expect(s.List(ctx, &list, client.InNamespace(s.Namespace), client.HasLabels{jobsetapi.JobSetNameKey})).To(Succeed())
 	var running []corev1.Pod
 	for i := range list.Items {
 		if phase := list.Items[i].Status.Phase; phase != corev1.PodSucceeded && phase != corev1.PodFailed {
@@ -86,10 +86,10 @@ func (s *site) podsOfAll(ctx context.Context) []corev1.Pod {
 }
 
 // ended counts the TrainJobs of the manager cluster that have ended.
-func (w *world) ended(ctx context.Context) (complete, failed int) {
+func (w *sites) ended(ctx context.Context) (complete, failed int) {
 	GinkgoHelper()
 	var list trainer.TrainJobList
-	Expect(w.manager.List(ctx, &list, client.InNamespace(w.manager.namespace))).To(Succeed())
+	Expect(w.manager.List(ctx, &list, client.InNamespace(w.manager.Namespace))).To(Succeed())
 	for i := range list.Items {
 		conditions := list.Items[i].Status.Conditions
 		if apimeta.IsStatusConditionTrue(conditions, trainer.TrainJobComplete) {
@@ -107,10 +107,10 @@ func (s *site) eventuallyFree(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		var cq kueue.ClusterQueue
-		g.Expect(s.Get(ctx, client.ObjectKey{Name: s.unique("gpus")}, &cq)).To(Succeed())
+		g.Expect(s.Get(ctx, client.ObjectKey{Name: s.Name("gpus")}, &cq)).To(Succeed())
 		for _, flavor := range cq.Status.FlavorsReservation {
 			for _, resource := range flavor.Resources {
-				g.Expect(resource.Total.IsZero()).To(BeTrue(), "%s %s of flavor %s in %s", resource.Total.String(), resource.Name, flavor.Name, s.name)
+				g.Expect(resource.Total.IsZero()).To(BeTrue(), "%s %s of flavor %s in %s", resource.Total.String(), resource.Name, flavor.Name, s.Cluster.Name)
 			}
 		}
 	}).Should(Succeed())

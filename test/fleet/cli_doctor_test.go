@@ -24,6 +24,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // finding is what the specs look at in `kubectl trainjob doctor -o json`.
@@ -59,7 +60,7 @@ func (c contexts) eventuallyFinds(ctx context.Context, reason, object string) fi
 // fix runs the commands of a finding in a shell on the manager cluster, and waits until it is gone.
 func (c contexts) fix(ctx context.Context, f finding) {
 	GinkgoHelper()
-	root, err := kit.Root()
+	root, err := world.Root()
 	Expect(err).NotTo(HaveOccurred())
 	bin := filepath.Join(root, "bin")
 	for _, command := range f.Commands {
@@ -76,7 +77,7 @@ func (c contexts) fix(ctx context.Context, f finding) {
 func (s *site) accessFor(ctx context.Context, manager *site, name string, lasts time.Duration) *corev1.Secret {
 	GinkgoHelper()
 	var secret corev1.Secret
-	Expect(manager.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: s.name}, &secret)).To(Succeed())
+	Expect(manager.Get(ctx, client.ObjectKey{Namespace: "kueue-system", Name: s.Cluster.Name}, &secret)).To(Succeed())
 	config, err := clientcmd.Load(secret.Data[kueue.MultiKueueConfigSecretKey])
 	Expect(err).NotTo(HaveOccurred())
 	token := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(lasts.Seconds()))}}
@@ -91,7 +92,7 @@ func (s *site) accessFor(ctx context.Context, manager *site, name string, lasts 
 var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 	It("finds no fault with the workers of a fleet that is in order", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 		stdout, _, code := allContexts().plugin(ctx, "doctor", "-n", "jobs", "-o", "json")
 		report := unmarshal[struct {
@@ -107,13 +108,13 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 
 	It("finds a runtime that a worker lacks, with the command that copies it", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
-		runtime := w.manager.copyRuntime(ctx, func(*trainer.TrainingRuntimeSpec) {})
-		w.worker2.copyRuntime(ctx, func(*trainer.TrainingRuntimeSpec) {})
+		runtime := w.manager.MakeRuntime(ctx, "torch-distributed", func(*trainer.TrainingRuntimeSpec) {})
+		w.worker2.MakeRuntime(ctx, "torch-distributed", func(*trainer.TrainingRuntimeSpec) {})
 		DeferCleanup(func(ctx context.Context) {
 			Expect(w.worker1.Delete(ctx, &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: runtime}})).To(Succeed())
 		})
 		w.worker2.setStopPolicy(ctx, kueue.Hold)
-		w.manager.make(ctx, w.manager.job("llm").Runtime(runtime).Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Runtime(runtime).Obj())
 		c := renamed(map[string]string{"worker1": "worker1", "worker2": "worker2"})
 		c.fix(ctx, c.eventuallyFinds(ctx, "WorkerRuntimeMissing", "ClusterTrainingRuntime "+runtime+" in worker cluster worker1"))
 		Expect(c.doctor(ctx, "ClusterTrainingRuntime "+runtime+" in worker cluster worker2")).To(BeEmpty())
@@ -125,31 +126,31 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 		of := func(nodes int32) func(*trainer.TrainingRuntimeSpec) {
 			return func(spec *trainer.TrainingRuntimeSpec) { spec.MLPolicy.NumNodes = &nodes }
 		}
-		runtime := w.manager.copyRuntime(ctx, of(1))
-		w.worker1.copyRuntime(ctx, of(2))
-		w.manager.make(ctx, w.manager.job("llm").Runtime(runtime).Obj())
+		runtime := w.manager.MakeRuntime(ctx, "torch-distributed", of(1))
+		w.worker1.MakeRuntime(ctx, "torch-distributed", of(2))
+		w.manager.Make(ctx, w.manager.job("llm").Runtime(runtime).Obj())
 		c := renamed(map[string]string{"worker1": "worker1"})
 		c.fix(ctx, c.eventuallyFinds(ctx, "WorkerRuntimeDiffers", "ClusterTrainingRuntime "+runtime+" in worker cluster worker1"))
 	}, SpecTimeout(specTimeout))
 
 	It("finds a LocalQueue that a worker lacks, with the command that copies it", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		Expect(w.worker1.Delete(ctx, kit.MakeLocalQueue(w.worker1.namespace, "queue", ""))).To(Succeed())
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		Expect(w.worker1.Delete(ctx, kit.LocalQueue(w.worker1.Namespace, "queue", ""))).To(Succeed())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		c := renamed(map[string]string{"worker1": "worker1", "worker2": "worker2"})
-		c.fix(ctx, c.eventuallyFinds(ctx, "WorkerLocalQueueMissing", "LocalQueue "+w.manager.namespace+"/queue in worker cluster worker1"))
+		c.fix(ctx, c.eventuallyFinds(ctx, "WorkerLocalQueueMissing", "LocalQueue "+w.manager.Namespace+"/queue in worker cluster worker1"))
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 	}, SpecTimeout(specTimeout))
 
 	It("finds a worker that Kueue does not reach", func(ctx context.Context) {
 		w := newWorld(ctx, "0", "0")
-		w.manager.make(ctx, &kueue.MultiKueueCluster{
-			ObjectMeta: metav1.ObjectMeta{Name: w.manager.unique("nowhere")},
+		w.manager.Make(ctx, &kueue.MultiKueueCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: w.manager.Name("nowhere")},
 			Spec: kueue.MultiKueueClusterSpec{ClusterSource: kueue.ClusterSource{
 				KubeConfig: &kueue.KubeConfig{LocationType: kueue.SecretLocationType, Location: "nowhere"},
 			}},
 		})
-		Expect(allContexts().eventuallyFinds(ctx, "WorkerNotConnected", "MultiKueueCluster "+w.manager.unique("nowhere")).Problem).To(ContainSubstring("nowhere"))
+		Expect(allContexts().eventuallyFinds(ctx, "WorkerNotConnected", "MultiKueueCluster "+w.manager.Name("nowhere")).Problem).To(ContainSubstring("nowhere"))
 	}, SpecTimeout(specTimeout))
 
 	It("finds what Kueue may not do in a worker, with the command that grants it", Serial, func(ctx context.Context) {
@@ -177,8 +178,8 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 
 	It("finds a token of Kueue's that ends soon, with the commands that renew it", Serial, func(ctx context.Context) {
 		w := newWorld(ctx, "0", "0")
-		name := w.manager.unique("soon")
-		w.manager.make(ctx, w.worker1.accessFor(ctx, w.manager, name, time.Hour), &kueue.MultiKueueCluster{
+		name := w.manager.Name("soon")
+		w.manager.Make(ctx, w.worker1.accessFor(ctx, w.manager, name, time.Hour), &kueue.MultiKueueCluster{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: kueue.MultiKueueClusterSpec{ClusterSource: kueue.ClusterSource{
 				KubeConfig: &kueue.KubeConfig{LocationType: kueue.SecretLocationType, Location: name},

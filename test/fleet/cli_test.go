@@ -21,26 +21,26 @@ import (
 )
 
 // unschedulable is a job that Kueue admits, and whose pods no node takes.
-func (s *site) unschedulable(name string) *kit.TrainJob {
+func (s *site) unschedulable(name string) *kit.TrainJobBuilder {
 	return s.job(name).PodPatch("example.com/me", "node", trainer.PodTemplatePatch{
 		Spec: &trainer.PodSpecPatch{NodeSelector: map[string]string{"example.com/nowhere": "true"}},
 	})
 }
 
 // makeStranger makes a TrainJob of this cluster that takes all the spec's GPUs.
-func (s *site) makeStranger(ctx context.Context, job *kit.TrainJob) {
+func (s *site) makeStranger(ctx context.Context, job *kit.TrainJobBuilder) {
 	GinkgoHelper()
-	s.make(ctx, job.Obj())
-	Eventually(ctx, func() []corev1.Pod { return s.pods(ctx, job.Obj().Name) }).Should(HaveLen(1))
+	s.Make(ctx, job.Obj())
+	Eventually(ctx, func() []corev1.Pod { return s.Pods(ctx, job.Obj().Name) }).Should(HaveLen(1))
 }
 
 // viewer is a user who sees all of the spec's namespace, in this cluster alone.
 func (s *site) viewer(ctx context.Context) string {
 	GinkgoHelper()
-	user := "viewer-" + s.suffix
+	user := "viewer-" + s.Suffix
 	for _, role := range []string{"view", "kueue-batch-user-role"} {
-		s.make(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: role},
+		s.Make(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: role},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 		})
@@ -59,23 +59,23 @@ func unmarshal[T any](text string) T {
 var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", func() {
 	It("tells what its pods do there", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		got := unmarshal[explain.Explanation](allContexts().says(ctx, "explain", "llm", "-n", w.manager.namespace, "-o", "json"))
+		got := unmarshal[explain.Explanation](allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace, "-o", "json"))
 		Expect(got.State.Phase).To(Equal(explain.Running))
 		Expect(got.State.Message).To(HavePrefix("is in worker cluster worker1, where it runs with 1 pod in queue queue"))
 		Expect(got.Chain).To(ContainElements(
 			And(HaveField("Kind", "Cluster"), HaveField("Name", "worker1"), HaveField("State", "Assigned")),
 			And(HaveField("Kind", "Pods"), HaveField("State", "Running"))))
 		Expect(got.Workers).To(ConsistOf(HaveField("Explanation.Flavors", ConsistOf(
-			And(HaveField("Flavor", w.worker1.unique("gpus")), HaveField("Assigned", true))))))
+			And(HaveField("Flavor", w.worker1.Name("gpus")), HaveField("Assigned", true))))))
 	}, SpecTimeout(specTimeout))
 
 	It("tells why its pods do not run there, and where to look", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.unschedulable("llm").Obj())
+		w.manager.Make(ctx, w.manager.unschedulable("llm").Obj())
 		Eventually(ctx, func() string {
-			return allContexts().says(ctx, "explain", "llm", "-n", w.manager.namespace)
+			return allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace)
 		}).Should(And(
 			MatchRegexp(`is in worker cluster worker1, where it was started .*1 pod of Job llm-node-0: Unschedulable`),
 			ContainSubstring("What helps: in cluster worker1 (--context worker1): "),
@@ -84,25 +84,25 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 
 	It("finds the worker by the context that is given", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		Expect(renamed(map[string]string{"worker1": "west"}).says(ctx, "explain", "llm", "-n", w.manager.namespace, "--worker-context", "worker1=west")).To(And(
+		Expect(renamed(map[string]string{"worker1": "west"}).says(ctx, "explain", "llm", "-n", w.manager.Namespace, "--worker-context", "worker1=west")).To(And(
 			ContainSubstring("where it runs with 1 pod"), ContainSubstring("In cluster worker1 (context west):")))
 	}, SpecTimeout(specTimeout))
 
 	It("names the worker, and the flag for more, without a context", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		Expect(renamed(nil).says(ctx, "explain", "llm", "-n", w.manager.namespace)).To(And(
+		Expect(renamed(nil).says(ctx, "explain", "llm", "-n", w.manager.Namespace)).To(And(
 			ContainSubstring("is in worker cluster worker1; "), ContainSubstring("give --worker-context worker1=CONTEXT"), Not(ContainSubstring("1 pod"))))
 	}, SpecTimeout(specTimeout))
 
 	It("tells what each worker that is asked lacks for it", func(ctx context.Context) {
 		w := newWorld(ctx, "0", "4")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		Eventually(ctx, func() string {
-			return allContexts().says(ctx, "explain", "llm", "-n", w.manager.namespace)
+			return allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace)
 		}).Should(And(
 			MatchRegexp(`waits for a worker cluster to admit it: .*in worker1 it waits in queue .*has no quota for it`),
 			MatchRegexp(`in worker2 it waits in queue .*has 4 GPUs at the most`),
@@ -111,20 +111,20 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 
 	It("tells that the worker that admitted it lacks its runtime", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").Runtime(w.manager.copyRuntime(ctx, func(*trainer.TrainingRuntimeSpec) {})).Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", func(*trainer.TrainingRuntimeSpec) {})).Obj())
 		Eventually(ctx, func() string {
-			return allContexts().says(ctx, "explain", "llm", "-n", w.manager.namespace)
+			return allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace)
 		}).Should(And(
-			MatchRegexp(`in worker1 it is admitted .* and cannot be copied: .*`+w.manager.unique("torch")),
+			MatchRegexp(`in worker1 it is admitted .* and cannot be copied: .*`+w.manager.Name("torch-distributed")),
 			ContainSubstring("What helps: in cluster worker1 (--context worker1): create the runtime as it is in the manager cluster")))
 	}, SpecTimeout(specTimeout))
 
 	It("is not misled by a TrainJob of the same name in another cluster", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.makeStranger(ctx, w.worker2.unschedulable("llm"))
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		got := unmarshal[explain.Explanation](allContexts().says(ctx, "explain", "llm", "-n", w.manager.namespace, "-o", "json", "--worker-context", "worker1=worker2"))
+		got := unmarshal[explain.Explanation](allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace, "-o", "json", "--worker-context", "worker1=worker2"))
 		Expect(got.State.Phase).To(Equal(explain.Elsewhere))
 		Expect(got.State.Message).To(And(ContainSubstring("of context worker2 is not the copy of this one"), ContainSubstring("--worker-context worker1=CONTEXT")))
 	}, SpecTimeout(specTimeout))
@@ -132,38 +132,38 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 	It("says what may not be seen there, with an exit code of its own", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		user := w.manager.viewer(ctx)
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		stdout, _, code := allContexts().plugin(ctx, "explain", "llm", "-n", w.manager.namespace, "--as", user)
+		stdout, _, code := allContexts().plugin(ctx, "explain", "llm", "-n", w.manager.Namespace, "--as", user)
 		Expect(code).To(Equal(4))
-		Expect(stdout).To(ContainSubstring("is in worker cluster worker1; cluster worker1 (context worker1): you may not get TrainJobs in namespace " + w.manager.namespace))
+		Expect(stdout).To(ContainSubstring("is in worker cluster worker1; cluster worker1 (context worker1): you may not get TrainJobs in namespace " + w.manager.Namespace))
 	}, SpecTimeout(specTimeout))
 })
 
 var _ = Describe("kubectl trainjob list of TrainJobs in other clusters", func() {
 	It("has their state and flavor there", func(ctx context.Context) {
 		w := newWorld(ctx, "16", "0")
-		w.manager.make(ctx, w.manager.job("runs").Obj(), w.manager.unschedulable("starts").Obj())
+		w.manager.Make(ctx, w.manager.job("runs").Obj(), w.manager.unschedulable("starts").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "runs")
 		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "starts") }).ShouldNot(BeNil())
 		// All the quota there is: it must not be first.
-		w.manager.make(ctx, w.manager.job("waits").GPUs("64").Obj())
+		w.manager.Make(ctx, w.manager.job("waits").GPUs("64").Obj())
 		row := func(name, reason string, phase explain.Phase, cluster string, flavors ...string) OmegaMatcher {
 			return And(HaveField("Name", name), HaveField("Phase", phase), HaveField("Reason", reason), HaveField("Cluster", cluster), HaveField("Flavors", flavors))
 		}
 		Eventually(ctx, func() []list.TrainJob {
-			return unmarshal[list.List](allContexts().says(ctx, "list", "-n", w.manager.namespace, "-o", "json")).TrainJobs
+			return unmarshal[list.List](allContexts().says(ctx, "list", "-n", w.manager.Namespace, "-o", "json")).TrainJobs
 		}).Should(ConsistOf(
-			row("runs", "Running", explain.Running, "worker1", w.worker1.unique("gpus")),
-			row("starts", "SelectorMismatch", explain.Starting, "worker1", w.worker1.unique("gpus")),
+			row("runs", "Running", explain.Running, "worker1", w.worker1.Name("gpus")),
+			row("starts", "SelectorMismatch", explain.Starting, "worker1", w.worker1.Name("gpus")),
 			And(HaveField("Name", "waits"), HaveField("Phase", explain.Waiting), HaveField("Cluster", ""))))
 	}, SpecTimeout(specTimeout))
 
 	It("names the worker, and the flag for more, without a context", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		stdout, stderr, code := renamed(nil).plugin(ctx, "list", "-n", w.manager.namespace, "-o", "wide")
+		stdout, stderr, code := renamed(nil).plugin(ctx, "list", "-n", w.manager.Namespace, "-o", "wide")
 		Expect(code).To(BeZero())
 		Expect(stdout).To(MatchRegexp(`llm +Elsewhere +queue +<unknown> +8 .*InWorker .* worker1 `))
 		Expect(stderr).To(And(ContainSubstring("what 1 TrainJob do in worker cluster worker1 is not known"), ContainSubstring("--worker-context worker1=CONTEXT")))
@@ -171,19 +171,19 @@ var _ = Describe("kubectl trainjob list of TrainJobs in other clusters", func() 
 
 	It("goes on when a job changes in a worker", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		cmd := allContexts().command(ctx, "list", "-n", w.manager.namespace, "--watch")
+		cmd := allContexts().command(ctx, "list", "-n", w.manager.Namespace, "--watch")
 		session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { session.Kill().Wait() })
-		w.manager.make(ctx, w.manager.job("llm").Obj())
-		Eventually(ctx, session.Out.Contents).Should(MatchRegexp(`llm +Running +queue +` + w.worker1.unique("gpus")))
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
+		Eventually(ctx, session.Out.Contents).Should(MatchRegexp(`llm +Running +queue +` + w.worker1.Name("gpus")))
 	}, SpecTimeout(specTimeout))
 })
 
 var _ = Describe("kubectl trainjob submit in a manager cluster", func() {
 	It("stays until a worker has the job, and names it", func(ctx context.Context) {
 		w := newWorld(ctx, "0", "8")
-		Expect(allContexts().says(ctx, "submit", "llm", "-n", w.manager.namespace, "--runtime", "torch-distributed",
+		Expect(allContexts().says(ctx, "submit", "llm", "-n", w.manager.Namespace, "--runtime", "torch-distributed",
 			"--gpus-per-node", "8", "--queue", "queue", "--watch")).To(MatchRegexp(`in a worker +cluster worker2`))
 		w.eventuallyRunsOn(ctx, w.worker2, "llm")
 	}, SpecTimeout(specTimeout))
@@ -192,10 +192,10 @@ var _ = Describe("kubectl trainjob submit in a manager cluster", func() {
 var _ = Describe("kubectl trainjob timeline of a TrainJob in another cluster", func() {
 	It("has the steps of both clusters, also when its copy is gone", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 		of := func() timeline.Timeline {
-			return unmarshal[timeline.Timeline](allContexts().says(ctx, "timeline", "llm", "-n", w.manager.namespace, "-o", "json"))
+			return unmarshal[timeline.Timeline](allContexts().says(ctx, "timeline", "llm", "-n", w.manager.Namespace, "-o", "json"))
 		}
 		step := func(cluster, object, text string) OmegaMatcher {
 			return And(HaveField("Cluster", cluster), HaveField("Object", HavePrefix(object)), HaveField("Step", HavePrefix(text)))
@@ -208,9 +208,9 @@ var _ = Describe("kubectl trainjob timeline of a TrainJob in another cluster", f
 		Expect(got.Worker).To(HaveValue(Equal(timeline.Worker{Cluster: "worker1"})))
 		Expect(got.Spans[len(got.Spans)-1].Phase).To(Equal(timeline.Running))
 
-		w.worker1.finish(ctx, "llm", "succeeded")
+		w.worker1.Finish(ctx, "llm", "succeeded")
 		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
-		w.worker1.eventuallyEmpty(ctx)
+		w.worker1.EventuallyEmpty(ctx)
 		got = of()
 		Expect(got.Worker).To(HaveValue(Equal(timeline.Worker{Cluster: "worker1"})))
 		// A fake pod has no kubelet, whose events would tell when it ran.
@@ -219,9 +219,9 @@ var _ = Describe("kubectl trainjob timeline of a TrainJob in another cluster", f
 
 	It("names the worker whose steps are missing, and the flag for more, without a context", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		stdout, stderr, code := renamed(nil).plugin(ctx, "timeline", "llm", "-n", w.manager.namespace)
+		stdout, stderr, code := renamed(nil).plugin(ctx, "timeline", "llm", "-n", w.manager.Namespace)
 		Expect(code).To(BeZero())
 		Expect(stdout).NotTo(ContainSubstring("pod of Job"))
 		Expect(stderr).To(And(ContainSubstring("the steps in worker cluster worker1 are missing"), ContainSubstring("--worker-context worker1=CONTEXT")))
@@ -230,9 +230,9 @@ var _ = Describe("kubectl trainjob timeline of a TrainJob in another cluster", f
 	It("takes no step from a TrainJob of the same name in another cluster", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.makeStranger(ctx, w.worker2.unschedulable("llm"))
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		stdout, stderr, code := allContexts().plugin(ctx, "timeline", "llm", "-n", w.manager.namespace, "--worker-context", "worker1=worker2")
+		stdout, stderr, code := allContexts().plugin(ctx, "timeline", "llm", "-n", w.manager.Namespace, "--worker-context", "worker1=worker2")
 		Expect(code).To(BeZero())
 		Expect(stdout).NotTo(ContainSubstring("pod of Job"))
 		Expect(stderr).To(ContainSubstring("of context worker2 is not the copy of this one"))
@@ -245,32 +245,32 @@ var _ = Describe("kubectl trainjob logs of a TrainJob in another cluster", func(
 
 	It("are those of its pods there", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		_, stderr, code := allContexts().plugin(ctx, "logs", "llm", "-n", w.manager.namespace)
+		_, stderr, code := allContexts().plugin(ctx, "logs", "llm", "-n", w.manager.Namespace)
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(ofPod(&pod))
 	}, SpecTimeout(specTimeout))
 
 	It("are followed from the queue to the worker, and to the end", func(ctx context.Context) {
 		w := newWorld(ctx, "0", "0")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
-		session, err := gexec.Start(allContexts().command(ctx, "logs", "llm", "-n", w.manager.namespace, "--follow"), GinkgoWriter, GinkgoWriter)
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
+		session, err := gexec.Start(allContexts().command(ctx, "logs", "llm", "-n", w.manager.Namespace, "--follow"), GinkgoWriter, GinkgoWriter)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { session.Kill().Wait() })
 		Consistently(ctx, session).ShouldNot(gexec.Exit())
 		w.worker2.setQuota(ctx, "8")
 		pod := w.eventuallyRunsOn(ctx, w.worker2, "llm")
 		Eventually(ctx, func() string { return string(session.Err.Contents()) }).Should(ofPod(&pod))
-		w.worker2.finish(ctx, "llm", "succeeded")
+		w.worker2.Finish(ctx, "llm", "succeeded")
 		Eventually(ctx, session).Should(gexec.Exit(0))
 	}, SpecTimeout(specTimeout))
 
 	It("are not to be had without a context: the error names cluster and flag", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		_, stderr, code := renamed(nil).plugin(ctx, "logs", "llm", "-n", w.manager.namespace)
+		_, stderr, code := renamed(nil).plugin(ctx, "logs", "llm", "-n", w.manager.Namespace)
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(And(ContainSubstring("the pods of TrainJob llm are in worker cluster worker1"), ContainSubstring("--worker-context worker1=CONTEXT")))
 	}, SpecTimeout(specTimeout))
@@ -278,9 +278,9 @@ var _ = Describe("kubectl trainjob logs of a TrainJob in another cluster", func(
 	It("are not those of a TrainJob of the same name in another cluster", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.makeStranger(ctx, w.worker2.job("llm"))
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		_, stderr, code := allContexts().plugin(ctx, "logs", "llm", "-n", w.manager.namespace, "--worker-context", "worker1=worker2")
+		_, stderr, code := allContexts().plugin(ctx, "logs", "llm", "-n", w.manager.Namespace, "--worker-context", "worker1=worker2")
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(And(ContainSubstring("of context worker2 is not the copy of this one"), Not(ContainSubstring("node-0-0"))))
 	}, SpecTimeout(specTimeout))

@@ -28,7 +28,7 @@ import (
 var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	It("runs in a worker with exactly that one's placement, and its status comes back", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "example.com/mine", "kept").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "example.com/mine", "kept").Obj())
 
 		pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
 		expectPlaced(&pod)
@@ -38,11 +38,11 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 		Expect(w.worker2.trainJob(ctx, "llm")).To(BeNil())
 		Eventually(ctx, func() []trainer.JobStatus { return w.manager.trainJob(ctx, "llm").Status.JobsStatus }).Should(
 			ConsistOf(HaveField("Ready", HaveValue(BeEquivalentTo(1)))))
-		Expect(w.manager.notes(ctx, "llm", "Started")).To(ConsistOf(ContainSubstring("runs in cluster worker1")))
+		Expect(w.manager.EventNotes(ctx, "TrainJob", "llm", "Started")).To(ConsistOf(ContainSubstring("runs in cluster worker1")))
 
-		w.worker1.finish(ctx, "llm", "succeeded")
+		w.worker1.Finish(ctx, "llm", "succeeded")
 		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
-		w.worker1.eventuallyEmpty(ctx)
+		w.worker1.EventuallyEmpty(ctx)
 	}, SpecTimeout(specTimeout))
 
 	It("fails where its run in a worker failed", func(ctx context.Context) {
@@ -50,48 +50,48 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 		once := func(spec *trainer.TrainingRuntimeSpec) {
 			spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
 		}
-		w.worker1.copyRuntime(ctx, once)
-		w.manager.make(ctx, w.manager.job("llm").Runtime(w.manager.copyRuntime(ctx, once)).Obj())
+		w.worker1.MakeRuntime(ctx, "torch-distributed", once)
+		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", once)).Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		w.worker1.finish(ctx, "llm", "failed")
+		w.worker1.Finish(ctx, "llm", "failed")
 		w.eventuallyOver(ctx, "llm", trainer.TrainJobFailed)
-		w.worker1.eventuallyEmpty(ctx)
+		w.worker1.EventuallyEmpty(ctx)
 	}, SpecTimeout(specTimeout))
 
 	It("leaves nothing in a worker when it is deleted", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 		Expect(w.manager.Delete(ctx, w.manager.trainJob(ctx, "llm"))).To(Succeed())
-		w.manager.eventuallyEmpty(ctx)
-		w.worker1.eventuallyEmpty(ctx)
+		w.manager.EventuallyEmpty(ctx)
+		w.worker1.EventuallyEmpty(ctx)
 	}, SpecTimeout(specTimeout))
 
 	It("stops in its worker when it is deactivated, and runs again when it is activated", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 
-		w.manager.activate(ctx, "llm", false)
-		w.worker1.eventuallyEmpty(ctx)
+		w.manager.Activate(ctx, "llm", false)
+		w.worker1.EventuallyEmpty(ctx)
 		Eventually(ctx, func() *bool { return w.manager.trainJob(ctx, "llm").Spec.Suspend }).Should(HaveValue(BeTrue()))
 		w.expectNothingHere(ctx, "llm")
 
-		w.manager.activate(ctx, "llm", true)
+		w.manager.Activate(ctx, "llm", true)
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 		w.expectNothingHere(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 
 	It("starts again in the same worker when the last pod of its former run is gone", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "8s").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "8s").Obj())
 		former := w.eventuallyRunsOn(ctx, w.worker1, "llm")
 
-		w.manager.activate(ctx, "llm", false)
+		w.manager.Activate(ctx, "llm", false)
 		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "llm") }).Should(BeNil())
-		w.manager.activate(ctx, "llm", true)
+		w.manager.Activate(ctx, "llm", true)
 		Eventually(ctx, func(g Gomega) {
-			pods := slices.DeleteFunc(w.worker1.pods(ctx, "llm"), ended)
+			pods := slices.DeleteFunc(w.worker1.Pods(ctx, "llm"), ended)
 			if len(pods) > 1 {
 				StopTrying("two runs at a time").Attach("pods", pods).Now()
 			}
@@ -104,10 +104,10 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	DescribeTable("leaves its worker's quota to nobody before its last pod there is gone, when it is deleted", func(ctx context.Context, strategy kueue.QueueingStrategy) {
 		w := newWorld(ctx, "8", "0")
 		w.worker1.changeQueue(ctx, func(cq *kueue.ClusterQueue) { cq.Spec.QueueingStrategy = strategy })
-		w.manager.make(ctx, w.lingering("llm").Obj())
+		w.manager.Make(ctx, w.lingering("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		w.worker1.make(ctx, w.worker1.job("next").Obj())
-		w.worker1.eventuallyPending(ctx, "next")
+		w.worker1.Make(ctx, w.worker1.job("next").Obj())
+		w.worker1.EventuallyPending(ctx, "next")
 
 		Expect(w.manager.Delete(ctx, w.manager.trainJob(ctx, "llm"))).To(Succeed())
 		w.worker1.eventuallyAdmittedAfter(ctx, "next", "llm")
@@ -119,30 +119,30 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 
 	It("keeps its worker's quota from a job that takes the Workload of its last pods for its own", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.lingering("llm").Obj())
+		w.manager.Make(ctx, w.lingering("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
-		w.worker1.make(ctx, w.worker1.job("next").Obj())
-		w.worker1.eventuallyPending(ctx, "next")
+		w.worker1.Make(ctx, w.worker1.job("next").Obj())
+		w.worker1.EventuallyPending(ctx, "next")
 
 		Expect(w.manager.Delete(ctx, w.manager.trainJob(ctx, "llm"))).To(Succeed())
 		rest := w.worker1.eventuallyRemainder(ctx, "llm")
-		thief := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.worker1.namespace, Name: "thief", Labels: map[string]string{
+		thief := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: w.worker1.Namespace, Name: "thief", Labels: map[string]string{
 			kit.QueueLabel: string(rest.Spec.QueueName), constants.PrebuiltWorkloadLabel: rest.Name,
 		}}}
 		thief.Spec.Suspend = ptr.To(true)
 		thief.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "a", Image: "a"}}}
-		w.worker1.make(ctx, thief)
+		w.worker1.Make(ctx, thief)
 		w.worker1.eventuallyAdmittedAfter(ctx, "next", "llm")
 	}, SpecTimeout(specTimeout))
 
 	It("leaves its worker's quota to who preempts it there, when its last pod is gone", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.worker1.make(ctx, kit.MakePriority(w.worker1.unique("high"), 1000))
-		w.manager.make(ctx, w.lingering("llm").Obj())
+		w.worker1.Make(ctx, kit.Priority(w.worker1.Name("high"), 1000))
+		w.manager.Make(ctx, w.lingering("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 
 		w.worker2.setQuota(ctx, "8")
-		w.worker1.make(ctx, w.worker1.job("urgent").Priority(w.worker1.unique("high")).Obj())
+		w.worker1.Make(ctx, w.worker1.job("urgent").Priority(w.worker1.Name("high")).Obj())
 		w.worker1.eventuallyAdmittedAfter(ctx, "urgent", "llm")
 		w.eventuallyRunsOn(ctx, w.worker2, "llm")
 	}, SpecTimeout(specTimeout))
@@ -156,41 +156,41 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	It("starts in the other worker while its pods in the first one end", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.setStopPolicy(ctx, kueue.Hold)
-		w.manager.make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "30s").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "30s").Obj())
 		former := w.eventuallyRunsOn(ctx, w.worker1, "llm")
 
-		w.manager.activate(ctx, "llm", false)
+		w.manager.Activate(ctx, "llm", false)
 		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "llm") }).Should(BeNil())
 		// Its quota may be free there, where Kueue deactivated the copy first.
 		w.worker1.setStopPolicy(ctx, kueue.Hold)
 		w.worker2.setStopPolicy(ctx, kueue.None)
-		w.manager.activate(ctx, "llm", true)
+		w.manager.Activate(ctx, "llm", true)
 		w.eventuallyRunsOn(ctx, w.worker2, "llm")
-		Expect(w.worker1.pods(ctx, "llm")).To(ConsistOf(HaveField("UID", former.UID)), "the former run has ended before")
+		Expect(w.worker1.Pods(ctx, "llm")).To(ConsistOf(HaveField("UID", former.UID)), "the former run has ended before")
 		Expect(w.worker1.Delete(ctx, &former, client.GracePeriodSeconds(0))).To(Succeed())
-		w.worker1.eventuallyEmpty(ctx)
+		w.worker1.EventuallyEmpty(ctx)
 		w.expectNothingHere(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 
 	It("stops in its worker when its queue in the manager cluster is drained, and resumes with that", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 
 		w.manager.setStopPolicy(ctx, kueue.HoldAndDrain)
-		w.worker1.eventuallyEmpty(ctx)
+		w.worker1.EventuallyEmpty(ctx)
 		w.manager.setStopPolicy(ctx, kueue.None)
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 	}, SpecTimeout(specTimeout))
 
 	It("goes to the other worker when it is preempted in the first", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.worker1.make(ctx, kit.MakePriority(w.worker1.unique("high"), 1000))
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.worker1.Make(ctx, kit.Priority(w.worker1.Name("high"), 1000))
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 
 		w.worker2.setQuota(ctx, "8")
-		w.worker1.make(ctx, w.worker1.job("urgent").Priority(w.worker1.unique("high")).Obj())
+		w.worker1.Make(ctx, w.worker1.job("urgent").Priority(w.worker1.Name("high")).Obj())
 		pod := w.eventuallyRunsOn(ctx, w.worker2, "llm")
 		expectPlaced(&pod)
 		w.expectNothingHere(ctx, "llm")
@@ -217,25 +217,25 @@ var _ = Describe("With the incremental dispatcher", Serial, long, func() {
 		})
 		restart(ctx)
 		w := newWorld(ctx, "8", "8")
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
 		expectPlaced(&pod)
 		w.expectNothingHere(ctx, "llm")
-		Expect(w.manager.workload(ctx, "llm").Status.NominatedClusterNames).To(BeEmpty())
+		Expect(w.manager.Workload(ctx, "llm").Status.NominatedClusterNames).To(BeEmpty())
 		var copies kueue.WorkloadList
-		Expect(w.worker2.List(ctx, &copies, client.InNamespace(w.worker2.namespace))).To(Succeed())
+		Expect(w.worker2.List(ctx, &copies, client.InNamespace(w.worker2.Namespace))).To(Succeed())
 		Expect(copies.Items).To(BeEmpty())
-		w.worker1.finish(ctx, "llm", "succeeded")
+		w.worker1.Finish(ctx, "llm", "succeeded")
 		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
 	}, SpecTimeout(specTimeout))
 })
 
 // expectCarriesWhatACheckSays runs a TrainJob of the manager cluster in a worker whose queue has an
 // admission check, which this stands in for.
-func (s *site) expectCarriesWhatACheckSays(ctx context.Context, w *world) {
+func (s *site) expectCarriesWhatACheckSays(ctx context.Context, w *sites) {
 	GinkgoHelper()
-	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: s.unique("site")}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/spec"}}
-	s.make(ctx, check)
+	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: s.Name("site")}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/spec"}}
+	s.Make(ctx, check)
 	before := check.DeepCopy()
 	check.Status.Conditions = []metav1.Condition{
 		{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", LastTransitionTime: metav1.Now()}}
@@ -246,10 +246,10 @@ func (s *site) expectCarriesWhatACheckSays(ctx context.Context, w *world) {
 	})
 	s.eventuallyOpen(ctx)
 
-	w.manager.make(ctx, w.manager.job("llm").Obj())
+	w.manager.Make(ctx, w.manager.job("llm").Obj())
 	Eventually(ctx, func(g Gomega) {
 		var list kueue.WorkloadList
-		g.Expect(s.List(ctx, &list, client.InNamespace(s.namespace))).To(Succeed())
+		g.Expect(s.List(ctx, &list, client.InNamespace(s.Namespace))).To(Succeed())
 		g.Expect(list.Items).To(HaveLen(1))
 		wl := &list.Items[0]
 		g.Expect(wl.Status.AdmissionChecks).To(ConsistOf(HaveField("State", kueue.CheckStatePending)))
@@ -260,25 +260,14 @@ func (s *site) expectCarriesWhatACheckSays(ctx context.Context, w *world) {
 	pod := w.eventuallyRunsOn(ctx, s, "llm")
 	expectPlaced(&pod)
 	Expect(pod.Labels).To(HaveKeyWithValue("example.com/site", "west"))
-	s.finish(ctx, "llm", "succeeded")
+	s.Finish(ctx, "llm", "succeeded")
 	w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
 }
 
 // lingering is a TrainJob of the manager cluster whose pods take a while to end, and longer than the
 // Workload that is charged for them may be without a charge.
-func (w *world) lingering(name string) *kit.TrainJob {
+func (w *sites) lingering(name string) *kit.TrainJobBuilder {
 	return w.manager.job(name).PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "15s")
-}
-
-// eventuallyPending waits until a TrainJob is in its queue, without quota.
-func (s *site) eventuallyPending(ctx context.Context, job string) {
-	GinkgoHelper()
-	Eventually(ctx, func(g Gomega) {
-		wl := s.workload(ctx, job)
-		g.Expect(wl).NotTo(BeNil())
-		reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
-		g.Expect(reserved).To(HaveValue(HaveField("Status", metav1.ConditionFalse)))
-	}).Should(Succeed())
 }
 
 // eventuallyAdmittedAfter waits until a TrainJob has quota, which it may not have while a pod of
@@ -286,10 +275,10 @@ func (s *site) eventuallyPending(ctx context.Context, job string) {
 func (s *site) eventuallyAdmittedAfter(ctx context.Context, job, former string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
-		wl := s.workload(ctx, job)
+		wl := s.Workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())
 		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved)).To(BeTrue())
-		if pods := slices.DeleteFunc(s.pods(ctx, former), ended); len(pods) > 0 {
+		if pods := slices.DeleteFunc(s.Pods(ctx, former), ended); len(pods) > 0 {
 			StopTrying("quota that pods are left on was given away").Attach("pods", pods).Now()
 		}
 	}).WithPolling(100 * time.Millisecond).Should(Succeed())
@@ -301,7 +290,7 @@ func (s *site) eventuallyRemainder(ctx context.Context, job string) *kueue.Workl
 	GinkgoHelper()
 	var list kueue.WorkloadList
 	Eventually(ctx, func(g Gomega) {
-		g.Expect(s.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingLabels{remainder.Label: job})).To(Succeed())
+		g.Expect(s.List(ctx, &list, client.InNamespace(s.Namespace), client.MatchingLabels{remainder.Label: job})).To(Succeed())
 		g.Expect(list.Items).To(HaveLen(1))
 		g.Expect(apimeta.IsStatusConditionTrue(list.Items[0].Status.Conditions, kueue.WorkloadQuotaReserved)).To(BeTrue())
 	}).WithPolling(100 * time.Millisecond).Should(Succeed())
@@ -311,11 +300,7 @@ func (s *site) eventuallyRemainder(ctx context.Context, job string) *kueue.Workl
 // eventuallyOnly waits until the Workload of a TrainJob is the only one.
 func (s *site) eventuallyOnly(ctx context.Context, job string) {
 	GinkgoHelper()
-	Eventually(ctx, func() []string {
-		var list kueue.WorkloadList
-		Expect(s.List(ctx, &list, client.InNamespace(s.namespace))).To(Succeed())
-		return namesOf(&list)
-	}).Should(ConsistOf(s.workload(ctx, job).Name))
+	Eventually(ctx, s.Names).WithArguments(ctx, &kueue.WorkloadList{}).Should(ConsistOf(s.Workload(ctx, job).Name))
 }
 
 func (s *site) setStopPolicy(ctx context.Context, policy kueue.StopPolicy) {
@@ -326,7 +311,7 @@ func (s *site) setStopPolicy(ctx context.Context, policy kueue.StopPolicy) {
 	}
 	Eventually(ctx, func(g Gomega) {
 		var cq kueue.ClusterQueue
-		g.Expect(s.Get(ctx, client.ObjectKey{Name: s.unique("gpus")}, &cq)).To(Succeed())
+		g.Expect(s.Get(ctx, client.ObjectKey{Name: s.Name("gpus")}, &cq)).To(Succeed())
 		g.Expect(apimeta.IsStatusConditionFalse(cq.Status.Conditions, kueue.ClusterQueueActive)).To(BeTrue())
 	}).Should(Succeed())
 }
@@ -335,15 +320,11 @@ func (s *site) setStopPolicy(ctx context.Context, policy kueue.StopPolicy) {
 func (s *site) setQuota(ctx context.Context, gpus string) {
 	GinkgoHelper()
 	s.changeQueue(ctx, func(cq *kueue.ClusterQueue) {
-		cq.Spec.ResourceGroups = kit.MakeClusterQueue(cq.Name, kit.Quota{Flavor: s.unique("gpus"), GPUs: gpus}).Spec.ResourceGroups
+		cq.Spec.ResourceGroups = kit.ClusterQueue(cq.Name, kit.Quota{Flavor: s.Name("gpus"), GPUs: gpus}).Spec.ResourceGroups
 	})
 }
 
 func (s *site) changeQueue(ctx context.Context, change func(*kueue.ClusterQueue)) {
 	GinkgoHelper()
-	var cq kueue.ClusterQueue
-	Expect(s.Get(ctx, client.ObjectKey{Name: s.unique("gpus")}, &cq)).To(Succeed())
-	before := cq.DeepCopy()
-	change(&cq)
-	Expect(s.Patch(ctx, &cq, client.MergeFrom(before))).To(Succeed())
+	s.EditQueue(ctx, s.Name("gpus"), change)
 }

@@ -12,14 +12,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var shell = regexp.MustCompile("(?s)\n```sh\n(.*?)\n```")
 
 var _ = Describe("docs/multikueue.md", func() {
 	It("has commands that run as they stand", func(ctx context.Context) {
-		root, err := kit.Root()
+		root, err := world.Root()
 		Expect(err).NotTo(HaveOccurred())
 		page, err := os.ReadFile(filepath.Join(root, "docs", "multikueue.md"))
 		Expect(err).NotTo(HaveOccurred())

@@ -15,21 +15,22 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // eventuallyRunsOn waits until a TrainJob of the manager cluster has its one pod in a worker,
 // running, and the manager cluster says so.
-func (w *world) eventuallyRunsOn(ctx context.Context, worker *site, job string) corev1.Pod {
+func (w *sites) eventuallyRunsOn(ctx context.Context, worker *site, job string) corev1.Pod {
 	GinkgoHelper()
 	var pods []corev1.Pod
 	Eventually(ctx, func(g Gomega) {
-		pods = worker.pods(ctx, job)
-		g.Expect(pods).To(HaveLen(1), "pods in %s", worker.name)
+		pods = worker.Pods(ctx, job)
+		g.Expect(pods).To(HaveLen(1), "pods in %s", worker.Cluster.Name)
 		g.Expect(pods[0].DeletionTimestamp).To(BeNil())
 		g.Expect(pods[0].Status.Phase).To(Equal(corev1.PodRunning))
-		wl := w.manager.workload(ctx, job)
+		wl := w.manager.Workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())
-		g.Expect(wl.Status.ClusterName).To(HaveValue(Equal(worker.name)))
+		g.Expect(wl.Status.ClusterName).To(HaveValue(Equal(worker.Cluster.Name)))
 		g.Expect(w.manager.trainJob(ctx, job).Spec.Suspend).To(HaveValue(BeFalse()))
 	}).Should(Succeed())
 	return pods[0]
@@ -45,7 +46,7 @@ func expectPlaced(pod *corev1.Pod) {
 			tolerations = append(tolerations, t)
 		}
 	}
-	Expect(tolerations).To(ConsistOf(gpuToleration))
+	Expect(tolerations).To(ConsistOf(kit.GPUToleration()))
 	Expect(pod.Spec.SchedulingGates).To(BeEmpty())
 	Expect(pod.Labels).To(HaveKeyWithValue(kueue.MultiKueueWorkerWorkloadPodLabel, kueue.MultiKueueWorkerWorkloadPodValue))
 }
@@ -61,22 +62,22 @@ func entries(job *trainer.TrainJob) []string {
 
 // expectNothingHere checks that nothing of a TrainJob runs in the manager cluster, and nothing of
 // ours is in it.
-func (w *world) expectNothingHere(ctx context.Context, job string) {
+func (w *sites) expectNothingHere(ctx context.Context, job string) {
 	GinkgoHelper()
 	stored := w.manager.trainJob(ctx, job)
 	Expect(stored.Spec.ManagedBy).To(HaveValue(Equal(kueue.MultiKueueControllerName)))
-	if w.manager.cluster.Integration == kit.External {
+	if w.manager.Cluster.Integration == world.External {
 		Expect(entries(stored)).NotTo(ContainElement(patch.Manager))
 	}
-	Expect(w.manager.pods(ctx, job)).To(BeEmpty())
+	Expect(w.manager.Pods(ctx, job)).To(BeEmpty())
 }
 
 // eventuallyOver waits until the manager cluster says that a TrainJob has ended.
-func (w *world) eventuallyOver(ctx context.Context, job, condition string) {
+func (w *sites) eventuallyOver(ctx context.Context, job, condition string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
 		g.Expect(apimeta.IsStatusConditionTrue(w.manager.trainJob(ctx, job).Status.Conditions, condition)).To(BeTrue(), condition)
-		wl := w.manager.workload(ctx, job)
+		wl := w.manager.Workload(ctx, job)
 		g.Expect(wl).NotTo(BeNil())
 		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)).To(BeTrue(), "the Workload")
 	}).Should(Succeed())

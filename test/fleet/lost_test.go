@@ -16,11 +16,11 @@ var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
 	It("comes back in the other one, and has one run again when the worker is back", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.setStopPolicy(ctx, kueue.Hold)
-		w.manager.make(ctx, w.manager.job("llm").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 		w.worker2.setStopPolicy(ctx, kueue.None)
 
-		Expect(w.worker1.cluster.Control(ctx, "kill", "kube-apiserver", GinkgoWriter)).To(Succeed())
+		Expect(w.worker1.Cluster.Control(ctx, "kill", "kube-apiserver", GinkgoWriter)).To(Succeed())
 		DeferCleanup(w.worker1.revive)
 		pod := w.eventuallyRunsOn(ctx, w.worker2, "llm")
 		expectPlaced(&pod)
@@ -33,7 +33,7 @@ var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
 		Eventually(ctx, func(g Gomega) {
 			var running []*site
 			for _, worker := range w.workers() {
-				if len(worker.pods(ctx, "llm")) > 0 {
+				if len(worker.Pods(ctx, "llm")) > 0 {
 					running = append(running, worker)
 				}
 			}
@@ -41,7 +41,7 @@ var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
 			kept = running[0]
 		}).WithTimeout(specTimeout).Should(Succeed())
 		w.expectNothingHere(ctx, "llm")
-		kept.finish(ctx, "llm", "succeeded")
+		kept.Finish(ctx, "llm", "succeeded")
 		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
 	}, SpecTimeout(2*specTimeout))
 })
@@ -50,8 +50,8 @@ var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
 // when it could not renew its lease.
 func (s *site) revive(ctx context.Context) {
 	GinkgoHelper()
-	Expect(s.cluster.Control(ctx, "start", "kube-apiserver", GinkgoWriter)).To(Succeed())
-	Expect(s.cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
+	Expect(s.Cluster.Control(ctx, "start", "kube-apiserver", GinkgoWriter)).To(Succeed())
+	Expect(s.Cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 }
 
 var _ = Describe("A TrainJob whose runtime is another one in a worker", func() {
@@ -60,12 +60,12 @@ var _ = Describe("A TrainJob whose runtime is another one in a worker", func() {
 		of := func(nodes int32) func(*trainer.TrainingRuntimeSpec) {
 			return func(spec *trainer.TrainingRuntimeSpec) { spec.MLPolicy.NumNodes = &nodes }
 		}
-		w.worker1.copyRuntime(ctx, of(2))
-		w.manager.make(ctx, w.manager.job("llm").Runtime(w.manager.copyRuntime(ctx, of(1))).Obj())
-		Eventually(ctx, func() []string { return w.manager.notes(ctx, "llm", "AdmissionCheckRetries") }).Should(
+		w.worker1.MakeRuntime(ctx, "torch-distributed", of(2))
+		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", of(1))).Obj())
+		Eventually(ctx, func() []string { return w.manager.EventNotes(ctx, "TrainJob", "llm", "AdmissionCheckRetries") }).Should(
 			ContainElement(And(ContainSubstring("worker1"), ContainSubstring("out of sync"))))
-		Eventually(ctx, func() []string { return w.worker1.notes(ctx, "llm", "PrebuiltWorkloadUnusable") }).Should(
+		Eventually(ctx, func() []string { return w.worker1.EventNotes(ctx, "TrainJob", "llm", "PrebuiltWorkloadUnusable") }).Should(
 			ContainElement(ContainSubstring(`PodSet "node" has 2 pods in the TrainJob, 1 in the Workload`)))
-		Expect(w.worker1.pods(ctx, "llm")).To(BeEmpty())
+		Expect(w.worker1.Pods(ctx, "llm")).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 })

@@ -14,69 +14,69 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // A fleet whose clusters migrate one after the other is mixed for some time.
 var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial, Ordered, long, func() {
-	handOver := func(ctx context.Context, c *kit.Cluster, integration string) {
+	handOver := func(ctx context.Context, c *world.Cluster, integration string) {
 		GinkgoHelper()
 		Expect(c.HandOver(ctx, integration, GinkgoWriter)).To(Succeed())
 	}
-	runsAndEnds := func(ctx context.Context, w *world) {
+	runsAndEnds := func(ctx context.Context, w *sites) {
 		GinkgoHelper()
-		w.manager.make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "example.com/mine", "kept").Obj())
+		w.manager.Make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "example.com/mine", "kept").Obj())
 		pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
 		expectPlaced(&pod)
 		Expect(pod.Annotations).To(HaveKeyWithValue("example.com/mine", "kept"))
 		Expect(entries(w.worker1.trainJob(ctx, "llm"))).To(Equal([]string{"example.com/me", patch.Manager}))
-		w.worker1.finish(ctx, "llm", "succeeded")
+		w.worker1.Finish(ctx, "llm", "succeeded")
 		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
-		w.worker1.eventuallyEmpty(ctx)
+		w.worker1.EventuallyEmpty(ctx)
 	}
 	// runsOnThenNext ends "llm", of which no pod but the known one ran, and then "next".
-	runsOnThenNext := func(ctx context.Context, w *world, pod types.UID, to string) {
+	runsOnThenNext := func(ctx context.Context, w *sites, pod types.UID, to string) {
 		GinkgoHelper()
-		Consistently(ctx, func() []corev1.Pod { return w.worker1.pods(ctx, "llm") }).Should(
+		Consistently(ctx, func() []corev1.Pod { return w.worker1.Pods(ctx, "llm") }).Should(
 			ConsistOf(And(HaveField("UID", pod), HaveField("Status.Phase", corev1.PodRunning))), to)
-		w.worker1.finish(ctx, "llm", "succeeded")
+		w.worker1.Finish(ctx, "llm", "succeeded")
 		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
 		w.eventuallyRunsOn(ctx, w.worker1, "next")
-		w.worker1.finish(ctx, "next", "succeeded")
+		w.worker1.Finish(ctx, "next", "succeeded")
 		w.eventuallyOver(ctx, "next", trainer.TrainJobComplete)
 	}
 	AfterAll(func(ctx context.Context) {
-		handOver(ctx, fleet.Manager, kit.External)
-		handOver(ctx, fleet.Workers[0], kit.External)
+		handOver(ctx, fleet.Manager, world.External)
+		handOver(ctx, fleet.Workers[0], world.External)
 	})
 
 	It("a TrainJob of its manager runs in a worker with Kueue's in-tree integration", func(ctx context.Context) {
-		handOver(ctx, fleet.Workers[0], kit.InTree)
+		handOver(ctx, fleet.Workers[0], world.InTree)
 		runsAndEnds(ctx, newWorld(ctx, "8", "0"))
 	}, SpecTimeout(2*specTimeout))
 
 	It("a TrainJob runs on in a worker that migrates to kueue-trainer, and in one that migrates back", func(ctx context.Context) {
-		handOver(ctx, fleet.Workers[0], kit.InTree)
-		for _, to := range []string{kit.External, kit.InTree} {
+		handOver(ctx, fleet.Workers[0], world.InTree)
+		for _, to := range []string{world.External, world.InTree} {
 			w := newWorld(ctx, "8", "0")
-			w.manager.make(ctx, w.manager.job("llm").Obj())
+			w.manager.Make(ctx, w.manager.job("llm").Obj())
 			pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
 			handOver(ctx, fleet.Workers[0], to)
-			w.manager.make(ctx, w.manager.job("next").Obj())
+			w.manager.Make(ctx, w.manager.job("next").Obj())
 			runsOnThenNext(ctx, w, pod.UID, to)
 		}
 	}, SpecTimeout(3*specTimeout))
 
 	It("a TrainJob that runs elsewhere runs on, and one that waits there starts, when their manager migrates", func(ctx context.Context) {
-		handOver(ctx, fleet.Workers[0], kit.External)
-		handOver(ctx, fleet.Manager, kit.External)
-		for _, to := range []string{kit.InTree, kit.External} {
+		handOver(ctx, fleet.Workers[0], world.External)
+		handOver(ctx, fleet.Manager, world.External)
+		for _, to := range []string{world.InTree, world.External} {
 			w := newWorld(ctx, "8", "0")
-			w.manager.make(ctx, w.manager.job("llm").Obj())
+			w.manager.Make(ctx, w.manager.job("llm").Obj())
 			pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
-			w.manager.make(ctx, w.manager.job("next").Obj())
+			w.manager.Make(ctx, w.manager.job("next").Obj())
 			Eventually(ctx, func(g Gomega) {
-				wl := w.manager.workload(ctx, "next")
+				wl := w.manager.Workload(ctx, "next")
 				g.Expect(wl).NotTo(BeNil())
 				g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved)).To(BeTrue())
 			}).Should(Succeed())
@@ -86,14 +86,14 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 	}, SpecTimeout(3*specTimeout))
 
 	It("a TrainJob of a manager with Kueue's in-tree integration runs in its worker", func(ctx context.Context) {
-		handOver(ctx, fleet.Workers[0], kit.External)
-		handOver(ctx, fleet.Manager, kit.InTree)
+		handOver(ctx, fleet.Workers[0], world.External)
+		handOver(ctx, fleet.Manager, world.InTree)
 		runsAndEnds(ctx, newWorld(ctx, "8", "0"))
 	}, SpecTimeout(2*specTimeout))
 
 	It("a TrainJob of a manager with Kueue's in-tree integration carries what an admission check of its worker says", func(ctx context.Context) {
-		handOver(ctx, fleet.Workers[0], kit.External)
-		handOver(ctx, fleet.Manager, kit.InTree)
+		handOver(ctx, fleet.Workers[0], world.External)
+		handOver(ctx, fleet.Manager, world.InTree)
 		w := newWorld(ctx, "8", "0")
 		w.worker1.expectCarriesWhatACheckSays(ctx, w)
 	}, SpecTimeout(2*specTimeout))

@@ -16,7 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // contexts is a kubeconfig of the fleet, of which the plugin gets to see some contexts.
@@ -45,7 +45,7 @@ func renamed(names map[string]string) contexts {
 // command runs bin/kubectl-trainjob on the manager cluster.
 func (c contexts) command(ctx context.Context, args ...string) *exec.Cmd {
 	GinkgoHelper()
-	root, err := kit.Root()
+	root, err := world.Root()
 	Expect(err).NotTo(HaveOccurred())
 	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "kubectl-trainjob"), append([]string{"--context", "manager"}, args...)...)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "KUBECONFIG="+c.file)

@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // fleetDir is where the suite brings its fleet up. That of `make fleet-up` is left alone.
@@ -26,7 +26,7 @@ const specTimeout = 5 * time.Minute
 // long marks specs that take above 20 seconds.
 var long = Label("long")
 
-var fleet *kit.Fleet
+var fleet *world.Fleet
 
 func TestFleet(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -42,13 +42,13 @@ func TestFleet(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
 	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		fleet, err = kit.UseFleet(filepath.Dir(kubeconfig))
+		fleet, err = world.UseFleet(filepath.Dir(kubeconfig))
 		Expect(err).NotTo(HaveOccurred())
 		return
 	}
-	root, err := kit.Root()
+	root, err := world.Root()
 	Expect(err).NotTo(HaveOccurred())
-	fleet, err = kit.StartFleet(ctx, filepath.Join(root, fleetDir), GinkgoWriter)
+	fleet, err = world.StartFleet(ctx, filepath.Join(root, fleetDir), GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 })
 

@@ -11,19 +11,19 @@ import (
 
 // FLEET_WORKERS=external:2.2,external:2.1 has the workers run older releases than the manager cluster.
 var _ = Describe("Whatever release of Trainer a worker has, a TrainJob", func() {
-	runsAndEnds := func(ctx context.Context, w *world, worker *site) {
+	runsAndEnds := func(ctx context.Context, w *sites, worker *site) {
 		GinkgoHelper()
 		// Each release ships its own.
 		var same trainer.TrainingRuntimeSpec
-		runtime := w.manager.copyRuntime(ctx, func(spec *trainer.TrainingRuntimeSpec) { same = *spec.DeepCopy() })
-		worker.copyRuntime(ctx, func(spec *trainer.TrainingRuntimeSpec) { *spec = same })
-		w.manager.make(ctx, w.manager.job("llm").Runtime(runtime).Obj())
+		runtime := w.manager.MakeRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) { same = *spec.DeepCopy() })
+		worker.MakeRuntime(ctx, "torch-distributed", func(spec *trainer.TrainingRuntimeSpec) { *spec = same })
+		w.manager.Make(ctx, w.manager.job("llm").Runtime(runtime).Obj())
 		pod := w.eventuallyRunsOn(ctx, worker, "llm")
 		expectPlaced(&pod)
 		w.expectNothingHere(ctx, "llm")
-		worker.finish(ctx, "llm", "succeeded")
+		worker.Finish(ctx, "llm", "succeeded")
 		w.eventuallyOver(ctx, "llm", trainer.TrainJobComplete)
-		worker.eventuallyEmpty(ctx)
+		worker.EventuallyEmpty(ctx)
 	}
 
 	It("of the same runtime runs in the first one, with its placement", func(ctx context.Context) {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package kit is what tests of every kind share: builders in the words of the field, a scheme, and
+// clients of clusters that are not there. It imports nobody's code but API types, so that every
+// test can import it.
 package kit
 
 import (
@@ -8,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -27,46 +31,46 @@ const (
 	PriorityLabel = "kueue.x-k8s.io/priority-class"
 )
 
-// TrainJob builds a TrainJob.
-type TrainJob struct{ trainer.TrainJob }
+// TrainJobBuilder builds a TrainJob.
+type TrainJobBuilder struct{ trainer.TrainJob }
 
-// MakeTrainJob starts with a job of one node on runtime torch-distributed.
-func MakeTrainJob(namespace, name string) *TrainJob {
-	return &TrainJob{trainer.TrainJob{
+// TrainJob starts with a job of one node on runtime torch-distributed.
+func TrainJob(namespace, name string) *TrainJobBuilder {
+	return &TrainJobBuilder{trainer.TrainJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{}},
 		Spec:       trainer.TrainJobSpec{RuntimeRef: trainer.RuntimeRef{Name: "torch-distributed"}},
 	}}
 }
 
 // Obj returns the TrainJob.
-func (t *TrainJob) Obj() *trainer.TrainJob { return t.DeepCopy() }
+func (t *TrainJobBuilder) Obj() *trainer.TrainJob { return t.DeepCopy() }
 
 // Queue puts the job into a LocalQueue.
-func (t *TrainJob) Queue(name string) *TrainJob {
+func (t *TrainJobBuilder) Queue(name string) *TrainJobBuilder {
 	t.Labels[QueueLabel] = name
 	return t
 }
 
 // Priority returns the job a WorkloadPriorityClass.
-func (t *TrainJob) Priority(class string) *TrainJob {
+func (t *TrainJobBuilder) Priority(class string) *TrainJobBuilder {
 	t.Labels[PriorityLabel] = class
 	return t
 }
 
 // Runtime names a ClusterTrainingRuntime.
-func (t *TrainJob) Runtime(name string) *TrainJob {
+func (t *TrainJobBuilder) Runtime(name string) *TrainJobBuilder {
 	t.Spec.RuntimeRef.Name = name
 	return t
 }
 
 // Nodes sets spec.trainer.numNodes.
-func (t *TrainJob) Nodes(n int32) *TrainJob {
+func (t *TrainJobBuilder) Nodes(n int32) *TrainJobBuilder {
 	t.trainerSpec().NumNodes = ptr.To(n)
 	return t
 }
 
 // Request sets an amount per node, as request and limit.
-func (t *TrainJob) Request(name corev1.ResourceName, amount string) *TrainJob {
+func (t *TrainJobBuilder) Request(name corev1.ResourceName, amount string) *TrainJobBuilder {
 	spec := t.trainerSpec()
 	if spec.ResourcesPerNode == nil {
 		spec.ResourcesPerNode = &corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
@@ -83,9 +87,9 @@ func GPUResources(amount string) corev1.ResourceRequirements {
 }
 
 // GPUs sets the whole GPUs per node.
-func (t *TrainJob) GPUs(amount string) *TrainJob { return t.Request(GPU, amount) }
+func (t *TrainJobBuilder) GPUs(amount string) *TrainJobBuilder { return t.Request(GPU, amount) }
 
-func (t *TrainJob) trainerSpec() *trainer.Trainer {
+func (t *TrainJobBuilder) trainerSpec() *trainer.Trainer {
 	if t.Spec.Trainer == nil {
 		t.Spec.Trainer = &trainer.Trainer{}
 	}
@@ -93,7 +97,7 @@ func (t *TrainJob) trainerSpec() *trainer.Trainer {
 }
 
 // Initializers returns the job a dataset and a model to download.
-func (t *TrainJob) Initializers() *TrainJob {
+func (t *TrainJobBuilder) Initializers() *TrainJobBuilder {
 	t.Spec.Initializer = &trainer.Initializer{
 		Dataset: &trainer.DatasetInitializer{StorageUri: ptr.To("hf://tatsu-lab/alpaca")},
 		Model:   &trainer.ModelInitializer{StorageUri: ptr.To("hf://Qwen/Qwen2.5-1.5B-Instruct")},
@@ -102,7 +106,7 @@ func (t *TrainJob) Initializers() *TrainJob {
 }
 
 // PodPatch adds a user's patch of the pods of one replicated job.
-func (t *TrainJob) PodPatch(manager, replicatedJob string, patch trainer.PodTemplatePatch) *TrainJob {
+func (t *TrainJobBuilder) PodPatch(manager, replicatedJob string, patch trainer.PodTemplatePatch) *TrainJobBuilder {
 	t.Spec.RuntimePatches = append(t.Spec.RuntimePatches, trainer.RuntimePatch{
 		Manager: manager,
 		TrainingRuntimeSpec: &trainer.TrainingRuntimeSpecPatch{Template: &trainer.JobSetTemplatePatch{
@@ -116,14 +120,14 @@ func (t *TrainJob) PodPatch(manager, replicatedJob string, patch trainer.PodTemp
 }
 
 // PodAnnotation adds an annotation to the pods of one replicated job.
-func (t *TrainJob) PodAnnotation(manager, replicatedJob, key, value string) *TrainJob {
+func (t *TrainJobBuilder) PodAnnotation(manager, replicatedJob, key, value string) *TrainJobBuilder {
 	return t.PodPatch(manager, replicatedJob, trainer.PodTemplatePatch{
 		Metadata: &metav1.ObjectMeta{Annotations: map[string]string{key: value}},
 	})
 }
 
 // PodAnnotations adds one patch entry that annotates the pods of several replicated jobs.
-func (t *TrainJob) PodAnnotations(manager, key, value string, replicatedJobs ...string) *TrainJob {
+func (t *TrainJobBuilder) PodAnnotations(manager, key, value string, replicatedJobs ...string) *TrainJobBuilder {
 	patches := make([]trainer.ReplicatedJobPatch, 0, len(replicatedJobs))
 	for _, name := range replicatedJobs {
 		patches = append(patches, trainer.ReplicatedJobPatch{
@@ -144,7 +148,7 @@ func (t *TrainJob) PodAnnotations(manager, key, value string, replicatedJobs ...
 
 // Tolerate adds a user's patch that lets the pods of the one job of torch-distributed
 // onto nodes with any of the tolerated taints.
-func (t *TrainJob) Tolerate(tolerations ...corev1.Toleration) *TrainJob {
+func (t *TrainJobBuilder) Tolerate(tolerations ...corev1.Toleration) *TrainJobBuilder {
 	return t.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{Tolerations: tolerations}})
 }
 
@@ -153,26 +157,44 @@ func GPUTaint() corev1.Taint {
 	return corev1.Taint{Key: string(GPU), Value: "present", Effect: corev1.TaintEffectNoSchedule}
 }
 
-// MakeFlavor builds a ResourceFlavor whose nodes carry the GPU taint.
-func MakeFlavor(name string, nodeLabels map[string]string, tolerations ...corev1.Toleration) *kueue.ResourceFlavor {
+// GPUToleration tolerates it, as flavors have to where Kueue's in-tree integration places the pods.
+func GPUToleration() corev1.Toleration {
+	return corev1.Toleration{Key: string(GPU), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// Namespace builds a namespace.
+func Namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// Flavor builds a ResourceFlavor whose nodes carry the GPU taint.
+func Flavor(name string, nodeLabels map[string]string, tolerations ...corev1.Toleration) *kueue.ResourceFlavor {
 	return &kueue.ResourceFlavor{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       kueue.ResourceFlavorSpec{NodeLabels: nodeLabels, NodeTaints: []corev1.Taint{GPUTaint()}, Tolerations: tolerations},
 	}
 }
 
-// Quota is an amount of GPUs of one flavor.
-type Quota struct{ Flavor, GPUs string }
+// Quota is an amount of one flavor, in GPUs, or in CPUs where CPUs is set.
+type Quota struct{ Flavor, GPUs, CPUs string }
 
-// MakeClusterQueue builds a ClusterQueue that any namespace may use, which preempts
+func (q Quota) resource() kueue.ResourceQuota {
+	if q.CPUs != "" {
+		return kueue.ResourceQuota{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse(q.CPUs)}
+	}
+	return kueue.ResourceQuota{Name: GPU, NominalQuota: resource.MustParse(q.GPUs)}
+}
+
+// ClusterQueue builds a ClusterQueue that any namespace may use, which preempts
 // within itself by priority, and which takes the first of its flavors that a job can
-// have, be it by preemption.
-func MakeClusterQueue(name string, quotas ...Quota) *kueue.ClusterQueue {
-	flavors := make([]kueue.FlavorQuotas, 0, len(quotas))
+// have, be it by preemption. All its quotas are of one resource.
+func ClusterQueue(name string, quotas ...Quota) *kueue.ClusterQueue {
+	group := kueue.ResourceGroup{CoveredResources: []corev1.ResourceName{GPU}}
 	for _, q := range quotas {
-		flavors = append(flavors, kueue.FlavorQuotas{
-			Name:      kueue.ResourceFlavorReference(q.Flavor),
-			Resources: []kueue.ResourceQuota{{Name: GPU, NominalQuota: resource.MustParse(q.GPUs)}},
+		amount := q.resource()
+		group.CoveredResources = []corev1.ResourceName{amount.Name}
+		group.Flavors = append(group.Flavors, kueue.FlavorQuotas{
+			Name: kueue.ResourceFlavorReference(q.Flavor), Resources: []kueue.ResourceQuota{amount},
 		})
 	}
 	return &kueue.ClusterQueue{
@@ -181,36 +203,48 @@ func MakeClusterQueue(name string, quotas ...Quota) *kueue.ClusterQueue {
 			NamespaceSelector: &metav1.LabelSelector{},
 			Preemption:        &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority},
 			FlavorFungibility: &kueue.FlavorFungibility{WhenCanPreempt: kueue.MayStopSearch},
-			ResourceGroups: []kueue.ResourceGroup{{
-				CoveredResources: []corev1.ResourceName{GPU}, Flavors: flavors,
-			}},
+			ResourceGroups:    []kueue.ResourceGroup{group},
 		},
 	}
 }
 
-// Behind puts a ClusterQueue behind admission checks, if there are any, which find the places in
-// place of its flavor: that names no nodes then.
-func Behind(queue *kueue.ClusterQueue, flavor *kueue.ResourceFlavor, checks ...string) {
-	if len(checks) == 0 {
-		return
+// Queue builds what a team needs that has one pool: a flavor, a ClusterQueue named like it with a
+// quota of it, and a LocalQueue. Behind admission checks, which find the places in place of its
+// flavor, that names no nodes.
+func Queue(namespace, name string, flavor *kueue.ResourceFlavor, quota Quota, checks ...string) []client.Object {
+	quota.Flavor = flavor.Name
+	queue := ClusterQueue(flavor.Name, quota)
+	if len(checks) > 0 {
+		flavor.Spec = kueue.ResourceFlavorSpec{}
+		queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{}
 	}
-	flavor.Spec = kueue.ResourceFlavorSpec{}
-	queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{}
-	for _, name := range checks {
+	for _, check := range checks {
 		queue.Spec.AdmissionChecksStrategy.AdmissionChecks = append(queue.Spec.AdmissionChecksStrategy.AdmissionChecks,
-			kueue.AdmissionCheckStrategyRule{Name: kueue.AdmissionCheckReference(name)})
+			kueue.AdmissionCheckStrategyRule{Name: kueue.AdmissionCheckReference(check)})
 	}
+	return []client.Object{flavor, queue, LocalQueue(namespace, name, flavor.Name)}
 }
 
-// MakeLocalQueue builds a LocalQueue.
-func MakeLocalQueue(namespace, name, clusterQueue string) *kueue.LocalQueue {
+// LocalQueue builds a LocalQueue.
+func LocalQueue(namespace, name, clusterQueue string) *kueue.LocalQueue {
 	return &kueue.LocalQueue{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(clusterQueue)},
 	}
 }
 
-// MakePriority builds a WorkloadPriorityClass.
-func MakePriority(name string, value int32) *kueue.WorkloadPriorityClass {
+// Priority builds a WorkloadPriorityClass.
+func Priority(name string, value int32) *kueue.WorkloadPriorityClass {
 	return &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
+}
+
+// Claim builds a claim of a small volume.
+func Claim(namespace, name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
 }

@@ -14,8 +14,8 @@ import (
 // KwokAnnotation marks nodes whose kubelet kwok plays. Without it a node has no kubelet.
 const KwokAnnotation = "kwok.x-k8s.io/node"
 
-// MakeNode builds a tainted node with 8 GPUs whose kubelet kwok plays.
-func MakeNode(name string, labels map[string]string) *corev1.Node {
+// Node builds a tainted node with 8 GPUs whose kubelet kwok plays.
+func Node(name string, labels map[string]string) *corev1.Node {
 	all := map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}
 	maps.Copy(all, labels)
 	resources := corev1.ResourceList{
@@ -31,8 +31,8 @@ func MakeNode(name string, labels map[string]string) *corev1.Node {
 	}
 }
 
-// MakeTopology builds a Topology with node labels as its levels, the widest first.
-func MakeTopology(name string, levels ...string) *kueue.Topology {
+// Topology builds a Topology with node labels as its levels, the widest first.
+func Topology(name string, levels ...string) *kueue.Topology {
 	topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, label := range levels {
 		topology.Spec.Levels = append(topology.Spec.Levels, kueue.TopologyLevel{NodeLabel: label})

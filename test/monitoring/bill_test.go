@@ -18,6 +18,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // bill is what is read of what `kubectl trainjob usage` prints.
@@ -64,7 +65,7 @@ func served(ctx context.Context, g Gomega) map[string]float64 {
 	status, page, err := cluster.AskManager(ctx, "metrics", "/metrics", cluster.Config.BearerToken)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(status).To(Equal(http.StatusOK))
-	hours, err := kit.LedgerSeconds(page, map[string]string{metrics.Resource: string(kit.GPU)})
+	hours, err := world.LedgerSeconds(page, map[string]string{metrics.Resource: string(kit.GPU)})
 	g.Expect(err).NotTo(HaveOccurred())
 	for column := range hours {
 		hours[column] /= 3600

@@ -15,7 +15,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // localDir is the LOCAL_DIR of the cluster that the suite brings up. That of `make local-up` is left
@@ -28,7 +28,7 @@ var (
 )
 
 var (
-	cluster *kit.Cluster
+	cluster *world.Cluster
 	root    string
 )
 
@@ -42,15 +42,15 @@ func TestMonitoring(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
-	root, err = kit.Root()
+	root, err = world.Root()
 	Expect(err).NotTo(HaveOccurred())
 	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		cluster, err = kit.Use(kubeconfig)
+		cluster, err = world.Use(kubeconfig)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cluster.Local()).To(BeTrue(), "the managers of %s are no processes of make local-up", kubeconfig)
 		return
 	}
-	cluster, err = kit.Start(ctx, filepath.Join(root, localDir), GinkgoWriter)
+	cluster, err = world.Start(ctx, filepath.Join(root, localDir), GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 })
 

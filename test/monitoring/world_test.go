@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -36,17 +35,17 @@ const (
 func makeTeams(ctx context.Context) {
 	GinkgoHelper()
 	objects := []client.Object{
-		kit.MakeFlavor("h100", map[string]string{kit.ProductLabel: kit.H100}),
-		kit.MakeFlavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
-		kit.MakeClusterQueue("gpus", kit.Quota{Flavor: "h100", GPUs: "32"}, kit.Quota{Flavor: "a100", GPUs: "16"}),
-		kit.MakePriority("low", 1), kit.MakePriority("high", 100),
+		kit.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}),
+		kit.Flavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
+		kit.ClusterQueue("gpus", kit.Quota{Flavor: "h100", GPUs: "32"}, kit.Quota{Flavor: "a100", GPUs: "16"}),
+		kit.Priority("low", 1), kit.Priority("high", 100),
 	}
 	for _, team := range []string{vision, language} {
 		objects = append(objects,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}},
-			kit.MakeLocalQueue(team, queue, "gpus"))
+			kit.Namespace(team),
+			kit.LocalQueue(team, queue, "gpus"))
 	}
-	objects = append(objects, kit.MakeLocalQueue(vision, broken, "gpus"))
+	objects = append(objects, kit.LocalQueue(vision, broken, "gpus"))
 	DeferCleanup(func(ctx context.Context) {
 		// It starts what was killed, and writes both configurations again.
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
@@ -133,7 +132,7 @@ func churnJob(i int) client.Object {
 	if i%4 == 3 {
 		priority = "high"
 	}
-	return kit.MakeTrainJob(team, fmt.Sprintf("job-%d", i)).Queue(queue).Priority(priority).Nodes(nodes).GPUs("8").
+	return kit.TrainJob(team, fmt.Sprintf("job-%d", i)).Queue(queue).Priority(priority).Nodes(nodes).GPUs("8").
 		PodAnnotation("example.com/churn", "node", "localcluster/run-for", fmt.Sprintf("%ds", 5+i%7*2)).Obj()
 }
 
@@ -171,7 +170,7 @@ func waiting(ctx context.Context) int {
 // makeStuck makes a TrainJob that brings along a Workload that does not exist.
 func makeStuck(ctx context.Context) {
 	GinkgoHelper()
-	job := kit.MakeTrainJob(vision, "stuck").Queue(broken).GPUs("8")
+	job := kit.TrainJob(vision, "stuck").Queue(broken).GPUs("8")
 	job.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = "does-not-exist"
 	Expect(cluster.Client.Create(ctx, job.Obj())).To(Succeed())
 }
@@ -179,7 +178,7 @@ func makeStuck(ctx context.Context) {
 // makeUnschedulable makes a TrainJob that is admitted, and whose pods fit on no node.
 func makeUnschedulable(ctx context.Context) {
 	GinkgoHelper()
-	Expect(cluster.Client.Create(ctx, kit.MakeTrainJob(vision, "nowhere").Queue(broken).Priority("high").GPUs("8").
+	Expect(cluster.Client.Create(ctx, kit.TrainJob(vision, "nowhere").Queue(broken).Priority("high").GPUs("8").
 		PodPatch("example.com/nowhere", "node", trainer.PodTemplatePatch{
 			Spec: &trainer.PodSpecPatch{NodeSelector: map[string]string{"example.com/nowhere": "true"}},
 		}).Obj())).To(Succeed())
@@ -187,6 +186,6 @@ func makeUnschedulable(ctx context.Context) {
 
 // refused reports whether the API server refuses a TrainJob because it does not reach the manager.
 func refused(ctx context.Context) bool {
-	err := cluster.Client.Create(ctx, kit.MakeTrainJob(vision, "refused").Queue(queue).GPUs("8").Obj(), client.DryRunAll)
+	err := cluster.Client.Create(ctx, kit.TrainJob(vision, "refused").Queue(queue).GPUs("8").Obj(), client.DryRunAll)
 	return apierrors.IsInternalError(err)
 }

@@ -14,7 +14,7 @@ import (
 	"regexp"
 	"sync"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 var (
@@ -37,7 +37,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	root, err := kit.Root()
+	root, err := world.Root()
 	if err != nil {
 		return err
 	}

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 func TestMutantsApply(t *testing.T) {
-	root, err := kit.Root()
+	root, err := world.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

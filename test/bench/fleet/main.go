@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const (
@@ -39,9 +39,9 @@ type column struct {
 }
 
 var columns = []column{
-	{"in-tree adapter", kit.InTree, nil},
-	{"generic adapter", kit.External, nil},
-	{"generic adapter, Kueue's limits raised", kit.External, map[string]any{"qps": 2000, "burst": 4000}},
+	{"in-tree adapter", world.InTree, nil},
+	{"generic adapter", world.External, nil},
+	{"generic adapter, Kueue's limits raised", world.External, map[string]any{"qps": 2000, "burst": 4000}},
 }
 
 func main() {
@@ -81,7 +81,7 @@ func (r result) rate(d time.Duration) float64 { return float64(r.jobs) / d.Secon
 
 // measure brings a fleet up, and takes it down again.
 func (c column) measure(ctx context.Context, jobs int) (r result, err error) {
-	root, err := kit.Root()
+	root, err := world.Root()
 	if err != nil {
 		return r, err
 	}
@@ -91,7 +91,7 @@ func (c column) measure(ctx context.Context, jobs int) (r result, err error) {
 		}
 	}
 	undisturbed := context.WithoutCancel(ctx)
-	fleet, err := kit.StartFleet(undisturbed, filepath.Join(root, fleetDir), os.Stdout)
+	fleet, err := world.StartFleet(undisturbed, filepath.Join(root, fleetDir), os.Stdout)
 	if err != nil {
 		return r, err
 	}
@@ -104,7 +104,7 @@ func (c column) measure(ctx context.Context, jobs int) (r result, err error) {
 	return dispatch(ctx, fleet, jobs)
 }
 
-func (c column) configure(ctx context.Context, fleet *kit.Fleet) error {
+func (c column) configure(ctx context.Context, fleet *world.Fleet) error {
 	if c.clientConnection == nil {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (c column) configure(ctx context.Context, fleet *kit.Fleet) error {
 }
 
 // dispatch has TrainJobs wait in the manager cluster, releases them, and waits until all run.
-func dispatch(ctx context.Context, fleet *kit.Fleet, jobs int) (result, error) {
+func dispatch(ctx context.Context, fleet *world.Fleet, jobs int) (result, error) {
 	r := result{jobs: jobs}
 	manager, workers := &site{Cluster: fleet.Manager}, []*site{{Cluster: fleet.Workers[0]}, {Cluster: fleet.Workers[1]}}
 	for _, worker := range workers {

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/audit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // name is that of namespace and queues.
@@ -25,7 +25,7 @@ const name = "bench"
 
 // site is a cluster with a queue that has room for every job.
 type site struct {
-	*kit.Cluster
+	*world.Cluster
 	log *audit.Log
 }
 
@@ -33,25 +33,11 @@ type site struct {
 // flavor names no nodes.
 func (s *site) open(ctx context.Context, checks ...string) error {
 	// Nodes with GPUs keep other pods away.
-	flavor := kit.MakeFlavor(name, map[string]string{kit.ProductLabel: kit.H100},
-		corev1.Toleration{Key: string(kit.GPU), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
-	cq := kit.MakeClusterQueue(name)
-	cq.Spec.ResourceGroups = []kueue.ResourceGroup{{
-		CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
-		Flavors: []kueue.FlavorQuotas{{
-			Name:      name,
-			Resources: []kueue.ResourceQuota{{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse("100k")}},
-		}},
-	}}
-	kit.Behind(cq, flavor, checks...)
-	for _, obj := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, flavor, cq, kit.MakeLocalQueue(name, name, name),
-	} {
-		if err := s.Client.Create(ctx, obj); err != nil {
-			return fmt.Errorf("creating %T %s: %w", obj, obj.GetName(), err)
-		}
+	flavor := kit.Flavor(name, map[string]string{kit.ProductLabel: kit.H100}, kit.GPUToleration())
+	err := s.OpenQueue(ctx, name, name, flavor, kit.Quota{CPUs: "100k"}, checks...)
+	if err != nil {
+		return err
 	}
-	var err error
 	if s.log, err = audit.Open(filepath.Join(s.LocalDir(), "logs", "audit.log")); err != nil {
 		return err
 	}
@@ -65,7 +51,7 @@ func (s *site) open(ctx context.Context, checks ...string) error {
 
 func (s *site) create(ctx context.Context, jobs int) error {
 	for i := range jobs {
-		job := kit.MakeTrainJob(name, fmt.Sprintf("job-%04d", i)).Queue(name).Request(corev1.ResourceCPU, "10m")
+		job := kit.TrainJob(name, fmt.Sprintf("job-%04d", i)).Queue(name).Request(corev1.ResourceCPU, "10m")
 		if err := s.Client.Create(ctx, job.Obj()); err != nil {
 			return err
 		}

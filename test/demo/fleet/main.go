@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const (
@@ -39,12 +39,12 @@ func main() {
 
 // run brings the fleet up, plays, and takes the fleet down whatever happened.
 func run(ctx context.Context) (err error) {
-	root, err := kit.Root()
+	root, err := world.Root()
 	if err != nil {
 		return err
 	}
 	dir := filepath.Join(root, fleetDir)
-	lock, err := kit.Lock(dir)
+	lock, err := world.Lock(dir)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	fleet, err := kit.StartFleet(ctx, dir, os.Stdout)
+	fleet, err := world.StartFleet(ctx, dir, os.Stdout)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const (
@@ -29,23 +30,15 @@ const (
 
 // site is a cluster of the fleet.
 type site struct {
-	*kit.Cluster
+	*world.Cluster
 	name string
 }
 
 // open makes the team's namespace and queue. Nothing runs in the manager cluster, whose quota
 // has checks in place of a pool.
 func (s site) open(ctx context.Context, gpus string, checks ...string) error {
-	flavor := kit.MakeFlavor(queue, map[string]string{kit.ProductLabel: kit.H100})
-	cq := kit.MakeClusterQueue(queue, kit.Quota{Flavor: flavor.Name, GPUs: gpus})
-	kit.Behind(cq, flavor, checks...)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}
-	for _, obj := range []client.Object{namespace, flavor, cq, kit.MakeLocalQueue(team, queue, queue)} {
-		if err := s.Client.Create(ctx, obj); err != nil {
-			return fmt.Errorf("%s: creating %T %s: %w", s.name, obj, obj.GetName(), err)
-		}
-	}
-	return nil
+	flavor := kit.Flavor(queue, map[string]string{kit.ProductLabel: kit.H100})
+	return s.OpenQueue(ctx, team, queue, flavor, kit.Quota{GPUs: gpus}, checks...)
 }
 
 // isOpen reports whether the team's queue takes jobs.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const (
@@ -47,7 +48,7 @@ type place struct {
 	pod          types.UID
 }
 
-func newStory(fleet *kit.Fleet, out io.Writer) *story {
+func newStory(fleet *world.Fleet, out io.Writer) *story {
 	return &story{
 		manager: site{fleet.Manager, "manager"},
 		workers: []site{{fleet.Workers[0], "worker1"}, {fleet.Workers[1], "worker2"}},
@@ -68,7 +69,7 @@ fake (kwok), everything else is real, once in each cluster. Seconds, TrainJob, w
 `, gpusOfWorker)
 	s.start = time.Now()
 	for _, name := range jobs {
-		job := kit.MakeTrainJob(team, name).Queue(queue).GPUs("8").Obj()
+		job := kit.TrainJob(team, name).Queue(queue).GPUs("8").Obj()
 		if err := s.manager.Client.Create(ctx, job); err != nil {
 			return fmt.Errorf("submitting TrainJob %s: %w", name, err)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package kit
+package world
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // translator lets specs speak of runtimePatches whatever Trainer the cluster runs: on one
@@ -153,10 +154,10 @@ func fromOlder(older *unstructured.Unstructured, job *trainer.TrainJob) error {
 	if err := recode(list, &overrides); err != nil {
 		return err
 	}
-	var patches TrainJob
+	patches := kit.TrainJob("", "")
 	for _, o := range overrides {
 		for _, target := range o.TargetJobs {
-			patches.addOverride(target.Name, o)
+			addOverride(patches, target.Name, o)
 		}
 	}
 	job.Spec.RuntimePatches = patches.Spec.RuntimePatches
@@ -164,7 +165,7 @@ func fromOlder(older *unstructured.Unstructured, job *trainer.TrainJob) error {
 }
 
 // addOverride adds an override as a patch: to the last entry where that is of the same manager.
-func (t *TrainJob) addOverride(replicatedJob string, o override) {
+func addOverride(t *kit.TrainJobBuilder, replicatedJob string, o override) {
 	manager := patch.Manager
 	if o.Metadata == nil || o.Metadata.Annotations[patch.ManagerAnnotation] != patch.Manager {
 		manager = "example.com/unknown"

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package kit
+package world
 
 import (
 	"context"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // Needs returns what the pods of a ClusterTrainingRuntime need in their namespace, yet to
@@ -38,18 +39,7 @@ func (c *Cluster) Needs(ctx context.Context, namespace, runtime string) ([]clien
 		needs = append(needs, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
 	}
 	for name := range claims {
-		needs = append(needs, MakeClaim(namespace, name))
+		needs = append(needs, kit.Claim(namespace, name))
 	}
 	return needs, nil
-}
-
-// MakeClaim builds a claim of a small volume.
-func MakeClaim(namespace, name string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		},
-	}
 }

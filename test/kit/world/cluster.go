@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kit is what e2e specs and demo share: a cluster to talk to, and builders in
-// the words of the field.
-package kit
+// Package world is what specs, demo and benchmarks share of clusters that run: the cluster itself,
+// and a namespace of one's own in it, in the words of the field.
+package world
 
 import (
 	"bytes"
@@ -19,18 +19,18 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // Cluster is a control plane with Kueue, Trainer, JobSet and the manager.
 type Cluster struct {
+	// Name is the cluster's in its fleet: "manager", "worker1" or "worker2".
+	Name string
 	// Client acts as the admin, with the types of the newest Trainer on every cluster.
 	Client client.WithWatch
 	// Config is the admin's.
@@ -49,19 +49,6 @@ type Cluster struct {
 	started bool
 }
 
-// NewScheme holds every kind that the specs look at, in the types of their owners.
-func NewScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, trainer.AddToScheme, jobsetapi.AddToScheme, kueue.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	return scheme, nil
-}
-
 // Use connects to the cluster of a kubeconfig file.
 func Use(kubeconfig string) (*Cluster, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -70,11 +57,7 @@ func Use(kubeconfig string) (*Cluster, error) {
 	}
 	// The specs poll a lot; they must not wait for themselves.
 	config.QPS, config.Burst = 200, 400
-	scheme, err := NewScheme()
-	if err != nil {
-		return nil, err
-	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: kit.Scheme(trainer.AddToScheme)})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster of %s: %w", kubeconfig, err)
 	}
@@ -177,6 +160,16 @@ func Start(ctx context.Context, dir string, progress io.Writer, flags ...string)
 	}
 	cluster.started = true
 	return cluster, nil
+}
+
+// OpenQueue makes a namespace, and a queue of one pool for it.
+func (c *Cluster) OpenQueue(ctx context.Context, namespace, name string, flavor *kueue.ResourceFlavor, quota kit.Quota, checks ...string) error {
+	for _, obj := range append([]client.Object{kit.Namespace(namespace)}, kit.Queue(namespace, name, flavor, quota, checks...)...) {
+		if err := c.Client.Create(ctx, obj); err != nil {
+			return fmt.Errorf("creating %T %s %s: %w", obj, obj.GetName(), c.Name, err)
+		}
+	}
+	return nil
 }
 
 // Local reports whether this is a local control plane, whose components Control reaches.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package kit
+package world
 
 import (
 	"context"
@@ -50,6 +50,7 @@ func (f *Fleet) connect() error {
 		if err != nil {
 			return fmt.Errorf("cluster %s of the fleet: %w", name, err)
 		}
+		c.Name = name
 		if f.Manager == nil {
 			f.Manager = c
 		} else {

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"strings"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/onsi/ginkgo/v2/types"
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// EventuallyRuns waits until a TrainJob has exactly n pods, all bound and running, on
+// nodes that carry the given labels.
+func (w *World) EventuallyRuns(ctx context.Context, job string, n int, nodeLabels map[string]string) []corev1.Pod {
+	types.MarkAsHelper()
+	var pods []corev1.Pod
+	w.g.Eventually(ctx, func(g gomega.Gomega) {
+		pods = w.Pods(ctx, job)
+		g.Expect(pods).To(gomega.HaveLen(n))
+		for _, pod := range pods {
+			g.Expect(pod.DeletionTimestamp).To(gomega.BeNil(), pod.Name)
+			g.Expect(pod.Status.Phase).To(gomega.Equal(corev1.PodRunning), pod.Name)
+		}
+	}).Should(gomega.Succeed())
+	for _, pod := range pods {
+		node := w.Node(ctx, pod.Spec.NodeName)
+		for key, value := range nodeLabels {
+			w.g.Expect(node.Labels).To(gomega.HaveKeyWithValue(key, value), "pod %s on node %s", pod.Name, node.Name)
+		}
+	}
+	return pods
+}
+
+// MakeRunning makes a TrainJob and waits until it EventuallyRuns.
+func (w *World) MakeRunning(ctx context.Context, job *kit.TrainJobBuilder, n int, nodeLabels map[string]string) []corev1.Pod {
+	types.MarkAsHelper()
+	w.Make(ctx, job.Obj())
+	return w.EventuallyRuns(ctx, job.Name, n, nodeLabels)
+}
+
+// MakePending makes a TrainJob and waits until Kueue keeps it waiting.
+func (w *World) MakePending(ctx context.Context, job *kit.TrainJobBuilder) {
+	types.MarkAsHelper()
+	w.Make(ctx, job.Obj())
+	w.EventuallyPending(ctx, job.Name)
+}
+
+// EventuallyCondition waits for a condition of a TrainJob's Workload and gives the Workload.
+func (w *World) EventuallyCondition(ctx context.Context, job, condition string) *kueue.Workload {
+	types.MarkAsHelper()
+	var wl *kueue.Workload
+	w.g.Eventually(ctx, func(g gomega.Gomega) {
+		wl = w.Workload(ctx, job)
+		g.Expect(wl).NotTo(gomega.BeNil())
+		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, condition)).To(gomega.BeTrue(), "condition %s", condition)
+	}).Should(gomega.Succeed())
+	return wl
+}
+
+// EventuallyPending waits until a TrainJob's Workload is there and was looked at by
+// Kueue, which keeps it waiting.
+func (w *World) EventuallyPending(ctx context.Context, job string) {
+	types.MarkAsHelper()
+	w.g.Eventually(ctx, func(g gomega.Gomega) {
+		wl := w.Workload(ctx, job)
+		g.Expect(wl).NotTo(gomega.BeNil())
+		g.Expect(apimeta.IsStatusConditionFalse(wl.Status.Conditions, kueue.WorkloadQuotaReserved)).To(gomega.BeTrue())
+	}).Should(gomega.Succeed())
+}
+
+// EventuallyGone waits until a deleted object is no more: while its finalizers hold it,
+// nothing of its name can be made.
+func (w *World) EventuallyGone(ctx context.Context, obj client.Object) {
+	types.MarkAsHelper()
+	w.g.Eventually(ctx, func() bool {
+		return apierrors.IsNotFound(w.Get(ctx, client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)))
+	}).Should(gomega.BeTrue(), "%T %s", obj, obj.GetName())
+}
+
+// ConsistentlyUnbound watches that no pod of a TrainJob gets a node.
+func (w *World) ConsistentlyUnbound(ctx context.Context, job string) {
+	types.MarkAsHelper()
+	w.g.Consistently(ctx, func(g gomega.Gomega) {
+		for _, pod := range w.Pods(ctx, job) {
+			g.Expect(pod.Spec.NodeName).To(gomega.BeEmpty(), pod.Name)
+		}
+	}).Should(gomega.Succeed())
+}
+
+// ConsistentlyKeeps watches that the pods and the Workload of a TrainJob stay the same,
+// from when the manager has come to what happened after the test's last change.
+func (w *World) ConsistentlyKeeps(ctx context.Context, job string, pods []corev1.Pod, wl *kueue.Workload) {
+	types.MarkAsHelper()
+	w.EventuallyCaughtUp(ctx)
+	w.g.Consistently(ctx, func(g gomega.Gomega) {
+		g.Expect(w.Workload(ctx, job)).To(gomega.HaveField("UID", wl.UID), "the Workload of %s", job)
+		g.Expect(UIDs(w.Pods(ctx, job))).To(gomega.ConsistOf(UIDs(pods)))
+	}).Should(gomega.Succeed())
+}
+
+// EventuallyCaughtUp waits until a TrainJob that is made now, and waits for ever, has its
+// Workload: events before it are dealt with, or about to be.
+func (w *World) EventuallyCaughtUp(ctx context.Context) {
+	types.MarkAsHelper()
+	name := "sentinel-" + rand.String(5)
+	w.Make(ctx, w.Job(name).Queue("nowhere").Obj())
+	w.g.Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, name) }).ShouldNot(gomega.BeNil())
+}
+
+// EventuallyAtTheGate waits until a TrainJob is suspended and our entry holds only
+// the gate, after all other entries. The in-tree integration has no gate.
+func (w *World) EventuallyAtTheGate(ctx context.Context, job string) {
+	types.MarkAsHelper()
+	w.g.Eventually(ctx, func(g gomega.Gomega) {
+		var t trainer.TrainJob
+		g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: job}, &t)).To(gomega.Succeed())
+		g.Expect(t.Spec.Suspend).To(gomega.HaveValue(gomega.BeTrue()))
+		g.Expect(w.Cluster.Integration != External || GatedEntry(&t)).To(gomega.BeTrue(), "entries: %v", t.Spec.RuntimePatches)
+	}).Should(gomega.Succeed())
+}
+
+// GatedEntry reports whether the last entry is ours and says nothing but the gate,
+// for every replicated job it names.
+func GatedEntry(t *trainer.TrainJob) bool {
+	entries := t.Spec.RuntimePatches
+	if len(entries) == 0 || entries[len(entries)-1].Manager != patch.Manager {
+		return false
+	}
+	jobs := entries[len(entries)-1].TrainingRuntimeSpec.Template.Spec.ReplicatedJobs
+	for _, rj := range jobs {
+		pod := rj.Template.Spec.Template
+		if pod.Spec == nil || len(pod.Spec.SchedulingGates) != 1 || pod.Spec.SchedulingGates[0].Name != patch.AdmissionGate ||
+			len(pod.Spec.NodeSelector)+len(pod.Spec.Tolerations) > 0 || len(pod.Metadata.Labels) != 1 || pod.Metadata.Labels[patch.GatedLabel] != "true" {
+			return false
+		}
+	}
+	return len(jobs) > 0
+}
+
+// EventuallyChildJobs waits until JobSet has made n child Jobs of a TrainJob.
+func (w *World) EventuallyChildJobs(ctx context.Context, job string, n int) {
+	types.MarkAsHelper()
+	w.g.Eventually(ctx, w.ChildJobs).WithArguments(ctx, job).Should(gomega.HaveLen(n))
+}
+
+// EventNotes returns the notes of the events with a reason on an object of the world.
+func (w *World) EventNotes(ctx context.Context, kind, name, reason string) []string {
+	types.MarkAsHelper()
+	var list eventsv1.EventList
+	w.list(ctx, &list)
+	var notes []string
+	for _, e := range list.Items {
+		if e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == reason {
+			notes = append(notes, e.Note)
+		}
+	}
+	return notes
+}
+
+// OfReplicatedJob picks the pods of one replicated job.
+func OfReplicatedJob(pods []corev1.Pod, name string) []corev1.Pod {
+	var out []corev1.Pod
+	for _, pod := range pods {
+		if pod.Labels[jobsetapi.ReplicatedJobNameKey] == name {
+			out = append(out, pod)
+		}
+	}
+	return out
+}
+
+// Tolerations returns what a pod tolerates, without what Kubernetes adds to every pod.
+func Tolerations(pod *corev1.Pod) []corev1.Toleration {
+	var out []corev1.Toleration
+	for _, t := range pod.Spec.Tolerations {
+		if !strings.HasPrefix(t.Key, "node.kubernetes.io/") {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// UIDs returns those of pods.
+func UIDs(pods []corev1.Pod) []apitypes.UID {
+	var out []apitypes.UID
+	for _, p := range pods {
+		out = append(out, p.UID)
+	}
+	return out
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/onsi/ginkgo/v2/types"
+	"github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// World is what one test works in: a namespace and cluster-wide objects of its own in one cluster.
+// What does not come true fails the test, by the Gomega that it was made with.
+type World struct {
+	client.Client
+	Cluster   *Cluster
+	Namespace string
+	// Suffix keeps names of cluster-wide objects apart.
+	Suffix string
+
+	// g is gomega.Default in Ginkgo's specs, gomega.NewWithT in tests, and gomega.NewGomega in programs.
+	g    gomega.Gomega
+	log  io.Writer
+	made []client.Object
+}
+
+// NewSuffix returns what tells a test's names from those of others.
+func NewSuffix() string { return rand.String(5) }
+
+// New makes a namespace, which is named by what kind of test it is of and a suffix. What log is told of
+// is for those who ask why a test failed.
+func New(ctx context.Context, g gomega.Gomega, log io.Writer, cluster *Cluster, kind, suffix string) *World {
+	types.MarkAsHelper()
+	w := &World{Client: cluster.Client, Cluster: cluster, Namespace: kind + "-" + suffix, g: g, log: log, Suffix: suffix}
+	w.Make(ctx, kit.Namespace(w.Namespace))
+	return w
+}
+
+// Name makes the name of a cluster-wide object this world's own.
+func (w *World) Name(name string) string { return name + "-" + w.Suffix }
+
+// Make creates objects that Leave takes away again, the last one first.
+func (w *World) Make(ctx context.Context, objs ...client.Object) {
+	types.MarkAsHelper()
+	for _, obj := range objs {
+		w.g.Expect(w.Create(ctx, obj)).To(gomega.Succeed(), "%T %s", obj, obj.GetName())
+		w.made = append(w.made, obj)
+		if runtime, ok := obj.(*trainer.ClusterTrainingRuntime); ok {
+			w.eventuallyKnown(ctx, runtime.Name)
+		}
+	}
+}
+
+// eventuallyKnown waits until Trainer's webhook has heard of a runtime; it asks its cache.
+func (w *World) eventuallyKnown(ctx context.Context, runtime string) {
+	types.MarkAsHelper()
+	w.g.Eventually(ctx, func() error {
+		return w.Create(ctx, kit.TrainJob(w.Namespace, "probe").Runtime(runtime).Obj(), client.DryRunAll)
+	}).Should(gomega.Succeed())
+}
+
+// MakeYAML creates an object from a manifest as it is, in the world's namespace.
+func (w *World) MakeYAML(ctx context.Context, manifest string) {
+	types.MarkAsHelper()
+	obj := &unstructured.Unstructured{}
+	w.g.Expect(yaml.Unmarshal([]byte(manifest), &obj.Object)).To(gomega.Succeed())
+	obj.SetNamespace(w.Namespace)
+	w.Make(ctx, obj)
+}
+
+// MakeNeeds makes what a runtime's pods need in their namespace.
+func (w *World) MakeNeeds(ctx context.Context, runtime string) {
+	types.MarkAsHelper()
+	needs, err := w.Cluster.Needs(ctx, w.Namespace, runtime)
+	w.g.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Make(ctx, needs...)
+}
+
+// Pools makes the flavors h100 and a100, a ClusterQueue with quotas for them in this
+// order, and LocalQueue "queue" in the world's namespace.
+func (w *World) Pools(ctx context.Context, h100GPUs, a100GPUs string, tolerations ...corev1.Toleration) {
+	types.MarkAsHelper()
+	w.Make(ctx,
+		w.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}, tolerations...),
+		w.Flavor("a100", map[string]string{kit.ProductLabel: kit.A100}, tolerations...),
+		kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: h100GPUs}, kit.Quota{Flavor: w.Name("a100"), GPUs: a100GPUs}),
+		kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")),
+	)
+}
+
+// Flavor builds a flavor of tainted GPU nodes. Kueue's in-tree integration adds no
+// toleration of its own, so its admins give one to the flavor.
+func (w *World) Flavor(name string, nodeLabels map[string]string, tolerations ...corev1.Toleration) *kueue.ResourceFlavor {
+	if w.Cluster.Integration != External && !slices.Contains(tolerations, kit.GPUToleration()) {
+		tolerations = append(slices.Clone(tolerations), kit.GPUToleration())
+	}
+	return kit.Flavor(w.Name(name), nodeLabels, tolerations...)
+}
+
+// Job starts a TrainJob in the world's queue.
+func (w *World) Job(name string) *kit.TrainJobBuilder {
+	return kit.TrainJob(w.Namespace, name).Queue("queue")
+}
+
+// CopyRuntime returns one of Trainer's own runtimes under a name of this world.
+func (w *World) CopyRuntime(ctx context.Context, name string) *trainer.ClusterTrainingRuntime {
+	types.MarkAsHelper()
+	var shipped trainer.ClusterTrainingRuntime
+	w.g.Expect(w.Get(ctx, client.ObjectKey{Name: name}, &shipped)).To(gomega.Succeed())
+	return &trainer.ClusterTrainingRuntime{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name(name), Labels: shipped.Labels},
+		Spec:       *shipped.Spec.DeepCopy(),
+	}
+}
+
+// MakeRuntime makes one of Trainer's own runtimes with a change under a name of this world, which it returns.
+func (w *World) MakeRuntime(ctx context.Context, name string, change func(*trainer.TrainingRuntimeSpec)) string {
+	types.MarkAsHelper()
+	runtime := w.CopyRuntime(ctx, name)
+	change(&runtime.Spec)
+	w.Make(ctx, runtime)
+	return runtime.Name
+}
+
+// Read reads an object of the world's namespace, or a cluster-wide one.
+func (w *World) Read(ctx context.Context, obj client.Object, name string) {
+	types.MarkAsHelper()
+	namespaced, err := w.IsObjectNamespaced(obj)
+	w.g.Expect(err).NotTo(gomega.HaveOccurred())
+	key := client.ObjectKey{Name: name}
+	if namespaced {
+		key.Namespace = w.Namespace
+	}
+	w.g.Expect(w.Get(ctx, key, obj)).To(gomega.Succeed(), "%T %s", obj, name)
+}
+
+// Node returns a node.
+func (w *World) Node(ctx context.Context, name string) *corev1.Node {
+	types.MarkAsHelper()
+	var node corev1.Node
+	w.Read(ctx, &node, name)
+	return &node
+}
+
+// Workload returns the Workload of a TrainJob, or nil.
+func (w *World) Workload(ctx context.Context, job string) *kueue.Workload {
+	types.MarkAsHelper()
+	var list kueue.WorkloadList
+	w.list(ctx, &list)
+	for i := range list.Items {
+		if owner := metav1.GetControllerOf(&list.Items[i]); owner != nil && owner.Kind == "TrainJob" && owner.Name == job {
+			return &list.Items[i]
+		}
+	}
+	return nil
+}
+
+// Pods returns the pods of a TrainJob, those on their way out included.
+func (w *World) Pods(ctx context.Context, job string) []corev1.Pod {
+	types.MarkAsHelper()
+	var list corev1.PodList
+	w.list(ctx, &list, client.MatchingLabels{jobsetapi.JobSetNameKey: job})
+	return list.Items
+}
+
+// ChildJobs returns the Jobs that JobSet has made of a TrainJob.
+func (w *World) ChildJobs(ctx context.Context, job string) []batchv1.Job {
+	types.MarkAsHelper()
+	var list batchv1.JobList
+	w.list(ctx, &list, client.MatchingLabels{jobsetapi.JobSetNameKey: job})
+	return list.Items
+}
+
+// list reads objects of the world's namespace.
+func (w *World) list(ctx context.Context, list client.ObjectList, opts ...client.ListOption) {
+	types.MarkAsHelper()
+	w.g.Expect(w.List(ctx, list, append(opts, client.InNamespace(w.Namespace))...)).To(gomega.Succeed())
+}
+
+// DeleteJobs deletes all TrainJobs.
+func (w *World) DeleteJobs(ctx context.Context) {
+	types.MarkAsHelper()
+	w.g.Expect(w.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(w.Namespace))).To(gomega.Succeed())
+}
+
+// EventuallyEmpty waits until nothing of any TrainJob is left.
+func (w *World) EventuallyEmpty(ctx context.Context) {
+	types.MarkAsHelper()
+	w.EventuallyNo(ctx, &trainer.TrainJobList{}, &kueue.WorkloadList{}, &jobsetapi.JobSetList{}, &corev1.PodList{})
+}
+
+// EventuallyNo waits until nothing of these kinds is left.
+func (w *World) EventuallyNo(ctx context.Context, lists ...client.ObjectList) {
+	types.MarkAsHelper()
+	w.g.Eventually(ctx, func(g gomega.Gomega) {
+		for _, list := range lists {
+			g.Expect(w.Names(ctx, list)).To(gomega.BeEmpty(), "%T %s", list, w.Cluster.Name)
+		}
+	}).Should(gomega.Succeed())
+}
+
+// Own has Unmake delete an object that somebody else has made.
+func (w *World) Own(obj client.Object) { w.made = append(w.made, obj) }
+
+// Unmake deletes what Make has made, the last one first.
+func (w *World) Unmake(ctx context.Context) {
+	types.MarkAsHelper()
+	for _, obj := range slices.Backward(w.made) {
+		w.g.Expect(client.IgnoreNotFound(w.Delete(ctx, obj))).To(gomega.Succeed())
+	}
+}
