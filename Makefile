@@ -6,6 +6,9 @@ SHELL := /usr/bin/env bash
 
 BIN := $(CURDIR)/bin
 
+# The same compiled code serves every checkout on a machine, and so do results of tests.
+export GOFLAGS := $(GOFLAGS) -trimpath
+
 # No C compiler is needed, and what is built runs in an image of nothing else.
 export CGO_ENABLED := 0
 

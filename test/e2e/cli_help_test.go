@@ -19,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // These examples take the installation away, or change it for all specs; what they do has
@@ -37,6 +38,9 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		vision, language := w.Name("vision"), w.Name("language")
 		w.Make(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: vision}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: language}})
 		DeferCleanup(eventuallyNothingGenerated)
+		if len(kubeletNodes(ctx)) > 0 {
+			w.Make(ctx, w.kubeletFlavor(), kit.ClusterQueue(w.Name("kubelet"), kit.Quota{Flavor: w.Name("kubelet"), GPUs: "8"}))
+		}
 		// What an earlier spec deletes may take a while to go, and doctor is among the examples.
 		w.eventuallyInOrder(ctx)
 		shell := w.exampleShell(ctx)

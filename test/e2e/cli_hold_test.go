@@ -56,7 +56,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		w.EventuallyCaughtUp(ctx)
 		Consistently(ctx, func() []corev1.Pod { return w.Pods(ctx, "runs") }).Should(BeEmpty())
 
-		Expect(cluster.Control(ctx, "restart", "kueue-trainer", GinkgoWriter)).To(Succeed())
+		restartManager(ctx)
 		w.EventuallyCaughtUp(ctx)
 		Consistently(ctx, func() []corev1.Pod { return w.Pods(ctx, "runs") }).Should(BeEmpty())
 		Expect(w.says(ctx, "stop", "runs", "--as", user)).To(ContainSubstring("is stopped already"))

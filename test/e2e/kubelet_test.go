@@ -144,27 +144,38 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 // onKubelet is what the node with a kubelet is labelled with.
 var onKubelet = map[string]string{kit.ProductLabel: kubeletProduct}
 
-// kubeletNode names the node with a kubelet; a cluster without one skips the spec.
-func kubeletNode(ctx context.Context) string {
+// kubeletNodes are those with a kubelet; only a kind cluster has one.
+func kubeletNodes(ctx context.Context) []corev1.Node {
 	GinkgoHelper()
 	var nodes corev1.NodeList
 	Expect(cluster.Client.List(ctx, &nodes, client.MatchingLabels(onKubelet))).To(Succeed())
-	if len(nodes.Items) == 0 {
+	return nodes.Items
+}
+
+// kubeletNode names the node with a kubelet; a cluster without one skips the spec.
+func kubeletNode(ctx context.Context) string {
+	GinkgoHelper()
+	nodes := kubeletNodes(ctx)
+	if len(nodes) == 0 {
 		Skip("no node of this cluster has a kubelet; run this on a cluster of make kind-up")
 	}
-	return nodes.Items[0].Name
+	return nodes[0].Name
+}
+
+// kubeletFlavor is the flavor of the node with a kubelet, which has a taint of its own.
+func (w *site) kubeletFlavor() *kueue.ResourceFlavor {
+	return w.Flavor("kubelet", onKubelet, corev1.Toleration{Key: "kueue-trainer.test/kubelet", Operator: corev1.TolerationOpExists})
 }
 
 // kubeletPool makes a queue for the 8 GPUs of the node with a kubelet, and memory enough.
 func (w *site) kubeletPool(ctx context.Context) {
 	GinkgoHelper()
-	taint := corev1.Toleration{Key: "kueue-trainer.test/kubelet", Operator: corev1.TolerationOpExists}
 	queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("kubelet"), GPUs: "8"})
 	group := &queue.Spec.ResourceGroups[0]
 	group.CoveredResources = append(group.CoveredResources, corev1.ResourceMemory)
 	group.Flavors[0].Resources = append(group.Flavors[0].Resources,
 		kueue.ResourceQuota{Name: corev1.ResourceMemory, NominalQuota: *quantity("1Gi")})
-	w.Make(ctx, w.Flavor("kubelet", onKubelet, taint), queue, kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
+	w.Make(ctx, w.kubeletFlavor(), queue, kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
 }
 
 // payload makes a TrainJob whose pods run the program of test/payload.

@@ -204,9 +204,14 @@ func scaleManager(ctx context.Context, replicas int) []corev1.Pod {
 	return managerPods(ctx, replicas)
 }
 
-// restartManager does what kubectl rollout restart does, and waits until it is done.
+// restartManager restarts the process of a local control plane, and elsewhere does what kubectl
+// rollout restart does, and waits until it is done.
 func restartManager(ctx context.Context) {
 	GinkgoHelper()
+	if cluster.Local() {
+		Expect(cluster.Control(ctx, "restart", cluster.Manager(), GinkgoWriter)).To(Succeed())
+		return
+	}
 	patchManager(ctx, fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`, time.Now().Format(time.RFC3339Nano)))
 	eventuallyRolledOut(ctx)
 }

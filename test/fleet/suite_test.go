@@ -8,6 +8,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -26,7 +27,9 @@ const specTimeout = 5 * time.Minute
 // long marks specs that take above 20 seconds.
 var long = Label("long")
 
-var fleet *world.Fleet
+// fleet is what the specs of this process talk to. started is the one that the suite brought up, in
+// the process that did.
+var fleet, started *world.Fleet
 
 func TestFleet(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -39,21 +42,25 @@ func TestFleet(t *testing.T) {
 	RunSpecs(t, "kueue-trainer fleet")
 }
 
-var _ = BeforeSuite(func(ctx context.Context) {
-	var err error
+// Specs run in several processes on one fleet, but for those that are Serial.
+var _ = SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		fleet, err = world.UseFleet(filepath.Dir(kubeconfig))
-		Expect(err).NotTo(HaveOccurred())
-		return
+		return []byte(filepath.Dir(kubeconfig))
 	}
 	root, err := world.Root()
 	Expect(err).NotTo(HaveOccurred())
-	fleet, err = world.StartFleet(ctx, filepath.Join(root, fleetDir), GinkgoWriter)
+	processes, _ := GinkgoConfiguration()
+	started, err = world.StartFleet(ctx, filepath.Join(root, fleetDir), GinkgoWriter, "--nodes", strconv.Itoa(8*processes.ParallelTotal))
+	Expect(err).NotTo(HaveOccurred())
+	return []byte(filepath.Dir(started.Kubeconfig()))
+}, func(dir []byte) {
+	var err error
+	fleet, err = world.UseFleet(string(dir))
 	Expect(err).NotTo(HaveOccurred())
 })
 
-var _ = AfterSuite(func(ctx context.Context) {
-	if fleet != nil {
-		Expect(fleet.Stop(ctx, GinkgoWriter)).To(Succeed())
+var _ = SynchronizedAfterSuite(func() {}, func(ctx context.Context) {
+	if started != nil {
+		Expect(started.Stop(ctx, GinkgoWriter)).To(Succeed())
 	}
 })

@@ -150,8 +150,8 @@ func (b Builder) goBuild(ctx context.Context, bin Binary) error {
 	if err != nil {
 		return err
 	}
-	// -C must come first; the output is named absolutely because of it. There is no
-	// -trimpath, so that what is compiled here serves `go test` and `go run` as well.
+	// -C must come first; the output is named absolutely because of it. Flags that change what is
+	// compiled come from make alone, so that it serves `go test` and `go run` as well.
 	args := []string{"build", "-C", filepath.Join(b.Repo, bin.Dir),
 		"-ldflags", flags, "-o", filepath.Join(b.BinDir(), bin.Name), bin.Package}
 	cmd := exec.CommandContext(ctx, "go", args...)
