@@ -206,9 +206,10 @@ test-binaries: $(BIN)/localcluster $(BIN)/ginkgo
 	$(BIN)/localcluster build --trainer=2.1
 
 # on-a-cluster runs specs on a control plane of their own, with settings as make local-up has them.
+# What somebody left there who was killed goes first.
 define on-a-cluster
-	trap 'LOCAL_DIR=$(CURDIR)/.local-$@ $(BIN)/localcluster down' EXIT; \
 	export LOCAL_DIR=$(CURDIR)/.local-$@ KUBECONFIG=$(CURDIR)/.local-$@/kubeconfig; \
+	$(BIN)/localcluster down; trap '$(BIN)/localcluster down' EXIT; \
 	$(1) $(BIN)/localcluster up;
 endef
 

@@ -89,7 +89,7 @@ func (s *site) accessFor(ctx context.Context, manager *site, name string, lasts 
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: name}, Data: map[string][]byte{kueue.MultiKueueConfigSecretKey: content}}
 }
 
-var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
+var _ = Describe("kubectl trainjob doctor in a manager cluster", Serial, func() {
 	It("finds no fault with the workers of a fleet that is in order", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.manager.Make(ctx, w.manager.job("llm").Obj())

@@ -66,7 +66,7 @@ var gateParts = []part{
 	lint,
 	{name: "faults", target: []string{"faults-sample"}, needs: []string{"binaries"}},
 	chart,
-	{name: "kind", target: []string{"e2e-kind"}, engine: true, needs: []string{"node-image"}, env: flags("kind-core")},
+	kind("kind-core"),
 	{name: "generations", target: []string{"generations-sample"}, busy: true},
 }
 
@@ -85,7 +85,7 @@ var allParts = []part{
 	{name: "fleet-mixed", target: []string{"e2e-fleet", "FLEET_WORKERS=external:2.2,external:2.1"}, needs: []string{"fleet"},
 		env: []string{"E2E_FLAGS=-ginkgo.focus=Whatever.release"}},
 	{name: "faults", target: []string{"faults"}, needs: []string{"binaries"}},
-	{name: "kind", target: []string{"e2e-kind"}, engine: true, needs: []string{"node-image"}},
+	kind(""),
 	{name: "monitoring", target: []string{"monitoring-test"}, needs: []string{"binaries"}},
 	{name: "mutants", target: []string{"mutants"}, busy: true},
 }
@@ -93,6 +93,12 @@ var allParts = []part{
 // e2e runs the specs that a label filter picks.
 func e2e(name, target, filter string) part {
 	return part{name: name, target: []string{target}, needs: []string{"binaries"}, env: flags(filter)}
+}
+
+// kind runs specs on a kind cluster of its own, which stays where they fail.
+func kind(filter string) part {
+	return part{name: "kind", target: []string{"e2e-kind", "kind-down", "KIND_NAME=kueue-trainer-test", "KIND_DIR=.kind-test"},
+		engine: true, needs: []string{"node-image"}, env: flags(filter)}
 }
 
 func flags(filter string) []string {

@@ -149,8 +149,12 @@ func (c *Cluster) As(contextName string) (client.Client, error) {
 }
 
 // Start brings a local control plane up in dir, which progress is told of, and
-// connects to it. The flags are those of `localcluster up`. Stop takes it down again.
+// connects to it. The flags are those of `localcluster up`. Stop takes it down again. What
+// somebody left in dir who was killed is taken down first.
 func Start(ctx context.Context, dir string, progress io.Writer, flags ...string) (*Cluster, error) {
+	if err := localcluster(ctx, dir, progress, "down"); err != nil {
+		return nil, err
+	}
 	if err := localcluster(ctx, dir, progress, append([]string{"up"}, flags...)...); err != nil {
 		return nil, err
 	}
