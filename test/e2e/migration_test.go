@@ -46,6 +46,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
 		w.EventuallyAtTheGate(ctx, "waits")
 		w.EventuallyChildJobs(ctx, "waits", 1)
+		w.EventuallyPending(ctx, "waits")
 		names := map[string]string{"preempted": w.Workload(ctx, "preempted").Name, "waits": w.Workload(ctx, "waits").Name}
 
 		handOver := func(integration string) {
