@@ -246,15 +246,14 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		}, SpecTimeout(specTimeout))
 
 		It("PermissionsMissing", func(ctx context.Context) {
-			var role rbacv1.ClusterRole
-			Expect(w.Get(ctx, client.ObjectKey{Name: "kueue-trainer-manager-role"}, &role)).To(Succeed())
+			role := get(ctx, w, &rbacv1.ClusterRole{}, "kueue-trainer-manager-role")
 			before := role.DeepCopy()
 			DeferCleanup(func(ctx context.Context) {
 				before.ResourceVersion = ""
 				Expect(w.Update(ctx, before)).To(Succeed())
 			})
 			role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "jobsets") })
-			Expect(w.Update(ctx, &role)).To(Succeed())
+			Expect(w.Update(ctx, role)).To(Succeed())
 			w.fix(ctx, w.eventuallyFinds(ctx, "error", "PermissionsMissing", "ClusterRole kueue-trainer-manager-role"))
 		}, SpecTimeout(specTimeout))
 
@@ -435,12 +434,11 @@ func (w *site) makeWorkload(ctx context.Context, wl *kueue.Workload) {
 // dropFlavor takes a flavor out of the spec's ClusterQueue.
 func (w *site) dropFlavor(ctx context.Context, flavor string) {
 	GinkgoHelper()
-	var cq kueue.ClusterQueue
-	Expect(w.Get(ctx, client.ObjectKey{Name: w.Name("gpus")}, &cq)).To(Succeed())
+	cq := get(ctx, w, &kueue.ClusterQueue{}, w.Name("gpus"))
 	before := cq.DeepCopy()
 	group := &cq.Spec.ResourceGroups[0]
 	group.Flavors = slices.DeleteFunc(group.Flavors, func(f kueue.FlavorQuotas) bool { return string(f.Name) == flavor })
-	Expect(w.Patch(ctx, &cq, client.MergeFrom(before))).To(Succeed())
+	Expect(w.Patch(ctx, cq, client.MergeFrom(before))).To(Succeed())
 }
 
 // taint puts a taint on a node until the spec is over.

@@ -91,8 +91,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	It("tells what quota is missing, the position, and Kueue's own words", func(ctx context.Context) {
 		w := newPools(ctx, "16", "8")
 		w.MakeRunning(ctx, w.Job("holds").GPUs("8"), 1, onH100)
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("ahead").Priority(w.Name("urgent")).Nodes(3).GPUs("8").Obj())
-		w.EventuallyPending(ctx, "ahead")
+		w.MakePending(ctx, w.Job("ahead").Priority(w.Name("urgent")).Nodes(3).GPUs("8"), kit.Priority(w.Name("urgent"), 1000))
 		w.Make(ctx, w.Job("waits").Nodes(2).GPUs("8").Obj())
 
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.InUse))
@@ -202,8 +201,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	It("tells who preempted a job, and who set what of a running one", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		tolerates := corev1.Toleration{Key: "example.com/spot", Operator: corev1.TolerationOpExists}
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "patient", 1, onH100)
+		w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Tolerate(tolerates), 1, onH100)
 		e := w.eventuallyExplained(ctx, "patient", explain.Waiting, string(explain.InUse))
 		Expect(e.State.Message).To(ContainSubstring("it was preempted by %s/urgent", w.Namespace))
@@ -245,8 +243,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("forecasts that an urgent manifest preempts, and whom", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "patient", 1, onH100)
+		w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
 		e := w.forecast(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"))
 		Expect(e.State.Reason).To(Equal("Preempts"), e.State.Message)
 		Expect(e.Preempts).To(ConsistOf(explain.Preempted{Job: w.Namespace + "/patient", ClusterQueue: w.Name("gpus"), Reason: kueue.InClusterQueueReason}))
@@ -277,8 +274,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 		_, letThrough := w.holdJobSets(ctx, admissionregistrationv1.Create, func(*admissionv1.AdmissionRequest) bool { return true })
 		w.Make(ctx, w.Job("early").GPUs("8").Obj())
 		w.eventuallyExplained(ctx, "early", explain.Unqueued, "AwaitsJobSet")
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "early", "NotPrepared") }).
-			Should(ContainElement(ContainSubstring("in %s; the job queues without it", awaited.JobSet)))
+		w.EventuallyTold(ctx, "early", "NotPrepared", "in %s; the job queues without it", awaited.JobSet)
 		w.EventuallyCondition(ctx, "early", kueue.WorkloadAdmitted)
 		letThrough()
 		w.EventuallyRuns(ctx, "early", 1, onH100)

@@ -18,8 +18,7 @@ import (
 var _ = Describe("kubectl trainjob timeline", func() {
 	It("tells who did what of a preempted job, in order, and where the time went", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("llm").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "llm", 1, onH100)
+		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
 		w.Finish(ctx, "urgent", "succeeded")
 		w.EventuallyRuns(ctx, "llm", 1, onH100)

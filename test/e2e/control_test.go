@@ -84,8 +84,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		suspended := w.Job("suspended").GPUs("8").Obj()
 		suspended.Spec.Suspend = ptr.To(true)
 		// Without the webhook nothing tolerates GPU nodes, so this one asks for none.
-		w.Make(ctx, suspended, w.Job("started").Obj())
-		former := w.EventuallyRuns(ctx, "started", 1, nil)
+		former := w.MakeRunning(ctx, w.Job("started"), 1, nil, suspended)
 
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 		w.EventuallyRuns(ctx, "suspended", 1, onH100)
@@ -101,8 +100,7 @@ var _ = Describe("On a local control plane", Label("control"), Serial, func() {
 
 	It("a preemption writes no error into the manager's log", core, Label("invariant", "quiet"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "8")
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "patient", 1, onH100)
+		w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
 		before, err := cluster.ErrorLines(cluster.Manager())
 		Expect(err).NotTo(HaveOccurred())
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)

@@ -53,8 +53,7 @@ var _ = Describe("A waiting TrainJob", func() {
 	It("follows its snapshot where the runtime is edited meanwhile", Label("invariant", "podsets"), since(world.Trainer23), func(ctx context.Context) {
 		w := newPools(ctx, "0", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, runtime, w.Job("frozen").Runtime(runtime.Name).GPUs("2").Obj())
-		w.EventuallyPending(ctx, "frozen")
+		w.MakePending(ctx, w.Job("frozen").Runtime(runtime.Name).GPUs("2"), runtime)
 		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
 			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
 		})
@@ -72,8 +71,7 @@ var _ = Describe("A waiting TrainJob", func() {
 	It("is charged for the snapshot that it runs, where its first one was deleted", Label("invariant", "podsets"), since(world.Trainer23), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, runtime, w.Job("holds").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "holds", 1, onH100)
+		w.MakeRunning(ctx, w.Job("holds").GPUs("8"), 1, onH100, runtime)
 		w.MakePending(ctx, w.Job("refrozen").Runtime(runtime.Name).GPUs("2"))
 		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
 			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
@@ -125,8 +123,7 @@ var _ = Describe("A running TrainJob", func() {
 	It("keeps its pods and its Workload when its runtime is edited, and when it is deleted", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
 		w := newPools(ctx, "16", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, runtime, w.Job("runs").Runtime(runtime.Name).Nodes(2).GPUs("8").Obj())
-		pods := w.EventuallyRuns(ctx, "runs", 2, onH100)
+		pods := w.MakeRunning(ctx, w.Job("runs").Runtime(runtime.Name).Nodes(2).GPUs("8"), 2, onH100, runtime)
 		before := w.Workload(ctx, "runs")
 
 		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
@@ -145,13 +142,11 @@ var _ = Describe("An evicted TrainJob", func() {
 	It("stops, and runs again, although its runtime was edited while it ran", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, runtime, w.Job("edited").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "edited", 1, onH100)
+		w.MakeRunning(ctx, w.Job("edited").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
 		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
 			r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
 		})
-		w.Make(ctx, kit.Priority(w.Name("high"), 100), w.Job("urgent").Priority(w.Name("high")).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "urgent", 1, onH100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("high")).GPUs("8"), 1, onH100, kit.Priority(w.Name("high"), 100))
 		w.Finish(ctx, "urgent", "succeeded")
 		w.EventuallyRuns(ctx, "edited", 1, onH100)
 	}, SpecTimeout(specTimeout))

@@ -109,8 +109,7 @@ var _ = Describe("A TrainJob takes the next flavor of its queue", func() {
 		borrower.Spec.FlavorFungibility = &kueue.FlavorFungibility{WhenCanBorrow: kueue.TryNextFlavor}
 		w.Make(ctx, a100)
 		w.share(ctx, w.member("team", "lender", "8"), borrower)
-		w.Make(ctx, kit.LocalQueue(w.Namespace, "queue", borrower.Name), w.Job("first").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onA100)
+		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onA100, kit.LocalQueue(w.Namespace, "queue", borrower.Name))
 	}, SpecTimeout(specTimeout))
 })
 

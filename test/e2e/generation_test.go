@@ -135,8 +135,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		By("preempting them, and starting them again")
 		// The new Trainer brings new runtimes: a Workload that was made of the old one is
 		// brought up to date when its job has stopped.
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "urgent", 2, onH100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8"), 2, onH100, kit.Priority(w.Name("urgent"), 1000))
 		for _, job := range []string{"evicted", "waits"} {
 			w.EventuallyAtTheGate(ctx, job)
 			Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, job) }).Should(BeEmpty())

@@ -39,7 +39,7 @@ var _ = Describe("Where somebody's admission undoes what the manager writes", La
 			w.EventuallyAtTheGate(ctx, "undone")
 			w.EventuallyChildJobs(ctx, "undone", 1)
 			w.Finish(ctx, "runs", "succeeded")
-			w.eventuallyTold(ctx, "undone", "WriteInVain", note)
+			w.EventuallyTold(ctx, "undone", "WriteInVain", note)
 
 			log := openAuditLog()
 			Consistently(ctx, func() int { return len(trainJobWrites(log)) }).

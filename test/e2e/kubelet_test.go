@@ -42,8 +42,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 	It("quota is given away when the last process of a preempted job has ended, and not before", func(ctx context.Context) {
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 100))
 		processes := w.watchProcesses(ctx)
-		w.Make(ctx, w.payload("first", "-linger=4s").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onKubelet)
+		w.MakeRunning(ctx, w.payload("first", "-linger=4s").GPUs("8"), 1, onKubelet)
 		w.Make(ctx, w.payload("next").Priority(w.Name("urgent")).GPUs("8").Obj())
 
 		w.eventuallyFollows(ctx, "next")
@@ -58,8 +57,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 		processes := w.watchProcesses(ctx)
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3)
-		w.Make(ctx, runtime, w.payload("first", "-linger=1h").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onKubelet)
+		w.MakeRunning(ctx, w.payload("first", "-linger=1h").Runtime(runtime.Name).GPUs("8"), 1, onKubelet, runtime)
 		w.Make(ctx, w.payload("next").GPUs("8").Obj())
 		w.EventuallyAtTheGate(ctx, "next")
 
@@ -99,10 +97,8 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 	}, SpecTimeout(specTimeout))
 
 	It("a pod of a drained node waits for one, with the job's quota", func(ctx context.Context) {
-		w.Make(ctx, w.payload("drained").GPUs("8").Obj())
-		pod := w.EventuallyRuns(ctx, "drained", 1, onKubelet)[0]
-		w.Make(ctx, w.payload("next").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "next")
+		pod := w.MakeRunning(ctx, w.payload("drained").GPUs("8"), 1, onKubelet)[0]
+		w.MakePending(ctx, w.payload("next").GPUs("8"))
 		DeferCleanup(func(ctx context.Context) { cordon(ctx, node, false) })
 		cordon(ctx, node, true)
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: pod.Name}}
@@ -122,10 +118,8 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 	}, SpecTimeout(specTimeout))
 
 	It("a job on a node that is lost keeps its quota until the node says that its pod is gone", func(ctx context.Context) {
-		w.Make(ctx, w.payload("lost").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "lost", 1, onKubelet)
-		w.Make(ctx, w.payload("next").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "next")
+		w.MakeRunning(ctx, w.payload("lost").GPUs("8"), 1, onKubelet)
+		w.MakePending(ctx, w.payload("next").GPUs("8"))
 		DeferCleanup(func(ctx context.Context) {
 			onNode(ctx, node, "systemctl", "start", "kubelet")
 			eventuallyReady(ctx, node, corev1.ConditionTrue)

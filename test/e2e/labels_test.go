@@ -152,8 +152,7 @@ var _ = Describe("A waiting TrainJob that cannot run any more", core, func() {
 		w.Make(ctx, job.Obj())
 		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "far") }).ShouldNot(BeNil())
 		w.Make(ctx, kit.LocalQueue(w.Namespace, "later", w.Name("gpus")))
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "far", "PodSetsUnknown") }).
-			Should(ContainElement(ContainSubstring("spec.managedBy")))
+		w.EventuallyTold(ctx, "far", "PodSetsUnknown", "spec.managedBy")
 		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "far") }).Should(BeNil())
 		w.MakeRunning(ctx, w.Job("near").GPUs("8"), 1, onH100)
 		Expect(w.Workload(ctx, "far")).To(BeNil())
@@ -163,8 +162,7 @@ var _ = Describe("A waiting TrainJob that cannot run any more", core, func() {
 	It("loses its Workload where its runtime gets the manager's gate, and queues when it is taken out", until(world.Trainer22), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, runtime, w.Job("first").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100, runtime)
 		w.MakePending(ctx, w.Job("second").Runtime(runtime.Name).GPUs("8"))
 		gates := func(gates ...corev1.PodSchedulingGate) func(*trainer.ClusterTrainingRuntime) {
 			return func(r *trainer.ClusterTrainingRuntime) {

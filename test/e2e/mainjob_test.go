@@ -130,8 +130,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
-		w.Make(ctx, runtime, w.Job("fails").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "fails", 1, onH100)
+		w.MakeRunning(ctx, w.Job("fails").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
 		w.Finish(ctx, "fails", "failed")
 		wl := w.EventuallyCondition(ctx, "fails", kueue.WorkloadFinished)
 		finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
@@ -158,8 +157,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 	It("stays stopped when its Workload is deactivated, also where its runtime was edited while it ran", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, runtime, w.Job("paused").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "paused", 1, onH100)
+		w.MakeRunning(ctx, w.Job("paused").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
 		wl := w.Workload(ctx, "paused")
 		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
 			r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/newer"

@@ -86,7 +86,7 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 
 		w.Activate(ctx, "stopped", false)
 		Eventually(ctx, told(metrics.Stops(), metrics.Reason, kueue.WorkloadDeactivated)).Should(Equal(1.0))
-		w.eventuallyTold(ctx, "stopped", "WorkloadDeactivated", "set its spec.active to true")
+		w.EventuallyTold(ctx, "stopped", "WorkloadDeactivated", "set its spec.active to true")
 		w.EventuallyCaughtUp(ctx)
 		Expect(told(metrics.StuckTrainJobs(), metrics.Reason, "WorkloadDeactivated")()).To(BeZero())
 		w.Activate(ctx, "stopped", true)

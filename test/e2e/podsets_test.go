@@ -104,8 +104,7 @@ var _ = Describe("PodSets", func() {
 		runtime.Spec.MLPolicy.NumNodes = new(int32(3))
 		container := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
 		container.Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4")}
-		w.Make(ctx, runtime, w.Job("job").Runtime(runtime.Name).Obj())
-		w.EventuallyRuns(ctx, "job", 3, onH100)
+		w.MakeRunning(ctx, w.Job("job").Runtime(runtime.Name), 3, onH100, runtime)
 		usage := w.Workload(ctx, "job").Status.Admission.PodSetAssignments[0].ResourceUsage
 		Expect(usage[kit.GPU]).To(Equal(*quantity("12")))
 	}, SpecTimeout(specTimeout))

@@ -30,8 +30,7 @@ var _ = Describe("A preempted TrainJob", func() {
 	It("stops although an edit of its runtime has JobSet refuse all that Trainer says", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), runtime, w.Job("patient").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "patient", 1, onH100)
+		w.MakeRunning(ctx, w.Job("patient").Runtime(runtime.Name).GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000), runtime)
 		if trainerOf(ctx) >= world.Trainer23 {
 			w.editSnapshot(ctx, "patient", func(content string) string {
 				return strings.ReplaceAll(content, "image: ", "image: example.com/edited/")
@@ -48,8 +47,7 @@ var _ = Describe("A preempted TrainJob", func() {
 
 	It("gives way although its user resumes it again and again", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("stubborn").GPUs("8").Obj())
-		first := world.UIDs(w.EventuallyRuns(ctx, "stubborn", 1, onH100))
+		first := world.UIDs(w.MakeRunning(ctx, w.Job("stubborn").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000)))
 		w.keepResuming(ctx, "stubborn")
 		w.Make(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Obj())
 		Eventually(ctx, func() []corev1.Pod {
@@ -65,15 +63,13 @@ var _ = Describe("A preempted TrainJob", func() {
 	It("stops and gives its quota back although its snapshot cannot be read", Label("control"), Serial, since(world.Trainer23), func(ctx context.Context) {
 		localOnly("the spec restarts the manager")
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "patient", 1, onH100)
+		w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
 		w.editSnapshot(ctx, "patient", func(string) string { return "no: [runtime" })
 		// It has read the snapshot before, and may remember that.
 		Expect(cluster.Control(ctx, "restart", cluster.Manager(), GinkgoWriter)).To(Succeed())
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
 		w.EventuallyAtTheGate(ctx, "patient")
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "patient", "PodSetsUnknown") }).
-			Should(ContainElement(ContainSubstring("ConfigMap " + w.Namespace + "/patient-runtime-snapshot")))
+		w.EventuallyTold(ctx, "patient", "PodSetsUnknown", "ConfigMap "+w.Namespace+"/patient-runtime-snapshot")
 	}, SpecTimeout(specTimeout))
 })
 

@@ -24,7 +24,7 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 			w.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}),
 			kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"}),
 			w.Job("llm").GPUs("8").Obj())
-		w.eventuallyTold(ctx, "llm", "NotAdmissible", "LocalQueue queue doesn't exist; create it in namespace "+w.Namespace)
+		w.EventuallyTold(ctx, "llm", "NotAdmissible", "LocalQueue queue doesn't exist; create it in namespace "+w.Namespace)
 		w.Touch(ctx, "llm")
 		w.EventuallyCaughtUp(ctx)
 		Expect(w.EventNotes(ctx, "TrainJob", "llm", "NotAdmissible")).To(HaveLen(1))
@@ -36,7 +36,7 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 		w := newPools(ctx, "8", "0")
 		w.stopLocalQueue(ctx, ptr.To(kueue.Hold))
 		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
-		w.eventuallyTold(ctx, "llm", "NotAdmissible", "LocalQueue queue is inactive; it starts again with spec.stopPolicy None")
+		w.EventuallyTold(ctx, "llm", "NotAdmissible", "LocalQueue queue is inactive; it starts again with spec.stopPolicy None")
 		w.stopLocalQueue(ctx, ptr.To(kueue.None))
 		w.EventuallyRuns(ctx, "llm", 1, onH100)
 	}, SpecTimeout(specTimeout))
@@ -44,14 +44,14 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 	It("that its ClusterQueue is not active", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.Make(ctx, kit.LocalQueue(w.Namespace, "leads-nowhere", w.Name("none")), w.Job("llm").Queue("leads-nowhere").GPUs("8").Obj())
-		w.eventuallyTold(ctx, "llm", "NotAdmissible", "cannot be admitted")
+		w.EventuallyTold(ctx, "llm", "NotAdmissible", "cannot be admitted")
 	}, SpecTimeout(specTimeout))
 
 	It("that it was deactivated, and by whom", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100)
 		w.Activate(ctx, "llm", false)
-		w.eventuallyTold(ctx, "llm", "WorkloadDeactivated", "set its spec.active to true")
+		w.EventuallyTold(ctx, "llm", "WorkloadDeactivated", "set its spec.active to true")
 		w.EventuallyAtTheGate(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 
@@ -60,9 +60,9 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 		check := w.controlledCheck(ctx)
 		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
 		w.setCheck(ctx, "llm", check, kueue.CheckStateRetry, "the site is full")
-		w.eventuallyTold(ctx, "llm", "AdmissionCheckRetries", "gave its quota back to try again")
+		w.EventuallyTold(ctx, "llm", "AdmissionCheckRetries", "gave its quota back to try again")
 		w.setCheck(ctx, "llm", check, kueue.CheckStateRejected, "no such site")
-		w.eventuallyTold(ctx, "llm", "AdmissionCheckRejected", fmt.Sprintf("%q (no such site)", check))
+		w.EventuallyTold(ctx, "llm", "AdmissionCheckRejected", fmt.Sprintf("%q (no such site)", check))
 	}, SpecTimeout(specTimeout))
 
 	It("that its prebuilt Workload is out of sync", core, func(ctx context.Context) {
@@ -70,7 +70,7 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 		wl := w.prebuilt(ctx, "llm", "larger")
 		wl.Spec.PodSets[0].Count++
 		w.Make(ctx, wl, w.usingPrebuilt("llm", "larger"))
-		w.eventuallyTold(ctx, "llm", "WorkloadOutOfSync", "Workload larger was finished without a run")
+		w.EventuallyTold(ctx, "llm", "WorkloadOutOfSync", "Workload larger was finished without a run")
 	}, SpecTimeout(specTimeout))
 })
 
@@ -79,8 +79,7 @@ var _ = Describe("A runtime that comes back", Label("invariant", "nothing-waits-
 	It("is noticed by the TrainJobs that wait for it", core, since(world.Trainer23), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, runtime.DeepCopy(), w.Job("runs").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100, runtime.DeepCopy())
 		w.MakePending(ctx, w.Job("waits").Runtime(runtime.Name).GPUs("8"))
 		Expect(w.Delete(ctx, runtime.DeepCopy())).To(Succeed())
 		w.Finish(ctx, "runs", "succeeded")
@@ -89,12 +88,6 @@ var _ = Describe("A runtime that comes back", Label("invariant", "nothing-waits-
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
 	}, SpecTimeout(specTimeout))
 })
-
-// eventuallyTold waits for a Warning event of a TrainJob.
-func (w *site) eventuallyTold(ctx context.Context, job, reason, note string) {
-	GinkgoHelper()
-	Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", job, reason) }).Should(ContainElement(ContainSubstring(note)))
-}
 
 func (w *site) stopLocalQueue(ctx context.Context, policy *kueue.StopPolicy) {
 	GinkgoHelper()
@@ -122,12 +115,11 @@ func (w *site) controlledCheck(ctx context.Context) string {
 // demandCheck has the spec's ClusterQueue admit nothing without an admission check.
 func (w *site) demandCheck(ctx context.Context, check string) {
 	GinkgoHelper()
-	var cq kueue.ClusterQueue
-	Expect(w.Get(ctx, client.ObjectKey{Name: w.Name("gpus")}, &cq)).To(Succeed())
+	cq := get(ctx, w, &kueue.ClusterQueue{}, w.Name("gpus"))
 	before := cq.DeepCopy()
 	cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
 		AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check)}}}
-	Expect(w.Patch(ctx, &cq, client.MergeFrom(before))).To(Succeed())
+	Expect(w.Patch(ctx, cq, client.MergeFrom(before))).To(Succeed())
 }
 
 // setCheck says what an admission check says of a TrainJob's Workload that holds quota.

@@ -45,17 +45,19 @@ func (w *World) EventuallyRuns(ctx context.Context, job string, n int, nodeLabel
 	return pods
 }
 
-// MakeRunning makes a TrainJob and waits until it EventuallyRuns.
-func (w *World) MakeRunning(ctx context.Context, job *kit.TrainJobBuilder, n int, nodeLabels map[string]string) []corev1.Pod {
+// MakeRunning makes a TrainJob, after what it needs, and waits until it EventuallyRuns.
+func (w *World) MakeRunning(
+	ctx context.Context, job *kit.TrainJobBuilder, n int, nodeLabels map[string]string, needs ...client.Object,
+) []corev1.Pod {
 	types.MarkAsHelper()
-	w.Make(ctx, job.Obj())
+	w.Make(ctx, append(needs, job.Obj())...)
 	return w.EventuallyRuns(ctx, job.Name, n, nodeLabels)
 }
 
-// MakePending makes a TrainJob and waits until Kueue keeps it waiting.
-func (w *World) MakePending(ctx context.Context, job *kit.TrainJobBuilder) {
+// MakePending makes a TrainJob, after what it needs, and waits until Kueue keeps it waiting.
+func (w *World) MakePending(ctx context.Context, job *kit.TrainJobBuilder, needs ...client.Object) {
 	types.MarkAsHelper()
-	w.Make(ctx, job.Obj())
+	w.Make(ctx, append(needs, job.Obj())...)
 	w.EventuallyPending(ctx, job.Name)
 }
 
@@ -169,6 +171,13 @@ func (w *World) EventNotes(ctx context.Context, kind, name, reason string) []str
 		}
 	}
 	return notes
+}
+
+// EventuallyTold waits for an event of a TrainJob with a note that has these words.
+func (w *World) EventuallyTold(ctx context.Context, job, reason, words string, args ...any) {
+	types.MarkAsHelper()
+	w.g.Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", job, reason) }).
+		Should(gomega.ContainElement(gomega.ContainSubstring(words, args...)))
 }
 
 // OfReplicatedJob picks the pods of one replicated job.
