@@ -17,7 +17,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/yaml"
@@ -126,8 +125,8 @@ var _ = Describe("kubectl trainjob explain", func() {
 		w := newWorld(ctx)
 		tainted := w.Flavor("h100", onH100)
 		tainted.Spec.NodeTaints = append(tainted.Spec.NodeTaints, corev1.Taint{Key: "example.com/maintenance", Effect: corev1.TaintEffectNoSchedule})
-		w.Make(ctx, tainted, kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: tainted.Name, GPUs: "8"}),
-			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")), w.Job("waits").GPUs("8").Obj())
+		w.Pool(ctx, tainted, "8")
+		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Taint))
 		Expect(reasonOf(e, tainted.Name).Message).To(ContainSubstring("taint example.com/maintenance:NoSchedule"))
 		w.eventuallyKueueSays(ctx, "waits", "untolerated taint")
@@ -135,10 +134,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("tells of a node selector that matches no flavor, and who set it", func(ctx context.Context) {
 		w := newPools(ctx, "8", "8")
-		w.Make(ctx, w.Job("waits").GPUs("8").
-			PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{
-				NodeSelector: map[string]string{kit.ProductLabel: "NVIDIA-B200"},
-			}}).Obj())
+		w.Make(ctx, w.Job("waits").GPUs("8").NodeSelector(map[string]string{kit.ProductLabel: "NVIDIA-B200"}).Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Selector))
 		Expect(reasonOf(e, w.Name("h100")).Message).To(ContainSubstring("node selector %s=NVIDIA-B200 of %s", kit.ProductLabel, userPatch(ctx)))
 		w.eventuallyKueueSays(ctx, "waits", "doesn't match node affinity")
@@ -148,9 +144,9 @@ var _ = Describe("kubectl trainjob explain", func() {
 		w := newWorld(ctx)
 		hosts := w.Flavor("h100", onH100)
 		hosts.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.Name("hosts")))
-		w.Make(ctx, kit.Topology(w.Name("hosts"), corev1.LabelHostname), hosts, kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: hosts.Name, GPUs: "16"}),
-			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")),
-			w.Job("waits").Nodes(2).GPUs("8").PodAnnotation("example.com/user", "node", kueue.PodSetRequiredTopologyAnnotation, corev1.LabelHostname).Obj())
+		w.Make(ctx, kit.Topology(w.Name("hosts"), corev1.LabelHostname))
+		w.Pool(ctx, hosts, "16")
+		w.Make(ctx, asking(w.Job("waits").Nodes(2).GPUs("8"), "node", required(corev1.LabelHostname)).Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Topology))
 		Expect(e.State.Stuck).To(BeTrue(), "two pods of 8 GPUs never fit on one node")
 		// How many nodes there are changes with other specs.
@@ -162,10 +158,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("tells of stopped queues and of deactivation, with the command that fixes it", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		queue := get(ctx, w, &kueue.LocalQueue{}, "queue")
-		before := queue.DeepCopy()
-		queue.Spec.StopPolicy = ptr.To(kueue.Hold)
-		Expect(w.Patch(ctx, queue, client.MergeFrom(before))).To(Succeed())
+		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.Hold)
 		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, "LocalQueueStopped")
 		w.fixes(ctx, e.State.Remedy)
@@ -179,21 +172,14 @@ var _ = Describe("kubectl trainjob explain", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("tells which admission check is open", func(ctx context.Context) {
-		w := newWorld(ctx)
-		check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: w.Name("budget")}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/budget"}}
-		queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
-		queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
-			AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check.Name)}},
-		}
-		w.Make(ctx, check, w.Flavor("h100", onH100), queue, kit.LocalQueue(w.Namespace, "queue", queue.Name), w.Job("waits").GPUs("8").Obj())
+		w := newPools(ctx, "8", "0")
+		check := w.MakeCheck(ctx)
+		w.DemandCheck(ctx, check.Name)
+		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, "ClusterQueueInactive")
 		Expect(reasonOf(e, w.Name("h100")).Code).To(Equal(explain.Check))
 
-		before := check.DeepCopy()
-		check.Status.Conditions = []metav1.Condition{{
-			Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", LastTransitionTime: metav1.Now(),
-		}}
-		Expect(w.Status().Patch(ctx, check, client.MergeFrom(before))).To(Succeed())
+		w.ActivateCheck(ctx, check)
 		e = w.eventuallyExplained(ctx, "waits", explain.Reserved, "AdmissionCheckPending")
 		Expect(e.State.Message).To(ContainSubstring("admission check %s is Pending", check.Name))
 	}, SpecTimeout(specTimeout))
@@ -274,7 +260,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 		_, letThrough := w.holdJobSets(ctx, admissionregistrationv1.Create, func(*admissionv1.AdmissionRequest) bool { return true })
 		w.Make(ctx, w.Job("early").GPUs("8").Obj())
 		w.eventuallyExplained(ctx, "early", explain.Unqueued, "AwaitsJobSet")
-		w.EventuallyTold(ctx, "early", "NotPrepared", "in %s; the job queues without it", awaited.JobSet)
+		w.EventuallyTold(ctx, "early", "NotPrepared", fmt.Sprintf("in %s; the job queues without it", awaited.JobSet))
 		w.EventuallyCondition(ctx, "early", kueue.WorkloadAdmitted)
 		letThrough()
 		w.EventuallyRuns(ctx, "early", 1, onH100)
@@ -299,7 +285,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("tells of a topology request in a queue that has none", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		job := w.Job("waits").GPUs("8").PodAnnotation("example.com/user", "node", kueue.PodSetRequiredTopologyAnnotation, corev1.LabelHostname)
+		job := asking(w.Job("waits").GPUs("8"), "node", required(corev1.LabelHostname))
 		Expect(w.forecast(ctx, job).State).To(And(HaveField("Reason", string(explain.Topology)), HaveField("Stuck", true)))
 		w.Make(ctx, job.Obj())
 		w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Topology))
@@ -316,9 +302,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("copes with the rights of Kueue's batch users", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "alice"},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kueue-batch-user-role"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}}})
+		w.Make(ctx, kit.RoleBinding(w.Namespace, "kueue-batch-user-role", "alice"))
 		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		Eventually(ctx, func(g Gomega) {
 			e := w.explained(ctx, g, "runs", "--as", "alice")
@@ -416,8 +400,6 @@ func (w *site) letSee(ctx context.Context, user string) {
 				"trainjobs", "trainingruntimes", "localqueues", "workloads", "jobsets", "jobs", "pods", "events", "configmaps",
 			}, Verbs: []string{"get", "list", "watch"}},
 		}},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: user},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}},
+		kit.RoleBinding(w.Namespace, "Role/"+user, user),
 	)
 }

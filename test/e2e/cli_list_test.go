@@ -10,8 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -113,9 +111,7 @@ func (w *site) eventuallyListed(ctx context.Context, name string, phase explain.
 func (w *site) batchUser(ctx context.Context) string {
 	GinkgoHelper()
 	user := w.Name("ml-engineer")
-	w.Make(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: user},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kueue-batch-user-role"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})
+	w.Make(ctx, kit.RoleBinding(w.Namespace, "kueue-batch-user-role", user))
 	// The API server takes note of it a moment later.
 	Eventually(ctx, func() error {
 		return as(user).List(ctx, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))

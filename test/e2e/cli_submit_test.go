@@ -119,7 +119,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 			Expect(code).To(Equal(2))
 			Expect(stderr).To(ContainSubstring("was deactivated"))
 		}()
-		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "waits") }).ShouldNot(BeNil())
+		w.EventuallyWorkload(ctx, "waits")
 		w.Activate(ctx, "waits", false)
 		Eventually(ctx, done).Should(BeClosed())
 	})

@@ -42,7 +42,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 		w.EventuallyAtTheGate(ctx, "waiting")
-		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "waiting") }).Should(BeEmpty())
+		w.EventuallyPods(ctx, "waiting", 0)
 		w.Finish(ctx, "running", "succeeded")
 		w.EventuallyRuns(ctx, "waiting", 1, onH100)
 	}, SpecTimeout(specTimeout))

@@ -24,9 +24,7 @@ import (
 
 // nodeSelectorPatch is a user's patch that picks nodes for the one job of torch-distributed.
 func nodeSelectorPatch(selector map[string]string) []trainer.RuntimePatch {
-	return kit.TrainJob("", "").PodPatch("example.com/user", "node", trainer.PodTemplatePatch{
-		Spec: &trainer.PodSpecPatch{NodeSelector: selector},
-	}).Spec.RuntimePatches
+	return kit.TrainJob("", "").NodeSelector(selector).Spec.RuntimePatches
 }
 
 var _ = Describe("A waiting TrainJob", func() {
@@ -54,9 +52,7 @@ var _ = Describe("A waiting TrainJob", func() {
 		w := newPools(ctx, "0", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.MakePending(ctx, w.Job("frozen").Runtime(runtime.Name).GPUs("2"), runtime)
-		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
-			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
-		})
+		w.EditRuntime(ctx, runtime.Name, kit.OfNodes(4))
 		w.Touch(ctx, "frozen")
 		// Who comes after the edit is what it says.
 		w.Make(ctx, w.Job("later").Runtime(runtime.Name).GPUs("2").Obj())
@@ -73,9 +69,7 @@ var _ = Describe("A waiting TrainJob", func() {
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.MakeRunning(ctx, w.Job("holds").GPUs("8"), 1, onH100, runtime)
 		w.MakePending(ctx, w.Job("refrozen").Runtime(runtime.Name).GPUs("2"))
-		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
-			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
-		})
+		w.EditRuntime(ctx, runtime.Name, kit.OfNodes(4))
 		snapshot := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "refrozen-runtime-snapshot"}}
 		Expect(w.Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot)).To(Succeed())
 		first := snapshot.UID
@@ -104,9 +98,7 @@ var _ = Describe("A waiting TrainJob", func() {
 			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "late"}, &late)).To(Succeed())
 			g.Expect(late.Spec.Suspend).To(HaveValue(BeFalse()))
 		}).Should(Succeed())
-		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
-			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
-		})
+		w.EditRuntime(ctx, runtime.Name, kit.OfNodes(4))
 		allow(ctx)
 		w.Touch(ctx, "late")
 		Eventually(ctx, func(g Gomega) {
@@ -126,10 +118,7 @@ var _ = Describe("A running TrainJob", func() {
 		pods := w.MakeRunning(ctx, w.Job("runs").Runtime(runtime.Name).Nodes(2).GPUs("8"), 2, onH100, runtime)
 		before := w.Workload(ctx, "runs")
 
-		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
-			container := &r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
-			container.Image = "example.com/other:1"
-		})
+		w.EditRuntime(ctx, runtime.Name, kit.OfImage("example.com/other:1"))
 		w.Touch(ctx, "runs")
 		w.ConsistentlyKeeps(ctx, "runs", pods, before)
 		Expect(w.Delete(ctx, runtime)).To(Succeed())
@@ -143,9 +132,7 @@ var _ = Describe("An evicted TrainJob", func() {
 		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.MakeRunning(ctx, w.Job("edited").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
-		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
-			r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
-		})
+		w.EditRuntime(ctx, runtime.Name, kit.OfImage("example.com/other:1"))
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("high")).GPUs("8"), 1, onH100, kit.Priority(w.Name("high"), 100))
 		w.Finish(ctx, "urgent", "succeeded")
 		w.EventuallyRuns(ctx, "edited", 1, onH100)

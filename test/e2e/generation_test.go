@@ -13,8 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -138,7 +136,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8"), 2, onH100, kit.Priority(w.Name("urgent"), 1000))
 		for _, job := range []string{"evicted", "waits"} {
 			w.EventuallyAtTheGate(ctx, job)
-			Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, job) }).Should(BeEmpty())
+			w.EventuallyPods(ctx, job, 0)
 		}
 		w.Finish(ctx, "urgent", "succeeded")
 		for _, job := range []string{"evicted", "waits"} {
@@ -215,16 +213,12 @@ func (w *site) showField(ctx context.Context) {
 
 func updateCRD(ctx context.Context, change func(*apiextensionsv1.CustomResourceDefinition, *apiextensionsv1.JSONSchemaProps)) {
 	GinkgoHelper()
-	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: trainJobCRD}, crd); err != nil {
-			return err
-		}
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: trainJobCRD}}
+	Expect(world.TryChange(ctx, cluster.Client, crd, func() {
 		for i := range crd.Spec.Versions {
 			spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
 			change(crd, &spec)
 			crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"] = spec
 		}
-		return cluster.Client.Update(ctx, crd)
 	})).To(Succeed())
 }

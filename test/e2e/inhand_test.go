@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var _ = Describe("A job that is evicted while Trainer resumes it", Label("control"), Serial, func() {
@@ -41,7 +43,7 @@ var _ = Describe("A job that is evicted while Trainer resumes it", Label("contro
 			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "late"}, &late)).To(Succeed())
 			g.Expect(late.Spec.Suspend).To(HaveValue(BeFalse()))
 		}).WithPolling(20 * time.Millisecond).Should(Succeed())
-		w.patch(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.Name("gpus")}}, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
+		w.SetStopPolicy(ctx, kit.ClusterQueue(w.Name("gpus")), kueue.HoldAndDrain)
 		w.eventuallyEvicted(ctx, "late", kueue.WorkloadEvictedByClusterQueueStopped)
 		Eventually(ctx, resumed.Load).Should(BeNumerically(">", 0), "Trainer resumes the JobSet")
 		w.EventuallyAtTheGate(ctx, "late")

@@ -55,8 +55,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 
 	It("a process that ignores SIGTERM keeps the quota until its grace period is over", func(ctx context.Context) {
 		processes := w.watchProcesses(ctx)
-		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3)
+		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfGracePeriod(3))
 		w.MakeRunning(ctx, w.payload("first", "-linger=1h").Runtime(runtime.Name).GPUs("8"), 1, onKubelet, runtime)
 		w.Make(ctx, w.payload("next").GPUs("8").Obj())
 		w.EventuallyAtTheGate(ctx, "next")
@@ -154,11 +153,15 @@ func (w *site) kubeletPool(ctx context.Context) {
 	GinkgoHelper()
 	taint := corev1.Toleration{Key: "kueue-trainer.test/kubelet", Operator: corev1.TolerationOpExists}
 	queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("kubelet"), GPUs: "8"})
+	covers(queue, corev1.ResourceMemory, "1Gi")
+	w.Make(ctx, w.Flavor("kubelet", onKubelet, taint), queue, w.LocalQueue())
+}
+
+// covers adds a quota of another resource to a ClusterQueue of one flavor.
+func covers(queue *kueue.ClusterQueue, name corev1.ResourceName, amount string) {
 	group := &queue.Spec.ResourceGroups[0]
-	group.CoveredResources = append(group.CoveredResources, corev1.ResourceMemory)
-	group.Flavors[0].Resources = append(group.Flavors[0].Resources,
-		kueue.ResourceQuota{Name: corev1.ResourceMemory, NominalQuota: *quantity("1Gi")})
-	w.Make(ctx, w.Flavor("kubelet", onKubelet, taint), queue, kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
+	group.CoveredResources = append(group.CoveredResources, name)
+	group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: name, NominalQuota: *quantity(amount)})
 }
 
 // payload makes a TrainJob whose pods run the program of test/payload.
@@ -171,13 +174,11 @@ func (w *site) payload(name string, args ...string) *kit.TrainJobBuilder {
 // restarting makes torch-distributed with a JobSet that is restarted when a pod fails.
 func (w *site) restarting(ctx context.Context, times int32) *trainer.ClusterTrainingRuntime {
 	GinkgoHelper()
-	runtime := w.CopyRuntime(ctx, "torch-distributed")
-	runtime.Spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: times}
-	job := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec
-	job.BackoffLimit = ptr.To[int32](0)
-	// Or the kubelet starts the container again by itself, as JobSet has it by default.
-	job.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	return runtime
+	return w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry, func(spec *trainer.TrainingRuntimeSpec) {
+		spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: times}
+		// Or the kubelet starts the container again by itself, as JobSet has it by default.
+		kit.RuntimePod(spec).RestartPolicy = corev1.RestartPolicyNever
+	})
 }
 
 func cordon(ctx context.Context, node string, unschedulable bool) {

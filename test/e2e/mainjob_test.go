@@ -68,7 +68,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 				corev1.Toleration{Key: "pool", Operator: corev1.TolerationOpEqual, Value: "h100", Effect: corev1.TaintEffectNoSchedule}),
 			w.Flavor("a100", map[string]string{"nvidia.com/gpu.memory": "81920"}),
 			kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "16"}, kit.Quota{Flavor: w.Name("a100"), GPUs: "16"}),
-			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")),
+			w.LocalQueue(),
 			kit.Priority(w.Name("urgent"), 1000),
 		)
 		w.Make(ctx, w.Job("patient").Nodes(2).GPUs("8").Obj())
@@ -93,14 +93,10 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 		for i := range runtime.Spec.Template.Spec.ReplicatedJobs {
 			runtime.Spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{team}
 		}
-		w.Make(ctx, runtime,
-			w.Flavor("h100", onH100, spot),
-			kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "32"}),
-			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
-		w.Make(ctx, w.Job("mpi").Runtime(runtime.Name).Nodes(2).GPUs("8").Obj())
+		w.Pool(ctx, w.Flavor("h100", onH100, spot), "32")
 
 		// The launcher depends on the node job being ready, so it is made later.
-		pods := w.EventuallyRuns(ctx, "mpi", 2, onH100)
+		pods := w.MakeRunning(ctx, w.Job("mpi").Runtime(runtime.Name).Nodes(2).GPUs("8"), 2, onH100, runtime)
 		Expect(world.OfReplicatedJob(pods, "launcher")).To(HaveLen(1))
 		for _, pod := range pods {
 			Expect(world.Tolerations(&pod)).To(ConsistOf(team, spot, gpuToleration), pod.Name)
@@ -128,8 +124,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 
 	It("finishes its Workload as failed when it fails, with its own message, and frees the quota", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
+		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
 		w.MakeRunning(ctx, w.Job("fails").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
 		w.Finish(ctx, "fails", "failed")
 		wl := w.EventuallyCondition(ctx, "fails", kueue.WorkloadFinished)
@@ -147,7 +142,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 
 		w.Activate(ctx, "paused", false)
 		w.EventuallyAtTheGate(ctx, "paused")
-		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "paused") }).Should(BeEmpty())
+		w.EventuallyPods(ctx, "paused", 0)
 		Eventually(ctx, func() any { return w.Workload(ctx, "paused").Status.Admission }).Should(BeNil())
 
 		w.Activate(ctx, "paused", true)
@@ -159,9 +154,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.MakeRunning(ctx, w.Job("paused").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
 		wl := w.Workload(ctx, "paused")
-		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
-			r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/newer"
-		})
+		w.EditRuntime(ctx, runtime.Name, kit.OfImage("example.com/newer"))
 
 		w.Activate(ctx, "paused", false)
 		w.EventuallyAtTheGate(ctx, "paused")

@@ -92,29 +92,22 @@ func extendCRD(ctx context.Context) {
 	GinkgoHelper()
 	setFuture := func(ctx context.Context, future *apiextensionsv1.JSONSchemaProps) {
 		GinkgoHelper()
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: trainJobCRD}, crd)).To(Succeed())
-		before := crd.DeepCopy()
-		for i := range crd.Spec.Versions {
-			spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
+		updateCRD(ctx, func(_ *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.JSONSchemaProps) {
 			entry := spec.Properties["runtimePatches"].Items.Schema
 			delete(entry.Properties, "future")
 			if future != nil {
 				entry.Properties["future"] = *future
 			}
-		}
-		Expect(cluster.Client.Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
+		})
 	}
 	DeferCleanup(setFuture, (*apiextensionsv1.JSONSchemaProps)(nil))
 	setFuture(ctx, &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)})
 	Eventually(ctx, func(g Gomega) {
-		probe := &unstructured.Unstructured{Object: map[string]any{
-			"spec": map[string]any{
-				"runtimeRef":     map[string]any{"name": "torch-distributed"},
-				"runtimePatches": []any{map[string]any{"manager": "example.com/probe", "future": map[string]any{"kept": true}}},
-			},
-		}}
-		probe.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
+		probe := newTrainJob()
+		probe.Object["spec"] = map[string]any{
+			"runtimeRef":     map[string]any{"name": "torch-distributed"},
+			"runtimePatches": []any{map[string]any{"manager": "example.com/probe", "future": map[string]any{"kept": true}}},
+		}
 		probe.SetNamespace(metav1.NamespaceDefault)
 		probe.SetName("probe")
 		g.Expect(cluster.Client.Create(ctx, probe, client.DryRunAll)).To(Succeed())

@@ -55,7 +55,7 @@ func newScene(ctx context.Context) *scene {
 	w.EventuallyChildJobs(ctx, "waits", 1)
 	w.EventuallyChildJobs(ctx, "free", 1)
 	Eventually(ctx, func() int32 { return get(ctx, w, &batchv1.Job{}, "runs-side-0").Status.Succeeded }).Should(BeEquivalentTo(1))
-	Eventually(ctx, func() any { return w.Workload(ctx, "waits") }).ShouldNot(BeNil())
+	w.EventuallyWorkload(ctx, "waits")
 	s.makeBystanders(ctx)
 	return s
 }
@@ -63,23 +63,15 @@ func newScene(ctx context.Context) *scene {
 // allow binds a user to the tenant's roles, and what only deletes more at a time.
 func (w *site) allow(ctx context.Context, user string) {
 	GinkgoHelper()
-	sweeper := &rbacv1.Role{
+	w.Make(ctx, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "sweeper"},
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"trainer.kubeflow.org"}, Resources: []string{"trainjobs"}, Verbs: []string{"deletecollection"}},
 			{APIGroups: []string{"jobset.x-k8s.io"}, Resources: []string{"jobsets"}, Verbs: []string{"deletecollection"}},
 		},
-	}
-	refs := []rbacv1.RoleRef{{APIGroup: rbacv1.GroupName, Kind: "Role", Name: sweeper.Name}}
+	}, kit.RoleBinding(w.Namespace, "Role/sweeper", user))
 	for _, role := range tenantsRoles {
-		refs = append(refs, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role})
-	}
-	w.Make(ctx, sweeper)
-	for _, ref := range refs {
-		w.Make(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: ref.Name}, RoleRef: ref,
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
-		})
+		w.Make(ctx, kit.RoleBinding(w.Namespace, role, user))
 	}
 }
 

@@ -116,9 +116,8 @@ var _ = Describe("With the policies at the API server", Label("policies"), core,
 
 	It("JobSet restarts a TrainJob that fails", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		runtime := w.CopyRuntime(ctx, "torch-distributed")
+		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
 		runtime.Spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: 1}
-		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = new(int32)
 		first := w.MakeRunning(ctx, w.Job("job").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
 		w.Finish(ctx, "job", "failed")
 		Eventually(ctx, func() int32 { return get(ctx, w, &jobsetapi.JobSet{}, "job").Status.Restarts }).Should(BeEquivalentTo(1))

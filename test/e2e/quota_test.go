@@ -88,7 +88,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 var _ = Describe("Quota that was given back is not used again", func() {
 	It("by a failed job whose JobSet removes itself", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
-		runtime := w.frailRuntime(ctx)
+		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
 		runtime.Spec.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](1)
 		w.Pools(ctx, "8", "0")
 		w.MakeRunning(ctx, w.Job("first").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
@@ -105,7 +105,7 @@ var _ = Describe("Quota that was given back is not used again", func() {
 
 	It("by a failed job that its user resumes when somebody has deleted its JobSet", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		runtime := w.frailRuntime(ctx)
+		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
 		w.MakeRunning(ctx, w.Job("first").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
 		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 		made := get(ctx, w, &jobsetapi.JobSet{}, "first").UID
@@ -169,7 +169,7 @@ var _ = Describe("A job is charged for what its JobSet has", func() {
 		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100, runtime)
 		w.MakePending(ctx, w.Job("next").Runtime(runtime.Name).GPUs("8"))
 
-		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) { addChief(&r.Spec) })
+		w.EditRuntime(ctx, runtime.Name, addChief)
 		w.eventuallyMadeOf(ctx, runtime.Name, "chief")
 		Expect(w.Delete(ctx, get(ctx, w, &corev1.ConfigMap{}, "next-runtime-snapshot"))).To(Succeed())
 		w.eventuallyRefusedByJobSet(ctx, "next")
@@ -214,17 +214,8 @@ func (w *site) slow(name string) *kit.TrainJobBuilder {
 // runtimeWithChief returns torch-distributed with a second replicated job without GPUs.
 func (w *site) runtimeWithChief(ctx context.Context) *trainer.ClusterTrainingRuntime {
 	GinkgoHelper()
-	runtime := w.CopyRuntime(ctx, "torch-distributed")
-	addChief(&runtime.Spec)
+	runtime := w.CopyRuntime(ctx, "torch-distributed", addChief)
 	runtime.Spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
-	return runtime
-}
-
-// frailRuntime returns torch-distributed without a second try.
-func (w *site) frailRuntime(ctx context.Context) *trainer.ClusterTrainingRuntime {
-	GinkgoHelper()
-	runtime := w.CopyRuntime(ctx, "torch-distributed")
-	runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
 	return runtime
 }
 

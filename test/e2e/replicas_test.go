@@ -258,7 +258,7 @@ func authority(ctx context.Context) []byte {
 // emptyAuthority has the manager make another authority.
 func (w *site) emptyAuthority(ctx context.Context) {
 	GinkgoHelper()
-	w.patch(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "kueue-trainer-webhook-server-cert"}}, `{"data":null}`)
+	w.PatchJSON(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "kueue-trainer-webhook-server-cert"}}, `{"data":null}`)
 }
 
 // writing creates, changes and deletes a queued TrainJob over and over.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -36,9 +35,7 @@ var _ = Describe("A preempted TrainJob", func() {
 				return strings.ReplaceAll(content, "image: ", "image: example.com/edited/")
 			})
 		} else {
-			w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
-				r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/edited"
-			})
+			w.EditRuntime(ctx, runtime.Name, kit.OfImage("example.com/edited"))
 		}
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
 		Expect(w.Pods(ctx, "patient")).To(BeEmpty())
@@ -173,11 +170,9 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 	}, SpecTimeout(specTimeout))
 
 	It("yet, because its pods wait for a node, keeps its quota", func(ctx context.Context) {
-		nowhere := w.Job("refused").GPUs("8").Obj()
-		nowhere.Spec.RuntimePatches = nodeSelectorPatch(map[string]string{"example.com/nowhere": "true"})
-		w.Make(ctx, nowhere)
+		w.Make(ctx, w.Job("refused").GPUs("8").NodeSelector(map[string]string{"example.com/nowhere": "true"}).Obj())
 		wl := w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
-		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "refused") }).Should(HaveLen(1))
+		w.EventuallyPods(ctx, "refused", 1)
 		pods := w.Pods(ctx, "refused")
 		Consistently(ctx, func(g Gomega) {
 			g.Expect(w.Workload(ctx, "refused")).To(HaveField("UID", wl.UID))

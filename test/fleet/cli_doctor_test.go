@@ -108,8 +108,8 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 
 	It("finds a runtime that a worker lacks, with the command that copies it", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
-		runtime := w.manager.MakeRuntime(ctx, "torch-distributed", func(*trainer.TrainingRuntimeSpec) {})
-		w.worker2.MakeRuntime(ctx, "torch-distributed", func(*trainer.TrainingRuntimeSpec) {})
+		runtime := w.manager.MakeRuntime(ctx, "torch-distributed")
+		w.worker2.MakeRuntime(ctx, "torch-distributed")
 		DeferCleanup(func(ctx context.Context) {
 			Expect(w.worker1.Delete(ctx, &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: runtime}})).To(Succeed())
 		})
@@ -123,11 +123,8 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 
 	It("finds a runtime that differs in a worker", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		of := func(nodes int32) func(*trainer.TrainingRuntimeSpec) {
-			return func(spec *trainer.TrainingRuntimeSpec) { spec.MLPolicy.NumNodes = &nodes }
-		}
-		runtime := w.manager.MakeRuntime(ctx, "torch-distributed", of(1))
-		w.worker1.MakeRuntime(ctx, "torch-distributed", of(2))
+		runtime := w.manager.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(1))
+		w.worker1.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(2))
 		w.manager.Make(ctx, w.manager.job("llm").Runtime(runtime).Obj())
 		c := renamed(map[string]string{"worker1": "worker1"})
 		c.fix(ctx, c.eventuallyFinds(ctx, "WorkerRuntimeDiffers", "ClusterTrainingRuntime "+runtime+" in worker cluster worker1"))

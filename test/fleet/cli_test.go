@@ -11,8 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/list"
@@ -22,16 +20,14 @@ import (
 
 // unschedulable is a job that Kueue admits, and whose pods no node takes.
 func (s *site) unschedulable(name string) *kit.TrainJobBuilder {
-	return s.job(name).PodPatch("example.com/me", "node", trainer.PodTemplatePatch{
-		Spec: &trainer.PodSpecPatch{NodeSelector: map[string]string{"example.com/nowhere": "true"}},
-	})
+	return s.job(name).NodeSelector(map[string]string{"example.com/nowhere": "true"})
 }
 
 // makeStranger makes a TrainJob of this cluster that takes all the spec's GPUs.
 func (s *site) makeStranger(ctx context.Context, job *kit.TrainJobBuilder) {
 	GinkgoHelper()
 	s.Make(ctx, job.Obj())
-	Eventually(ctx, func() []corev1.Pod { return s.Pods(ctx, job.Obj().Name) }).Should(HaveLen(1))
+	s.EventuallyPods(ctx, job.Name, 1)
 }
 
 // viewer is a user who sees all of the spec's namespace, in this cluster alone.
@@ -39,11 +35,7 @@ func (s *site) viewer(ctx context.Context) string {
 	GinkgoHelper()
 	user := "viewer-" + s.Suffix
 	for _, role := range []string{"view", "kueue-batch-user-role"} {
-		s.Make(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: role},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-		})
+		s.Make(ctx, kit.RoleBinding(s.Namespace, role, user))
 	}
 	return user
 }
@@ -111,7 +103,7 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 
 	It("tells that the worker that admitted it lacks its runtime", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", func(*trainer.TrainingRuntimeSpec) {})).Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed")).Obj())
 		Eventually(ctx, func() string {
 			return allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace)
 		}).Should(And(

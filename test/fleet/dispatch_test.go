@@ -47,11 +47,8 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 
 	It("fails where its run in a worker failed", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		once := func(spec *trainer.TrainingRuntimeSpec) {
-			spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
-		}
-		w.worker1.MakeRuntime(ctx, "torch-distributed", once)
-		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", once)).Obj())
+		w.worker1.MakeRuntime(ctx, "torch-distributed", kit.OfOneTry)
+		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", kit.OfOneTry)).Obj())
 		w.eventuallyRunsOn(ctx, w.worker1, "llm")
 		w.worker1.Finish(ctx, "llm", "failed")
 		w.eventuallyOver(ctx, "llm", trainer.TrainJobFailed)

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -75,11 +74,7 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 			w.manager.Make(ctx, w.manager.job("llm").Obj())
 			pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
 			w.manager.Make(ctx, w.manager.job("next").Obj())
-			Eventually(ctx, func(g Gomega) {
-				wl := w.manager.Workload(ctx, "next")
-				g.Expect(wl).NotTo(BeNil())
-				g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved)).To(BeTrue())
-			}).Should(Succeed())
+			w.manager.EventuallyCondition(ctx, "next", kueue.WorkloadQuotaReserved)
 			handOver(ctx, fleet.Manager, to)
 			runsOnThenNext(ctx, w, pod.UID, to)
 		}

@@ -49,7 +49,7 @@ func newWorld(ctx context.Context, gpus1, gpus2 string) *sites {
 func (s *site) open(ctx context.Context, gpus string, checks ...string) {
 	GinkgoHelper()
 	flavor := kit.Flavor(s.Name("gpus"), map[string]string{kit.ProductLabel: kit.H100}, kit.GPUToleration())
-	s.Make(ctx, kit.Queue(s.Namespace, "queue", flavor, kit.Quota{GPUs: gpus}, checks...)...)
+	s.Pool(ctx, flavor, gpus, checks...)
 }
 
 // eventuallyOpen waits until Kueue knows where the spec's queue leads.

@@ -38,7 +38,7 @@ type site struct {
 // has checks in place of a pool.
 func (s site) open(ctx context.Context, gpus string, checks ...string) error {
 	flavor := kit.Flavor(queue, map[string]string{kit.ProductLabel: kit.H100})
-	return s.OpenQueue(ctx, team, queue, flavor, kit.Quota{GPUs: gpus}, checks...)
+	return s.OpenQueue(ctx, kit.LocalQueue(team, queue, queue), flavor, kit.Quota{GPUs: gpus}, checks...)
 }
 
 // isOpen reports whether the team's queue takes jobs.
