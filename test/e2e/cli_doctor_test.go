@@ -45,8 +45,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 	It("finds nothing on a healthy cluster, and the commands of its page work", func(ctx context.Context) {
 		for _, block := range docsCommands("docs/doctor.md") {
-			_, stderr, code := runShell(ctx, block)
-			Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+			shell(ctx, block)
 		}
 		stdout, _, code := plugin(ctx, "doctor", "-o", "wide")
 		Expect(code).To(BeZero())
@@ -414,8 +413,7 @@ func (w *site) fixConfig(ctx context.Context, found finding) {
 func (w *site) paste(ctx context.Context, commands ...string) {
 	GinkgoHelper()
 	for _, command := range commands {
-		_, stderr, code := runShell(ctx, command)
-		Expect(code).To(BeZero(), "%s\n%s", command, stderr)
+		shell(ctx, command)
 	}
 }
 

@@ -30,11 +30,7 @@ import (
 // explained runs "explain NAME -o json" and gives what it says.
 func (w *site) explained(ctx context.Context, g Gomega, job string, flags ...string) explain.Explanation {
 	GinkgoHelper()
-	stdout, stderr, code := plugin(ctx, append([]string{"explain", job, "-n", w.Namespace, "-o", "json"}, flags...)...)
-	g.Expect(code).To(BeZero(), stderr)
-	var e explain.Explanation
-	g.Expect(json.Unmarshal([]byte(stdout), &e)).To(Succeed())
-	return e
+	return printed[explain.Explanation](ctx, g, append([]string{"explain", job, "-n", w.Namespace}, flags...)...)
 }
 
 // eventuallyExplained waits until a TrainJob is in a state, and gives all that is said.
@@ -161,13 +157,13 @@ var _ = Describe("kubectl trainjob explain", func() {
 		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.Hold)
 		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, "LocalQueueStopped")
-		w.fixes(ctx, e.State.Remedy)
+		shell(ctx, e.State.Remedy)
 
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
 		w.Activate(ctx, "waits", false)
 		e = w.eventuallyExplained(ctx, "waits", explain.Deactivated, "Deactivated")
 		Expect(e.State.Stuck).To(BeTrue())
-		w.fixes(ctx, e.State.Remedy)
+		shell(ctx, e.State.Remedy)
 		w.eventuallyExplained(ctx, "waits", explain.Running, "Running")
 	}, SpecTimeout(specTimeout))
 
@@ -197,9 +193,8 @@ var _ = Describe("kubectl trainjob explain", func() {
 			And(HaveField("Field", "nodeSelector["+kit.ProductLabel+"]"), HaveField("SetBy", "kueue.x-k8s.io/manager"), HaveField("Value", BeEquivalentTo(`"`+kit.H100+`"`))),
 			And(HaveField("Field", "tolerations"), HaveField("SetBy", "kueue.x-k8s.io/manager"), HaveField("Overrode", ContainElement(HaveField("SetBy", userPatch(ctx))))),
 		))
-		stdout, _, code := plugin(ctx, "explain", "urgent", "-n", w.Namespace)
-		Expect(code).To(BeZero())
-		Expect(stdout).To(ContainSubstring("TrainJob %s/urgent runs with 1 pod in queue queue", w.Namespace))
+		Expect(said(ctx, Default, "explain", "urgent", "-n", w.Namespace)).
+			To(ContainSubstring("TrainJob %s/urgent runs with 1 pod in queue queue", w.Namespace))
 	}, SpecTimeout(specTimeout))
 
 	It("tells which flavors could take a manifest, whose runtime stands in the same file", func(ctx context.Context) {
@@ -320,10 +315,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	It("does what its page in the docs says", since("2.2"), func(ctx context.Context) {
 		blocks := docsCommands("docs/explain.md")
 		last := len(blocks) - 1
-		DeferCleanup(func(ctx context.Context) {
-			_, stderr, code := runShell(ctx, blocks[last])
-			Expect(code).To(BeZero(), stderr)
-		})
+		DeferCleanup(func(ctx context.Context) { shell(ctx, blocks[last]) })
 		sentences := map[string]string{
 			"explain -f llm.yaml\n":   "TrainJob team-a/llm would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100 has 8 of 32 GPUs free",
 			"explain llm -n team-a\n": "TrainJob team-a/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free",
@@ -344,9 +336,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("refuses what it cannot explain, with the remedy", func(ctx context.Context) {
 		w := newWorld(ctx)
-		_, stderr, code := plugin(ctx, "explain", "nobody", "-n", w.Namespace)
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(ContainSubstring("there is no TrainJob nobody in namespace %s", w.Namespace))
+		Expect(refused(ctx, 1, "explain", "nobody", "-n", w.Namespace)).To(ContainSubstring("there is no TrainJob nobody in namespace %s", w.Namespace))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -383,13 +373,6 @@ spec:
               spec:
                 containers: [{name: node, image: torch}]
 `
-
-// fixes runs a command that a remedy names.
-func (w *site) fixes(ctx context.Context, command string) {
-	GinkgoHelper()
-	_, stderr, code := runShell(ctx, command)
-	Expect(code).To(BeZero(), "%s: %s", command, stderr)
-}
 
 // letSee lets a user look at a namespace, and at nothing of the cluster around it.
 func (w *site) letSee(ctx context.Context, user string) {

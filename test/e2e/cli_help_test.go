@@ -64,25 +64,19 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		_, stderr, code = runShell(ctx, "env -u KUBECONFIG HOME=/nowhere kubectl-trainjob explain llm")
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(Equal("error: no cluster is configured: name a kubeconfig file with --kubeconfig or KUBECONFIG, or a server with --server\n"))
-		_, stderr, code = plugin(ctx, "pools", "--context", "no-such")
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(Equal("error: context \"no-such\" does not exist: kubectl config get-contexts lists those that there are\n"))
+		Expect(refused(ctx, 1, "pools", "--context", "no-such")).
+			To(Equal("error: context \"no-such\" does not exist: kubectl config get-contexts lists those that there are\n"))
 	}, SpecTimeout(specTimeout))
 
 	It("takes TYPE/NAME, somebody else's eyes and JSONPath", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
 		for _, name := range []string{"llm", "trainjob/llm", "trainjobs.trainer.kubeflow.org/llm"} {
-			stdout, _, code := plugin(ctx, "explain", name, "-n", w.Namespace, "-o", "jsonpath={.name}")
-			Expect(code).To(BeZero())
-			Expect(stdout).To(Equal("llm"))
+			Expect(said(ctx, Default, "explain", name, "-n", w.Namespace, "-o", "jsonpath={.name}")).To(Equal("llm"))
 		}
-		_, stderr, code := plugin(ctx, "explain", "job/llm", "-n", w.Namespace)
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(ContainSubstring("job/llm is no TrainJob: give NAME or trainjob/NAME"))
-		_, stderr, code = plugin(ctx, "explain", "llm", "-n", w.Namespace, "--as", "nobody")
-		Expect(code).To(Equal(exit.Unseen))
-		Expect(stderr).To(ContainSubstring("you may not get TrainJobs in namespace " + w.Namespace))
+		Expect(refused(ctx, 1, "explain", "job/llm", "-n", w.Namespace)).To(ContainSubstring("job/llm is no TrainJob: give NAME or trainjob/NAME"))
+		Expect(refused(ctx, exit.Unseen, "explain", "llm", "-n", w.Namespace, "--as", "nobody")).
+			To(ContainSubstring("you may not get TrainJobs in namespace " + w.Namespace))
 	}, SpecTimeout(specTimeout))
 
 	It("completes namespaces and contexts", func(ctx context.Context) {

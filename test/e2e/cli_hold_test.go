@@ -104,9 +104,8 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100)
 		w.Activate(ctx, "llm", false)
 		w.eventuallyListed(ctx, "llm", explain.Deactivated)
-		_, stderr, code := plugin(ctx, "resume", "llm", "-n", w.Namespace, "--as", w.batchUser(ctx))
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(ContainSubstring("somebody with Kueue's role batch-admin can, by kubectl -n %s patch workload", w.Namespace))
+		Expect(refused(ctx, 1, "resume", "llm", "-n", w.Namespace, "--as", w.batchUser(ctx))).
+			To(ContainSubstring("somebody with Kueue's role batch-admin can, by kubectl -n %s patch workload", w.Namespace))
 		Expect(w.says(ctx, "resume", "llm")).To(ContainSubstring("activated"))
 		w.EventuallyRuns(ctx, "llm", 1, onH100)
 	}, SpecTimeout(specTimeout))
@@ -123,14 +122,12 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("do what their page in the docs says", func(ctx context.Context) {
-		newWorld(ctx).runsPage(ctx, "docs/hold.md")
+		runsPage(ctx, "docs/hold.md")
 	}, SpecTimeout(specTimeout))
 })
 
 // says runs the plugin in the spec's namespace, and returns what it printed.
 func (w *site) says(ctx context.Context, args ...string) string {
 	GinkgoHelper()
-	stdout, stderr, code := plugin(ctx, append(args, "-n", w.Namespace)...)
-	Expect(code).To(BeZero(), stderr)
-	return stdout
+	return said(ctx, Default, append(args, "-n", w.Namespace)...)
 }

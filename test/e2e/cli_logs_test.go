@@ -18,22 +18,19 @@ var _ = Describe("kubectl trainjob logs", func() {
 		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		w.MakePending(ctx, w.Job("waits").GPUs("8"))
 
-		refused := func(text string, args ...string) {
+		fails := func(text string, args ...string) {
 			GinkgoHelper()
-			_, stderr, code := plugin(ctx, append([]string{"logs", "-n", w.Namespace}, args...)...)
-			Expect(code).To(Equal(1))
-			Expect(stderr).To(ContainSubstring(text))
+			Expect(refused(ctx, 1, append([]string{"logs", "-n", w.Namespace}, args...)...)).To(ContainSubstring(text))
 		}
-		refused("TrainJob waits has no pods: kubectl trainjob explain -n "+w.Namespace+" waits tells why", "waits")
-		refused("there is no TrainJob none", "none")
-		refused("none of those that --job, --index and --container name", "runs", "--job", "launcher")
-		refused("none of those", "runs", "--index", "7")
-		refused("exclude each other", "runs", "-f", "-p")
-		_, stderr, code := plugin(ctx, "logs", "-n", w.Namespace, "runs", "--as", w.batchUser(ctx))
-		Expect(code).To(Equal(exit.Unseen))
-		Expect(stderr).To(ContainSubstring("ask an admin for the permission to list pods"))
+		fails("TrainJob waits has no pods: kubectl trainjob explain -n "+w.Namespace+" waits tells why", "waits")
+		fails("there is no TrainJob none", "none")
+		fails("none of those that --job, --index and --container name", "runs", "--job", "launcher")
+		fails("none of those", "runs", "--index", "7")
+		fails("exclude each other", "runs", "-f", "-p")
+		Expect(refused(ctx, exit.Unseen, "logs", "-n", w.Namespace, "runs", "--as", w.batchUser(ctx))).
+			To(ContainSubstring("ask an admin for the permission to list pods"))
 		// A fake pod has no kubelet; the error says whose log it is.
-		refused("node-0-0 (pod runs-node-0-0-", "runs", "--job", "node", "--index", "0")
+		fails("node-0-0 (pod runs-node-0-0-", "runs", "--job", "node", "--index", "0")
 	}, SpecTimeout(specTimeout))
 
 	It("follows a TrainJob that waits until it is over", func(ctx context.Context) {

@@ -101,13 +101,9 @@ var _ = Describe("kubectl trainjob pools", func() {
 		DeferCleanup(eventuallyNothingGenerated)
 		blocks := docsCommands("docs/pools.md")
 		last := len(blocks) - 1
-		DeferCleanup(func(ctx context.Context) {
-			_, _, code := runShell(ctx, blocks[last])
-			Expect(code).To(BeZero())
-		})
+		DeferCleanup(func(ctx context.Context) { shell(ctx, blocks[last]) })
 		for _, block := range blocks[:last] {
-			_, stderr, code := runShell(ctx, block)
-			Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+			shell(ctx, block)
 		}
 		Eventually(ctx, func() string {
 			table, _, _ := plugin(ctx, "pools")
@@ -259,10 +255,7 @@ func (w *site) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFl
 // pool returns one of this spec's pools as the command shows it.
 func (w *site) pool(ctx context.Context, g Gomega, name string) pools.Pool {
 	GinkgoHelper()
-	out, _, code := plugin(ctx, "pools", "-o", "json")
-	g.Expect(code).To(BeZero())
-	var view pools.View
-	g.Expect(json.Unmarshal([]byte(out), &view)).To(Succeed())
+	view := printed[pools.View](ctx, g, "pools")
 	for _, pool := range view.Pools {
 		if pool.Flavor == w.Name(name) {
 			return pool

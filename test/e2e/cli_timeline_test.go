@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"encoding/xml"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -27,8 +26,7 @@ var _ = Describe("kubectl trainjob timeline", func() {
 
 		var t timeline.Timeline
 		Eventually(ctx, func(g Gomega) {
-			t = timeline.Timeline{}
-			g.Expect(json.Unmarshal([]byte(w.says(ctx, "timeline", "llm", "-o", "json")), &t)).To(Succeed())
+			t = printed[timeline.Timeline](ctx, g, "timeline", "llm", "-n", w.Namespace)
 			g.Expect(t.Ended).To(BeTrue())
 			steps := []string{"created it", "made it", "QuotaReserved", "Admitted", "Started", "Evicted", "Admitted", "Started", "reported it as Complete"}
 			for _, s := range t.Steps {
@@ -53,6 +51,6 @@ var _ = Describe("kubectl trainjob timeline", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", func(ctx context.Context) {
-		newWorld(ctx).runsPage(ctx, "docs/timeline.md")
+		runsPage(ctx, "docs/timeline.md")
 	}, SpecTimeout(specTimeout))
 })

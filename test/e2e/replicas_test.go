@@ -5,9 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -156,15 +154,12 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 // helm runs a command on the chart's release as make kind-up installed it, and waits.
 func helm(ctx context.Context, command ...string) {
 	GinkgoHelper()
-	root, err := world.Root()
-	Expect(err).NotTo(HaveOccurred())
-	args := slices.Concat(command, []string{"kueue-trainer"})
+	args := append(command, "kueue-trainer")
 	if command[0] == "upgrade" {
-		args = append(args, filepath.Join(root, "charts", "kueue-trainer"), "--values", filepath.Join(cluster.KindDir(), "values.yaml"))
+		args = append(args, filepath.Join(root(), "charts", "kueue-trainer"), "--values", filepath.Join(cluster.KindDir(), "values.yaml"))
 	}
-	args = append(args, "--namespace", config.Namespace, "--kubeconfig", cluster.Kubeconfig, "--wait", "--timeout", "2m")
-	out, err := exec.CommandContext(ctx, filepath.Join(root, "bin", "helm"), args...).CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(out))
+	stdout, stderr, code := runBinary(ctx, "", "helm", append(args, "--namespace", config.Namespace, "--wait", "--timeout", "2m")...)
+	Expect(code).To(BeZero(), stdout+stderr)
 }
 
 // managerPods waits until the manager has so many pods and all are ready.

@@ -4,9 +4,6 @@ package fleet
 
 import (
 	"context"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -24,7 +21,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
-	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // finding is what the specs look at in `kubectl trainjob doctor -o json`.
@@ -60,13 +56,10 @@ func (c contexts) eventuallyFinds(ctx context.Context, reason, object string) fi
 // fix runs the commands of a finding in a shell on the manager cluster, and waits until it is gone.
 func (c contexts) fix(ctx context.Context, f finding) {
 	GinkgoHelper()
-	root, err := world.Root()
-	Expect(err).NotTo(HaveOccurred())
-	bin := filepath.Join(root, "bin")
 	for _, command := range f.Commands {
-		cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", "kubectl config use-context manager && "+command)
-		cmd.Dir, cmd.Stdout, cmd.Stderr = root, GinkgoWriter, GinkgoWriter
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+c.file, "PATH="+bin+":"+os.Getenv("PATH"))
+		cmd, err := c.Shell(ctx, "kubectl config use-context manager && "+command)
+		Expect(err).NotTo(HaveOccurred())
+		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
 		Expect(cmd.Run()).To(Succeed(), command)
 	}
 	Eventually(ctx, func() []finding { return c.doctor(ctx, f.Object) }).Should(BeEmpty())

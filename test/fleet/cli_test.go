@@ -163,10 +163,7 @@ var _ = Describe("kubectl trainjob list of TrainJobs in other clusters", func() 
 
 	It("goes on when a job changes in a worker", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		cmd := allContexts().command(ctx, "list", "-n", w.manager.Namespace, "--watch")
-		session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { session.Kill().Wait() })
+		session := allContexts().start(ctx, "list", "-n", w.manager.Namespace, "--watch")
 		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		Eventually(ctx, session.Out.Contents).Should(MatchRegexp(`llm +Running +queue +` + w.worker1.Name("gpus")))
 	}, SpecTimeout(specTimeout))
@@ -247,9 +244,7 @@ var _ = Describe("kubectl trainjob logs of a TrainJob in another cluster", func(
 	It("are followed from the queue to the worker, and to the end", func(ctx context.Context) {
 		w := newWorld(ctx, "0", "0")
 		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		session, err := gexec.Start(allContexts().command(ctx, "logs", "llm", "-n", w.manager.Namespace, "--follow"), GinkgoWriter, GinkgoWriter)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { session.Kill().Wait() })
+		session := allContexts().start(ctx, "logs", "llm", "-n", w.manager.Namespace, "--follow")
 		Consistently(ctx, session).ShouldNot(gexec.Exit())
 		w.worker2.setQuota(ctx, "8")
 		pod := w.eventuallyRunsOn(ctx, w.worker2, "llm")
