@@ -30,9 +30,7 @@ var (
 )
 
 var _ = Describe("Killed at random", Label("control"), Serial, func() {
-	BeforeEach(func() {
-		localOnly("this spec kills components")
-	})
+	BeforeEach(func() { localOnly("this spec kills components") })
 
 	It("the manager loses no TrainJob, restarts no pod and leaves nothing behind", core, long, Label("invariant", "crash-safe"), func(ctx context.Context) {
 		w := newPools(ctx, "16", "16")

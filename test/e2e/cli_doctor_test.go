@@ -156,9 +156,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		}, SpecTimeout(specTimeout))
 
 		It("NoIntegration and GatesLeft, when kueue-trainer went before its TrainJobs were handed back", since(world.Trainer22), func(ctx context.Context) {
-			w.Make(ctx, w.Job("waits").GPUs("32").Obj())
-			w.EventuallyAtTheGate(ctx, "waits")
-			w.EventuallyChildJobs(ctx, "waits", 1)
+			w.MakeGated(ctx, w.Job("waits").GPUs("32"), 1)
 			w.stopManager(ctx)
 			w.removeWebhooks(ctx)
 			w.eventuallyFinds(ctx, "error", "NoIntegration", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")

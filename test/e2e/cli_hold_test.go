@@ -80,8 +80,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("requeue a job behind those that wait", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "runs")
 		w.MakePending(ctx, w.Job("next").GPUs("8"))
 		Expect(w.says(ctx, "requeue", "runs")).To(ContainSubstring("queued again in queue"))
 		w.EventuallyRuns(ctx, "next", 1, onH100)
@@ -91,8 +90,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("requeue a job behind those of another shape that wait", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "runs")
 		w.MakePending(ctx, w.Job("smaller").GPUs("4"))
 		Expect(w.says(ctx, "requeue", "runs")).To(ContainSubstring("queued again in queue"))
 		w.EventuallyRuns(ctx, "smaller", 1, onH100)
@@ -100,8 +98,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("resume a deactivated job for who may, and tell others who can", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "llm")
 		w.Activate(ctx, "llm", false)
 		w.eventuallyListed(ctx, "llm", explain.Deactivated)
 		Expect(refused(ctx, 1, "resume", "llm", "-n", w.Namespace, "--as", w.batchUser(ctx))).
@@ -111,8 +108,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("are what the webhook names to somebody who suspends a job that runs", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		pods := w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100)
+		w, pods := newRunning(ctx, "llm")
 		_, stderr, code := runBinary(ctx, "", "kubectl", "-n", w.Namespace, "patch", "trainjob", "llm", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
 		Expect(code).To(BeZero(), stderr)
 		Expect(stderr).To(ContainSubstring("kubectl trainjob stop -n %s llm keeps it stopped", w.Namespace))

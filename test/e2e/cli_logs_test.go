@@ -14,8 +14,7 @@ import (
 
 var _ = Describe("kubectl trainjob logs", func() {
 	It("names what there is no log of, and what tells why", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "runs")
 		w.MakePending(ctx, w.Job("waits").GPUs("8"))
 
 		fails := func(text string, args ...string) {
@@ -34,8 +33,7 @@ var _ = Describe("kubectl trainjob logs", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("follows a TrainJob that waits until it is over", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "runs")
 		w.MakePending(ctx, w.Job("later").GPUs("8"))
 		following := startPlugin(ctx, "logs", "later", "-n", w.Namespace, "--follow")
 		Consistently(ctx, following).ShouldNot(gexec.Exit())

@@ -22,16 +22,11 @@ import (
 
 // These specs stop processes, which only a local control plane lets them do.
 var _ = Describe("Without the manager", Label("control"), Serial, func() {
-	BeforeEach(func() {
-		localOnly("the specs of this group stop components")
-	})
+	BeforeEach(func() { localOnly("the specs of this group stop components") })
 
 	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("running").GPUs("8"), 1, onH100)
-		w.Make(ctx, w.Job("waiting").GPUs("8").Tolerate(gpuToleration).Obj())
-		w.EventuallyAtTheGate(ctx, "waiting")
-		w.EventuallyChildJobs(ctx, "waiting", 1)
+		w, _ := newRunning(ctx, "running")
+		w.MakeGated(ctx, w.Job("waiting").GPUs("8").Tolerate(gpuToleration), 1)
 
 		w.stopManager(ctx)
 		Expect(w.TryEdit(ctx, "waiting", resume)).NotTo(Succeed(), "the webhook is away, so nobody may change a TrainJob")
@@ -63,8 +58,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("running TrainJobs run on, and nothing is written when it is back", core, long, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		pods := w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, pods := newRunning(ctx, "runs")
 		// The last words on the start, Trainer's and ours.
 		Eventually(ctx, func() []trainer.JobStatus { return get(ctx, w, &trainer.TrainJob{}, "runs").Status.JobsStatus }).
 			Should(ContainElement(HaveField("Ready", HaveValue(BeEquivalentTo(1)))))
@@ -94,9 +88,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 })
 
 var _ = Describe("On a local control plane", Label("control"), Serial, func() {
-	BeforeEach(func() {
-		localOnly("the specs of this group read logs and change Kueue's configuration")
-	})
+	BeforeEach(func() { localOnly("the specs of this group read logs and change Kueue's configuration") })
 
 	It("a preemption writes no error into the manager's log", core, Label("invariant", "quiet"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "8")

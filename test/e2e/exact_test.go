@@ -93,11 +93,7 @@ var _ = Describe("A waiting TrainJob", func() {
 		w.runsOutside("Trainer makes the JobSet of a job that was resumed before it looked, from the edited runtime, and pods come before the manager sees that")
 		allow := w.refuseSnapshots(ctx)
 		w.Make(ctx, runtime, w.Job("late").Runtime(runtime.Name).GPUs("2").Obj())
-		Eventually(ctx, func(g Gomega) {
-			var late trainer.TrainJob
-			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "late"}, &late)).To(Succeed())
-			g.Expect(late.Spec.Suspend).To(HaveValue(BeFalse()))
-		}).Should(Succeed())
+		Eventually(ctx, func() any { return get(ctx, w, &trainer.TrainJob{}, "late").Spec.Suspend }).Should(HaveValue(BeFalse()))
 		w.EditRuntime(ctx, runtime.Name, kit.OfNodes(4))
 		allow(ctx)
 		w.Touch(ctx, "late")
@@ -192,9 +188,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 
 	It("runs placed although its user resumes it in the moment of its admission", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newPools(ctx, "0", "0")
-		w.Make(ctx, w.Job("eager").GPUs("4").Obj())
-		w.EventuallyAtTheGate(ctx, "eager")
-		w.EventuallyChildJobs(ctx, "eager", 1)
+		w.MakeGated(ctx, w.Job("eager").GPUs("4"), 1)
 		// It is admitted, the manager does not get to start it, and the user does.
 		allow := w.refuseManager(ctx)
 		w.SetQuota(ctx, w.Name("gpus"), "8")

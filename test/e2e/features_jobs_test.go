@@ -62,8 +62,7 @@ var _ = Describe("A stopped queue", func() {
 			w := newPools(ctx, "16", "0")
 			pods := w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 			w.SetStopPolicy(ctx, queue(w), kueue.Hold)
-			w.Make(ctx, w.Job("comes").GPUs("8").Obj())
-			w.EventuallyAtTheGate(ctx, "comes")
+			w.MakeGated(ctx, w.Job("comes").GPUs("8"), 0)
 			w.ConsistentlyKeeps(ctx, "runs", pods, w.Workload(ctx, "runs"))
 			Expect(w.Pods(ctx, "comes")).To(BeEmpty())
 			w.SetStopPolicy(ctx, queue(w), kueue.None)
@@ -71,8 +70,7 @@ var _ = Describe("A stopped queue", func() {
 		}, SpecTimeout(specTimeout))
 
 		It(fmt.Sprintf("stops who runs, and runs it again when it starts again (%s, HoldAndDrain)", kind), func(ctx context.Context) {
-			w := newPools(ctx, "8", "0")
-			w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+			w, _ := newRunning(ctx, "runs")
 			w.SetStopPolicy(ctx, queue(w), kueue.HoldAndDrain)
 			w.eventuallyEvicted(ctx, "runs", kind+"Stopped")
 			w.EventuallyAtTheGate(ctx, "runs")

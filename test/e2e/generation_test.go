@@ -25,16 +25,13 @@ var upgradeTo = flag.String("upgrade.to", "", "generation of Trainer that one sp
 var fieldOf = map[string]string{world.Trainer21: "podTemplateOverrides", world.Trainer22: "runtimePatches", world.Trainer23: "runtimePatches"}
 
 var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
-	BeforeEach(func() {
-		localOnly("the specs of this group change the CRD of TrainJob")
-	})
+	BeforeEach(func() { localOnly("the specs of this group change the CRD of TrainJob") })
 
 	It("is exported, and the manager says so and does nothing while it is unknown", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
 		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "waits")
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 0)
 		served := trainerOf(ctx)
 		w.eventuallyExports(ctx, served)
 
@@ -72,9 +69,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		w.EventuallyRuns(ctx, "evicted", 1, onH100)
 		w.EventuallyRuns(ctx, "ends", 1, onH100)
 		w.EventuallyRuns(ctx, "stages", 2, nil)
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "waits")
-		w.EventuallyChildJobs(ctx, "waits", 1)
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 		labelled := w.CopyRuntime(ctx, "torchtune-qwen2.5-1.5b")
 		for i := range labelled.Spec.Template.Spec.ReplicatedJobs {
 			// Trainer cannot take the last label of pods from a JobSet, so these are left one.

@@ -57,8 +57,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 		processes := w.watchProcesses(ctx)
 		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfGracePeriod(3))
 		w.MakeRunning(ctx, w.payload("first", "-linger=1h").Runtime(runtime.Name).GPUs("8"), 1, onKubelet, runtime)
-		w.Make(ctx, w.payload("next").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "next")
+		w.MakeGated(ctx, w.payload("next").GPUs("8"), 0)
 
 		Expect(w.Delete(ctx, w.payload("first").Obj())).To(Succeed())
 		w.eventuallyFollows(ctx, "next")

@@ -43,8 +43,7 @@ func asManager(ctx context.Context) client.Client {
 
 var _ = Describe("A label that decides about a TrainJob", core, func() {
 	It("gives no prebuilt Workload to one that runs, not even with a stop", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		pods := w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, pods := newRunning(ctx, "runs")
 		Expect(w.TryEdit(ctx, "runs", func(t *trainer.TrainJob) {
 			t.Labels[prebuiltLabel] = "none"
 			t.Spec.Suspend = ptr.To(true)
@@ -69,8 +68,7 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("has one that runs start again when its time limit was changed past the webhook", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("limited").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "limited")
 		job := get(ctx, w, newTrainJob(), "limited")
 		Expect(asManager(ctx).Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+maxExecLabel+`":"900"}}}`)))).To(Succeed())
 		w.EventuallyWorkload(ctx, "limited", HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))

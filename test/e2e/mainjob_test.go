@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -49,8 +48,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("waits behind the gate while the quota is full, and runs when it frees", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("running").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "running")
 
 		w.MakePending(ctx, w.Job("waiting").GPUs("8"))
 		w.EventuallyAtTheGate(ctx, "waiting")
@@ -137,8 +135,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("stops when its Workload is deactivated, and runs again when that is taken back", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("paused").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "paused")
 
 		w.Activate(ctx, "paused", false)
 		w.EventuallyAtTheGate(ctx, "paused")
@@ -178,15 +175,10 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("leaves nothing behind when it is deleted", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("gone").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "gone")
 		Expect(w.Delete(ctx, w.Job("gone").Obj())).To(Succeed())
 		w.EventuallyNo(ctx, &trainer.TrainJobList{}, &kueue.WorkloadList{}, &corev1.PodList{})
-		Eventually(ctx, func(g Gomega) {
-			var cq kueue.ClusterQueue
-			g.Expect(w.Get(ctx, client.ObjectKey{Name: w.Name("gpus")}, &cq)).To(Succeed())
-			g.Expect(cq.Status.ReservingWorkloads).To(BeZero())
-		}).Should(Succeed())
+		Eventually(ctx, func() any { return get(ctx, w, &kueue.ClusterQueue{}, w.Name("gpus")).Status.ReservingWorkloads }).Should(BeZero())
 	}, SpecTimeout(specTimeout))
 
 	It("gives back what its finished replicated jobs held, while it still runs", func(ctx context.Context) {

@@ -141,8 +141,7 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 var _ = Describe("The metrics of a manager that does not lead", Label("control", "metrics"), Serial, func() {
 	It("say nothing of TrainJobs before it leads, and of LocalQueues only what it is configured to", func(ctx context.Context) {
 		localOnly("the specs of this group stop components")
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "runs")
 
 		second := w.secondManager(ctx, map[string]any{"localQueueLabels": false})
 		scrape := func() string {

@@ -38,9 +38,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 			workloads[job] = w.Workload(ctx, job)
 		}
 		w.EventuallyAtTheGate(ctx, "preempted")
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "waits")
-		w.EventuallyChildJobs(ctx, "waits", 1)
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 		names := map[string]string{"preempted": w.Workload(ctx, "preempted").Name, "waits": w.Workload(ctx, "waits").Name}
 
 		handOver := func(integration string) {
@@ -83,11 +81,8 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 	}, SpecTimeout(2*specTimeout))
 
 	It("lose the gate when this project is uninstalled, and get it back with it", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "waits")
-		w.EventuallyChildJobs(ctx, "waits", 1)
+		w, _ := newRunning(ctx, "runs")
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 
 		Expect(handBack(ctx)).To(ContainSubstring("kueue-trainer is active"))
 		w.EventuallyAtTheGate(ctx, "waits")

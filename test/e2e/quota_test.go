@@ -148,8 +148,7 @@ var _ = Describe("Quota that was given back is not used again", func() {
 
 var _ = Describe("A job is charged for what its JobSet has", func() {
 	It("when its snapshot was edited while it waited and its JobSet deleted", core, since(world.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "first")
 		w.MakePending(ctx, w.Job("next").GPUs("8"))
 
 		w.growSnapshot(ctx, "next")
@@ -180,8 +179,7 @@ var _ = Describe("A job is charged for what its JobSet has", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("and is taken back when its snapshot was edited while it ran and its JobSet deleted", core, since(world.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "first")
 		w.runsOutside(forbidden)
 		w.growSnapshot(ctx, "first")
 		w.deleteJobSet(ctx, "first")
@@ -191,8 +189,7 @@ var _ = Describe("A job is charged for what its JobSet has", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("and is taken back when somebody scales one of its Jobs", core, Label("invariant", "truth"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "first")
 		w.runsOutside(forbidden)
 		child := get(ctx, w, &batchv1.Job{}, "first-node-0")
 		before := child.DeepCopy()

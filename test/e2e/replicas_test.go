@@ -121,9 +121,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 
 	It("is uninstalled and leaves nothing that needs it, and takes up again what waits when it is back", func(ctx context.Context) {
 		pods := w.MakeRunning(ctx, w.Job("runs").Nodes(2).GPUs("8"), 2, onH100)
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "waits")
-		w.EventuallyChildJobs(ctx, "waits", 1)
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 		w.runsOutside("nobody looks after TrainJobs while kueue-trainer is uninstalled")
 		DeferCleanup(func(ctx context.Context) {
 			if CurrentSpecReport().Failed() {

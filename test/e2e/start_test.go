@@ -92,8 +92,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 
 	It("because of a ResourceQuota gives its quota back, and starts when that is gone", core, long, func(ctx context.Context) {
 		limit := w.limitGPUs(ctx, "4")
-		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
-		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))
 		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		gaveBack(ctx, "exceeded quota: gpus")
 
@@ -105,16 +104,14 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 
 	It("as a whole because of a ResourceQuota gives its quota back when the pods that came are gone", core, long, func(ctx context.Context) {
 		w.limitGPUs(ctx, "4")
-		w.Make(ctx, w.Job("refused").Nodes(2).GPUs("4").Obj())
-		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.MakeAdmitted(ctx, w.Job("refused").Nodes(2).GPUs("4"))
 		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		gaveBack(ctx, "has not made 1 of 2 pods of child Job refused-node-0: Error creating: pods")
 	}, SpecTimeout(specTimeout))
 
 	It("because its JobSet may not be resumed gives its quota back", core, func(ctx context.Context) {
 		w.refuse(ctx, jobSetNamed(w.Namespace, "refused"), "jobset.x-k8s.io", "jobsets", `object.metadata.name != "refused" || has(object.spec.suspend) && object.spec.suspend`)
-		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
-		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))
 		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		// Before 2.3, the JobSet is deleted, for a runtime that may have been edited, and is missing then.
 		gaveBack(ctx, "JobSet refused: ")
@@ -123,8 +120,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 
 	It("because its child Job may not be made gives its quota back, and starts when its user changes it", core, long, func(ctx context.Context) {
 		allow := w.refuse(ctx, childJobOf(w.Namespace, "refused"), "batch", "jobs", `object.metadata.labels["jobset.sigs.k8s.io/jobset-name"] != "refused"`)
-		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
-		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))
 		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		gaveBack(ctx, "JobSet has not made 1 of 1 child Job of replicated job node")
 		why := "refused by the spec"
@@ -157,8 +153,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 
 	It("because nobody makes its pods says so, gives its quota back later, and starts when somebody does", func(ctx context.Context) {
 		start := stopComponent(ctx, "kube-controller-manager")
-		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
-		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))
 		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "refused", "NotStarted") }).Should(ContainElement(SatisfyAll(
 			HavePrefix("admitted, but without a pod after 4s: the Job controller has not made 1 of 1 pod of child Job refused-node-0"), ContainSubstring("after 20s"))))
 		Expect(w.Workload(ctx, "refused").Status.Admission).NotTo(BeNil(), "it keeps its quota meanwhile")
@@ -170,8 +165,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 	}, SpecTimeout(specTimeout))
 
 	It("yet, because its pods wait for a node, keeps its quota", func(ctx context.Context) {
-		w.Make(ctx, w.Job("refused").GPUs("8").NodeSelector(map[string]string{"example.com/nowhere": "true"}).Obj())
-		wl := w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		wl := w.MakeAdmitted(ctx, w.Job("refused").GPUs("8").NodeSelector(map[string]string{"example.com/nowhere": "true"}))
 		w.EventuallyPods(ctx, "refused", 1)
 		pods := w.Pods(ctx, "refused")
 		Consistently(ctx, func(g Gomega) {

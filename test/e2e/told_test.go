@@ -45,8 +45,7 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 	}, SpecTimeout(specTimeout))
 
 	It("that it was deactivated, and by whom", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "llm")
 		w.Activate(ctx, "llm", false)
 		w.EventuallyTold(ctx, "llm", "WorkloadDeactivated", "set its spec.active to true")
 		w.EventuallyAtTheGate(ctx, "llm")

@@ -36,8 +36,7 @@ var _ = Describe("With alpha features of MultiKueue", Serial, Ordered, long, fun
 		w.worker2.setQuota(ctx, "16")
 		Eventually(ctx, w.manager.quota).Should(Equal("24"))
 		w.worker1.setStopPolicy(ctx, kueue.Hold)
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker2, "llm")
+		w.makeRunning(ctx, w.worker2, w.manager.job("llm"))
 		w.expectNothingHere(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 

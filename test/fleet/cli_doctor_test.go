@@ -84,9 +84,7 @@ func (s *site) accessFor(ctx context.Context, manager *site, name string, lasts 
 
 var _ = Describe("kubectl trainjob doctor in a manager cluster", func() {
 	It("finds no fault with the workers of a fleet that is in order", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		newRunning(ctx)
 		stdout, _, code := allContexts().plugin(ctx, "doctor", "-n", "jobs", "-o", "json")
 		report := unmarshal[struct {
 			Findings []finding

@@ -50,9 +50,7 @@ func unmarshal[T any](text string) T {
 
 var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", func() {
 	It("tells what its pods do there", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		got := unmarshal[explain.Explanation](allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace, "-o", "json"))
 		Expect(got.State.Phase).To(Equal(explain.Running))
 		Expect(got.State.Message).To(HavePrefix("is in worker cluster worker1, where it runs with 1 pod in queue queue"))
@@ -75,17 +73,13 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 	}, SpecTimeout(specTimeout))
 
 	It("finds the worker by the context that is given", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		Expect(renamed(map[string]string{"worker1": "west"}).says(ctx, "explain", "llm", "-n", w.manager.Namespace, "--worker-context", "worker1=west")).To(And(
 			ContainSubstring("where it runs with 1 pod"), ContainSubstring("In cluster worker1 (context west):")))
 	}, SpecTimeout(specTimeout))
 
 	It("names the worker, and the flag for more, without a context", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		Expect(renamed(nil).says(ctx, "explain", "llm", "-n", w.manager.Namespace)).To(And(
 			ContainSubstring("is in worker cluster worker1; "), ContainSubstring("give --worker-context worker1=CONTEXT"), Not(ContainSubstring("1 pod"))))
 	}, SpecTimeout(specTimeout))
@@ -114,8 +108,7 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 	It("is not misled by a TrainJob of the same name in another cluster", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.makeStranger(ctx, w.worker2.unschedulable("llm"))
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 		got := unmarshal[explain.Explanation](allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace, "-o", "json", "--worker-context", "worker1=worker2"))
 		Expect(got.State.Phase).To(Equal(explain.Elsewhere))
 		Expect(got.State.Message).To(And(ContainSubstring("of context worker2 is not the copy of this one"), ContainSubstring("--worker-context worker1=CONTEXT")))
@@ -124,8 +117,7 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 	It("says what may not be seen there, with an exit code of its own", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		user := w.manager.viewer(ctx)
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 		stdout, _, code := allContexts().plugin(ctx, "explain", "llm", "-n", w.manager.Namespace, "--as", user)
 		Expect(code).To(Equal(4))
 		Expect(stdout).To(ContainSubstring("is in worker cluster worker1; cluster worker1 (context worker1): you may not get TrainJobs in namespace " + w.manager.Namespace))
@@ -135,8 +127,8 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 var _ = Describe("kubectl trainjob list of TrainJobs in other clusters", func() {
 	It("has their state and flavor there", func(ctx context.Context) {
 		w := newWorld(ctx, "16", "0")
-		w.manager.Make(ctx, w.manager.job("runs").Obj(), w.manager.unschedulable("starts").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "runs")
+		w.makeRunning(ctx, w.worker1, w.manager.job("runs"))
+		w.manager.Make(ctx, w.manager.unschedulable("starts").Obj())
 		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "starts") }).ShouldNot(BeNil())
 		// All the quota there is: it must not be first.
 		w.manager.Make(ctx, w.manager.job("waits").GPUs("64").Obj())
@@ -152,9 +144,7 @@ var _ = Describe("kubectl trainjob list of TrainJobs in other clusters", func() 
 	}, SpecTimeout(specTimeout))
 
 	It("names the worker, and the flag for more, without a context", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		stdout, stderr, code := renamed(nil).plugin(ctx, "list", "-n", w.manager.Namespace, "-o", "wide")
 		Expect(code).To(BeZero())
 		Expect(stdout).To(MatchRegexp(`llm +Elsewhere +queue +<unknown> +8 .*InWorker .* worker1 `))
@@ -180,9 +170,7 @@ var _ = Describe("kubectl trainjob submit in a manager cluster", func() {
 
 var _ = Describe("kubectl trainjob timeline of a TrainJob in another cluster", func() {
 	It("has the steps of both clusters, also when its copy is gone", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		of := func() timeline.Timeline {
 			return unmarshal[timeline.Timeline](allContexts().says(ctx, "timeline", "llm", "-n", w.manager.Namespace, "-o", "json"))
 		}
@@ -207,9 +195,7 @@ var _ = Describe("kubectl trainjob timeline of a TrainJob in another cluster", f
 	}, SpecTimeout(specTimeout))
 
 	It("names the worker whose steps are missing, and the flag for more, without a context", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		stdout, stderr, code := renamed(nil).plugin(ctx, "timeline", "llm", "-n", w.manager.Namespace)
 		Expect(code).To(BeZero())
 		Expect(stdout).NotTo(ContainSubstring("pod of Job"))
@@ -219,8 +205,7 @@ var _ = Describe("kubectl trainjob timeline of a TrainJob in another cluster", f
 	It("takes no step from a TrainJob of the same name in another cluster", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.makeStranger(ctx, w.worker2.unschedulable("llm"))
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 		stdout, stderr, code := allContexts().plugin(ctx, "timeline", "llm", "-n", w.manager.Namespace, "--worker-context", "worker1=worker2")
 		Expect(code).To(BeZero())
 		Expect(stdout).NotTo(ContainSubstring("pod of Job"))
@@ -233,9 +218,7 @@ var _ = Describe("kubectl trainjob logs of a TrainJob in another cluster", func(
 	ofPod := func(pod *corev1.Pod) OmegaMatcher { return ContainSubstring("node-0-0 (pod " + pod.Name + ")") }
 
 	It("are those of its pods there", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, pod := newRunning(ctx)
 		_, stderr, code := allContexts().plugin(ctx, "logs", "llm", "-n", w.manager.Namespace)
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(ofPod(&pod))
@@ -254,9 +237,7 @@ var _ = Describe("kubectl trainjob logs of a TrainJob in another cluster", func(
 	}, SpecTimeout(specTimeout))
 
 	It("are not to be had without a context: the error names cluster and flag", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		_, stderr, code := renamed(nil).plugin(ctx, "logs", "llm", "-n", w.manager.Namespace)
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(And(ContainSubstring("the pods of TrainJob llm are in worker cluster worker1"), ContainSubstring("--worker-context worker1=CONTEXT")))
@@ -265,8 +246,7 @@ var _ = Describe("kubectl trainjob logs of a TrainJob in another cluster", func(
 	It("are not those of a TrainJob of the same name in another cluster", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.makeStranger(ctx, w.worker2.job("llm"))
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 		_, stderr, code := allContexts().plugin(ctx, "logs", "llm", "-n", w.manager.Namespace, "--worker-context", "worker1=worker2")
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(And(ContainSubstring("of context worker2 is not the copy of this one"), Not(ContainSubstring("node-0-0"))))

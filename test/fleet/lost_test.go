@@ -18,8 +18,7 @@ var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
 	It("comes back in the other one, and has one run again when the worker is back", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.setStopPolicy(ctx, kueue.Hold)
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 		w.worker2.setStopPolicy(ctx, kueue.None)
 
 		Expect(w.worker1.Cluster.Control(ctx, "kill", "kube-apiserver", GinkgoWriter)).To(Succeed())

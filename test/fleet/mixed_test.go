@@ -24,8 +24,7 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 	}
 	runsAndEnds := func(ctx context.Context, w *sites) {
 		GinkgoHelper()
-		w.manager.Make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "example.com/mine", "kept").Obj())
-		pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		pod := w.makeRunning(ctx, w.worker1, w.manager.job("llm").PodAnnotation("example.com/me", "node", "example.com/mine", "kept"))
 		expectPlaced(&pod)
 		Expect(pod.Annotations).To(HaveKeyWithValue("example.com/mine", "kept"))
 		Expect(entries(w.worker1.trainJob(ctx, "llm"))).To(Equal([]string{"example.com/me", patch.Manager}))
@@ -57,9 +56,7 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 	It("a TrainJob runs on in a worker that migrates to kueue-trainer, and in one that migrates back", func(ctx context.Context) {
 		handOver(ctx, fleet.Workers[0], world.InTree)
 		for _, to := range []string{world.External, world.InTree} {
-			w := newWorld(ctx, "8", "0")
-			w.manager.Make(ctx, w.manager.job("llm").Obj())
-			pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+			w, pod := newRunning(ctx)
 			handOver(ctx, fleet.Workers[0], to)
 			w.manager.Make(ctx, w.manager.job("next").Obj())
 			runsOnThenNext(ctx, w, pod.UID, to)
@@ -70,9 +67,7 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 		handOver(ctx, fleet.Workers[0], world.External)
 		handOver(ctx, fleet.Manager, world.External)
 		for _, to := range []string{world.InTree, world.External} {
-			w := newWorld(ctx, "8", "0")
-			w.manager.Make(ctx, w.manager.job("llm").Obj())
-			pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+			w, pod := newRunning(ctx)
 			w.manager.Make(ctx, w.manager.job("next").Obj())
 			w.manager.EventuallyCondition(ctx, "next", kueue.WorkloadQuotaReserved)
 			handOver(ctx, fleet.Manager, to)

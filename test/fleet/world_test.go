@@ -45,6 +45,20 @@ func newWorld(ctx context.Context, gpus1, gpus2 string) *sites {
 	return w
 }
 
+// newRunning makes a world with 8 H100s in the first worker, all of which TrainJob "llm" has.
+func newRunning(ctx context.Context) (*sites, corev1.Pod) {
+	GinkgoHelper()
+	w := newWorld(ctx, "8", "0")
+	return w, w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
+}
+
+// makeRunning makes a TrainJob in the manager cluster, and waits until it runs in a worker.
+func (w *sites) makeRunning(ctx context.Context, worker *site, job *kit.TrainJobBuilder) corev1.Pod {
+	GinkgoHelper()
+	w.manager.Make(ctx, job.Obj())
+	return w.eventuallyRunsOn(ctx, worker, job.Name)
+}
+
 // open makes a queue of H100s, or one behind admission checks.
 func (s *site) open(ctx context.Context, gpus string, checks ...string) {
 	GinkgoHelper()

@@ -62,6 +62,23 @@ func (w *World) MakePending(ctx context.Context, job *kit.TrainJobBuilder, needs
 	w.EventuallyPending(ctx, job.Name)
 }
 
+// MakeGated makes a TrainJob and waits until it is at the gate, and has so many child Jobs, if any.
+func (w *World) MakeGated(ctx context.Context, job *kit.TrainJobBuilder, childJobs int) {
+	types.MarkAsHelper()
+	w.Make(ctx, job.Obj())
+	w.EventuallyAtTheGate(ctx, job.Name)
+	if childJobs > 0 {
+		w.EventuallyChildJobs(ctx, job.Name, childJobs)
+	}
+}
+
+// MakeAdmitted makes a TrainJob and waits until Kueue has admitted it.
+func (w *World) MakeAdmitted(ctx context.Context, job *kit.TrainJobBuilder) *kueue.Workload {
+	types.MarkAsHelper()
+	w.Make(ctx, job.Obj())
+	return w.EventuallyCondition(ctx, job.Name, kueue.WorkloadAdmitted)
+}
+
 // EventuallyCondition waits for a condition of a TrainJob's Workload and gives the Workload.
 func (w *World) EventuallyCondition(ctx context.Context, job, condition string) *kueue.Workload {
 	types.MarkAsHelper()
