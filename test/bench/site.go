@@ -61,7 +61,7 @@ func (s *site) close() { s.seen.stop() }
 // The jobs ask for CPUs: 60 nodes have GPUs for a few hundred of them only.
 func (s *site) makeQueue(ctx context.Context) error {
 	flavor := kit.Flavor(queue, map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}, kit.GPUToleration())
-	if err := s.OpenQueue(ctx, kit.LocalQueue(s.namespace, queue, queue), flavor, kit.Quota{CPUs: "100k"}); err != nil {
+	if err := s.OpenQueue(ctx, kit.LocalQueue(s.namespace, queue, queue), flavor, kit.Quota{Of: corev1.ResourceCPU, Amount: "100k"}); err != nil {
 		return err
 	}
 	return s.until(ctx, "default ServiceAccount", func() (bool, error) {

@@ -193,8 +193,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 				webhook.Rules[0].Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
 			})
 			w.eventuallyFinds(ctx, "error", "WebhookScope", ourWebhook)
-			undo(ctx)
-			w.eventuallyInOrder(ctx)
+			w.mend(ctx, undo)
 		}, SpecTimeout(specTimeout))
 
 		It("WebhookMissing and WebhookWithoutEffect", func(ctx context.Context) {
@@ -213,22 +212,19 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			})
 			w.eventuallyFinds(ctx, "error", "WebhookService", ourWebhook)
 			w.eventuallyFinds(ctx, "error", "WebhookSilent", ourWebhook)
-			undo(ctx)
-			w.eventuallyInOrder(ctx)
+			w.mend(ctx, undo)
 		}, SpecTimeout(specTimeout))
 
 		It("WebhookSilent, when the authority is not the one of the certificate", func(ctx context.Context) {
 			undo := w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) { webhook.ClientConfig.CABundle = nil })
 			Expect(w.eventuallyFinds(ctx, "error", "WebhookSilent", ourWebhook).Problem).To(ContainSubstring("x509"))
-			undo(ctx)
-			w.eventuallyInOrder(ctx)
+			w.mend(ctx, undo)
 		}, SpecTimeout(specTimeout))
 
 		DescribeTable("WebhookSilent, while a part is away", func(ctx context.Context, component, object string) {
 			start := stopComponent(ctx, component)
 			w.eventuallyFinds(ctx, "error", "WebhookSilent", object)
-			start(ctx)
-			w.eventuallyInOrder(ctx)
+			w.mend(ctx, start)
 		},
 			Entry("Kueue", "kueue", "MutatingWebhookConfiguration kueue-mutating-webhook-configuration", SpecTimeout(specTimeout)),
 			Entry("JobSet", "jobset", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", SpecTimeout(specTimeout)),
@@ -239,8 +235,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		It("ManagerNotRunning", func(ctx context.Context) {
 			start := stopComponent(ctx, cluster.Manager())
 			w.eventuallyFinds(ctx, "error", "ManagerNotRunning", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
-			start(ctx)
-			w.eventuallyInOrder(ctx)
+			w.mend(ctx, start)
 		}, SpecTimeout(specTimeout))
 
 		It("PermissionsMissing", func(ctx context.Context) {
@@ -264,8 +259,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			field := map[bool]string{true: "runtimePatches", false: "podTemplateOverrides"}[trainerOf(ctx) >= world.Trainer22]
 			w.hideField(ctx, field)
 			w.eventuallyFinds(ctx, "error", "TrainerGeneration", "CustomResourceDefinition "+trainJobCRD)
-			w.showField(ctx)
-			w.eventuallyInOrder(ctx)
+			w.mend(ctx, w.showField)
 		}, SpecTimeout(specTimeout))
 	})
 
@@ -391,6 +385,13 @@ func (w *site) eventuallyLost(ctx context.Context, reason string) {
 	}).Should(Succeed())
 }
 
+// mend undoes what a spec has broken, after which nothing is to be found any more.
+func (w *site) mend(ctx context.Context, undo func(context.Context)) {
+	GinkgoHelper()
+	undo(ctx)
+	w.eventuallyInOrder(ctx)
+}
+
 // fix pastes the commands of a finding, after which nothing is to be found any more.
 func (w *site) fix(ctx context.Context, found finding) {
 	GinkgoHelper()
@@ -404,8 +405,8 @@ func (w *site) fixConfig(ctx context.Context, found finding) {
 	GinkgoHelper()
 	Expect(found.Commands).To(HaveLen(2))
 	Expect(found.Commands[1]).To(ContainSubstring("rollout restart deployment"))
-	w.paste(ctx, found.Commands[0])
-	w.eventuallyInOrder(ctx)
+	found.Commands = found.Commands[:1]
+	w.fix(ctx, found)
 }
 
 func (w *site) paste(ctx context.Context, commands ...string) {

@@ -3,10 +3,8 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -19,6 +17,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // These examples take the installation away, or change it for all specs; what they do has
@@ -153,25 +152,23 @@ func (w *site) exampleShell(ctx context.Context) exampleShell {
 // may find some.
 func (s exampleShell) run(ctx context.Context, example string) {
 	GinkgoHelper()
-	var out bytes.Buffer
 	follows := strings.HasSuffix(example, " --watch")
 	if follows {
 		example = "timeout 3 " + example
 	}
-	cmd := exec.CommandContext(ctx, "bash", "-uo", "pipefail", "-c", example)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, &out, &out
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig, "PATH="+filepath.Join(root(), "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
-	err := cmd.Run()
-	GinkgoWriter.Printf("$ %s\n%s", example, out.String())
-	code := cmd.ProcessState.ExitCode()
-	switch {
-	case follows:
-		Expect(code).To(Equal(124), "%s\n%s", example, out.String())
-	case strings.Contains(example, "kubectl diff"):
-		Expect(code).To(BeElementOf(0, 1), "%s\n%s", example, out.String())
-	default:
-		Expect(err).NotTo(HaveOccurred(), "%s\n%s", example, out.String())
+	at := world.Terminal{Kubeconfig: s.kubeconfig, Log: GinkgoWriter}
+	cmd, err := at.Shell(ctx, "set +e; "+example)
+	Expect(err).NotTo(HaveOccurred())
+	cmd.Dir = s.dir
+	stdout, stderr, code, err := at.Run(cmd)
+	Expect(err).NotTo(HaveOccurred())
+	want := []any{0}
+	if follows {
+		want = []any{124}
+	} else if strings.Contains(example, "kubectl diff") {
+		want = []any{0, 1}
 	}
+	Expect(code).To(BeElementOf(want...), "%s\n%s%s", example, stdout, stderr)
 	if strings.Contains(example, "generate") && strings.HasSuffix(example, "apply -f -") {
 		s.run(ctx, strings.Replace(example, "apply", "delete", 1))
 	}

@@ -10,7 +10,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -225,22 +224,8 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 // JobSets, until allow. It cannot tell anybody why either: it is as if it were busy.
 func (w *site) refuseSnapshots(ctx context.Context) (allow func(context.Context)) {
 	GinkgoHelper()
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Name("no-snapshots")},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{"", "events.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"configmaps", "events"}},
-				}}},
-			},
-			Validations: []admissionregistrationv1.Validation{{Expression: "!object.metadata.name.endsWith('-runtime-snapshot') && " +
-				"!(object.kind == 'Event' && object.reason == 'TrainJobResourcesCreationFailed')"}},
-		},
-	}
+	policy := w.policy("no-snapshots", []string{"", "events.k8s.io"}, []string{"configmaps", "events"},
+		"!object.metadata.name.endsWith('-runtime-snapshot') && !(object.kind == 'Event' && object.reason == 'TrainJobResourcesCreationFailed')")
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "probe-runtime-snapshot"}}
-	asked := func(ctx context.Context) error { return w.Create(ctx, probe.DeepCopy(), client.DryRunAll) }
-	return w.enforce(ctx, policy, asked)
+	return w.enforce(ctx, policy, func(ctx context.Context) error { return w.Create(ctx, probe.DeepCopy(), client.DryRunAll) })
 }

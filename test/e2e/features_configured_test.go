@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -174,16 +173,7 @@ const (
 // countedQueue makes LocalQueue "queue", which has H100 nodes by another resource than their GPUs.
 func (w *site) countedQueue(ctx context.Context, name corev1.ResourceName, amount string) {
 	GinkgoHelper()
-	flavor := w.Flavor("h100", onH100, gpuToleration)
-	queue := kit.ClusterQueue(w.Name("gpus"))
-	queue.Spec.ResourceGroups = []kueue.ResourceGroup{{
-		CoveredResources: []corev1.ResourceName{name},
-		Flavors: []kueue.FlavorQuotas{{
-			Name:      kueue.ResourceFlavorReference(flavor.Name),
-			Resources: []kueue.ResourceQuota{{Name: name, NominalQuota: resource.MustParse(amount)}},
-		}},
-	}}
-	w.Make(ctx, flavor, queue, kit.LocalQueue(w.Namespace, "queue", queue.Name))
+	w.Make(ctx, kit.Queue(w.LocalQueue(), w.Flavor("h100", onH100, gpuToleration), kit.Quota{Of: name, Amount: amount})...)
 }
 
 // charged returns what the Workload of a TrainJob of one PodSet holds.

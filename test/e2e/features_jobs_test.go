@@ -86,15 +86,9 @@ var _ = Describe("A TrainJob in a queue with several resource groups", func() {
 		w := newWorld(ctx)
 		w.Make(ctx, w.Flavor("hopper", map[string]string{kit.FamilyLabel: "hopper"}), w.Flavor("h100", onH100))
 		gpus := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
-		gpus.Spec.ResourceGroups = append(gpus.Spec.ResourceGroups, kueue.ResourceGroup{
-			CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
-			Flavors: []kueue.FlavorQuotas{{
-				Name:      kueue.ResourceFlavorReference(w.Name("hopper")),
-				Resources: []kueue.ResourceQuota{{Name: corev1.ResourceCPU, NominalQuota: *quantity("1")}},
-			}},
-		})
-		w.Make(ctx, gpus, kit.LocalQueue(w.Namespace, "queue", gpus.Name), w.Job("first").GPUs("4").Request(corev1.ResourceCPU, "1").Obj())
-		pods := w.EventuallyRuns(ctx, "first", 1, onH100)
+		cpus := kit.ClusterQueue("", kit.Quota{Flavor: w.Name("hopper"), Of: corev1.ResourceCPU, Amount: "1"})
+		gpus.Spec.ResourceGroups = append(gpus.Spec.ResourceGroups, cpus.Spec.ResourceGroups...)
+		pods := w.MakeRunning(ctx, w.Job("first").GPUs("4").Request(corev1.ResourceCPU, "1"), 1, onH100, gpus, w.LocalQueue())
 		Expect(pods[0].Spec.NodeSelector).To(Equal(map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}))
 		w.MakePending(ctx, w.Job("second").GPUs("4").Request(corev1.ResourceCPU, "1"))
 	}, SpecTimeout(specTimeout))

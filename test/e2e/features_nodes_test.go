@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -124,28 +123,16 @@ func briefly(key string) corev1.Toleration {
 // unhealthyNodes returns what Kueue reports as unhealthy in the Workloads of the spec, from now on.
 func (w *site) unhealthyNodes(ctx context.Context) func() []string {
 	GinkgoHelper()
-	watcher, err := cluster.Client.Watch(ctx, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(watcher.Stop)
-	var lock sync.Mutex
 	var seen []string
-	go func() {
-		for event := range watcher.ResultChan() {
-			wl, ok := event.Object.(*kueue.Workload)
-			if !ok {
-				continue
-			}
-			lock.Lock()
-			for _, node := range wl.Status.UnhealthyNodes {
-				seen = append(seen, node.Name)
-			}
-			lock.Unlock()
+	reading, stop := world.Follow(ctx, w.World, &kueue.WorkloadList{}, func(wl *kueue.Workload) {
+		for _, node := range wl.Status.UnhealthyNodes {
+			seen = append(seen, node.Name)
 		}
-	}()
-	return func() []string {
-		lock.Lock()
-		defer lock.Unlock()
-		return distinct(seen)
+	})
+	DeferCleanup(stop)
+	return func() (names []string) {
+		reading(func() { names = distinct(seen) })
+		return names
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"sync"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -15,12 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // kubeletProduct is the GPU product of the one node whose pods are processes; see
@@ -212,26 +213,19 @@ type process struct {
 // processes follows all containers of the spec's namespace: what a kubelet says of one is there
 // for a moment only.
 type processes struct {
-	mu    sync.Mutex
-	order []string
-	// seen by pod UID.
-	seen map[string]process
-	jobs map[string]string
+	reading func(func())
+	order   []types.UID
+	// seen by pod.
+	seen map[types.UID]process
+	jobs map[types.UID]string
 }
 
 func (w *site) watchProcesses(ctx context.Context) *processes {
 	GinkgoHelper()
-	p := &processes{seen: map[string]process{}, jobs: map[string]string{}}
-	watching, err := cluster.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(w.Namespace))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(watching.Stop)
-	go func() {
-		for event := range watching.ResultChan() {
-			if pod, ok := event.Object.(*corev1.Pod); ok {
-				p.note(pod)
-			}
-		}
-	}()
+	p := &processes{seen: map[types.UID]process{}, jobs: map[types.UID]string{}}
+	var stop func()
+	p.reading, stop = world.Follow(ctx, w.World, &corev1.PodList{}, p.note)
+	DeferCleanup(stop)
 	return p
 }
 
@@ -249,24 +243,20 @@ func (p *processes) note(pod *corev1.Pod) {
 	default:
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	uid := string(pod.UID)
-	if _, known := p.seen[uid]; !known {
-		p.order = append(p.order, uid)
+	if _, known := p.seen[pod.UID]; !known {
+		p.order = append(p.order, pod.UID)
 	}
-	p.seen[uid], p.jobs[uid] = one, pod.Labels[jobsetapi.JobSetNameKey]
+	p.seen[pod.UID], p.jobs[pod.UID] = one, pod.Labels[jobsetapi.JobSetNameKey]
 }
 
 // of returns the processes of a TrainJob, the first of them first.
-func (p *processes) of(job string) []process {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var all []process
-	for _, uid := range p.order {
-		if p.jobs[uid] == job {
-			all = append(all, p.seen[uid])
+func (p *processes) of(job string) (all []process) {
+	p.reading(func() {
+		for _, uid := range p.order {
+			if p.jobs[uid] == job {
+				all = append(all, p.seen[uid])
+			}
 		}
-	}
+	})
 	return all
 }

@@ -192,17 +192,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 
 	It("starts although its amounts are plain numbers, which Trainer's webhook writes again", since(world.Trainer22), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.MakeYAML(ctx, `
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata:
-  name: plain
-  labels: {kueue.x-k8s.io/queue-name: queue}
-spec:
-  runtimeRef: {name: torch-distributed}
-  trainer:
-    resourcesPerNode:
-      limits: {nvidia.com/gpu: 8}
+		w.MakeYAML(ctx, queuedYAML("plain")+`
   runtimePatches:
   - manager: example.com/user
     time: "2026-01-01T00:00:00Z" # given, so that Trainer's webhook leaves the entry alone at create

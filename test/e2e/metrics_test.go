@@ -184,9 +184,7 @@ func (w *site) secondManager(ctx context.Context, set map[string]any) string {
 	file := filepath.Join(GinkgoT().TempDir(), "configuration.yaml")
 	Expect(os.WriteFile(file, data, 0o600)).To(Succeed())
 
-	root, err := world.Root()
-	Expect(err).NotTo(HaveOccurred())
-	manager := exec.Command(filepath.Join(root, "bin", "kueue-trainer"), "--config="+file)
+	manager := exec.Command(filepath.Join(root(), "bin", "kueue-trainer"), "--config="+file)
 	manager.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(cluster.LocalDir(), "kubeconfigs", "kueue-trainer"))
 	manager.Stdout, manager.Stderr = GinkgoWriter, GinkgoWriter
 	Expect(manager.Start()).To(Succeed())

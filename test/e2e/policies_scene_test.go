@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -109,43 +108,20 @@ func (s *scene) ownedBy(ctx context.Context, job string) metav1.OwnerReference {
 
 // jobSet is one that somebody makes without Trainer.
 func (s *scene) jobSet(name string, owners ...metav1.OwnerReference) *jobsetapi.JobSet {
-	return &jobsetapi.JobSet{
-		ObjectMeta: s.meta(name, owners...),
-		Spec: jobsetapi.JobSetSpec{
-			Suspend: new(true),
-			ReplicatedJobs: []jobsetapi.ReplicatedJob{{
-				Name: "node", Replicas: 1,
-				Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: podSpec()}}},
-			}},
-		},
-	}
-}
-
-func podSpec() corev1.PodSpec {
-	return corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyNever,
-		Containers:    []corev1.Container{{Name: "main", Image: "example.com/main:1"}},
-	}
+	js := jobSetNamed(s.Namespace, name)
+	js.OwnerReferences, js.Spec.Suspend = owners, new(true)
+	return js
 }
 
 // gatedPod is a pod that says of itself that it waits for quota.
 func (s *scene) gatedPod(name string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: s.meta(name), Spec: podSpec()}
+	pod := &corev1.Pod{ObjectMeta: s.meta(name), Spec: anyPod().Spec}
 	pod.Labels = map[string]string{patch.GatedLabel: "true"}
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
 	return pod
 }
 
-// patched sends a JSON merge patch of an object of the scene.
-func (s *scene) patched(ctx context.Context, c client.Client, obj client.Object, name, patch string, args ...any) error {
-	return s.send(ctx, c, obj, name, types.MergePatchType, fmt.Sprintf(patch, args...))
-}
-
-// changed sends a JSON patch of an object of the scene.
-func (s *scene) changed(ctx context.Context, c client.Client, obj client.Object, name, operations string) error {
-	return s.send(ctx, c, obj, name, types.JSONPatchType, operations)
-}
-
+// send patches an object of the scene.
 func (s *scene) send(ctx context.Context, c client.Client, obj client.Object, name string, kind types.PatchType, patch string) error {
 	obj.SetNamespace(s.Namespace)
 	obj.SetName(name)
@@ -159,27 +135,13 @@ func (s *scene) deleted(ctx context.Context, c client.Client, obj client.Object,
 	return c.Delete(ctx, obj, opts...)
 }
 
-// allDeleted deletes all objects of a kind.
-func (s *scene) allDeleted(ctx context.Context, c client.Client, obj client.Object, policy metav1.DeletionPropagation) error {
-	return c.DeleteAllOf(ctx, obj, client.InNamespace(s.Namespace), client.PropagationPolicy(policy))
-}
-
-// adopt makes a TrainJob the controller of an object.
-func (s *scene) adopt(ctx context.Context, c client.Client, obj client.Object, name, job string) error {
-	owners, err := jsonOf([]metav1.OwnerReference{s.ownedBy(ctx, job)})
-	if err != nil {
-		return err
-	}
-	return s.patched(ctx, c, obj, name, `{"metadata":{"ownerReferences":%s}}`, owners)
-}
-
 // plantedWorkload is one that somebody makes without Kueue.
 func (s *scene) plantedWorkload(owners ...metav1.OwnerReference) *kueue.Workload {
 	return &kueue.Workload{
 		ObjectMeta: s.meta("planted", owners...),
 		Spec: kueue.WorkloadSpec{
 			QueueName: "queue",
-			PodSets:   []kueue.PodSet{{Name: "node", Count: 1, Template: corev1.PodTemplateSpec{Spec: podSpec()}}},
+			PodSets:   []kueue.PodSet{{Name: "node", Count: 1, Template: anyPod()}},
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -79,7 +82,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 
 	It("loses one leader after the other, and every job runs once", func(ctx context.Context) {
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
-		var pods podCounter
+		pods := podCounter{seen: map[string]sets.Set[types.UID]{}}
 		var watching sync.WaitGroup
 		stop := make(chan struct{})
 		watching.Go(func() { pods.watch(ctx, w, stop) })
@@ -152,7 +155,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 // helm runs a command on the chart's release as make kind-up installed it, and waits.
 func helm(ctx context.Context, command ...string) {
 	GinkgoHelper()
-	args := append(command, "kueue-trainer")
+	args := slices.Concat(command, []string{"kueue-trainer"})
 	if command[0] == "upgrade" {
 		args = append(args, filepath.Join(root(), "charts", "kueue-trainer"), "--values", filepath.Join(cluster.KindDir(), "values.yaml"))
 	}

@@ -184,22 +184,12 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 
 var _ = Describe("With the incremental dispatcher", Serial, long, func() {
 	It("a TrainJob goes to the first worker alone while that has quota", func(ctx context.Context) {
-		before, err := fleet.Manager.ConfigureKueue(ctx, map[string]any{"multiKueue": map[string]any{
+		restartKueueWith(ctx, fleet.Manager, map[string]any{"multiKueue": map[string]any{
 			"dispatcherName":              "kueue.x-k8s.io/multikueue-dispatcher-incremental",
 			"incrementalDispatcherConfig": map[string]any{"stepSize": 1},
 			"workerLostTimeout":           "10s",
 			"externalFrameworks":          []map[string]any{{"name": "TrainJob.v1alpha1.trainer.kubeflow.org"}},
 		}})
-		Expect(err).NotTo(HaveOccurred())
-		restart := func(ctx context.Context) {
-			GinkgoHelper()
-			Expect(fleet.Manager.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
-		}
-		DeferCleanup(func(ctx context.Context) {
-			Expect(fleet.Manager.RestoreKueueConfig(ctx, before)).To(Succeed())
-			restart(ctx)
-		})
-		restart(ctx)
 		w := newWorld(ctx, "8", "8")
 		pod := w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 		expectPlaced(&pod)
@@ -217,16 +207,7 @@ var _ = Describe("With the incremental dispatcher", Serial, long, func() {
 // admission check, which this stands in for.
 func (s *site) expectCarriesWhatACheckSays(ctx context.Context, w *sites) {
 	GinkgoHelper()
-	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: s.Name("site")}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/spec"}}
-	s.Make(ctx, check)
-	before := check.DeepCopy()
-	check.Status.Conditions = []metav1.Condition{
-		{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", LastTransitionTime: metav1.Now()}}
-	Expect(s.Status().Patch(ctx, check, client.MergeFrom(before))).To(Succeed())
-	s.changeQueue(ctx, func(cq *kueue.ClusterQueue) {
-		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
-			AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check.Name)}}}
-	})
+	s.ControlledCheck(ctx)
 	s.eventuallyOpen(ctx)
 
 	w.manager.Make(ctx, w.manager.job("llm").Obj())

@@ -183,12 +183,16 @@ func Flavor(name string, nodeLabels map[string]string, tolerations ...corev1.Tol
 	}
 }
 
-// Quota is an amount of one flavor, in GPUs, or in CPUs where CPUs is set.
-type Quota struct{ Flavor, GPUs, CPUs string }
+// Quota is an amount of one flavor, in GPUs, or of another resource, if that is named.
+type Quota struct {
+	Flavor, GPUs string
+	Of           corev1.ResourceName
+	Amount       string
+}
 
 func (q Quota) resource() kueue.ResourceQuota {
-	if q.CPUs != "" {
-		return kueue.ResourceQuota{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse(q.CPUs)}
+	if q.Of != "" {
+		return kueue.ResourceQuota{Name: q.Of, NominalQuota: resource.MustParse(q.Amount)}
 	}
 	return kueue.ResourceQuota{Name: GPU, NominalQuota: resource.MustParse(q.GPUs)}
 }

@@ -34,7 +34,7 @@ type site struct {
 func (s *site) open(ctx context.Context, checks ...string) error {
 	// Nodes with GPUs keep other pods away.
 	flavor := kit.Flavor(name, map[string]string{kit.ProductLabel: kit.H100}, kit.GPUToleration())
-	err := s.OpenQueue(ctx, kit.LocalQueue(name, name, name), flavor, kit.Quota{CPUs: "100k"}, checks...)
+	err := s.OpenQueue(ctx, kit.LocalQueue(name, name, name), flavor, kit.Quota{Of: corev1.ResourceCPU, Amount: "100k"}, checks...)
 	if err != nil {
 		return err
 	}
