@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -81,10 +80,10 @@ func (o *options) withSettings(use, short string, run func(*cluster.Cluster, con
 		"who integrates TrainJobs with Kueue: external (kueue-trainer), in-tree (Kueue itself) or both at once, which shows what happens then [$INTEGRATION]")
 	cmd.Flags().TextVar(&s.Trainer, "trainer", build.Trainer{}, fmt.Sprintf(
 		"`generation` of Trainer, with its JobSet: %s; a new cluster gets the last of these, a running one keeps its own [$TRAINER]",
-		strings.Join(build.TrainerNames(), ", ")))
+		build.Names(build.Trainers)))
 	cmd.Flags().TextVar(&s.Kubernetes, "kubernetes", build.Kubernetes{}, fmt.Sprintf(
 		"`version` of the control plane: %s; a new cluster gets the first of these, a running one keeps its own [$KUBERNETES]",
-		strings.Join(build.KubernetesNames(), ", ")))
+		build.Names(build.KubernetesVersions)))
 	cmd.Flags().IntVar(&s.InTreeWorkers, "in-tree-workers", 0,
 		"TrainJobs that Kueue's own integration reconciles at a time; 0: as Kueue is shipped, one [$IN_TREE_WORKERS]")
 	cmd.Flags().DurationVar(&s.Lease, "lease", 0, "leader lease of kueue-trainer; 0: 6s, which is short for tests that kill it. A busy machine wants a longer one")

@@ -11,7 +11,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
@@ -59,7 +58,7 @@ func (c *Cluster) UpgradeCRDs(ctx context.Context, settings Settings) error {
 	if err != nil {
 		return err
 	}
-	crds, _ := partition(objects, func(obj *unstructured.Unstructured) bool { return obj.GetKind() == manifests.CRD })
+	crds, _ := manifests.Partition(objects, manifests.CRD)
 	if err := api.ApplyAll(ctx, crds); err != nil {
 		return err
 	}

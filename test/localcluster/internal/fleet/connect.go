@@ -6,8 +6,8 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -94,11 +94,7 @@ func (f *Fleet) connectWorker(ctx context.Context, name string) (*unstructured.U
 
 // install applies directories and files of this repository.
 func (f *Fleet) install(ctx context.Context, api *kube.Client, resources ...string) error {
-	dir := filepath.Join(f.dir, "manifests")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	objects, err := manifests.Render(manifests.Source{Root: f.repo, Resources: resources}, dir)
+	objects, err := manifests.Render(manifests.Source{Root: f.repo, Resources: resources}, filepath.Join(f.dir, "manifests"))
 	if err != nil {
 		return err
 	}
@@ -107,30 +103,25 @@ func (f *Fleet) install(ctx context.Context, api *kube.Client, resources ...stri
 
 // waitActive waits until the manager cluster has reached every worker.
 func waitActive(ctx context.Context, api *kube.Client) error {
-	return kube.WaitFor(ctx, connectedWithin, "MultiKueueClusters", func(ctx context.Context) (string, error) {
+	return kube.WaitFor(ctx, connectedWithin, "MultiKueueClusters", func(ctx context.Context) error {
 		for _, name := range Workers {
 			cluster := &unstructured.Unstructured{}
 			cluster.SetGroupVersionKind(schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "MultiKueueCluster"})
 			if err := api.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
-				return "", err
+				return err
 			}
 			conditions, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
-			if !active(conditions) {
-				return fmt.Sprintf("%s is not active: %v", name, conditions), nil
+			if !slices.ContainsFunc(conditions, active) {
+				return fmt.Errorf("%s is not active: %v", name, conditions)
 			}
 		}
-		return "", nil
+		return nil
 	})
 }
 
-func active(conditions []any) bool {
-	for _, c := range conditions {
-		condition, _ := c.(map[string]any)
-		if condition["type"] == "Active" {
-			return condition["status"] == string(metav1.ConditionTrue)
-		}
-	}
-	return false
+func active(condition any) bool {
+	fields, _ := condition.(map[string]any)
+	return fields["type"] == "Active" && fields["status"] == string(metav1.ConditionTrue)
 }
 
 // mergeKubeconfigs writes the fleet's.
@@ -148,11 +139,7 @@ func (f *Fleet) mergeKubeconfigs() error {
 		merged.Clusters[m.name], merged.AuthInfos[m.name], merged.Contexts[m.name] = one.Clusters[m.name], one.AuthInfos[m.name], one.Contexts[m.name]
 	}
 	merged.CurrentContext = Manager
-	content, err := clientcmd.Write(*merged)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(f.kubeconfig(), content, 0o600)
+	return clientcmd.WriteToFile(*merged, f.kubeconfig())
 }
 
 // kubeconfigOf returns a kubeconfig for one cluster, with a context of its name.

@@ -58,9 +58,7 @@ func ParseChoice(text string) (Choice, error) {
 	if !chosen {
 		return c, nil
 	}
-	var err error
-	c.Trainer, err = build.FindTrainer(generation)
-	return c, err
+	return c, c.Trainer.UnmarshalText([]byte(generation))
 }
 
 // New returns the fleet in dir. Without choices, as down needs it, its clusters are what they are.

@@ -11,8 +11,8 @@ import (
 )
 
 func TestParseChoice(t *testing.T) {
-	older, err := build.FindTrainer("2.2")
-	if err != nil {
+	var older build.Trainer
+	if err := older.UnmarshalText([]byte("2.2")); err != nil {
 		t.Fatal(err)
 	}
 	cases := map[string]struct {
