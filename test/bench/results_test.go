@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/xml"
 	"os"
 	"path/filepath"
 	"slices"
@@ -107,6 +108,33 @@ func TestTables(t *testing.T) {
 		if !strings.Contains(got, want+"\n") {
 			t.Errorf("no line %q in\n%s", want, got)
 		}
+	}
+}
+
+func TestPlots(t *testing.T) {
+	results := measured()
+	results.Runs[1].Starts = []float64{1, 2, 3}
+	results.Runs = append(results.Runs, &Run{Column: "in-tree", Shape: burst, Jobs: 100}, &Run{Column: "external", Shape: burst, Jobs: 100})
+	files, err := plots(results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, wants := range map[string][]string{
+		"starts.svg": {"A burst of 200 TrainJobs", "in-tree as shipped", "kueue-trainer"},
+		"cpu.svg":    {"API server", ">10<", "kueue-trainer"},
+		"growth.svg": {"TrainJobs in a burst", "kueue-trainer"},
+	} {
+		if err := xml.Unmarshal(files[name], &struct{}{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(string(files[name]), want) {
+				t.Errorf("%s has no %s", name, want)
+			}
+		}
+	}
+	if files, err := plots(&Results{}); len(files) > 0 || err != nil {
+		t.Errorf("Of nothing there are %d plots, %v", len(files), err)
 	}
 }
 
