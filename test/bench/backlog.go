@@ -52,7 +52,7 @@ func (b *bench) backlog(ctx context.Context, c column, running, waiting int) err
 			return err
 		}
 		b.results.Backlogs = append(b.results.Backlogs, found)
-		manager := c.integrators()[len(c.integrators())-1]
+		manager := c.manager()
 		b.say("%-10s start with %d running and %d waiting: ready after %.1f s, %.0f MiB (%.0f before), CPU %.1f s, %.0f writes", c.name, running, waiting,
 			found.ReadyS, found.Used[manager].PeakMiB, found.Before[manager].PeakMiB, found.Used[manager].CPUSeconds,
 			perJob(found.Requests, 1, []string{manager}, stored))
@@ -84,7 +84,7 @@ func (s *site) fill(ctx context.Context, running, waiting int) error {
 
 // startAgain returns after how many seconds the integration was ready.
 func (s *site) startAgain(ctx context.Context, c column) (float64, error) {
-	manager := c.integrators()[len(c.integrators())-1]
+	manager := c.manager()
 	if err := s.Control(ctx, "stop", manager, io.Discard); err != nil {
 		return 0, err
 	}

@@ -3,14 +3,13 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
+
+	"golang.org/x/tools/benchmark/parse"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -32,9 +31,7 @@ func (b *bench) functions(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, out)
 		}
-		if b.results.Functions, err = parseBenchmarks(out); err != nil {
-			return err
-		}
+		b.results.Functions = parseBenchmarks(string(out))
 		for _, f := range b.results.Functions {
 			b.say("%-70s %8.1f µs %6.0f allocations", f.Name, f.NsPerOp/1000, f.AllocsPerOp)
 		}
@@ -42,26 +39,17 @@ func (b *bench) functions(ctx context.Context) error {
 	})
 }
 
-// parseBenchmarks reads lines such as
-// "BenchmarkPodSets/in-tree-2  5000  271269 ns/op  96597 B/op  981 allocs/op".
-func parseBenchmarks(out []byte) ([]*Function, error) {
+// parseBenchmarks leaves the prefix out that all have, and the number of CPUs at the end.
+func parseBenchmarks(out string) []*Function {
 	var all []*Function
-	scanner := bufio.NewScanner(bytes.NewReader(out))
-	for scanner.Scan() {
-		fields := strings.Fields(scanner.Text())
-		if len(fields) < 8 || !strings.HasPrefix(fields[0], "Benchmark") {
-			continue
+	for line := range strings.Lines(out) {
+		b, err := parse.ParseLine(line)
+		if err != nil || b.Measured&parse.NsPerOp == 0 {
+			continue // what go test says besides
 		}
-		name := strings.TrimPrefix(fields[0][:strings.LastIndex(fields[0], "-")], "Benchmark")
-		f := &Function{Name: strings.ReplaceAll(name, "_", " ")}
-		for i, into := range []*float64{&f.NsPerOp, &f.BytesPerOp, &f.AllocsPerOp} {
-			value, err := strconv.ParseFloat(fields[2+2*i], 64)
-			if err != nil {
-				return nil, fmt.Errorf("line %q: %w", scanner.Text(), err)
-			}
-			*into = value
-		}
-		all = append(all, f)
+		name := strings.TrimPrefix(b.Name[:strings.LastIndex(b.Name, "-")], "Benchmark")
+		all = append(all, &Function{Name: strings.ReplaceAll(name, "_", " "), NsPerOp: b.NsPerOp,
+			BytesPerOp: float64(b.AllocedBytesPerOp), AllocsPerOp: float64(b.AllocsPerOp)})
 	}
-	return all, scanner.Err()
+	return all
 }

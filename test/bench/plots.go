@@ -72,7 +72,7 @@ func growthPlot(results *Results, sizes []int) (*plot.Plot, error) {
 		var points plotter.XYs
 		for _, n := range sizes {
 			if run := results.run(column, burst, n); run != nil {
-				points = append(points, plotter.XY{X: float64(n), Y: 1000 * run.integrationCPU() / float64(n)})
+				points = append(points, plotter.XY{X: float64(n), Y: 1000 * run.cpuPerJob()})
 			}
 		}
 		if len(points) < len(sizes) {
@@ -139,9 +139,9 @@ func cpuPlot(results *Results, n int) (*plot.Plot, error) {
 	return p, nil
 }
 
-// integrationCPU is what Kueue and the manager used from the first create on.
-func (r *Run) integrationCPU() float64 {
-	return r.Used.cpu("kueue", "kueue-trainer") + r.UsedToCreate.cpu("kueue", "kueue-trainer")
+// cpuPerJob is what Kueue and the manager used per TrainJob, from the first create on.
+func (r *Run) cpuPerJob() float64 {
+	return (r.Used.cpu("kueue", "kueue-trainer") + r.UsedToCreate.cpu("kueue", "kueue-trainer")) / float64(r.Jobs)
 }
 
 // at returns the runs of a size, in the order of the columns.

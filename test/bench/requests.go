@@ -92,8 +92,7 @@ func (s *site) touch(ctx context.Context, _ int) error {
 // restart starts the integration again: all jobs are looked at by a process that knows
 // nothing of them.
 func (s *site) restart(ctx context.Context, c column) error {
-	integrators := c.integrators()
-	if err := s.Control(ctx, "restart", integrators[len(integrators)-1], io.Discard); err != nil {
+	if err := s.Control(ctx, "restart", c.manager(), io.Discard); err != nil {
 		return err
 	}
 	var err error

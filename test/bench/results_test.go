@@ -50,10 +50,7 @@ func TestCurve(t *testing.T) {
 
 func TestParseBenchmarks(t *testing.T) {
 	out := "goos: linux\nBenchmarkPodSets/in-tree/local_API_server-2 \t 300\t 271269.5 ns/op\t 96597 B/op\t 981 allocs/op\nPASS\n"
-	got, err := parseBenchmarks([]byte(out))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := parseBenchmarks(out)
 	want := []*Function{{Name: "PodSets/in-tree/local API server", NsPerOp: 271269.5, BytesPerOp: 96597, AllocsPerOp: 981}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("parseBenchmarks() (-want +got):\n%s", diff)
