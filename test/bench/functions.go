@@ -4,13 +4,13 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 
 	"golang.org/x/tools/benchmark/parse"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -20,22 +20,15 @@ const benchmarks = "./pkg/integration"
 // functions runs the Go benchmarks, with the API server of the first column's cluster for
 // what cannot be answered from memory. It has no TrainJobs, so all of it is theirs.
 func (b *bench) functions(ctx context.Context) error {
-	return b.onCluster(ctx, allColumns[0], jobsNamespace, func(s *site) error {
-		root, err := world.Root()
-		if err != nil {
-			return err
-		}
+	return b.onCluster(ctx, allColumns[0], jobsNamespace, func(s *site) {
 		cmd := exec.CommandContext(ctx, "go", "test", benchmarks, "-run", "^$", "-bench", ".", "-benchmem")
-		cmd.Dir, cmd.Env = root, append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
+		cmd.Dir, cmd.Env = attempt.Must(world.Root()), append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
 		out, err := cmd.CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("%w\n%s", err, out)
-		}
+		attempt.Succeed(err, "go test says:\n%s", out)
 		b.results.Functions = parseBenchmarks(string(out))
 		for _, f := range b.results.Functions {
 			b.say("%-70s %8.1f µs %6.0f allocations", f.Name, f.NsPerOp/1000, f.AllocsPerOp)
 		}
-		return nil
 	})
 }
 
