@@ -36,6 +36,9 @@ func Succeed(err error, what ...any) {
 	panic(failure{err})
 }
 
+// Fail ends the attempt.
+func Fail(format string, args ...any) { Succeed(fmt.Errorf(format, args...)) }
+
 // Must returns a value, or ends the attempt with an error.
 func Must[T any](value T, err error) T {
 	Succeed(err)

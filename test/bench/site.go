@@ -40,11 +40,11 @@ type site struct {
 }
 
 func newSite(ctx context.Context, cluster *world.Cluster, namespace string) *site {
-	work.MakeQueue(ctx, cluster.Client, namespace)
+	work.MakeQueue(ctx, cluster, namespace)
 	return &site{
 		Cluster: cluster, namespace: namespace, pids: attempt.Must(cluster.PIDs()),
 		log:  attempt.Must(audit.Open(filepath.Join(cluster.LocalDir(), "logs", "audit.log"))),
-		seen: attempt.Must(follow(ctx, cluster.Config, cluster.Client.Scheme(), namespace)),
+		seen: attempt.Must(sight(ctx, cluster, namespace)),
 	}
 }
 
@@ -105,12 +105,12 @@ func (s *site) until(ctx context.Context, what string, met func() (bool, error))
 
 // all waits until a moment has come for n jobs.
 func (s *site) all(ctx context.Context, n int, m moment) {
-	s.until(ctx, fmt.Sprintf("%d jobs %s", n, m), func() (bool, error) { return s.seen.count(m) >= n, s.seen.err() })
+	s.until(ctx, fmt.Sprintf("%d jobs %s", n, m), func() (bool, error) { return s.seen.count(m) >= n, nil })
 }
 
 // settled waits until nothing changes any more.
 func (s *site) settled(ctx context.Context) {
-	s.until(ctx, "a quiet cluster", func() (bool, error) { return time.Since(s.seen.last()) > quiet, s.seen.err() })
+	s.until(ctx, "a quiet cluster", func() (bool, error) { return time.Since(s.seen.last()) > quiet, nil })
 }
 
 // suspended waits until n jobs wait with all that Trainer and JobSet make for them.

@@ -29,7 +29,7 @@ type site struct {
 
 // open makes a queue. That of the manager cluster is behind an admission check.
 func open(ctx context.Context, cluster *world.Cluster, checks ...string) *site {
-	work.MakeQueue(ctx, cluster.Client, name, checks...)
+	work.MakeQueue(ctx, cluster, name, checks...)
 	return &site{Cluster: cluster, log: attempt.Must(audit.Open(filepath.Join(cluster.LocalDir(), "logs", "audit.log")))}
 }
 

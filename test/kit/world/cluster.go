@@ -226,6 +226,11 @@ func (c *Cluster) Stop(ctx context.Context, progress io.Writer) error {
 	return localcluster(ctx, c.localDir, progress, "down")
 }
 
+// Down takes down what Start left in dir, also where it failed.
+func Down(ctx context.Context, dir string, progress io.Writer) error {
+	return localcluster(ctx, dir, progress, "down")
+}
+
 // localcluster runs the tool that `make` builds, on the cluster in dir.
 func localcluster(ctx context.Context, dir string, progress io.Writer, args ...string) error {
 	return launch(ctx, progress, append(args, "--local-dir", dir)...)

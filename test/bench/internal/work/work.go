@@ -19,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // Queue is the name of flavor, ClusterQueue and LocalQueue.
@@ -33,12 +34,10 @@ func Until(ctx context.Context, every time.Duration, what string, met func() (bo
 // MakeQueue makes a namespace with a queue that has room for every job, and waits until it takes some.
 // Its flavor is of nodes by two labels, as GPU pools have them; behind admission checks it names no
 // nodes. The jobs ask for CPUs: nodes have GPUs for a few hundred of them only.
-func MakeQueue(ctx context.Context, c client.Client, namespace string, checks ...string) {
+func MakeQueue(ctx context.Context, cluster *world.Cluster, namespace string, checks ...string) {
 	flavor := kit.Flavor(Queue, map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}, kit.GPUToleration())
-	queue := kit.Queue(kit.LocalQueue(namespace, Queue, Queue), flavor, kit.Quota{Of: corev1.ResourceCPU, Amount: "100k"}, checks...)
-	for _, obj := range append([]client.Object{kit.Namespace(namespace)}, queue...) {
-		attempt.Succeed(c.Create(ctx, obj), "creating %T %s", obj, obj.GetName())
-	}
+	attempt.Succeed(cluster.OpenQueue(ctx, kit.LocalQueue(namespace, Queue, Queue), flavor, kit.Quota{Of: corev1.ResourceCPU, Amount: "100k"}, checks...))
+	c := cluster.Client
 	Until(ctx, 50*time.Millisecond, "default ServiceAccount", func() (bool, error) {
 		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
 		return err == nil, client.IgnoreNotFound(err)
