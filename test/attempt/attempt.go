@@ -5,8 +5,23 @@
 package attempt
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
 )
+
+// Main runs a program until it ends or is interrupted. The label comes before its error.
+func Main(label string, run func(context.Context) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, label+err.Error())
+		os.Exit(1)
+	}
+}
 
 // failure is what a step panics with.
 type failure struct{ error }

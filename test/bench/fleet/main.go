@@ -13,10 +13,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -49,13 +47,7 @@ var columns = []column{
 func main() {
 	jobs := flag.Int("jobs", 100, "number of TrainJobs")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *jobs)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+	attempt.Main("error: ", func(ctx context.Context) error { return run(ctx, *jobs) })
 }
 
 func run(ctx context.Context, jobs int) error {

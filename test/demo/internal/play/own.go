@@ -7,22 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // Main plays until that ends or is interrupted.
 func Main(play func(context.Context) error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := play(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, NewPaint(os.Stderr).In(Red, "error: ")+err.Error())
-		os.Exit(1)
-	}
+	attempt.Main(NewPaint(os.Stderr).In(Red, "error: "), play)
 }
 
 // Own are the clusters that a story has for itself, apart from those of `make local-up` and the specs.

@@ -47,7 +47,8 @@ type component struct {
 	configMap configMap
 	args      func(*Cluster) []string
 	env       func(*Cluster) []string
-	health    func(*Cluster) []probe
+	// health are URLs, see healthy.
+	health func(*Cluster) []string
 	// watchBinary makes an up restart the component when its program has changed.
 	watchBinary bool
 }

@@ -58,11 +58,11 @@ var (
 		comp := manager(build.KueueTrainer, "kueue-trainer-system", kueueTrainerConfig)
 		comp.watchBinary = true
 		comp.configMap = kueueTrainerConfigMap
-		comp.health = func(c *Cluster) []probe {
+		comp.health = func(c *Cluster) []string {
 			probes := managerProbes(c, comp.name)
 			if c.state.Settings.Integration.inTree() {
 				// It stands aside, which is to be not ready.
-				return slices.DeleteFunc(probes, func(p probe) bool { return strings.HasSuffix(p.url, "/readyz") })
+				return slices.DeleteFunc(probes, func(url string) bool { return strings.HasSuffix(url, "/readyz") })
 			}
 			return probes
 		}
@@ -86,15 +86,15 @@ func manager(name, namespace string, config func(context.Context, *Cluster) ([]b
 		config:  config,
 		args:    func(c *Cluster) []string { return []string{"--config=" + c.configFile(name)} },
 		env:     func(c *Cluster) []string { return managerEnv(c, name) },
-		health:  func(c *Cluster) []probe { return managerProbes(c, name) },
+		health:  func(c *Cluster) []string { return managerProbes(c, name) },
 	}
 }
 
-func managerProbes(c *Cluster, name string) []probe {
-	return []probe{
-		{url: "http://" + c.address(name, "health") + "/healthz"},
-		{url: "http://" + c.address(name, "health") + "/readyz"},
-		{tlsAddress: c.address(name, "webhook")},
+func managerProbes(c *Cluster, name string) []string {
+	return []string{
+		"http://" + c.address(name, "health") + "/healthz",
+		"http://" + c.address(name, "health") + "/readyz",
+		"https://" + c.address(name, "webhook"),
 	}
 }
 
