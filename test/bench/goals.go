@@ -46,11 +46,14 @@ func allGoals(results *Results) []goal {
 	if len(results.Backlogs) > 0 {
 		beside = perJob(results.Backlogs[0].Requests, 1, []string{"kueue-trainer"}, stored)
 	}
-	inTree := results.nsPerOp("PodSets/in-tree/local API server")
+	nsPerOp := func(name string) float64 {
+		return of(results.function(name), func(f *Function) float64 { return f.NsPerOp })
+	}
+	inTree := nsPerOp("PodSets/in-tree/local API server")
 	all := []goal{
 		{"dry runs and writes in vain of an undisturbed TrainJob", 0, false, results.inVain()},
-		{"PodSets: in-tree / remembered", 20, true, inTree / results.nsPerOp("PodSets/kueue-trainer, remembered")},
-		{"PodSets: in-tree / first time", 5, true, inTree / results.nsPerOp("PodSets/kueue-trainer, first time/local API server")},
+		{"PodSets: in-tree / remembered", 20, true, inTree / nsPerOp("PodSets/kueue-trainer, remembered")},
+		{"PodSets: in-tree / first time", 5, true, inTree / nsPerOp("PodSets/kueue-trainer, first time/local API server")},
 		{"CPU per TrainJob: 2000 / 250", 1.2, false, of(large, (*Run).cpuPerJob) / of(small, (*Run).cpuPerJob)},
 		{"memory of the manager at 2000 TrainJobs, MiB", 110, false, of(large, func(r *Run) float64 { return r.Used["kueue-trainer"].PeakMiB })},
 		{"writes of a manager that starts beside many TrainJobs", 0, false, beside},
@@ -110,16 +113,6 @@ func (r *Results) cpuGoals(how shape, n int) []goal {
 		goalOf("Kueue and manager", 0.6, "kueue", "kueue-trainer"),
 		goalOf("the API server", 0.5, "kube-apiserver"),
 	}
-}
-
-// nsPerOp is the time of a Go benchmark.
-func (r *Results) nsPerOp(name string) float64 {
-	for _, f := range r.Functions {
-		if f.Name == name {
-			return f.NsPerOp
-		}
-	}
-	return math.NaN()
 }
 
 // inVain counts, per TrainJob, what an undisturbed life should do without.

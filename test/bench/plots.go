@@ -11,29 +11,24 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/chart"
 )
 
 // plots draws what was measured, by file name.
 func plots(results *Results) (map[string][]byte, error) {
-	drawings := map[string]func() (*plot.Plot, error){}
+	drawings := map[string]func() *plot.Plot{}
 	if n := largest(results, burst); n > 0 {
-		drawings["starts.svg"] = func() (*plot.Plot, error) { return startsPlot(results, n) }
-		drawings["cpu.svg"] = func() (*plot.Plot, error) { return cpuPlot(results, n) }
+		drawings["starts.svg"] = func() *plot.Plot { return startsPlot(results, n) }
+		drawings["cpu.svg"] = func() *plot.Plot { return cpuPlot(results, n) }
 	}
 	if sizes := results.growth(); len(sizes) > 1 {
-		drawings["growth.svg"] = func() (*plot.Plot, error) { return growthPlot(results, sizes) }
+		drawings["growth.svg"] = func() *plot.Plot { return growthPlot(results, sizes) }
 	}
 	files := map[string][]byte{}
 	for name, drawing := range drawings {
 		var err error
-		files[name], err = chart.SVG(720, 360, func(canvas draw.Canvas) error {
-			p, err := drawing()
-			if err == nil {
-				p.Draw(draw.Crop(canvas, 8, -16, 8, -8))
-			}
-			return err
-		})
+		files[name], err = chart.SVG(720, 360, func(canvas draw.Canvas) { drawing().Draw(draw.Crop(canvas, 8, -16, 8, -8)) })
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -52,21 +47,19 @@ func largest(results *Results, how shape) int {
 	return n
 }
 
-func startsPlot(results *Results, n int) (*plot.Plot, error) {
+func startsPlot(results *Results, n int) *plot.Plot {
 	p := newPlot(fmt.Sprintf("A burst of %d TrainJobs", n), "seconds after the queue was released", "TrainJobs started")
 	for i, run := range results.at(burst, n) {
 		points := plotter.XYs{{}}
 		for tenth, seconds := range run.Starts {
 			points = append(points, plotter.XY{X: seconds, Y: float64(n) * float64(tenth+1) / 10})
 		}
-		if err := addLine(p, i, titleOf(run.Column), points); err != nil {
-			return nil, err
-		}
+		addLine(p, i, titleOf(run.Column), points)
 	}
-	return p, nil
+	return p
 }
 
-func growthPlot(results *Results, sizes []int) (*plot.Plot, error) {
+func growthPlot(results *Results, sizes []int) *plot.Plot {
 	p := newPlot("CPU of Kueue and manager per TrainJob, creation included", "TrainJobs in a burst", "milliseconds")
 	for i, column := range results.columns(burst) {
 		var points plotter.XYs
@@ -75,14 +68,11 @@ func growthPlot(results *Results, sizes []int) (*plot.Plot, error) {
 				points = append(points, plotter.XY{X: float64(n), Y: 1000 * run.cpuPerJob()})
 			}
 		}
-		if len(points) < len(sizes) {
-			continue
-		}
-		if err := addLine(p, i, titleOf(column), points); err != nil {
-			return nil, err
+		if len(points) == len(sizes) {
+			addLine(p, i, titleOf(column), points)
 		}
 	}
-	return p, nil
+	return p
 }
 
 func newPlot(title, x, y string) *plot.Plot {
@@ -91,20 +81,17 @@ func newPlot(title, x, y string) *plot.Plot {
 	return p
 }
 
-func addLine(p *plot.Plot, i int, name string, points plotter.XYs) error {
+func addLine(p *plot.Plot, i int, name string, points plotter.XYs) {
 	line, dots, err := plotter.NewLinePoints(points)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
+	attempt.Succeed(err, "%s", name)
 	line.Color, line.Width = chart.Color(i), 2
 	dots.Color, dots.Shape = chart.Color(i), draw.CircleGlyph{}
 	p.Add(line, dots)
 	p.Legend.Add(name, line, dots)
-	return nil
 }
 
 // cpuPlot has a group of bars for each component, one of each column.
-func cpuPlot(results *Results, n int) (*plot.Plot, error) {
+func cpuPlot(results *Results, n int) *plot.Plot {
 	const width = vg.Length(40)
 	p := newPlot(fmt.Sprintf("CPU of a burst of %d TrainJobs, after the release", n), "", "seconds")
 	p.NominalX("Kueue + manager", "Trainer", "JobSet", "API server")
@@ -112,10 +99,7 @@ func cpuPlot(results *Results, n int) (*plot.Plot, error) {
 	runs := results.at(burst, n)
 	for i, run := range runs {
 		values := plotter.Values{run.Used.cpu("kueue", "kueue-trainer"), run.Used.cpu("trainer"), run.Used.cpu("jobset"), run.Used.cpu("kube-apiserver")}
-		bars, err := plotter.NewBarChart(values, width)
-		if err != nil {
-			return nil, err
-		}
+		bars := attempt.Must(plotter.NewBarChart(values, width))
 		bars.Color, bars.LineStyle.Width = chart.Color(i), 0
 		bars.Offset = width * vg.Length(2*i-len(runs)+1) / 2
 		above := plotter.XYLabels{}
@@ -123,10 +107,7 @@ func cpuPlot(results *Results, n int) (*plot.Plot, error) {
 			above.XYs = append(above.XYs, plotter.XY{X: float64(group), Y: value})
 			above.Labels = append(above.Labels, fmt.Sprintf("%.3g", value))
 		}
-		labels, err := plotter.NewLabels(above)
-		if err != nil {
-			return nil, err
-		}
+		labels := attempt.Must(plotter.NewLabels(above))
 		for j := range labels.TextStyle {
 			labels.TextStyle[j].Font, labels.TextStyle[j].XAlign = chart.Font(10), draw.XCenter
 		}
@@ -136,7 +117,7 @@ func cpuPlot(results *Results, n int) (*plot.Plot, error) {
 	}
 	// Room for the bars of the outer groups, and for the legend.
 	p.X.Min, p.X.Max, p.Y.Max = -0.6, 3.6, 1.2*p.Y.Max
-	return p, nil
+	return p
 }
 
 // cpuPerJob is what Kueue and the manager used per TrainJob, from the first create on.

@@ -14,6 +14,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 )
 
 // colors tell series apart, also for people who see fewer of them (Okabe and Ito).
@@ -52,20 +54,18 @@ func Bold(size vg.Length) font.Font {
 	return font.From(font.Font{Typeface: "Liberation", Variant: "Sans", Weight: xfont.WeightBold}, size)
 }
 
-// SVG gives what is drawn on a canvas as a file.
-func SVG(width, height vg.Length, drawOn func(draw.Canvas) error) ([]byte, error) {
-	canvas := vgsvg.New(width, height)
-	if err := drawOn(draw.New(canvas)); err != nil {
-		return nil, err
-	}
+// SVG gives what is drawn on a canvas as a file. Drawing may fail as an attempt does.
+func SVG(width, height vg.Length, drawOn func(draw.Canvas)) ([]byte, error) {
 	var file bytes.Buffer
-	if _, err := canvas.WriteTo(&file); err != nil {
-		return nil, err
-	}
+	err := attempt.To(func() {
+		canvas := vgsvg.New(width, height)
+		drawOn(draw.New(canvas))
+		attempt.Must(canvas.WriteTo(&file))
+	})
 	svg := file.Bytes()
 	// Who has not these fonts has others like them.
 	for name, other := range map[string]string{"Liberation Sans": "sans-serif", "Liberation Mono": "monospace"} {
 		svg = bytes.ReplaceAll(svg, []byte(name+";"), []byte(name+", "+other+";"))
 	}
-	return svg, nil
+	return svg, err
 }

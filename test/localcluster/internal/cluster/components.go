@@ -81,13 +81,7 @@ func (c *Cluster) find(name string) (component, error) {
 
 // tierOf returns the components of one tier.
 func (c *Cluster) tierOf(t tier) []component {
-	var found []component
-	for _, comp := range c.components() {
-		if comp.tier == t {
-			found = append(found, comp)
-		}
-	}
-	return found
+	return slices.DeleteFunc(c.components(), func(comp component) bool { return comp.tier != t })
 }
 
 // binaries are those that the settings need, and kubectl for people.

@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -78,8 +79,9 @@ func (f *Fleet) connectWorker(ctx context.Context, name string) (*unstructured.U
 	if err := api.SubResource("token").Create(ctx, sa, token); err != nil {
 		return nil, fmt.Errorf("failed to get a token of ServiceAccount %s: %w", account, err)
 	}
-	config, err := f.kubeconfigOf(name, &clientcmdapi.AuthInfo{Token: token.Status.Token})
-	if err != nil {
+	config := clientcmdapi.NewConfig()
+	config.CurrentContext = name
+	if err := f.addContext(config, name, token.Status.Token); err != nil {
 		return nil, err
 	}
 	content, err := clientcmd.Write(*config)
@@ -127,33 +129,25 @@ func active(condition any) bool {
 // mergeKubeconfigs writes the fleet's.
 func (f *Fleet) mergeKubeconfigs() error {
 	merged := clientcmdapi.NewConfig()
-	for _, m := range f.members {
-		own, err := clientcmd.LoadFromFile(m.Kubeconfig())
-		if err != nil {
-			return err
-		}
-		one, err := f.kubeconfigOf(m.name, own.AuthInfos["admin"])
-		if err != nil {
-			return err
-		}
-		merged.Clusters[m.name], merged.AuthInfos[m.name], merged.Contexts[m.name] = one.Clusters[m.name], one.AuthInfos[m.name], one.Contexts[m.name]
-	}
 	merged.CurrentContext = Manager
+	for _, m := range f.members {
+		if err := f.addContext(merged, m.name, ""); err != nil {
+			return err
+		}
+	}
 	return clientcmd.WriteToFile(*merged, f.kubeconfig())
 }
 
-// kubeconfigOf returns a kubeconfig for one cluster, with a context of its name.
-func (f *Fleet) kubeconfigOf(name string, user *clientcmdapi.AuthInfo) (*clientcmdapi.Config, error) {
+// addContext adds a context for one cluster, of its name, for whom a token is of; empty is the admin.
+func (f *Fleet) addContext(config *clientcmdapi.Config, name, token string) error {
 	own, err := clientcmd.LoadFromFile(filepath.Join(f.dir, name, "kubeconfig"))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	config := clientcmdapi.NewConfig()
-	for _, c := range own.Clusters {
-		config.Clusters[name] = &clientcmdapi.Cluster{Server: c.Server, CertificateAuthorityData: c.CertificateAuthorityData}
-	}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: user.Token}
+	context := own.Contexts["admin"]
+	c := own.Clusters[context.Cluster]
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.Server, CertificateAuthorityData: c.CertificateAuthorityData}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: cmp.Or(token, own.AuthInfos[context.AuthInfo].Token)}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
-	return config, nil
+	return nil
 }

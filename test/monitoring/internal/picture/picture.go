@@ -24,6 +24,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/chart"
 )
 
@@ -111,7 +112,7 @@ func (p Picture) SVG() ([]byte, error) {
 	for _, panel := range p.Panels {
 		rows = max(rows, panel.Y+panel.H)
 	}
-	return chart.SVG(24*cellWidth, vg.Length(header+rows*cellHeight), func(c draw.Canvas) error {
+	return chart.SVG(24*cellWidth, vg.Length(header+rows*cellHeight), func(c draw.Canvas) {
 		c.SetColor(color.Gray{Y: 0xf4})
 		c.Fill(c.Rectangle.Path())
 		write(c, text.XLeft, 8, 20, chart.Bold(15), p.Title)
@@ -119,11 +120,8 @@ func (p Picture) SVG() ([]byte, error) {
 		for _, panel := range p.Panels {
 			on := draw.Crop(c, vg.Length(panel.X*cellWidth+gap), vg.Length((panel.X+panel.W-24)*cellWidth-gap),
 				vg.Length((rows-panel.Y-panel.H)*cellHeight+gap), -vg.Length(header+panel.Y*cellHeight+gap))
-			if err := panel.draw(on, p.From, p.To); err != nil {
-				return fmt.Errorf("panel %q: %w", panel.Title, err)
-			}
+			panel.draw(on, p.From, p.To)
 		}
-		return nil
 	})
 }
 
@@ -134,10 +132,10 @@ func write(c draw.Canvas, align text.XAlignment, x, below vg.Length, f font.Font
 	c.FillText(style, vg.Point{X: from + x, Y: c.Max.Y - below}, words)
 }
 
-func (p Panel) draw(c draw.Canvas, from, to time.Time) error {
+func (p Panel) draw(c draw.Canvas, from, to time.Time) {
 	if p.Kind == Row {
 		write(c, text.XLeft, 4, 16, chart.Bold(13), p.Title)
-		return nil
+		return
 	}
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
@@ -147,11 +145,10 @@ func (p Panel) draw(c draw.Canvas, from, to time.Time) error {
 	case Number:
 		p.numbers(c)
 	case Rows:
-		return p.table(c)
+		p.table(c)
 	default:
-		return p.lines(c, from, to)
+		p.lines(c, from, to)
 	}
-	return nil
 }
 
 // numbers draws the last value of each series.
@@ -167,23 +164,21 @@ func (p Panel) numbers(c draw.Canvas) {
 }
 
 // lines draws series over the time, with their names at the right.
-func (p Panel) lines(c draw.Canvas, from, to time.Time) error {
+func (p Panel) lines(c draw.Canvas, from, to time.Time) {
 	drawing := chart.New("")
 	drawing.HideX()
 	drawing.Y.Tick.Marker = p
 	if p.Stacked {
 		p.Series = stacked(p.Series)
 	}
-	if err := p.addSeries(drawing); err != nil {
-		return err
-	}
+	p.addSeries(drawing)
 	legend := drawing.Legend
 	legend.Left, legend.Top = true, true
 	for i, series := range p.Series {
 		legend.Add(series.Name, &plotter.Line{LineStyle: draw.LineStyle{Color: chart.Color(i), Width: 3}})
 	}
 	drawing.X.Min, drawing.X.Max = seconds(model.TimeFromUnixNano(from.UnixNano())), seconds(model.TimeFromUnixNano(to.UnixNano()))
-	if !(drawing.Y.Max > 0) {
+	if drawing.Y.Max <= 0 {
 		drawing.Y.Max = 1
 	}
 	names := legend.Rectangle(c).Size().X
@@ -193,17 +188,14 @@ func (p Panel) lines(c draw.Canvas, from, to time.Time) error {
 	}
 	drawing.Draw(draw.Crop(c, 0, -names-12, 0, 0))
 	legend.Draw(draw.Crop(c, c.Size().X-names, 0, 0, -8))
-	return nil
 }
 
-func (p Panel) addSeries(drawing *plot.Plot) error {
+func (p Panel) addSeries(drawing *plot.Plot) {
 	// Of stacked series the highest comes first: the others cover it as far as they reach.
 	for i, series := range slices.Backward(p.Series) {
 		for _, part := range parts(series.Values, p.Gap) {
 			line, err := plotter.NewLine(part)
-			if err != nil {
-				return err
-			}
+			attempt.Succeed(err, "panel %q", p.Title)
 			line.Color = chart.Color(i)
 			if p.Stacked {
 				line.FillColor = pale(chart.Color(i))
@@ -211,7 +203,6 @@ func (p Panel) addSeries(drawing *plot.Plot) error {
 			drawing.Add(line)
 		}
 	}
-	return nil
 }
 
 // pale is a color with much white.
@@ -280,7 +271,7 @@ func stacked(series []Series) []Series {
 }
 
 // table draws lines of labels and values, as many as fit.
-func (p Panel) table(c draw.Canvas) error {
+func (p Panel) table(c draw.Canvas) {
 	names := map[model.LabelName]bool{}
 	for _, row := range p.rows {
 		for name := range row.labels {
@@ -306,9 +297,7 @@ func (p Panel) table(c draw.Canvas) error {
 		}
 		fmt.Fprintln(w)
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
+	attempt.Succeed(w.Flush())
 	lines := strings.Split(strings.TrimSpace(content.String()), "\n")
 	mono := chart.Font(11)
 	mono.Variant = "Mono"
@@ -322,7 +311,6 @@ func (p Panel) table(c draw.Canvas) error {
 			write(c, text.XLeft, 0, below, mono, strings.ReplaceAll(line, " ", "\u00a0"))
 		}
 	}
-	return nil
 }
 
 func seconds(at model.Time) float64 { return float64(at.UnixNano()) / 1e9 }
