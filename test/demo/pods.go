@@ -9,8 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-
-	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 )
 
 func (s *stage) onPod(seen sighting, pod *corev1.Pod) {
@@ -58,15 +56,15 @@ func (s *stage) tellPods(at time.Time, r *record, p *podRecord) {
 			prefix = name + " "
 		}
 		if r.are(stay, sh, (*podRecord).runs) && stay.once(name+" runs") {
-			s.tell(at, r, play.Plain, "%sruns on %s", prefix, strings.Join(nodesOf(r.podsOf(stay, name)), ", "))
+			s.tell(at, r, plain, "%sruns on %s", prefix, strings.Join(nodesOf(r.podsOf(stay, name)), ", "))
 		}
 		if prefix != "" && r.are(stay, sh, (*podRecord).succeeded) && stay.once(name+" succeeded") {
-			s.tell(at, r, play.Plain, "%ssucceeded", prefix)
+			s.tell(at, r, plain, "%ssucceeded", prefix)
 		}
 	}
 	all := r.podsOf(stay, "")
 	if r.now() != stay && r.finished.IsZero() && count(all, (*podRecord).runs) == 0 && stay.once("over") {
-		s.tell(at, r, play.Plain, "stopped on pool %s: its %d pods have ended", stay.flavor, len(all))
+		s.tell(at, r, plain, "stopped on pool %s: its %d pods have ended", stay.flavor, len(all))
 	}
 }
 

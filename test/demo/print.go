@@ -16,7 +16,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
-	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -152,5 +151,5 @@ func (s *stage) print(rows [][]any) {
 	}
 	attempt.Succeed(w.Flush())
 	heading, rest, _ := strings.Cut(out.String(), "\n")
-	fmt.Fprintf(s.out, "%s\n%s\n", s.paint.In(play.Bold, heading), rest)
+	fmt.Fprintf(s.out, "%s\n%s\n", s.paint.Bold(heading), rest)
 }

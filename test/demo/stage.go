@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -29,7 +30,7 @@ type stage struct {
 	cluster *world.Cluster
 	client  client.Client
 	out     *os.File
-	paint   play.Paint
+	paint   show.Paint
 	// start is the zero of the elapsed times.
 	start     time.Time
 	sightings chan sighting
@@ -43,7 +44,7 @@ type stage struct {
 }
 
 func newStage(cluster *world.Cluster, out *os.File) *stage {
-	return &stage{cluster: cluster, client: cluster.Client, out: out, paint: play.NewPaint(out), sightings: make(chan sighting, 1000), nodes: map[string]corev1.Node{}}
+	return &stage{cluster: cluster, client: cluster.Client, out: out, paint: show.Painter(out), sightings: make(chan sighting, 1000), nodes: map[string]corev1.Node{}}
 }
 
 // job returns the record of a TrainJob, a new one at its first sight.
@@ -107,16 +108,18 @@ const (
 	textWidth = 100 - (len("   0.0s") + 2 + jobWidth + 2)
 )
 
+func plain(text string) string { return text }
+
 // tell prints one event.
-func (s *stage) tell(at time.Time, r *record, colour play.Colour, format string, args ...any) {
+func (s *stage) tell(at time.Time, r *record, colour func(string) string, format string, args ...any) {
 	elapsed := fmt.Sprintf("%6.1fs", at.Sub(s.start).Seconds())
 	for i, line := range wrap(fmt.Sprintf(format, args...), textWidth) {
 		if i > 0 {
 			fmt.Fprintf(s.out, "%*s", 100-textWidth+2, "")
 		} else {
-			fmt.Fprintf(s.out, "%s  %-*s  ", s.paint.In(play.Dim, elapsed), jobWidth, r)
+			fmt.Fprintf(s.out, "%s  %-*s  ", s.paint.Dim(elapsed), jobWidth, r)
 		}
-		fmt.Fprintln(s.out, s.paint.In(colour, line))
+		fmt.Fprintln(s.out, colour(line))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -203,7 +204,7 @@ func (s *story) verify(ctx context.Context, lost string) {
 			return nil
 		}}
 	}
-	attempt.Succeed(play.Verify(s.out, play.NewPaint(s.out), "\nChecked on what the clusters have shown:",
+	attempt.Succeed(play.Verify(s.out, show.Painter(s.out), "\nChecked on what the clusters have shown:",
 		claim(!slices.ContainsFunc(others, func(name string) bool { return len(s.places[name]) != 1 || s.now(name).worker == s.dead }),
 			"the other jobs ran once, in %s", s.survivor().Name),
 		claim(len(places) == 2 && places[0].worker == s.dead && places[1].worker == s.survivor().Name,

@@ -36,6 +36,8 @@ func Until(ctx context.Context, every time.Duration, what string, met func() (bo
 // nodes. The jobs ask for CPUs: nodes have GPUs for a few hundred of them only.
 func MakeQueue(ctx context.Context, cluster *world.Cluster, namespace string, checks ...string) {
 	flavor := kit.Flavor(Queue, map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}, kit.GPUToleration())
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
 	attempt.Succeed(cluster.OpenQueue(ctx, kit.LocalQueue(namespace, Queue, Queue), flavor, kit.Quota{Of: corev1.ResourceCPU, Amount: "100k"}, checks...))
 	c := cluster.Client
 	Until(ctx, 50*time.Millisecond, "default ServiceAccount", func() (bool, error) {

@@ -9,13 +9,14 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // Main plays until that ends or is interrupted.
 func Main(play func(context.Context) error) {
-	attempt.Main(NewPaint(os.Stderr).In(Red, "error: "), play)
+	attempt.Main(show.Painter(os.Stderr).Red("error: "), play)
 }
 
 // Own are the clusters that a story has for itself, apart from those of `make local-up` and the specs.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package play is what the stories have in common: colours, claims, and clusters of their own.
+// Package play is what the stories have in common: claims, and clusters of their own.
 package play
 
 import (
@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 )
 
 // ErrInterrupted says that Ctrl-C ended a story.
@@ -31,13 +33,13 @@ func FirstUntrue(claims []Claim) string {
 }
 
 // Verify prints below a heading which claims came true.
-func Verify(out io.Writer, paint Paint, heading string, claims ...Claim) error {
+func Verify(out io.Writer, paint show.Paint, heading string, claims ...Claim) error {
 	fmt.Fprintln(out, heading)
 	var untrue []string
 	for _, c := range claims {
-		mark, text := paint.In(Green, "true  "), c.Text
+		mark, text := paint.Green("true  "), c.Text
 		if err := c.Check(); err != nil {
-			mark, text = paint.In(Red, "UNTRUE"), fmt.Sprintf("%s: %v", c.Text, err)
+			mark, text = paint.Red("UNTRUE"), fmt.Sprintf("%s: %v", c.Text, err)
 			untrue = append(untrue, text)
 		}
 		fmt.Fprintf(out, "  %s  %s\n", mark, text)
