@@ -92,10 +92,11 @@ func (c column) measure(ctx context.Context, jobs int) (r result, err error) {
 	defer func() { err = errors.Join(err, fleet.Stop(undisturbed, os.Stdout)) }()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return r, attempt.To(func() {
+	err = attempt.To(func() {
 		c.configure(ctx, fleet)
 		r = dispatch(ctx, fleet, jobs)
 	})
+	return r, err
 }
 
 func (c column) configure(ctx context.Context, fleet *world.Fleet) {

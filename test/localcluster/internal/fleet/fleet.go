@@ -58,7 +58,8 @@ func ParseChoice(text string) (Choice, error) {
 	if !chosen {
 		return c, nil
 	}
-	return c, c.Trainer.UnmarshalText([]byte(generation))
+	err := c.Trainer.UnmarshalText([]byte(generation))
+	return c, err
 }
 
 // New returns the fleet in dir. Without choices, as down needs it, its clusters are what they are.
