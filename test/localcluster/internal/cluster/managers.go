@@ -70,9 +70,6 @@ var (
 	}()
 )
 
-// featureGates are those of Kueue: the visibility server has a fixed port and a certificate directory at the root of the file system.
-func featureGates() map[string]any { return map[string]any{"VisibilityOnDemand": false} }
-
 // manager is a controller manager with webhooks that reads config/NAME.yaml.
 func manager(name, namespace string, config func(context.Context, *Cluster) ([]byte, error)) component {
 	return component{
@@ -115,7 +112,8 @@ func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 		if c.state.Settings.Dispatches {
 			dispatch(config, c.state.Settings.Integration)
 		}
-		config.set(featureGates(), "featureGates")
+		// The visibility server has a fixed port and a certificate directory at the root of the file system.
+		config.set(map[string]any{"VisibilityOnDemand": false}, "featureGates")
 		if workers := c.state.Settings.InTreeWorkers; workers > 0 {
 			config.set(int64(workers), "controller", "groupKindConcurrency", inTreeKind)
 		}
@@ -133,9 +131,8 @@ func ExternalTrainJobs(config map[string]any) error {
 		return err
 	}
 	frameworks = slices.DeleteFunc(frameworks, func(f string) bool { return f == inTreeFramework })
-	fields(config).set(toAny(frameworks), "integrations", "frameworks")
 	fields(config).set([]any{externalFramework}, "integrations", "externalFrameworks")
-	return nil
+	return unstructured.SetNestedStringSlice(config, frameworks, "integrations", "frameworks")
 }
 
 // dispatch sets Kueue up as the manager of a fleet. It watches every kind that it could hand to
@@ -232,12 +229,4 @@ func (c *Cluster) shippedConfig(ctx context.Context, modulePath, file string, ch
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return yaml.Marshal(config)
-}
-
-func toAny(values []string) []any {
-	all := make([]any, 0, len(values))
-	for _, value := range values {
-		all = append(all, value)
-	}
-	return all
 }
