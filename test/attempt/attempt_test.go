@@ -3,6 +3,7 @@
 package attempt
 
 import (
+	"errors"
 	"io"
 	"testing"
 )
@@ -11,7 +12,12 @@ func TestTo(t *testing.T) {
 	if err := To(func() { Succeed(nil, "nothing") }); err != nil {
 		t.Errorf("steps that succeed end with %v", err)
 	}
-	if err := To(func() { Must(1, nil); Succeed(io.EOF, "reading %s", "a log"); t.Error("goes on") }); err == nil || err.Error() != "reading a log: EOF" {
+	err := To(func() {
+		Must(1, nil)
+		Succeed(io.EOF, "reading %s", "a log")
+		t.Error("goes on")
+	})
+	if !errors.Is(err, io.EOF) || err.Error() != "reading a log: EOF" {
 		t.Errorf("a step that fails ends with %v", err)
 	}
 	defer func() {
