@@ -108,6 +108,13 @@ func TestTables(t *testing.T) {
 	}
 }
 
+// What was not measured is left out of goals, and is an empty cell.
+func TestNothingIsToldOfWhatWasNotMeasured(t *testing.T) {
+	if got := summary(measured()) + tables(measured()); strings.Contains(got, "NaN") {
+		t.Errorf("NaN in\n%s", got)
+	}
+}
+
 func TestPlots(t *testing.T) {
 	results := measured()
 	results.Runs[1].Starts = []float64{1, 2, 3}
