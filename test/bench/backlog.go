@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -12,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
+	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/work"
 )
 
 // Backlog is a manager that starts again in a cluster where many TrainJobs run and many more
@@ -31,74 +33,46 @@ type Backlog struct {
 
 // backlog fills a queue for some TrainJobs with many more, and starts the manager again.
 func (b *bench) backlog(ctx context.Context, c column, running, waiting int) error {
-	return b.onCluster(ctx, c, jobsNamespace, func(s *site) error {
+	return b.onCluster(ctx, c, jobsNamespace, func(s *site) {
 		found := &Backlog{Column: c.name, Running: running, Waiting: waiting}
-		if err := s.fill(ctx, running, waiting); err != nil {
-			return err
-		}
-		w, err := s.open()
-		if err != nil {
-			return err
-		}
+		s.fill(ctx, running, waiting)
+		w := s.open()
 		found.Before = w.before
-		if found.ReadyS, err = s.startAgain(ctx, c); err != nil {
-			return err
-		}
-		if _, found.Requests, err = w.close(ctx); err != nil {
-			return err
-		}
+		found.ReadyS = s.startAgain(ctx, c)
+		_, found.Requests = w.close(ctx)
 		// All of it is of a process that did not exist before.
-		if found.Used, err = s.used(); err != nil {
-			return err
-		}
+		found.Used = s.used()
 		b.results.Backlogs = append(b.results.Backlogs, found)
-		manager := c.integrators()[len(c.integrators())-1]
+		manager := c.manager()
 		b.say("%-10s start with %d running and %d waiting: ready after %.1f s, %.0f MiB (%.0f before), CPU %.1f s, %.0f writes", c.name, running, waiting,
 			found.ReadyS, found.Used[manager].PeakMiB, found.Before[manager].PeakMiB, found.Used[manager].CPUSeconds,
 			perJob(found.Requests, 1, []string{manager}, stored))
-		return nil
 	})
 }
 
 // fill makes so many TrainJobs run, and so many wait.
-func (s *site) fill(ctx context.Context, running, waiting int) error {
+func (s *site) fill(ctx context.Context, running, waiting int) {
 	cq := &kueue.ClusterQueue{}
-	if err := s.Client.Get(ctx, client.ObjectKey{Name: queue}, cq); err != nil {
-		return err
-	}
+	attempt.Succeed(s.Client.Get(ctx, client.ObjectKey{Name: work.Queue}, cq))
 	cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].NominalQuota = *resource.NewQuantity(int64(running), resource.DecimalSI)
-	if err := s.Client.Update(ctx, cq); err != nil {
-		return fmt.Errorf("setting the quota of ClusterQueue %s: %w", queue, err)
-	}
-	if err := s.create(ctx, 0, running+waiting, creators); err != nil {
-		return err
-	}
-	if err := s.all(ctx, running, bound); err != nil {
-		return err
-	}
-	if err := s.suspended(ctx, running+waiting); err != nil {
-		return err
-	}
-	return s.settled(ctx)
+	attempt.Succeed(s.Client.Update(ctx, cq), "setting the quota of ClusterQueue %s", work.Queue)
+	s.create(ctx, 0, running+waiting, creators)
+	s.all(ctx, running, bound)
+	s.suspended(ctx, running+waiting)
+	s.settled(ctx)
 }
 
 // startAgain returns after how many seconds the integration was ready.
-func (s *site) startAgain(ctx context.Context, c column) (float64, error) {
-	manager := c.integrators()[len(c.integrators())-1]
-	if err := s.Control(ctx, "stop", manager, io.Discard); err != nil {
-		return 0, err
-	}
+func (s *site) startAgain(ctx context.Context, c column) float64 {
+	manager := c.manager()
+	attempt.Succeed(s.Control(ctx, "stop", manager, io.Discard))
 	from := time.Now()
-	if err := s.Control(ctx, "start", manager, io.Discard); err != nil {
-		return 0, err
-	}
+	attempt.Succeed(s.Control(ctx, "start", manager, io.Discard))
 	took := time.Since(from).Seconds()
-	var err error
-	if s.pids, err = s.PIDs(); err != nil {
-		return 0, err
-	}
+	s.pids = attempt.Must(s.PIDs())
 	// It is ready before it has looked at all jobs, and a look writes nothing that we would see.
-	return took, s.until(ctx, "a manager at rest", s.atRest(manager))
+	s.until(ctx, "a manager at rest", s.atRest(manager))
+	return took
 }
 
 // atRest reports whether a component has used little CPU since it was asked before.
@@ -111,10 +85,10 @@ func (s *site) atRest(component string) func() (bool, error) {
 		if time.Since(asked) < time.Second {
 			return false, nil
 		}
-		all, err := s.used()
+		all := s.used()
 		used, took := all[component].CPUSeconds-last, time.Since(asked).Seconds()
 		last, asked = all[component].CPUSeconds, time.Now()
 		rested = append(rested, used < share*took)
-		return len(rested) > 5 && !slices.Contains(rested[len(rested)-5:], false), err
+		return len(rested) > 5 && !slices.Contains(rested[len(rested)-5:], false), nil
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -78,7 +79,7 @@ func (b *bench) say(format string, args ...any) {
 }
 
 // onCluster runs measure on a fresh cluster with a queue, and takes that down.
-func (b *bench) onCluster(ctx context.Context, c column, namespace string, measure func(*site) error) (err error) {
+func (b *bench) onCluster(ctx context.Context, c column, namespace string, measure func(*site)) (err error) {
 	var progress bytes.Buffer
 	cluster, err := world.Start(ctx, b.dir, &progress, c.flags()...)
 	if err != nil {
@@ -88,10 +89,9 @@ func (b *bench) onCluster(ctx context.Context, c column, namespace string, measu
 		// Also when we are interrupted.
 		err = errors.Join(err, cluster.Stop(context.WithoutCancel(ctx), io.Discard))
 	}()
-	s, err := newSite(ctx, cluster, namespace)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	return measure(s)
+	return attempt.To(func() {
+		s := newSite(ctx, cluster, namespace)
+		defer s.seen.stop()
+		measure(s)
+	})
 }

@@ -54,6 +54,9 @@ func (c column) integrators() []string {
 	return []string{"kueue", "kueue-trainer"}
 }
 
+// manager is the last of them, which reconciles TrainJobs.
+func (c column) manager() string { return c.integrators()[len(c.integrators())-1] }
+
 func names(columns []column) string {
 	var all []string
 	for _, c := range columns {
@@ -77,12 +80,18 @@ func columnsOf(list string) ([]column, error) {
 	return found, nil
 }
 
-// titleOf returns a column's title by its name.
-func titleOf(name string) string {
-	for _, c := range allColumns {
-		if c.name == name {
-			return c.title
-		}
+// columnOf returns a column by its name.
+func columnOf(name string) column {
+	i := slices.IndexFunc(allColumns, func(c column) bool { return c.name == name })
+	if i < 0 {
+		return column{name: name, title: name}
 	}
-	return name
+	return allColumns[i]
 }
+
+func titleOf(name string) string { return columnOf(name).title }
+
+func integrators(name string) []string { return columnOf(name).integrators() }
+
+// manager is the component that reconciles TrainJobs.
+func manager(name string) string { return columnOf(name).manager() }

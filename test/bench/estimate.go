@@ -2,7 +2,10 @@
 
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // What the estimate is about.
 const (
@@ -21,8 +24,8 @@ func (t *table) estimate(results *Results) {
 		return
 	}
 	t.head(fmt.Sprintf("estimate: %d TrainJobs a day, %d queued at once", jobsPerDay, jobsQueued), columns)
-	t.row("requests of Kueue and manager, a second on average", "%.1f", func(column string) (float64, bool) {
-		return lifeRequests(results, column) * jobsPerDay / secondsPerDay, true
+	t.row("requests of Kueue and manager, a second on average", "%.1f", func(column string) float64 {
+		return results.life(column, integrators(column), func(Count) bool { return true }) * jobsPerDay / secondsPerDay
 	})
 	for _, cpu := range []struct {
 		name string
@@ -32,53 +35,33 @@ func (t *table) estimate(results *Results) {
 		{"CPU of kube-apiserver, cores on average", []string{"kube-apiserver"}},
 		{"CPU of Trainer and JobSet, cores on average", []string{"trainer", "jobset"}},
 	} {
-		t.row(cpu.name, "%.2f", func(column string) (float64, bool) {
-			run := results.run(column, stream, n)
-			if run == nil {
-				return 0, false
-			}
-			return (run.Used.cpu(cpu.of...) + run.UsedToFinish.cpu(cpu.of...)) / float64(n) * jobsPerDay / secondsPerDay, true
+		t.row(cpu.name, "%.2f", func(column string) float64 {
+			return of(results.run(column, stream, n), func(run *Run) float64 {
+				return (run.Used.cpu(cpu.of...) + run.UsedToFinish.cpu(cpu.of...)) / float64(n) * jobsPerDay / secondsPerDay
+			})
 		})
 	}
-	t.row("time to start all that are queued, minutes", "%.1f", func(column string) (float64, bool) {
-		run := results.run(column, burst, largest(results, burst))
-		if run == nil {
-			return 0, false
-		}
-		return run.StartedS / float64(run.Jobs) * jobsQueued / 60, true
+	t.row("time to start all that are queued, minutes", "%.1f", func(column string) float64 {
+		return of(results.run(column, burst, largest(results, burst)), func(run *Run) float64 {
+			return run.StartedS / float64(run.Jobs) * jobsQueued / 60
+		})
 	})
-	t.row("peak memory of the integration, MiB", "%.0f", results.memoryOf(jobsQueued))
-}
-
-// lifeRequests counts all requests of an undisturbed TrainJob, events and reads included.
-func lifeRequests(results *Results, column string) float64 {
-	sum := 0.0
-	for _, step := range []string{"start", "finish"} {
-		if r := results.step(column, step); r != nil {
-			sum += perJob(r.Requests, r.Jobs, integrators(column), func(Count) bool { return true })
-		}
-	}
-	return sum
+	t.row("peak memory of the integration, MiB", "%.0f", func(column string) float64 { return results.memoryOf(column, jobsQueued) })
 }
 
 // memoryOf extrapolates the peak memory of the process that integrates TrainJobs.
-func (r *Results) memoryOf(jobs float64) func(column string) (float64, bool) {
-	return func(column string) (float64, bool) {
-		component := integrators(column)[len(integrators(column))-1]
-		var small, large *Run
-		for _, n := range r.sizes(burst) {
-			run := r.run(column, burst, n)
-			if run != nil && small == nil {
-				small = run
-			}
-			if run != nil {
-				large = run
-			}
+func (r *Results) memoryOf(column string, jobs float64) float64 {
+	var runs []*Run
+	for _, n := range r.sizes(burst) {
+		if run := r.run(column, burst, n); run != nil {
+			runs = append(runs, run)
 		}
-		if small == nil || small == large {
-			return 0, false
-		}
-		perJob := (large.Used[component].PeakMiB - small.Used[component].PeakMiB) / float64(large.Jobs-small.Jobs)
-		return large.Used[component].PeakMiB + perJob*(jobs-float64(large.Jobs)), true
 	}
+	if len(runs) < 2 {
+		return math.NaN()
+	}
+	small, large := runs[0], runs[len(runs)-1]
+	peak := func(run *Run) float64 { return run.Used[manager(column)].PeakMiB }
+	perJob := (peak(large) - peak(small)) / float64(large.Jobs-small.Jobs)
+	return peak(large) + perJob*(jobs-float64(large.Jobs))
 }

@@ -4,12 +4,16 @@ package main
 
 import (
 	"debug/buildinfo"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/prometheus/procfs"
+	"k8s.io/utils/ptr"
 )
 
 // Machine is what the numbers were taken on.
@@ -32,18 +36,19 @@ var versioned = map[string]string{
 
 func thisMachine() (Machine, error) {
 	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), Versions: map[string]string{}}
-	for file, read := range map[string]func(string){
-		"/proc/cpuinfo":              func(text string) { m.CPU = field(text, "model name") },
-		"/proc/meminfo":              func(text string) { m.MemoryGiB = gib(field(text, "MemTotal")) },
-		"/proc/sys/kernel/osrelease": func(text string) { m.Kernel = strings.TrimSpace(text) },
-	} {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return m, err
-		}
-		read(string(content))
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return m, err
 	}
-	return m, nil
+	cpus, errCPU := proc.CPUInfo()
+	memory, errMemory := proc.Meminfo()
+	kernel, errKernel := os.ReadFile("/proc/sys/kernel/osrelease")
+	if len(cpus) > 0 {
+		m.CPU = cpus[0].ModelName
+	}
+	m.MemoryGiB = float64(ptr.Deref(memory.MemTotalBytes, 0)) / (1 << 30)
+	m.Kernel = strings.TrimSpace(string(kernel))
+	return m, errors.Join(errCPU, errMemory, errKernel)
 }
 
 // commitOf returns the commit of a repository.
@@ -65,22 +70,4 @@ func (m *Machine) readVersions(root string) error {
 		m.Versions[name] = info.Main.Version
 	}
 	return nil
-}
-
-// field returns the value of the first line "key: value".
-func field(text, key string) string {
-	for line := range strings.Lines(text) {
-		if k, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(k) == key {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
-}
-
-// gib reads an amount of /proc/meminfo.
-func gib(amount string) float64 {
-	var kib float64
-	// A line that says otherwise leaves 0, which the report shows.
-	_, _ = fmt.Sscanf(amount, "%f kB", &kib)
-	return kib / (1 << 20)
 }

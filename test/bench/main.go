@@ -12,74 +12,53 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 func main() {
 	ctrl.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+	attempt.Main("error: ", func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }
 
 // run measures what the arguments ask for and writes the report; what was measured before
 // an error is written, too.
 func run(ctx context.Context, args []string) error {
-	p, err := parsePlan(args)
-	if err != nil {
-		return err
-	}
-	root, err := world.Root()
-	if err != nil {
-		return err
-	}
-	results, err := p.results(root)
-	if err != nil {
-		return err
-	}
-	b := &bench{plan: p, dir: filepath.Join(root, localDir), progress: os.Stdout, results: results}
-	err = b.run(ctx)
-	if errVersions := results.Machine.readVersions(root); errVersions != nil {
-		return errors.Join(err, errVersions)
-	}
-	tables, errReport := writeReport(filepath.Join(root, p.out), results)
-	fmt.Println(tables)
-	return errors.Join(err, errReport)
+	return attempt.To(func() {
+		p, root := attempt.Must(parsePlan(args)), attempt.Must(world.Root())
+		results := p.results(root)
+		b := &bench{plan: p, dir: filepath.Join(root, localDir), progress: os.Stdout, results: results}
+		err := b.run(ctx)
+		if errVersions := results.Machine.readVersions(root); errVersions != nil {
+			attempt.Succeed(errors.Join(err, errVersions))
+		}
+		tables, errReport := writeReport(filepath.Join(root, p.out), results)
+		fmt.Println(tables)
+		attempt.Succeed(errors.Join(err, errReport))
+	})
 }
 
 // results returns what the report has, or nothing yet, without the parts that are measured now.
-func (p *plan) results(root string) (*Results, error) {
-	machine, err := thisMachine()
-	if err != nil {
-		return nil, err
-	}
+func (p *plan) results(root string) *Results {
+	machine, commit := attempt.Must(thisMachine()), attempt.Must(commitOf(root))
 	results := &Results{Machine: machine, Commits: map[string]string{}}
 	if p.again {
-		if results, err = earlierResults(filepath.Join(root, p.out), machine); err != nil {
-			return nil, err
-		}
+		results = attempt.Must(earlierResults(filepath.Join(root, p.out), machine))
 	}
-	commit, err := commitOf(root)
 	for _, part := range p.parts {
 		results.drop(part)
 		results.Commits[part] = commit
 	}
-	return results, err
+	return results
 }
 
 // plan is what is measured.

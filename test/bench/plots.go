@@ -6,20 +6,34 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/svg"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
+	"github.com/kueue-trainer/kueue-trainer/test/chart"
 )
 
 // plots draws what was measured, by file name.
-func plots(results *Results) map[string][]byte {
-	files := map[string][]byte{}
+func plots(results *Results) (map[string][]byte, error) {
+	drawings := map[string]func() *plot.Plot{}
 	if n := largest(results, burst); n > 0 {
-		files["starts.svg"] = startsPlot(results, n)
-		files["cpu.svg"] = cpuPlot(results, n)
+		drawings["starts.svg"] = func() *plot.Plot { return startsPlot(results, n) }
+		drawings["cpu.svg"] = func() *plot.Plot { return cpuPlot(results, n) }
 	}
 	if sizes := results.growth(); len(sizes) > 1 {
-		files["growth.svg"] = growthPlot(results, sizes)
+		drawings["growth.svg"] = func() *plot.Plot { return growthPlot(results, sizes) }
 	}
-	return files
+	files := map[string][]byte{}
+	for name, drawing := range drawings {
+		var err error
+		files[name], err = chart.SVG(720, 360, func(canvas draw.Canvas) { drawing().Draw(draw.Crop(canvas, 8, -16, 8, -8)) })
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return files, nil
 }
 
 // largest returns the size of the largest burst or stream that all its columns have.
@@ -33,48 +47,82 @@ func largest(results *Results, how shape) int {
 	return n
 }
 
-func startsPlot(results *Results, n int) []byte {
-	var lines []svg.Line
-	for _, run := range results.at(burst, n) {
-		line := svg.Line{Name: titleOf(run.Column), Points: []svg.Point{{}}}
-		for i, seconds := range run.Starts {
-			line.Points = append(line.Points, svg.Point{X: seconds, Y: float64(n) * float64(i+1) / 10})
+func startsPlot(results *Results, n int) *plot.Plot {
+	p := newPlot(fmt.Sprintf("A burst of %d TrainJobs", n), "seconds after the queue was released", "TrainJobs started")
+	for i, run := range results.at(burst, n) {
+		points := plotter.XYs{{}}
+		for tenth, seconds := range run.Starts {
+			points = append(points, plotter.XY{X: seconds, Y: float64(n) * float64(tenth+1) / 10})
 		}
-		lines = append(lines, line)
+		addLine(p, i, titleOf(run.Column), points)
 	}
-	return svg.Lines(fmt.Sprintf("A burst of %d TrainJobs", n), "seconds after the queue was released", "TrainJobs started", lines)
+	return p
 }
 
-func cpuPlot(results *Results, n int) []byte {
-	groups := []string{"Kueue + manager", "Trainer", "JobSet", "API server"}
-	var series []svg.Bars
-	for _, run := range results.at(burst, n) {
-		series = append(series, svg.Bars{Name: titleOf(run.Column), Values: []float64{
-			run.Used.cpu("kueue", "kueue-trainer"), run.Used.cpu("trainer"), run.Used.cpu("jobset"), run.Used.cpu("kube-apiserver"),
-		}})
-	}
-	return svg.Grouped(fmt.Sprintf("CPU of a burst of %d TrainJobs, after the release", n), "seconds", groups, series)
-}
-
-func growthPlot(results *Results, sizes []int) []byte {
-	var lines []svg.Line
-	for _, column := range results.columns(burst) {
-		line := svg.Line{Name: titleOf(column)}
+func growthPlot(results *Results, sizes []int) *plot.Plot {
+	p := newPlot("CPU of Kueue and manager per TrainJob, creation included", "TrainJobs in a burst", "milliseconds")
+	for i, column := range results.columns(burst) {
+		var points plotter.XYs
 		for _, n := range sizes {
 			if run := results.run(column, burst, n); run != nil {
-				line.Points = append(line.Points, svg.Point{X: float64(n), Y: 1000 * run.integrationCPU() / float64(n)})
+				points = append(points, plotter.XY{X: float64(n), Y: 1000 * run.cpuPerJob()})
 			}
 		}
-		if len(line.Points) == len(sizes) {
-			lines = append(lines, line)
+		if len(points) == len(sizes) {
+			addLine(p, i, titleOf(column), points)
 		}
 	}
-	return svg.Lines("CPU of Kueue and manager per TrainJob, creation included", "TrainJobs in a burst", "milliseconds", lines)
+	return p
 }
 
-// integrationCPU is what Kueue and the manager used from the first create on.
-func (r *Run) integrationCPU() float64 {
-	return r.Used.cpu("kueue", "kueue-trainer") + r.UsedToCreate.cpu("kueue", "kueue-trainer")
+func newPlot(title, x, y string) *plot.Plot {
+	p := chart.New(title)
+	p.X.Label.Text, p.Y.Label.Text = x, y
+	return p
+}
+
+func addLine(p *plot.Plot, i int, name string, points plotter.XYs) {
+	line, dots, err := plotter.NewLinePoints(points)
+	attempt.Succeed(err, "%s", name)
+	line.Color, line.Width = chart.Color(i), 2
+	dots.Color, dots.Shape = chart.Color(i), draw.CircleGlyph{}
+	p.Add(line, dots)
+	p.Legend.Add(name, line, dots)
+}
+
+// cpuPlot has a group of bars for each component, one of each column.
+func cpuPlot(results *Results, n int) *plot.Plot {
+	const width = vg.Length(40)
+	p := newPlot(fmt.Sprintf("CPU of a burst of %d TrainJobs, after the release", n), "", "seconds")
+	p.NominalX("Kueue + manager", "Trainer", "JobSet", "API server")
+	p.Legend.Top, p.Legend.Left = true, true
+	runs := results.at(burst, n)
+	for i, run := range runs {
+		values := plotter.Values{run.Used.cpu("kueue", "kueue-trainer"), run.Used.cpu("trainer"), run.Used.cpu("jobset"), run.Used.cpu("kube-apiserver")}
+		bars := attempt.Must(plotter.NewBarChart(values, width))
+		bars.Color, bars.LineStyle.Width = chart.Color(i), 0
+		bars.Offset = width * vg.Length(2*i-len(runs)+1) / 2
+		above := plotter.XYLabels{}
+		for group, value := range values {
+			above.XYs = append(above.XYs, plotter.XY{X: float64(group), Y: value})
+			above.Labels = append(above.Labels, fmt.Sprintf("%.3g", value))
+		}
+		labels := attempt.Must(plotter.NewLabels(above))
+		for j := range labels.TextStyle {
+			labels.TextStyle[j].Font, labels.TextStyle[j].XAlign = chart.Font(10), draw.XCenter
+		}
+		labels.Offset = vg.Point{X: bars.Offset, Y: 3}
+		p.Add(bars, labels)
+		p.Legend.Add(titleOf(run.Column), bars)
+	}
+	// Room for the bars of the outer groups, and for the legend.
+	p.X.Min, p.X.Max, p.Y.Max = -0.6, 3.6, 1.2*p.Y.Max
+	return p
+}
+
+// cpuPerJob is what Kueue and the manager used per TrainJob, from the first create on.
+func (r *Run) cpuPerJob() float64 {
+	return (r.Used.cpu("kueue", "kueue-trainer") + r.UsedToCreate.cpu("kueue", "kueue-trainer")) / float64(r.Jobs)
 }
 
 // at returns the runs of a size, in the order of the columns.

@@ -32,7 +32,10 @@ func writeReport(dir string, results *Results) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	files := plots(results)
+	files, err := plots(results)
+	if err != nil {
+		return "", err
+	}
 	files["results.json"] = append(raw, '\n')
 	for name, content := range files {
 		err = errors.Join(err, os.WriteFile(filepath.Join(details, name), content, 0o644))

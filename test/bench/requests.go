@@ -10,6 +10,8 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 )
 
 const (
@@ -21,32 +23,25 @@ const (
 
 // requests counts the API requests of TrainJobs in the events of their lives.
 func (b *bench) requests(ctx context.Context, c column, n int) error {
-	return b.onCluster(ctx, c, auditedNamespace, func(s *site) error {
+	return b.onCluster(ctx, c, auditedNamespace, func(s *site) {
 		for _, step := range []struct {
 			name string
-			do   func(context.Context, int) error
+			do   func(context.Context, int)
 			// from and to are the moments between which its time is taken.
 			from, to moment
 		}{
 			{"start", s.startOneByOne, admitted, started},
-			{name: "idle", do: func(ctx context.Context, _ int) error { return sleep(ctx, b.idle, nil) }},
+			{name: "idle", do: func(ctx context.Context, _ int) { sleep(ctx, b.idle) }},
 			{name: "touch", do: s.touch},
-			{name: "restart", do: func(ctx context.Context, _ int) error { return s.restart(ctx, c) }},
+			{name: "restart", do: func(ctx context.Context, _ int) { s.restart(ctx, c) }},
 			{"eviction", s.evict, evicted, gone},
 			{"re-admission", s.readmit, admitted, started},
 			{name: "finish", do: s.finishAll},
 		} {
-			w, err := s.open()
-			if err != nil {
-				return err
-			}
-			if err := step.do(ctx, n); err != nil {
-				return err
-			}
+			w := s.open()
+			step.do(ctx, n)
 			count := &Requests{Column: c.name, Step: step.name, Jobs: n, Seconds: time.Since(w.from).Seconds()}
-			if count.Used, count.Requests, err = w.close(ctx); err != nil {
-				return err
-			}
+			count.Used, count.Requests = w.close(ctx)
 			if step.from != "" {
 				took := percentiles(s.seen.between(step.from, step.to))
 				count.Took = &took
@@ -55,84 +50,59 @@ func (b *bench) requests(ctx context.Context, c column, n int) error {
 			b.say("%-10s %s of %d: %.1f writes each, %.1f dry runs", c.name, step.name, n,
 				perJob(count.Requests, n, c.integrators(), stored), perJob(count.Requests, n, c.integrators(), dryRuns))
 		}
-		return nil
 	})
 }
 
 // startOneByOne lets no job disturb another.
-func (s *site) startOneByOne(ctx context.Context, n int) error {
+func (s *site) startOneByOne(ctx context.Context, n int) {
 	for i := range n {
-		if err := s.create(ctx, i, i+1, 1); err != nil {
-			return err
-		}
-		if err := s.all(ctx, i+1, bound); err != nil {
-			return err
-		}
+		s.create(ctx, i, i+1, 1)
+		s.all(ctx, i+1, bound)
 	}
-	return nil
 }
 
 // touch brings every job to its reconciler once, by a change that means nothing: what a
 // resync of the caches does.
-func (s *site) touch(ctx context.Context, _ int) error {
+func (s *site) touch(ctx context.Context, _ int) {
 	var jobs trainer.TrainJobList
-	if err := s.Client.List(ctx, &jobs, client.InNamespace(s.namespace)); err != nil {
-		return err
-	}
+	attempt.Succeed(s.Client.List(ctx, &jobs, client.InNamespace(s.namespace)))
 	for i := range jobs.Items {
-		err := s.Client.Patch(ctx, &jobs.Items[i], client.RawPatch("application/merge-patch+json",
-			[]byte(`{"metadata":{"annotations":{"bench/touched":"yes"}}}`)))
-		if err != nil {
-			return err
-		}
+		attempt.Succeed(s.Client.Patch(ctx, &jobs.Items[i], client.RawPatch("application/merge-patch+json",
+			[]byte(`{"metadata":{"annotations":{"bench/touched":"yes"}}}`))))
 	}
-	return nil
 }
 
 // restart starts the integration again: all jobs are looked at by a process that knows
 // nothing of them.
-func (s *site) restart(ctx context.Context, c column) error {
-	integrators := c.integrators()
-	if err := s.Control(ctx, "restart", integrators[len(integrators)-1], io.Discard); err != nil {
-		return err
-	}
-	var err error
-	s.pids, err = s.PIDs()
+func (s *site) restart(ctx context.Context, c column) {
+	attempt.Succeed(s.Control(ctx, "restart", c.manager(), io.Discard))
+	s.pids = attempt.Must(s.PIDs())
 	// It is healthy before it has looked at all jobs.
-	return sleep(ctx, 2*quiet, err)
+	sleep(ctx, 2*quiet)
 }
 
-func sleep(ctx context.Context, d time.Duration, err error) error {
-	if err != nil {
-		return err
-	}
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
-	return ctx.Err()
+	attempt.Succeed(ctx.Err())
 }
 
 // evict stops all jobs through their queue.
-func (s *site) evict(ctx context.Context, n int) error {
+func (s *site) evict(ctx context.Context, n int) {
 	s.seen.forget()
-	if err := s.stopQueue(ctx, kueue.HoldAndDrain); err != nil {
-		return err
-	}
-	return s.all(ctx, n, gone)
+	s.stopQueue(ctx, kueue.HoldAndDrain)
+	s.all(ctx, n, gone)
 }
 
-func (s *site) readmit(ctx context.Context, n int) error {
+func (s *site) readmit(ctx context.Context, n int) {
 	s.seen.forget()
-	if err := s.stopQueue(ctx, kueue.None); err != nil {
-		return err
-	}
-	return s.all(ctx, n, bound)
+	s.stopQueue(ctx, kueue.None)
+	s.all(ctx, n, bound)
 }
 
-func (s *site) finishAll(ctx context.Context, n int) error {
-	if err := s.finish(ctx); err != nil {
-		return err
-	}
-	return s.all(ctx, n, finished)
+func (s *site) finishAll(ctx context.Context, n int) {
+	s.finish(ctx)
+	s.all(ctx, n, finished)
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -108,20 +107,22 @@ func (r *Results) drop(part string) {
 
 // run returns a stream or burst, or nil.
 func (r *Results) run(column string, how shape, jobs int) *Run {
-	for _, run := range r.Runs {
-		if run.Column == column && run.Shape == how && run.Jobs == jobs {
-			return run
-		}
-	}
-	return nil
+	return first(r.Runs, func(run *Run) bool { return run.Column == column && run.Shape == how && run.Jobs == jobs })
 }
 
 // step returns the requests of one step, or nil.
 func (r *Results) step(column, step string) *Requests {
-	for _, requests := range r.Requests {
-		if requests.Column == column && requests.Step == step {
-			return requests
-		}
+	return first(r.Requests, func(requests *Requests) bool { return requests.Column == column && requests.Step == step })
+}
+
+// function returns a Go benchmark, or nil.
+func (r *Results) function(name string) *Function {
+	return first(r.Functions, func(f *Function) bool { return f.Name == name })
+}
+
+func first[T any](all []*T, is func(*T) bool) *T {
+	if i := slices.IndexFunc(all, is); i >= 0 {
+		return all[i]
 	}
 	return nil
 }
@@ -129,7 +130,7 @@ func (r *Results) step(column, step string) *Requests {
 // sorted lists counts, the most frequent first.
 func sorted(counts audit.Counts) []Count {
 	all := make([]Count, 0, len(counts))
-	for request, n := range maps.All(counts) {
+	for request, n := range counts {
 		all = append(all, Count{Request: request, Count: n})
 	}
 	slices.SortFunc(all, func(a, b Count) int {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/xml"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,10 +50,7 @@ func TestCurve(t *testing.T) {
 
 func TestParseBenchmarks(t *testing.T) {
 	out := "goos: linux\nBenchmarkPodSets/in-tree/local_API_server-2 \t 300\t 271269.5 ns/op\t 96597 B/op\t 981 allocs/op\nPASS\n"
-	got, err := parseBenchmarks([]byte(out))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := parseBenchmarks(out)
 	want := []*Function{{Name: "PodSets/in-tree/local API server", NsPerOp: 271269.5, BytesPerOp: 96597, AllocsPerOp: 981}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("parseBenchmarks() (-want +got):\n%s", diff)
@@ -107,6 +105,40 @@ func TestTables(t *testing.T) {
 		if !strings.Contains(got, want+"\n") {
 			t.Errorf("no line %q in\n%s", want, got)
 		}
+	}
+}
+
+// What was not measured is left out of goals, and is an empty cell.
+func TestNothingIsToldOfWhatWasNotMeasured(t *testing.T) {
+	if got := summary(measured()) + tables(measured()); strings.Contains(got, "NaN") {
+		t.Errorf("NaN in\n%s", got)
+	}
+}
+
+func TestPlots(t *testing.T) {
+	results := measured()
+	results.Runs[1].Starts = []float64{1, 2, 3}
+	results.Runs = append(results.Runs, &Run{Column: "in-tree", Shape: burst, Jobs: 100}, &Run{Column: "external", Shape: burst, Jobs: 100})
+	files, err := plots(results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, wants := range map[string][]string{
+		"starts.svg": {"A burst of 200 TrainJobs", "in-tree as shipped", "kueue-trainer"},
+		"cpu.svg":    {"API server", ">10<", "kueue-trainer"},
+		"growth.svg": {"TrainJobs in a burst", "kueue-trainer"},
+	} {
+		if err := xml.Unmarshal(files[name], &struct{}{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(string(files[name]), want) {
+				t.Errorf("%s has no %s", name, want)
+			}
+		}
+	}
+	if files, err := plots(&Results{}); len(files) > 0 || err != nil {
+		t.Errorf("Of nothing there are %d plots, %v", len(files), err)
 	}
 }
 

@@ -4,8 +4,7 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,15 +14,14 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/follow"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // moment is something that happens to a TrainJob.
@@ -56,59 +54,21 @@ type sightings struct {
 	moments map[string]map[moment]time.Time
 	pods    map[string]map[types.UID]bool
 	latest  time.Time
-	failure error
 }
 
-// follow watches a namespace from now on.
-func follow(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, namespace string) (*sightings, error) {
+// sight watches a namespace from now on.
+func sight(ctx context.Context, cluster *world.Cluster, namespace string) (*sightings, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &sightings{stop: cancel, moments: map[string]map[moment]time.Time{}, pods: map[string]map[types.UID]bool{}, latest: time.Now()}
-	objects, err := cache.New(config, cache.Options{
-		Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}, DefaultTransform: cache.TransformStripManagedFields(),
-	})
+	tell := func(obj client.Object, deleted bool) { s.note(obj, deleted, time.Now()) }
+	err := follow.Start(ctx, cluster, namespace, tell, &trainer.TrainJob{}, &kueue.Workload{}, &batchv1.Job{}, &corev1.Pod{})
 	if err != nil {
 		cancel()
-		return nil, err
 	}
-	go func() {
-		if err := objects.Start(ctx); err != nil {
-			s.fail(fmt.Errorf("watching namespace %s: %w", namespace, err))
-		}
-	}()
-	for _, obj := range []client.Object{&trainer.TrainJob{}, &kueue.Workload{}, &batchv1.Job{}, &corev1.Pod{}} {
-		informer, err := objects.GetInformer(ctx, obj)
-		if err == nil {
-			_, err = informer.AddEventHandler(s.handler())
-		}
-		if err != nil {
-			cancel()
-			return nil, fmt.Errorf("watching %T: %w", obj, err)
-		}
-	}
-	return s, nil
+	return s, err
 }
 
-// handler notes what comes when it comes. Informers begin again where a watch breaks off.
-func (s *sightings) handler() toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { s.note(obj, false, time.Now()) },
-		UpdateFunc: func(_, obj any) { s.note(obj, false, time.Now()) },
-		DeleteFunc: func(obj any) {
-			if unseen, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-				obj = unseen.Obj
-			}
-			s.note(obj, true, time.Now())
-		},
-	}
-}
-
-func (s *sightings) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failure = errors.Join(s.failure, err)
-}
-
-func (s *sightings) note(object any, deleted bool, at time.Time) {
+func (s *sightings) note(object client.Object, deleted bool, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.latest = at
@@ -168,12 +128,6 @@ func (s *sightings) forget() {
 	clear(s.moments)
 }
 
-func (s *sightings) err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failure
-}
-
 // last returns when the latest news came.
 func (s *sightings) last() time.Time {
 	s.mu.Lock()
@@ -181,29 +135,12 @@ func (s *sightings) last() time.Time {
 	return s.latest
 }
 
-func (s *sightings) count(m moment) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, moments := range s.moments {
-		if _, known := moments[m]; known {
-			n++
-		}
-	}
-	return n
-}
+// count returns how many jobs have had a moment.
+func (s *sightings) count(m moment) int { return len(s.times(m)) }
 
 // latestOf returns when the last job had its moment.
 func (s *sightings) latestOf(m moment) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var last time.Time
-	for _, moments := range s.moments {
-		if at := moments[m]; at.After(last) {
-			last = at
-		}
-	}
-	return last
+	return slices.MaxFunc(append(s.times(m), time.Time{}), time.Time.Compare)
 }
 
 // between returns the time from one moment to another, of every job that had both. The two

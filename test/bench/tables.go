@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -30,13 +31,13 @@ func (t *table) head(title string, columns []string) {
 	fmt.Fprintf(t, "\n|---|%s\n", strings.Repeat("---|", len(columns)+min(1, len(columns)-1)))
 }
 
-// row has the value of each column; one that was not measured is given as false.
-func (t *table) row(name, format string, value func(column string) (float64, bool)) {
+// row has the value of each column; one that was not measured is NaN.
+func (t *table) row(name, format string, value func(column string) float64) {
 	fmt.Fprintf(t, "| %s |", name)
 	var values []float64
 	for _, column := range t.columns {
-		v, ok := value(column)
-		if !ok {
+		v := value(column)
+		if math.IsNaN(v) {
 			fmt.Fprint(t, " |")
 			continue
 		}
@@ -134,21 +135,17 @@ func (t *table) requests(results *Results) {
 	t.head("requests per TrainJob", columns)
 	for _, step := range []string{"start", "finish", "eviction", "re-admission", "touch", "restart"} {
 		for _, kind := range requestKinds {
-			t.row(step+": "+kind.name, "%.1f", func(column string) (float64, bool) {
-				r := results.step(column, step)
-				if r == nil {
-					return 0, false
-				}
-				return perJob(r.Requests, r.Jobs, integrators(column), kind.is), true
+			t.row(step+": "+kind.name, "%.1f", func(column string) float64 {
+				return of(results.step(column, step), func(r *Requests) float64 {
+					return perJob(r.Requests, r.Jobs, integrators(column), kind.is)
+				})
 			})
 		}
 	}
-	t.row("idle: all requests in an hour, not per TrainJob", "%.0f", func(column string) (float64, bool) {
-		r := results.step(column, "idle")
-		if r == nil {
-			return 0, false
-		}
-		return perJob(r.Requests, 1, integrators(column), func(Count) bool { return true }) * 3600 / r.Seconds, true
+	t.row("idle: all requests in an hour, not per TrainJob", "%.0f", func(column string) float64 {
+		return of(results.step(column, "idle"), func(r *Requests) float64 {
+			return perJob(r.Requests, 1, integrators(column), func(Count) bool { return true }) * 3600 / r.Seconds
+		})
 	})
 }
 
@@ -168,7 +165,7 @@ func (t *table) lifeByResource(results *Results) {
 	}
 	t.head("undisturbed life", columns)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		t.row(name, "%.2f", func(column string) (float64, bool) { return all[name][column], true })
+		t.row(name, "%.2f", func(column string) float64 { return all[name][column] })
 	}
 }
 
@@ -203,17 +200,14 @@ func (t *table) times(results *Results) {
 		{"re-admission", "all at once: admitted again to started"},
 		{"eviction", "all at once: evicted to last pod gone"},
 	} {
-		took := func(of func(*Percentiles) float64) func(string) (float64, bool) {
-			return func(column string) (float64, bool) {
-				step := results.step(column, what.step)
-				if step == nil || step.Took == nil {
-					return 0, false
-				}
-				return of(step.Took), true
+		took := func(column string) Percentiles {
+			if step := results.step(column, what.step); step != nil && step.Took != nil {
+				return *step.Took
 			}
+			return Percentiles{P50Ms: math.NaN(), P99Ms: math.NaN()}
 		}
-		t.row(what.name+", p50, ms", "%.0f", took(func(p *Percentiles) float64 { return p.P50Ms }))
-		t.row(what.name+", p99, ms", "%.0f", took(func(p *Percentiles) float64 { return p.P99Ms }))
+		t.row(what.name+", p50, ms", "%.0f", func(column string) float64 { return took(column).P50Ms })
+		t.row(what.name+", p99, ms", "%.0f", func(column string) float64 { return took(column).P99Ms })
 	}
 }
 
@@ -225,7 +219,7 @@ func (t *table) throughput(results *Results, how shape, n int) {
 	}
 	t.head(fmt.Sprintf("%s of %d TrainJobs", how, n), columns)
 	row := func(name, format string, value func(*Run) float64) {
-		t.row(name, format, func(column string) (float64, bool) { return value(results.run(column, how, n)), true })
+		t.row(name, format, func(column string) float64 { return value(results.run(column, how, n)) })
 	}
 	row("last TrainJob created, s", "%.1f", func(r *Run) float64 { return r.CreatedS })
 	row("last Workload admitted, s", "%.1f", func(r *Run) float64 { return r.AdmittedS })
@@ -261,16 +255,14 @@ func (t *table) growth(results *Results) {
 	}
 	t.head("CPU of Kueue and manager per TrainJob in a burst, creation included, ms", []string{allColumns[0].name, allColumns[len(allColumns)-1].name})
 	for _, n := range sizes {
-		t.row(fmt.Sprint(n), "%.1f", func(column string) (float64, bool) {
-			return 1000 * results.run(column, burst, n).integrationCPU() / float64(n), true
-		})
+		t.row(fmt.Sprint(n), "%.1f", func(column string) float64 { return 1000 * results.run(column, burst, n).cpuPerJob() })
 	}
 }
 
 // backlogs says what a manager costs that starts where many TrainJobs run and wait.
 func (t *table) backlogs(results *Results) {
 	for _, found := range results.Backlogs {
-		manager := integrators(found.Column)[len(integrators(found.Column))-1]
+		manager := manager(found.Column)
 		t.head(fmt.Sprintf("start of the manager with %d TrainJobs running and %d waiting", found.Running, found.Waiting), []string{found.Column})
 		for _, row := range []struct {
 			name  string
@@ -284,7 +276,7 @@ func (t *table) backlogs(results *Results) {
 			{"peak memory of the one before, which took them all in, MiB", found.Before[manager].PeakMiB},
 			{"peak memory of Kueue, MiB", found.Used["kueue"].PeakMiB},
 		} {
-			t.row(row.name, "%.1f", func(string) (float64, bool) { return row.value, true })
+			t.row(row.name, "%.1f", func(string) float64 { return row.value })
 		}
 	}
 }
@@ -308,13 +300,4 @@ func (r *Results) requestColumns() []string {
 		}
 	}
 	return found
-}
-
-func integrators(name string) []string {
-	for _, c := range allColumns {
-		if c.name == name {
-			return c.integrators()
-		}
-	}
-	return nil
 }

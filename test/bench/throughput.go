@@ -29,95 +29,58 @@ func (b *bench) throughput(ctx context.Context, c column, how shape, n int) erro
 	if b.results.run(c.name, how, n) != nil {
 		return nil
 	}
-	return b.onCluster(ctx, c, jobsNamespace, func(s *site) error {
+	return b.onCluster(ctx, c, jobsNamespace, func(s *site) {
 		run := &Run{Column: c.name, Shape: how, Jobs: n}
 		measure := s.stream
 		if how == burst {
 			measure = s.burst
 		}
-		if err := measure(ctx, run); err != nil {
-			return err
-		}
+		measure(ctx, run)
 		b.results.Runs = append(b.results.Runs, run)
 		b.say("%-10s %s of %d: created %.1fs, admitted %.1fs, started %.1fs, bound %.1fs; lag p50 %.0f ms, p99 %.0f ms; CPU: %s %.1fs, API server %.1fs",
 			c.name, how, n, run.CreatedS, run.AdmittedS, run.StartedS, run.BoundS, run.Lag.P50Ms, run.Lag.P99Ms,
 			c.integrators(), run.Used.cpu(c.integrators()...), run.Used.cpu("kube-apiserver"))
-		return nil
 	})
 }
 
 // stream counts from the first TrainJob that is created.
-func (s *site) stream(ctx context.Context, run *Run) error {
-	w, err := s.open()
-	if err != nil {
-		return err
-	}
-	if err := s.create(ctx, 0, run.Jobs, 1); err != nil {
-		return err
-	}
+func (s *site) stream(ctx context.Context, run *Run) {
+	w := s.open()
+	s.create(ctx, 0, run.Jobs, 1)
 	run.CreatedS = time.Since(w.from).Seconds()
-	if err := s.reach(ctx, run, w); err != nil {
-		return err
-	}
-	return s.end(ctx, run)
+	s.reach(ctx, run, w)
+	s.end(ctx, run)
 }
 
 // end lets all jobs succeed, which is the rest of their lives.
-func (s *site) end(ctx context.Context, run *Run) error {
-	w, err := s.open()
-	if err != nil {
-		return err
-	}
-	if err := s.finish(ctx); err != nil {
-		return err
-	}
-	if err := s.all(ctx, run.Jobs, finished); err != nil {
-		return err
-	}
+func (s *site) end(ctx context.Context, run *Run) {
+	w := s.open()
+	s.finish(ctx)
+	s.all(ctx, run.Jobs, finished)
 	run.FinishedS = s.seen.latestOf(finished).Sub(w.from).Seconds()
-	run.UsedToFinish, run.RequestsToFinish, err = w.close(ctx)
-	return err
+	run.UsedToFinish, run.RequestsToFinish = w.close(ctx)
 }
 
 // burst counts from the release of the queue; what creating costs is written down apart.
-func (s *site) burst(ctx context.Context, run *Run) error {
-	if err := s.hold(ctx); err != nil {
-		return err
-	}
-	w, err := s.open()
-	if err != nil {
-		return err
-	}
-	if err := s.create(ctx, 0, run.Jobs, creators); err != nil {
-		return err
-	}
+func (s *site) burst(ctx context.Context, run *Run) {
+	s.hold(ctx)
+	w := s.open()
+	s.create(ctx, 0, run.Jobs, creators)
 	run.CreatedS = time.Since(w.from).Seconds()
-	if err := s.suspended(ctx, run.Jobs); err != nil {
-		return err
-	}
-	if run.UsedToCreate, run.RequestsToCreate, err = w.close(ctx); err != nil {
-		return err
-	}
-	if w, err = s.open(); err != nil {
-		return err
-	}
-	if err := s.stopQueue(ctx, kueue.None); err != nil {
-		return err
-	}
-	return s.reach(ctx, run, w)
+	s.suspended(ctx, run.Jobs)
+	run.UsedToCreate, run.RequestsToCreate = w.close(ctx)
+	w = s.open()
+	s.stopQueue(ctx, kueue.None)
+	s.reach(ctx, run, w)
 }
 
 // reach waits until all pods are bound and writes down how that came.
-func (s *site) reach(ctx context.Context, run *Run, w *window) error {
-	if err := s.all(ctx, run.Jobs, bound); err != nil {
-		return err
-	}
+func (s *site) reach(ctx context.Context, run *Run, w *window) {
+	s.all(ctx, run.Jobs, bound)
 	since := func(m moment) float64 { return s.seen.latestOf(m).Sub(w.from).Seconds() }
 	run.AdmittedS, run.StartedS, run.BoundS = since(admitted), since(started), since(bound)
 	run.Lag = percentiles(s.seen.between(admitted, started))
 	run.Starts = curve(s.seen.times(started), w.from)
 	run.Admissions = curve(s.seen.times(admitted), w.from)
-	var err error
-	run.Used, run.Requests, err = w.close(ctx)
-	return err
+	run.Used, run.Requests = w.close(ctx)
 }

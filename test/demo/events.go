@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -20,7 +21,7 @@ func (s *stage) onTrainJob(seen sighting, t *trainer.TrainJob) {
 	r := s.job(t.Namespace, t.Name)
 	if r.submitted.IsZero() {
 		r.submitted, r.uid, r.queue = seen.at, t.UID, t.Labels[kit.QueueLabel]
-		s.tell(seen.at, r, s.paint.plain, "submitted: %s", wants(t))
+		s.tell(seen.at, r, plain, "submitted: %s", wants(t))
 	}
 	r.complete = apimeta.IsStatusConditionTrue(t.Status.Conditions, trainer.TrainJobComplete)
 	if failed := apimeta.FindStatusCondition(t.Status.Conditions, trainer.TrainJobFailed); failed != nil && failed.Status == metav1.ConditionTrue {
@@ -42,11 +43,7 @@ func wants(t *trainer.TrainJob) string {
 }
 
 func nodesTimesGPUs(nodes int, gpus int64) string {
-	noun := "nodes"
-	if nodes == 1 {
-		noun = "node"
-	}
-	return fmt.Sprintf("%d %s x %d GPUs", nodes, noun, gpus)
+	return fmt.Sprintf("%s x %d GPUs", show.Count(int64(nodes), "node"), gpus)
 }
 
 func (s *stage) onWorkload(seen sighting, wl *kueue.Workload) {
@@ -84,7 +81,7 @@ func (s *stage) onPreempted(at time.Time, r *record, wl *kueue.Workload) {
 	message := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPreempted).Message
 	match := preemptor.FindStringSubmatch(message)
 	if match == nil {
-		s.tell(at, r, s.paint.red, "preempted: %s", message)
+		s.tell(at, r, s.paint.Red, "preempted: %s", message)
 		return
 	}
 	r.preemptedBy = "a job with UID " + match[1]
@@ -93,7 +90,7 @@ func (s *stage) onPreempted(at time.Time, r *record, wl *kueue.Workload) {
 			r.preemptedBy = other.String()
 		}
 	}
-	s.tell(at, r, s.paint.red, "preempted by %s: %s", r.preemptedBy, match[2])
+	s.tell(at, r, s.paint.Red, "preempted by %s: %s", r.preemptedBy, match[2])
 }
 
 // onWaiting tells why a job waits, whenever Kueue has something new to say. That it was
@@ -105,7 +102,7 @@ func (s *stage) onWaiting(at time.Time, r *record, wl *kueue.Workload) {
 		return
 	}
 	r.waits = quota.Message
-	s.tell(at, r, s.paint.yellow, "waits: %s", shorten(quota.Message))
+	s.tell(at, r, s.paint.Yellow, "waits: %s", shorten(quota.Message))
 }
 
 // Parts of Kueue's message that are the same every time.
@@ -138,7 +135,7 @@ func (s *stage) onAdmission(at time.Time, r *record, wl *kueue.Workload) {
 	case now == nil && admitted && !evicted:
 		now = newStay(at, wl.Status.Admission)
 		r.stays, r.waits = append(r.stays, now), ""
-		s.tell(at, r, s.paint.cyan, "admitted to pool %s: %s", now.flavor(), now.size())
+		s.tell(at, r, s.paint.Cyan, "admitted to pool %s: %s", now.flavor, now.size())
 	case now != nil && (!admitted || evicted):
 		now.ended = at
 	}
@@ -146,9 +143,9 @@ func (s *stage) onAdmission(at time.Time, r *record, wl *kueue.Workload) {
 
 // size is what an admission gives; the pods with GPUs have equally many in this story.
 func (s *stay) size() string {
-	text := nodesTimesGPUs(s.nodes(), s.gpus()/int64(max(1, s.nodes())))
-	if without := s.without(); without > 0 {
-		text += fmt.Sprintf(", and %d pods without GPUs", without)
+	text := nodesTimesGPUs(s.nodes, s.gpus/int64(max(1, s.nodes)))
+	if s.without > 0 {
+		text += fmt.Sprintf(", and %d pods without GPUs", s.without)
 	}
 	return text
 }
@@ -157,15 +154,15 @@ func (s *stage) onFinished(at time.Time, r *record, wl *kueue.Workload) {
 	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
 	if finished.Reason != kueue.WorkloadFinishedReasonSucceeded {
 		r.failure = finished.Message
-		s.tell(at, r, s.paint.red, "failed: %s", finished.Message)
+		s.tell(at, r, s.paint.Red, "failed: %s", finished.Message)
 		return
 	}
 	r.finished = at
 	now := r.now()
 	if now == nil {
-		s.tell(at, r, s.paint.green, "succeeded")
+		s.tell(at, r, s.paint.Green, "succeeded")
 		return
 	}
 	now.ended = at
-	s.tell(at, r, s.paint.green, "succeeded: %d GPUs of pool %s are free again", now.gpus(), now.flavor())
+	s.tell(at, r, s.paint.Green, "succeeded: %d GPUs of pool %s are free again", now.gpus, now.flavor)
 }

@@ -12,10 +12,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+	"path/filepath"
 	"time"
 
+	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -27,17 +27,14 @@ func main() {
 	flags := flag.NewFlagSet("demo", flag.ExitOnError)
 	kubeconfig := flags.String("kubeconfig", "", "play on the cluster of this file")
 	_ = flags.Parse(os.Args[1:]) // it exits
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	play := run
 	if *kubeconfig != "" {
-		play = func(ctx context.Context) error { return playOn(ctx, *kubeconfig) }
+		play.Main(func(ctx context.Context) error { return playOn(ctx, *kubeconfig) })
+		return
 	}
-	err := play(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, newPaint(os.Stderr).red("error: ")+err.Error())
-		os.Exit(1)
-	}
+	play.Main(play.Own{
+		Dir: ".local-demo", Logs: "logs", Settings: map[string]string{"NODES": "8", "INTEGRATION": "external"},
+		Play: playOnOwn, Down: down,
+	}.Run)
 }
 
 // playOn plays on a cluster that is there, and takes away what it made.
@@ -46,35 +43,27 @@ func playOn(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return err
 	}
-	playing, cancel := context.WithTimeout(ctx, storyLimit)
-	defer cancel()
-	s := newStage(cluster.Client, os.Stdout)
-	err = s.play(playing)
+	s := newStage(cluster, os.Stdout)
+	err = s.play(ctx)
 	return errors.Join(err, s.strike(context.WithoutCancel(ctx)))
 }
 
-// run brings the cluster up, plays, and takes the cluster down whatever happened.
-func run(ctx context.Context) (err error) {
-	local, err := openLocal()
-	if err != nil {
-		return err
-	}
-	defer local.close()
-	defer func() {
-		if err != nil && !errors.Is(err, errInterrupted) {
-			err = fmt.Errorf("%w\nThe logs are in %s: look at kueue-trainer.log and kueue.log first", err, local.logs())
+// playOnOwn starts from nothing, so that the story finds no objects of a demo that was killed.
+func playOnOwn(ctx context.Context, dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, "state.json")); err == nil {
+		fmt.Println("A demo that was killed left its cluster behind:")
+		if err := down(ctx, dir); err != nil {
+			return err
 		}
-		fmt.Println()
-		err = errors.Join(err, local.down())
-	}()
-	cluster, err := local.up(ctx)
-	if err != nil {
+	}
+	// Not our context: it would kill the launcher, perhaps between starting a process and
+	// noting it down. Ctrl-C reaches the launcher itself, and it ends in order.
+	cluster, err := world.Start(context.WithoutCancel(ctx), dir, os.Stdout)
+	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	if ctx.Err() != nil {
-		return errInterrupted
-	}
-	ctx, cancel := context.WithTimeout(ctx, storyLimit)
-	defer cancel()
-	return newStage(cluster.Client, os.Stdout).play(ctx)
+	return newStage(cluster, os.Stdout).play(ctx)
 }
+
+// down also takes away what a failed start left.
+func down(ctx context.Context, dir string) error { return world.Down(ctx, dir, os.Stdout) }

@@ -55,30 +55,17 @@ func (s *stage) tellPods(at time.Time, r *record, p *podRecord) {
 		if len(stay.podSets) > 1 {
 			prefix = name + " "
 		}
-		if r.runs(stay, sh) && stay.once(name+" runs") {
-			s.tell(at, r, s.paint.plain, "%sruns on %s", prefix, strings.Join(nodesOf(r.podsOf(stay, name)), ", "))
+		if r.are(stay, sh, (*podRecord).runs) && stay.once(name+" runs") {
+			s.tell(at, r, plain, "%sruns on %s", prefix, strings.Join(nodesOf(r.podsOf(stay, name)), ", "))
 		}
-		if prefix != "" && r.succeeded(stay, sh) && stay.once(name+" succeeded") {
-			s.tell(at, r, s.paint.plain, "%ssucceeded", prefix)
-		}
-	}
-	if r.now() != stay && r.finished.IsZero() && r.allOver(stay) && stay.once("over") {
-		s.tell(at, r, s.paint.plain, "stopped on pool %s: its %d pods have ended", stay.flavor(), len(r.podsOf(stay, "")))
-	}
-}
-
-func (r *record) succeeded(s *stay, sh share) bool {
-	n := 0
-	for _, p := range r.podsOf(s, sh.replicatedJob) {
-		if p.Status.Phase == corev1.PodSucceeded {
-			n++
+		if prefix != "" && r.are(stay, sh, (*podRecord).succeeded) && stay.once(name+" succeeded") {
+			s.tell(at, r, plain, "%ssucceeded", prefix)
 		}
 	}
-	return n == sh.pods
-}
-
-func (r *record) allOver(s *stay) bool {
-	return !slices.ContainsFunc(r.podsOf(s, ""), func(p *podRecord) bool { return p.over.IsZero() })
+	all := r.podsOf(stay, "")
+	if r.now() != stay && r.finished.IsZero() && count(all, (*podRecord).runs) == 0 && stay.once("over") {
+		s.tell(at, r, plain, "stopped on pool %s: its %d pods have ended", stay.flavor, len(all))
+	}
 }
 
 // nodesOf are the names of the nodes, each once.

@@ -15,32 +15,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // set starts the watches, creates everything but the jobs, and introduces it.
-func (s *stage) set(ctx context.Context) error {
-	if err := s.follow(ctx); err != nil {
-		return err
-	}
+func (s *stage) set(ctx context.Context) {
+	s.follow(ctx)
 	for _, obj := range setting() {
-		if err := s.client.Create(ctx, obj); err != nil {
-			return fmt.Errorf("creating %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
-		}
+		attempt.Succeed(s.client.Create(ctx, obj), "creating %T %s", obj, client.ObjectKeyFromObject(obj))
 		s.made = append(s.made, obj)
 	}
 	var nodes corev1.NodeList
-	if err := s.client.List(ctx, &nodes); err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
-	}
+	attempt.Succeed(s.client.List(ctx, &nodes), "listing nodes")
 	for _, node := range nodes.Items {
 		s.nodes[node.Name] = node
 	}
-	if err := s.await(ctx, s.quotaActive()); err != nil {
-		return err
-	}
+	s.await(ctx, s.quotaActive())
 	s.start = time.Now()
-	return s.introduce()
+	s.introduce()
 }
 
 const introduction = `
@@ -51,30 +44,25 @@ is real: the API server, its scheduler and controllers, Kueue, Trainer, JobSet, 
 `
 
 // introduce says who is there, as the API server has it.
-func (s *stage) introduce() error {
+func (s *stage) introduce() {
 	fmt.Fprint(s.out, introduction)
-	t := s.table("POOL", "NODES", "GPUS", "QUOTA", "LABELS nvidia.com/...")
+	table := [][]any{{"POOL", "NODES", "GPUS", "QUOTA", "LABELS nvidia.com/..."}}
 	there := int64(0)
 	for _, pool := range pools() {
 		nodes, gpus := s.nodesIn(pool.Name)
 		there += gpus
-		t.row(pool.Name, fmt.Sprintf("%s to %s", nodes[0], nodes[len(nodes)-1]), gpus, quotaOf(s.queue, pool.Name), labelText(pool))
+		table = append(table, []any{pool.Name, fmt.Sprintf("%s to %s", nodes[0], nodes[len(nodes)-1]), gpus, quotaOf(s.queue, pool.Name), labelText(pool)})
 	}
-	if err := t.print(); err != nil {
-		return err
-	}
-	t = s.table("TRAINJOB", "QUEUE", "WANTS")
+	s.print(table)
+	table = [][]any{{"TRAINJOB", "QUEUE", "WANTS"}}
 	wanted := int64(0)
 	for _, job := range cast() {
 		gpus := job.Spec.Trainer.ResourcesPerNode.Requests[kit.GPU]
 		wanted += int64(*job.Spec.Trainer.NumNodes) * gpus.Value()
-		t.row(job.Namespace+"/"+job.Name, job.Labels[kit.QueueLabel], wants(job))
+		table = append(table, []any{job.Namespace + "/" + job.Name, job.Labels[kit.QueueLabel], wants(job)})
 	}
-	if err := t.print(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(s.out, "Together they want %d GPUs, and there are %d. Seconds, TrainJob, what happens:\n\n", wanted, there)
-	return err
+	s.print(table)
+	fmt.Fprintf(s.out, "Together they want %d GPUs, and there are %d. Seconds, TrainJob, what happens:\n\n", wanted, there)
 }
 
 // nodesIn returns the nodes of a pool by name, and how many GPUs they have.
@@ -108,18 +96,18 @@ func labelText(pool *kueue.ResourceFlavor) string {
 }
 
 // printTable sums up what was seen of every job.
-func (s *stage) printTable() error {
+func (s *stage) printTable() {
 	fmt.Fprintln(s.out)
-	t := s.table("TRAINJOB", "QUEUE", "FLAVOR", "NODES", "GPUS", "WAITED", "RAN")
+	table := [][]any{{"TRAINJOB", "QUEUE", "FLAVOR", "NODES", "GPUS", "WAITED", "RAN"}}
 	for _, r := range s.jobs {
 		if len(r.stays) == 0 {
-			t.row(r, r.queue, "-", "-", "-", "-", "-")
+			table = append(table, []any{r, r.queue, "-", "-", "-", "-", "-"})
 			continue
 		}
 		last := r.stays[len(r.stays)-1]
-		t.row(r, r.queue, strings.Join(r.flavors(), ", "), last.nodes(), last.gpus(), seconds(r.waited()), seconds(r.ran()))
+		table = append(table, []any{r, r.queue, strings.Join(r.flavors(), ", "), last.nodes, last.gpus, seconds(r.waited()), seconds(r.ran())})
 	}
-	return t.print()
+	s.print(table)
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }
@@ -154,34 +142,14 @@ func (r *record) ran() time.Duration {
 	return sum
 }
 
-// table prints aligned columns.
-type table struct {
-	*tabwriter.Writer
-	out *strings.Builder
-	to  *stage
-}
-
-func (s *stage) table(columns ...any) *table {
-	out := &strings.Builder{}
-	t := &table{Writer: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), out: out, to: s}
-	t.row(columns...)
-	return t
-}
-
-func (t *table) row(cells ...any) {
-	texts := make([]string, 0, len(cells))
-	for _, cell := range cells {
-		texts = append(texts, fmt.Sprint(cell))
+// print writes aligned columns. The heading is coloured only then: codes would count as width.
+func (s *stage) print(rows [][]any) {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	for _, cells := range rows {
+		fmt.Fprintf(w, "  %v"+strings.Repeat("\t%v", len(cells)-1)+"\n", cells...)
 	}
-	fmt.Fprintln(t, "  "+strings.Join(texts, "\t"))
-}
-
-// print colours the heading only now: codes would count as width.
-func (t *table) print() error {
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	heading, rest, _ := strings.Cut(t.out.String(), "\n")
-	_, err := fmt.Fprintf(t.to.out, "%s\n%s\n", t.to.paint.bold(heading), rest)
-	return err
+	attempt.Succeed(w.Flush())
+	heading, rest, _ := strings.Cut(out.String(), "\n")
+	fmt.Fprintf(s.out, "%s\n%s\n", s.paint.Bold(heading), rest)
 }

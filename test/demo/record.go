@@ -3,12 +3,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -42,6 +44,11 @@ type record struct {
 type stay struct {
 	admitted, ended time.Time
 	podSets         []share
+	// flavor is that of the GPUs; the jobs of the story use one at a time.
+	flavor string
+	gpus   int64
+	// nodes are the pods with GPUs, of which each is what Trainer calls a node; the others are without.
+	nodes, without int
 	// told are the things about this stay that are said once.
 	told map[string]bool
 }
@@ -50,7 +57,7 @@ type stay struct {
 type share struct {
 	replicatedJob string
 	pods          int
-	gpusPerPod    int64
+	gpus          int64
 	flavor        string
 }
 
@@ -62,8 +69,6 @@ type podRecord struct {
 	// over is when it succeeded, failed or was gone.
 	running, over time.Time
 }
-
-func newRecord(team, name string) *record { return &record{team: team, name: name} }
 
 func (r *record) String() string { return r.team + "/" + r.name }
 
@@ -79,7 +84,7 @@ func (r *record) now() *stay {
 func (r *record) flavors() []string {
 	var names []string
 	for _, s := range r.stays {
-		names = append(names, s.flavor())
+		names = append(names, s.flavor)
 	}
 	return names
 }
@@ -87,56 +92,20 @@ func (r *record) flavors() []string {
 func newStay(at time.Time, admission *kueue.Admission) *stay {
 	s := &stay{admitted: at, told: map[string]bool{}}
 	for _, a := range admission.PodSetAssignments {
-		sh := share{replicatedJob: string(a.Name), flavor: string(a.Flavors[kit.GPU])}
-		if a.Count != nil {
-			sh.pods = int(*a.Count)
-		}
-		if gpus := a.ResourceUsage[kit.GPU]; sh.pods > 0 {
-			sh.gpusPerPod = gpus.Value() / int64(sh.pods)
+		gpus := a.ResourceUsage[kit.GPU]
+		sh := share{
+			replicatedJob: string(a.Name), pods: int(ptr.Deref(a.Count, 0)), gpus: gpus.Value(), flavor: string(a.Flavors[kit.GPU]),
 		}
 		s.podSets = append(s.podSets, sh)
+		s.gpus += sh.gpus
+		s.flavor = cmp.Or(s.flavor, sh.flavor)
+		if sh.gpus > 0 {
+			s.nodes += sh.pods
+		} else {
+			s.without += sh.pods
+		}
 	}
 	return s
-}
-
-// flavor is that of the GPUs; the jobs of the story use one at a time.
-func (s *stay) flavor() string {
-	for _, sh := range s.podSets {
-		if sh.flavor != "" {
-			return sh.flavor
-		}
-	}
-	return "-"
-}
-
-// nodes are the pods with GPUs: of the jobs of this story, each is what Trainer calls a node.
-func (s *stay) nodes() int {
-	n := 0
-	for _, sh := range s.podSets {
-		if sh.gpusPerPod > 0 {
-			n += sh.pods
-		}
-	}
-	return n
-}
-
-func (s *stay) gpus() int64 {
-	var n int64
-	for _, sh := range s.podSets {
-		n += int64(sh.pods) * sh.gpusPerPod
-	}
-	return n
-}
-
-// without are the pods that need no GPU.
-func (s *stay) without() int {
-	n := 0
-	for _, sh := range s.podSets {
-		if sh.gpusPerPod == 0 {
-			n += sh.pods
-		}
-	}
-	return n
 }
 
 func (s *stay) once(what string) bool {
@@ -158,36 +127,34 @@ func (r *record) podsOf(s *stay, replicatedJob string) []*podRecord {
 	return pods
 }
 
-// runs tells whether all pods of a share run.
-func (r *record) runs(s *stay, sh share) bool {
-	n := 0
-	for _, p := range r.podsOf(s, sh.replicatedJob) {
-		if p.over.IsZero() {
-			n++
-		}
-	}
-	return n == sh.pods
+// are tells whether all pods of a share are something.
+func (r *record) are(s *stay, sh share, is func(*podRecord) bool) bool {
+	return count(r.podsOf(s, sh.replicatedJob), is) == sh.pods
 }
 
-// trains tells whether all pods with GPUs run, in the given flavor.
-func (r *record) trains(flavor string) bool {
-	now := r.now()
-	if now == nil || now.flavor() != flavor {
-		return false
-	}
-	return !slices.ContainsFunc(now.podSets, func(sh share) bool { return sh.gpusPerPod > 0 && !r.runs(now, sh) })
-}
-
-// active counts the pods that run.
-func (r *record) active() int {
+func count(pods []*podRecord, is func(*podRecord) bool) int {
 	n := 0
-	for _, p := range r.pods {
-		if !p.running.IsZero() && p.over.IsZero() {
+	for _, p := range pods {
+		if is(p) {
 			n++
 		}
 	}
 	return n
 }
+
+func (p *podRecord) runs() bool { return !p.running.IsZero() && p.over.IsZero() }
+
+func (p *podRecord) succeeded() bool { return p.Status.Phase == corev1.PodSucceeded }
+
+// trains tells whether all pods with GPUs run, in the given flavor.
+func (r *record) trains(flavor string) bool {
+	now := r.now()
+	return now != nil && now.flavor == flavor &&
+		!slices.ContainsFunc(now.podSets, func(sh share) bool { return sh.gpus > 0 && !r.are(now, sh, (*podRecord).runs) })
+}
+
+// active counts the pods that run.
+func (r *record) active() int { return count(r.pods, (*podRecord).runs) }
 
 // state is how far the job is, for a story that stopped.
 func (r *record) state() string {
@@ -195,7 +162,7 @@ func (r *record) state() string {
 	case !r.finished.IsZero():
 		return "finished"
 	case now != nil:
-		return fmt.Sprintf("admitted to pool %s, pods running: %d", now.flavor(), r.active())
+		return fmt.Sprintf("admitted to pool %s, pods running: %d", now.flavor, r.active())
 	case r.workload == nil:
 		return "no Workload yet"
 	case r.waits != "":

@@ -13,6 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
+	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // stepLimit is how long one step of the story may take. A step takes seconds; a busy
@@ -22,9 +27,10 @@ const stepLimit = 90 * time.Second
 // stage is where the story is played: it holds what the watches have shown so far. Only
 // the goroutine that awaits the story's steps reads and writes it.
 type stage struct {
-	client client.WithWatch
-	out    *os.File
-	paint  paint
+	cluster *world.Cluster
+	client  client.Client
+	out     *os.File
+	paint   show.Paint
 	// start is the zero of the elapsed times.
 	start     time.Time
 	sightings chan sighting
@@ -37,8 +43,8 @@ type stage struct {
 	made []client.Object
 }
 
-func newStage(c client.WithWatch, out *os.File) *stage {
-	return &stage{client: c, out: out, paint: newPaint(out), sightings: make(chan sighting, 1000), nodes: map[string]corev1.Node{}}
+func newStage(cluster *world.Cluster, out *os.File) *stage {
+	return &stage{cluster: cluster, client: cluster.Client, out: out, paint: show.Painter(out), sightings: make(chan sighting, 1000), nodes: map[string]corev1.Node{}}
 }
 
 // job returns the record of a TrainJob, a new one at its first sight.
@@ -48,48 +54,34 @@ func (s *stage) job(team, name string) *record {
 			return r
 		}
 	}
-	r := newRecord(team, name)
+	r := &record{team: team, name: name}
 	s.jobs = append(s.jobs, r)
 	return r
 }
 
 // await follows the watches until all of what is true, and says what is not when that
 // takes too long.
-func (s *stage) await(ctx context.Context, whats ...claim) error {
+func (s *stage) await(ctx context.Context, whats ...play.Claim) {
 	ctx, cancel := context.WithTimeoutCause(ctx, stepLimit, fmt.Errorf("within %s", stepLimit))
 	defer cancel()
 	for {
-		open := firstUntrue(whats)
+		open := play.FirstUntrue(whats)
 		if open == "" {
-			return nil
+			return
 		}
 		select {
 		case seen := <-s.sightings:
-			if err := errors.Join(s.observe(seen), s.spoiled()); err != nil && ctx.Err() == nil {
-				return fmt.Errorf("%w; the story awaited: %s", err, open)
-			}
+			s.observe(seen)
+			s.spoiled(open)
 		case <-ctx.Done():
-			return s.notCome(ctx, open)
+			attempt.Succeed(s.notCome(ctx, open))
 		}
 	}
-}
-
-// firstUntrue returns the first claim that does not hold and why, or "".
-func firstUntrue(claims []claim) string {
-	for _, c := range claims {
-		if err := c.check(); err != nil {
-			return fmt.Sprintf("%s (%v)", c.text, err)
-		}
-	}
-	return ""
 }
 
 // notCome names the step that did not come true, and how far every job is.
 func (s *stage) notCome(ctx context.Context, open string) error {
 	cause := context.Cause(ctx)
-	if errors.Is(cause, context.Canceled) {
-		return errInterrupted
-	}
 	if errors.Is(cause, context.DeadlineExceeded) {
 		cause = fmt.Errorf("within the story's %s", storyLimit)
 	}
@@ -102,13 +94,12 @@ func (s *stage) notCome(ctx context.Context, open string) error {
 }
 
 // spoiled tells early of an end that the story has no room for.
-func (s *stage) spoiled() error {
+func (s *stage) spoiled(awaited string) {
 	for _, r := range s.jobs {
 		if r.failure != "" {
-			return fmt.Errorf("TrainJob %s failed: %s", r, r.failure)
+			attempt.Fail("TrainJob %s failed: %s; the story awaited: %s", r, r.failure, awaited)
 		}
 	}
-	return nil
 }
 
 // Widths of what is told: job names of this story fit, and so does a terminal.
@@ -117,6 +108,8 @@ const (
 	textWidth = 100 - (len("   0.0s") + 2 + jobWidth + 2)
 )
 
+func plain(text string) string { return text }
+
 // tell prints one event.
 func (s *stage) tell(at time.Time, r *record, colour func(string) string, format string, args ...any) {
 	elapsed := fmt.Sprintf("%6.1fs", at.Sub(s.start).Seconds())
@@ -124,7 +117,7 @@ func (s *stage) tell(at time.Time, r *record, colour func(string) string, format
 		if i > 0 {
 			fmt.Fprintf(s.out, "%*s", 100-textWidth+2, "")
 		} else {
-			fmt.Fprintf(s.out, "%s  %-*s  ", s.paint.dim(elapsed), jobWidth, r)
+			fmt.Fprintf(s.out, "%s  %-*s  ", s.paint.Dim(elapsed), jobWidth, r)
 		}
 		fmt.Fprintln(s.out, colour(line))
 	}

@@ -10,16 +10,17 @@ import (
 	"strings"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 )
 
 // verify checks what the story claims, on what was seen of it.
 func (s *stage) verify() error {
 	resnetJob, llamaJob := s.job(vision, "resnet"), s.job(language, "llama")
 	qwenJob, vitJob := s.job(language, "qwen"), s.job(vision, "vit")
-	var untrue []string
-	fmt.Fprintln(s.out, "Checked on what the watches have shown:")
-	for _, c := range []claim{
+	return play.Verify(s.out, s.paint, "Checked on what the watches have shown:",
 		s.went(resnetJob, "h100", "a100"), s.went(llamaJob, "h100"), s.went(qwenJob, "h100"), s.went(vitJob, "h100"),
 		preempted(resnetJob, llamaJob),
 		s.placed(),
@@ -27,28 +28,17 @@ func (s *stage) verify() error {
 		s.downloadsFirst(qwenJob),
 		s.allComplete(),
 		s.quotaFree(),
-	} {
-		mark, text := s.paint.green("true  "), c.text
-		if err := c.check(); err != nil {
-			mark, text = s.paint.red("UNTRUE"), fmt.Sprintf("%s: %v", c.text, err)
-			untrue = append(untrue, text)
-		}
-		fmt.Fprintf(s.out, "  %s  %s\n", mark, text)
-	}
-	if len(untrue) > 0 {
-		return fmt.Errorf("the story did not come true:\n  %s", strings.Join(untrue, "\n  "))
-	}
-	return nil
+	)
 }
 
 // went checks where the pods of a job really ran: all of an admission's pods with GPUs,
 // on nodes of its pool.
-func (s *stage) went(r *record, pools ...string) claim {
+func (s *stage) went(r *record, pools ...string) play.Claim {
 	text := fmt.Sprintf("%s trained on %s nodes only", r, strings.ToUpper(pools[0]))
 	if len(pools) > 1 {
 		text = fmt.Sprintf("%s trained on %s nodes first, and on %s nodes later", r, strings.ToUpper(pools[0]), strings.ToUpper(pools[1]))
 	}
-	return claim{text, func() error {
+	return play.Claim{Text: text, Check: func() error {
 		if got := r.flavors(); !slices.Equal(got, pools) {
 			return fmt.Errorf("it was admitted to %v", got)
 		}
@@ -79,24 +69,15 @@ func (s *stage) stayed(r *record, stay *stay) error {
 // poolOf is the pool whose labels a node has, or "" for a node without GPUs.
 func (s *stage) poolOf(node string) string {
 	for _, pool := range pools() {
-		if hasAll(s.nodes[node].Labels, pool.Spec.NodeLabels) {
+		if labels.SelectorFromSet(pool.Spec.NodeLabels).Matches(labels.Set(s.nodes[node].Labels)) {
 			return pool.Name
 		}
 	}
 	return ""
 }
 
-func hasAll(labels, wanted map[string]string) bool {
-	for key, value := range wanted {
-		if labels[key] != value {
-			return false
-		}
-	}
-	return true
-}
-
-func preempted(victim, by *record) claim {
-	return claim{fmt.Sprintf("%s lost its quota to %s", victim, by), func() error {
+func preempted(victim, by *record) play.Claim {
+	return play.Claim{Text: fmt.Sprintf("%s lost its quota to %s", victim, by), Check: func() error {
 		if victim.preemptedBy != by.String() {
 			return fmt.Errorf("preempted by %q", victim.preemptedBy)
 		}
@@ -105,8 +86,8 @@ func preempted(victim, by *record) claim {
 }
 
 // placed checks every pod that there was, those included that never ran.
-func (s *stage) placed() claim {
-	return claim{"every pod selected its nodes by the labels of its pool, no more and no less", func() error {
+func (s *stage) placed() play.Claim {
+	return play.Claim{Text: "every pod selected its nodes by the labels of its pool, no more and no less", Check: func() error {
 		for _, r := range s.jobs {
 			for _, p := range r.pods {
 				if p.stay == nil {
@@ -136,8 +117,8 @@ func labelsOf(s *stay, replicatedJob string) map[string]string {
 
 // noPodBefore compares the API server's own times, which have whole seconds. That there
 // was no pod at all was asked just before.
-func noPodBefore(waiting, first *record) claim {
-	return claim{fmt.Sprintf("%s had no pod until %s finished", waiting, first), func() error {
+func noPodBefore(waiting, first *record) play.Claim {
+	return play.Claim{Text: fmt.Sprintf("%s had no pod until %s finished", waiting, first), Check: func() error {
 		free := apimeta.FindStatusCondition(first.workload.Status.Conditions, kueue.WorkloadFinished)
 		if free == nil {
 			return errors.New("the Workload of the latter has not finished")
@@ -151,8 +132,8 @@ func noPodBefore(waiting, first *record) claim {
 	}}
 }
 
-func (s *stage) downloadsFirst(r *record) claim {
-	return claim{fmt.Sprintf("%s downloaded dataset and model without a GPU before it trained", r), func() error {
+func (s *stage) downloadsFirst(r *record) play.Claim {
+	return play.Claim{Text: fmt.Sprintf("%s downloaded dataset and model without a GPU before it trained", r), Check: func() error {
 		var trained, downloaded []*podRecord
 		for _, p := range r.pods {
 			if p.replicatedJob() == "node" {
@@ -173,13 +154,13 @@ func (s *stage) downloadsFirst(r *record) claim {
 	}}
 }
 
-func (s *stage) allComplete() claim {
-	return claim{"all TrainJobs are complete and all Workloads have succeeded", func() error {
+func (s *stage) allComplete() play.Claim {
+	return play.Claim{Text: "all TrainJobs are complete and all Workloads have succeeded", Check: func() error {
 		if len(s.jobs) != len(cast()) {
 			return fmt.Errorf("%d jobs were seen", len(s.jobs))
 		}
 		for _, r := range s.jobs {
-			if err := finished(r).check(); err != nil {
+			if err := finished(r).Check(); err != nil {
 				return fmt.Errorf("%s: %w", r, err)
 			}
 		}

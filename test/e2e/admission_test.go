@@ -60,8 +60,7 @@ var _ = Describe("Bad input", func() {
 
 	It("is refused where a user changes the manager's entry, naming the way out", Label("invariant", "ours-only"), func(ctx context.Context) {
 		w := newPools(ctx, "0", "0")
-		w.Make(ctx, w.Job("mine").GPUs("1").Obj())
-		w.EventuallyAtTheGate(ctx, "mine")
+		w.MakeGated(ctx, w.Job("mine").GPUs("1"), 0)
 		Expect(w.TryEdit(ctx, "mine", func(t *trainer.TrainJob) {
 			t.Spec.RuntimePatches[0].TrainingRuntimeSpec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = nil
 		})).To(MatchError(SatisfyAll(
@@ -69,8 +68,7 @@ var _ = Describe("Bad input", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("is refused where a user changes the queue of a running job, naming the way out", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "runs")
 		Expect(w.TryEdit(ctx, "runs", func(t *trainer.TrainJob) {
 			t.Labels[kit.QueueLabel] = "other"
 		})).To(MatchError(SatisfyAll(
@@ -95,8 +93,7 @@ var _ = Describe("The manager's entry", func() {
 
 	It("comes back when a client applies a list that does not have it, and stays last", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newPools(ctx, "0", "0")
-		w.Make(ctx, w.Job("applied").GPUs("1").Obj())
-		w.EventuallyAtTheGate(ctx, "applied")
+		w.MakeGated(ctx, w.Job("applied").GPUs("1"), 0)
 		mine := kit.TrainJob(w.Namespace, "applied").PodAnnotation("example.com/user", "node", "a", "b").Spec.RuntimePatches
 		w.Edit(ctx, "applied", func(t *trainer.TrainJob) { t.Spec.RuntimePatches = mine })
 		w.EventuallyAtTheGate(ctx, "applied")

@@ -55,7 +55,7 @@ var _ = Describe("The certificate that webhooks are served with", func() {
 		before, err := replica.Get(nil)
 		Expect(err).NotTo(HaveOccurred())
 
-		w.patch(ctx, get(ctx, w, &corev1.Secret{}, "authority"), `{"data":null}`)
+		w.PatchJSON(ctx, get(ctx, w, &corev1.Secret{}, "authority"), `{"data":null}`)
 		Eventually(ctx, func(g Gomega) {
 			for _, one := range []*certificates.Certificates{replica, second} {
 				if err := w.trusts(ctx, one); err != nil {
@@ -78,16 +78,15 @@ var _ = Describe("The certificate that webhooks are served with", func() {
 			}
 			return serving.Certificate[0], nil
 		}
-		var validating admissionregistrationv1.ValidatingWebhookConfiguration
-		Expect(w.Get(ctx, client.ObjectKey{Name: w.Name("certificates")}, &validating)).To(Succeed())
-		Expect(w.Delete(ctx, &validating)).To(Succeed())
+		validating := get(ctx, w, &admissionregistrationv1.ValidatingWebhookConfiguration{}, w.Name("certificates"))
+		Expect(w.Delete(ctx, validating)).To(Succeed())
 		former := get(ctx, w, &corev1.Secret{}, "authority").Data["ca.crt"]
-		w.patch(ctx, get(ctx, w, &corev1.Secret{}, "authority"), `{"data":null}`)
+		w.PatchJSON(ctx, get(ctx, w, &corev1.Secret{}, "authority"), `{"data":null}`)
 		Eventually(ctx, func() []byte { return get(ctx, w, &corev1.Secret{}, "authority").Data["ca.crt"] }).ShouldNot(Or(BeEmpty(), Equal(former)))
 		Consistently(ctx, serves).Should(Equal(before.Certificate[0]))
 
 		validating.ResourceVersion, validating.UID = "", ""
-		w.Make(ctx, &validating)
+		w.Make(ctx, validating)
 		Eventually(ctx, serves).ShouldNot(Equal(before.Certificate[0]))
 		Expect(w.trusts(ctx, replica)).To(Succeed())
 	}, SpecTimeout(specTimeout))

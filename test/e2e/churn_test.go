@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -30,16 +31,14 @@ var (
 )
 
 var _ = Describe("Killed at random", Label("control"), Serial, func() {
-	BeforeEach(func() {
-		localOnly("this spec kills components")
-	})
+	BeforeEach(func() { localOnly("this spec kills components") })
 
 	It("the manager loses no TrainJob, restarts no pod and leaves nothing behind", core, long, Label("invariant", "crash-safe"), func(ctx context.Context) {
 		w := newPools(ctx, "16", "16")
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
 		DeferCleanup(func(ctx context.Context) { Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed()) })
 
-		var pods podCounter
+		pods := podCounter{seen: map[string]sets.Set[types.UID]{}}
 		busy := 0
 		var group sync.WaitGroup
 		stop := make(chan struct{})
@@ -171,7 +170,7 @@ func evictions(wl *kueue.Workload) int {
 // podCounter counts the pods that jobs ever had on a node.
 type podCounter struct {
 	mu   sync.Mutex
-	seen map[string]map[types.UID]bool
+	seen map[string]sets.Set[types.UID]
 }
 
 // watch looks at the pods until stop; it goes on when the API server comes back.
@@ -196,18 +195,15 @@ func (p *podCounter) watch(ctx context.Context, w *site, stop <-chan struct{}) {
 func (p *podCounter) add(pods []corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.seen == nil {
-		p.seen = map[string]map[types.UID]bool{}
-	}
 	for i := range pods {
-		job := pods[i].Labels[jobsetapi.JobSetNameKey]
 		if pods[i].Spec.NodeName == "" {
 			continue
 		}
-		if p.seen[job] == nil {
-			p.seen[job] = map[types.UID]bool{}
+		if job := pods[i].Labels[jobsetapi.JobSetNameKey]; p.seen[job] == nil {
+			p.seen[job] = sets.New(pods[i].UID)
+		} else {
+			p.seen[job].Insert(pods[i].UID)
 		}
-		p.seen[job][pods[i].UID] = true
 	}
 }
 

@@ -15,8 +15,7 @@ var _ = Describe("kubectl trainjob in a shell", func() {
 		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("waits").GPUs("16").Obj())
 		for _, block := range docsCommands("docs/plugin.md") {
-			_, stderr, code := runShell(ctx, block)
-			Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+			shell(ctx, block)
 		}
 		offered := strings.Split(kubectl(ctx, "", "__complete", "trainjob", "explain", "-n", w.Namespace, ""), "\n")
 		Expect(offered).To(ContainElement("waits"))

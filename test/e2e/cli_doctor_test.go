@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -46,8 +45,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 	It("finds nothing on a healthy cluster, and the commands of its page work", func(ctx context.Context) {
 		for _, block := range docsCommands("docs/doctor.md") {
-			_, stderr, code := runShell(ctx, block)
-			Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+			shell(ctx, block)
 		}
 		stdout, _, code := plugin(ctx, "doctor", "-o", "wide")
 		Expect(code).To(BeZero())
@@ -76,12 +74,12 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		}, SpecTimeout(specTimeout))
 
 		It("ClusterQueueStopped", func(ctx context.Context) {
-			w.patch(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.Name("gpus")}}, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
+			w.SetStopPolicy(ctx, kit.ClusterQueue(w.Name("gpus")), kueue.HoldAndDrain)
 			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "ClusterQueueStopped", "ClusterQueue "+w.Name("gpus")))
 		}, SpecTimeout(specTimeout))
 
 		It("LocalQueueStopped", func(ctx context.Context) {
-			w.patch(ctx, get(ctx, w, &kueue.LocalQueue{}, "queue"), `{"spec":{"stopPolicy":"Hold"}}`)
+			w.SetStopPolicy(ctx, w.LocalQueue(), kueue.Hold)
 			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "LocalQueueStopped", "LocalQueue "+w.Namespace+"/queue"))
 		}, SpecTimeout(specTimeout))
 
@@ -94,13 +92,15 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		}, SpecTimeout(specTimeout))
 
 		It("FlavorWithoutNodes and NodesWithoutFlavor, for a misspelled label", func(ctx context.Context) {
-			w.patch(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: w.Name("h100")}}, `{"spec":{"nodeLabels":{"`+kit.ProductLabel+`":"H100"}}}`)
+			w.PatchJSON(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: w.Name("h100")}}, `{"spec":{"nodeLabels":{"`+kit.ProductLabel+`":"H100"}}}`)
 			w.eventuallyFinds(ctx, "warning", "NodesWithoutFlavor", "Node gpu-h100-0")
 			w.fix(ctx, w.eventuallyFinds(ctx, "warning", "FlavorWithoutNodes", "ResourceFlavor "+w.Name("h100")))
 		}, SpecTimeout(specTimeout))
 
 		It("NodesWithoutFlavor, where no ClusterQueue has GPUs of them", func(ctx context.Context) {
-			w.dropFlavor(ctx, w.Name("a100"))
+			w.EditQueue(ctx, w.Name("gpus"), func(cq *kueue.ClusterQueue) {
+				cq.Spec.ResourceGroups[0].Flavors = cq.Spec.ResourceGroups[0].Flavors[:1]
+			})
 			found := w.eventuallyFinds(ctx, "warning", "NodesWithoutFlavor", "Node gpu-a100-0")
 			for _, command := range found.Commands {
 				stdout, _, code := runShell(ctx, command)
@@ -156,9 +156,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		}, SpecTimeout(specTimeout))
 
 		It("NoIntegration and GatesLeft, when kueue-trainer went before its TrainJobs were handed back", since(world.Trainer22), func(ctx context.Context) {
-			w.Make(ctx, w.Job("waits").GPUs("32").Obj())
-			w.EventuallyAtTheGate(ctx, "waits")
-			w.EventuallyChildJobs(ctx, "waits", 1)
+			w.MakeGated(ctx, w.Job("waits").GPUs("32"), 1)
 			w.stopManager(ctx)
 			w.removeWebhooks(ctx)
 			w.eventuallyFinds(ctx, "error", "NoIntegration", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
@@ -195,8 +193,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 				webhook.Rules[0].Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
 			})
 			w.eventuallyFinds(ctx, "error", "WebhookScope", ourWebhook)
-			undo(ctx)
-			w.eventuallyInOrder(ctx)
+			w.mend(ctx, undo)
 		}, SpecTimeout(specTimeout))
 
 		It("WebhookMissing and WebhookWithoutEffect", func(ctx context.Context) {
@@ -215,22 +212,19 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			})
 			w.eventuallyFinds(ctx, "error", "WebhookService", ourWebhook)
 			w.eventuallyFinds(ctx, "error", "WebhookSilent", ourWebhook)
-			undo(ctx)
-			w.eventuallyInOrder(ctx)
+			w.mend(ctx, undo)
 		}, SpecTimeout(specTimeout))
 
 		It("WebhookSilent, when the authority is not the one of the certificate", func(ctx context.Context) {
 			undo := w.changeWebhook(ctx, ours, func(webhook *admissionregistrationv1.MutatingWebhook) { webhook.ClientConfig.CABundle = nil })
 			Expect(w.eventuallyFinds(ctx, "error", "WebhookSilent", ourWebhook).Problem).To(ContainSubstring("x509"))
-			undo(ctx)
-			w.eventuallyInOrder(ctx)
+			w.mend(ctx, undo)
 		}, SpecTimeout(specTimeout))
 
 		DescribeTable("WebhookSilent, while a part is away", func(ctx context.Context, component, object string) {
 			start := stopComponent(ctx, component)
 			w.eventuallyFinds(ctx, "error", "WebhookSilent", object)
-			start(ctx)
-			w.eventuallyInOrder(ctx)
+			w.mend(ctx, start)
 		},
 			Entry("Kueue", "kueue", "MutatingWebhookConfiguration kueue-mutating-webhook-configuration", SpecTimeout(specTimeout)),
 			Entry("JobSet", "jobset", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", SpecTimeout(specTimeout)),
@@ -241,20 +235,18 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 		It("ManagerNotRunning", func(ctx context.Context) {
 			start := stopComponent(ctx, cluster.Manager())
 			w.eventuallyFinds(ctx, "error", "ManagerNotRunning", "Deployment kueue-trainer-system/kueue-trainer-controller-manager")
-			start(ctx)
-			w.eventuallyInOrder(ctx)
+			w.mend(ctx, start)
 		}, SpecTimeout(specTimeout))
 
 		It("PermissionsMissing", func(ctx context.Context) {
-			var role rbacv1.ClusterRole
-			Expect(w.Get(ctx, client.ObjectKey{Name: "kueue-trainer-manager-role"}, &role)).To(Succeed())
+			role := get(ctx, w, &rbacv1.ClusterRole{}, "kueue-trainer-manager-role")
 			before := role.DeepCopy()
 			DeferCleanup(func(ctx context.Context) {
 				before.ResourceVersion = ""
 				Expect(w.Update(ctx, before)).To(Succeed())
 			})
 			role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "jobsets") })
-			Expect(w.Update(ctx, &role)).To(Succeed())
+			Expect(w.Update(ctx, role)).To(Succeed())
 			w.fix(ctx, w.eventuallyFinds(ctx, "error", "PermissionsMissing", "ClusterRole kueue-trainer-manager-role"))
 		}, SpecTimeout(specTimeout))
 
@@ -267,8 +259,7 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 			field := map[bool]string{true: "runtimePatches", false: "podTemplateOverrides"}[trainerOf(ctx) >= world.Trainer22]
 			w.hideField(ctx, field)
 			w.eventuallyFinds(ctx, "error", "TrainerGeneration", "CustomResourceDefinition "+trainJobCRD)
-			w.showField(ctx)
-			w.eventuallyInOrder(ctx)
+			w.mend(ctx, w.showField)
 		}, SpecTimeout(specTimeout))
 	})
 
@@ -327,9 +318,9 @@ var _ = Describe("kubectl trainjob doctor", Label("control"), Serial, func() {
 
 		It("KueueVersion", func(ctx context.Context) {
 			config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-system", Name: "kueue-manager-config"}}
-			w.patch(ctx, config, `{"metadata":{"labels":{"app.kubernetes.io/version":"v0.18.3"}}}`)
+			w.PatchJSON(ctx, config, `{"metadata":{"labels":{"app.kubernetes.io/version":"v0.18.3"}}}`)
 			w.eventuallyFinds(ctx, "warning", "KueueVersion", "Kueue")
-			w.patch(ctx, config, `{"metadata":{"labels":{"app.kubernetes.io/version":"v0.19.2"}}}`)
+			w.PatchJSON(ctx, config, `{"metadata":{"labels":{"app.kubernetes.io/version":"v0.19.2"}}}`)
 			w.eventuallyInOrder(ctx)
 		}, SpecTimeout(specTimeout))
 
@@ -394,6 +385,13 @@ func (w *site) eventuallyLost(ctx context.Context, reason string) {
 	}).Should(Succeed())
 }
 
+// mend undoes what a spec has broken, after which nothing is to be found any more.
+func (w *site) mend(ctx context.Context, undo func(context.Context)) {
+	GinkgoHelper()
+	undo(ctx)
+	w.eventuallyInOrder(ctx)
+}
+
 // fix pastes the commands of a finding, after which nothing is to be found any more.
 func (w *site) fix(ctx context.Context, found finding) {
 	GinkgoHelper()
@@ -407,22 +405,15 @@ func (w *site) fixConfig(ctx context.Context, found finding) {
 	GinkgoHelper()
 	Expect(found.Commands).To(HaveLen(2))
 	Expect(found.Commands[1]).To(ContainSubstring("rollout restart deployment"))
-	w.paste(ctx, found.Commands[0])
-	w.eventuallyInOrder(ctx)
+	found.Commands = found.Commands[:1]
+	w.fix(ctx, found)
 }
 
 func (w *site) paste(ctx context.Context, commands ...string) {
 	GinkgoHelper()
 	for _, command := range commands {
-		_, stderr, code := runShell(ctx, command)
-		Expect(code).To(BeZero(), "%s\n%s", command, stderr)
+		shell(ctx, command)
 	}
-}
-
-// patch is a merge patch of an object.
-func (w *site) patch(ctx context.Context, obj client.Object, patch string) {
-	GinkgoHelper()
-	Expect(w.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
 }
 
 // makeWorkload makes a Workload of no TrainJob, which goes before the spec's namespace does.
@@ -432,33 +423,14 @@ func (w *site) makeWorkload(ctx context.Context, wl *kueue.Workload) {
 	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(w.Delete(ctx, wl))).To(Succeed()) })
 }
 
-// dropFlavor takes a flavor out of the spec's ClusterQueue.
-func (w *site) dropFlavor(ctx context.Context, flavor string) {
-	GinkgoHelper()
-	var cq kueue.ClusterQueue
-	Expect(w.Get(ctx, client.ObjectKey{Name: w.Name("gpus")}, &cq)).To(Succeed())
-	before := cq.DeepCopy()
-	group := &cq.Spec.ResourceGroups[0]
-	group.Flavors = slices.DeleteFunc(group.Flavors, func(f kueue.FlavorQuotas) bool { return string(f.Name) == flavor })
-	Expect(w.Patch(ctx, &cq, client.MergeFrom(before))).To(Succeed())
-}
-
 // taint puts a taint on a node until the spec is over.
 func (w *site) taint(ctx context.Context, name string, taint corev1.Taint) {
 	GinkgoHelper()
-	change := func(ctx context.Context, change func([]corev1.Taint) []corev1.Taint) {
-		GinkgoHelper()
-		Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			node := w.Node(ctx, name)
-			before := node.DeepCopy()
-			node.Spec.Taints = change(node.Spec.Taints)
-			return w.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		})).To(Succeed())
-	}
-	change(ctx, func(taints []corev1.Taint) []corev1.Taint { return append(taints, taint) })
+	node := kit.Node(name, nil)
+	w.Change(ctx, node, func() { node.Spec.Taints = append(node.Spec.Taints, taint) })
 	DeferCleanup(func(ctx context.Context) {
-		change(ctx, func(taints []corev1.Taint) []corev1.Taint {
-			return slices.DeleteFunc(taints, func(t corev1.Taint) bool { return t.Key == taint.Key })
+		w.Change(ctx, node, func() {
+			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint.Key })
 		})
 	})
 }
@@ -466,24 +438,15 @@ func (w *site) taint(ctx context.Context, name string, taint corev1.Taint) {
 // changeWebhook changes the only webhook of a configuration, until undo or the spec's end.
 func (w *site) changeWebhook(ctx context.Context, configuration string, change func(*admissionregistrationv1.MutatingWebhook)) (undo func(context.Context)) {
 	GinkgoHelper()
-	apply := func(ctx context.Context, change func(*admissionregistrationv1.MutatingWebhook)) {
-		GinkgoHelper()
-		Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			var found admissionregistrationv1.MutatingWebhookConfiguration
-			if err := w.Get(ctx, client.ObjectKey{Name: configuration}, &found); err != nil {
-				return err
-			}
-			change(&found.Webhooks[0])
-			return w.Update(ctx, &found)
-		})).To(Succeed())
-	}
+	found := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configuration}}
 	var before *admissionregistrationv1.MutatingWebhook
 	undo = func(ctx context.Context) {
-		apply(ctx, func(webhook *admissionregistrationv1.MutatingWebhook) { before.DeepCopyInto(webhook) })
+		GinkgoHelper()
+		w.Change(ctx, found, func() { before.DeepCopyInto(&found.Webhooks[0]) })
 	}
-	apply(ctx, func(webhook *admissionregistrationv1.MutatingWebhook) {
-		before = webhook.DeepCopy()
-		change(webhook)
+	w.Change(ctx, found, func() {
+		before = found.Webhooks[0].DeepCopy()
+		change(&found.Webhooks[0])
 	})
 	DeferCleanup(undo)
 	return undo

@@ -17,7 +17,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/yaml"
@@ -31,11 +30,7 @@ import (
 // explained runs "explain NAME -o json" and gives what it says.
 func (w *site) explained(ctx context.Context, g Gomega, job string, flags ...string) explain.Explanation {
 	GinkgoHelper()
-	stdout, stderr, code := plugin(ctx, append([]string{"explain", job, "-n", w.Namespace, "-o", "json"}, flags...)...)
-	g.Expect(code).To(BeZero(), stderr)
-	var e explain.Explanation
-	g.Expect(json.Unmarshal([]byte(stdout), &e)).To(Succeed())
-	return e
+	return printed[explain.Explanation](ctx, g, append([]string{"explain", job, "-n", w.Namespace}, flags...)...)
 }
 
 // eventuallyExplained waits until a TrainJob is in a state, and gives all that is said.
@@ -91,8 +86,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	It("tells what quota is missing, the position, and Kueue's own words", func(ctx context.Context) {
 		w := newPools(ctx, "16", "8")
 		w.MakeRunning(ctx, w.Job("holds").GPUs("8"), 1, onH100)
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("ahead").Priority(w.Name("urgent")).Nodes(3).GPUs("8").Obj())
-		w.EventuallyPending(ctx, "ahead")
+		w.MakePending(ctx, w.Job("ahead").Priority(w.Name("urgent")).Nodes(3).GPUs("8"), kit.Priority(w.Name("urgent"), 1000))
 		w.Make(ctx, w.Job("waits").Nodes(2).GPUs("8").Obj())
 
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.InUse))
@@ -127,8 +121,8 @@ var _ = Describe("kubectl trainjob explain", func() {
 		w := newWorld(ctx)
 		tainted := w.Flavor("h100", onH100)
 		tainted.Spec.NodeTaints = append(tainted.Spec.NodeTaints, corev1.Taint{Key: "example.com/maintenance", Effect: corev1.TaintEffectNoSchedule})
-		w.Make(ctx, tainted, kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: tainted.Name, GPUs: "8"}),
-			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")), w.Job("waits").GPUs("8").Obj())
+		w.Pool(ctx, tainted, "8")
+		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Taint))
 		Expect(reasonOf(e, tainted.Name).Message).To(ContainSubstring("taint example.com/maintenance:NoSchedule"))
 		w.eventuallyKueueSays(ctx, "waits", "untolerated taint")
@@ -136,10 +130,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("tells of a node selector that matches no flavor, and who set it", func(ctx context.Context) {
 		w := newPools(ctx, "8", "8")
-		w.Make(ctx, w.Job("waits").GPUs("8").
-			PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{
-				NodeSelector: map[string]string{kit.ProductLabel: "NVIDIA-B200"},
-			}}).Obj())
+		w.Make(ctx, w.Job("waits").GPUs("8").NodeSelector(map[string]string{kit.ProductLabel: "NVIDIA-B200"}).Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Selector))
 		Expect(reasonOf(e, w.Name("h100")).Message).To(ContainSubstring("node selector %s=NVIDIA-B200 of %s", kit.ProductLabel, userPatch(ctx)))
 		w.eventuallyKueueSays(ctx, "waits", "doesn't match node affinity")
@@ -149,9 +140,9 @@ var _ = Describe("kubectl trainjob explain", func() {
 		w := newWorld(ctx)
 		hosts := w.Flavor("h100", onH100)
 		hosts.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.Name("hosts")))
-		w.Make(ctx, kit.Topology(w.Name("hosts"), corev1.LabelHostname), hosts, kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: hosts.Name, GPUs: "16"}),
-			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")),
-			w.Job("waits").Nodes(2).GPUs("8").PodAnnotation("example.com/user", "node", kueue.PodSetRequiredTopologyAnnotation, corev1.LabelHostname).Obj())
+		w.Make(ctx, kit.Topology(w.Name("hosts"), corev1.LabelHostname))
+		w.Pool(ctx, hosts, "16")
+		w.Make(ctx, asking(w.Job("waits").Nodes(2).GPUs("8"), "node", required(corev1.LabelHostname)).Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Topology))
 		Expect(e.State.Stuck).To(BeTrue(), "two pods of 8 GPUs never fit on one node")
 		// How many nodes there are changes with other specs.
@@ -163,38 +154,28 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("tells of stopped queues and of deactivation, with the command that fixes it", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		queue := get(ctx, w, &kueue.LocalQueue{}, "queue")
-		before := queue.DeepCopy()
-		queue.Spec.StopPolicy = ptr.To(kueue.Hold)
-		Expect(w.Patch(ctx, queue, client.MergeFrom(before))).To(Succeed())
+		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.Hold)
 		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, "LocalQueueStopped")
-		w.fixes(ctx, e.State.Remedy)
+		shell(ctx, e.State.Remedy)
 
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
 		w.Activate(ctx, "waits", false)
 		e = w.eventuallyExplained(ctx, "waits", explain.Deactivated, "Deactivated")
 		Expect(e.State.Stuck).To(BeTrue())
-		w.fixes(ctx, e.State.Remedy)
+		shell(ctx, e.State.Remedy)
 		w.eventuallyExplained(ctx, "waits", explain.Running, "Running")
 	}, SpecTimeout(specTimeout))
 
 	It("tells which admission check is open", func(ctx context.Context) {
-		w := newWorld(ctx)
-		check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: w.Name("budget")}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/budget"}}
-		queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
-		queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
-			AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check.Name)}},
-		}
-		w.Make(ctx, check, w.Flavor("h100", onH100), queue, kit.LocalQueue(w.Namespace, "queue", queue.Name), w.Job("waits").GPUs("8").Obj())
+		w := newPools(ctx, "8", "0")
+		check := w.MakeCheck(ctx)
+		w.DemandCheck(ctx, check.Name)
+		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
 		e := w.eventuallyExplained(ctx, "waits", explain.Waiting, "ClusterQueueInactive")
 		Expect(reasonOf(e, w.Name("h100")).Code).To(Equal(explain.Check))
 
-		before := check.DeepCopy()
-		check.Status.Conditions = []metav1.Condition{{
-			Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", LastTransitionTime: metav1.Now(),
-		}}
-		Expect(w.Status().Patch(ctx, check, client.MergeFrom(before))).To(Succeed())
+		w.ActivateCheck(ctx, check)
 		e = w.eventuallyExplained(ctx, "waits", explain.Reserved, "AdmissionCheckPending")
 		Expect(e.State.Message).To(ContainSubstring("admission check %s is Pending", check.Name))
 	}, SpecTimeout(specTimeout))
@@ -202,8 +183,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	It("tells who preempted a job, and who set what of a running one", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		tolerates := corev1.Toleration{Key: "example.com/spot", Operator: corev1.TolerationOpExists}
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "patient", 1, onH100)
+		w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Tolerate(tolerates), 1, onH100)
 		e := w.eventuallyExplained(ctx, "patient", explain.Waiting, string(explain.InUse))
 		Expect(e.State.Message).To(ContainSubstring("it was preempted by %s/urgent", w.Namespace))
@@ -213,9 +193,8 @@ var _ = Describe("kubectl trainjob explain", func() {
 			And(HaveField("Field", "nodeSelector["+kit.ProductLabel+"]"), HaveField("SetBy", "kueue.x-k8s.io/manager"), HaveField("Value", BeEquivalentTo(`"`+kit.H100+`"`))),
 			And(HaveField("Field", "tolerations"), HaveField("SetBy", "kueue.x-k8s.io/manager"), HaveField("Overrode", ContainElement(HaveField("SetBy", userPatch(ctx))))),
 		))
-		stdout, _, code := plugin(ctx, "explain", "urgent", "-n", w.Namespace)
-		Expect(code).To(BeZero())
-		Expect(stdout).To(ContainSubstring("TrainJob %s/urgent runs with 1 pod in queue queue", w.Namespace))
+		Expect(said(ctx, Default, "explain", "urgent", "-n", w.Namespace)).
+			To(ContainSubstring("TrainJob %s/urgent runs with 1 pod in queue queue", w.Namespace))
 	}, SpecTimeout(specTimeout))
 
 	It("tells which flavors could take a manifest, whose runtime stands in the same file", func(ctx context.Context) {
@@ -245,8 +224,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("forecasts that an urgent manifest preempts, and whom", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "patient", 1, onH100)
+		w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
 		e := w.forecast(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"))
 		Expect(e.State.Reason).To(Equal("Preempts"), e.State.Message)
 		Expect(e.Preempts).To(ConsistOf(explain.Preempted{Job: w.Namespace + "/patient", ClusterQueue: w.Name("gpus"), Reason: kueue.InClusterQueueReason}))
@@ -277,8 +255,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 		_, letThrough := w.holdJobSets(ctx, admissionregistrationv1.Create, func(*admissionv1.AdmissionRequest) bool { return true })
 		w.Make(ctx, w.Job("early").GPUs("8").Obj())
 		w.eventuallyExplained(ctx, "early", explain.Unqueued, "AwaitsJobSet")
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "early", "NotPrepared") }).
-			Should(ContainElement(ContainSubstring("in %s; the job queues without it", awaited.JobSet)))
+		w.EventuallyTold(ctx, "early", "NotPrepared", fmt.Sprintf("in %s; the job queues without it", awaited.JobSet))
 		w.EventuallyCondition(ctx, "early", kueue.WorkloadAdmitted)
 		letThrough()
 		w.EventuallyRuns(ctx, "early", 1, onH100)
@@ -303,7 +280,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("tells of a topology request in a queue that has none", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		job := w.Job("waits").GPUs("8").PodAnnotation("example.com/user", "node", kueue.PodSetRequiredTopologyAnnotation, corev1.LabelHostname)
+		job := asking(w.Job("waits").GPUs("8"), "node", required(corev1.LabelHostname))
 		Expect(w.forecast(ctx, job).State).To(And(HaveField("Reason", string(explain.Topology)), HaveField("Stuck", true)))
 		w.Make(ctx, job.Obj())
 		w.eventuallyExplained(ctx, "waits", explain.Waiting, string(explain.Topology))
@@ -320,9 +297,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("copes with the rights of Kueue's batch users", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "alice"},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kueue-batch-user-role"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}}})
+		w.Make(ctx, kit.RoleBinding(w.Namespace, "kueue-batch-user-role", "alice"))
 		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
 		Eventually(ctx, func(g Gomega) {
 			e := w.explained(ctx, g, "runs", "--as", "alice")
@@ -340,10 +315,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 	It("does what its page in the docs says", Serial, docsPage, since("2.2"), func(ctx context.Context) {
 		blocks := docsCommands("docs/explain.md")
 		last := len(blocks) - 1
-		DeferCleanup(func(ctx context.Context) {
-			_, stderr, code := runShell(ctx, blocks[last])
-			Expect(code).To(BeZero(), stderr)
-		})
+		DeferCleanup(func(ctx context.Context) { shell(ctx, blocks[last]) })
 		sentences := map[string]string{
 			"explain -f llm.yaml\n":   "TrainJob team-a/llm would wait in queue gpus (ClusterQueue gpus): asks for 32 GPUs, flavor h100 has 8 of 32 GPUs free",
 			"explain llm -n team-a\n": "TrainJob team-a/llm waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 8 of 32 GPUs free",
@@ -364,9 +336,7 @@ var _ = Describe("kubectl trainjob explain", func() {
 
 	It("refuses what it cannot explain, with the remedy", func(ctx context.Context) {
 		w := newWorld(ctx)
-		_, stderr, code := plugin(ctx, "explain", "nobody", "-n", w.Namespace)
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(ContainSubstring("there is no TrainJob nobody in namespace %s", w.Namespace))
+		Expect(refused(ctx, 1, "explain", "nobody", "-n", w.Namespace)).To(ContainSubstring("there is no TrainJob nobody in namespace %s", w.Namespace))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -404,13 +374,6 @@ spec:
                 containers: [{name: node, image: torch}]
 `
 
-// fixes runs a command that a remedy names.
-func (w *site) fixes(ctx context.Context, command string) {
-	GinkgoHelper()
-	_, stderr, code := runShell(ctx, command)
-	Expect(code).To(BeZero(), "%s: %s", command, stderr)
-}
-
 // letSee lets a user look at a namespace, and at nothing of the cluster around it.
 func (w *site) letSee(ctx context.Context, user string) {
 	GinkgoHelper()
@@ -420,8 +383,6 @@ func (w *site) letSee(ctx context.Context, user string) {
 				"trainjobs", "trainingruntimes", "localqueues", "workloads", "jobsets", "jobs", "pods", "events", "configmaps",
 			}, Verbs: []string{"get", "list", "watch"}},
 		}},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: user},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}},
+		kit.RoleBinding(w.Namespace, "Role/"+user, user),
 	)
 }

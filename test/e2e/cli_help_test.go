@@ -3,10 +3,8 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -20,6 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // These examples take the installation away, or change it for all specs; what they do has
@@ -68,25 +67,19 @@ var _ = Describe("the help of kubectl trainjob", func() {
 		_, stderr, code = runShell(ctx, "env -u KUBECONFIG HOME=/nowhere kubectl-trainjob explain llm")
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(Equal("error: no cluster is configured: name a kubeconfig file with --kubeconfig or KUBECONFIG, or a server with --server\n"))
-		_, stderr, code = plugin(ctx, "pools", "--context", "no-such")
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(Equal("error: context \"no-such\" does not exist: kubectl config get-contexts lists those that there are\n"))
+		Expect(refused(ctx, 1, "pools", "--context", "no-such")).
+			To(Equal("error: context \"no-such\" does not exist: kubectl config get-contexts lists those that there are\n"))
 	}, SpecTimeout(specTimeout))
 
 	It("takes TYPE/NAME, somebody else's eyes and JSONPath", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
 		for _, name := range []string{"llm", "trainjob/llm", "trainjobs.trainer.kubeflow.org/llm"} {
-			stdout, _, code := plugin(ctx, "explain", name, "-n", w.Namespace, "-o", "jsonpath={.name}")
-			Expect(code).To(BeZero())
-			Expect(stdout).To(Equal("llm"))
+			Expect(said(ctx, Default, "explain", name, "-n", w.Namespace, "-o", "jsonpath={.name}")).To(Equal("llm"))
 		}
-		_, stderr, code := plugin(ctx, "explain", "job/llm", "-n", w.Namespace)
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(ContainSubstring("job/llm is no TrainJob: give NAME or trainjob/NAME"))
-		_, stderr, code = plugin(ctx, "explain", "llm", "-n", w.Namespace, "--as", "nobody")
-		Expect(code).To(Equal(exit.Unseen))
-		Expect(stderr).To(ContainSubstring("you may not get TrainJobs in namespace " + w.Namespace))
+		Expect(refused(ctx, 1, "explain", "job/llm", "-n", w.Namespace)).To(ContainSubstring("job/llm is no TrainJob: give NAME or trainjob/NAME"))
+		Expect(refused(ctx, exit.Unseen, "explain", "llm", "-n", w.Namespace, "--as", "nobody")).
+			To(ContainSubstring("you may not get TrainJobs in namespace " + w.Namespace))
 	}, SpecTimeout(specTimeout))
 
 	It("completes namespaces and contexts", func(ctx context.Context) {
@@ -163,25 +156,23 @@ func (w *site) exampleShell(ctx context.Context) exampleShell {
 // may find some.
 func (s exampleShell) run(ctx context.Context, example string) {
 	GinkgoHelper()
-	var out bytes.Buffer
 	follows := strings.HasSuffix(example, " --watch")
 	if follows {
 		example = "timeout 3 " + example
 	}
-	cmd := exec.CommandContext(ctx, "bash", "-uo", "pipefail", "-c", example)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, &out, &out
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig, "PATH="+filepath.Join(root(), "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
-	err := cmd.Run()
-	GinkgoWriter.Printf("$ %s\n%s", example, out.String())
-	code := cmd.ProcessState.ExitCode()
-	switch {
-	case follows:
-		Expect(code).To(Equal(124), "%s\n%s", example, out.String())
-	case strings.Contains(example, "kubectl diff"):
-		Expect(code).To(BeElementOf(0, 1), "%s\n%s", example, out.String())
-	default:
-		Expect(err).NotTo(HaveOccurred(), "%s\n%s", example, out.String())
+	at := world.Terminal{Kubeconfig: s.kubeconfig, Log: GinkgoWriter}
+	cmd, err := at.Shell(ctx, "set +e; "+example)
+	Expect(err).NotTo(HaveOccurred())
+	cmd.Dir = s.dir
+	stdout, stderr, code, err := at.Run(cmd)
+	Expect(err).NotTo(HaveOccurred())
+	want := []any{0}
+	if follows {
+		want = []any{124}
+	} else if strings.Contains(example, "kubectl diff") {
+		want = []any{0, 1}
 	}
+	Expect(code).To(BeElementOf(want...), "%s\n%s%s", example, stdout, stderr)
 	if strings.Contains(example, "generate") && strings.HasSuffix(example, "apply -f -") {
 		s.run(ctx, strings.Replace(example, "apply", "delete", 1))
 	}

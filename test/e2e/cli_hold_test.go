@@ -80,8 +80,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("requeue a job behind those that wait", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "runs")
 		w.MakePending(ctx, w.Job("next").GPUs("8"))
 		Expect(w.says(ctx, "requeue", "runs")).To(ContainSubstring("queued again in queue"))
 		w.EventuallyRuns(ctx, "next", 1, onH100)
@@ -91,8 +90,7 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("requeue a job behind those of another shape that wait", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "runs")
 		w.MakePending(ctx, w.Job("smaller").GPUs("4"))
 		Expect(w.says(ctx, "requeue", "runs")).To(ContainSubstring("queued again in queue"))
 		w.EventuallyRuns(ctx, "smaller", 1, onH100)
@@ -100,20 +98,17 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("resume a deactivated job for who may, and tell others who can", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "llm")
 		w.Activate(ctx, "llm", false)
 		w.eventuallyListed(ctx, "llm", explain.Deactivated)
-		_, stderr, code := plugin(ctx, "resume", "llm", "-n", w.Namespace, "--as", w.batchUser(ctx))
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(ContainSubstring("somebody with Kueue's role batch-admin can, by kubectl -n %s patch workload", w.Namespace))
+		Expect(refused(ctx, 1, "resume", "llm", "-n", w.Namespace, "--as", w.batchUser(ctx))).
+			To(ContainSubstring("somebody with Kueue's role batch-admin can, by kubectl -n %s patch workload", w.Namespace))
 		Expect(w.says(ctx, "resume", "llm")).To(ContainSubstring("activated"))
 		w.EventuallyRuns(ctx, "llm", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("are what the webhook names to somebody who suspends a job that runs", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		pods := w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100)
+		w, pods := newRunning(ctx, "llm")
 		_, stderr, code := runBinary(ctx, "", "kubectl", "-n", w.Namespace, "patch", "trainjob", "llm", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
 		Expect(code).To(BeZero(), stderr)
 		Expect(stderr).To(ContainSubstring("kubectl trainjob stop -n %s llm keeps it stopped", w.Namespace))
@@ -123,14 +118,12 @@ var _ = Describe("kubectl trainjob hold, stop, resume and requeue", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("do what their page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		newWorld(ctx).runsPage(ctx, "docs/hold.md")
+		runsPage(ctx, "docs/hold.md")
 	}, SpecTimeout(specTimeout))
 })
 
 // says runs the plugin in the spec's namespace, and returns what it printed.
 func (w *site) says(ctx context.Context, args ...string) string {
 	GinkgoHelper()
-	stdout, stderr, code := plugin(ctx, append(args, "-n", w.Namespace)...)
-	Expect(code).To(BeZero(), stderr)
-	return stdout
+	return said(ctx, Default, append(args, "-n", w.Namespace)...)
 }

@@ -4,14 +4,11 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -62,9 +59,7 @@ var _ = Describe("kubectl trainjob list", func() {
 			g.Expect(table).To(MatchRegexp(`waits +Waiting +queue +- +8 +0 +\S+ +\S+ +<unknown>\n`))
 			g.Expect(stderr).To(MatchRegexp(`(?m)^note: reason is <unknown>: you may not list all clusterqueues.kueue.x-k8s.io; ask an admin for that$`))
 		}).Should(Succeed())
-		_, stderr, code := plugin(ctx, "list", "-A", "--as", user)
-		Expect(code).To(Equal(exit.Unseen))
-		Expect(stderr).To(ContainSubstring("name one with -n"))
+		Expect(refused(ctx, exit.Unseen, "list", "-A", "--as", user)).To(ContainSubstring("name one with -n"))
 	}, SpecTimeout(specTimeout))
 
 	It("and its like tell in one line somebody who may not read TrainJobs", func(ctx context.Context) {
@@ -79,19 +74,14 @@ var _ = Describe("kubectl trainjob list", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		w := newWorld(ctx)
-		w.runsPage(ctx, "docs/list.md")
+		runsPage(ctx, "docs/list.md")
 	}, SpecTimeout(specTimeout))
 })
 
 // listed runs "list -o json" in the spec's namespace.
 func (w *site) listed(ctx context.Context, g Gomega) []listing.TrainJob {
 	GinkgoHelper()
-	stdout, stderr, code := plugin(ctx, "list", "-n", w.Namespace, "-o", "json")
-	g.Expect(code).To(BeZero(), stderr)
-	var l listing.List
-	g.Expect(json.Unmarshal([]byte(stdout), &l)).To(Succeed())
-	return l.TrainJobs
+	return printed[listing.List](ctx, g, "list", "-n", w.Namespace).TrainJobs
 }
 
 // eventuallyListed waits until list says that a TrainJob is in a phase, and returns what it says.
@@ -113,27 +103,10 @@ func (w *site) eventuallyListed(ctx context.Context, name string, phase explain.
 func (w *site) batchUser(ctx context.Context) string {
 	GinkgoHelper()
 	user := w.Name("ml-engineer")
-	w.Make(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: user},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "kueue-batch-user-role"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})
+	w.Make(ctx, kit.RoleBinding(w.Namespace, "kueue-batch-user-role", user))
 	// The API server takes note of it a moment later.
 	Eventually(ctx, func() error {
 		return as(user).List(ctx, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
 	}).Should(Succeed())
 	return user
-}
-
-// runsPage runs the blocks of a page of the docs. The last one cleans up, whatever happens.
-func (w *site) runsPage(ctx context.Context, page string) {
-	GinkgoHelper()
-	blocks := docsCommands(page)
-	last := len(blocks) - 1
-	DeferCleanup(func(ctx context.Context) {
-		_, stderr, code := runShell(ctx, blocks[last])
-		Expect(code).To(BeZero(), "%s\n%s", blocks[last], stderr)
-	})
-	for _, block := range blocks[:last] {
-		_, stderr, code := runShell(ctx, block)
-		Expect(code).To(BeZero(), "%s\n%s", block, stderr)
-	}
 }

@@ -14,31 +14,26 @@ import (
 
 var _ = Describe("kubectl trainjob logs", func() {
 	It("names what there is no log of, and what tells why", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "runs")
 		w.MakePending(ctx, w.Job("waits").GPUs("8"))
 
-		refused := func(text string, args ...string) {
+		fails := func(text string, args ...string) {
 			GinkgoHelper()
-			_, stderr, code := plugin(ctx, append([]string{"logs", "-n", w.Namespace}, args...)...)
-			Expect(code).To(Equal(1))
-			Expect(stderr).To(ContainSubstring(text))
+			Expect(refused(ctx, 1, append([]string{"logs", "-n", w.Namespace}, args...)...)).To(ContainSubstring(text))
 		}
-		refused("TrainJob waits has no pods: kubectl trainjob explain -n "+w.Namespace+" waits tells why", "waits")
-		refused("there is no TrainJob none", "none")
-		refused("none of those that --job, --index and --container name", "runs", "--job", "launcher")
-		refused("none of those", "runs", "--index", "7")
-		refused("exclude each other", "runs", "-f", "-p")
-		_, stderr, code := plugin(ctx, "logs", "-n", w.Namespace, "runs", "--as", w.batchUser(ctx))
-		Expect(code).To(Equal(exit.Unseen))
-		Expect(stderr).To(ContainSubstring("ask an admin for the permission to list pods"))
+		fails("TrainJob waits has no pods: kubectl trainjob explain -n "+w.Namespace+" waits tells why", "waits")
+		fails("there is no TrainJob none", "none")
+		fails("none of those that --job, --index and --container name", "runs", "--job", "launcher")
+		fails("none of those", "runs", "--index", "7")
+		fails("exclude each other", "runs", "-f", "-p")
+		Expect(refused(ctx, exit.Unseen, "logs", "-n", w.Namespace, "runs", "--as", w.batchUser(ctx))).
+			To(ContainSubstring("ask an admin for the permission to list pods"))
 		// A fake pod has no kubelet; the error says whose log it is.
-		refused("node-0-0 (pod runs-node-0-0-", "runs", "--job", "node", "--index", "0")
+		fails("node-0-0 (pod runs-node-0-0-", "runs", "--job", "node", "--index", "0")
 	}, SpecTimeout(specTimeout))
 
 	It("follows a TrainJob that waits until it is over", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "runs")
 		w.MakePending(ctx, w.Job("later").GPUs("8"))
 		following := startPlugin(ctx, "logs", "later", "-n", w.Namespace, "--follow")
 		Consistently(ctx, following).ShouldNot(gexec.Exit())
@@ -55,10 +50,8 @@ var _ = Describe("kubectl trainjob logs on a node with a kubelet", Label("kubele
 		kubeletNode(ctx)
 		w := newWorld(ctx)
 		w.kubeletPool(ctx)
-		w.Make(ctx, w.payload("first").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onKubelet)
-		w.Make(ctx, w.payload("later", "-run-for=5s").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "later")
+		w.MakeRunning(ctx, w.payload("first").GPUs("8"), 1, onKubelet)
+		w.MakePending(ctx, w.payload("later", "-run-for=5s").GPUs("8"))
 		following := startPlugin(ctx, "logs", "later", "-n", w.Namespace, "--follow")
 		Expect(w.Delete(ctx, w.payload("first").Obj())).To(Succeed())
 		Eventually(ctx, following).Should(gexec.Exit(0))

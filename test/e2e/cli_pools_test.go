@@ -4,8 +4,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
@@ -17,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
@@ -99,16 +97,7 @@ var _ = Describe("kubectl trainjob pools", Serial, func() {
 
 	It("does what its page in the docs says", func(ctx context.Context) {
 		DeferCleanup(eventuallyNothingGenerated)
-		blocks := docsCommands("docs/pools.md")
-		last := len(blocks) - 1
-		DeferCleanup(func(ctx context.Context) {
-			_, _, code := runShell(ctx, blocks[last])
-			Expect(code).To(BeZero())
-		})
-		for _, block := range blocks[:last] {
-			_, stderr, code := runShell(ctx, block)
-			Expect(code).To(BeZero(), "%s\n%s", block, stderr)
-		}
+		runsPage(ctx, "docs/pools.md")
 		Eventually(ctx, func() string {
 			table, _, _ := plugin(ctx, "pools")
 			return table
@@ -138,13 +127,9 @@ var _ = Describe("A toleration rule of the configuration", func() {
 		labels := map[string]string{"example.com/pool": w.Suffix}
 		flavor := kit.Flavor(w.Name("npu"), labels)
 		flavor.Spec.NodeTaints = []corev1.Taint{taint}
-		queue := kit.ClusterQueue(w.Name("npus"), kit.Quota{Flavor: flavor.Name, GPUs: "0"})
-		queue.Spec.ResourceGroups[0].CoveredResources = []corev1.ResourceName{"example.com/npu"}
-		queue.Spec.ResourceGroups[0].Flavors[0].Resources = []kueue.ResourceQuota{{Name: "example.com/npu", NominalQuota: resource.MustParse("4")}}
-		w.Make(ctx, w.fakeNode("npu", labels, map[corev1.ResourceName]string{"example.com/npu": "4"}, taint),
-			flavor, queue, kit.LocalQueue(w.Namespace, "queue", queue.Name))
-		w.Make(ctx, w.Job("npu").Request("example.com/npu", "4").Obj())
-		for _, pod := range w.EventuallyRuns(ctx, "npu", 1, labels) {
+		w.Make(ctx, w.fakeNode("npu", labels, map[corev1.ResourceName]string{"example.com/npu": "4"}, taint))
+		w.Make(ctx, kit.Queue(w.LocalQueue(), flavor, kit.Quota{Of: "example.com/npu", Amount: "4"})...)
+		for _, pod := range w.MakeRunning(ctx, w.Job("npu").Request("example.com/npu", "4"), 1, labels) {
 			Expect(world.Tolerations(&pod)).To(ConsistOf(corev1.Toleration{Key: "example.com/npu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}))
 		}
 	}, SpecTimeout(specTimeout))
@@ -174,19 +159,9 @@ func (w *site) makeNodes(ctx context.Context) {
 
 // fakeNode makes a node whose kubelet kwok plays.
 func (w *site) fakeNode(name string, labels map[string]string, devices map[corev1.ResourceName]string, taints ...corev1.Taint) *corev1.Node {
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        w.Name(name),
-			Labels:      map[string]string{corev1.LabelHostname: w.Name(name)},
-			Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
-		},
-		Spec:   corev1.NodeSpec{Taints: taints},
-		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{}},
-	}
-	maps.Copy(node.Labels, labels)
-	for name, amount := range map[corev1.ResourceName]string{"cpu": "32", "memory": "256Gi", "pods": "110"} {
-		node.Status.Allocatable[name] = resource.MustParse(amount)
-	}
+	node := kit.Node(w.Name(name), labels)
+	node.Spec.Taints = taints
+	delete(node.Status.Allocatable, kit.GPU)
 	for name, amount := range devices {
 		node.Status.Allocatable[name] = resource.MustParse(amount)
 	}
@@ -215,14 +190,11 @@ func flavorsOf(objects []*unstructured.Unstructured) []kueue.ResourceFlavor {
 	GinkgoHelper()
 	var flavors []kueue.ResourceFlavor
 	for _, obj := range objects {
-		if obj.GetKind() != "ResourceFlavor" {
-			continue
+		if obj.GetKind() == "ResourceFlavor" {
+			var flavor kueue.ResourceFlavor
+			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &flavor)).To(Succeed())
+			flavors = append(flavors, flavor)
 		}
-		var flavor kueue.ResourceFlavor
-		data, err := json.Marshal(obj)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(json.Unmarshal(data, &flavor)).To(Succeed())
-		flavors = append(flavors, flavor)
 	}
 	return flavors
 }
@@ -259,10 +231,7 @@ func (w *site) jobFor(ctx context.Context, name string, flavor *kueue.ResourceFl
 // pool returns one of this spec's pools as the command shows it.
 func (w *site) pool(ctx context.Context, g Gomega, name string) pools.Pool {
 	GinkgoHelper()
-	out, _, code := plugin(ctx, "pools", "-o", "json")
-	g.Expect(code).To(BeZero())
-	var view pools.View
-	g.Expect(json.Unmarshal([]byte(out), &view)).To(Succeed())
+	view := printed[pools.View](ctx, g, "pools")
 	for _, pool := range view.Pools {
 		if pool.Flavor == w.Name(name) {
 			return pool

@@ -55,9 +55,7 @@ var _ = Describe("kubectl trainjob submit", func() {
 
 	DescribeTable("names what there is in place of what there is not", func(ctx context.Context, says string, flags ...string) {
 		w := newPools(ctx, "8", "0")
-		_, stderr, code := plugin(ctx, append([]string{"submit", "job", "-n", w.Namespace}, flags...)...)
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(MatchRegexp(says))
+		Expect(refused(ctx, 1, append([]string{"submit", "job", "-n", w.Namespace}, flags...)...)).To(MatchRegexp(says))
 		Expect(w.Names(ctx, &trainer.TrainJobList{})).To(BeEmpty())
 	},
 		Entry("of runtimes", `there is no ClusterTrainingRuntime torch; there are: .*torch-distributed`, "--runtime", "torch"),
@@ -67,9 +65,8 @@ var _ = Describe("kubectl trainjob submit", func() {
 
 	DescribeTable("refuses flags that say nothing", func(ctx context.Context, says string, flags ...string) {
 		w := newWorld(ctx)
-		_, stderr, code := plugin(ctx, append([]string{"submit", "job", "-n", w.Namespace, "--runtime", "torch-distributed"}, flags...)...)
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(ContainSubstring(says))
+		Expect(refused(ctx, 1, append([]string{"submit", "job", "-n", w.Namespace, "--runtime", "torch-distributed"}, flags...)...)).
+			To(ContainSubstring(says))
 		Expect(w.Names(ctx, &trainer.TrainJobList{})).To(BeEmpty())
 	},
 		Entry("no nodes", "--nodes=0: no pod would run; name 1 or more", "--nodes", "0"),
@@ -95,9 +92,8 @@ var _ = Describe("kubectl trainjob submit", func() {
 
 	It("refuses a command for a runtime that brings its own trainer", core, func(ctx context.Context) {
 		w := newWorld(ctx)
-		_, stderr, code := plugin(ctx, "submit", "job", "-n", w.Namespace, "--runtime", "torchtune-llama3.2-1b", "--", "train")
-		Expect(code).To(Equal(1))
-		Expect(stderr).To(ContainSubstring("TrainerCommand does not go with BuiltinTrainer"))
+		Expect(refused(ctx, 1, "submit", "job", "-n", w.Namespace, "--runtime", "torchtune-llama3.2-1b", "--", "train")).
+			To(ContainSubstring("TrainerCommand does not go with BuiltinTrainer"))
 	})
 
 	It("ends with code 2 when the TrainJob is refused", core, func(ctx context.Context) {
@@ -119,15 +115,14 @@ var _ = Describe("kubectl trainjob submit", func() {
 			Expect(code).To(Equal(2))
 			Expect(stderr).To(ContainSubstring("was deactivated"))
 		}()
-		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "waits") }).ShouldNot(BeNil())
+		w.EventuallyWorkload(ctx, "waits")
 		w.Activate(ctx, "waits", false)
 		Eventually(ctx, done).Should(BeClosed())
 	})
 
 	It("does what its page says", Serial, docsPage, core, func(ctx context.Context) {
 		for _, block := range docsCommands("docs/submit.md") {
-			_, stderr, code := runShell(ctx, block)
-			Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+			shell(ctx, block)
 		}
 		kubectl(ctx, "", "delete", "-k", "config/samples", "--ignore-not-found")
 	})

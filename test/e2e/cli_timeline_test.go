@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"encoding/xml"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -18,8 +17,7 @@ import (
 var _ = Describe("kubectl trainjob timeline", func() {
 	It("tells who did what of a preempted job, in order, and where the time went", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("llm").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "llm", 1, onH100)
+		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
 		w.Finish(ctx, "urgent", "succeeded")
 		w.EventuallyRuns(ctx, "llm", 1, onH100)
@@ -28,8 +26,7 @@ var _ = Describe("kubectl trainjob timeline", func() {
 
 		var t timeline.Timeline
 		Eventually(ctx, func(g Gomega) {
-			t = timeline.Timeline{}
-			g.Expect(json.Unmarshal([]byte(w.says(ctx, "timeline", "llm", "-o", "json")), &t)).To(Succeed())
+			t = printed[timeline.Timeline](ctx, g, "timeline", "llm", "-n", w.Namespace)
 			g.Expect(t.Ended).To(BeTrue())
 			steps := []string{"created it", "made it", "QuotaReserved", "Admitted", "Started", "Evicted", "Admitted", "Started", "reported it as Complete"}
 			for _, s := range t.Steps {
@@ -54,6 +51,6 @@ var _ = Describe("kubectl trainjob timeline", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		newWorld(ctx).runsPage(ctx, "docs/timeline.md")
+		runsPage(ctx, "docs/timeline.md")
 	}, SpecTimeout(specTimeout))
 })

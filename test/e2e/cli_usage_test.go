@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -71,13 +70,12 @@ var _ = Describe("kubectl trainjob usage", func() {
 			Expect(code).To(Equal(exit.Failed), args)
 			Expect(stderr).To(ContainSubstring(want), args)
 		}
-		_, stderr, code := plugin(ctx, "usage", "-n", w.Namespace, "--as", "nobody")
-		Expect(code).To(Equal(exit.Unseen))
-		Expect(stderr).To(ContainSubstring("you may not list TrainJobs in namespace " + w.Namespace))
+		Expect(refused(ctx, exit.Unseen, "usage", "-n", w.Namespace, "--as", "nobody")).
+			To(ContainSubstring("you may not list TrainJobs in namespace " + w.Namespace))
 	}, SpecTimeout(specTimeout))
 
 	It("does what its page in the docs says", Serial, docsPage, func(ctx context.Context) {
-		newWorld(ctx).runsPage(ctx, "docs/usage.md")
+		runsPage(ctx, "docs/usage.md")
 	}, SpecTimeout(specTimeout))
 
 	It("completes what a bill may be split by", func(ctx context.Context) {
@@ -87,9 +85,6 @@ var _ = Describe("kubectl trainjob usage", func() {
 
 // usage returns the bill of the spec's namespace.
 func (w *site) usage(ctx context.Context, g Gomega, args ...string) usage.Bill {
-	stdout, stderr, code := plugin(ctx, append([]string{"usage", "-n", w.Namespace, "-o", "json"}, args...)...)
-	g.Expect(code).To(BeZero(), stderr)
-	var bill usage.Bill
-	g.Expect(json.Unmarshal([]byte(stdout), &bill)).To(Succeed())
-	return bill
+	GinkgoHelper()
+	return printed[usage.Bill](ctx, g, append([]string{"usage", "-n", w.Namespace}, args...)...)
 }

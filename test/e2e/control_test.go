@@ -22,16 +22,11 @@ import (
 
 // These specs stop processes, which only a local control plane lets them do.
 var _ = Describe("Without the manager", Label("control"), Serial, func() {
-	BeforeEach(func() {
-		localOnly("the specs of this group stop components")
-	})
+	BeforeEach(func() { localOnly("the specs of this group stop components") })
 
 	It("no pod of a waiting TrainJob is bound, whatever the user does, and later it is admitted as ever", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("running").GPUs("8"), 1, onH100)
-		w.Make(ctx, w.Job("waiting").GPUs("8").Tolerate(gpuToleration).Obj())
-		w.EventuallyAtTheGate(ctx, "waiting")
-		w.EventuallyChildJobs(ctx, "waiting", 1)
+		w, _ := newRunning(ctx, "running")
+		w.MakeGated(ctx, w.Job("waiting").GPUs("8").Tolerate(gpuToleration), 1)
 
 		w.stopManager(ctx)
 		Expect(w.TryEdit(ctx, "waiting", resume)).NotTo(Succeed(), "the webhook is away, so nobody may change a TrainJob")
@@ -42,7 +37,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 		w.EventuallyAtTheGate(ctx, "waiting")
-		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "waiting") }).Should(BeEmpty())
+		w.EventuallyPods(ctx, "waiting", 0)
 		w.Finish(ctx, "running", "succeeded")
 		w.EventuallyRuns(ctx, "waiting", 1, onH100)
 	}, SpecTimeout(specTimeout))
@@ -63,8 +58,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("running TrainJobs run on, and nothing is written when it is back", core, long, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		pods := w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, pods := newRunning(ctx, "runs")
 		// The last words on the start, Trainer's and ours.
 		Eventually(ctx, func() []trainer.JobStatus { return get(ctx, w, &trainer.TrainJob{}, "runs").Status.JobsStatus }).
 			Should(ContainElement(HaveField("Ready", HaveValue(BeEquivalentTo(1)))))
@@ -84,8 +78,7 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 		suspended := w.Job("suspended").GPUs("8").Obj()
 		suspended.Spec.Suspend = ptr.To(true)
 		// Without the webhook nothing tolerates GPU nodes, so this one asks for none.
-		w.Make(ctx, suspended, w.Job("started").Obj())
-		former := w.EventuallyRuns(ctx, "started", 1, nil)
+		former := w.MakeRunning(ctx, w.Job("started"), 1, nil, suspended)
 
 		Expect(cluster.Repair(ctx, GinkgoWriter)).To(Succeed())
 		w.EventuallyRuns(ctx, "suspended", 1, onH100)
@@ -95,14 +88,11 @@ var _ = Describe("Without the manager", Label("control"), Serial, func() {
 })
 
 var _ = Describe("On a local control plane", Label("control"), Serial, func() {
-	BeforeEach(func() {
-		localOnly("the specs of this group read logs and change Kueue's configuration")
-	})
+	BeforeEach(func() { localOnly("the specs of this group read logs and change Kueue's configuration") })
 
 	It("a preemption writes no error into the manager's log", core, Label("invariant", "quiet"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "8")
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "patient", 1, onH100)
+		w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
 		before, err := cluster.ErrorLines(cluster.Manager())
 		Expect(err).NotTo(HaveOccurred())
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)

@@ -10,7 +10,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,9 +23,7 @@ import (
 
 // nodeSelectorPatch is a user's patch that picks nodes for the one job of torch-distributed.
 func nodeSelectorPatch(selector map[string]string) []trainer.RuntimePatch {
-	return kit.TrainJob("", "").PodPatch("example.com/user", "node", trainer.PodTemplatePatch{
-		Spec: &trainer.PodSpecPatch{NodeSelector: selector},
-	}).Spec.RuntimePatches
+	return kit.TrainJob("", "").NodeSelector(selector).Spec.RuntimePatches
 }
 
 var _ = Describe("A waiting TrainJob", func() {
@@ -53,11 +50,8 @@ var _ = Describe("A waiting TrainJob", func() {
 	It("follows its snapshot where the runtime is edited meanwhile", Label("invariant", "podsets"), since(world.Trainer23), func(ctx context.Context) {
 		w := newPools(ctx, "0", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, runtime, w.Job("frozen").Runtime(runtime.Name).GPUs("2").Obj())
-		w.EventuallyPending(ctx, "frozen")
-		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
-			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
-		})
+		w.MakePending(ctx, w.Job("frozen").Runtime(runtime.Name).GPUs("2"), runtime)
+		w.EditRuntime(ctx, runtime.Name, kit.OfNodes(4))
 		w.Touch(ctx, "frozen")
 		// Who comes after the edit is what it says.
 		w.Make(ctx, w.Job("later").Runtime(runtime.Name).GPUs("2").Obj())
@@ -72,12 +66,9 @@ var _ = Describe("A waiting TrainJob", func() {
 	It("is charged for the snapshot that it runs, where its first one was deleted", Label("invariant", "podsets"), since(world.Trainer23), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, runtime, w.Job("holds").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "holds", 1, onH100)
+		w.MakeRunning(ctx, w.Job("holds").GPUs("8"), 1, onH100, runtime)
 		w.MakePending(ctx, w.Job("refrozen").Runtime(runtime.Name).GPUs("2"))
-		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
-			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
-		})
+		w.EditRuntime(ctx, runtime.Name, kit.OfNodes(4))
 		snapshot := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "refrozen-runtime-snapshot"}}
 		Expect(w.Get(ctx, client.ObjectKeyFromObject(snapshot), snapshot)).To(Succeed())
 		first := snapshot.UID
@@ -101,14 +92,8 @@ var _ = Describe("A waiting TrainJob", func() {
 		w.runsOutside("Trainer makes the JobSet of a job that was resumed before it looked, from the edited runtime, and pods come before the manager sees that")
 		allow := w.refuseSnapshots(ctx)
 		w.Make(ctx, runtime, w.Job("late").Runtime(runtime.Name).GPUs("2").Obj())
-		Eventually(ctx, func(g Gomega) {
-			var late trainer.TrainJob
-			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "late"}, &late)).To(Succeed())
-			g.Expect(late.Spec.Suspend).To(HaveValue(BeFalse()))
-		}).Should(Succeed())
-		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
-			r.Spec.MLPolicy.NumNodes = ptr.To[int32](4)
-		})
+		Eventually(ctx, func() any { return get(ctx, w, &trainer.TrainJob{}, "late").Spec.Suspend }).Should(HaveValue(BeFalse()))
+		w.EditRuntime(ctx, runtime.Name, kit.OfNodes(4))
 		allow(ctx)
 		w.Touch(ctx, "late")
 		Eventually(ctx, func(g Gomega) {
@@ -125,14 +110,10 @@ var _ = Describe("A running TrainJob", func() {
 	It("keeps its pods and its Workload when its runtime is edited, and when it is deleted", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
 		w := newPools(ctx, "16", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, runtime, w.Job("runs").Runtime(runtime.Name).Nodes(2).GPUs("8").Obj())
-		pods := w.EventuallyRuns(ctx, "runs", 2, onH100)
+		pods := w.MakeRunning(ctx, w.Job("runs").Runtime(runtime.Name).Nodes(2).GPUs("8"), 2, onH100, runtime)
 		before := w.Workload(ctx, "runs")
 
-		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
-			container := &r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
-			container.Image = "example.com/other:1"
-		})
+		w.EditRuntime(ctx, runtime.Name, kit.OfImage("example.com/other:1"))
 		w.Touch(ctx, "runs")
 		w.ConsistentlyKeeps(ctx, "runs", pods, before)
 		Expect(w.Delete(ctx, runtime)).To(Succeed())
@@ -145,13 +126,9 @@ var _ = Describe("An evicted TrainJob", func() {
 	It("stops, and runs again, although its runtime was edited while it ran", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, runtime, w.Job("edited").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "edited", 1, onH100)
-		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
-			r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
-		})
-		w.Make(ctx, kit.Priority(w.Name("high"), 100), w.Job("urgent").Priority(w.Name("high")).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "urgent", 1, onH100)
+		w.MakeRunning(ctx, w.Job("edited").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
+		w.EditRuntime(ctx, runtime.Name, kit.OfImage("example.com/other:1"))
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("high")).GPUs("8"), 1, onH100, kit.Priority(w.Name("high"), 100))
 		w.Finish(ctx, "urgent", "succeeded")
 		w.EventuallyRuns(ctx, "edited", 1, onH100)
 	}, SpecTimeout(specTimeout))
@@ -210,9 +187,7 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 
 	It("runs placed although its user resumes it in the moment of its admission", core, Label("invariant", "exact"), func(ctx context.Context) {
 		w := newPools(ctx, "0", "0")
-		w.Make(ctx, w.Job("eager").GPUs("4").Obj())
-		w.EventuallyAtTheGate(ctx, "eager")
-		w.EventuallyChildJobs(ctx, "eager", 1)
+		w.MakeGated(ctx, w.Job("eager").GPUs("4"), 1)
 		// It is admitted, the manager does not get to start it, and the user does.
 		allow := w.refuseManager(ctx)
 		w.SetQuota(ctx, w.Name("gpus"), "8")
@@ -249,22 +224,8 @@ var _ = Describe("Between user, Kueue and manager, a TrainJob", func() {
 // JobSets, until allow. It cannot tell anybody why either: it is as if it were busy.
 func (w *site) refuseSnapshots(ctx context.Context) (allow func(context.Context)) {
 	GinkgoHelper()
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Name("no-snapshots")},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{"", "events.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"configmaps", "events"}},
-				}}},
-			},
-			Validations: []admissionregistrationv1.Validation{{Expression: "!object.metadata.name.endsWith('-runtime-snapshot') && " +
-				"!(object.kind == 'Event' && object.reason == 'TrainJobResourcesCreationFailed')"}},
-		},
-	}
+	policy := w.policy("no-snapshots", []string{"", "events.k8s.io"}, []string{"configmaps", "events"},
+		"!object.metadata.name.endsWith('-runtime-snapshot') && !(object.kind == 'Event' && object.reason == 'TrainJobResourcesCreationFailed')")
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "probe-runtime-snapshot"}}
-	asked := func(ctx context.Context) error { return w.Create(ctx, probe.DeepCopy(), client.DryRunAll) }
-	return w.enforce(ctx, policy, asked)
+	return w.enforce(ctx, policy, func(ctx context.Context) error { return w.Create(ctx, probe.DeepCopy(), client.DryRunAll) })
 }

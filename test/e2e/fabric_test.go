@@ -58,10 +58,8 @@ func (w *site) fabricQueue(ctx context.Context) {
 	GinkgoHelper()
 	flavor := w.Flavor("fabric", map[string]string{fabricLabel: w.Suffix})
 	flavor.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.Name("fabric")))
-	w.Make(ctx,
-		kit.Topology(w.Name("fabric"), blockLabel, rackLabel, corev1.LabelHostname), flavor,
-		kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: flavor.Name, GPUs: "64"}),
-		kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
+	w.Make(ctx, kit.Topology(w.Name("fabric"), blockLabel, rackLabel, corev1.LabelHostname))
+	w.Pool(ctx, flavor, "64")
 }
 
 // eventuallyUsable waits until pods can be placed on the nodes of the fabric.

@@ -81,7 +81,7 @@ var _ = Describe("With concurrent admission", Label("control"), Serial, Ordered,
 			Migration: kueue.ConcurrentAdmissionMigration{Mode: kueue.ConcurrentAdmissionTryPreferredFlavors}}
 		w.Make(ctx,
 			w.Flavor("h100", onH100), w.Flavor("a100", onA100), queue,
-			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
+			w.LocalQueue())
 	})
 
 	It("a TrainJob starts on the flavor that has quota, and moves to the one it prefers when that has", func(ctx context.Context) {

@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,7 +81,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		w.runsOn(ctx, "done", "queue")
 		w.Finish(ctx, "done", "succeeded")
 		w.eventuallyTrainJob(ctx, "done", trainer.TrainJobComplete)
-		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "done") }).Should(BeNil())
+		w.EventuallyNoWorkload(ctx, "done")
 		w.Touch(ctx, "done")
 		w.EventuallyCaughtUp(ctx)
 		Consistently(ctx, func() *kueue.Workload { return w.Workload(ctx, "done") }).Should(BeNil())
@@ -99,8 +98,8 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 
 	It("has the labels that its queues give to metrics", func(ctx context.Context) {
 		w.Pools(ctx, "8", "0")
-		w.patch(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.Name("gpus")}}, `{"metadata":{"labels":{"team":"vision"}}}`)
-		w.patch(ctx, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Name: "queue", Namespace: w.Namespace}}, `{"metadata":{"annotations":{"example.com/project":"ocr"}}}`)
+		w.PatchJSON(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.Name("gpus")}}, `{"metadata":{"labels":{"team":"vision"}}}`)
+		w.PatchJSON(ctx, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Name: "queue", Namespace: w.Namespace}}, `{"metadata":{"annotations":{"example.com/project":"ocr"}}}`)
 		job := w.Job("measured").GPUs("8").Obj()
 		job.Annotations = map[string]string{"example.com/model": "vit"}
 		w.Make(ctx, job)
@@ -125,7 +124,7 @@ var _ = Describe("Where Kueue's configuration asks for it, a TrainJob", Label("c
 		w.runsOn(ctx, "runs", "queue")
 		w.queues(ctx, w.Job("first").GPUs("8"))
 		w.queues(ctx, w.Job("boosted").GPUs("8"))
-		w.patch(ctx, w.Workload(ctx, "boosted"), `{"metadata":{"annotations":{"kueue.x-k8s.io/priority-boost":"10"}}}`)
+		w.PatchJSON(ctx, w.Workload(ctx, "boosted"), `{"metadata":{"annotations":{"kueue.x-k8s.io/priority-boost":"10"}}}`)
 		w.eventuallyPreempted(ctx, "runs", kueue.InClusterQueueReason)
 		w.EventuallyRuns(ctx, "boosted", 1, onH100)
 		w.ConsistentlyUnbound(ctx, "first")
@@ -174,16 +173,7 @@ const (
 // countedQueue makes LocalQueue "queue", which has H100 nodes by another resource than their GPUs.
 func (w *site) countedQueue(ctx context.Context, name corev1.ResourceName, amount string) {
 	GinkgoHelper()
-	flavor := w.Flavor("h100", onH100, gpuToleration)
-	queue := kit.ClusterQueue(w.Name("gpus"))
-	queue.Spec.ResourceGroups = []kueue.ResourceGroup{{
-		CoveredResources: []corev1.ResourceName{name},
-		Flavors: []kueue.FlavorQuotas{{
-			Name:      kueue.ResourceFlavorReference(flavor.Name),
-			Resources: []kueue.ResourceQuota{{Name: name, NominalQuota: resource.MustParse(amount)}},
-		}},
-	}}
-	w.Make(ctx, flavor, queue, kit.LocalQueue(w.Namespace, "queue", queue.Name))
+	w.Make(ctx, kit.Queue(w.LocalQueue(), w.Flavor("h100", onH100, gpuToleration), kit.Quota{Of: name, Amount: amount})...)
 }
 
 // charged returns what the Workload of a TrainJob of one PodSet holds.
@@ -230,7 +220,7 @@ func (w *site) deviceNode(ctx context.Context, count int) string {
 func (w *site) claimingRuntime(ctx context.Context) string {
 	GinkgoHelper()
 	runtime := w.CopyRuntime(ctx, "torch-distributed")
-	pod := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec
+	pod := kit.RuntimePod(&runtime.Spec)
 	pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimTemplateName: ptr.To("device")}}
 	pod.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "device"}}
 	w.Make(ctx, runtime, &resourceapi.ResourceClaimTemplate{

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -38,7 +37,7 @@ var _ = Describe("The WorkloadPriorityClass of a TrainJob", func() {
 			w.Edit(ctx, "raised", func(t *trainer.TrainJob) { t.Labels[kit.PriorityLabel] = w.Name("urgent") })
 		}, SpecTimeout(specTimeout)),
 		Entry("when that gets another value", func(ctx context.Context, w *site) {
-			w.patch(ctx, kit.Priority(w.Name("mine"), 0), `{"value":1000}`)
+			w.PatchJSON(ctx, kit.Priority(w.Name("mine"), 0), `{"value":1000}`)
 		}, SpecTimeout(specTimeout)),
 	)
 
@@ -53,27 +52,30 @@ var _ = Describe("The WorkloadPriorityClass of a TrainJob", func() {
 })
 
 var _ = Describe("A stopped queue", func() {
+	queues := map[string]func(*site) client.Object{
+		"ClusterQueue": func(w *site) client.Object { return kit.ClusterQueue(w.Name("gpus")) },
+		"LocalQueue":   func(w *site) client.Object { return w.LocalQueue() },
+	}
 	for _, kind := range []string{"ClusterQueue", "LocalQueue"} {
+		queue := queues[kind]
 		It(fmt.Sprintf("lets who runs run on, and who comes wait, until it starts again (%s, Hold)", kind), func(ctx context.Context) {
 			w := newPools(ctx, "16", "0")
 			pods := w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
-			w.setStopPolicy(ctx, kind, kueue.Hold)
-			w.Make(ctx, w.Job("comes").GPUs("8").Obj())
-			w.EventuallyAtTheGate(ctx, "comes")
+			w.SetStopPolicy(ctx, queue(w), kueue.Hold)
+			w.MakeGated(ctx, w.Job("comes").GPUs("8"), 0)
 			w.ConsistentlyKeeps(ctx, "runs", pods, w.Workload(ctx, "runs"))
 			Expect(w.Pods(ctx, "comes")).To(BeEmpty())
-			w.setStopPolicy(ctx, kind, kueue.None)
+			w.SetStopPolicy(ctx, queue(w), kueue.None)
 			w.EventuallyRuns(ctx, "comes", 1, onH100)
 		}, SpecTimeout(specTimeout))
 
 		It(fmt.Sprintf("stops who runs, and runs it again when it starts again (%s, HoldAndDrain)", kind), func(ctx context.Context) {
-			w := newPools(ctx, "8", "0")
-			w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
-			w.setStopPolicy(ctx, kind, kueue.HoldAndDrain)
+			w, _ := newRunning(ctx, "runs")
+			w.SetStopPolicy(ctx, queue(w), kueue.HoldAndDrain)
 			w.eventuallyEvicted(ctx, "runs", kind+"Stopped")
 			w.EventuallyAtTheGate(ctx, "runs")
-			w.eventuallyWithoutPods(ctx, "runs")
-			w.setStopPolicy(ctx, kind, kueue.None)
+			w.EventuallyPods(ctx, "runs", 0)
+			w.SetStopPolicy(ctx, queue(w), kueue.None)
 			w.EventuallyRuns(ctx, "runs", 1, onH100)
 		}, SpecTimeout(specTimeout))
 	}
@@ -84,15 +86,9 @@ var _ = Describe("A TrainJob in a queue with several resource groups", func() {
 		w := newWorld(ctx)
 		w.Make(ctx, w.Flavor("hopper", map[string]string{kit.FamilyLabel: "hopper"}), w.Flavor("h100", onH100))
 		gpus := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
-		gpus.Spec.ResourceGroups = append(gpus.Spec.ResourceGroups, kueue.ResourceGroup{
-			CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
-			Flavors: []kueue.FlavorQuotas{{
-				Name:      kueue.ResourceFlavorReference(w.Name("hopper")),
-				Resources: []kueue.ResourceQuota{{Name: corev1.ResourceCPU, NominalQuota: *quantity("1")}},
-			}},
-		})
-		w.Make(ctx, gpus, kit.LocalQueue(w.Namespace, "queue", gpus.Name), w.Job("first").GPUs("4").Request(corev1.ResourceCPU, "1").Obj())
-		pods := w.EventuallyRuns(ctx, "first", 1, onH100)
+		cpus := kit.ClusterQueue("", kit.Quota{Flavor: w.Name("hopper"), Of: corev1.ResourceCPU, Amount: "1"})
+		gpus.Spec.ResourceGroups = append(gpus.Spec.ResourceGroups, cpus.Spec.ResourceGroups...)
+		pods := w.MakeRunning(ctx, w.Job("first").GPUs("4").Request(corev1.ResourceCPU, "1"), 1, onH100, gpus, w.LocalQueue())
 		Expect(pods[0].Spec.NodeSelector).To(Equal(map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}))
 		w.MakePending(ctx, w.Job("second").GPUs("4").Request(corev1.ResourceCPU, "1"))
 	}, SpecTimeout(specTimeout))
@@ -101,14 +97,4 @@ var _ = Describe("A TrainJob in a queue with several resource groups", func() {
 func (w *site) eventuallyPriority(ctx context.Context, job string, priority int32) {
 	GinkgoHelper()
 	Eventually(ctx, func() *int32 { return w.Workload(ctx, job).Spec.Priority }).Should(HaveValue(Equal(priority)))
-}
-
-// setStopPolicy stops or starts the spec's ClusterQueue or LocalQueue.
-func (w *site) setStopPolicy(ctx context.Context, kind string, policy kueue.StopPolicy) {
-	GinkgoHelper()
-	queue := map[string]client.Object{
-		"ClusterQueue": &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.Name("gpus")}},
-		"LocalQueue":   &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Name: "queue", Namespace: w.Namespace}},
-	}[kind]
-	w.patch(ctx, queue, fmt.Sprintf(`{"spec":{"stopPolicy":%q}}`, policy))
 }

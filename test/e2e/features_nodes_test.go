@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -34,10 +33,8 @@ var _ = Describe("When a node of a running TrainJob", func() {
 	// start runs a job on nodes that it fills, and returns the pod of its rank 1 and the others.
 	start := func(ctx context.Context, nodes int32, asks map[string]string) (fails corev1.Pod, others []corev1.Pod) {
 		GinkgoHelper()
-		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3600)
-		w.Make(ctx, runtime)
-		job := asking(w.Job("llm").Runtime(runtime.Name).Nodes(nodes).GPUs("8"), "node", asks)
+		runtime := w.MakeRuntime(ctx, "torch-distributed", kit.OfGracePeriod(3600))
+		job := asking(w.Job("llm").Runtime(runtime).Nodes(nodes).GPUs("8"), "node", asks)
 		w.Make(ctx, job.Tolerate(gpuToleration, briefly(corev1.TaintNodeNotReady)).Obj())
 		w.eventuallyPlaced(ctx, "llm", int(nodes))
 		pods := byRank(w.Pods(ctx, "llm"))
@@ -95,17 +92,15 @@ var _ = Describe("With failure recovery", Label("control", "long"), Serial, Orde
 		restartKueueWith(ctx, map[string]any{"featureGates": map[string]any{"FailureRecoveryPolicy": true}}, "kueue")
 		w := newWorld(ctx)
 		w.fabric(ctx)
-		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
-		w.Make(ctx, runtime)
+		runtime := w.MakeRuntime(ctx, "torch-distributed", kit.OfGracePeriod(1))
 		asks := required(rackLabel)
 		asks["kueue.x-k8s.io/safe-to-forcefully-delete"] = "true"
-		job := asking(w.Job("llm").Runtime(runtime.Name).Nodes(2).GPUs("8"), "node", asks)
+		job := asking(w.Job("llm").Runtime(runtime).Nodes(2).GPUs("8"), "node", asks)
 		w.Make(ctx, job.Tolerate(gpuToleration, briefly(corev1.TaintNodeUnreachable)).Obj())
 		w.eventuallyPlaced(ctx, "llm", 2)
 		fails := byRank(w.Pods(ctx, "llm"))[1]
 		// kwok goes on with the pods of a node that it had, until its next start.
-		w.patch(ctx, w.Node(ctx, fails.Spec.NodeName), fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, kit.KwokAnnotation))
+		w.PatchJSON(ctx, w.Node(ctx, fails.Spec.NodeName), fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, kit.KwokAnnotation))
 		w.control(ctx, "restart", "kwok")
 		w.stopKubelet(ctx, fails, corev1.ConditionUnknown)
 		w.eventuallyEvicted(ctx, "llm", kueue.WorkloadEvictedDueToNodeFailures)
@@ -128,28 +123,16 @@ func briefly(key string) corev1.Toleration {
 // unhealthyNodes returns what Kueue reports as unhealthy in the Workloads of the spec, from now on.
 func (w *site) unhealthyNodes(ctx context.Context) func() []string {
 	GinkgoHelper()
-	watcher, err := cluster.Client.Watch(ctx, &kueue.WorkloadList{}, client.InNamespace(w.Namespace))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(watcher.Stop)
-	var lock sync.Mutex
 	var seen []string
-	go func() {
-		for event := range watcher.ResultChan() {
-			wl, ok := event.Object.(*kueue.Workload)
-			if !ok {
-				continue
-			}
-			lock.Lock()
-			for _, node := range wl.Status.UnhealthyNodes {
-				seen = append(seen, node.Name)
-			}
-			lock.Unlock()
+	reading, stop := world.Follow(ctx, w.World, &kueue.WorkloadList{}, func(wl *kueue.Workload) {
+		for _, node := range wl.Status.UnhealthyNodes {
+			seen = append(seen, node.Name)
 		}
-	}()
-	return func() []string {
-		lock.Lock()
-		defer lock.Unlock()
-		return distinct(seen)
+	})
+	DeferCleanup(stop)
+	return func() (names []string) {
+		reading(func() { names = distinct(seen) })
+		return names
 	}
 }
 

@@ -43,10 +43,7 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 		for n := range 6 {
 			w.Make(ctx, kit.Node(w.Name(fmt.Sprintf("node-%d", n)), map[string]string{fabricLabel: w.Suffix, reservationLabel: fmt.Sprintf("r-%d", n/3)}))
 		}
-		flavor := w.Flavor("cloud", map[string]string{fabricLabel: w.Suffix})
-		w.Make(ctx, flavor,
-			kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: flavor.Name, GPUs: "48"}),
-			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
+		w.Pool(ctx, w.Flavor("cloud", map[string]string{fabricLabel: w.Suffix}), "48")
 		w.provisioned(ctx)
 	}
 
@@ -75,9 +72,9 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 		w.answer(ctx, first, "r-0", "Provisioned")
 		w.eventuallyUpdated(ctx, "mpi", 3, first.Name, "r-0")
 
-		w.stopLocalQueue(ctx, ptr.To(kueue.HoldAndDrain))
+		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.HoldAndDrain)
 		w.EventuallyAtTheGate(ctx, "mpi")
-		w.stopLocalQueue(ctx, ptr.To(kueue.None))
+		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.None)
 		second := w.eventuallyRequested(ctx, "mpi", first.UID)
 		w.answer(ctx, second, "r-1", "Provisioned")
 		w.eventuallyUpdated(ctx, "mpi", 3, second.Name, "r-1")
@@ -88,7 +85,7 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 		w.Make(ctx, w.Job("llm").Nodes(2).GPUs("8").Obj())
 		first := w.eventuallyRequested(ctx, "llm", "")
 		w.answer(ctx, first, "r-0", "Failed")
-		w.eventuallyTold(ctx, "llm", "AdmissionCheckRetries", "gave its quota back to try again")
+		w.EventuallyTold(ctx, "llm", "AdmissionCheckRetries", "gave its quota back to try again")
 		second := w.eventuallyRequested(ctx, "llm", first.UID)
 		Expect(second.Name).NotTo(Equal(first.Name))
 		w.answer(ctx, second, "r-1", "Provisioned")
@@ -103,7 +100,7 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 		w.answer(ctx, request, "r-0", "Provisioned")
 		w.eventuallyUpdated(ctx, "llm", 2, request.Name, "r-0")
 		w.answer(ctx, request, "r-0", "CapacityRevoked")
-		w.eventuallyTold(ctx, "llm", "AdmissionCheckRejected", "CapacityRevoked")
+		w.EventuallyTold(ctx, "llm", "AdmissionCheckRejected", "CapacityRevoked")
 		w.EventuallyAtTheGate(ctx, "llm")
 		Expect(w.Workload(ctx, "llm").Spec.Active).To(HaveValue(BeFalse()))
 	}, SpecTimeout(specTimeout))
@@ -123,11 +120,11 @@ var _ = Describe("A TrainJob whose nodes an autoscaler makes", func() {
 var _ = Describe("What an admission check says of the pods", func() {
 	It("is in them, and after an eviction what it says then: node selector and tolerations are that alone", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		check := w.controlledCheck(ctx)
+		check := w.ControlledCheck(ctx)
 		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
 
 		h100 := tolerate("example.com/h100")
-		w.setCheck(ctx, "llm", check, kueue.CheckStateReady, "", kueue.PodSetUpdate{
+		w.SetCheck(ctx, "llm", check, kueue.CheckStateReady, "", kueue.PodSetUpdate{
 			Name: "node", Labels: map[string]string{"example.com/zone": "a"}, Annotations: map[string]string{"example.com/order": "1"},
 			NodeSelector: map[string]string{kit.FamilyLabel: "hopper"}, Tolerations: []corev1.Toleration{h100}})
 		pod := w.EventuallyRuns(ctx, "llm", 1, onH100)[0]
@@ -136,10 +133,10 @@ var _ = Describe("What an admission check says of the pods", func() {
 		Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}))
 		Expect(world.Tolerations(&pod)).To(ConsistOf(gpuToleration, h100))
 
-		w.stopLocalQueue(ctx, ptr.To(kueue.HoldAndDrain))
+		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.HoldAndDrain)
 		w.EventuallyAtTheGate(ctx, "llm")
-		w.stopLocalQueue(ctx, ptr.To(kueue.None))
-		w.setCheck(ctx, "llm", check, kueue.CheckStateReady, "", kueue.PodSetUpdate{
+		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.None)
+		w.SetCheck(ctx, "llm", check, kueue.CheckStateReady, "", kueue.PodSetUpdate{
 			Name: "node", Labels: map[string]string{"example.com/zone": "b"}, Annotations: map[string]string{"example.com/order": "2"},
 			NodeSelector: map[string]string{"nvidia.com/gpu.count": "8"}})
 		pod = w.EventuallyRuns(ctx, "llm", 1, onH100)[0]
@@ -166,7 +163,7 @@ func (w *site) provisioned(ctx context.Context) {
 	check.Spec.ControllerName = kueue.ProvisioningRequestControllerName
 	check.Spec.Parameters = &kueue.AdmissionCheckParametersReference{APIGroup: kueue.SchemeGroupVersion.Group, Kind: "ProvisioningRequestConfig", Name: config.Name}
 	w.Make(ctx, config, check)
-	w.demandCheck(ctx, check.Name)
+	w.DemandCheck(ctx, check.Name)
 }
 
 // nodeRequest is what the specs read of a ProvisioningRequest.

@@ -9,9 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -28,7 +26,7 @@ var _ = Describe("TrainJobs in a cohort", func() {
 		w.runsOn(ctx, "borrows", "borrower")
 		w.MakePending(ctx, w.Job("exceeds").Queue("borrower").GPUs("8"))
 
-		w.updateQueue(ctx, borrower.Name, func(cq *kueue.ClusterQueue) { gpuQuota(cq).BorrowingLimit = quantity("16") })
+		w.EditQueue(ctx, borrower.Name, func(cq *kueue.ClusterQueue) { gpuQuota(cq).BorrowingLimit = quantity("16") })
 		w.EventuallyRuns(ctx, "exceeds", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
@@ -93,7 +91,7 @@ var _ = Describe("A TrainJob that is preempted stops, waits and resumes", func()
 var _ = Describe("A TrainJob takes the next flavor of its queue", func() {
 	It("before it preempts in the first", func(ctx context.Context) {
 		w := newPools(ctx, "8", "8")
-		w.updateQueue(ctx, w.Name("gpus"), func(cq *kueue.ClusterQueue) {
+		w.EditQueue(ctx, w.Name("gpus"), func(cq *kueue.ClusterQueue) {
 			cq.Spec.FlavorFungibility = &kueue.FlavorFungibility{WhenCanPreempt: kueue.TryNextFlavor}
 		})
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000))
@@ -109,8 +107,7 @@ var _ = Describe("A TrainJob takes the next flavor of its queue", func() {
 		borrower.Spec.FlavorFungibility = &kueue.FlavorFungibility{WhenCanBorrow: kueue.TryNextFlavor}
 		w.Make(ctx, a100)
 		w.share(ctx, w.member("team", "lender", "8"), borrower)
-		w.Make(ctx, kit.LocalQueue(w.Namespace, "queue", borrower.Name), w.Job("first").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onA100)
+		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onA100, kit.LocalQueue(w.Namespace, "queue", borrower.Name))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -149,19 +146,6 @@ func gpuQuota(cq *kueue.ClusterQueue) *kueue.ResourceQuota {
 	return &cq.Spec.ResourceGroups[0].Flavors[0].Resources[0]
 }
 
-// updateQueue changes a ClusterQueue, again when somebody else was faster.
-func (w *site) updateQueue(ctx context.Context, name string, change func(*kueue.ClusterQueue)) {
-	GinkgoHelper()
-	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var cq kueue.ClusterQueue
-		if err := w.Get(ctx, client.ObjectKey{Name: name}, &cq); err != nil {
-			return err
-		}
-		change(&cq)
-		return w.Update(ctx, &cq)
-	})).To(Succeed())
-}
-
 // runsOn makes a TrainJob of 8 GPUs in a LocalQueue, and waits until it runs on H100 nodes.
 func (w *site) runsOn(ctx context.Context, job, queue string) {
 	GinkgoHelper()
@@ -177,14 +161,9 @@ func (w *site) preempts(ctx context.Context, claims *kit.TrainJobBuilder, pods i
 	w.eventuallyPreempted(ctx, "preempted", reason)
 	w.EventuallyRuns(ctx, "claims", pods, onH100)
 	w.EventuallyAtTheGate(ctx, "preempted")
-	w.eventuallyWithoutPods(ctx, "preempted")
+	w.EventuallyPods(ctx, "preempted", 0)
 	w.Finish(ctx, "claims", "succeeded")
 	w.EventuallyRuns(ctx, "preempted", 1, onH100)
-}
-
-func (w *site) eventuallyWithoutPods(ctx context.Context, job string) {
-	GinkgoHelper()
-	Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, job) }).Should(BeEmpty())
 }
 
 // eventuallyPreempted waits until Kueue has stopped a TrainJob for another one.
@@ -198,7 +177,7 @@ func (w *site) eventuallyPreempted(ctx context.Context, job, reason string) {
 func (w *site) queues(ctx context.Context, job *kit.TrainJobBuilder) {
 	GinkgoHelper()
 	w.Make(ctx, job.Obj())
-	Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, job.Name) }).ShouldNot(BeNil())
+	w.EventuallyWorkload(ctx, job.Name)
 }
 
 // eventuallyLaterThan waits for the second after the one in which a TrainJob came to its queue:

@@ -13,8 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -27,16 +25,13 @@ var upgradeTo = flag.String("upgrade.to", "", "generation of Trainer that one sp
 var fieldOf = map[string]string{world.Trainer21: "podTemplateOverrides", world.Trainer22: "runtimePatches", world.Trainer23: "runtimePatches"}
 
 var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
-	BeforeEach(func() {
-		localOnly("the specs of this group change the CRD of TrainJob")
-	})
+	BeforeEach(func() { localOnly("the specs of this group change the CRD of TrainJob") })
 
 	It("is exported, and the manager says so and does nothing while it is unknown", core, Label("invariant", "not-ours-to-stop"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.Make(ctx, w.Job("runs").GPUs("8").Obj())
 		pods, wl := w.EventuallyRuns(ctx, "runs", 1, onH100), w.Workload(ctx, "runs")
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "waits")
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 0)
 		served := trainerOf(ctx)
 		w.eventuallyExports(ctx, served)
 
@@ -74,9 +69,7 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		w.EventuallyRuns(ctx, "evicted", 1, onH100)
 		w.EventuallyRuns(ctx, "ends", 1, onH100)
 		w.EventuallyRuns(ctx, "stages", 2, nil)
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "waits")
-		w.EventuallyChildJobs(ctx, "waits", 1)
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 		labelled := w.CopyRuntime(ctx, "torchtune-qwen2.5-1.5b")
 		for i := range labelled.Spec.Template.Spec.ReplicatedJobs {
 			// Trainer cannot take the last label of pods from a JobSet, so these are left one.
@@ -135,11 +128,10 @@ var _ = Describe("The generation of Trainer", Label("control"), Serial, func() {
 		By("preempting them, and starting them again")
 		// The new Trainer brings new runtimes: a Workload that was made of the old one is
 		// brought up to date when its job has stopped.
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "urgent", 2, onH100)
+		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).Nodes(2).GPUs("8"), 2, onH100, kit.Priority(w.Name("urgent"), 1000))
 		for _, job := range []string{"evicted", "waits"} {
 			w.EventuallyAtTheGate(ctx, job)
-			Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, job) }).Should(BeEmpty())
+			w.EventuallyPods(ctx, job, 0)
 		}
 		w.Finish(ctx, "urgent", "succeeded")
 		for _, job := range []string{"evicted", "waits"} {
@@ -216,16 +208,12 @@ func (w *site) showField(ctx context.Context) {
 
 func updateCRD(ctx context.Context, change func(*apiextensionsv1.CustomResourceDefinition, *apiextensionsv1.JSONSchemaProps)) {
 	GinkgoHelper()
-	Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: trainJobCRD}, crd); err != nil {
-			return err
-		}
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: trainJobCRD}}
+	Expect(world.TryChange(ctx, cluster.Client, crd, func() {
 		for i := range crd.Spec.Versions {
 			spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
 			change(crd, &spec)
 			crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"] = spec
 		}
-		return cluster.Client.Update(ctx, crd)
 	})).To(Succeed())
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"time"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -28,9 +27,7 @@ func (w *site) Activate(ctx context.Context, job string, active bool) {
 // raw returns a list of a TrainJob as the API server stores it, without Go types.
 func (w *site) raw(ctx context.Context, job string, fields ...string) []any {
 	GinkgoHelper()
-	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
-	list, _, err := unstructured.NestedSlice(get(ctx, w, obj, job).Object, fields...)
+	list, _, err := unstructured.NestedSlice(get(ctx, w, newTrainJob(), job).Object, fields...)
 	Expect(err).NotTo(HaveOccurred())
 	return list
 }

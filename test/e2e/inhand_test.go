@@ -24,24 +24,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var _ = Describe("A job that is evicted while Trainer resumes it", Label("control"), Serial, func() {
 	It("keeps its quota until that has come to nothing", Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		localOnly("the API server has to reach a webhook of this process")
 		w := newPools(ctx, "0", "0")
-		w.Make(ctx, w.Job("late").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "late")
+		w.MakeGated(ctx, w.Job("late").GPUs("8"), 0)
 		w.EventuallyPending(ctx, "late")
 		resumed, letThrough := w.holdResumes(ctx)
 
 		w.SetQuota(ctx, w.Name("gpus"), "8")
-		Eventually(ctx, func(g Gomega) {
-			var late trainer.TrainJob
-			g.Expect(w.Get(ctx, client.ObjectKey{Namespace: w.Namespace, Name: "late"}, &late)).To(Succeed())
-			g.Expect(late.Spec.Suspend).To(HaveValue(BeFalse()))
-		}).WithPolling(20 * time.Millisecond).Should(Succeed())
-		w.patch(ctx, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: w.Name("gpus")}}, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
+		Eventually(ctx, func() any { return get(ctx, w, &trainer.TrainJob{}, "late").Spec.Suspend }).WithPolling(20 * time.Millisecond).
+			Should(HaveValue(BeFalse()))
+		w.SetStopPolicy(ctx, kit.ClusterQueue(w.Name("gpus")), kueue.HoldAndDrain)
 		w.eventuallyEvicted(ctx, "late", kueue.WorkloadEvictedByClusterQueueStopped)
 		Eventually(ctx, resumed.Load).Should(BeNumerically(">", 0), "Trainer resumes the JobSet")
 		w.EventuallyAtTheGate(ctx, "late")

@@ -31,15 +31,12 @@ var _ = Describe("Where somebody's admission undoes what the manager writes", La
 
 	DescribeTable("the write is repeated less and less often, and the user is told", since(world.Trainer22), Label("invariant", "nothing-waits-in-silence"),
 		func(ctx context.Context, expression, note string) {
-			w := newPools(ctx, "8", "0")
-			w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+			w, _ := newRunning(ctx, "runs")
 			// The API server takes note of it within a second. What waits is not written.
 			w.interfere(ctx, expression)
-			w.Make(ctx, w.Job("undone").GPUs("8").Obj())
-			w.EventuallyAtTheGate(ctx, "undone")
-			w.EventuallyChildJobs(ctx, "undone", 1)
+			w.MakeGated(ctx, w.Job("undone").GPUs("8"), 1)
 			w.Finish(ctx, "runs", "succeeded")
-			w.eventuallyTold(ctx, "undone", "WriteInVain", note)
+			w.EventuallyTold(ctx, "undone", "WriteInVain", note)
 
 			log := openAuditLog()
 			Consistently(ctx, func() int { return len(trainJobWrites(log)) }).

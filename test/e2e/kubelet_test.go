@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"sync"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -15,12 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // kubeletProduct is the GPU product of the one node whose pods are processes; see
@@ -42,8 +43,7 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 	It("quota is given away when the last process of a preempted job has ended, and not before", func(ctx context.Context) {
 		w.Make(ctx, kit.Priority(w.Name("urgent"), 100))
 		processes := w.watchProcesses(ctx)
-		w.Make(ctx, w.payload("first", "-linger=4s").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onKubelet)
+		w.MakeRunning(ctx, w.payload("first", "-linger=4s").GPUs("8"), 1, onKubelet)
 		w.Make(ctx, w.payload("next").Priority(w.Name("urgent")).GPUs("8").Obj())
 
 		w.eventuallyFollows(ctx, "next")
@@ -56,12 +56,9 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 
 	It("a process that ignores SIGTERM keeps the quota until its grace period is over", func(ctx context.Context) {
 		processes := w.watchProcesses(ctx)
-		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3)
-		w.Make(ctx, runtime, w.payload("first", "-linger=1h").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onKubelet)
-		w.Make(ctx, w.payload("next").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "next")
+		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfGracePeriod(3))
+		w.MakeRunning(ctx, w.payload("first", "-linger=1h").Runtime(runtime.Name).GPUs("8"), 1, onKubelet, runtime)
+		w.MakeGated(ctx, w.payload("next").GPUs("8"), 0)
 
 		Expect(w.Delete(ctx, w.payload("first").Obj())).To(Succeed())
 		w.eventuallyFollows(ctx, "next")
@@ -99,10 +96,8 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 	}, SpecTimeout(specTimeout))
 
 	It("a pod of a drained node waits for one, with the job's quota", func(ctx context.Context) {
-		w.Make(ctx, w.payload("drained").GPUs("8").Obj())
-		pod := w.EventuallyRuns(ctx, "drained", 1, onKubelet)[0]
-		w.Make(ctx, w.payload("next").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "next")
+		pod := w.MakeRunning(ctx, w.payload("drained").GPUs("8"), 1, onKubelet)[0]
+		w.MakePending(ctx, w.payload("next").GPUs("8"))
 		DeferCleanup(func(ctx context.Context) { cordon(ctx, node, false) })
 		cordon(ctx, node, true)
 		eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: pod.Name}}
@@ -122,10 +117,8 @@ var _ = Describe("On a node with a kubelet", Label("kubelet"), kindCore, Serial,
 	}, SpecTimeout(specTimeout))
 
 	It("a job on a node that is lost keeps its quota until the node says that its pod is gone", func(ctx context.Context) {
-		w.Make(ctx, w.payload("lost").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "lost", 1, onKubelet)
-		w.Make(ctx, w.payload("next").GPUs("8").Obj())
-		w.EventuallyPending(ctx, "next")
+		w.MakeRunning(ctx, w.payload("lost").GPUs("8"), 1, onKubelet)
+		w.MakePending(ctx, w.payload("next").GPUs("8"))
 		DeferCleanup(func(ctx context.Context) {
 			onNode(ctx, node, "systemctl", "start", "kubelet")
 			eventuallyReady(ctx, node, corev1.ConditionTrue)
@@ -171,11 +164,15 @@ func (w *site) kubeletFlavor() *kueue.ResourceFlavor {
 func (w *site) kubeletPool(ctx context.Context) {
 	GinkgoHelper()
 	queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("kubelet"), GPUs: "8"})
+	covers(queue, corev1.ResourceMemory, "1Gi")
+	w.Make(ctx, w.kubeletFlavor(), queue, w.LocalQueue())
+}
+
+// covers adds a quota of another resource to a ClusterQueue of one flavor.
+func covers(queue *kueue.ClusterQueue, name corev1.ResourceName, amount string) {
 	group := &queue.Spec.ResourceGroups[0]
-	group.CoveredResources = append(group.CoveredResources, corev1.ResourceMemory)
-	group.Flavors[0].Resources = append(group.Flavors[0].Resources,
-		kueue.ResourceQuota{Name: corev1.ResourceMemory, NominalQuota: *quantity("1Gi")})
-	w.Make(ctx, w.kubeletFlavor(), queue, kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
+	group.CoveredResources = append(group.CoveredResources, name)
+	group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: name, NominalQuota: *quantity(amount)})
 }
 
 // payload makes a TrainJob whose pods run the program of test/payload.
@@ -188,13 +185,11 @@ func (w *site) payload(name string, args ...string) *kit.TrainJobBuilder {
 // restarting makes torch-distributed with a JobSet that is restarted when a pod fails.
 func (w *site) restarting(ctx context.Context, times int32) *trainer.ClusterTrainingRuntime {
 	GinkgoHelper()
-	runtime := w.CopyRuntime(ctx, "torch-distributed")
-	runtime.Spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: times}
-	job := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec
-	job.BackoffLimit = ptr.To[int32](0)
-	// Or the kubelet starts the container again by itself, as JobSet has it by default.
-	job.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	return runtime
+	return w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry, func(spec *trainer.TrainingRuntimeSpec) {
+		spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: times}
+		// Or the kubelet starts the container again by itself, as JobSet has it by default.
+		kit.RuntimePod(spec).RestartPolicy = corev1.RestartPolicyNever
+	})
 }
 
 func cordon(ctx context.Context, node string, unschedulable bool) {
@@ -229,26 +224,19 @@ type process struct {
 // processes follows all containers of the spec's namespace: what a kubelet says of one is there
 // for a moment only.
 type processes struct {
-	mu    sync.Mutex
-	order []string
-	// seen by pod UID.
-	seen map[string]process
-	jobs map[string]string
+	reading func(func())
+	order   []types.UID
+	// seen by pod.
+	seen map[types.UID]process
+	jobs map[types.UID]string
 }
 
 func (w *site) watchProcesses(ctx context.Context) *processes {
 	GinkgoHelper()
-	p := &processes{seen: map[string]process{}, jobs: map[string]string{}}
-	watching, err := cluster.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(w.Namespace))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(watching.Stop)
-	go func() {
-		for event := range watching.ResultChan() {
-			if pod, ok := event.Object.(*corev1.Pod); ok {
-				p.note(pod)
-			}
-		}
-	}()
+	p := &processes{seen: map[types.UID]process{}, jobs: map[types.UID]string{}}
+	var stop func()
+	p.reading, stop = world.Follow(ctx, w.World, &corev1.PodList{}, p.note)
+	DeferCleanup(stop)
 	return p
 }
 
@@ -266,24 +254,20 @@ func (p *processes) note(pod *corev1.Pod) {
 	default:
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	uid := string(pod.UID)
-	if _, known := p.seen[uid]; !known {
-		p.order = append(p.order, uid)
+	if _, known := p.seen[pod.UID]; !known {
+		p.order = append(p.order, pod.UID)
 	}
-	p.seen[uid], p.jobs[uid] = one, pod.Labels[jobsetapi.JobSetNameKey]
+	p.seen[pod.UID], p.jobs[pod.UID] = one, pod.Labels[jobsetapi.JobSetNameKey]
 }
 
 // of returns the processes of a TrainJob, the first of them first.
-func (p *processes) of(job string) []process {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var all []process
-	for _, uid := range p.order {
-		if p.jobs[uid] == job {
-			all = append(all, p.seen[uid])
+func (p *processes) of(job string) (all []process) {
+	p.reading(func() {
+		for _, uid := range p.order {
+			if p.jobs[uid] == job {
+				all = append(all, p.seen[uid])
+			}
 		}
-	}
+	})
 	return all
 }

@@ -43,8 +43,7 @@ func asManager(ctx context.Context) client.Client {
 
 var _ = Describe("A label that decides about a TrainJob", core, func() {
 	It("gives no prebuilt Workload to one that runs, not even with a stop", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		pods := w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, pods := newRunning(ctx, "runs")
 		Expect(w.TryEdit(ctx, "runs", func(t *trainer.TrainJob) {
 			t.Labels[prebuiltLabel] = "none"
 			t.Spec.Suspend = ptr.To(true)
@@ -64,25 +63,15 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 			t.Labels[kit.PriorityLabel] = w.Name("high")
 			t.Spec.Suspend = ptr.To(true)
 		})
-		Eventually(ctx, func(g Gomega) {
-			wl := w.Workload(ctx, "rises")
-			g.Expect(wl).NotTo(BeNil())
-			g.Expect(wl.UID).NotTo(Equal(before.UID))
-			g.Expect(wl.Spec.Priority).To(HaveValue(Equal(int32(1000))))
-		}).Should(Succeed())
+		w.EventuallyWorkload(ctx, "rises", HaveField("UID", Not(Equal(before.UID))), HaveField("Spec.Priority", HaveValue(Equal(int32(1000)))))
 		w.EventuallyRuns(ctx, "rises", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("has one that runs start again when its time limit was changed past the webhook", func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("limited").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "limited")
 		job := get(ctx, w, newTrainJob(), "limited")
 		Expect(asManager(ctx).Patch(ctx, job, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+maxExecLabel+`":"900"}}}`)))).To(Succeed())
-		Eventually(ctx, func(g Gomega) {
-			wl := w.Workload(ctx, "limited")
-			g.Expect(wl).NotTo(BeNil())
-			g.Expect(wl.Spec.MaximumExecutionTimeSeconds).To(HaveValue(Equal(int32(900))))
-		}).Should(Succeed())
+		w.EventuallyWorkload(ctx, "limited", HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))
 		w.EventuallyRuns(ctx, "limited", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
@@ -96,11 +85,7 @@ var _ = Describe("A label that decides about a TrainJob", core, func() {
 			}
 			return w.TryEdit(ctx, "slow", func(t *trainer.TrainJob) { t.Labels[maxExecLabel] = "900" })
 		}).Should(Succeed())
-		Eventually(ctx, func(g Gomega) {
-			wl := w.Workload(ctx, "slow")
-			g.Expect(wl).NotTo(BeNil())
-			g.Expect(wl.Spec.MaximumExecutionTimeSeconds).To(HaveValue(Equal(int32(900))))
-		}).Should(Succeed())
+		w.EventuallyWorkload(ctx, "slow", HaveField("Spec.MaximumExecutionTimeSeconds", HaveValue(Equal(int32(900)))))
 		w.EventuallyRuns(ctx, "slow", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
@@ -150,11 +135,10 @@ var _ = Describe("A waiting TrainJob that cannot run any more", core, func() {
 		job := w.Job("far").Queue("later").GPUs("8")
 		job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
 		w.Make(ctx, job.Obj())
-		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "far") }).ShouldNot(BeNil())
+		w.EventuallyWorkload(ctx, "far")
 		w.Make(ctx, kit.LocalQueue(w.Namespace, "later", w.Name("gpus")))
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "far", "PodSetsUnknown") }).
-			Should(ContainElement(ContainSubstring("spec.managedBy")))
-		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "far") }).Should(BeNil())
+		w.EventuallyTold(ctx, "far", "PodSetsUnknown", "spec.managedBy")
+		w.EventuallyNoWorkload(ctx, "far")
 		w.MakeRunning(ctx, w.Job("near").GPUs("8"), 1, onH100)
 		Expect(w.Workload(ctx, "far")).To(BeNil())
 		Expect(w.EventNotes(ctx, "TrainJob", "far", "PodSetsUnknown")).To(HaveLen(1))
@@ -163,19 +147,15 @@ var _ = Describe("A waiting TrainJob that cannot run any more", core, func() {
 	It("loses its Workload where its runtime gets the manager's gate, and queues when it is taken out", until(world.Trainer22), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, runtime, w.Job("first").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100, runtime)
 		w.MakePending(ctx, w.Job("second").Runtime(runtime.Name).GPUs("8"))
-		gates := func(gates ...corev1.PodSchedulingGate) func(*trainer.ClusterTrainingRuntime) {
-			return func(r *trainer.ClusterTrainingRuntime) {
-				r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = gates
-			}
+		gates := func(gates ...corev1.PodSchedulingGate) kit.RuntimeChange {
+			return func(spec *trainer.TrainingRuntimeSpec) { kit.RuntimePod(spec).SchedulingGates = gates }
 		}
 		w.EditRuntime(ctx, runtime.Name, gates(corev1.PodSchedulingGate{Name: patch.AdmissionGate}))
 		w.Touch(ctx, "second")
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "second", "PodSetsUnknown") }).
-			Should(ContainElement(SatisfyAll(ContainSubstring(runtime.Name), ContainSubstring(patch.AdmissionGate))))
-		Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, "second") }).Should(BeNil())
+		w.EventuallyTold(ctx, "second", "PodSetsUnknown", runtime.Name, patch.AdmissionGate)
+		w.EventuallyNoWorkload(ctx, "second")
 
 		w.EditRuntime(ctx, runtime.Name, gates())
 		w.Touch(ctx, "second")

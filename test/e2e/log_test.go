@@ -38,7 +38,7 @@ var _ = Describe("The manager's log", Label("control"), func() {
 		w.EventuallyRuns(ctx, "llm", 1, onH100)
 		w.Activate(ctx, "llm", false)
 		w.EventuallyAtTheGate(ctx, "llm")
-		w.eventuallyWithoutPods(ctx, "llm")
+		w.EventuallyPods(ctx, "llm", 0)
 		w.Activate(ctx, "llm", true)
 		w.EventuallyRuns(ctx, "llm", 1, onH100)
 		workload := types.NamespacedName{Namespace: w.Namespace, Name: w.Workload(ctx, "llm").Name}

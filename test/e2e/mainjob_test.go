@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -49,8 +48,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("waits behind the gate while the quota is full, and runs when it frees", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("running").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "running")
 
 		w.MakePending(ctx, w.Job("waiting").GPUs("8"))
 		w.EventuallyAtTheGate(ctx, "waiting")
@@ -68,7 +66,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 				corev1.Toleration{Key: "pool", Operator: corev1.TolerationOpEqual, Value: "h100", Effect: corev1.TaintEffectNoSchedule}),
 			w.Flavor("a100", map[string]string{"nvidia.com/gpu.memory": "81920"}),
 			kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "16"}, kit.Quota{Flavor: w.Name("a100"), GPUs: "16"}),
-			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")),
+			w.LocalQueue(),
 			kit.Priority(w.Name("urgent"), 1000),
 		)
 		w.Make(ctx, w.Job("patient").Nodes(2).GPUs("8").Obj())
@@ -93,14 +91,10 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 		for i := range runtime.Spec.Template.Spec.ReplicatedJobs {
 			runtime.Spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{team}
 		}
-		w.Make(ctx, runtime,
-			w.Flavor("h100", onH100, spot),
-			kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "32"}),
-			kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
-		w.Make(ctx, w.Job("mpi").Runtime(runtime.Name).Nodes(2).GPUs("8").Obj())
+		w.Pool(ctx, w.Flavor("h100", onH100, spot), "32")
 
 		// The launcher depends on the node job being ready, so it is made later.
-		pods := w.EventuallyRuns(ctx, "mpi", 2, onH100)
+		pods := w.MakeRunning(ctx, w.Job("mpi").Runtime(runtime.Name).Nodes(2).GPUs("8"), 2, onH100, runtime)
 		Expect(world.OfReplicatedJob(pods, "launcher")).To(HaveLen(1))
 		for _, pod := range pods {
 			Expect(world.Tolerations(&pod)).To(ConsistOf(team, spot, gpuToleration), pod.Name)
@@ -128,10 +122,8 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 
 	It("finishes its Workload as failed when it fails, with its own message, and frees the quota", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
-		w.Make(ctx, runtime, w.Job("fails").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "fails", 1, onH100)
+		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
+		w.MakeRunning(ctx, w.Job("fails").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
 		w.Finish(ctx, "fails", "failed")
 		wl := w.EventuallyCondition(ctx, "fails", kueue.WorkloadFinished)
 		finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
@@ -143,12 +135,11 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("stops when its Workload is deactivated, and runs again when that is taken back", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("paused").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "paused")
 
 		w.Activate(ctx, "paused", false)
 		w.EventuallyAtTheGate(ctx, "paused")
-		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "paused") }).Should(BeEmpty())
+		w.EventuallyPods(ctx, "paused", 0)
 		Eventually(ctx, func() any { return w.Workload(ctx, "paused").Status.Admission }).Should(BeNil())
 
 		w.Activate(ctx, "paused", true)
@@ -158,12 +149,9 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 	It("stays stopped when its Workload is deactivated, also where its runtime was edited while it ran", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, runtime, w.Job("paused").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "paused", 1, onH100)
+		w.MakeRunning(ctx, w.Job("paused").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
 		wl := w.Workload(ctx, "paused")
-		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
-			r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/newer"
-		})
+		w.EditRuntime(ctx, runtime.Name, kit.OfImage("example.com/newer"))
 
 		w.Activate(ctx, "paused", false)
 		w.EventuallyAtTheGate(ctx, "paused")
@@ -187,15 +175,10 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("leaves nothing behind when it is deleted", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("gone").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "gone")
 		Expect(w.Delete(ctx, w.Job("gone").Obj())).To(Succeed())
 		w.EventuallyNo(ctx, &trainer.TrainJobList{}, &kueue.WorkloadList{}, &corev1.PodList{})
-		Eventually(ctx, func(g Gomega) {
-			var cq kueue.ClusterQueue
-			g.Expect(w.Get(ctx, client.ObjectKey{Name: w.Name("gpus")}, &cq)).To(Succeed())
-			g.Expect(cq.Status.ReservingWorkloads).To(BeZero())
-		}).Should(Succeed())
+		Eventually(ctx, func() any { return get(ctx, w, &kueue.ClusterQueue{}, w.Name("gpus")).Status.ReservingWorkloads }).Should(BeZero())
 	}, SpecTimeout(specTimeout))
 
 	It("gives back what its finished replicated jobs held, while it still runs", func(ctx context.Context) {
@@ -209,17 +192,7 @@ var _ = Describe("A queued TrainJob", kindCore, func() {
 
 	It("starts although its amounts are plain numbers, which Trainer's webhook writes again", since(world.Trainer22), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.MakeYAML(ctx, `
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata:
-  name: plain
-  labels: {kueue.x-k8s.io/queue-name: queue}
-spec:
-  runtimeRef: {name: torch-distributed}
-  trainer:
-    resourcesPerNode:
-      limits: {nvidia.com/gpu: 8}
+		w.MakeYAML(ctx, queuedYAML("plain")+`
   runtimePatches:
   - manager: example.com/user
     time: "2026-01-01T00:00:00Z" # given, so that Trainer's webhook leaves the entry alone at create

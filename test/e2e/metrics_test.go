@@ -86,7 +86,7 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 
 		w.Activate(ctx, "stopped", false)
 		Eventually(ctx, told(metrics.Stops(), metrics.Reason, kueue.WorkloadDeactivated)).Should(Equal(1.0))
-		w.eventuallyTold(ctx, "stopped", "WorkloadDeactivated", "set its spec.active to true")
+		w.EventuallyTold(ctx, "stopped", "WorkloadDeactivated", "set its spec.active to true")
 		w.EventuallyCaughtUp(ctx)
 		Expect(told(metrics.StuckTrainJobs(), metrics.Reason, "WorkloadDeactivated")()).To(BeZero())
 		w.Activate(ctx, "stopped", true)
@@ -141,8 +141,7 @@ var _ = Describe("The manager's metrics", Label("metrics"), func() {
 var _ = Describe("The metrics of a manager that does not lead", Label("control", "metrics"), Serial, func() {
 	It("say nothing of TrainJobs before it leads, and of LocalQueues only what it is configured to", func(ctx context.Context) {
 		localOnly("the specs of this group stop components")
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "runs")
 
 		second := w.secondManager(ctx, map[string]any{"localQueueLabels": false})
 		scrape := func() string {
@@ -185,9 +184,7 @@ func (w *site) secondManager(ctx context.Context, set map[string]any) string {
 	file := filepath.Join(GinkgoT().TempDir(), "configuration.yaml")
 	Expect(os.WriteFile(file, data, 0o600)).To(Succeed())
 
-	root, err := world.Root()
-	Expect(err).NotTo(HaveOccurred())
-	manager := exec.Command(filepath.Join(root, "bin", "kueue-trainer"), "--config="+file)
+	manager := exec.Command(filepath.Join(root(), "bin", "kueue-trainer"), "--config="+file)
 	manager.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(cluster.LocalDir(), "kubeconfigs", "kueue-trainer"))
 	manager.Stdout, manager.Stderr = GinkgoWriter, GinkgoWriter
 	Expect(manager.Start()).To(Succeed())

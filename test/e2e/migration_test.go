@@ -4,15 +4,10 @@ package e2e
 
 import (
 	"context"
-	"os/exec"
-	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -43,9 +38,7 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 			workloads[job] = w.Workload(ctx, job)
 		}
 		w.EventuallyAtTheGate(ctx, "preempted")
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "waits")
-		w.EventuallyChildJobs(ctx, "waits", 1)
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 		w.EventuallyPending(ctx, "waits")
 		names := map[string]string{"preempted": w.Workload(ctx, "preempted").Name, "waits": w.Workload(ctx, "waits").Name}
 
@@ -89,11 +82,8 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 	}, SpecTimeout(2*specTimeout))
 
 	It("lose the gate when this project is uninstalled, and get it back with it", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "waits")
-		w.EventuallyChildJobs(ctx, "waits", 1)
+		w, _ := newRunning(ctx, "runs")
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 
 		Expect(handBack(ctx)).To(ContainSubstring("kueue-trainer is active"))
 		w.EventuallyAtTheGate(ctx, "waits")
@@ -141,20 +131,15 @@ var _ = Describe("TrainJobs and Kueue's in-tree integration", Label("control"), 
 // handBack runs the plugin's command as an admin does and gives what it says.
 func handBack(ctx context.Context) string {
 	GinkgoHelper()
-	root, err := world.Root()
-	Expect(err).NotTo(HaveOccurred())
-	out, _ := exec.CommandContext(ctx, filepath.Join(root, "bin", "kubectl-trainjob"),
-		"hand-back", "--all-namespaces", "--kubeconfig", cluster.Kubeconfig).CombinedOutput()
-	return string(out)
+	stdout, stderr, _ := plugin(ctx, "hand-back", "--all-namespaces")
+	return stdout + stderr
 }
 
 // gates returns the scheduling gates that pods of a TrainJob's child Jobs are made with.
 func (w *site) gates(ctx context.Context, job string) []string {
 	GinkgoHelper()
-	var jobs batchv1.JobList
-	Expect(w.List(ctx, &jobs, client.InNamespace(w.Namespace), client.MatchingLabels{jobsetapi.JobSetNameKey: job})).To(Succeed())
 	var names []string
-	for _, j := range jobs.Items {
+	for _, j := range w.ChildJobs(ctx, job) {
 		for _, gate := range j.Spec.Template.Spec.SchedulingGates {
 			names = append(names, gate.Name)
 		}

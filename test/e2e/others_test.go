@@ -27,16 +27,7 @@ var _ = Describe("Entries of other managers", Serial, func() {
 	It("keep every byte and their order through admission, eviction and resumption", Label("invariant", "ours-only"), since(world.Trainer22), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		extendCRD(ctx)
-		w.MakeYAML(ctx, `
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata:
-  name: shared
-  labels: {kueue.x-k8s.io/queue-name: queue}
-spec:
-  runtimeRef: {name: torch-distributed}
-  trainer:
-    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}
+		w.MakeYAML(ctx, queuedYAML("shared")+`
   runtimePatches:
   - manager: example.com/z-first
     time: "2026-01-01T00:00:00Z"
@@ -92,29 +83,22 @@ func extendCRD(ctx context.Context) {
 	GinkgoHelper()
 	setFuture := func(ctx context.Context, future *apiextensionsv1.JSONSchemaProps) {
 		GinkgoHelper()
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		Expect(cluster.Client.Get(ctx, client.ObjectKey{Name: trainJobCRD}, crd)).To(Succeed())
-		before := crd.DeepCopy()
-		for i := range crd.Spec.Versions {
-			spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
+		updateCRD(ctx, func(_ *apiextensionsv1.CustomResourceDefinition, spec *apiextensionsv1.JSONSchemaProps) {
 			entry := spec.Properties["runtimePatches"].Items.Schema
 			delete(entry.Properties, "future")
 			if future != nil {
 				entry.Properties["future"] = *future
 			}
-		}
-		Expect(cluster.Client.Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
+		})
 	}
 	DeferCleanup(setFuture, (*apiextensionsv1.JSONSchemaProps)(nil))
 	setFuture(ctx, &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)})
 	Eventually(ctx, func(g Gomega) {
-		probe := &unstructured.Unstructured{Object: map[string]any{
-			"spec": map[string]any{
-				"runtimeRef":     map[string]any{"name": "torch-distributed"},
-				"runtimePatches": []any{map[string]any{"manager": "example.com/probe", "future": map[string]any{"kept": true}}},
-			},
-		}}
-		probe.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
+		probe := newTrainJob()
+		probe.Object["spec"] = map[string]any{
+			"runtimeRef":     map[string]any{"name": "torch-distributed"},
+			"runtimePatches": []any{map[string]any{"manager": "example.com/probe", "future": map[string]any{"kept": true}}},
+		}
 		probe.SetNamespace(metav1.NamespaceDefault)
 		probe.SetName("probe")
 		g.Expect(cluster.Client.Create(ctx, probe, client.DryRunAll)).To(Succeed())
@@ -127,17 +111,8 @@ func extendCRD(ctx context.Context) {
 var _ = Describe("Overrides of users", func() {
 	It("keep every byte and their order through admission, eviction and resumption", core, Label("invariant", "ours-only"), until(world.Trainer21), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.MakeYAML(ctx, `
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata:
-  name: shared
-  labels: {kueue.x-k8s.io/queue-name: queue}
-spec:
-  runtimeRef: {name: torch-distributed}
+		w.MakeYAML(ctx, queuedYAML("shared")+`
   labels: {team: research}
-  trainer:
-    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}
   podTemplateOverrides:
   - targetJobs: [{name: node}]
     spec:
@@ -210,16 +185,7 @@ spec:
 
 	It("keep no TrainJob from its queue by what Trainer ignores of them", core, until(world.Trainer21), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.MakeYAML(ctx, `
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: TrainJob
-metadata:
-  name: ignored
-  labels: {kueue.x-k8s.io/queue-name: queue}
-spec:
-  runtimeRef: {name: torch-distributed}
-  trainer:
-    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}
+		w.MakeYAML(ctx, queuedYAML("ignored")+`
   podTemplateOverrides:
   - targetJobs: []
     spec: {serviceAccountName: nobody}
@@ -231,6 +197,18 @@ spec:
 		Expect(pods[0].Annotations).To(HaveKeyWithValue("example.com/team", "red"))
 	}, SpecTimeout(specTimeout))
 })
+
+// queuedYAML begins the manifest of a TrainJob of 8 GPUs with its spec, which may go on.
+func queuedYAML(name string) string {
+	return `
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: ` + name + `, labels: {kueue.x-k8s.io/queue-name: queue}}
+spec:
+  runtimeRef: {name: torch-distributed}
+  trainer:
+    resourcesPerNode: {limits: {nvidia.com/gpu: 8}}`
+}
 
 func newTrainJob() *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}

@@ -3,10 +3,9 @@
 package e2e
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,10 +31,35 @@ func pluginReading(ctx context.Context, stdin string, args ...string) (stdout, s
 	return runBinary(ctx, stdin, "kubectl-trainjob", args...)
 }
 
+// said runs the plugin where it has nothing to complain of, and gives what it printed.
+func said(ctx context.Context, g Gomega, args ...string) string {
+	GinkgoHelper()
+	stdout, stderr, code := plugin(ctx, args...)
+	g.Expect(code).To(BeZero(), stderr)
+	return stdout
+}
+
+// printed reads what the plugin prints as JSON.
+func printed[T any](ctx context.Context, g Gomega, args ...string) T {
+	GinkgoHelper()
+	var read T
+	g.Expect(json.Unmarshal([]byte(said(ctx, g, append(args, "-o", "json")...)), &read)).To(Succeed())
+	return read
+}
+
+// refused runs the plugin where it ends with an exit code, and gives what it complains of.
+func refused(ctx context.Context, code int, args ...string) string {
+	GinkgoHelper()
+	stdout, stderr, got := plugin(ctx, args...)
+	Expect(got).To(Equal(code), stdout+stderr)
+	return stderr
+}
+
 // startPlugin starts kubectl trainjob, which goes on until the spec is over.
 func startPlugin(ctx context.Context, args ...string) *gexec.Session {
 	GinkgoHelper()
-	cmd := exec.CommandContext(ctx, filepath.Join(root(), "bin", "kubectl-trainjob"), append([]string{"--kubeconfig", absolute(cluster.Kubeconfig)}, args...)...)
+	cmd, err := terminal().Command(ctx, "kubectl-trainjob", args...)
+	Expect(err).NotTo(HaveOccurred())
 	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { session.Kill() })
@@ -50,34 +74,51 @@ func kubectl(ctx context.Context, stdin string, args ...string) string {
 	return stdout
 }
 
-// runShell runs a block of shell commands as a reader of the docs would, in the
-// repository's root with kubectl and the plugin on the PATH. It ends at the first command
-// that fails.
+// runShell runs a block of shell commands as a reader of the docs would.
 func runShell(ctx context.Context, block string) (stdout, stderr string, code int) {
 	GinkgoHelper()
-	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", block)
+	cmd, err := terminal().Shell(ctx, block)
+	Expect(err).NotTo(HaveOccurred())
 	return run(cmd, "")
+}
+
+// shell is runShell of a block that succeeds; it gives what it printed.
+func shell(ctx context.Context, block string) string {
+	GinkgoHelper()
+	stdout, stderr, code := runShell(ctx, block)
+	Expect(code).To(BeZero(), "%s\n%s", block, stderr)
+	return stdout
 }
 
 func runBinary(ctx context.Context, stdin, name string, args ...string) (stdout, stderr string, code int) {
 	GinkgoHelper()
-	return run(exec.CommandContext(ctx, filepath.Join(root(), "bin", name), args...), stdin)
+	cmd, err := terminal().Command(ctx, name, args...)
+	Expect(err).NotTo(HaveOccurred())
+	return run(cmd, stdin)
 }
 
 func run(cmd *exec.Cmd, stdin string) (stdout, stderr string, code int) {
 	GinkgoHelper()
-	var out, errOut bytes.Buffer
-	cmd.Dir = root()
-	cmd.Env = append(os.Environ(),
-		"KUBECONFIG="+absolute(cluster.Kubeconfig),
-		"PATH="+filepath.Join(root(), "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errOut
-	err := cmd.Run()
-	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
-		Expect(err).NotTo(HaveOccurred(), "`make build` and `make local-up` build what is in bin/")
+	cmd.Stdin = strings.NewReader(stdin)
+	stdout, stderr, code, err := terminal().Run(cmd)
+	Expect(err).NotTo(HaveOccurred())
+	return stdout, stderr, code
+}
+
+// terminal is that of the specs' cluster.
+func terminal() world.Terminal {
+	return world.Terminal{Kubeconfig: cluster.Kubeconfig, Log: GinkgoWriter}
+}
+
+// runsPage runs the blocks of a page of the docs. The last one cleans up, whatever happens.
+func runsPage(ctx context.Context, page string) {
+	GinkgoHelper()
+	blocks := docsCommands(page)
+	last := len(blocks) - 1
+	DeferCleanup(func(ctx context.Context) { shell(ctx, blocks[last]) })
+	for _, block := range blocks[:last] {
+		shell(ctx, block)
 	}
-	GinkgoWriter.Printf("$ %s\n%s%s", strings.Join(cmd.Args, " "), out.String(), errOut.String())
-	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
 
 // docsCommands returns the sh blocks of a page below the repository's root, in their order.
@@ -124,12 +165,4 @@ func root() string {
 	dir, err := world.Root()
 	Expect(err).NotTo(HaveOccurred())
 	return dir
-}
-
-// absolute makes paths independent of where go test runs.
-func absolute(path string) string {
-	GinkgoHelper()
-	path, err := filepath.Abs(path)
-	Expect(err).NotTo(HaveOccurred())
-	return path
 }

@@ -49,10 +49,7 @@ var _ = Describe("PodSets", func() {
 			if err := w.Get(ctx, client.ObjectKey{Name: runtime}, &trainer.ClusterTrainingRuntime{}); apierrors.IsNotFound(err) {
 				Skip("this Trainer ships no such runtime")
 			}
-			w.Make(ctx,
-				w.Flavor("any", nil),
-				kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("any"), GPUs: "64"}),
-				kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
+			w.Pool(ctx, w.Flavor("any", nil), "64")
 			w.MakeNeeds(ctx, runtime)
 			w.Make(ctx, w.Job("job").Runtime(runtime).Nodes(shipped[runtime]).GPUs("2").Obj())
 
@@ -72,16 +69,11 @@ var _ = Describe("PodSets", func() {
 	It("equal the pods where the runtime asks for resources as well", func(ctx context.Context) {
 		w := newWorld(ctx)
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		container := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
-		container.Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4"), corev1.ResourceCPU: *quantity("1")}
+		kit.RuntimePod(&runtime.Spec).Containers[0].Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4"), corev1.ResourceCPU: *quantity("1")}
 		// Trainer 2.3 adds the runtime's CPU to what the job asks for, older ones do not.
 		queue := kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"})
-		group := &queue.Spec.ResourceGroups[0]
-		group.CoveredResources = append(group.CoveredResources, corev1.ResourceCPU)
-		group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: corev1.ResourceCPU, NominalQuota: *quantity("8")})
-		w.Make(ctx, runtime, queue,
-			kit.Flavor(w.Name("h100"), onH100),
-			kit.LocalQueue(w.Namespace, "queue", queue.Name))
+		covers(queue, corev1.ResourceCPU, "8")
+		w.Make(ctx, runtime, queue, kit.Flavor(w.Name("h100"), onH100), w.LocalQueue())
 		pods := w.MakeRunning(ctx, w.Job("job").Runtime(runtime.Name).GPUs("2"), 1, onH100)
 		Expect(described(&pods[0].Spec)).To(Equal(described(&w.Workload(ctx, "job").Spec.PodSets[0].Template.Spec)))
 	}, SpecTimeout(specTimeout))
@@ -100,12 +92,9 @@ var _ = Describe("PodSets", func() {
 
 	It("follow the runtime's own numbers where the TrainJob sets none", Label("invariant", "podsets"), func(ctx context.Context) {
 		w := newPools(ctx, "32", "0")
-		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		runtime.Spec.MLPolicy.NumNodes = new(int32(3))
-		container := &runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
-		container.Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4")}
-		w.Make(ctx, runtime, w.Job("job").Runtime(runtime.Name).Obj())
-		w.EventuallyRuns(ctx, "job", 3, onH100)
+		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfNodes(3))
+		kit.RuntimePod(&runtime.Spec).Containers[0].Resources.Limits = corev1.ResourceList{kit.GPU: *quantity("4")}
+		w.MakeRunning(ctx, w.Job("job").Runtime(runtime.Name), 3, onH100, runtime)
 		usage := w.Workload(ctx, "job").Status.Admission.PodSetAssignments[0].ResourceUsage
 		Expect(usage[kit.GPU]).To(Equal(*quantity("12")))
 	}, SpecTimeout(specTimeout))

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -50,12 +49,10 @@ func newScene(ctx context.Context) *scene {
 		w.Job("runs").Runtime(runtime.Name).GPUs("8").Obj(), kit.TrainJob(w.Namespace, "free").Obj())
 	w.EventuallyRuns(ctx, "runs", 2, nil)
 	w.Finish(ctx, "runs", "succeeded", "side")
-	w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-	w.EventuallyAtTheGate(ctx, "waits")
-	w.EventuallyChildJobs(ctx, "waits", 1)
+	w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 	w.EventuallyChildJobs(ctx, "free", 1)
 	Eventually(ctx, func() int32 { return get(ctx, w, &batchv1.Job{}, "runs-side-0").Status.Succeeded }).Should(BeEquivalentTo(1))
-	Eventually(ctx, func() any { return w.Workload(ctx, "waits") }).ShouldNot(BeNil())
+	w.EventuallyWorkload(ctx, "waits")
 	s.makeBystanders(ctx)
 	return s
 }
@@ -63,23 +60,15 @@ func newScene(ctx context.Context) *scene {
 // allow binds a user to the tenant's roles, and what only deletes more at a time.
 func (w *site) allow(ctx context.Context, user string) {
 	GinkgoHelper()
-	sweeper := &rbacv1.Role{
+	w.Make(ctx, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "sweeper"},
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"trainer.kubeflow.org"}, Resources: []string{"trainjobs"}, Verbs: []string{"deletecollection"}},
 			{APIGroups: []string{"jobset.x-k8s.io"}, Resources: []string{"jobsets"}, Verbs: []string{"deletecollection"}},
 		},
-	}
-	refs := []rbacv1.RoleRef{{APIGroup: rbacv1.GroupName, Kind: "Role", Name: sweeper.Name}}
+	}, kit.RoleBinding(w.Namespace, "Role/sweeper", user))
 	for _, role := range tenantsRoles {
-		refs = append(refs, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role})
-	}
-	w.Make(ctx, sweeper)
-	for _, ref := range refs {
-		w.Make(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: ref.Name}, RoleRef: ref,
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
-		})
+		w.Make(ctx, kit.RoleBinding(w.Namespace, role, user))
 	}
 }
 
@@ -119,43 +108,20 @@ func (s *scene) ownedBy(ctx context.Context, job string) metav1.OwnerReference {
 
 // jobSet is one that somebody makes without Trainer.
 func (s *scene) jobSet(name string, owners ...metav1.OwnerReference) *jobsetapi.JobSet {
-	return &jobsetapi.JobSet{
-		ObjectMeta: s.meta(name, owners...),
-		Spec: jobsetapi.JobSetSpec{
-			Suspend: new(true),
-			ReplicatedJobs: []jobsetapi.ReplicatedJob{{
-				Name: "node", Replicas: 1,
-				Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: podSpec()}}},
-			}},
-		},
-	}
-}
-
-func podSpec() corev1.PodSpec {
-	return corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyNever,
-		Containers:    []corev1.Container{{Name: "main", Image: "example.com/main:1"}},
-	}
+	js := jobSetNamed(s.Namespace, name)
+	js.OwnerReferences, js.Spec.Suspend = owners, new(true)
+	return js
 }
 
 // gatedPod is a pod that says of itself that it waits for quota.
 func (s *scene) gatedPod(name string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: s.meta(name), Spec: podSpec()}
+	pod := &corev1.Pod{ObjectMeta: s.meta(name), Spec: anyPod().Spec}
 	pod.Labels = map[string]string{patch.GatedLabel: "true"}
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
 	return pod
 }
 
-// patched sends a JSON merge patch of an object of the scene.
-func (s *scene) patched(ctx context.Context, c client.Client, obj client.Object, name, patch string, args ...any) error {
-	return s.send(ctx, c, obj, name, types.MergePatchType, fmt.Sprintf(patch, args...))
-}
-
-// changed sends a JSON patch of an object of the scene.
-func (s *scene) changed(ctx context.Context, c client.Client, obj client.Object, name, operations string) error {
-	return s.send(ctx, c, obj, name, types.JSONPatchType, operations)
-}
-
+// send patches an object of the scene.
 func (s *scene) send(ctx context.Context, c client.Client, obj client.Object, name string, kind types.PatchType, patch string) error {
 	obj.SetNamespace(s.Namespace)
 	obj.SetName(name)
@@ -169,27 +135,13 @@ func (s *scene) deleted(ctx context.Context, c client.Client, obj client.Object,
 	return c.Delete(ctx, obj, opts...)
 }
 
-// allDeleted deletes all objects of a kind.
-func (s *scene) allDeleted(ctx context.Context, c client.Client, obj client.Object, policy metav1.DeletionPropagation) error {
-	return c.DeleteAllOf(ctx, obj, client.InNamespace(s.Namespace), client.PropagationPolicy(policy))
-}
-
-// adopt makes a TrainJob the controller of an object.
-func (s *scene) adopt(ctx context.Context, c client.Client, obj client.Object, name, job string) error {
-	owners, err := jsonOf([]metav1.OwnerReference{s.ownedBy(ctx, job)})
-	if err != nil {
-		return err
-	}
-	return s.patched(ctx, c, obj, name, `{"metadata":{"ownerReferences":%s}}`, owners)
-}
-
 // plantedWorkload is one that somebody makes without Kueue.
 func (s *scene) plantedWorkload(owners ...metav1.OwnerReference) *kueue.Workload {
 	return &kueue.Workload{
 		ObjectMeta: s.meta("planted", owners...),
 		Spec: kueue.WorkloadSpec{
 			QueueName: "queue",
-			PodSets:   []kueue.PodSet{{Name: "node", Count: 1, Template: corev1.PodTemplateSpec{Spec: podSpec()}}},
+			PodSets:   []kueue.PodSet{{Name: "node", Count: 1, Template: anyPod()}},
 		},
 	}
 }

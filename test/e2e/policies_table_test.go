@@ -76,9 +76,7 @@ var attempts = map[string]prohibited{
 	"orphan a TrainJob with orphanDependents": {policy: ofTrainJobs, words: "its pods would run on without quota",
 		ask: deletes(&trainer.TrainJob{}, "runs", orphanDependents{})},
 	"orphan all TrainJobs": {policy: ofTrainJobs, words: "its pods would run on without quota",
-		ask: func(ctx context.Context, s *scene, c client.Client) error {
-			return s.allDeleted(ctx, c, &trainer.TrainJob{}, metav1.DeletePropagationOrphan)
-		}},
+		ask: deletesAll(&trainer.TrainJob{}, metav1.DeletePropagationOrphan)},
 	"give a TrainJob finalizer orphan": {policy: ofTrainJobs, words: "leave the finalizer out",
 		ask: patches(&trainer.TrainJob{}, "runs", addOrphan)},
 	"create a TrainJob with finalizer orphan": {policy: ofTrainJobs, words: "leave the finalizer out",
@@ -105,18 +103,14 @@ var attempts = map[string]prohibited{
 			return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: s.meta("planted-runtime-snapshot", owner)})
 		}},
 	"make a ConfigMap a snapshot": {policy: ofSnapshots, words: "only Trainer writes it",
-		ask: func(ctx context.Context, s *scene, c client.Client) error {
-			return s.adopt(ctx, c, &corev1.ConfigMap{}, "bare-runtime-snapshot", "waits")
-		}},
+		ask: adopts(&corev1.ConfigMap{}, "bare-runtime-snapshot", "waits")},
 
 	"create a JobSet for a TrainJob": {policy: ofJobSets, words: "leave the ownerReference out",
 		ask: func(ctx context.Context, s *scene, c client.Client) error {
 			return c.Create(ctx, s.jobSet("planted", s.ownedBy(ctx, "waits")))
 		}},
 	"give a JobSet to a TrainJob": {policy: ofJobSets, words: "delete the JobSet",
-		ask: func(ctx context.Context, s *scene, c client.Client) error {
-			return s.adopt(ctx, c, &jobsetapi.JobSet{}, "bare", "waits")
-		}},
+		ask: adopts(&jobsetapi.JobSet{}, "bare", "waits")},
 	"take a JobSet from its TrainJob": {policy: ofJobSets, words: "change TrainJob",
 		ask: patches(&jobsetapi.JobSet{}, "runs", dropOwner)},
 	"resume the JobSet of a waiting TrainJob": {policy: ofJobSets, words: "change TrainJob",
@@ -167,9 +161,7 @@ var attempts = map[string]prohibited{
 	"orphan a child Job by saying nothing": {policy: ofJobs, words: "delete it with propagationPolicy Foreground",
 		ask: deletes(&batchv1.Job{}, "runs-node-0")},
 	"orphan all child Jobs": {policy: ofJobs, words: "delete it with propagationPolicy Foreground",
-		ask: func(ctx context.Context, s *scene, c client.Client) error {
-			return s.allDeleted(ctx, c, &batchv1.Job{}, metav1.DeletePropagationOrphan)
-		}},
+		ask: deletesAll(&batchv1.Job{}, metav1.DeletePropagationOrphan)},
 	"give a child Job finalizer orphan": {policy: ofJobs, words: "leave the finalizer out",
 		ask: patches(&batchv1.Job{}, "runs-node-0", addOrphan)},
 	"give a child Job a finalizer of one's own": {policy: ofJobs, words: `with finalizer "example.com/mine" its pods would run on`,
@@ -184,7 +176,7 @@ var attempts = map[string]prohibited{
 			child := &batchv1.Job{ObjectMeta: s.meta("waits-node-1", like.OwnerReferences...)}
 			child.Labels = like.Labels
 			child.Spec.Template.Labels = map[string]string{patch.GatedLabel: "true"}
-			child.Spec.Template.Spec = podSpec()
+			child.Spec.Template.Spec = anyPod().Spec
 			return c.Create(ctx, child)
 		}},
 
@@ -217,7 +209,7 @@ var attempts = map[string]prohibited{
 		ask: ofWorkload("runs", dropOwner)},
 	"have a TrainJob charged for less": {policy: ofWorkloads, words: "change the TrainJob",
 		ask: func(ctx context.Context, s *scene, c client.Client) error {
-			return s.changed(ctx, c, &kueue.Workload{}, s.Workload(ctx, "waits").Name,
+			return s.send(ctx, c, &kueue.Workload{}, s.Workload(ctx, "waits").Name, types.JSONPatchType,
 				`[{"op":"remove","path":"/spec/podSets/0/template/spec/containers/0/resources"}]`)
 		}},
 	"create the Workload of a TrainJob": {policy: ofWorkloads, words: "only Kueue and kueue-trainer make it",
@@ -299,7 +291,7 @@ func patches(obj client.Object, name, patch string) request {
 // changes is the request of a JSON patch.
 func changes(obj client.Object, name, operations string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
-		return s.changed(ctx, c, obj.DeepCopyObject().(client.Object), name, operations)
+		return s.send(ctx, c, obj.DeepCopyObject().(client.Object), name, types.JSONPatchType, operations)
 	}
 }
 
@@ -307,6 +299,17 @@ func changes(obj client.Object, name, operations string) request {
 func ofWorkload(job, patch string) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
 		return s.send(ctx, c, &kueue.Workload{}, s.Workload(ctx, job).Name, types.MergePatchType, patch)
+	}
+}
+
+// adopts is the request that makes a TrainJob the controller of an object.
+func adopts(obj client.Object, name, job string) request {
+	return func(ctx context.Context, s *scene, c client.Client) error {
+		owners, err := jsonOf([]metav1.OwnerReference{s.ownedBy(ctx, job)})
+		if err != nil {
+			return err
+		}
+		return patches(obj, name, `{"metadata":{"ownerReferences":`+owners+`}}`)(ctx, s, c)
 	}
 }
 
@@ -320,6 +323,6 @@ func deletes(obj client.Object, name string, opts ...client.DeleteOption) reques
 // deletesAll is the request to delete all objects of a kind.
 func deletesAll(obj client.Object, policy metav1.DeletionPropagation) request {
 	return func(ctx context.Context, s *scene, c client.Client) error {
-		return s.allDeleted(ctx, c, obj.DeepCopyObject().(client.Object), policy)
+		return c.DeleteAllOf(ctx, obj.DeepCopyObject().(client.Object), client.InNamespace(s.Namespace), client.PropagationPolicy(policy))
 	}
 }

@@ -116,11 +116,9 @@ var _ = Describe("With the policies at the API server", Label("policies"), core,
 
 	It("JobSet restarts a TrainJob that fails", func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		runtime := w.CopyRuntime(ctx, "torch-distributed")
+		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
 		runtime.Spec.Template.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: 1}
-		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = new(int32)
-		w.Make(ctx, runtime, w.Job("job").Runtime(runtime.Name).GPUs("8").Obj())
-		first := w.EventuallyRuns(ctx, "job", 1, onH100)
+		first := w.MakeRunning(ctx, w.Job("job").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
 		w.Finish(ctx, "job", "failed")
 		Eventually(ctx, func() int32 { return get(ctx, w, &jobsetapi.JobSet{}, "job").Status.Restarts }).Should(BeEquivalentTo(1))
 		Eventually(ctx, func() []types.UID { return world.UIDs(w.Pods(ctx, "job")) }).ShouldNot(ContainElement(first[0].UID))
@@ -131,8 +129,7 @@ var _ = Describe("With the policies at the API server", Label("policies"), core,
 		w := newPools(ctx, "8", "0")
 		doomed := world.New(ctx, Default, GinkgoWriter, cluster, "e2e-doomed", w.Suffix)
 		namespace := kit.Namespace(doomed.Namespace)
-		doomed.Make(ctx, kit.LocalQueue(doomed.Namespace, "queue", w.Name("gpus")), doomed.Job("runs").GPUs("8").Obj())
-		doomed.EventuallyRuns(ctx, "runs", 1, onH100)
+		doomed.MakeRunning(ctx, doomed.Job("runs").GPUs("8"), 1, onH100, kit.LocalQueue(doomed.Namespace, "queue", w.Name("gpus")))
 		doomed.Make(ctx, doomed.Job("waits").GPUs("8").Obj())
 		doomed.EventuallyChildJobs(ctx, "waits", 1)
 		Expect(w.Delete(ctx, namespace)).To(Succeed())

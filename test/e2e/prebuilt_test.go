@@ -67,11 +67,9 @@ var _ = Describe("A TrainJob with a prebuilt Workload", func() {
 // Kueue would not admit pods there that do not tolerate it.
 func (w *site) untaintedPool(ctx context.Context) {
 	GinkgoHelper()
-	flavor := w.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100})
+	flavor := w.Flavor("h100", onH100)
 	flavor.Spec.NodeTaints = nil
-	w.Make(ctx, flavor,
-		kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"}),
-		kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
+	w.Pool(ctx, flavor, "8")
 }
 
 // usingPrebuilt makes a TrainJob of 8 GPUs that names its Workload.
@@ -92,7 +90,7 @@ func (w *site) prebuilt(ctx context.Context, job, name string) *kueue.Workload {
 	Eventually(ctx, func() *kueue.Workload { wl = w.Workload(ctx, job); return wl }).ShouldNot(BeNil())
 	Expect(w.Delete(ctx, model, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 	w.EventuallyGone(ctx, model)
-	Eventually(ctx, func() *kueue.Workload { return w.Workload(ctx, job) }).Should(BeNil())
+	w.EventuallyNoWorkload(ctx, job)
 	prebuilt := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
 	prebuilt.Spec.QueueName = "queue"
 	prebuilt.Spec.PodSets = wl.Spec.PodSets

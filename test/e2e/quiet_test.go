@@ -49,8 +49,7 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 	}, SpecTimeout(specTimeout))
 
 	It("the Workload of a TrainJob that is gone keeps its quota, and gives it back with the answer", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("gone").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "gone")
 		wl := w.Workload(ctx, "gone")
 		w.control(ctx, "stop", "kueue-trainer", "kueue")
 		Expect(w.Delete(ctx, get(ctx, w, &trainer.TrainJob{}, "gone"))).To(Succeed())
@@ -66,10 +65,8 @@ var _ = Describe("Before it is known whether the in-tree integration is active",
 	}, SpecTimeout(specTimeout))
 
 	It("people are told when that lasts, and the answer has every TrainJob looked at", core, long, Label("invariant", "nothing-waits-in-silence"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100)
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "waits")
+		w, _ := newRunning(ctx, "runs")
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 0)
 
 		w.control(ctx, "stop", "kueue-trainer")
 		// Without Kueue's webhook no pod could be changed.

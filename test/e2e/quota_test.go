@@ -34,8 +34,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 		runtime := w.runtimeWithChief(ctx)
 		runtime.Spec.Template.Spec.SuccessPolicy = &jobsetapi.SuccessPolicy{Operator: jobsetapi.OperatorAny, TargetReplicatedJobs: []string{"chief"}}
 		w.Pools(ctx, "8", "0")
-		w.Make(ctx, runtime, w.slow("first").Runtime(runtime.Name).Obj())
-		w.EventuallyRuns(ctx, "first", 2, nil)
+		w.MakeRunning(ctx, w.slow("first").Runtime(runtime.Name), 2, nil, runtime)
 		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
 		w.Finish(ctx, "first", "succeeded", "chief")
@@ -45,8 +44,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 
 	It("where somebody deletes the JobSet of a job that is being evicted", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 100), w.slow("first").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w.MakeRunning(ctx, w.slow("first"), 1, onH100, kit.Priority(w.Name("urgent"), 100))
 		w.Make(ctx, w.Job("next").Priority(w.Name("urgent")).GPUs("8").Obj())
 
 		Eventually(ctx, func() *bool { return get(ctx, w, &jobsetapi.JobSet{}, "first").Spec.Suspend }).Should(HaveValue(BeTrue()))
@@ -57,8 +55,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 	for _, how := range []client.PropagationPolicy{"Background", "Foreground"} {
 		It(fmt.Sprintf("where somebody deletes the TrainJob (%s)", how), core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
 			w := newPools(ctx, "8", "0")
-			w.Make(ctx, w.slow("first").Obj())
-			w.EventuallyRuns(ctx, "first", 1, onH100)
+			w.MakeRunning(ctx, w.slow("first"), 1, onH100)
 			w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
 			Expect(w.Delete(ctx, w.Job("first").Obj(), how)).To(Succeed())
@@ -68,8 +65,7 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 
 	It("where somebody creates the deleted TrainJob again", core, Label("invariant", "one-incarnation"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, w.slow("first").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w.MakeRunning(ctx, w.slow("first"), 1, onH100)
 
 		Expect(w.Delete(ctx, w.Job("first").Obj())).To(Succeed())
 		Eventually(ctx, func() error { return w.Create(ctx, w.Job("first").GPUs("8").Obj()) }).Should(Succeed())
@@ -92,11 +88,10 @@ var _ = Describe("Quota is given back when the last pod is gone", func() {
 var _ = Describe("Quota that was given back is not used again", func() {
 	It("by a failed job whose JobSet removes itself", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newWorld(ctx)
-		runtime := w.frailRuntime(ctx)
+		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
 		runtime.Spec.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](1)
 		w.Pools(ctx, "8", "0")
-		w.Make(ctx, runtime, w.Job("first").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w.MakeRunning(ctx, w.Job("first").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
 		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
 		made := get(ctx, w, &jobsetapi.JobSet{}, "first").UID
@@ -110,9 +105,8 @@ var _ = Describe("Quota that was given back is not used again", func() {
 
 	It("by a failed job that its user resumes when somebody has deleted its JobSet", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		runtime := w.frailRuntime(ctx)
-		w.Make(ctx, runtime, w.Job("first").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onH100)
+		runtime := w.CopyRuntime(ctx, "torch-distributed", kit.OfOneTry)
+		w.MakeRunning(ctx, w.Job("first").Runtime(runtime.Name).GPUs("8"), 1, onH100, runtime)
 		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 		made := get(ctx, w, &jobsetapi.JobSet{}, "first").UID
 		w.Finish(ctx, "first", "failed")
@@ -121,8 +115,7 @@ var _ = Describe("Quota that was given back is not used again", func() {
 		w.deleteJobSet(ctx, "first")
 		w.eventuallyOtherJobSet(ctx, "first", made)
 		w.Edit(ctx, "first", func(t *trainer.TrainJob) { t.Spec.Suspend = ptr.To(false) })
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "first", "HasEnded") }).
-			Should(ContainElement(ContainSubstring("delete it and create it again")))
+		w.EventuallyTold(ctx, "first", "HasEnded", "delete it and create it again")
 		w.ConsistentlyUnbound(ctx, "first")
 		w.EventuallyAtTheGate(ctx, "first")
 	}, SpecTimeout(specTimeout))
@@ -134,8 +127,7 @@ var _ = Describe("Quota that was given back is not used again", func() {
 		chief.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](1)
 		chief.Template.Spec.Template.Spec.Containers[0].Resources = kit.GPUResources("8")
 		w.Pools(ctx, "16", "0")
-		w.Make(ctx, runtime, w.Job("first").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 2, onH100)
+		w.MakeRunning(ctx, w.Job("first").Runtime(runtime.Name).GPUs("8"), 2, onH100, runtime)
 		w.Make(ctx, w.Job("next").GPUs("8").Obj())
 
 		ended := get(ctx, w, &batchv1.Job{}, "first-chief-0").UID
@@ -156,8 +148,7 @@ var _ = Describe("Quota that was given back is not used again", func() {
 
 var _ = Describe("A job is charged for what its JobSet has", func() {
 	It("when its snapshot was edited while it waited and its JobSet deleted", core, since(world.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "first")
 		w.MakePending(ctx, w.Job("next").GPUs("8"))
 
 		w.growSnapshot(ctx, "next")
@@ -174,11 +165,10 @@ var _ = Describe("A job is charged for what its JobSet has", func() {
 		w := newWorld(ctx)
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
 		w.Pools(ctx, "8", "0")
-		w.Make(ctx, runtime, w.Job("first").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "first", 1, onH100)
+		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100, runtime)
 		w.MakePending(ctx, w.Job("next").Runtime(runtime.Name).GPUs("8"))
 
-		w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) { addChief(&r.Spec) })
+		w.EditRuntime(ctx, runtime.Name, addChief)
 		w.eventuallyMadeOf(ctx, runtime.Name, "chief")
 		Expect(w.Delete(ctx, get(ctx, w, &corev1.ConfigMap{}, "next-runtime-snapshot"))).To(Succeed())
 		w.eventuallyRefusedByJobSet(ctx, "next")
@@ -189,27 +179,23 @@ var _ = Describe("A job is charged for what its JobSet has", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("and is taken back when its snapshot was edited while it ran and its JobSet deleted", core, since(world.Trainer23), Label("invariant", "truth"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "first")
 		w.runsOutside(forbidden)
 		w.growSnapshot(ctx, "first")
 		w.deleteJobSet(ctx, "first")
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "first", "QueuedAgain") }).
-			Should(ContainElement(ContainSubstring("replicated job extra is not among those that the job was admitted with")))
+		w.EventuallyTold(ctx, "first", "QueuedAgain", "replicated job extra is not among those that the job was admitted with")
 		w.eventuallyChargedFor(ctx, "first", 16)
 		w.ConsistentlyUnbound(ctx, "first")
 	}, SpecTimeout(specTimeout))
 
 	It("and is taken back when somebody scales one of its Jobs", core, Label("invariant", "truth"), func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("first").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "first")
 		w.runsOutside(forbidden)
 		child := get(ctx, w, &batchv1.Job{}, "first-node-0")
 		before := child.DeepCopy()
 		child.Spec.Parallelism, child.Spec.Completions = ptr.To[int32](2), ptr.To[int32](2)
 		Expect(w.Patch(ctx, child, client.MergeFrom(before))).To(Succeed())
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "first", "QueuedAgain") }).
-			Should(ContainElement(ContainSubstring("has child Jobs with 2 pods instead of 1")))
+		w.EventuallyTold(ctx, "first", "QueuedAgain", "has child Jobs with 2 pods instead of 1")
 	}, SpecTimeout(specTimeout))
 })
 
@@ -225,17 +211,8 @@ func (w *site) slow(name string) *kit.TrainJobBuilder {
 // runtimeWithChief returns torch-distributed with a second replicated job without GPUs.
 func (w *site) runtimeWithChief(ctx context.Context) *trainer.ClusterTrainingRuntime {
 	GinkgoHelper()
-	runtime := w.CopyRuntime(ctx, "torch-distributed")
-	addChief(&runtime.Spec)
+	runtime := w.CopyRuntime(ctx, "torch-distributed", addChief)
 	runtime.Spec.Template.Spec.ReplicatedJobs[1].Template.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
-	return runtime
-}
-
-// frailRuntime returns torch-distributed without a second try.
-func (w *site) frailRuntime(ctx context.Context) *trainer.ClusterTrainingRuntime {
-	GinkgoHelper()
-	runtime := w.CopyRuntime(ctx, "torch-distributed")
-	runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
 	return runtime
 }
 

@@ -23,23 +23,25 @@ import (
 // spec's namespace, until allow. What users write is not touched.
 func (w *site) refuseManager(ctx context.Context) (allow func(context.Context)) {
 	GinkgoHelper()
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Name("no-manager")},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{trainer.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"trainjobs"}},
-				}}},
-			},
-			// Kueue's name is in that of both managers, and Kueue itself writes no TrainJob.
-			Validations: []admissionregistrationv1.Validation{{Expression: "!request.userInfo.username.contains('kueue')"}},
-		},
+	// Kueue's name is in that of both managers, and Kueue itself writes no TrainJob.
+	return w.enforce(ctx, w.policy("no-manager", []string{trainer.GroupVersion.Group}, []string{"trainjobs"},
+		"!request.userInfo.username.contains('kueue')"), w.probeAs(ctx, "kueue-probe"))
+}
+
+// policy is one of the spec's namespace for objects that are made or changed, of which an expression
+// has to be true.
+func (w *site) policy(name string, groups, resources []string, expression string) *admissionregistrationv1.ValidatingAdmissionPolicy {
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: w.Name(name)}}
+	policy.Spec.FailurePolicy = ptr.To(admissionregistrationv1.Fail)
+	policy.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
+		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+			Rule:       admissionregistrationv1.Rule{APIGroups: groups, APIVersions: []string{"*"}, Resources: resources},
+		}}},
 	}
-	asked := w.probeAs(ctx, "kueue-probe")
-	return w.enforce(ctx, policy, asked)
+	policy.Spec.Validations = []admissionregistrationv1.Validation{{Expression: expression, Message: "refused by the spec"}}
+	return policy
 }
 
 // enforce has the API server deny by a policy, which asked runs into, until allow or the spec's

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -81,7 +82,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 
 	It("loses one leader after the other, and every job runs once", func(ctx context.Context) {
 		w.Make(ctx, kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100))
-		var pods podCounter
+		pods := podCounter{seen: map[string]sets.Set[types.UID]{}}
 		var watching sync.WaitGroup
 		stop := make(chan struct{})
 		watching.Go(func() { pods.watch(ctx, w, stop) })
@@ -123,9 +124,7 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 
 	It("is uninstalled and leaves nothing that needs it, and takes up again what waits when it is back", func(ctx context.Context) {
 		pods := w.MakeRunning(ctx, w.Job("runs").Nodes(2).GPUs("8"), 2, onH100)
-		w.Make(ctx, w.Job("waits").GPUs("8").Obj())
-		w.EventuallyAtTheGate(ctx, "waits")
-		w.EventuallyChildJobs(ctx, "waits", 1)
+		w.MakeGated(ctx, w.Job("waits").GPUs("8"), 1)
 		w.runsOutside("nobody looks after TrainJobs while kueue-trainer is uninstalled")
 		DeferCleanup(func(ctx context.Context) {
 			if CurrentSpecReport().Failed() {
@@ -156,15 +155,12 @@ var _ = Describe("Installed by its chart, kueue-trainer", Label("kind"), kindCor
 // helm runs a command on the chart's release as make kind-up installed it, and waits.
 func helm(ctx context.Context, command ...string) {
 	GinkgoHelper()
-	root, err := world.Root()
-	Expect(err).NotTo(HaveOccurred())
 	args := slices.Concat(command, []string{"kueue-trainer"})
 	if command[0] == "upgrade" {
-		args = append(args, filepath.Join(root, "charts", "kueue-trainer"), "--values", filepath.Join(cluster.KindDir(), "values.yaml"))
+		args = append(args, filepath.Join(root(), "charts", "kueue-trainer"), "--values", filepath.Join(cluster.KindDir(), "values.yaml"))
 	}
-	args = append(args, "--namespace", config.Namespace, "--kubeconfig", cluster.Kubeconfig, "--wait", "--timeout", "2m")
-	out, err := exec.CommandContext(ctx, filepath.Join(root, "bin", "helm"), args...).CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(out))
+	stdout, stderr, code := runBinary(ctx, "", "helm", append(args, "--namespace", config.Namespace, "--wait", "--timeout", "2m")...)
+	Expect(code).To(BeZero(), stdout+stderr)
 }
 
 // managerPods waits until the manager has so many pods and all are ready.
@@ -263,7 +259,7 @@ func authority(ctx context.Context) []byte {
 // emptyAuthority has the manager make another authority.
 func (w *site) emptyAuthority(ctx context.Context) {
 	GinkgoHelper()
-	w.patch(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "kueue-trainer-webhook-server-cert"}}, `{"data":null}`)
+	w.PatchJSON(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "kueue-trainer-webhook-server-cert"}}, `{"data":null}`)
 }
 
 // writing creates, changes and deletes a queued TrainJob over and over.

@@ -56,18 +56,10 @@ var _ = Describe("Kueue's configuration", Label("control"), Serial, Ordered, Con
 
 	Describe("waits for pods", Ordered, func() {
 		BeforeAll(func(ctx context.Context) {
-			restore := configureKueue(ctx, map[string]any{"waitForPodsReady": map[string]any{
+			restartKueueWith(ctx, map[string]any{"waitForPodsReady": map[string]any{
 				"timeout": readyTimeout.String(), "recoveryTimeout": readyTimeout.String(),
 				"requeuingStrategy": map[string]any{"backoffBaseSeconds": 1, "backoffMaxSeconds": 2, "backoffLimitCount": 1},
-			}})
-			restart := func(ctx context.Context) {
-				Expect(cluster.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
-			}
-			DeferCleanup(func(ctx context.Context) {
-				restore(ctx)
-				restart(ctx)
-			})
-			restart(ctx)
+			}}, "kueue")
 		})
 
 		It("a job whose pods are ready runs on, and the metrics tell how long that took", core, long, func(ctx context.Context) {
@@ -199,16 +191,7 @@ func configureKueue(ctx context.Context, set map[string]any) (restore func(conte
 // components, and starts them again, until the end of the group of specs.
 func restartKueueWith(ctx context.Context, set map[string]any, components ...string) {
 	GinkgoHelper()
-	restart := func(ctx context.Context) {
-		GinkgoHelper()
-		for _, component := range components {
-			Expect(cluster.Control(ctx, "restart", component, GinkgoWriter)).To(Succeed())
-		}
-	}
-	restore := configureKueue(ctx, set)
-	DeferCleanup(func(ctx context.Context) {
-		restore(ctx)
-		restart(ctx)
-	})
-	restart(ctx)
+	restore, err := cluster.RestartKueueWith(ctx, GinkgoWriter, set, components...)
+	DeferCleanup(restore)
+	Expect(err).NotTo(HaveOccurred())
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/workload"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
@@ -110,7 +111,7 @@ func (k *walk) baseTolerations(ctx context.Context, g Gomega, job *trainer.Train
 	} else {
 		g.Expect(k.Get(ctx, client.ObjectKey{Name: k.runtime}, &runtime)).To(Succeed())
 	}
-	return runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Tolerations
+	return kit.RuntimePod(&runtime.Spec).Tolerations
 }
 
 func kueueKeys(all map[string]string) map[string]string {

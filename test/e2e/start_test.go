@@ -4,15 +4,12 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,16 +27,13 @@ var _ = Describe("A preempted TrainJob", func() {
 	It("stops although an edit of its runtime has JobSet refuse all that Trainer says", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), runtime, w.Job("patient").Runtime(runtime.Name).GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "patient", 1, onH100)
+		w.MakeRunning(ctx, w.Job("patient").Runtime(runtime.Name).GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000), runtime)
 		if trainerOf(ctx) >= world.Trainer23 {
 			w.editSnapshot(ctx, "patient", func(content string) string {
 				return strings.ReplaceAll(content, "image: ", "image: example.com/edited/")
 			})
 		} else {
-			w.EditRuntime(ctx, runtime.Name, func(r *trainer.ClusterTrainingRuntime) {
-				r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "example.com/edited"
-			})
+			w.EditRuntime(ctx, runtime.Name, kit.OfImage("example.com/edited"))
 		}
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
 		Expect(w.Pods(ctx, "patient")).To(BeEmpty())
@@ -48,8 +42,7 @@ var _ = Describe("A preempted TrainJob", func() {
 
 	It("gives way although its user resumes it again and again", core, Label("invariant", "no-quota-no-pod"), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("stubborn").GPUs("8").Obj())
-		first := world.UIDs(w.EventuallyRuns(ctx, "stubborn", 1, onH100))
+		first := world.UIDs(w.MakeRunning(ctx, w.Job("stubborn").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000)))
 		w.keepResuming(ctx, "stubborn")
 		w.Make(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8").Obj())
 		Eventually(ctx, func() []corev1.Pod {
@@ -65,15 +58,13 @@ var _ = Describe("A preempted TrainJob", func() {
 	It("stops and gives its quota back although its snapshot cannot be read", Label("control"), Serial, since(world.Trainer23), func(ctx context.Context) {
 		localOnly("the spec restarts the manager")
 		w := newPools(ctx, "8", "0")
-		w.Make(ctx, kit.Priority(w.Name("urgent"), 1000), w.Job("patient").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "patient", 1, onH100)
+		w.MakeRunning(ctx, w.Job("patient").GPUs("8"), 1, onH100, kit.Priority(w.Name("urgent"), 1000))
 		w.editSnapshot(ctx, "patient", func(string) string { return "no: [runtime" })
 		// It has read the snapshot before, and may remember that.
 		Expect(cluster.Control(ctx, "restart", cluster.Manager(), GinkgoWriter)).To(Succeed())
 		w.MakeRunning(ctx, w.Job("urgent").Priority(w.Name("urgent")).GPUs("8"), 1, onH100)
 		w.EventuallyAtTheGate(ctx, "patient")
-		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "patient", "PodSetsUnknown") }).
-			Should(ContainElement(ContainSubstring("ConfigMap " + w.Namespace + "/patient-runtime-snapshot")))
+		w.EventuallyTold(ctx, "patient", "PodSetsUnknown", "ConfigMap "+w.Namespace+"/patient-runtime-snapshot")
 	}, SpecTimeout(specTimeout))
 })
 
@@ -99,8 +90,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 
 	It("because of a ResourceQuota gives its quota back, and starts when that is gone", core, long, func(ctx context.Context) {
 		limit := w.limitGPUs(ctx, "4")
-		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
-		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))
 		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		gaveBack(ctx, "exceeded quota: gpus")
 
@@ -112,16 +102,14 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 
 	It("as a whole because of a ResourceQuota gives its quota back when the pods that came are gone", core, long, func(ctx context.Context) {
 		w.limitGPUs(ctx, "4")
-		w.Make(ctx, w.Job("refused").Nodes(2).GPUs("4").Obj())
-		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.MakeAdmitted(ctx, w.Job("refused").Nodes(2).GPUs("4"))
 		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		gaveBack(ctx, "has not made 1 of 2 pods of child Job refused-node-0: Error creating: pods")
 	}, SpecTimeout(specTimeout))
 
 	It("because its JobSet may not be resumed gives its quota back", core, func(ctx context.Context) {
 		w.refuse(ctx, jobSetNamed(w.Namespace, "refused"), "jobset.x-k8s.io", "jobsets", `object.metadata.name != "refused" || has(object.spec.suspend) && object.spec.suspend`)
-		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
-		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))
 		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		// Before 2.3, the JobSet is deleted, for a runtime that may have been edited, and is missing then.
 		gaveBack(ctx, "JobSet refused: ")
@@ -130,8 +118,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 
 	It("because its child Job may not be made gives its quota back, and starts when its user changes it", core, long, func(ctx context.Context) {
 		allow := w.refuse(ctx, childJobOf(w.Namespace, "refused"), "batch", "jobs", `object.metadata.labels["jobset.sigs.k8s.io/jobset-name"] != "refused"`)
-		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
-		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))
 		w.Make(ctx, w.Job("waits").GPUs("4").Obj())
 		gaveBack(ctx, "JobSet has not made 1 of 1 child Job of replicated job node")
 		why := "refused by the spec"
@@ -164,8 +151,7 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 
 	It("because nobody makes its pods says so, gives its quota back later, and starts when somebody does", func(ctx context.Context) {
 		start := stopComponent(ctx, "kube-controller-manager")
-		w.Make(ctx, w.Job("refused").GPUs("8").Obj())
-		w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
+		w.MakeAdmitted(ctx, w.Job("refused").GPUs("8"))
 		Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", "refused", "NotStarted") }).Should(ContainElement(SatisfyAll(
 			HavePrefix("admitted, but without a pod after 4s: the Job controller has not made 1 of 1 pod of child Job refused-node-0"), ContainSubstring("after 20s"))))
 		Expect(w.Workload(ctx, "refused").Status.Admission).NotTo(BeNil(), "it keeps its quota meanwhile")
@@ -177,11 +163,8 @@ var _ = Describe("A TrainJob that cannot start", Label("control"), Serial, func(
 	}, SpecTimeout(specTimeout))
 
 	It("yet, because its pods wait for a node, keeps its quota", func(ctx context.Context) {
-		nowhere := w.Job("refused").GPUs("8").Obj()
-		nowhere.Spec.RuntimePatches = nodeSelectorPatch(map[string]string{"example.com/nowhere": "true"})
-		w.Make(ctx, nowhere)
-		wl := w.EventuallyCondition(ctx, "refused", kueue.WorkloadAdmitted)
-		Eventually(ctx, func() []corev1.Pod { return w.Pods(ctx, "refused") }).Should(HaveLen(1))
+		wl := w.MakeAdmitted(ctx, w.Job("refused").GPUs("8").NodeSelector(map[string]string{"example.com/nowhere": "true"}))
+		w.EventuallyPods(ctx, "refused", 1)
 		pods := w.Pods(ctx, "refused")
 		Consistently(ctx, func(g Gomega) {
 			g.Expect(w.Workload(ctx, "refused")).To(HaveField("UID", wl.UID))
@@ -229,36 +212,14 @@ func (w *site) limitGPUs(ctx context.Context, amount string) *corev1.ResourceQuo
 // is false, as it is for the probe, until allow or the spec's end.
 func (w *site) refuse(ctx context.Context, probe client.Object, group, resource, expression string) (allow func(context.Context)) {
 	GinkgoHelper()
-	name := w.Name("refuse-" + resource)
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{resource}},
-				}}},
-			},
-			Validations: []admissionregistrationv1.Validation{{Expression: expression, Message: "refused by the spec"}},
-		},
-	}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		},
-	}
-	w.Make(ctx, policy, binding)
-	try := func(ctx context.Context) string {
-		return fmt.Sprint(w.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll))
-	}
-	Eventually(ctx, try).Should(ContainSubstring("refused by the spec"))
-	return func(ctx context.Context) {
-		GinkgoHelper()
-		Expect(w.Delete(ctx, binding)).To(Succeed())
-		Eventually(ctx, try).ShouldNot(ContainSubstring("refused by the spec"))
-	}
+	return w.enforce(ctx, w.policy("refuse-"+resource, []string{group}, []string{resource}, expression), func(ctx context.Context) error {
+		// Others may refuse it, too.
+		err := w.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll)
+		if err != nil && !strings.Contains(err.Error(), "refused by the spec") {
+			return nil
+		}
+		return err
+	})
 }
 
 func anyPod() corev1.PodTemplateSpec {

@@ -8,9 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -21,48 +18,47 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 	It("that its LocalQueue is missing, once; and it queues when that is made", core, func(ctx context.Context) {
 		w := newWorld(ctx)
 		w.Make(ctx,
-			w.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}),
+			w.Flavor("h100", onH100),
 			kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: "8"}),
 			w.Job("llm").GPUs("8").Obj())
-		w.eventuallyTold(ctx, "llm", "NotAdmissible", "LocalQueue queue doesn't exist; create it in namespace "+w.Namespace)
+		w.EventuallyTold(ctx, "llm", "NotAdmissible", "LocalQueue queue doesn't exist; create it in namespace "+w.Namespace)
 		w.Touch(ctx, "llm")
 		w.EventuallyCaughtUp(ctx)
 		Expect(w.EventNotes(ctx, "TrainJob", "llm", "NotAdmissible")).To(HaveLen(1))
-		w.Make(ctx, kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")))
+		w.Make(ctx, w.LocalQueue())
 		w.EventuallyRuns(ctx, "llm", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("that its LocalQueue is stopped", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		w.stopLocalQueue(ctx, ptr.To(kueue.Hold))
+		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.Hold)
 		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
-		w.eventuallyTold(ctx, "llm", "NotAdmissible", "LocalQueue queue is inactive; it starts again with spec.stopPolicy None")
-		w.stopLocalQueue(ctx, ptr.To(kueue.None))
+		w.EventuallyTold(ctx, "llm", "NotAdmissible", "LocalQueue queue is inactive; it starts again with spec.stopPolicy None")
+		w.SetStopPolicy(ctx, w.LocalQueue(), kueue.None)
 		w.EventuallyRuns(ctx, "llm", 1, onH100)
 	}, SpecTimeout(specTimeout))
 
 	It("that its ClusterQueue is not active", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		w.Make(ctx, kit.LocalQueue(w.Namespace, "leads-nowhere", w.Name("none")), w.Job("llm").Queue("leads-nowhere").GPUs("8").Obj())
-		w.eventuallyTold(ctx, "llm", "NotAdmissible", "cannot be admitted")
+		w.EventuallyTold(ctx, "llm", "NotAdmissible", "cannot be admitted")
 	}, SpecTimeout(specTimeout))
 
 	It("that it was deactivated, and by whom", core, func(ctx context.Context) {
-		w := newPools(ctx, "8", "0")
-		w.MakeRunning(ctx, w.Job("llm").GPUs("8"), 1, onH100)
+		w, _ := newRunning(ctx, "llm")
 		w.Activate(ctx, "llm", false)
-		w.eventuallyTold(ctx, "llm", "WorkloadDeactivated", "set its spec.active to true")
+		w.EventuallyTold(ctx, "llm", "WorkloadDeactivated", "set its spec.active to true")
 		w.EventuallyAtTheGate(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 
 	It("what an admission check that retries or rejects says", core, func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
-		check := w.controlledCheck(ctx)
+		check := w.ControlledCheck(ctx)
 		w.Make(ctx, w.Job("llm").GPUs("8").Obj())
-		w.setCheck(ctx, "llm", check, kueue.CheckStateRetry, "the site is full")
-		w.eventuallyTold(ctx, "llm", "AdmissionCheckRetries", "gave its quota back to try again")
-		w.setCheck(ctx, "llm", check, kueue.CheckStateRejected, "no such site")
-		w.eventuallyTold(ctx, "llm", "AdmissionCheckRejected", fmt.Sprintf("%q (no such site)", check))
+		w.SetCheck(ctx, "llm", check, kueue.CheckStateRetry, "the site is full")
+		w.EventuallyTold(ctx, "llm", "AdmissionCheckRetries", "gave its quota back to try again")
+		w.SetCheck(ctx, "llm", check, kueue.CheckStateRejected, "no such site")
+		w.EventuallyTold(ctx, "llm", "AdmissionCheckRejected", fmt.Sprintf("%q (no such site)", check))
 	}, SpecTimeout(specTimeout))
 
 	It("that its prebuilt Workload is out of sync", core, func(ctx context.Context) {
@@ -70,7 +66,7 @@ var _ = Describe("People who look at the TrainJob alone are told", Label("invari
 		wl := w.prebuilt(ctx, "llm", "larger")
 		wl.Spec.PodSets[0].Count++
 		w.Make(ctx, wl, w.usingPrebuilt("llm", "larger"))
-		w.eventuallyTold(ctx, "llm", "WorkloadOutOfSync", "Workload larger was finished without a run")
+		w.EventuallyTold(ctx, "llm", "WorkloadOutOfSync", "Workload larger was finished without a run")
 	}, SpecTimeout(specTimeout))
 })
 
@@ -79,8 +75,7 @@ var _ = Describe("A runtime that comes back", Label("invariant", "nothing-waits-
 	It("is noticed by the TrainJobs that wait for it", core, since(world.Trainer23), func(ctx context.Context) {
 		w := newPools(ctx, "8", "0")
 		runtime := w.CopyRuntime(ctx, "torch-distributed")
-		w.Make(ctx, runtime.DeepCopy(), w.Job("runs").GPUs("8").Obj())
-		w.EventuallyRuns(ctx, "runs", 1, onH100)
+		w.MakeRunning(ctx, w.Job("runs").GPUs("8"), 1, onH100, runtime.DeepCopy())
 		w.MakePending(ctx, w.Job("waits").Runtime(runtime.Name).GPUs("8"))
 		Expect(w.Delete(ctx, runtime.DeepCopy())).To(Succeed())
 		w.Finish(ctx, "runs", "succeeded")
@@ -89,57 +84,3 @@ var _ = Describe("A runtime that comes back", Label("invariant", "nothing-waits-
 		w.EventuallyRuns(ctx, "waits", 1, onH100)
 	}, SpecTimeout(specTimeout))
 })
-
-// eventuallyTold waits for a Warning event of a TrainJob.
-func (w *site) eventuallyTold(ctx context.Context, job, reason, note string) {
-	GinkgoHelper()
-	Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", job, reason) }).Should(ContainElement(ContainSubstring(note)))
-}
-
-func (w *site) stopLocalQueue(ctx context.Context, policy *kueue.StopPolicy) {
-	GinkgoHelper()
-	lq := get(ctx, w, &kueue.LocalQueue{}, "queue")
-	before := lq.DeepCopy()
-	lq.Spec.StopPolicy = policy
-	Expect(w.Patch(ctx, lq, client.MergeFrom(before))).To(Succeed())
-}
-
-// controlledCheck returns the spec's ClusterQueue an admission check whose controller the
-// spec is, and returns its name.
-func (w *site) controlledCheck(ctx context.Context) string {
-	GinkgoHelper()
-	check := &kueue.AdmissionCheck{}
-	check.Name, check.Spec.ControllerName = w.Name("site"), "example.com/site"
-	w.Make(ctx, check)
-	before := check.DeepCopy()
-	check.Status.Conditions = []metav1.Condition{
-		{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", LastTransitionTime: metav1.Now()}}
-	Expect(w.Status().Patch(ctx, check, client.MergeFrom(before))).To(Succeed())
-	w.demandCheck(ctx, check.Name)
-	return check.Name
-}
-
-// demandCheck has the spec's ClusterQueue admit nothing without an admission check.
-func (w *site) demandCheck(ctx context.Context, check string) {
-	GinkgoHelper()
-	var cq kueue.ClusterQueue
-	Expect(w.Get(ctx, client.ObjectKey{Name: w.Name("gpus")}, &cq)).To(Succeed())
-	before := cq.DeepCopy()
-	cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
-		AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check)}}}
-	Expect(w.Patch(ctx, &cq, client.MergeFrom(before))).To(Succeed())
-}
-
-// setCheck says what an admission check says of a TrainJob's Workload that holds quota.
-func (w *site) setCheck(ctx context.Context, job, check string, state kueue.CheckState, message string, updates ...kueue.PodSetUpdate) {
-	GinkgoHelper()
-	Eventually(ctx, func(g Gomega) {
-		wl := w.Workload(ctx, job)
-		g.Expect(wl).NotTo(BeNil())
-		g.Expect(wl.Status.Admission).NotTo(BeNil())
-		g.Expect(wl.Status.AdmissionChecks).To(ConsistOf(HaveField("State", kueue.CheckStatePending)))
-		answer := &wl.Status.AdmissionChecks[0]
-		answer.State, answer.Message, answer.PodSetUpdates = state, message, updates
-		g.Expect(w.Status().Update(ctx, wl)).To(Succeed())
-	}).Should(Succeed())
-}

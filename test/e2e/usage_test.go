@@ -20,9 +20,7 @@ import (
 )
 
 var _ = Describe("The ledger of resource seconds", Label("control"), Serial, func() {
-	BeforeEach(func() {
-		localOnly("this spec kills the manager")
-	})
+	BeforeEach(func() { localOnly("this spec kills the manager") })
 
 	It("says what the objects' own versions say, however often the manager is killed", func(ctx context.Context) {
 		w := newPools(ctx, "16", "0")

@@ -69,14 +69,14 @@ type walk struct {
 func newWalk(ctx context.Context, random *rand.Rand) *walk {
 	w := newWorld(ctx)
 	runtime := w.CopyRuntime(ctx, "torch-distributed")
-	runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{tolerate("runtime-0")}
-	tas := w.Flavor("tas", map[string]string{kit.ProductLabel: kit.H100})
+	kit.RuntimePod(&runtime.Spec).Tolerations = []corev1.Toleration{tolerate("runtime-0")}
+	tas := w.Flavor("tas", onH100)
 	tas.Spec.TopologyName = ptr.To(kueue.TopologyReference(w.Name("hosts")))
 	w.Make(ctx, runtime,
 		kit.Topology(w.Name("hosts"), corev1.LabelHostname),
 		tas,
 		w.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100, kit.FamilyLabel: "hopper"}, tolerate("pool-h100")),
-		w.Flavor("a100", map[string]string{kit.ProductLabel: kit.A100}),
+		w.Flavor("a100", onA100),
 		w.Flavor("ampere", map[string]string{kit.FamilyLabel: "ampere", "nvidia.com/gpu.memory": "81920"}, tolerate("pool-ampere"), tolerate("spot")),
 		kit.Priority(w.Name("low"), 1), kit.Priority(w.Name("high"), 100),
 		kit.ClusterQueue(w.Name("one"), kit.Quota{Flavor: w.Name("h100"), GPUs: "16"}, kit.Quota{Flavor: w.Name("a100"), GPUs: "16"}),
@@ -179,8 +179,8 @@ func (k *walk) stepRunning(ctx context.Context, name string) string {
 		return "left the runtime alone"
 	}
 	key := fmt.Sprintf("runtime-%d", k.random.IntN(3))
-	k.EditRuntime(ctx, k.runtime, func(r *trainer.ClusterTrainingRuntime) {
-		pod := &r.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec
+	k.EditRuntime(ctx, k.runtime, func(spec *trainer.TrainingRuntimeSpec) {
+		pod := kit.RuntimePod(spec)
 		pod.Containers[0].Image = "example.com/" + key
 		pod.Tolerations = []corev1.Toleration{tolerate(key)}
 	})

@@ -44,6 +44,13 @@ func newPools(ctx context.Context, h100GPUs, a100GPUs string, tolerations ...cor
 	return w
 }
 
+// newRunning makes a world with 8 H100s, all of which a TrainJob has.
+func newRunning(ctx context.Context, job string) (*site, []corev1.Pod) {
+	GinkgoHelper()
+	w := newPools(ctx, "8", "0")
+	return w, w.MakeRunning(ctx, w.Job(job).GPUs("8"), 1, onH100)
+}
+
 func (w *site) leave(ctx context.Context) {
 	defer w.ledger.Close()
 	problem := InterceptGomegaFailure(func() { w.audit(ctx) })

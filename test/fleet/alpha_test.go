@@ -36,8 +36,7 @@ var _ = Describe("With alpha features of MultiKueue", Serial, Ordered, long, fun
 		w.worker2.setQuota(ctx, "16")
 		Eventually(ctx, w.manager.quota).Should(Equal("24"))
 		w.worker1.setStopPolicy(ctx, kueue.Hold)
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker2, "llm")
+		w.makeRunning(ctx, w.worker2, w.manager.job("llm"))
 		w.expectNothingHere(ctx, "llm")
 	}, SpecTimeout(specTimeout))
 
@@ -73,17 +72,15 @@ func gates(ctx context.Context, c *world.Cluster, names ...string) {
 	for _, name := range names {
 		on[name] = true
 	}
-	before, err := c.ConfigureKueue(ctx, map[string]any{"featureGates": on})
+	restartKueueWith(ctx, c, map[string]any{"featureGates": on})
+}
+
+// restartKueueWith sets fields of the configuration of a cluster's Kueue until the specs are over.
+func restartKueueWith(ctx context.Context, c *world.Cluster, set map[string]any) {
+	GinkgoHelper()
+	restore, err := c.RestartKueueWith(ctx, GinkgoWriter, set, "kueue")
+	DeferCleanup(restore)
 	Expect(err).NotTo(HaveOccurred())
-	restart := func(ctx context.Context) {
-		GinkgoHelper()
-		Expect(c.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
-	}
-	DeferCleanup(func(ctx context.Context) {
-		Expect(c.RestoreKueueConfig(ctx, before)).To(Succeed())
-		restart(ctx)
-	})
-	restart(ctx)
 }
 
 // letReadQueues permits Kueue's manager cluster what it needs in a worker to add up quotas, as

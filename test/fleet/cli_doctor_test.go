@@ -4,9 +4,6 @@ package fleet
 
 import (
 	"context"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -24,7 +21,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
-	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // finding is what the specs look at in `kubectl trainjob doctor -o json`.
@@ -60,13 +56,10 @@ func (c contexts) eventuallyFinds(ctx context.Context, reason, object string) fi
 // fix runs the commands of a finding in a shell on the manager cluster, and waits until it is gone.
 func (c contexts) fix(ctx context.Context, f finding) {
 	GinkgoHelper()
-	root, err := world.Root()
-	Expect(err).NotTo(HaveOccurred())
-	bin := filepath.Join(root, "bin")
 	for _, command := range f.Commands {
-		cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", "kubectl config use-context manager && "+command)
-		cmd.Dir, cmd.Stdout, cmd.Stderr = root, GinkgoWriter, GinkgoWriter
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+c.file, "PATH="+bin+":"+os.Getenv("PATH"))
+		cmd, err := c.Shell(ctx, "kubectl config use-context manager && "+command)
+		Expect(err).NotTo(HaveOccurred())
+		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
 		Expect(cmd.Run()).To(Succeed(), command)
 	}
 	Eventually(ctx, func() []finding { return c.doctor(ctx, f.Object) }).Should(BeEmpty())
@@ -91,9 +84,7 @@ func (s *site) accessFor(ctx context.Context, manager *site, name string, lasts 
 
 var _ = Describe("kubectl trainjob doctor in a manager cluster", Serial, func() {
 	It("finds no fault with the workers of a fleet that is in order", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		newRunning(ctx)
 		stdout, _, code := allContexts().plugin(ctx, "doctor", "-n", "jobs", "-o", "json")
 		report := unmarshal[struct {
 			Findings []finding
@@ -108,8 +99,8 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", Serial, func() 
 
 	It("finds a runtime that a worker lacks, with the command that copies it", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
-		runtime := w.manager.MakeRuntime(ctx, "torch-distributed", func(*trainer.TrainingRuntimeSpec) {})
-		w.worker2.MakeRuntime(ctx, "torch-distributed", func(*trainer.TrainingRuntimeSpec) {})
+		runtime := w.manager.MakeRuntime(ctx, "torch-distributed")
+		w.worker2.MakeRuntime(ctx, "torch-distributed")
 		DeferCleanup(func(ctx context.Context) {
 			Expect(w.worker1.Delete(ctx, &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: runtime}})).To(Succeed())
 		})
@@ -123,11 +114,8 @@ var _ = Describe("kubectl trainjob doctor in a manager cluster", Serial, func() 
 
 	It("finds a runtime that differs in a worker", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		of := func(nodes int32) func(*trainer.TrainingRuntimeSpec) {
-			return func(spec *trainer.TrainingRuntimeSpec) { spec.MLPolicy.NumNodes = &nodes }
-		}
-		runtime := w.manager.MakeRuntime(ctx, "torch-distributed", of(1))
-		w.worker1.MakeRuntime(ctx, "torch-distributed", of(2))
+		runtime := w.manager.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(1))
+		w.worker1.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(2))
 		w.manager.Make(ctx, w.manager.job("llm").Runtime(runtime).Obj())
 		c := renamed(map[string]string{"worker1": "worker1"})
 		c.fix(ctx, c.eventuallyFinds(ctx, "WorkerRuntimeDiffers", "ClusterTrainingRuntime "+runtime+" in worker cluster worker1"))

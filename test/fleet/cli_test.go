@@ -11,8 +11,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/list"
@@ -22,16 +20,14 @@ import (
 
 // unschedulable is a job that Kueue admits, and whose pods no node takes.
 func (s *site) unschedulable(name string) *kit.TrainJobBuilder {
-	return s.job(name).PodPatch("example.com/me", "node", trainer.PodTemplatePatch{
-		Spec: &trainer.PodSpecPatch{NodeSelector: map[string]string{"example.com/nowhere": "true"}},
-	})
+	return s.job(name).NodeSelector(map[string]string{"example.com/nowhere": "true"})
 }
 
 // makeStranger makes a TrainJob of this cluster that takes all the spec's GPUs.
 func (s *site) makeStranger(ctx context.Context, job *kit.TrainJobBuilder) {
 	GinkgoHelper()
 	s.Make(ctx, job.Obj())
-	Eventually(ctx, func() []corev1.Pod { return s.Pods(ctx, job.Obj().Name) }).Should(HaveLen(1))
+	s.EventuallyPods(ctx, job.Name, 1)
 }
 
 // viewer is a user who sees all of the spec's namespace, in this cluster alone.
@@ -39,11 +35,7 @@ func (s *site) viewer(ctx context.Context) string {
 	GinkgoHelper()
 	user := "viewer-" + s.Suffix
 	for _, role := range []string{"view", "kueue-batch-user-role"} {
-		s.Make(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: role},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-		})
+		s.Make(ctx, kit.RoleBinding(s.Namespace, role, user))
 	}
 	return user
 }
@@ -58,9 +50,7 @@ func unmarshal[T any](text string) T {
 
 var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", func() {
 	It("tells what its pods do there", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		got := unmarshal[explain.Explanation](allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace, "-o", "json"))
 		Expect(got.State.Phase).To(Equal(explain.Running))
 		Expect(got.State.Message).To(HavePrefix("is in worker cluster worker1, where it runs with 1 pod in queue queue"))
@@ -83,17 +73,13 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 	}, SpecTimeout(specTimeout))
 
 	It("finds the worker by the context that is given", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		Expect(renamed(map[string]string{"worker1": "west"}).says(ctx, "explain", "llm", "-n", w.manager.Namespace, "--worker-context", "worker1=west")).To(And(
 			ContainSubstring("where it runs with 1 pod"), ContainSubstring("In cluster worker1 (context west):")))
 	}, SpecTimeout(specTimeout))
 
 	It("names the worker, and the flag for more, without a context", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		Expect(renamed(nil).says(ctx, "explain", "llm", "-n", w.manager.Namespace)).To(And(
 			ContainSubstring("is in worker cluster worker1; "), ContainSubstring("give --worker-context worker1=CONTEXT"), Not(ContainSubstring("1 pod"))))
 	}, SpecTimeout(specTimeout))
@@ -111,7 +97,7 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 
 	It("tells that the worker that admitted it lacks its runtime", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", func(*trainer.TrainingRuntimeSpec) {})).Obj())
+		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed")).Obj())
 		Eventually(ctx, func() string {
 			return allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace)
 		}).Should(And(
@@ -122,8 +108,7 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 	It("is not misled by a TrainJob of the same name in another cluster", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.makeStranger(ctx, w.worker2.unschedulable("llm"))
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 		got := unmarshal[explain.Explanation](allContexts().says(ctx, "explain", "llm", "-n", w.manager.Namespace, "-o", "json", "--worker-context", "worker1=worker2"))
 		Expect(got.State.Phase).To(Equal(explain.Elsewhere))
 		Expect(got.State.Message).To(And(ContainSubstring("of context worker2 is not the copy of this one"), ContainSubstring("--worker-context worker1=CONTEXT")))
@@ -132,8 +117,7 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 	It("says what may not be seen there, with an exit code of its own", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		user := w.manager.viewer(ctx)
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 		stdout, _, code := allContexts().plugin(ctx, "explain", "llm", "-n", w.manager.Namespace, "--as", user)
 		Expect(code).To(Equal(4))
 		Expect(stdout).To(ContainSubstring("is in worker cluster worker1; cluster worker1 (context worker1): you may not get TrainJobs in namespace " + w.manager.Namespace))
@@ -143,8 +127,8 @@ var _ = Describe("kubectl trainjob explain of a TrainJob in another cluster", fu
 var _ = Describe("kubectl trainjob list of TrainJobs in other clusters", func() {
 	It("has their state and flavor there", func(ctx context.Context) {
 		w := newWorld(ctx, "16", "0")
-		w.manager.Make(ctx, w.manager.job("runs").Obj(), w.manager.unschedulable("starts").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "runs")
+		w.makeRunning(ctx, w.worker1, w.manager.job("runs"))
+		w.manager.Make(ctx, w.manager.unschedulable("starts").Obj())
 		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "starts") }).ShouldNot(BeNil())
 		// All the quota there is: it must not be first.
 		w.manager.Make(ctx, w.manager.job("waits").GPUs("64").Obj())
@@ -160,9 +144,7 @@ var _ = Describe("kubectl trainjob list of TrainJobs in other clusters", func() 
 	}, SpecTimeout(specTimeout))
 
 	It("names the worker, and the flag for more, without a context", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		stdout, stderr, code := renamed(nil).plugin(ctx, "list", "-n", w.manager.Namespace, "-o", "wide")
 		Expect(code).To(BeZero())
 		Expect(stdout).To(MatchRegexp(`llm +Elsewhere +queue +<unknown> +8 .*InWorker .* worker1 `))
@@ -171,10 +153,7 @@ var _ = Describe("kubectl trainjob list of TrainJobs in other clusters", func() 
 
 	It("goes on when a job changes in a worker", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		cmd := allContexts().command(ctx, "list", "-n", w.manager.Namespace, "--watch")
-		session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { session.Kill().Wait() })
+		session := allContexts().start(ctx, "list", "-n", w.manager.Namespace, "--watch")
 		w.manager.Make(ctx, w.manager.job("llm").Obj())
 		Eventually(ctx, session.Out.Contents).Should(MatchRegexp(`llm +Running +queue +` + w.worker1.Name("gpus")))
 	}, SpecTimeout(specTimeout))
@@ -191,9 +170,7 @@ var _ = Describe("kubectl trainjob submit in a manager cluster", func() {
 
 var _ = Describe("kubectl trainjob timeline of a TrainJob in another cluster", func() {
 	It("has the steps of both clusters, also when its copy is gone", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		of := func() timeline.Timeline {
 			return unmarshal[timeline.Timeline](allContexts().says(ctx, "timeline", "llm", "-n", w.manager.Namespace, "-o", "json"))
 		}
@@ -218,9 +195,7 @@ var _ = Describe("kubectl trainjob timeline of a TrainJob in another cluster", f
 	}, SpecTimeout(specTimeout))
 
 	It("names the worker whose steps are missing, and the flag for more, without a context", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		stdout, stderr, code := renamed(nil).plugin(ctx, "timeline", "llm", "-n", w.manager.Namespace)
 		Expect(code).To(BeZero())
 		Expect(stdout).NotTo(ContainSubstring("pod of Job"))
@@ -230,8 +205,7 @@ var _ = Describe("kubectl trainjob timeline of a TrainJob in another cluster", f
 	It("takes no step from a TrainJob of the same name in another cluster", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.makeStranger(ctx, w.worker2.unschedulable("llm"))
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 		stdout, stderr, code := allContexts().plugin(ctx, "timeline", "llm", "-n", w.manager.Namespace, "--worker-context", "worker1=worker2")
 		Expect(code).To(BeZero())
 		Expect(stdout).NotTo(ContainSubstring("pod of Job"))
@@ -244,9 +218,7 @@ var _ = Describe("kubectl trainjob logs of a TrainJob in another cluster", func(
 	ofPod := func(pod *corev1.Pod) OmegaMatcher { return ContainSubstring("node-0-0 (pod " + pod.Name + ")") }
 
 	It("are those of its pods there", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, pod := newRunning(ctx)
 		_, stderr, code := allContexts().plugin(ctx, "logs", "llm", "-n", w.manager.Namespace)
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(ofPod(&pod))
@@ -255,9 +227,7 @@ var _ = Describe("kubectl trainjob logs of a TrainJob in another cluster", func(
 	It("are followed from the queue to the worker, and to the end", func(ctx context.Context) {
 		w := newWorld(ctx, "0", "0")
 		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		session, err := gexec.Start(allContexts().command(ctx, "logs", "llm", "-n", w.manager.Namespace, "--follow"), GinkgoWriter, GinkgoWriter)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { session.Kill().Wait() })
+		session := allContexts().start(ctx, "logs", "llm", "-n", w.manager.Namespace, "--follow")
 		Consistently(ctx, session).ShouldNot(gexec.Exit())
 		w.worker2.setQuota(ctx, "8")
 		pod := w.eventuallyRunsOn(ctx, w.worker2, "llm")
@@ -267,9 +237,7 @@ var _ = Describe("kubectl trainjob logs of a TrainJob in another cluster", func(
 	}, SpecTimeout(specTimeout))
 
 	It("are not to be had without a context: the error names cluster and flag", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		_, stderr, code := renamed(nil).plugin(ctx, "logs", "llm", "-n", w.manager.Namespace)
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(And(ContainSubstring("the pods of TrainJob llm are in worker cluster worker1"), ContainSubstring("--worker-context worker1=CONTEXT")))
@@ -278,8 +246,7 @@ var _ = Describe("kubectl trainjob logs of a TrainJob in another cluster", func(
 	It("are not those of a TrainJob of the same name in another cluster", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.makeStranger(ctx, w.worker2.job("llm"))
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 		_, stderr, code := allContexts().plugin(ctx, "logs", "llm", "-n", w.manager.Namespace, "--worker-context", "worker1=worker2")
 		Expect(code).To(Equal(1))
 		Expect(stderr).To(And(ContainSubstring("of context worker2 is not the copy of this one"), Not(ContainSubstring("node-0-0"))))

@@ -47,30 +47,22 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 
 	It("fails where its run in a worker failed", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		once := func(spec *trainer.TrainingRuntimeSpec) {
-			spec.Template.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = ptr.To[int32](0)
-		}
-		w.worker1.MakeRuntime(ctx, "torch-distributed", once)
-		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", once)).Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.worker1.MakeRuntime(ctx, "torch-distributed", kit.OfOneTry)
+		w.makeRunning(ctx, w.worker1, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", kit.OfOneTry)))
 		w.worker1.Finish(ctx, "llm", "failed")
 		w.eventuallyOver(ctx, "llm", trainer.TrainJobFailed)
 		w.worker1.EventuallyEmpty(ctx)
 	}, SpecTimeout(specTimeout))
 
 	It("leaves nothing in a worker when it is deleted", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 		Expect(w.manager.Delete(ctx, w.manager.trainJob(ctx, "llm"))).To(Succeed())
 		w.manager.EventuallyEmpty(ctx)
 		w.worker1.EventuallyEmpty(ctx)
 	}, SpecTimeout(specTimeout))
 
 	It("stops in its worker when it is deactivated, and runs again when it is activated", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 
 		w.manager.Activate(ctx, "llm", false)
 		w.worker1.EventuallyEmpty(ctx)
@@ -84,8 +76,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 
 	It("starts again in the same worker when the last pod of its former run is gone", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "8s").Obj())
-		former := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		former := w.makeRunning(ctx, w.worker1, w.manager.job("llm").PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "8s"))
 
 		w.manager.Activate(ctx, "llm", false)
 		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "llm") }).Should(BeNil())
@@ -104,8 +95,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	DescribeTable("leaves its worker's quota to nobody before its last pod there is gone, when it is deleted", func(ctx context.Context, strategy kueue.QueueingStrategy) {
 		w := newWorld(ctx, "8", "0")
 		w.worker1.changeQueue(ctx, func(cq *kueue.ClusterQueue) { cq.Spec.QueueingStrategy = strategy })
-		w.manager.Make(ctx, w.lingering("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.makeRunning(ctx, w.worker1, w.lingering("llm"))
 		w.worker1.Make(ctx, w.worker1.job("next").Obj())
 		w.worker1.EventuallyPending(ctx, "next")
 
@@ -119,8 +109,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 
 	It("keeps its worker's quota from a job that takes the Workload of its last pods for its own", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.lingering("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.makeRunning(ctx, w.worker1, w.lingering("llm"))
 		w.worker1.Make(ctx, w.worker1.job("next").Obj())
 		w.worker1.EventuallyPending(ctx, "next")
 
@@ -138,8 +127,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	It("leaves its worker's quota to who preempts it there, when its last pod is gone", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.worker1.Make(ctx, kit.Priority(w.worker1.Name("high"), 1000))
-		w.manager.Make(ctx, w.lingering("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.makeRunning(ctx, w.worker1, w.lingering("llm"))
 
 		w.worker2.setQuota(ctx, "8")
 		w.worker1.Make(ctx, w.worker1.job("urgent").Priority(w.worker1.Name("high")).Obj())
@@ -156,8 +144,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	It("starts in the other worker while its pods in the first one end", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.setStopPolicy(ctx, kueue.Hold)
-		w.manager.Make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "30s").Obj())
-		former := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		former := w.makeRunning(ctx, w.worker1, w.manager.job("llm").PodAnnotation("example.com/me", "node", "localcluster/terminate-after", "30s"))
 
 		w.manager.Activate(ctx, "llm", false)
 		Eventually(ctx, func() *trainer.TrainJob { return w.worker1.trainJob(ctx, "llm") }).Should(BeNil())
@@ -173,9 +160,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("stops in its worker when its queue in the manager cluster is drained, and resumes with that", func(ctx context.Context) {
-		w := newWorld(ctx, "8", "0")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w, _ := newRunning(ctx)
 
 		w.manager.setStopPolicy(ctx, kueue.HoldAndDrain)
 		w.worker1.EventuallyEmpty(ctx)
@@ -186,8 +171,7 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 	It("goes to the other worker when it is preempted in the first", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
 		w.worker1.Make(ctx, kit.Priority(w.worker1.Name("high"), 1000))
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 
 		w.worker2.setQuota(ctx, "8")
 		w.worker1.Make(ctx, w.worker1.job("urgent").Priority(w.worker1.Name("high")).Obj())
@@ -200,25 +184,14 @@ var _ = Describe("A TrainJob whose queue leads to other clusters", func() {
 
 var _ = Describe("With the incremental dispatcher", Serial, long, func() {
 	It("a TrainJob goes to the first worker alone while that has quota", func(ctx context.Context) {
-		before, err := fleet.Manager.ConfigureKueue(ctx, map[string]any{"multiKueue": map[string]any{
+		restartKueueWith(ctx, fleet.Manager, map[string]any{"multiKueue": map[string]any{
 			"dispatcherName":              "kueue.x-k8s.io/multikueue-dispatcher-incremental",
 			"incrementalDispatcherConfig": map[string]any{"stepSize": 1},
 			"workerLostTimeout":           "10s",
 			"externalFrameworks":          []map[string]any{{"name": "TrainJob.v1alpha1.trainer.kubeflow.org"}},
 		}})
-		Expect(err).NotTo(HaveOccurred())
-		restart := func(ctx context.Context) {
-			GinkgoHelper()
-			Expect(fleet.Manager.Control(ctx, "restart", "kueue", GinkgoWriter)).To(Succeed())
-		}
-		DeferCleanup(func(ctx context.Context) {
-			Expect(fleet.Manager.RestoreKueueConfig(ctx, before)).To(Succeed())
-			restart(ctx)
-		})
-		restart(ctx)
 		w := newWorld(ctx, "8", "8")
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		pod := w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 		expectPlaced(&pod)
 		w.expectNothingHere(ctx, "llm")
 		Expect(w.manager.Workload(ctx, "llm").Status.NominatedClusterNames).To(BeEmpty())
@@ -234,16 +207,7 @@ var _ = Describe("With the incremental dispatcher", Serial, long, func() {
 // admission check, which this stands in for.
 func (s *site) expectCarriesWhatACheckSays(ctx context.Context, w *sites) {
 	GinkgoHelper()
-	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: s.Name("site")}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/spec"}}
-	s.Make(ctx, check)
-	before := check.DeepCopy()
-	check.Status.Conditions = []metav1.Condition{
-		{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", LastTransitionTime: metav1.Now()}}
-	Expect(s.Status().Patch(ctx, check, client.MergeFrom(before))).To(Succeed())
-	s.changeQueue(ctx, func(cq *kueue.ClusterQueue) {
-		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
-			AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check.Name)}}}
-	})
+	s.ControlledCheck(ctx)
 	s.eventuallyOpen(ctx)
 
 	w.manager.Make(ctx, w.manager.job("llm").Obj())

@@ -4,7 +4,6 @@ package fleet
 
 import (
 	"context"
-	"strings"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
@@ -40,13 +39,7 @@ func (w *sites) eventuallyRunsOn(ctx context.Context, worker *site, job string) 
 func expectPlaced(pod *corev1.Pod) {
 	GinkgoHelper()
 	Expect(pod.Spec.NodeSelector).To(Equal(map[string]string{kit.ProductLabel: kit.H100}))
-	var tolerations []corev1.Toleration
-	for _, t := range pod.Spec.Tolerations {
-		if !strings.HasPrefix(t.Key, "node.kubernetes.io/") {
-			tolerations = append(tolerations, t)
-		}
-	}
-	Expect(tolerations).To(ConsistOf(kit.GPUToleration()))
+	Expect(world.Tolerations(pod)).To(ConsistOf(kit.GPUToleration()))
 	Expect(pod.Spec.SchedulingGates).To(BeEmpty())
 	Expect(pod.Labels).To(HaveKeyWithValue(kueue.MultiKueueWorkerWorkloadPodLabel, kueue.MultiKueueWorkerWorkloadPodValue))
 }

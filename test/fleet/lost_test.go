@@ -9,6 +9,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // The fleet's Kueue takes a worker for lost after ten seconds.
@@ -16,8 +18,7 @@ var _ = Describe("A TrainJob of a worker that is lost", Serial, long, func() {
 	It("comes back in the other one, and has one run again when the worker is back", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "8")
 		w.worker2.setStopPolicy(ctx, kueue.Hold)
-		w.manager.Make(ctx, w.manager.job("llm").Obj())
-		w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
 		w.worker2.setStopPolicy(ctx, kueue.None)
 
 		Expect(w.worker1.Cluster.Control(ctx, "kill", "kube-apiserver", GinkgoWriter)).To(Succeed())
@@ -57,15 +58,10 @@ func (s *site) revive(ctx context.Context) {
 var _ = Describe("A TrainJob whose runtime is another one in a worker", func() {
 	It("says which worker is out of sync, and there in what", func(ctx context.Context) {
 		w := newWorld(ctx, "8", "0")
-		of := func(nodes int32) func(*trainer.TrainingRuntimeSpec) {
-			return func(spec *trainer.TrainingRuntimeSpec) { spec.MLPolicy.NumNodes = &nodes }
-		}
-		w.worker1.MakeRuntime(ctx, "torch-distributed", of(2))
-		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", of(1))).Obj())
-		Eventually(ctx, func() []string { return w.manager.EventNotes(ctx, "TrainJob", "llm", "AdmissionCheckRetries") }).Should(
-			ContainElement(And(ContainSubstring("worker1"), ContainSubstring("out of sync"))))
-		Eventually(ctx, func() []string { return w.worker1.EventNotes(ctx, "TrainJob", "llm", "PrebuiltWorkloadUnusable") }).Should(
-			ContainElement(ContainSubstring(`PodSet "node" has 2 pods in the TrainJob, 1 in the Workload`)))
+		w.worker1.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(2))
+		w.manager.Make(ctx, w.manager.job("llm").Runtime(w.manager.MakeRuntime(ctx, "torch-distributed", kit.OfNodes(1))).Obj())
+		w.manager.EventuallyTold(ctx, "llm", "AdmissionCheckRetries", "worker1", "out of sync")
+		w.worker1.EventuallyTold(ctx, "llm", "PrebuiltWorkloadUnusable", `PodSet "node" has 2 pods in the TrainJob, 1 in the Workload`)
 		Expect(w.worker1.Pods(ctx, "llm")).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 })

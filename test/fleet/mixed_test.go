@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -25,8 +24,7 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 	}
 	runsAndEnds := func(ctx context.Context, w *sites) {
 		GinkgoHelper()
-		w.manager.Make(ctx, w.manager.job("llm").PodAnnotation("example.com/me", "node", "example.com/mine", "kept").Obj())
-		pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+		pod := w.makeRunning(ctx, w.worker1, w.manager.job("llm").PodAnnotation("example.com/me", "node", "example.com/mine", "kept"))
 		expectPlaced(&pod)
 		Expect(pod.Annotations).To(HaveKeyWithValue("example.com/mine", "kept"))
 		Expect(entries(w.worker1.trainJob(ctx, "llm"))).To(Equal([]string{"example.com/me", patch.Manager}))
@@ -58,9 +56,7 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 	It("a TrainJob runs on in a worker that migrates to kueue-trainer, and in one that migrates back", func(ctx context.Context) {
 		handOver(ctx, fleet.Workers[0], world.InTree)
 		for _, to := range []string{world.External, world.InTree} {
-			w := newWorld(ctx, "8", "0")
-			w.manager.Make(ctx, w.manager.job("llm").Obj())
-			pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+			w, pod := newRunning(ctx)
 			handOver(ctx, fleet.Workers[0], to)
 			w.manager.Make(ctx, w.manager.job("next").Obj())
 			runsOnThenNext(ctx, w, pod.UID, to)
@@ -71,15 +67,9 @@ var _ = Describe("In a fleet where not every cluster has kueue-trainer", Serial,
 		handOver(ctx, fleet.Workers[0], world.External)
 		handOver(ctx, fleet.Manager, world.External)
 		for _, to := range []string{world.InTree, world.External} {
-			w := newWorld(ctx, "8", "0")
-			w.manager.Make(ctx, w.manager.job("llm").Obj())
-			pod := w.eventuallyRunsOn(ctx, w.worker1, "llm")
+			w, pod := newRunning(ctx)
 			w.manager.Make(ctx, w.manager.job("next").Obj())
-			Eventually(ctx, func(g Gomega) {
-				wl := w.manager.Workload(ctx, "next")
-				g.Expect(wl).NotTo(BeNil())
-				g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved)).To(BeTrue())
-			}).Should(Succeed())
+			w.manager.EventuallyCondition(ctx, "next", kueue.WorkloadQuotaReserved)
 			handOver(ctx, fleet.Manager, to)
 			runsOnThenNext(ctx, w, pod.UID, to)
 		}

@@ -3,27 +3,26 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // contexts is a kubeconfig of the fleet, of which the plugin gets to see some contexts.
-type contexts struct{ file string }
+type contexts struct{ world.Terminal }
 
 // allContexts has one for each cluster, named like it.
-func allContexts() contexts { return contexts{fleet.Kubeconfig()} }
+func allContexts() contexts { return of(fleet.Kubeconfig()) }
+
+func of(file string) contexts { return contexts{world.Terminal{Kubeconfig: file, Log: GinkgoWriter}} }
 
 // renamed has the context of the manager cluster and those given, by other names.
 func renamed(names map[string]string) contexts {
@@ -39,31 +38,32 @@ func renamed(names map[string]string) contexts {
 	}
 	file := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(clientcmd.WriteToFile(*config, file)).To(Succeed())
-	return contexts{file}
+	return of(file)
 }
 
 // command runs bin/kubectl-trainjob on the manager cluster.
 func (c contexts) command(ctx context.Context, args ...string) *exec.Cmd {
 	GinkgoHelper()
-	root, err := world.Root()
+	cmd, err := c.Command(ctx, "kubectl-trainjob", append([]string{"--context", "manager"}, args...)...)
 	Expect(err).NotTo(HaveOccurred())
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "kubectl-trainjob"), append([]string{"--context", "manager"}, args...)...)
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "KUBECONFIG="+c.file)
 	return cmd
+}
+
+// start starts the plugin, which goes on until the spec is over.
+func (c contexts) start(ctx context.Context, args ...string) *gexec.Session {
+	GinkgoHelper()
+	session, err := gexec.Start(c.command(ctx, args...), GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Kill().Wait() })
+	return session
 }
 
 // plugin returns what the plugin printed on the manager cluster, and its exit code.
 func (c contexts) plugin(ctx context.Context, args ...string) (stdout, stderr string, code int) {
 	GinkgoHelper()
-	var out, errOut bytes.Buffer
-	cmd := c.command(ctx, args...)
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	err := cmd.Run()
-	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
-		Expect(err).NotTo(HaveOccurred(), "`make build` builds what is in bin/")
-	}
-	GinkgoWriter.Printf("$ %s\n%s%s", strings.Join(cmd.Args, " "), out.String(), errOut.String())
-	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
+	stdout, stderr, code, err := c.Run(c.command(ctx, args...))
+	Expect(err).NotTo(HaveOccurred())
+	return stdout, stderr, code
 }
 
 // says runs the plugin where it has nothing to complain of.

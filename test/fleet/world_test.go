@@ -45,11 +45,25 @@ func newWorld(ctx context.Context, gpus1, gpus2 string) *sites {
 	return w
 }
 
+// newRunning makes a world with 8 H100s in the first worker, all of which TrainJob "llm" has.
+func newRunning(ctx context.Context) (*sites, corev1.Pod) {
+	GinkgoHelper()
+	w := newWorld(ctx, "8", "0")
+	return w, w.makeRunning(ctx, w.worker1, w.manager.job("llm"))
+}
+
+// makeRunning makes a TrainJob in the manager cluster, and waits until it runs in a worker.
+func (w *sites) makeRunning(ctx context.Context, worker *site, job *kit.TrainJobBuilder) corev1.Pod {
+	GinkgoHelper()
+	w.manager.Make(ctx, job.Obj())
+	return w.eventuallyRunsOn(ctx, worker, job.Name)
+}
+
 // open makes a queue of H100s, or one behind admission checks.
 func (s *site) open(ctx context.Context, gpus string, checks ...string) {
 	GinkgoHelper()
 	flavor := kit.Flavor(s.Name("gpus"), map[string]string{kit.ProductLabel: kit.H100}, kit.GPUToleration())
-	s.Make(ctx, kit.Queue(s.Namespace, "queue", flavor, kit.Quota{GPUs: gpus}, checks...)...)
+	s.Pool(ctx, flavor, gpus, checks...)
 }
 
 // eventuallyOpen waits until Kueue knows where the spec's queue leads.

@@ -6,8 +6,11 @@
 package kit
 
 import (
+	"strings"
+
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -105,6 +108,11 @@ func (t *TrainJobBuilder) Initializers() *TrainJobBuilder {
 	return t
 }
 
+// NodeSelector adds a user's patch that picks nodes for the one job of torch-distributed.
+func (t *TrainJobBuilder) NodeSelector(labels map[string]string) *TrainJobBuilder {
+	return t.PodPatch("example.com/user", "node", trainer.PodTemplatePatch{Spec: &trainer.PodSpecPatch{NodeSelector: labels}})
+}
+
 // PodPatch adds a user's patch of the pods of one replicated job.
 func (t *TrainJobBuilder) PodPatch(manager, replicatedJob string, patch trainer.PodTemplatePatch) *TrainJobBuilder {
 	t.Spec.RuntimePatches = append(t.Spec.RuntimePatches, trainer.RuntimePatch{
@@ -175,12 +183,16 @@ func Flavor(name string, nodeLabels map[string]string, tolerations ...corev1.Tol
 	}
 }
 
-// Quota is an amount of one flavor, in GPUs, or in CPUs where CPUs is set.
-type Quota struct{ Flavor, GPUs, CPUs string }
+// Quota is an amount of one flavor, in GPUs, or of another resource, if that is named.
+type Quota struct {
+	Flavor, GPUs string
+	Of           corev1.ResourceName
+	Amount       string
+}
 
 func (q Quota) resource() kueue.ResourceQuota {
-	if q.CPUs != "" {
-		return kueue.ResourceQuota{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse(q.CPUs)}
+	if q.Of != "" {
+		return kueue.ResourceQuota{Name: q.Of, NominalQuota: resource.MustParse(q.Amount)}
 	}
 	return kueue.ResourceQuota{Name: GPU, NominalQuota: resource.MustParse(q.GPUs)}
 }
@@ -208,12 +220,12 @@ func ClusterQueue(name string, quotas ...Quota) *kueue.ClusterQueue {
 	}
 }
 
-// Queue builds what a team needs that has one pool: a flavor, a ClusterQueue named like it with a
-// quota of it, and a LocalQueue. Behind admission checks, which find the places in place of its
+// Queue builds what a team needs that has one pool: a flavor, a ClusterQueue with a quota of it, and
+// the LocalQueue that leads there. Behind admission checks, which find the places in place of its
 // flavor, that names no nodes.
-func Queue(namespace, name string, flavor *kueue.ResourceFlavor, quota Quota, checks ...string) []client.Object {
+func Queue(local *kueue.LocalQueue, flavor *kueue.ResourceFlavor, quota Quota, checks ...string) []client.Object {
 	quota.Flavor = flavor.Name
-	queue := ClusterQueue(flavor.Name, quota)
+	queue := ClusterQueue(string(local.Spec.ClusterQueue), quota)
 	if len(checks) > 0 {
 		flavor.Spec = kueue.ResourceFlavorSpec{}
 		queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{}
@@ -222,7 +234,7 @@ func Queue(namespace, name string, flavor *kueue.ResourceFlavor, quota Quota, ch
 		queue.Spec.AdmissionChecksStrategy.AdmissionChecks = append(queue.Spec.AdmissionChecksStrategy.AdmissionChecks,
 			kueue.AdmissionCheckStrategyRule{Name: kueue.AdmissionCheckReference(check)})
 	}
-	return []client.Object{flavor, queue, LocalQueue(namespace, name, flavor.Name)}
+	return []client.Object{flavor, queue, local}
 }
 
 // LocalQueue builds a LocalQueue.
@@ -230,6 +242,19 @@ func LocalQueue(namespace, name, clusterQueue string) *kueue.LocalQueue {
 	return &kueue.LocalQueue{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(clusterQueue)},
+	}
+}
+
+// RoleBinding builds what gives a user a ClusterRole in a namespace, or the "Role/NAME" of that.
+func RoleBinding(namespace, role, user string) *rbacv1.RoleBinding {
+	kind := "ClusterRole"
+	if name, own := strings.CutPrefix(role, "Role/"); own {
+		kind, role = "Role", name
+	}
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
 }
 

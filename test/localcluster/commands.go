@@ -4,39 +4,34 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
-	"time"
+	"regexp"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/cluster"
 )
 
-// options are what the flags set; each has an environment variable as its default, so
-// that `make local-up NODES=100` works.
+// options are what the flags set.
 type options struct {
-	localDir    string
-	nodes       int
-	integration string
-	trainer     string
-	kubernetes  string
-	workers     int
-	lease       time.Duration
+	localDir string
+	settings cluster.Settings
 }
 
 func newCommand() *cobra.Command {
 	o := &options{}
 	root := &cobra.Command{
-		Use:           "localcluster",
-		Short:         "A real Kubernetes control plane with Kueue, JobSet and Trainer, as plain processes on loopback",
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:               "localcluster",
+		Short:             "A real Kubernetes control plane with Kueue, JobSet and Trainer, as plain processes on loopback",
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },
 	}
-	root.PersistentFlags().StringVar(&o.localDir, "local-dir", fromEnv("LOCAL_DIR", ".local"),
+	root.PersistentFlags().StringVar(&o.localDir, "local-dir", ".local",
 		"directory that holds the cluster: kubeconfig, logs, data [$LOCAL_DIR]")
 	root.AddCommand(
 		o.withSettings("build", "Build the binaries that are missing or out of date", (*cluster.Cluster).Build),
@@ -54,101 +49,69 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// withSettings is a command that takes the cluster's settings.
-func (o *options) withSettings(use, short string, run func(*cluster.Cluster, context.Context, cluster.Settings) error) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs}
-	nodes, errNodes := number("NODES", "8")
-	workers, errWorkers := number("IN_TREE_WORKERS", "0")
-	cmd.Flags().IntVar(&o.nodes, "nodes", nodes, "number of GPU nodes, half H100 and half A100; two CPU nodes come on top [$NODES]")
-	cmd.Flags().StringVar(&o.integration, "integration", fromEnv("INTEGRATION", string(cluster.External)),
-		"who integrates TrainJobs with Kueue: external (kueue-trainer), in-tree (Kueue itself) or both at once, which shows what happens then [$INTEGRATION]")
-	cmd.Flags().StringVar(&o.trainer, "trainer", os.Getenv("TRAINER"), fmt.Sprintf(
-		"generation of Trainer, with its JobSet: %s; a new cluster gets the last of these, a running one keeps its own [$TRAINER]",
-		strings.Join(build.TrainerNames(), ", ")))
-	cmd.Flags().StringVar(&o.kubernetes, "kubernetes", os.Getenv("KUBERNETES"), fmt.Sprintf(
-		"version of the control plane: %s; a new cluster gets the first of these, a running one keeps its own [$KUBERNETES]",
-		strings.Join(build.KubernetesNames(), ", ")))
-	cmd.Flags().IntVar(&o.workers, "in-tree-workers", workers,
-		"TrainJobs that Kueue's own integration reconciles at a time; 0: as Kueue is shipped, one [$IN_TREE_WORKERS]")
-	cmd.Flags().DurationVar(&o.lease, "lease", 0, "leader lease of kueue-trainer; 0: 6s, which is short for tests that kill it. A busy machine wants a longer one")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		for flag, err := range map[string]error{"nodes": errNodes, "in-tree-workers": errWorkers} {
-			if err != nil && !cmd.Flags().Changed(flag) {
-				return err
-			}
+// variable is the environment variable that the text of a flag names.
+var variable = regexp.MustCompile(`\[\$(\w+)\]$`)
+
+// fromEnvironment sets the flags that were not given, so that `make local-up NODES=100` works.
+func fromEnvironment(flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(flag *pflag.Flag) {
+		named := variable.FindStringSubmatch(flag.Usage)
+		if named == nil || flag.Changed || os.Getenv(named[1]) == "" {
+			return
 		}
-		settings, err := o.settings()
-		if err != nil {
-			return err
+		if invalid := flags.Set(flag.Name, os.Getenv(named[1])); invalid != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", named[1], invalid))
 		}
-		c, err := o.cluster(cmd)
-		if err != nil {
-			return err
-		}
-		return run(c, cmd.Context(), settings)
-	}
-	return cmd
+	})
+	return err
 }
 
-func (o *options) settings() (cluster.Settings, error) {
-	settings := cluster.Settings{Nodes: o.nodes, Integration: cluster.Integration(o.integration), InTreeWorkers: o.workers, Lease: o.lease}
-	if o.trainer != "" {
-		var err error
-		if settings.Trainer, err = build.FindTrainer(o.trainer); err != nil {
-			return settings, err
+// withSettings is a command that takes the cluster's settings.
+func (o *options) withSettings(use, short string, run func(*cluster.Cluster, context.Context, cluster.Settings) error) *cobra.Command {
+	s := &o.settings
+	cmd := o.command(use, short, cobra.NoArgs, func(c *cluster.Cluster, ctx context.Context, _ []string) error {
+		if err := s.Validate(); err != nil {
+			return err
 		}
-	}
-	if o.kubernetes != "" {
-		var err error
-		if settings.Kubernetes, err = build.FindKubernetes(o.kubernetes); err != nil {
-			return settings, err
-		}
-	}
-	return settings, settings.Validate()
+		return run(c, ctx, *s)
+	})
+	cmd.Flags().IntVar(&s.Nodes, "nodes", 8, "number of GPU nodes, half H100 and half A100; two CPU nodes come on top [$NODES]")
+	cmd.Flags().StringVar((*string)(&s.Integration), "integration", string(cluster.External),
+		"who integrates TrainJobs with Kueue: external (kueue-trainer), in-tree (Kueue itself) or both at once, which shows what happens then [$INTEGRATION]")
+	cmd.Flags().TextVar(&s.Trainer, "trainer", build.Trainer{}, fmt.Sprintf(
+		"`generation` of Trainer, with its JobSet: %s; a new cluster gets the last of these, a running one keeps its own [$TRAINER]",
+		build.Names(build.Trainers)))
+	cmd.Flags().TextVar(&s.Kubernetes, "kubernetes", build.Kubernetes{}, fmt.Sprintf(
+		"`version` of the control plane: %s; a new cluster gets the first of these, a running one keeps its own [$KUBERNETES]",
+		build.Names(build.KubernetesVersions)))
+	cmd.Flags().IntVar(&s.InTreeWorkers, "in-tree-workers", 0,
+		"TrainJobs that Kueue's own integration reconciles at a time; 0: as Kueue is shipped, one [$IN_TREE_WORKERS]")
+	cmd.Flags().DurationVar(&s.Lease, "lease", 0, "leader lease of kueue-trainer; 0: 6s, which is short for tests that kill it. A busy machine wants a longer one")
+	return cmd
 }
 
 // plain is a command on the whole cluster.
 func (o *options) plain(use, short string, run func(*cluster.Cluster, context.Context) error) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		c, err := o.cluster(cmd)
-		if err != nil {
-			return err
-		}
-		return run(c, cmd.Context())
-	}}
+	return o.command(use, short, cobra.NoArgs, func(c *cluster.Cluster, ctx context.Context, _ []string) error { return run(c, ctx) })
 }
 
 // onComponent is a command on one component.
 func (o *options) onComponent(verb, short string, run func(*cluster.Cluster, context.Context, string) error) *cobra.Command {
-	return &cobra.Command{Use: verb + " NAME", Short: short, Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		c, err := o.cluster(cmd)
+	return o.command(verb+" NAME", short, cobra.ExactArgs(1), func(c *cluster.Cluster, ctx context.Context, args []string) error {
+		return run(c, ctx, args[0])
+	})
+}
+
+func (o *options) command(use, short string, args cobra.PositionalArgs, run func(*cluster.Cluster, context.Context, []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
+		repo, err := build.FindRepo()
 		if err != nil {
 			return err
 		}
-		return run(c, cmd.Context(), args[0])
+		c, err := cluster.New(repo, o.localDir, cmd.OutOrStdout())
+		if err != nil {
+			return err
+		}
+		return run(c, cmd.Context(), args)
 	}}
-}
-
-func (o *options) cluster(cmd *cobra.Command) (*cluster.Cluster, error) {
-	repo, err := build.FindRepo()
-	if err != nil {
-		return nil, err
-	}
-	return cluster.New(repo, o.localDir, cmd.OutOrStdout())
-}
-
-// number is what an environment variable says.
-func number(name, fallback string) (int, error) {
-	n, err := strconv.Atoi(fromEnv(name, fallback))
-	if err != nil {
-		err = fmt.Errorf("%s must be a number: %w", name, err)
-	}
-	return n, err
-}
-
-func fromEnv(name, fallback string) string {
-	if value := os.Getenv(name); value != "" {
-		return value
-	}
-	return fallback
 }

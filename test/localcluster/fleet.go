@@ -14,7 +14,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/fleet"
 )
 
-// fleetOptions are what the flags of `fleet` set, with environment variables as defaults.
+// fleetOptions are what the flags of `fleet` set.
 type fleetOptions struct {
 	dir     string
 	manager string
@@ -26,16 +26,14 @@ type fleetOptions struct {
 func newFleetCommand() *cobra.Command {
 	o := &fleetOptions{}
 	root := &cobra.Command{Use: "fleet", Short: "A manager cluster and two workers, connected by MultiKueue"}
-	root.PersistentFlags().StringVar(&o.dir, "dir", fromEnv("FLEET_DIR", ".fleet"),
+	root.PersistentFlags().StringVar(&o.dir, "dir", ".fleet",
 		"directory that holds a cluster each in manager, worker1 and worker2, and a kubeconfig with a context for each [$FLEET_DIR]")
 	up := o.command("up", "Build, start everything that is not running, and connect the clusters", true, (*fleet.Fleet).Up)
 	const choice = "INTEGRATION or INTEGRATION:TRAINER, such as in-tree or external:2.2"
-	up.Flags().StringVar(&o.manager, "manager", fromEnv("FLEET_MANAGER", string(cluster.External)), "the manager cluster: "+choice+" [$FLEET_MANAGER]")
-	up.Flags().StringSliceVar(&o.workers, "workers", strings.Split(fromEnv("FLEET_WORKERS", "external,external"), ","),
+	up.Flags().StringVar(&o.manager, "manager", string(cluster.External), "the manager cluster: "+choice+" [$FLEET_MANAGER]")
+	up.Flags().StringSliceVar(&o.workers, "workers", []string{string(cluster.External), string(cluster.External)},
 		"the workers: "+choice+", for each [$FLEET_WORKERS]")
-	nodes, errNodes := number("NODES", "8")
-	up.Flags().IntVar(&o.nodes, "nodes", nodes, "number of GPU nodes of each worker [$NODES]")
-	up.PreRunE = func(*cobra.Command, []string) error { return errNodes }
+	up.Flags().IntVar(&o.nodes, "nodes", 8, "number of GPU nodes of each worker [$NODES]")
 	root.AddCommand(up, o.command("down", "Stop all clusters and remove all but the logs", false, (*fleet.Fleet).Down))
 	return root
 }

@@ -16,13 +16,11 @@ import (
 func newKindCommand() *cobra.Command {
 	kind := &cobra.Command{Use: "kind", Short: "The same in pods, on a cluster of kind's"}
 	c := &kindcluster.Cluster{}
-	kind.PersistentFlags().StringVar(&c.Name, "name", fromEnv("KIND_NAME", build.KueueTrainer), "name of the kind cluster [$KIND_NAME]")
-	kind.PersistentFlags().StringVar(&c.Dir, "dir", fromEnv("KIND_DIR", ".kind"), "directory for its kubeconfig and images [$KIND_DIR]")
+	kind.PersistentFlags().StringVar(&c.Name, "name", build.KueueTrainer, "name of the kind cluster [$KIND_NAME]")
+	kind.PersistentFlags().StringVar(&c.Dir, "dir", ".kind", "directory for its kubeconfig and images [$KIND_DIR]")
 	up := onKind(c, "up", "Make the cluster, or bring it up to date", (*kindcluster.Cluster).Up)
-	nodes, errNodes := number("NODES", "8")
-	up.Flags().StringVar(&c.Image, "image", fromEnv("KIND_IMAGE", kindcluster.DefaultImage), "image of the nodes [$KIND_IMAGE]")
-	up.Flags().IntVar(&c.FakeNodes, "nodes", nodes, "number of fake GPU nodes, half H100 and half A100 [$NODES]")
-	up.PreRunE = func(*cobra.Command, []string) error { return errNodes }
+	up.Flags().StringVar(&c.Image, "image", kindcluster.DefaultImage, "image of the nodes [$KIND_IMAGE]")
+	up.Flags().IntVar(&c.FakeNodes, "nodes", 8, "number of fake GPU nodes, half H100 and half A100 [$NODES]")
 	kind.AddCommand(up, onKind(c, "down", "Delete the cluster", (*kindcluster.Cluster).Down))
 	return kind
 }

@@ -3,13 +3,10 @@
 package monitoring
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -36,13 +33,15 @@ var columns = []string{
 
 // usage prints the bill of a time up to now.
 func usage(ctx context.Context, g Gomega, prometheus *server, since time.Duration) bill {
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "kubectl-trainjob"), "--kubeconfig", cluster.Kubeconfig,
+	terminal := world.Terminal{Kubeconfig: cluster.Kubeconfig, Log: GinkgoWriter}
+	cmd, err := terminal.Command(ctx, "kubectl-trainjob",
 		"usage", "--prometheus", "http://"+prometheus.address, "--since", model.Duration(since).String(), "-o", "json")
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	g.Expect(cmd.Run()).To(Succeed(), "%s", &stderr)
+	g.Expect(err).NotTo(HaveOccurred())
+	stdout, stderr, code, err := terminal.Run(cmd)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(code).To(BeZero(), stderr)
 	var printed bill
-	g.Expect(json.Unmarshal(stdout.Bytes(), &printed)).To(Succeed(), "%s", &stdout)
+	g.Expect(json.Unmarshal([]byte(stdout), &printed)).To(Succeed(), stdout)
 	return printed
 }
 

@@ -138,7 +138,9 @@ var _ = Describe("A Prometheus that scrapes the managers through a churn with pr
 			for _, p := range board.Panels {
 				drawing.Panels = append(drawing.Panels, drawn(ctx, prometheus, p, run))
 			}
-			Expect(os.WriteFile(filepath.Join(into, name+".svg"), drawing.SVG(), 0o644)).To(Succeed())
+			svg, err := drawing.SVG()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(os.WriteFile(filepath.Join(into, name+".svg"), svg, 0o644)).To(Succeed())
 		}
 	}, NodeTimeout(2*time.Minute))
 

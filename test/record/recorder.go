@@ -116,10 +116,8 @@ func (r *Recorder) compare(f *feed, items []unstructured.Unstructured) error {
 	return nil
 }
 
+// resource is of all namespaces where the kind names none.
 func (r *Recorder) resource(k Kind) dynamic.ResourceInterface {
-	if k.Namespace == "" {
-		return r.api.Resource(k.GroupVersionResource)
-	}
 	return r.api.Resource(k.GroupVersionResource).Namespace(k.Namespace)
 }
 

@@ -5,6 +5,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -40,6 +41,6 @@ func (v Version) String() string {
 // kinds bring theirs independently of each other.
 func InOrder(versions []Version) []Version {
 	versions = slices.Clone(versions)
-	slices.SortStableFunc(versions, func(a, b Version) int { return int(int64(a.RV) - int64(b.RV)) })
+	slices.SortStableFunc(versions, func(a, b Version) int { return cmp.Compare(a.RV, b.RV) })
 	return versions
 }

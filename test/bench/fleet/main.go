@@ -13,22 +13,22 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
+	"github.com/kueue-trainer/kueue-trainer/test/bench/internal/work"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 const (
 	fleetDir = ".fleet-bench"
 	// limit ends a measurement that hangs.
-	limit = 15 * time.Minute
+	limit     = 15 * time.Minute
+	lookEvery = 200 * time.Millisecond
 )
 
 // column is one way to run the manager cluster.
@@ -47,13 +47,7 @@ var columns = []column{
 func main() {
 	jobs := flag.Int("jobs", 100, "number of TrainJobs")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *jobs)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+	attempt.Main("error: ", func(ctx context.Context) error { return run(ctx, *jobs) })
 }
 
 func run(ctx context.Context, jobs int) error {
@@ -98,54 +92,37 @@ func (c column) measure(ctx context.Context, jobs int) (r result, err error) {
 	defer func() { err = errors.Join(err, fleet.Stop(undisturbed, os.Stdout)) }()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := c.configure(ctx, fleet); err != nil {
-		return r, err
-	}
-	return dispatch(ctx, fleet, jobs)
+	err = attempt.To(func() {
+		c.configure(ctx, fleet)
+		r = dispatch(ctx, fleet, jobs)
+	})
+	return r, err
 }
 
-func (c column) configure(ctx context.Context, fleet *world.Fleet) error {
+func (c column) configure(ctx context.Context, fleet *world.Fleet) {
 	if c.clientConnection == nil {
-		return nil
+		return
 	}
 	for _, cluster := range append(fleet.Workers, fleet.Manager) {
-		if _, err := cluster.ConfigureKueue(ctx, map[string]any{"clientConnection": c.clientConnection}); err != nil {
-			return err
-		}
-		if err := cluster.Control(ctx, "restart", "kueue", os.Stdout); err != nil {
-			return err
-		}
+		attempt.Must(cluster.ConfigureKueue(ctx, map[string]any{"clientConnection": c.clientConnection}))
+		attempt.Succeed(cluster.Control(ctx, "restart", "kueue", os.Stdout))
 	}
-	return nil
 }
 
 // dispatch has TrainJobs wait in the manager cluster, releases them, and waits until all run.
-func dispatch(ctx context.Context, fleet *world.Fleet, jobs int) (result, error) {
+func dispatch(ctx context.Context, fleet *world.Fleet, jobs int) result {
 	r := result{jobs: jobs}
-	manager, workers := &site{Cluster: fleet.Manager}, []*site{{Cluster: fleet.Workers[0]}, {Cluster: fleet.Workers[1]}}
-	for _, worker := range workers {
-		if err := worker.open(ctx); err != nil {
-			return r, err
-		}
+	workers := []*site{open(ctx, fleet.Workers[0]), open(ctx, fleet.Workers[1])}
+	manager := open(ctx, fleet.Manager, "workers")
+	work.StopQueue(ctx, manager.Client, kueue.Hold)
+	for i := range jobs {
+		attempt.Succeed(manager.Client.Create(ctx, work.Job(name, i, "10m")))
 	}
-	if err := manager.open(ctx, "workers"); err != nil {
-		return r, err
-	}
-	if err := manager.stopQueue(ctx, kueue.Hold); err != nil {
-		return r, err
-	}
-	if err := manager.create(ctx, jobs); err != nil {
-		return r, err
-	}
-	if err := until(ctx, "Workloads", func() (bool, error) { n, err := manager.workloads(ctx); return n == jobs, err }); err != nil {
-		return r, err
-	}
+	work.Until(ctx, lookEvery, "Workloads", func() (bool, error) { n, _, err := manager.workloads(ctx); return n == jobs, err })
 	start := time.Now()
-	if err := manager.stopQueue(ctx, kueue.None); err != nil {
-		return r, err
-	}
-	err := until(ctx, "running pods", func() (bool, error) {
-		given, err := manager.dispatched(ctx)
+	work.StopQueue(ctx, manager.Client, kueue.None)
+	work.Until(ctx, lookEvery, "running pods", func() (bool, error) {
+		_, given, err := manager.workloads(ctx)
 		if given == jobs && r.dispatched == 0 {
 			r.dispatched = time.Since(start)
 		}
@@ -157,23 +134,8 @@ func dispatch(ctx context.Context, fleet *world.Fleet, jobs int) (result, error)
 		r.run = time.Since(start)
 		return r.dispatched > 0 && running == jobs, err
 	})
-	if err != nil {
-		return r, err
-	}
 	for _, worker := range workers {
-		n, err := worker.requestsOfManager()
-		if err != nil {
-			return r, err
-		}
-		r.requests += n
+		r.requests += worker.requestsOfManager()
 	}
-	return r, nil
-}
-
-func until(ctx context.Context, what string, is func() (bool, error)) error {
-	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(context.Context) (bool, error) { return is() })
-	if err != nil {
-		return fmt.Errorf("waiting for %s: %w", what, err)
-	}
-	return nil
+	return r
 }

@@ -10,66 +10,32 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 	"time"
 
+	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
-const (
-	fleetDir = ".fleet-demo"
-	// storyLimit ends a story that hangs; on an idle machine it takes about a minute.
-	storyLimit = 8 * time.Minute
-)
+// storyLimit ends a story that hangs; on an idle machine it takes about a minute.
+const storyLimit = 8 * time.Minute
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-}
-
-// run brings the fleet up, plays, and takes the fleet down whatever happened.
-func run(ctx context.Context) (err error) {
-	root, err := world.Root()
-	if err != nil {
-		return err
-	}
-	dir := filepath.Join(root, fleetDir)
-	lock, err := world.Lock(dir)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	// What the story's numbers were made for, whatever the caller exported.
-	for name, value := range map[string]string{"NODES": "8", "FLEET_MANAGER": "external", "FLEET_WORKERS": "external,external"} {
-		if err := os.Setenv(name, value); err != nil {
-			return err
-		}
-	}
-	fleet, err := world.StartFleet(ctx, dir, os.Stdout)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		switch {
-		case ctx.Err() != nil:
-			err = errors.New("interrupted")
-		case err != nil:
-			err = fmt.Errorf("%w\nThe logs are in %s/*/logs: look at kueue.log and kueue-trainer.log first", err, fleetDir)
-		}
-		fmt.Println()
-		err = errors.Join(err, fleet.Stop(context.WithoutCancel(ctx), os.Stdout))
-	}()
-	playing, cancel := context.WithTimeout(ctx, storyLimit)
-	defer cancel()
-	return newStory(fleet, os.Stdout).play(playing)
+	// What is started is stopped again where it failed, and by StartFleet before.
+	down := func(context.Context) error { return nil }
+	play.Main(play.Own{
+		Dir: ".fleet-demo", Logs: "*/logs",
+		Settings: map[string]string{"NODES": "8", "FLEET_MANAGER": "external", "FLEET_WORKERS": "external,external"},
+		Play: func(ctx context.Context, dir string) error {
+			fleet, err := world.StartFleet(ctx, dir, os.Stdout)
+			if err != nil {
+				return err
+			}
+			down = func(ctx context.Context) error { return fleet.Stop(ctx, os.Stdout) }
+			ctx, cancel := context.WithTimeout(ctx, storyLimit)
+			defer cancel()
+			return newStory(fleet, os.Stdout).play(ctx)
+		},
+		Down: func(ctx context.Context, _ string) error { return down(ctx) },
+	}.Run)
 }

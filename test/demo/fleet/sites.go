@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -28,17 +28,14 @@ const (
 	gpusOfWorker = "16"
 )
 
-// site is a cluster of the fleet.
-type site struct {
-	*world.Cluster
-	name string
-}
+// site is a cluster of the fleet. What fails ends the story.
+type site struct{ *world.Cluster }
 
 // open makes the team's namespace and queue. Nothing runs in the manager cluster, whose quota
 // has checks in place of a pool.
-func (s site) open(ctx context.Context, gpus string, checks ...string) error {
+func (s site) open(ctx context.Context, gpus string, checks ...string) {
 	flavor := kit.Flavor(queue, map[string]string{kit.ProductLabel: kit.H100})
-	return s.OpenQueue(ctx, team, queue, flavor, kit.Quota{GPUs: gpus}, checks...)
+	attempt.Succeed(s.OpenQueue(ctx, kit.LocalQueue(team, queue, queue), flavor, kit.Quota{GPUs: gpus}, checks...), "%s", s.Name)
 }
 
 // isOpen reports whether the team's queue takes jobs.
@@ -48,20 +45,21 @@ func (s site) isOpen(ctx context.Context) (bool, error) {
 	return apimeta.IsStatusConditionTrue(lq.Status.Conditions, kueue.LocalQueueActive), err
 }
 
+func (s site) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) {
+	attempt.Succeed(s.Client.List(ctx, list, append(options, client.InNamespace(team))...), "%s: listing %T", s.Name, list)
+}
+
 // states returns how far the manager cluster says that every TrainJob is.
-func (s site) states(ctx context.Context) (map[string]string, error) {
+func (s site) states(ctx context.Context) map[string]string {
 	var jobs trainer.TrainJobList
 	var workloads kueue.WorkloadList
-	for _, list := range []client.ObjectList{&jobs, &workloads} {
-		if err := s.Client.List(ctx, list, client.InNamespace(team)); err != nil {
-			return nil, fmt.Errorf("%s: listing %T: %w", s.name, list, err)
-		}
-	}
+	s.list(ctx, &jobs)
+	s.list(ctx, &workloads)
 	states := map[string]string{}
 	for i := range jobs.Items {
 		states[jobs.Items[i].Name] = state(&jobs.Items[i], workloads.Items)
 	}
-	return states, nil
+	return states
 }
 
 // state is how far a TrainJob of the manager cluster is, in a few words.
@@ -89,36 +87,29 @@ func state(job *trainer.TrainJob, workloads []kueue.Workload) string {
 }
 
 // pods returns those of all TrainJobs here.
-func (s site) pods(ctx context.Context, options ...client.ListOption) ([]corev1.Pod, error) {
+func (s site) pods(ctx context.Context, options ...client.ListOption) []corev1.Pod {
 	var pods corev1.PodList
-	err := s.Client.List(ctx, &pods, append(options, client.InNamespace(team))...)
-	if err != nil {
-		err = fmt.Errorf("%s: listing pods: %w", s.name, err)
-	}
-	return pods.Items, err
+	s.list(ctx, &pods, options...)
+	return pods.Items
 }
 
 // running returns the TrainJobs with a pod that runs here, each with its place.
-func (s site) running(ctx context.Context) (map[string]place, error) {
-	pods, err := s.pods(ctx)
+func (s site) running(ctx context.Context) map[string]place {
 	places := map[string]place{}
-	for i := range pods {
-		if pod := &pods[i]; pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-			places[pod.Labels[jobsetapi.JobSetNameKey]] = place{s.name, pod.Spec.NodeName, pod.UID}
+	for _, pod := range s.pods(ctx) {
+		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+			places[pod.Labels[jobsetapi.JobSetNameKey]] = place{s.Name, pod.Spec.NodeName, pod.UID}
 		}
 	}
-	return places, err
+	return places
 }
 
 // finish ends the pods of a TrainJob here.
-func (s site) finish(ctx context.Context, job string) error {
-	pods, err := s.pods(ctx, client.MatchingLabels{jobsetapi.JobSetNameKey: job})
-	for i := range pods {
-		before := pods[i].DeepCopy()
-		metav1.SetMetaDataAnnotation(&pods[i].ObjectMeta, "localcluster/finish", "succeeded")
-		if err := s.Client.Patch(ctx, &pods[i], client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("%s: ending pod %s: %w", s.name, pods[i].Name, err)
-		}
+func (s site) finish(ctx context.Context, job string) {
+	for _, pod := range s.pods(ctx, client.MatchingLabels{jobsetapi.JobSetNameKey: job}) {
+		before := pod.DeepCopy()
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "localcluster/finish", "succeeded")
+		err := client.IgnoreNotFound(s.Client.Patch(ctx, &pod, client.MergeFrom(before)))
+		attempt.Succeed(err, "%s: ending pod %s", s.Name, pod.Name)
 	}
-	return err
 }

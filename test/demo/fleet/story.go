@@ -4,18 +4,20 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
-	"strings"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
+	"github.com/kueue-trainer/kueue-trainer/test/demo/internal/play"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -32,7 +34,7 @@ var jobs = []string{"bert", "llama", "resnet"}
 type story struct {
 	manager site
 	workers []site
-	out     io.Writer
+	out     *os.File
 	start   time.Time
 
 	// states are what the manager cluster says of each job, places where its pods run.
@@ -48,132 +50,104 @@ type place struct {
 	pod          types.UID
 }
 
-func newStory(fleet *world.Fleet, out io.Writer) *story {
+func newStory(fleet *world.Fleet, out *os.File) *story {
 	return &story{
-		manager: site{fleet.Manager, "manager"},
-		workers: []site{{fleet.Workers[0], "worker1"}, {fleet.Workers[1], "worker2"}},
-		out:     out, states: map[string]string{}, places: map[string][]place{},
+		manager: site{fleet.Manager}, workers: []site{{fleet.Workers[0]}, {fleet.Workers[1]}},
+		out: out, states: map[string]string{}, places: map[string][]place{},
 	}
 }
 
 // play sets the stage and plays the story.
 func (s *story) play(ctx context.Context) error {
-	if err := s.set(ctx); err != nil {
-		return err
-	}
-	fmt.Fprintf(s.out, `
+	return attempt.To(func() {
+		s.set(ctx)
+		fmt.Fprintf(s.out, `
 Cluster manager holds the queue of a team and has no nodes; worker1 and worker2 have %s GPUs of
 quota each. Three TrainJobs want 8 GPUs each, which is more than one worker has. Nodes and pods are
 fake (kwok), everything else is real, once in each cluster. Seconds, TrainJob, what happens:
 
 `, gpusOfWorker)
-	s.start = time.Now()
-	for _, name := range jobs {
-		job := kit.TrainJob(team, name).Queue(queue).GPUs("8").Obj()
-		if err := s.manager.Client.Create(ctx, job); err != nil {
-			return fmt.Errorf("submitting TrainJob %s: %w", name, err)
+		s.start = time.Now()
+		for _, name := range jobs {
+			attempt.Succeed(s.manager.Client.Create(ctx, kit.TrainJob(team, name).Queue(queue).GPUs("8").Obj()), "submitting TrainJob %s", name)
 		}
-	}
-	if err := s.await(ctx, "all three run, in both workers", func() bool { return s.haveRun() == len(jobs) && s.spread() }); err != nil {
-		return err
-	}
-	lost, err := s.kill(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.await(ctx, lost+" has left the dead worker and waits", func() bool { return s.states[lost] == "waits for a worker" }); err != nil {
-		return err
-	}
-	// The other worker is full.
-	done := s.someOther(lost)
-	if err := s.survivor().finish(ctx, done); err != nil {
-		return err
-	}
-	if err := s.await(ctx, lost+" runs in the other worker", func() bool { return s.now(lost).worker == s.survivor().name }); err != nil {
-		return err
-	}
-	for _, name := range jobs {
-		if err := s.survivor().finish(ctx, name); err != nil {
-			return err
+		s.await(ctx, "all three run, in both workers", func() bool { return s.haveRun() == len(jobs) && s.spread() })
+		lost := s.kill(ctx)
+		s.await(ctx, lost+" has left the dead worker and waits", func() bool { return s.states[lost] == "waits for a worker" })
+		// The other worker is full.
+		s.survivor().finish(ctx, s.someOther(lost))
+		s.await(ctx, lost+" runs in the other worker", func() bool { return s.now(lost).worker == s.survivor().Name })
+		for _, name := range jobs {
+			s.survivor().finish(ctx, name)
 		}
-	}
-	if err := s.await(ctx, "all are complete", s.allComplete); err != nil {
-		return err
-	}
-	return s.verify(ctx, lost)
+		s.await(ctx, "all are complete", s.allComplete)
+		s.verify(ctx, lost)
+	})
 }
 
 // set makes the team's queue in every cluster, in the manager's last: it sends jobs to the others.
-func (s *story) set(ctx context.Context) error {
+func (s *story) set(ctx context.Context) {
 	for _, worker := range s.workers {
-		if err := worker.open(ctx, gpusOfWorker); err != nil {
-			return err
-		}
+		worker.open(ctx, gpusOfWorker)
 	}
-	if err := s.manager.open(ctx, "64", check); err != nil {
-		return err
-	}
-	return wait.PollUntilContextTimeout(ctx, lookEvery, stepLimit, true, func(ctx context.Context) (bool, error) {
+	s.manager.open(ctx, "64", check)
+	attempt.Succeed(wait.PollUntilContextTimeout(ctx, lookEvery, stepLimit, true, func(ctx context.Context) (bool, error) {
 		for _, at := range append(s.workers, s.manager) {
 			if open, err := at.isOpen(ctx); err != nil || !open {
 				return false, err
 			}
 		}
 		return true, nil
-	})
+	}), "queues take jobs")
 }
 
 // kill stops the API server of the worker with one job, and returns that.
-func (s *story) kill(ctx context.Context) (lost string, err error) {
+func (s *story) kill(ctx context.Context) (lost string) {
 	in := map[string][]string{}
 	for _, name := range jobs {
 		in[s.now(name).worker] = append(in[s.now(name).worker], name)
 	}
 	for _, worker := range s.workers {
-		if len(in[worker.name]) == 1 {
-			lost, s.dead = in[worker.name][0], worker.name
-			s.tell("", "the API server of %s dies", worker.name)
-			return lost, worker.Control(ctx, "kill", "kube-apiserver", io.Discard)
+		if len(in[worker.Name]) == 1 {
+			s.dead = worker.Name
+			s.tell("", "the API server of %s dies", worker.Name)
+			attempt.Succeed(worker.Control(ctx, "kill", "kube-apiserver", io.Discard))
+			return in[worker.Name][0]
 		}
 	}
-	return "", fmt.Errorf("no worker has one job: %v", in)
+	attempt.Fail("no worker has one job: %v", in)
+	return ""
 }
 
 // await looks at the clusters until something is true, and tells what changes.
-func (s *story) await(ctx context.Context, what string, is func() bool) error {
+func (s *story) await(ctx context.Context, what string, is func() bool) {
 	err := wait.PollUntilContextTimeout(ctx, lookEvery, stepLimit, true, func(ctx context.Context) (bool, error) {
-		err := s.look(ctx)
+		err := attempt.To(func() { s.look(ctx) })
 		return err == nil && is(), err
 	})
 	if wait.Interrupted(err) {
-		return fmt.Errorf("this did not come true: %s; the jobs: %v, their places: %v", what, s.states, s.places)
+		err = fmt.Errorf("this did not come true: %s; the jobs: %v, their places: %v", what, s.states, s.places)
 	}
-	return err
+	attempt.Succeed(err)
 }
 
 // look asks the clusters, and tells what is new.
-func (s *story) look(ctx context.Context) error {
-	states, err := s.manager.states(ctx)
-	if err != nil {
-		return err
-	}
+func (s *story) look(ctx context.Context) {
+	states := s.manager.states(ctx)
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		if states[name] != s.states[name] {
 			s.tell(name, "%s", states[name])
 		}
 	}
 	s.states = states
-	if failed := slices.ContainsFunc(jobs, func(name string) bool { return states[name] == trainer.TrainJobFailed }); failed {
-		return errors.New("a TrainJob failed")
+	if slices.ContainsFunc(jobs, func(name string) bool { return states[name] == trainer.TrainJobFailed }) {
+		attempt.Fail("a TrainJob failed")
 	}
 	for _, worker := range s.workers {
-		if worker.name == s.dead {
+		if worker.Name == s.dead {
 			continue
 		}
-		running, err := worker.running(ctx)
-		if err != nil {
-			return err
-		}
+		running := worker.running(ctx)
 		for _, name := range slices.Sorted(maps.Keys(running)) {
 			if at := running[name]; s.now(name) != at {
 				s.places[name] = append(s.places[name], at)
@@ -181,7 +155,6 @@ func (s *story) look(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
 }
 
 // now is where a job has run last.
@@ -202,7 +175,7 @@ func (s *story) spread() bool {
 }
 
 func (s *story) survivor() site {
-	return s.workers[slices.IndexFunc(s.workers, func(w site) bool { return w.name != s.dead })]
+	return s.workers[slices.IndexFunc(s.workers, func(w site) bool { return w.Name != s.dead })]
 }
 
 func (s *story) someOther(job string) string {
@@ -219,33 +192,22 @@ func (s *story) tell(job, format string, args ...any) {
 }
 
 // verify checks what the story claims, on what was seen of it.
-func (s *story) verify(ctx context.Context, lost string) error {
-	here, err := s.manager.pods(ctx)
-	if err != nil {
-		return err
-	}
+func (s *story) verify(ctx context.Context, lost string) {
+	here := s.manager.pods(ctx)
 	others := slices.DeleteFunc(slices.Clone(jobs), func(name string) bool { return name == lost })
-	fmt.Fprintln(s.out, "\nChecked on what the clusters have shown:")
-	var untrue []string
-	for _, claim := range []struct {
-		text string
-		is   bool
-	}{
-		{"the other jobs ran once, in " + s.survivor().name, !slices.ContainsFunc(others, func(name string) bool {
-			return len(s.places[name]) != 1 || s.now(name).worker == s.dead
-		})},
-		{fmt.Sprintf("%s ran in %s first, and in %s when that was lost", lost, s.dead, s.survivor().name),
-			len(s.places[lost]) == 2 && s.places[lost][0].worker == s.dead && s.now(lost).worker == s.survivor().name},
-		{"there is no pod in the manager cluster", len(here) == 0},
-	} {
-		mark := "true  "
-		if !claim.is {
-			mark, untrue = "UNTRUE", append(untrue, claim.text)
-		}
-		fmt.Fprintf(s.out, "  %s  %s\n", mark, claim.text)
+	places := s.places[lost]
+	claim := func(is bool, format string, args ...any) play.Claim {
+		return play.Claim{Text: fmt.Sprintf(format, args...), Check: func() error {
+			if !is {
+				return fmt.Errorf("their places: %v", s.places)
+			}
+			return nil
+		}}
 	}
-	if len(untrue) > 0 {
-		return fmt.Errorf("the story did not come true: %s", strings.Join(untrue, "; "))
-	}
-	return nil
+	attempt.Succeed(play.Verify(s.out, show.Painter(s.out), "\nChecked on what the clusters have shown:",
+		claim(!slices.ContainsFunc(others, func(name string) bool { return len(s.places[name]) != 1 || s.now(name).worker == s.dead }),
+			"the other jobs ran once, in %s", s.survivor().Name),
+		claim(len(places) == 2 && places[0].worker == s.dead && places[1].worker == s.survivor().Name,
+			"%s ran in %s first, and in %s when that was lost", lost, s.dead, s.survivor().Name),
+		claim(len(here) == 0, "there is no pod in the manager cluster")))
 }

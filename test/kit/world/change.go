@@ -4,18 +4,22 @@ package world
 
 import (
 	"context"
+	"fmt"
+	"reflect"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // Finish ends all pods of a TrainJob, or of one of its replicated jobs: "succeeded" or "failed".
@@ -40,29 +44,56 @@ func (w *World) Edit(ctx context.Context, name string, change func(*trainer.Trai
 // TryEdit changes a TrainJob as the admin, again when somebody else was faster, and
 // gives the API server's answer.
 func (w *World) TryEdit(ctx context.Context, name string, change func(*trainer.TrainJob)) error {
-	return tryEdit(ctx, w, &trainer.TrainJob{}, client.ObjectKey{Namespace: w.Namespace, Name: name}, change)
+	job := kit.TrainJob(w.Namespace, name).Obj()
+	return TryChange(ctx, w, job, func() { change(job) })
 }
 
-// EditRuntime changes a ClusterTrainingRuntime, again when somebody else was faster.
-func (w *World) EditRuntime(ctx context.Context, name string, change func(*trainer.ClusterTrainingRuntime)) {
+// EditRuntime changes a ClusterTrainingRuntime.
+func (w *World) EditRuntime(ctx context.Context, name string, change kit.RuntimeChange) {
 	types.MarkAsHelper()
-	w.g.Expect(tryEdit(ctx, w, &trainer.ClusterTrainingRuntime{}, client.ObjectKey{Name: name}, change)).To(gomega.Succeed())
+	runtime := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	w.Change(ctx, runtime, func() { change(&runtime.Spec) })
 }
 
-// EditQueue changes a ClusterQueue, again when somebody else was faster.
+// EditQueue changes a ClusterQueue.
 func (w *World) EditQueue(ctx context.Context, name string, change func(*kueue.ClusterQueue)) {
 	types.MarkAsHelper()
-	w.g.Expect(tryEdit(ctx, w, &kueue.ClusterQueue{}, client.ObjectKey{Name: name}, change)).To(gomega.Succeed())
+	queue := kit.ClusterQueue(name)
+	w.Change(ctx, queue, func() { change(queue) })
 }
 
-func tryEdit[T client.Object](ctx context.Context, c client.Client, obj T, key client.ObjectKey, change func(T)) error {
+// Change changes an object, which is read for that, as the admin.
+func (w *World) Change(ctx context.Context, obj client.Object, change func()) {
+	types.MarkAsHelper()
+	w.g.Expect(TryChange(ctx, w, obj, change)).To(gomega.Succeed())
+}
+
+// TryChange reads an object, changes it, and writes it, again when somebody else was faster.
+func TryChange(ctx context.Context, c client.Client, obj client.Object, change func()) error {
+	key := client.ObjectKeyFromObject(obj)
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		// What is read leaves alone what it has not.
+		reflect.ValueOf(obj).Elem().SetZero()
 		if err := c.Get(ctx, key, obj); err != nil {
 			return err
 		}
-		change(obj)
+		change()
 		return c.Update(ctx, obj)
 	})
+}
+
+// ChangeStatus changes the status of an object, as its controller.
+func (w *World) ChangeStatus(ctx context.Context, obj client.Object, change func()) {
+	types.MarkAsHelper()
+	before := obj.DeepCopyObject().(client.Object)
+	change()
+	w.g.Expect(w.Status().Patch(ctx, obj, client.MergeFrom(before))).To(gomega.Succeed())
+}
+
+// PatchJSON sends a merge patch of an object.
+func (w *World) PatchJSON(ctx context.Context, obj client.Object, patch string) {
+	types.MarkAsHelper()
+	w.g.Expect(w.Patch(ctx, obj, client.RawPatch(apitypes.MergePatchType, []byte(patch)))).To(gomega.Succeed())
 }
 
 // SetQuota sets the GPUs of a ClusterQueue's first flavor.
@@ -73,10 +104,10 @@ func (w *World) SetQuota(ctx context.Context, clusterQueue, gpus string) {
 	})
 }
 
-// SetStopPolicy sets whether a ClusterQueue admits, holds, or drains.
-func (w *World) SetStopPolicy(ctx context.Context, clusterQueue string, policy kueue.StopPolicy) {
+// SetStopPolicy sets whether a ClusterQueue or a LocalQueue admits, holds, or drains.
+func (w *World) SetStopPolicy(ctx context.Context, queue client.Object, policy kueue.StopPolicy) {
 	types.MarkAsHelper()
-	w.EditQueue(ctx, clusterQueue, func(cq *kueue.ClusterQueue) { cq.Spec.StopPolicy = &policy })
+	w.PatchJSON(ctx, queue, fmt.Sprintf(`{"spec":{"stopPolicy":%q}}`, policy))
 }
 
 // Activate sets spec.active of a TrainJob's Workload.
@@ -84,9 +115,7 @@ func (w *World) Activate(ctx context.Context, job string, active bool) {
 	types.MarkAsHelper()
 	wl := w.Workload(ctx, job)
 	w.g.Expect(wl).NotTo(gomega.BeNil())
-	before := wl.DeepCopy()
-	wl.Spec.Active = ptr.To(active)
-	w.g.Expect(w.Patch(ctx, wl, client.MergeFrom(before))).To(gomega.Succeed())
+	w.PatchJSON(ctx, wl, fmt.Sprintf(`{"spec":{"active":%t}}`, active))
 }
 
 // Touch makes an event on a TrainJob that changes nothing.
@@ -101,8 +130,6 @@ func (w *World) Touch(ctx context.Context, name string) {
 func (w *World) TouchPods(ctx context.Context, job string) {
 	types.MarkAsHelper()
 	for _, j := range w.ChildJobs(ctx, job) {
-		before := j.DeepCopy()
-		metav1.SetMetaDataAnnotation(&j.ObjectMeta, "example.com/touched", rand.String(5))
-		w.g.Expect(w.Patch(ctx, &j, client.MergeFrom(before))).To(gomega.Succeed())
+		w.PatchJSON(ctx, &j, fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":%q}}}`, rand.String(5)))
 	}
 }

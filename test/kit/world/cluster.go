@@ -167,8 +167,8 @@ func Start(ctx context.Context, dir string, progress io.Writer, flags ...string)
 }
 
 // OpenQueue makes a namespace, and a queue of one pool for it.
-func (c *Cluster) OpenQueue(ctx context.Context, namespace, name string, flavor *kueue.ResourceFlavor, quota kit.Quota, checks ...string) error {
-	for _, obj := range append([]client.Object{kit.Namespace(namespace)}, kit.Queue(namespace, name, flavor, quota, checks...)...) {
+func (c *Cluster) OpenQueue(ctx context.Context, local *kueue.LocalQueue, flavor *kueue.ResourceFlavor, quota kit.Quota, checks ...string) error {
+	for _, obj := range append([]client.Object{kit.Namespace(local.Namespace)}, kit.Queue(local, flavor, quota, checks...)...) {
 		if err := c.Client.Create(ctx, obj); err != nil {
 			return fmt.Errorf("creating %T %s %s: %w", obj, obj.GetName(), c.Name, err)
 		}
@@ -228,6 +228,11 @@ func (c *Cluster) Stop(ctx context.Context, progress io.Writer) error {
 		return nil
 	}
 	return localcluster(ctx, c.localDir, progress, "down")
+}
+
+// Down takes down what Start left in dir, also where it failed.
+func Down(ctx context.Context, dir string, progress io.Writer) error {
+	return localcluster(ctx, dir, progress, "down")
 }
 
 // localcluster runs the tool that `make` builds, on the cluster in dir.

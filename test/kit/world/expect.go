@@ -9,6 +9,7 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"github.com/onsi/ginkgo/v2/types"
 	"github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,18 +46,37 @@ func (w *World) EventuallyRuns(ctx context.Context, job string, n int, nodeLabel
 	return pods
 }
 
-// MakeRunning makes a TrainJob and waits until it EventuallyRuns.
-func (w *World) MakeRunning(ctx context.Context, job *kit.TrainJobBuilder, n int, nodeLabels map[string]string) []corev1.Pod {
+// MakeRunning makes a TrainJob, after what it needs, and waits until it EventuallyRuns.
+func (w *World) MakeRunning(
+	ctx context.Context, job *kit.TrainJobBuilder, n int, nodeLabels map[string]string, needs ...client.Object,
+) []corev1.Pod {
 	types.MarkAsHelper()
-	w.Make(ctx, job.Obj())
+	w.Make(ctx, append(needs, job.Obj())...)
 	return w.EventuallyRuns(ctx, job.Name, n, nodeLabels)
 }
 
-// MakePending makes a TrainJob and waits until Kueue keeps it waiting.
-func (w *World) MakePending(ctx context.Context, job *kit.TrainJobBuilder) {
+// MakePending makes a TrainJob, after what it needs, and waits until Kueue keeps it waiting.
+func (w *World) MakePending(ctx context.Context, job *kit.TrainJobBuilder, needs ...client.Object) {
+	types.MarkAsHelper()
+	w.Make(ctx, append(needs, job.Obj())...)
+	w.EventuallyPending(ctx, job.Name)
+}
+
+// MakeGated makes a TrainJob and waits until it is at the gate, and has so many child Jobs, if any.
+func (w *World) MakeGated(ctx context.Context, job *kit.TrainJobBuilder, childJobs int) {
 	types.MarkAsHelper()
 	w.Make(ctx, job.Obj())
-	w.EventuallyPending(ctx, job.Name)
+	w.EventuallyAtTheGate(ctx, job.Name)
+	if childJobs > 0 {
+		w.EventuallyChildJobs(ctx, job.Name, childJobs)
+	}
+}
+
+// MakeAdmitted makes a TrainJob and waits until Kueue has admitted it.
+func (w *World) MakeAdmitted(ctx context.Context, job *kit.TrainJobBuilder) *kueue.Workload {
+	types.MarkAsHelper()
+	w.Make(ctx, job.Obj())
+	return w.EventuallyCondition(ctx, job.Name, kueue.WorkloadAdmitted)
 }
 
 // EventuallyCondition waits for a condition of a TrainJob's Workload and gives the Workload.
@@ -69,6 +89,29 @@ func (w *World) EventuallyCondition(ctx context.Context, job, condition string) 
 		g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, condition)).To(gomega.BeTrue(), "condition %s", condition)
 	}).Should(gomega.Succeed())
 	return wl
+}
+
+// EventuallyWorkload waits until a TrainJob has a Workload of which all of this is true, and returns it.
+func (w *World) EventuallyWorkload(ctx context.Context, job string, is ...gomegatypes.GomegaMatcher) *kueue.Workload {
+	types.MarkAsHelper()
+	var wl *kueue.Workload
+	w.g.Eventually(ctx, func() *kueue.Workload {
+		wl = w.Workload(ctx, job)
+		return wl
+	}).Should(gomega.And(append([]gomegatypes.GomegaMatcher{gomega.Not(gomega.BeNil())}, is...)...))
+	return wl
+}
+
+// EventuallyNoWorkload waits until a TrainJob has no Workload.
+func (w *World) EventuallyNoWorkload(ctx context.Context, job string) {
+	types.MarkAsHelper()
+	w.g.Eventually(ctx, w.Workload).WithArguments(ctx, job).Should(gomega.BeNil())
+}
+
+// EventuallyPods waits until a TrainJob has so many pods.
+func (w *World) EventuallyPods(ctx context.Context, job string, n int) {
+	types.MarkAsHelper()
+	w.g.Eventually(ctx, w.Pods).WithArguments(ctx, job).Should(gomega.HaveLen(n))
 }
 
 // EventuallyPending waits until a TrainJob's Workload is there and was looked at by
@@ -169,6 +212,17 @@ func (w *World) EventNotes(ctx context.Context, kind, name, reason string) []str
 		}
 	}
 	return notes
+}
+
+// EventuallyTold waits for an event of a TrainJob with a note that has all of these words.
+func (w *World) EventuallyTold(ctx context.Context, job, reason string, words ...string) {
+	types.MarkAsHelper()
+	var all []gomegatypes.GomegaMatcher
+	for _, word := range words {
+		all = append(all, gomega.ContainSubstring(word))
+	}
+	w.g.Eventually(ctx, func() []string { return w.EventNotes(ctx, "TrainJob", job, reason) }).
+		Should(gomega.ContainElement(gomega.And(all...)))
 }
 
 // OfReplicatedJob picks the pods of one replicated job.

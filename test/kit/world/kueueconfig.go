@@ -4,7 +4,9 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/retry"
@@ -26,6 +28,29 @@ func (c *Cluster) ConfigureKueue(ctx context.Context, set map[string]any) (befor
 		return string(changed), err
 	})
 	return before, err
+}
+
+// RestartKueueWith sets fields of Kueue's configuration that hold from the next start of these
+// components, and starts them again, until restore, which does so, too.
+func (c *Cluster) RestartKueueWith(
+	ctx context.Context, progress io.Writer, set map[string]any, components ...string,
+) (restore func(context.Context) error, err error) {
+	before, err := c.ConfigureKueue(ctx, set)
+	if err != nil {
+		return func(context.Context) error { return nil }, err
+	}
+	restart := func(ctx context.Context) error {
+		for _, component := range components {
+			if err := c.Control(ctx, "restart", component, progress); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	restore = func(ctx context.Context) error {
+		return errors.Join(c.RestoreKueueConfig(ctx, before), restart(ctx))
+	}
+	return restore, restart(ctx)
 }
 
 // RestoreKueueConfig writes Kueue's configuration as ConfigureKueue has found it.

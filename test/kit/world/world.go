@@ -98,8 +98,14 @@ func (w *World) Pools(ctx context.Context, h100GPUs, a100GPUs string, toleration
 		w.Flavor("h100", map[string]string{kit.ProductLabel: kit.H100}, tolerations...),
 		w.Flavor("a100", map[string]string{kit.ProductLabel: kit.A100}, tolerations...),
 		kit.ClusterQueue(w.Name("gpus"), kit.Quota{Flavor: w.Name("h100"), GPUs: h100GPUs}, kit.Quota{Flavor: w.Name("a100"), GPUs: a100GPUs}),
-		kit.LocalQueue(w.Namespace, "queue", w.Name("gpus")),
+		w.LocalQueue(),
 	)
+}
+
+// Pool makes LocalQueue "queue" in the world's namespace, whose ClusterQueue "gpus" has one flavor.
+func (w *World) Pool(ctx context.Context, flavor *kueue.ResourceFlavor, gpus string, checks ...string) {
+	types.MarkAsHelper()
+	w.Make(ctx, kit.Queue(w.LocalQueue(), flavor, kit.Quota{GPUs: gpus}, checks...)...)
 }
 
 // Flavor builds a flavor of tainted GPU nodes. Kueue's in-tree integration adds no
@@ -111,27 +117,32 @@ func (w *World) Flavor(name string, nodeLabels map[string]string, tolerations ..
 	return kit.Flavor(w.Name(name), nodeLabels, tolerations...)
 }
 
+// LocalQueue names the world's own.
+func (w *World) LocalQueue() *kueue.LocalQueue {
+	return kit.LocalQueue(w.Namespace, "queue", w.Name("gpus"))
+}
+
 // Job starts a TrainJob in the world's queue.
 func (w *World) Job(name string) *kit.TrainJobBuilder {
 	return kit.TrainJob(w.Namespace, name).Queue("queue")
 }
 
-// CopyRuntime returns one of Trainer's own runtimes under a name of this world.
-func (w *World) CopyRuntime(ctx context.Context, name string) *trainer.ClusterTrainingRuntime {
+// CopyRuntime returns one of Trainer's own runtimes under a name of this world, with changes.
+func (w *World) CopyRuntime(ctx context.Context, name string, changes ...kit.RuntimeChange) *trainer.ClusterTrainingRuntime {
 	types.MarkAsHelper()
 	var shipped trainer.ClusterTrainingRuntime
-	w.g.Expect(w.Get(ctx, client.ObjectKey{Name: name}, &shipped)).To(gomega.Succeed())
-	return &trainer.ClusterTrainingRuntime{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Name(name), Labels: shipped.Labels},
-		Spec:       *shipped.Spec.DeepCopy(),
+	w.Read(ctx, &shipped, name)
+	own := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: w.Name(name), Labels: shipped.Labels}, Spec: shipped.Spec}
+	for _, change := range changes {
+		change(&own.Spec)
 	}
+	return own
 }
 
-// MakeRuntime makes one of Trainer's own runtimes with a change under a name of this world, which it returns.
-func (w *World) MakeRuntime(ctx context.Context, name string, change func(*trainer.TrainingRuntimeSpec)) string {
+// MakeRuntime makes what CopyRuntime returns, and returns its name.
+func (w *World) MakeRuntime(ctx context.Context, name string, changes ...kit.RuntimeChange) string {
 	types.MarkAsHelper()
-	runtime := w.CopyRuntime(ctx, name)
-	change(&runtime.Spec)
+	runtime := w.CopyRuntime(ctx, name, changes...)
 	w.Make(ctx, runtime)
 	return runtime.Name
 }

@@ -5,13 +5,9 @@ package usage
 
 import (
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
-)
 
-// ticksPerSecond is USER_HZ, which is 100 on every Linux that Go runs on.
-const ticksPerSecond = 100
+	"github.com/prometheus/procfs"
+)
 
 // Usage is what one process used.
 type Usage struct {
@@ -32,49 +28,17 @@ func (u Usage) Since(earlier Usage) Usage {
 
 // Read returns what a process has used since it started.
 func Read(pid int) (Usage, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	proc, err := procfs.NewProc(pid)
 	if err != nil {
 		return Usage{}, err
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	stat, err := proc.Stat()
 	if err != nil {
 		return Usage{}, err
 	}
-	ticks, err := cpuTicks(string(stat))
-	if err != nil {
-		return Usage{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
+	status, err := proc.NewStatus()
+	if err == nil && status.VmHWM == 0 {
+		err = fmt.Errorf("process %d has no memory: it has ended", pid)
 	}
-	usage := Usage{CPUSeconds: float64(ticks) / ticksPerSecond}
-	for field, into := range map[string]*float64{"VmHWM": &usage.PeakMiB, "RssFile": &usage.FileMiB} {
-		if *into, err = mebibytes(string(status), field); err != nil {
-			return Usage{}, fmt.Errorf("/proc/%d/status: %w", pid, err)
-		}
-	}
-	return usage, nil
-}
-
-// cpuTicks adds utime and stime, fields 14 and 15. The name, field 2, may hold anything.
-func cpuTicks(stat string) (int, error) {
-	const utime = 14 - 3
-	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
-	if len(fields) < utime+2 {
-		return 0, fmt.Errorf("it has %d fields after the name, which are too few", len(fields))
-	}
-	user, err := strconv.Atoi(fields[utime])
-	if err != nil {
-		return 0, err
-	}
-	kernel, err := strconv.Atoi(fields[utime+1])
-	return user + kernel, err
-}
-
-// mebibytes reads a field that counts kibibytes.
-func mebibytes(status, field string) (float64, error) {
-	for line := range strings.Lines(status) {
-		if value, found := strings.CutPrefix(line, field+":"); found {
-			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
-			return float64(kib) / 1024, err
-		}
-	}
-	return 0, fmt.Errorf("it has no %s: the process has ended", field)
+	return Usage{CPUSeconds: stat.CPUTime(), PeakMiB: float64(status.VmHWM) / (1 << 20), FileMiB: float64(status.RssFile) / (1 << 20)}, err
 }

@@ -2,12 +2,6 @@
 
 package build
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
-
 // Kubernetes is a minor version of the control plane. Its release is named in the go.mod below
 // Dir, and nowhere else.
 type Kubernetes struct {
@@ -27,31 +21,14 @@ var KubernetesVersions = []Kubernetes{
 // DefaultKubernetes is the one that Kueue is built with.
 func DefaultKubernetes() Kubernetes { return KubernetesVersions[0] }
 
-// FindKubernetes returns the version with that name.
-func FindKubernetes(name string) (Kubernetes, error) {
-	i := slices.IndexFunc(KubernetesVersions, func(k Kubernetes) bool { return k.Name == name })
-	if i < 0 {
-		return Kubernetes{}, fmt.Errorf("KUBERNETES=%s: must be one of %s", name, strings.Join(KubernetesNames(), ", "))
-	}
-	return KubernetesVersions[i], nil
-}
-
-// KubernetesNames are the names of all versions.
-func KubernetesNames() []string {
-	names := make([]string, 0, len(KubernetesVersions))
-	for _, k := range KubernetesVersions {
-		names = append(names, k.Name)
-	}
-	return names
-}
+func (k Kubernetes) name() string { return k.Name }
 
 // MarshalText writes the name, which is all that outlives the launcher.
 func (k Kubernetes) MarshalText() ([]byte, error) { return []byte(k.Name), nil }
 
-// UnmarshalText is the inverse of MarshalText.
-func (k *Kubernetes) UnmarshalText(name []byte) (err error) {
-	*k, err = FindKubernetes(string(name))
-	return err
+// UnmarshalText finds the version with that name.
+func (k *Kubernetes) UnmarshalText(name []byte) error {
+	return find("KUBERNETES", string(name), KubernetesVersions, k)
 }
 
 // Binary is the file name of a component of this version. That of the default has the

@@ -32,10 +32,3 @@ func TestOnlyTheChosenControlPlaneIsBuilt(t *testing.T) {
 		})
 	}
 }
-
-func TestFindKubernetesNamesTheValues(t *testing.T) {
-	_, err := FindKubernetes("1.35")
-	if err == nil || err.Error() != "KUBERNETES=1.35: must be one of 1.36, 1.37" {
-		t.Errorf("error %v, want it to name the variable and its values", err)
-	}
-}

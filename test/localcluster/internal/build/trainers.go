@@ -31,32 +31,13 @@ var Trainers = []Trainer{
 // DefaultTrainer is the newest.
 func DefaultTrainer() Trainer { return Trainers[len(Trainers)-1] }
 
-// FindTrainer returns the generation with that name.
-func FindTrainer(name string) (Trainer, error) {
-	i := slices.IndexFunc(Trainers, func(t Trainer) bool { return t.Name == name })
-	if i < 0 {
-		return Trainer{}, fmt.Errorf("TRAINER=%s: must be one of %s", name, strings.Join(TrainerNames(), ", "))
-	}
-	return Trainers[i], nil
-}
-
-// TrainerNames are the names of all generations, oldest first.
-func TrainerNames() []string {
-	names := make([]string, 0, len(Trainers))
-	for _, t := range Trainers {
-		names = append(names, t.Name)
-	}
-	return names
-}
+func (t Trainer) name() string { return t.Name }
 
 // MarshalText writes the name, which is all that outlives the launcher.
 func (t Trainer) MarshalText() ([]byte, error) { return []byte(t.Name), nil }
 
-// UnmarshalText is the inverse of MarshalText.
-func (t *Trainer) UnmarshalText(name []byte) (err error) {
-	*t, err = FindTrainer(string(name))
-	return err
-}
+// UnmarshalText finds the generation with that name.
+func (t *Trainer) UnmarshalText(name []byte) error { return find("TRAINER", string(name), Trainers, t) }
 
 // Compare is negative when t is older than other.
 func (t Trainer) Compare(other Trainer) int {
@@ -65,3 +46,25 @@ func (t Trainer) Compare(other Trainer) int {
 
 // Binary is the file name of a program that each generation has its own of.
 func (t Trainer) Binary(program string) string { return program + "-" + t.Name }
+
+// named is what people choose by its name.
+type named interface{ name() string }
+
+// Names are the names of all that can be chosen, in their order.
+func Names[T named](all []T) string {
+	names := make([]string, 0, len(all))
+	for _, one := range all {
+		names = append(names, one.name())
+	}
+	return strings.Join(names, ", ")
+}
+
+// find looks for the value of a variable.
+func find[T named](variable, name string, all []T, found *T) error {
+	i := slices.IndexFunc(all, func(one T) bool { return one.name() == name })
+	if i < 0 {
+		return fmt.Errorf("%s=%s: must be one of %s", variable, name, Names(all))
+	}
+	*found = all[i]
+	return nil
+}

@@ -11,7 +11,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
@@ -59,7 +58,7 @@ func (c *Cluster) UpgradeCRDs(ctx context.Context, settings Settings) error {
 	if err != nil {
 		return err
 	}
-	crds, _ := partition(objects, func(obj *unstructured.Unstructured) bool { return obj.GetKind() == manifests.CRD })
+	crds, _ := manifests.Partition(objects, manifests.CRD)
 	if err := api.ApplyAll(ctx, crds); err != nil {
 		return err
 	}
@@ -86,34 +85,13 @@ func (c *Cluster) handOver(ctx context.Context, to Integration) error {
 	return c.stop(ctx, kueue)
 }
 
+// uninstall deletes kueue-trainer's webhooks and rules at the API server, and frees what waits.
 func (c *Cluster) uninstall(ctx context.Context) error {
 	api, err := kube.NewClient(c.Kubeconfig())
 	if err != nil {
 		return err
 	}
-	if err := removeWebhooks(ctx, api); err != nil {
-		return err
-	}
-	if err := removePolicies(ctx, api); err != nil {
-		return err
-	}
-	return c.handBack(ctx)
-}
-
-// removePolicies deletes kueue-trainer's rules at the API server.
-func removePolicies(ctx context.Context, api *kube.Client) error {
-	for _, obj := range []client.Object{
-		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{},
-	} {
-		if err := api.DeleteAllOf(ctx, obj, client.MatchingLabels{"app.kubernetes.io/part-of": build.KueueTrainer}); err != nil {
-			return fmt.Errorf("failed to delete the admission policies: %w", err)
-		}
-	}
-	return nil
-}
-
-// removeWebhooks deletes kueue-trainer's, which nobody would answer.
-func removeWebhooks(ctx context.Context, api *kube.Client) error {
+	// Nobody would answer the webhooks.
 	for _, obj := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-mutating-webhook-configuration"}},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kueue-trainer-validating-webhook-configuration"}},
@@ -122,7 +100,14 @@ func removeWebhooks(ctx context.Context, api *kube.Client) error {
 			return fmt.Errorf("failed to delete the webhook configuration %s: %w", obj.GetName(), err)
 		}
 	}
-	return nil
+	for _, kind := range []client.Object{
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{},
+	} {
+		if err := api.DeleteAllOf(ctx, kind, client.MatchingLabels{"app.kubernetes.io/part-of": build.KueueTrainer}); err != nil {
+			return fmt.Errorf("failed to delete the admission policies: %w", err)
+		}
+	}
+	return c.handBack(ctx)
 }
 
 // handBack frees waiting TrainJobs of kueue-trainer's gate, with the command that the

@@ -47,7 +47,8 @@ type component struct {
 	configMap configMap
 	args      func(*Cluster) []string
 	env       func(*Cluster) []string
-	health    func(*Cluster) []probe
+	// health are URLs, see healthy.
+	health func(*Cluster) []string
 	// watchBinary makes an up restart the component when its program has changed.
 	watchBinary bool
 }
@@ -80,13 +81,7 @@ func (c *Cluster) find(name string) (component, error) {
 
 // tierOf returns the components of one tier.
 func (c *Cluster) tierOf(t tier) []component {
-	var found []component
-	for _, comp := range c.components() {
-		if comp.tier == t {
-			found = append(found, comp)
-		}
-	}
-	return found
+	return slices.DeleteFunc(c.components(), func(comp component) bool { return comp.tier != t })
 }
 
 // binaries are those that the settings need, and kubectl for people.

@@ -55,19 +55,18 @@ func (c *Cluster) configMapOf(ctx context.Context, comp component) (*unstructure
 	if err != nil {
 		return nil, err
 	}
-	obj := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{comp.configMap.key: string(content)}}}
-	obj.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	obj.SetNamespace(comp.configMap.namespace)
-	obj.SetName(comp.configMap.name)
-	if comp.configMap.module == "" {
-		return obj, nil
+	labels := map[string]any{}
+	if comp.configMap.module != "" {
+		module, err := c.module(ctx, comp.configMap.module)
+		if err != nil {
+			return nil, err
+		}
+		labels[versionLabel] = module.Version
 	}
-	module, err := c.module(ctx, comp.configMap.module)
-	if err != nil {
-		return nil, err
-	}
-	obj.SetLabels(map[string]string{versionLabel: module.Version})
-	return obj, nil
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{comp.configMap.key: string(content)},
+		"metadata": map[string]any{"name": comp.configMap.name, "namespace": comp.configMap.namespace, "labels": labels},
+	}}, nil
 }
 
 // readConfigMap takes over what people wrote into the component's ConfigMap, if it has one.
@@ -81,10 +80,9 @@ func (c *Cluster) readConfigMap(ctx context.Context, comp component) error {
 	}
 	var found corev1.ConfigMap
 	key := client.ObjectKey{Namespace: comp.configMap.namespace, Name: comp.configMap.name}
-	if err := api.Get(ctx, key, &found); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
+	if err := api.Get(ctx, key, &found); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("reading ConfigMap %s: %w", key, err)
 	}
 	return writeFile(c.configFile(comp.name), []byte(found.Data[comp.configMap.key]))

@@ -46,9 +46,7 @@ var etcd = component{
 			"--quota-backend-bytes=8589934592",
 		}
 	},
-	health: func(c *Cluster) []probe {
-		return []probe{{url: "http://" + c.address("etcd", "client") + "/readyz"}}
-	},
+	health: func(c *Cluster) []string { return []string{"http://" + c.address("etcd", "client") + "/readyz"} },
 }
 
 var apiServer = component{
@@ -60,30 +58,44 @@ var apiServer = component{
 	servingNames: []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc"},
 	config:       func(context.Context, *Cluster) ([]byte, error) { return auditPolicy, nil },
 	args: func(c *Cluster) []string {
-		return []string{
-			"--etcd-servers=http://" + c.address("etcd", "client"),
-			"--bind-address=127.0.0.1",
+		return append(c.tlsServing("kube-apiserver"),
+			"--etcd-servers=http://"+c.address("etcd", "client"),
 			"--advertise-address=127.0.0.1",
 			// Loopback is no valid endpoint of the Service kubernetes.
 			"--endpoint-reconciler-type=none",
-			fmt.Sprintf("--secure-port=%d", c.port("kube-apiserver", "secure")),
-			"--tls-cert-file=" + c.certFile("kube-apiserver"),
-			"--tls-private-key-file=" + c.keyFile("kube-apiserver"),
-			"--token-auth-file=" + c.path(tokenFile),
+			"--token-auth-file="+c.path(tokenFile),
 			"--authorization-mode=RBAC",
 			"--service-cluster-ip-range=10.96.0.0/16",
 			"--service-account-issuer=https://kubernetes.default.svc",
-			"--service-account-key-file=" + c.path(signingKeyFile),
-			"--service-account-signing-key-file=" + c.path(signingKeyFile),
+			"--service-account-key-file="+c.path(signingKeyFile),
+			"--service-account-signing-key-file="+c.path(signingKeyFile),
 			// Ends watches when it is asked to stop; it would wait for them else.
 			"--shutdown-watch-termination-grace-period=2s",
-			"--audit-policy-file=" + c.configFile("kube-apiserver"),
-			"--audit-log-path=" + c.path("logs", "audit.log"),
+			"--audit-policy-file="+c.configFile("kube-apiserver"),
+			"--audit-log-path="+c.path("logs", "audit.log"),
 			// Requests are counted from this one file: never rotate it.
-			"--audit-log-maxsize=1048576",
-		}
+			"--audit-log-maxsize=1048576")
 	},
-	health: func(c *Cluster) []probe { return []probe{{url: c.apiURL() + "/readyz"}} },
+	health: func(c *Cluster) []string { return []string{c.apiURL() + "/readyz"} },
+}
+
+// tlsServing has a component of Kubernetes serve on its port, with its certificate.
+func (c *Cluster) tlsServing(name string) []string {
+	return []string{
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", c.port(name, "secure")),
+		"--tls-cert-file=" + c.certFile(name),
+		"--tls-private-key-file=" + c.keyFile(name),
+	}
+}
+
+// secureServing also has it ask the API server who may.
+func (c *Cluster) secureServing(name string) []string {
+	return append(c.tlsServing(name),
+		"--authentication-kubeconfig="+c.componentKubeconfig(name),
+		"--authorization-kubeconfig="+c.componentKubeconfig(name),
+		// There are no client certificates here whose authority it could look up.
+		"--authentication-skip-lookup=true")
 }
 
 func (c *Cluster) apiURL() string { return "https://" + c.address("kube-apiserver", "secure") }
@@ -118,27 +130,18 @@ var controllerManager = component{
 	groups:  []string{mastersGroup},
 	serving: true,
 	args: func(c *Cluster) []string {
-		return []string{
-			"--kubeconfig=" + c.componentKubeconfig("kube-controller-manager"),
-			"--bind-address=127.0.0.1",
-			fmt.Sprintf("--secure-port=%d", c.port("kube-controller-manager", "secure")),
-			"--authentication-kubeconfig=" + c.componentKubeconfig("kube-controller-manager"),
-			"--authorization-kubeconfig=" + c.componentKubeconfig("kube-controller-manager"),
-			// There are no client certificates here whose authority it could look up.
-			"--authentication-skip-lookup=true",
-			"--tls-cert-file=" + c.certFile("kube-controller-manager"),
-			"--tls-private-key-file=" + c.keyFile("kube-controller-manager"),
-			"--controllers=" + strings.Join(controllers, ","),
-			"--root-ca-file=" + c.path(authorityCertFile),
+		return append(c.secureServing("kube-controller-manager"),
+			"--kubeconfig="+c.componentKubeconfig("kube-controller-manager"),
+			"--controllers="+strings.Join(controllers, ","),
+			"--root-ca-file="+c.path(authorityCertFile),
 			"--leader-elect=false",
 			// One user for all of it, so that its requests can be counted.
 			"--use-service-account-credentials=false",
 			fmt.Sprintf("--kube-api-qps=%d", clientQPS),
-			fmt.Sprintf("--kube-api-burst=%d", clientBurst),
-		}
+			fmt.Sprintf("--kube-api-burst=%d", clientBurst))
 	},
-	health: func(c *Cluster) []probe {
-		return []probe{{url: "https://" + c.address("kube-controller-manager", "secure") + "/healthz"}}
+	health: func(c *Cluster) []string {
+		return []string{"https://" + c.address("kube-controller-manager", "secure") + "/healthz"}
 	},
 }
 
@@ -159,20 +162,10 @@ var scheduler = component{
 		})
 	},
 	args: func(c *Cluster) []string {
-		return []string{
-			"--config=" + c.configFile("kube-scheduler"),
-			"--bind-address=127.0.0.1",
-			fmt.Sprintf("--secure-port=%d", c.port("kube-scheduler", "secure")),
-			"--authentication-kubeconfig=" + c.componentKubeconfig("kube-scheduler"),
-			"--authorization-kubeconfig=" + c.componentKubeconfig("kube-scheduler"),
-			// There are no client certificates here whose authority it could look up.
-			"--authentication-skip-lookup=true",
-			"--tls-cert-file=" + c.certFile("kube-scheduler"),
-			"--tls-private-key-file=" + c.keyFile("kube-scheduler"),
-		}
+		return append(c.secureServing("kube-scheduler"), "--config="+c.configFile("kube-scheduler"))
 	},
-	health: func(c *Cluster) []probe {
-		return []probe{{url: "https://" + c.address("kube-scheduler", "secure") + "/readyz"}}
+	health: func(c *Cluster) []string {
+		return []string{"https://" + c.address("kube-scheduler", "secure") + "/readyz"}
 	},
 }
 
@@ -194,7 +187,5 @@ var kwok = component{
 			"--node-ip=127.0.0.1",
 		}
 	},
-	health: func(c *Cluster) []probe {
-		return []probe{{url: "http://" + c.address("kwok", "server") + "/healthz"}}
-	},
+	health: func(c *Cluster) []string { return []string{"http://" + c.address("kwok", "server") + "/healthz"} },
 }

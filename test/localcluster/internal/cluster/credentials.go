@@ -4,18 +4,25 @@ package cluster
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/csv"
 	"errors"
+	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
-	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/pki"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
 )
 
 const (
@@ -26,11 +33,16 @@ const (
 )
 
 // people are the users besides the components.
-var people = []user{{name: "admin", groups: []string{mastersGroup}}, {name: "user"}}
+var people = []user{{name: "admin", person: true, groups: []string{mastersGroup}}, {name: "user", person: true}}
+
+// validity is long because Kueue looks 90 days ahead and would replace a
+// certificate that ends before, and because a cluster may be left running.
+const validity = 10 * 365 * 24 * time.Hour
 
 // user is one who authenticates by token.
 type user struct {
 	name   string
+	person bool
 	groups []string
 	token  string
 }
@@ -41,64 +53,74 @@ func (c *Cluster) makeCredentials() error {
 	if _, err := os.Stat(c.Kubeconfig()); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	authority, err := pki.NewAuthority("localcluster", kueueCAName)
+	// Kueue's certificate rotation accepts an authority only with an RSA key, and with this name.
+	authority, key, err := pkiutil.NewCertificateAuthority(c.certificate(kueueCAName))
 	if err != nil {
 		return err
 	}
-	if err := c.writeCertificates(authority); err != nil {
+	if err := c.writeCertificates(authority, key); err != nil {
 		return err
 	}
 	users := c.users()
 	if err := c.writeTokens(users); err != nil {
 		return err
 	}
-	return c.writeKubeconfigs(users, authority.Cert)
+	return c.writeKubeconfigs(users, pkiutil.EncodeCertPEM(authority))
 }
 
-func (c *Cluster) writeCertificates(authority *pki.Authority) error {
-	signingKey, err := pki.NewSigningKey()
+// certificate is one for a server on loopback, valid for dnsNames too.
+func (c *Cluster) certificate(name string, dnsNames ...string) *pkiutil.CertConfig {
+	return &pkiutil.CertConfig{
+		Config: certutil.Config{
+			CommonName: name, Organization: []string{"localcluster"}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+			AltNames: certutil.AltNames{DNSNames: append(dnsNames, "localhost"), IPs: []net.IP{net.IPv4(127, 0, 0, 1)}},
+		},
+		NotAfter: time.Now().Add(validity),
+	}
+}
+
+func (c *Cluster) writeCertificates(authority *x509.Certificate, key crypto.Signer) error {
+	signingKey, err := pkiutil.GeneratePrivateKey(kubeadm.EncryptionAlgorithmRSA2048)
 	if err != nil {
 		return err
 	}
 	err = errors.Join(
-		writeFile(c.path(authorityCertFile), authority.Cert),
-		writeFile(c.path(authorityKeyFile), authority.Key),
-		writeFile(c.path(signingKeyFile), signingKey))
+		pkiutil.WriteCertAndKey(c.path("certs"), "ca", authority, key),
+		pkiutil.WriteKey(c.path("certs"), "service-account", signingKey))
 	for _, comp := range components(Settings{Integration: External}) {
 		if comp.serving {
-			err = errors.Join(err, c.writeServing(authority, comp))
+			err = errors.Join(err, c.writeServing(authority, key, comp))
 		}
 	}
 	return err
 }
 
-func (c *Cluster) writeServing(authority *pki.Authority, comp component) error {
-	pair, err := authority.Serving(comp.name, comp.servingNames...)
+func (c *Cluster) writeServing(authority *x509.Certificate, authorityKey crypto.Signer, comp component) error {
+	config := c.certificate(comp.name, comp.servingNames...)
+	config.EncryptionAlgorithm = kubeadm.EncryptionAlgorithmECDSAP256
+	cert, key, err := pkiutil.NewCertAndKey(authority, authorityKey, config)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", comp.name, err)
 	}
-	if err := errors.Join(writeFile(c.certFile(comp.name), pair.Cert), writeFile(c.keyFile(comp.name), pair.Key)); err != nil {
-		return err
+	err = pkiutil.WriteCertAndKey(c.certDir(comp.name), "tls", cert, key)
+	if comp.name == trainer.name {
+		// The directory that Trainer looks in is this one seen from below.
+		err = errors.Join(err, pkiutil.WriteCertAndKey(filepath.Join(c.certDir(comp.name), trainerCertDir), "tls", cert, key))
 	}
-	if comp.name != trainer.name {
-		return nil
-	}
-	// The directory that Trainer looks in is this one seen from below.
-	below := filepath.Join(c.certDir(comp.name), trainerCertDir)
-	return errors.Join(writeFile(filepath.Join(below, "tls.crt"), pair.Cert), writeFile(filepath.Join(below, "tls.key"), pair.Key))
+	return err
 }
 
 // users are all people and all components that call the API server, kueue-trainer
 // always: the API server reads them when it starts.
 func (c *Cluster) users() []user {
-	var users []user
-	for _, person := range people {
-		users = append(users, user{name: person.name, groups: person.groups, token: rand.Text()})
-	}
+	users := slices.Clone(people)
 	for _, comp := range components(Settings{Integration: External}) {
 		if comp.groups != nil {
-			users = append(users, user{name: comp.name, groups: comp.groups, token: rand.Text()})
+			users = append(users, user{name: comp.name, groups: comp.groups})
 		}
+	}
+	for i := range users {
+		users[i].token = rand.Text()
 	}
 	return users
 }
@@ -120,40 +142,30 @@ func (c *Cluster) writeTokens(users []user) error {
 func (c *Cluster) writeKubeconfigs(users []user, authority []byte) error {
 	forPeople := c.newKubeconfig(authority)
 	for _, u := range users {
-		if isPerson(u.name) {
+		if u.person {
 			addUser(forPeople, u)
 			continue
 		}
-		config := c.newKubeconfig(authority)
-		addUser(config, u)
-		config.CurrentContext = u.name
-		if err := writeKubeconfig(config, c.componentKubeconfig(u.name)); err != nil {
+		own := c.newKubeconfig(authority)
+		addUser(own, u)
+		if err := clientcmd.WriteToFile(*own, c.componentKubeconfig(u.name)); err != nil {
 			return err
 		}
 	}
 	forPeople.CurrentContext = people[0].name
-	return writeKubeconfig(forPeople, c.Kubeconfig())
-}
-
-func isPerson(name string) bool { return name == people[0].name || name == people[1].name }
-
-func (c *Cluster) newKubeconfig(authority []byte) *clientcmdapi.Config {
-	config := clientcmdapi.NewConfig()
-	config.Clusters["localcluster"] = &clientcmdapi.Cluster{Server: c.apiURL(), CertificateAuthorityData: authority}
-	return config
+	return clientcmd.WriteToFile(*forPeople, c.Kubeconfig())
 }
 
 func addUser(config *clientcmdapi.Config, u user) {
 	config.AuthInfos[u.name] = &clientcmdapi.AuthInfo{Token: u.token}
 	config.Contexts[u.name] = &clientcmdapi.Context{Cluster: "localcluster", AuthInfo: u.name}
+	config.CurrentContext = u.name
 }
 
-func writeKubeconfig(config *clientcmdapi.Config, path string) error {
-	content, err := clientcmd.Write(*config)
-	if err != nil {
-		return err
-	}
-	return writeFile(path, content)
+func (c *Cluster) newKubeconfig(authority []byte) *clientcmdapi.Config {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["localcluster"] = &clientcmdapi.Cluster{Server: c.apiURL(), CertificateAuthorityData: authority}
+	return config
 }
 
 // writeFile makes the directory too, and keeps the file to its owner: most hold keys.

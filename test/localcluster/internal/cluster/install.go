@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"os"
+	"path/filepath"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,44 +27,59 @@ const JobsNamespace = "jobs"
 //go:embed files/cluster.yaml
 var clusterManifest []byte
 
-// bundle is one set of manifests and the process that it is for.
-type bundle struct {
-	name string
-	// module they come from; empty means this repository.
-	module string
-	source manifests.Source
-	// component that stands in for the Deployment; empty means nothing is rewritten.
-	component string
-	// adjust changes what cannot be installed as it is shipped.
-	adjust func([]*unstructured.Unstructured) error
+// Bundle is one set of manifests.
+type Bundle struct {
+	Name string
+	// Module they come from; empty means this repository.
+	Module string
+	Source manifests.Source
+	// Program of its Deployment, which a process stands in for here; empty without one.
+	Program string
+	// Adjust changes what cannot be installed as it is shipped.
+	Adjust func([]*unstructured.Unstructured) error
+}
+
+// Shipped are what is installed as its project ships it.
+func Shipped() []Bundle {
+	return []Bundle{
+		{Name: "runtimes", Module: build.TrainerModule, Adjust: manifests.ExplicitRetention, Source: manifests.Source{
+			Resources: []string{"manifests/overlays/runtimes"}}},
+		// The data cache has a runtime, and a ServiceAccount in the namespace of the jobs.
+		{Name: "data-cache", Module: build.TrainerModule, Source: manifests.Source{
+			Namespace: JobsNamespace, Images: []string{"ghcr.io/kubeflow/trainer/dataset-initializer"},
+			Resources: []string{"manifests/base/runtimes/data-cache", "manifests/overlays/data-cache/cluster_role.yaml",
+				"manifests/overlays/data-cache/namespace-rbac"}}},
+		// Kueue looks for it when it starts. Nobody here makes nodes for it: people and specs do.
+		{Name: "autoscaler", Module: build.AutoscalerModule, Source: manifests.Source{
+			Resources: []string{"config/crd/autoscaling.x-k8s.io_provisioningrequests.yaml"}}},
+		{Name: "kueue", Module: build.KueueModule, Program: "kueue", Source: manifests.Source{
+			Resources: []string{"config/default"}}},
+	}
+}
+
+// Render makes the objects of a bundle from the source of its module, by an overlay in dir.
+func (b Bundle) Render(module build.Module, dir string) ([]*unstructured.Unstructured, error) {
+	b.Source.Root, b.Source.ImageTag = module.Dir, module.Version
+	objects, err := manifests.Render(b.Source, filepath.Join(dir, b.Name))
+	if err == nil && b.Adjust != nil {
+		err = b.Adjust(objects)
+	}
+	return objects, err
 }
 
 // bundles are what is installed, from the places where each project keeps it. Trainer
 // and JobSet are composed here because their own overlays pull from the network or
 // need cert-manager; all their generations keep everything in the same places.
-func bundles(settings Settings) []bundle {
-	all := []bundle{
-		{name: build.JobSetManager, module: build.JobSetModule, component: build.JobSetManager, source: manifests.Source{
+func bundles(settings Settings) []Bundle {
+	all := append(Shipped(),
+		Bundle{Name: build.JobSetManager, Module: build.JobSetModule, Program: build.JobSetManager, Source: manifests.Source{
 			Namespace: "jobset-system", NamePrefix: "jobset-",
 			Resources: []string{"config/components/crd", "config/components/rbac", "config/components/webhook"}}},
-		{name: build.TrainerManager, module: build.TrainerModule, component: build.TrainerManager, source: manifests.Source{
+		Bundle{Name: build.TrainerManager, Module: build.TrainerModule, Program: build.TrainerManager, Source: manifests.Source{
 			Namespace: "kubeflow-system",
-			Resources: []string{"manifests/base/crds", "manifests/base/rbac", "manifests/base/webhook"}}},
-		{name: "runtimes", module: build.TrainerModule, adjust: manifests.ExplicitRetention, source: manifests.Source{
-			Resources: []string{"manifests/overlays/runtimes"}}},
-		// The data cache has a runtime, and a ServiceAccount in the namespace of the jobs.
-		{name: "data-cache", module: build.TrainerModule, source: manifests.Source{
-			Namespace: JobsNamespace, Images: []string{"ghcr.io/kubeflow/trainer/dataset-initializer"},
-			Resources: []string{"manifests/base/runtimes/data-cache", "manifests/overlays/data-cache/cluster_role.yaml",
-				"manifests/overlays/data-cache/namespace-rbac"}}},
-		// Kueue looks for it when it starts. Nobody here makes nodes for it: people and specs do.
-		{name: "autoscaler", module: build.AutoscalerModule, source: manifests.Source{
-			Resources: []string{"config/crd/autoscaling.x-k8s.io_provisioningrequests.yaml"}}},
-		{name: "kueue", module: build.KueueModule, component: "kueue", source: manifests.Source{
-			Resources: []string{"config/default"}}},
-	}
+			Resources: []string{"manifests/base/crds", "manifests/base/rbac", "manifests/base/webhook"}}})
 	if settings.Integration.manager() {
-		all = append(all, bundle{name: build.KueueTrainer, component: build.KueueTrainer, source: manifests.Source{
+		all = append(all, Bundle{Name: build.KueueTrainer, Program: build.KueueTrainer, Source: manifests.Source{
 			Resources: []string{"config/rbac", "config/webhook", "config/policies"}}})
 	}
 	return all
@@ -98,33 +114,27 @@ func installOwn(ctx context.Context, client *kube.Client) error {
 	if err != nil {
 		return err
 	}
-	first, rest := partition(objects, isBasis)
+	first, rest := manifests.Partition(objects, manifests.CRD, manifests.Namespace)
 	if err := client.ApplyAll(ctx, first); err != nil {
 		return err
 	}
 	return client.ApplyAll(ctx, rest)
 }
 
-func (c *Cluster) renderBundle(ctx context.Context, b bundle) ([]*unstructured.Unstructured, error) {
-	b.source.Root = c.Builder.Repo
-	if b.module != "" {
-		module, err := c.module(ctx, b.module)
-		if err != nil {
-			return nil, err
-		}
-		b.source.Root, b.source.ImageTag = module.Dir, module.Version
+func (c *Cluster) renderBundle(ctx context.Context, b Bundle) ([]*unstructured.Unstructured, error) {
+	module, err := build.Module{Dir: c.Builder.Repo}, error(nil)
+	if b.Module != "" {
+		module, err = c.module(ctx, b.Module)
 	}
-	objects, err := manifests.Render(b.source, c.path("manifests", b.name))
 	if err != nil {
 		return nil, err
 	}
-	if b.component != "" {
-		if objects, err = c.retarget(objects, b); err != nil {
-			return nil, err
-		}
+	objects, err := b.Render(module, c.path("manifests"))
+	if err != nil {
+		return nil, err
 	}
-	if b.adjust != nil {
-		if err := b.adjust(objects); err != nil {
+	if b.Program != "" {
+		if objects, err = c.retarget(objects, b.Program); err != nil {
 			return nil, err
 		}
 	}
@@ -132,17 +142,17 @@ func (c *Cluster) renderBundle(ctx context.Context, b bundle) ([]*unstructured.U
 	if err != nil {
 		return nil, err
 	}
-	return objects, writeFile(c.path("manifests", b.name+".yaml"), content)
+	return objects, writeFile(c.path("manifests", b.Name+".yaml"), content)
 }
 
-func (c *Cluster) retarget(objects []*unstructured.Unstructured, b bundle) ([]*unstructured.Unstructured, error) {
+func (c *Cluster) retarget(objects []*unstructured.Unstructured, program string) ([]*unstructured.Unstructured, error) {
 	authority, err := os.ReadFile(c.path(authorityCertFile))
 	if err != nil {
 		return nil, err
 	}
 	return manifests.Retarget(objects, manifests.Target{
-		User:       b.component,
-		WebhookURL: "https://" + c.address(b.component, "webhook"),
+		User:       program,
+		WebhookURL: "https://" + c.address(program, "webhook"),
 		CABundle:   authority,
 	})
 }
@@ -158,40 +168,19 @@ func (c *Cluster) install(ctx context.Context, client *kube.Client, objects []*u
 		return err
 	}
 	objects = append(append(objects, secret), configs...)
-	first, rest := partition(withNamespaces(objects), isBasis)
+	first, rest := manifests.Partition(withNamespaces(objects), manifests.CRD, manifests.Namespace)
 	if err := client.ApplyAll(ctx, first); err != nil {
 		return err
 	}
-	if err := client.WaitEstablished(ctx, namesOf(first, manifests.CRD)); err != nil {
+	if err := client.WaitEstablished(ctx, manifests.NamesOf(first, manifests.CRD)); err != nil {
 		return err
 	}
 	return client.ApplyAll(ctx, rest)
 }
 
-// isBasis tells whether other objects may need this one to exist.
-func isBasis(obj *unstructured.Unstructured) bool {
-	return obj.GetKind() == manifests.CRD || obj.GetKind() == manifests.Namespace
-}
-
-// isRuntime tells whether Trainer's webhook may be asked about an object. Trainer 2.3
-// exempts the runtimes that it ships, by a label; earlier ones do not.
-func isRuntime(obj *unstructured.Unstructured) bool { return obj.GetKind() == manifests.Runtime }
-
-// partition separates the objects that satisfy is from the others.
-func partition(objects []*unstructured.Unstructured, is func(*unstructured.Unstructured) bool) (those, others []*unstructured.Unstructured) {
-	for _, obj := range objects {
-		if is(obj) {
-			those = append(those, obj)
-		} else {
-			others = append(others, obj)
-		}
-	}
-	return those, others
-}
-
 // withNamespaces adds the namespaces that objects are in but no manifest makes.
 func withNamespaces(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
-	known := namesOf(objects, manifests.Namespace)
+	known := manifests.NamesOf(objects, manifests.Namespace)
 	// These are there already.
 	known = append(known, metav1.NamespaceSystem, JobsNamespace)
 	for _, obj := range slices.Clone(objects) {
@@ -206,16 +195,6 @@ func withNamespaces(objects []*unstructured.Unstructured) []*unstructured.Unstru
 		objects = append(objects, namespace)
 	}
 	return objects
-}
-
-func namesOf(objects []*unstructured.Unstructured, kind string) []string {
-	var names []string
-	for _, obj := range objects {
-		if obj.GetKind() == kind {
-			names = append(names, obj.GetName())
-		}
-	}
-	return names
 }
 
 // kueueCAName must be a name of the authority, else Kueue's certificate management

@@ -58,20 +58,17 @@ var (
 		comp := manager(build.KueueTrainer, "kueue-trainer-system", kueueTrainerConfig)
 		comp.watchBinary = true
 		comp.configMap = kueueTrainerConfigMap
-		comp.health = func(c *Cluster) []probe {
+		comp.health = func(c *Cluster) []string {
 			probes := managerProbes(c, comp.name)
 			if c.state.Settings.Integration.inTree() {
 				// It stands aside, which is to be not ready.
-				return slices.DeleteFunc(probes, func(p probe) bool { return strings.HasSuffix(p.url, "/readyz") })
+				return slices.DeleteFunc(probes, func(url string) bool { return strings.HasSuffix(url, "/readyz") })
 			}
 			return probes
 		}
 		return comp
 	}()
 )
-
-// featureGates are those of Kueue: the visibility server has a fixed port and a certificate directory at the root of the file system.
-func featureGates() map[string]any { return map[string]any{"VisibilityOnDemand": false} }
 
 // manager is a controller manager with webhooks that reads config/NAME.yaml.
 func manager(name, namespace string, config func(context.Context, *Cluster) ([]byte, error)) component {
@@ -86,15 +83,15 @@ func manager(name, namespace string, config func(context.Context, *Cluster) ([]b
 		config:  config,
 		args:    func(c *Cluster) []string { return []string{"--config=" + c.configFile(name)} },
 		env:     func(c *Cluster) []string { return managerEnv(c, name) },
-		health:  func(c *Cluster) []probe { return managerProbes(c, name) },
+		health:  func(c *Cluster) []string { return managerProbes(c, name) },
 	}
 }
 
-func managerProbes(c *Cluster, name string) []probe {
-	return []probe{
-		{url: "http://" + c.address(name, "health") + "/healthz"},
-		{url: "http://" + c.address(name, "health") + "/readyz"},
-		{tlsAddress: c.address(name, "webhook")},
+func managerProbes(c *Cluster, name string) []string {
+	return []string{
+		"http://" + c.address(name, "health") + "/healthz",
+		"http://" + c.address(name, "health") + "/readyz",
+		"https://" + c.address(name, "webhook"),
 	}
 }
 
@@ -115,7 +112,8 @@ func kueueConfig(ctx context.Context, c *Cluster) ([]byte, error) {
 		if c.state.Settings.Dispatches {
 			dispatch(config, c.state.Settings.Integration)
 		}
-		config.set(featureGates(), "featureGates")
+		// The visibility server has a fixed port and a certificate directory at the root of the file system.
+		config.set(map[string]any{"VisibilityOnDemand": false}, "featureGates")
 		if workers := c.state.Settings.InTreeWorkers; workers > 0 {
 			config.set(int64(workers), "controller", "groupKindConcurrency", inTreeKind)
 		}
@@ -133,9 +131,8 @@ func ExternalTrainJobs(config map[string]any) error {
 		return err
 	}
 	frameworks = slices.DeleteFunc(frameworks, func(f string) bool { return f == inTreeFramework })
-	fields(config).set(toAny(frameworks), "integrations", "frameworks")
 	fields(config).set([]any{externalFramework}, "integrations", "externalFrameworks")
-	return nil
+	return unstructured.SetNestedStringSlice(config, frameworks, "integrations", "frameworks")
 }
 
 // dispatch sets Kueue up as the manager of a fleet. It watches every kind that it could hand to
@@ -232,12 +229,4 @@ func (c *Cluster) shippedConfig(ctx context.Context, modulePath, file string, ch
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return yaml.Marshal(config)
-}
-
-func toAny(values []string) []any {
-	all := make([]any, 0, len(values))
-	for _, value := range values {
-		all = append(all, value)
-	}
-	return all
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
+	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/manifests"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/nodes"
 )
 
@@ -159,7 +160,7 @@ func (c *Cluster) fill(ctx context.Context, rendered <-chan []*unstructured.Unst
 			return nil // rendering has failed and says so itself
 		}
 		start := time.Now()
-		runtimes, others := partition(objects, isRuntime)
+		runtimes, others := manifests.Partition(objects, manifests.Runtime)
 		if err := c.install(ctx, client, others); err != nil {
 			return err
 		}
@@ -239,25 +240,25 @@ func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) error {
 
 // WaitForNodes waits until pods can be placed on every node.
 func WaitForNodes(ctx context.Context, api *kube.Client) error {
-	return kube.WaitFor(ctx, healthyWithin, "nodes", func(ctx context.Context) (string, error) {
+	return kube.WaitFor(ctx, healthyWithin, "nodes", func(ctx context.Context) error {
 		list := &corev1.NodeList{}
 		if err := api.List(ctx, list); err != nil {
-			return "", err
+			return err
 		}
 		for i := range list.Items {
 			if !nodes.Usable(&list.Items[i]) {
-				return list.Items[i].Name + " is not ready", nil
+				return fmt.Errorf("%s is not ready", list.Items[i].Name)
 			}
 		}
-		return "", nil
+		return nil
 	})
 }
 
 // waitJobsNamespace waits for the ServiceAccount that pods there run as.
 func (c *Cluster) waitJobsNamespace(ctx context.Context, api *kube.Client) error {
 	key := client.ObjectKey{Namespace: JobsNamespace, Name: "default"}
-	return kube.WaitFor(ctx, healthyWithin, "ServiceAccount "+key.String(), func(ctx context.Context) (string, error) {
-		return "", api.Get(ctx, key, &corev1.ServiceAccount{})
+	return kube.WaitFor(ctx, healthyWithin, "ServiceAccount "+key.String(), func(ctx context.Context) error {
+		return api.Get(ctx, key, &corev1.ServiceAccount{})
 	})
 }
 

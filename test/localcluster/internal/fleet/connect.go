@@ -3,11 +3,12 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
-	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -78,8 +79,9 @@ func (f *Fleet) connectWorker(ctx context.Context, name string) (*unstructured.U
 	if err := api.SubResource("token").Create(ctx, sa, token); err != nil {
 		return nil, fmt.Errorf("failed to get a token of ServiceAccount %s: %w", account, err)
 	}
-	config, err := f.kubeconfigOf(name, &clientcmdapi.AuthInfo{Token: token.Status.Token})
-	if err != nil {
+	config := clientcmdapi.NewConfig()
+	config.CurrentContext = name
+	if err := f.addContext(config, name, token.Status.Token); err != nil {
 		return nil, err
 	}
 	content, err := clientcmd.Write(*config)
@@ -94,11 +96,7 @@ func (f *Fleet) connectWorker(ctx context.Context, name string) (*unstructured.U
 
 // install applies directories and files of this repository.
 func (f *Fleet) install(ctx context.Context, api *kube.Client, resources ...string) error {
-	dir := filepath.Join(f.dir, "manifests")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	objects, err := manifests.Render(manifests.Source{Root: f.repo, Resources: resources}, dir)
+	objects, err := manifests.Render(manifests.Source{Root: f.repo, Resources: resources}, filepath.Join(f.dir, "manifests"))
 	if err != nil {
 		return err
 	}
@@ -107,66 +105,49 @@ func (f *Fleet) install(ctx context.Context, api *kube.Client, resources ...stri
 
 // waitActive waits until the manager cluster has reached every worker.
 func waitActive(ctx context.Context, api *kube.Client) error {
-	return kube.WaitFor(ctx, connectedWithin, "MultiKueueClusters", func(ctx context.Context) (string, error) {
+	return kube.WaitFor(ctx, connectedWithin, "MultiKueueClusters", func(ctx context.Context) error {
 		for _, name := range Workers {
 			cluster := &unstructured.Unstructured{}
 			cluster.SetGroupVersionKind(schema.GroupVersionKind{Group: "kueue.x-k8s.io", Version: "v1beta2", Kind: "MultiKueueCluster"})
 			if err := api.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
-				return "", err
+				return err
 			}
 			conditions, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
-			if !active(conditions) {
-				return fmt.Sprintf("%s is not active: %v", name, conditions), nil
+			if !slices.ContainsFunc(conditions, active) {
+				return fmt.Errorf("%s is not active: %v", name, conditions)
 			}
 		}
-		return "", nil
+		return nil
 	})
 }
 
-func active(conditions []any) bool {
-	for _, c := range conditions {
-		condition, _ := c.(map[string]any)
-		if condition["type"] == "Active" {
-			return condition["status"] == string(metav1.ConditionTrue)
-		}
-	}
-	return false
+func active(condition any) bool {
+	fields, _ := condition.(map[string]any)
+	return fields["type"] == "Active" && fields["status"] == string(metav1.ConditionTrue)
 }
 
 // mergeKubeconfigs writes the fleet's.
 func (f *Fleet) mergeKubeconfigs() error {
 	merged := clientcmdapi.NewConfig()
-	for _, m := range f.members {
-		own, err := clientcmd.LoadFromFile(m.Kubeconfig())
-		if err != nil {
-			return err
-		}
-		one, err := f.kubeconfigOf(m.name, own.AuthInfos["admin"])
-		if err != nil {
-			return err
-		}
-		merged.Clusters[m.name], merged.AuthInfos[m.name], merged.Contexts[m.name] = one.Clusters[m.name], one.AuthInfos[m.name], one.Contexts[m.name]
-	}
 	merged.CurrentContext = Manager
-	content, err := clientcmd.Write(*merged)
+	for _, m := range f.members {
+		if err := f.addContext(merged, m.name, ""); err != nil {
+			return err
+		}
+	}
+	return clientcmd.WriteToFile(*merged, f.kubeconfig())
+}
+
+// addContext adds a context for one cluster, of its name, for whom a token is of; empty is the admin.
+func (f *Fleet) addContext(config *clientcmdapi.Config, name, token string) error {
+	own, err := clientcmd.LoadFromFile(filepath.Join(f.dir, name, "kubeconfig"))
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(f.kubeconfig(), content, 0o600)
-}
-
-// kubeconfigOf returns a kubeconfig for one cluster, with a context of its name.
-func (f *Fleet) kubeconfigOf(name string, user *clientcmdapi.AuthInfo) (*clientcmdapi.Config, error) {
-	own, err := clientcmd.LoadFromFile(filepath.Join(f.dir, name, "kubeconfig"))
-	if err != nil {
-		return nil, err
-	}
-	config := clientcmdapi.NewConfig()
-	for _, c := range own.Clusters {
-		config.Clusters[name] = &clientcmdapi.Cluster{Server: c.Server, CertificateAuthorityData: c.CertificateAuthorityData}
-	}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: user.Token}
+	context := own.Contexts["admin"]
+	c := own.Clusters[context.Cluster]
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.Server, CertificateAuthorityData: c.CertificateAuthorityData}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: cmp.Or(token, own.AuthInfos[context.AuthInfo].Token)}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
-	return config, nil
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -58,8 +59,7 @@ func ParseChoice(text string) (Choice, error) {
 	if !chosen {
 		return c, nil
 	}
-	var err error
-	c.Trainer, err = build.FindTrainer(generation)
+	err := c.Trainer.UnmarshalText([]byte(generation))
 	return c, err
 }
 
@@ -69,9 +69,10 @@ func New(repo, dir string, out io.Writer, nodes int, choices ...Choice) (*Fleet,
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{repo: repo, dir: dir, out: &lines{to: out}}
+	f := &Fleet{repo: repo, dir: dir, out: out}
+	var writing sync.Mutex
 	for i, name := range append([]string{Manager}, Workers...) {
-		c, err := cluster.New(repo, filepath.Join(dir, name), &prefixed{to: f.out, prefix: name})
+		c, err := cluster.New(repo, filepath.Join(dir, name), &prefixed{&writing, out, name})
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"bytes"
+	"sync"
 	"testing"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
@@ -11,8 +12,8 @@ import (
 )
 
 func TestParseChoice(t *testing.T) {
-	older, err := build.FindTrainer("2.2")
-	if err != nil {
+	var older build.Trainer
+	if err := older.UnmarshalText([]byte("2.2")); err != nil {
 		t.Fatal(err)
 	}
 	cases := map[string]struct {
@@ -44,7 +45,7 @@ func TestNewRefusesAnUnknownIntegration(t *testing.T) {
 
 func TestPrefixed(t *testing.T) {
 	var out bytes.Buffer
-	if n, err := (&prefixed{to: &out, prefix: "worker1"}).Write([]byte("etcd ready\nkwok ready\n")); err != nil || n != 22 {
+	if n, err := (&prefixed{&sync.Mutex{}, &out, "worker1"}).Write([]byte("etcd ready\nkwok ready\n")); err != nil || n != 22 {
 		t.Fatalf("Write() = %d, %v", n, err)
 	}
 	if want := "worker1  etcd ready\nworker1  kwok ready\n"; out.String() != want {

@@ -9,33 +9,22 @@ import (
 	"sync"
 )
 
-// lines lets several clusters write to one writer.
-type lines struct {
-	mu sync.Mutex
-	to io.Writer
-}
-
-// Write implements io.Writer.
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.to.Write(p)
-}
-
-// prefixed says of each line which cluster it is about. A cluster writes whole lines.
+// prefixed says of each line which cluster it is about. A cluster writes whole lines, and those of
+// several go to one writer.
 type prefixed struct {
+	mu     *sync.Mutex
 	to     io.Writer
 	prefix string
 }
 
 // Write implements io.Writer.
 func (w *prefixed) Write(p []byte) (int, error) {
-	var out bytes.Buffer
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for line := range bytes.Lines(p) {
-		fmt.Fprintf(&out, "%-8s %s", w.prefix, line)
-	}
-	if _, err := w.to.Write(out.Bytes()); err != nil {
-		return 0, err
+		if _, err := fmt.Fprintf(w.to, "%-8s %s", w.prefix, line); err != nil {
+			return 0, err
+		}
 	}
 	return len(p), nil
 }

@@ -6,10 +6,16 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
@@ -20,31 +26,21 @@ import (
 // controlPlane is label and taint of the node that the managers run on: fake nodes run nothing.
 const controlPlane = "node-role.kubernetes.io/control-plane"
 
-// bundle is one set of manifests of a module.
-type bundle struct {
-	name, module string
-	source       manifests.Source
-	// program of its Deployment; empty without one.
-	program string
-	adjust  func([]*unstructured.Unstructured) error
-}
-
 // bundles are what is installed as each project ships it. Trainer's own overlay pulls JobSet's
 // manifests from the network, so its parts are put together here.
-var bundles = []bundle{
-	{name: "jobset", module: build.JobSetModule, program: build.JobSetManager, source: manifests.Source{Resources: []string{"config/default"}}},
-	{name: "trainer", module: build.TrainerModule, program: build.TrainerManager, source: manifests.Source{
-		Namespace: "kubeflow-system",
-		Resources: []string{"manifests/overlays/manager/namespace.yaml", "manifests/base/crds", "manifests/base/manager", "manifests/base/rbac", "manifests/base/webhook"}}},
-	{name: "runtimes", module: build.TrainerModule, adjust: manifests.ExplicitRetention, source: manifests.Source{
-		Resources: []string{"manifests/overlays/runtimes"}}},
-	{name: "data-cache", module: build.TrainerModule, source: manifests.Source{
-		Namespace: cluster.JobsNamespace, Images: []string{"ghcr.io/kubeflow/trainer/dataset-initializer"},
-		Resources: []string{"manifests/base/runtimes/data-cache", "manifests/overlays/data-cache/cluster_role.yaml",
-			"manifests/overlays/data-cache/namespace-rbac"}}},
-	{name: "autoscaler", module: build.AutoscalerModule, source: manifests.Source{
-		Resources: []string{"config/crd/autoscaling.x-k8s.io_provisioningrequests.yaml"}}},
-	{name: "kueue", module: build.KueueModule, program: "kueue", adjust: externalTrainJobs, source: manifests.Source{Resources: []string{"config/default"}}},
+func bundles() []cluster.Bundle {
+	all := append(cluster.Shipped(),
+		cluster.Bundle{Name: "jobset", Module: build.JobSetModule, Program: build.JobSetManager, Source: manifests.Source{
+			Resources: []string{"config/default"}}},
+		cluster.Bundle{Name: "trainer", Module: build.TrainerModule, Program: build.TrainerManager, Source: manifests.Source{
+			Namespace: "kubeflow-system",
+			Resources: []string{"manifests/overlays/manager/namespace.yaml", "manifests/base/crds", "manifests/base/manager", "manifests/base/rbac", "manifests/base/webhook"}}})
+	for i := range all {
+		if all[i].Name == "kueue" {
+			all[i].Adjust = externalTrainJobs
+		}
+	}
+	return all
 }
 
 // deployment has the Deployment among objects run a program's image on the node of the managers,
@@ -54,30 +50,24 @@ func (c *Cluster) deployment(ctx context.Context, objects []*unstructured.Unstru
 	if err != nil {
 		return err
 	}
-	return each(objects, "Deployment", func(obj *unstructured.Unstructured) error {
-		pod := []string{"spec", "template", "spec"}
-		containers, err := containersOf(obj)
-		if err != nil {
-			return err
+	return edit(objects, "Deployment", func(d *appsv1.Deployment) error {
+		pod := &d.Spec.Template.Spec
+		pod.NodeSelector = map[string]string{controlPlane: ""}
+		pod.Tolerations = []corev1.Toleration{{Key: controlPlane, Operator: corev1.TolerationOpExists}}
+		if len(pod.Containers) == 0 {
+			return errors.New("no containers")
 		}
-		container := containers[0].(map[string]any)
-		container["image"], container["imagePullPolicy"] = repository+":"+tag, string(corev1.PullNever)
-		if err := unstructured.SetNestedField(container, "50m", "resources", "requests", "cpu"); err != nil {
-			return err
+		container := &pod.Containers[0]
+		container.Image, container.ImagePullPolicy = repository+":"+tag, corev1.PullNever
+		if container.Resources.Requests == nil {
+			container.Resources.Requests = corev1.ResourceList{}
+		}
+		container.Resources.Requests[corev1.ResourceCPU] = resource.MustParse("50m")
+		if container.SecurityContext == nil {
+			container.SecurityContext = &corev1.SecurityContext{}
 		}
 		// An image of one file has no user but root to begin with.
-		if err := unstructured.SetNestedField(container, int64(65532), "securityContext", "runAsUser"); err != nil {
-			return err
-		}
-		for field, value := range map[string]any{
-			"containers":   containers,
-			"nodeSelector": map[string]any{controlPlane: ""},
-			"tolerations":  []any{map[string]any{"key": controlPlane, "operator": "Exists"}},
-		} {
-			if err := unstructured.SetNestedField(obj.Object, value, append(pod, field)...); err != nil {
-				return err
-			}
-		}
+		container.SecurityContext.RunAsUser = ptr.To[int64](65532)
 		return nil
 	})
 }
@@ -86,56 +76,53 @@ func (c *Cluster) deployment(ctx context.Context, objects []*unstructured.Unstru
 // the start of a process is not read again.
 func rollOut(objects []*unstructured.Unstructured) error {
 	hash := sha256.New()
-	err := each(objects, "ConfigMap", func(obj *unstructured.Unstructured) error {
-		return json.NewEncoder(hash).Encode(obj.Object["data"])
+	configs, _ := manifests.Partition(objects, "ConfigMap")
+	for _, obj := range configs {
+		if err := json.NewEncoder(hash).Encode(obj.Object["data"]); err != nil {
+			return err
+		}
+	}
+	return edit(objects, "Deployment", func(d *appsv1.Deployment) error {
+		metav1.SetMetaDataAnnotation(&d.Spec.Template.ObjectMeta, registry+"/configuration", fmt.Sprintf("%x", hash.Sum(nil))[:12])
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return each(objects, "Deployment", func(obj *unstructured.Unstructured) error {
-		return unstructured.SetNestedField(obj.Object, fmt.Sprintf("%x", hash.Sum(nil))[:12],
-			"spec", "template", "metadata", "annotations", registry+"/configuration")
-	})
-}
-
-func containersOf(obj *unstructured.Unstructured) ([]any, error) {
-	containers, _, err := unstructured.NestedSlice(obj.Object, "spec", "template", "spec", "containers")
-	if err == nil && len(containers) == 0 {
-		err = fmt.Errorf("no containers")
-	}
-	return containers, err
-}
-
-func addArgs(obj *unstructured.Unstructured, args ...any) error {
-	containers, err := containersOf(obj)
-	if err != nil {
-		return err
-	}
-	container := containers[0].(map[string]any)
-	before, _ := container["args"].([]any)
-	container["args"] = append(before, args...)
-	return unstructured.SetNestedSlice(obj.Object, containers, "spec", "template", "spec", "containers")
 }
 
 // externalTrainJobs does to Kueue's configuration what docs/install.md asks for.
 func externalTrainJobs(objects []*unstructured.Unstructured) error {
 	const key = "controller_manager_config.yaml"
-	return each(objects, "ConfigMap", func(obj *unstructured.Unstructured) error {
-		text, found, err := unstructured.NestedString(obj.Object, "data", key)
-		if err != nil || !found {
-			return err
+	return edit(objects, "ConfigMap", func(configMap *corev1.ConfigMap) error {
+		if configMap.Data[key] == "" {
+			return nil
 		}
 		var config map[string]any
-		if err := yaml.Unmarshal([]byte(text), &config); err != nil {
+		if err := yaml.Unmarshal([]byte(configMap.Data[key]), &config); err != nil {
 			return err
 		}
 		if err := cluster.ExternalTrainJobs(config); err != nil {
 			return err
 		}
 		changed, err := yaml.Marshal(config)
-		if err != nil {
-			return err
-		}
-		return unstructured.SetNestedField(obj.Object, string(changed), "data", key)
+		configMap.Data[key] = string(changed)
+		return err
 	})
+}
+
+// edit applies a change to the objects of a kind, in its Go type.
+func edit[T any](objects []*unstructured.Unstructured, kind string, change func(*T) error) error {
+	those, _ := manifests.Partition(objects, kind)
+	for _, obj := range those {
+		typed := new(T)
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, typed)
+		if err == nil {
+			err = change(typed)
+		}
+		if err == nil {
+			obj.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", kind, obj.GetName(), err)
+		}
+	}
+	return nil
 }

@@ -5,10 +5,10 @@ package kindcluster
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -40,28 +40,22 @@ func (c *Cluster) install(ctx context.Context, api *kube.Client) error {
 	if err != nil {
 		return err
 	}
-	basis := func(obj *unstructured.Unstructured) bool {
-		return obj.GetKind() == manifests.CRD || obj.GetKind() == manifests.Namespace
-	}
-	first := slices.DeleteFunc(slices.Clone(rest), func(obj *unstructured.Unstructured) bool { return !basis(obj) })
-	if err := api.ApplyAll(ctx, first); err != nil {
+	basis, rest := manifests.Partition(rest, manifests.CRD, manifests.Namespace)
+	if err := api.ApplyAll(ctx, basis); err != nil {
 		return err
 	}
-	if err := api.WaitEstablished(ctx, namesOf(first, manifests.CRD)); err != nil {
+	if err := api.WaitEstablished(ctx, manifests.NamesOf(basis, manifests.CRD)); err != nil {
 		return err
-	}
-	webhook := func(obj *unstructured.Unstructured) bool {
-		return obj.GetKind() == "MutatingWebhookConfiguration" || obj.GetKind() == "ValidatingWebhookConfiguration"
 	}
 	// Deployments before webhooks: Kueue's is asked about pods.
-	for _, group := range []func(*unstructured.Unstructured) bool{
-		func(obj *unstructured.Unstructured) bool { return !basis(obj) && !webhook(obj) }, webhook,
-	} {
-		if err := api.ApplyAll(ctx, slices.DeleteFunc(slices.Clone(rest), func(obj *unstructured.Unstructured) bool { return !group(obj) })); err != nil {
-			return err
-		}
+	webhooks, rest := manifests.Partition(rest, manifests.MutatingConfig, manifests.ValidatingConfig)
+	if err := api.ApplyAll(ctx, rest); err != nil {
+		return err
 	}
-	if err := c.available(ctx, api, deploymentsOf(rest)); err != nil {
+	if err := api.ApplyAll(ctx, webhooks); err != nil {
+		return err
+	}
+	if err := c.available(ctx, api, rest); err != nil {
 		return err
 	}
 	c.done("JobSet, Trainer, Kueue", "available", start)
@@ -77,8 +71,8 @@ func (c *Cluster) install(ctx context.Context, api *kube.Client) error {
 
 // applyRuntimes waits for Trainer's webhook, whose Service may be slower than its pod.
 func (c *Cluster) applyRuntimes(ctx context.Context, api *kube.Client, runtimes []*unstructured.Unstructured) error {
-	return kube.WaitFor(ctx, availableWithin, "runtimes", func(ctx context.Context) (string, error) {
-		return "", api.ApplyAll(ctx, runtimes)
+	return kube.WaitFor(ctx, availableWithin, "runtimes", func(ctx context.Context) error {
+		return api.ApplyAll(ctx, runtimes)
 	})
 }
 
@@ -114,20 +108,21 @@ configuration:
 	return nil
 }
 
-// available waits until all pods of Deployments are there and ready.
-func (c *Cluster) available(ctx context.Context, api *kube.Client, keys []client.ObjectKey) error {
-	return kube.WaitFor(ctx, availableWithin, "Deployments", func(ctx context.Context) (string, error) {
-		for _, key := range keys {
+// available waits until all pods of the Deployments among objects are there and ready.
+func (c *Cluster) available(ctx context.Context, api *kube.Client, objects []*unstructured.Unstructured) error {
+	deployments, _ := manifests.Partition(objects, "Deployment")
+	return kube.WaitFor(ctx, availableWithin, "Deployments", func(ctx context.Context) error {
+		for _, obj := range deployments {
 			var d appsv1.Deployment
-			if err := api.Get(ctx, key, &d); err != nil {
-				return "", err
+			if err := api.Get(ctx, client.ObjectKeyFromObject(obj), &d); err != nil {
+				return err
 			}
 			if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas == 0 || d.Status.AvailableReplicas < d.Status.Replicas ||
 				d.Status.UpdatedReplicas < d.Status.Replicas {
-				return fmt.Sprintf("Deployment %s has %d of %d pods", key, d.Status.AvailableReplicas, d.Status.Replicas), nil
+				return fmt.Errorf("%d of %d pods of Deployment %s are there", d.Status.AvailableReplicas, d.Status.Replicas, obj.GetName())
 			}
 		}
-		return "", nil
+		return nil
 	})
 }
 
@@ -154,20 +149,20 @@ func (c *Cluster) makeNodes(ctx context.Context, api *kube.Client) error {
 // makeGPUNode dresses kind's worker up.
 func (c *Cluster) makeGPUNode(ctx context.Context, api *kube.Client) error {
 	key := client.ObjectKey{Name: c.Name + "-worker"}
-	return kube.WaitFor(ctx, availableWithin, "node "+key.Name, func(ctx context.Context) (string, error) {
+	return kube.WaitFor(ctx, availableWithin, "node "+key.Name, func(ctx context.Context) error {
 		var node corev1.Node
 		if err := api.Get(ctx, key, &node); err != nil {
-			return "", err
+			return err
 		}
 		before := node.DeepCopy()
 		nodes.Kubelet(&node)
 		status := node.Status.DeepCopy()
 		if err := api.Patch(ctx, &node, client.MergeFrom(before)); err != nil {
-			return "", err
+			return err
 		}
 		before = node.DeepCopy()
 		node.Status.Capacity, node.Status.Allocatable = status.Capacity, status.Allocatable
-		return "", api.Status().Patch(ctx, &node, client.MergeFrom(before))
+		return api.Status().Patch(ctx, &node, client.MergeFrom(before))
 	})
 }
 
@@ -181,30 +176,19 @@ func otherDefaultClass(ctx context.Context, api *kube.Client) error {
 
 // objects renders what is applied: Trainer's runtimes, and everything else.
 func (c *Cluster) objects(ctx context.Context) (runtimes, rest []*unstructured.Unstructured, err error) {
-	for _, b := range bundles {
-		module, err := c.Builder.Module(ctx, build.ControlPlaneDir, b.module)
+	for _, b := range bundles() {
+		module, err := c.Builder.Module(ctx, build.ControlPlaneDir, b.Module)
 		if err != nil {
 			return nil, nil, err
 		}
-		b.source.Root, b.source.ImageTag = module.Dir, module.Version
-		objects, err := manifests.Render(b.source, filepath.Join(c.Dir, "manifests", b.name))
+		objects, err := b.Render(module, filepath.Join(c.Dir, "manifests"))
+		if err == nil && b.Program != "" {
+			err = errors.Join(c.deployment(ctx, objects, b.Program), rollOut(objects))
+		}
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("%s: %w", b.Name, err)
 		}
-		if b.adjust != nil {
-			if err := b.adjust(objects); err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", b.name, err)
-			}
-		}
-		if b.program != "" {
-			if err := c.deployment(ctx, objects, b.program); err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", b.name, err)
-			}
-			if err := rollOut(objects); err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", b.name, err)
-			}
-		}
-		if b.name == "runtimes" {
+		if b.Name == "runtimes" {
 			runtimes = objects
 		} else {
 			rest = append(rest, objects...)
@@ -223,8 +207,10 @@ func (c *Cluster) ownObjects(ctx context.Context) ([]*unstructured.Unstructured,
 	if err := c.deployment(ctx, objects, "kwok"); err != nil {
 		return nil, err
 	}
-	err = each(objects, "Deployment", func(obj *unstructured.Unstructured) error {
-		return addArgs(obj, "--node-ip=$(POD_IP)", "--manage-nodes-with-annotation-selector="+nodes.ManagedAnnotation+"="+nodes.ManagedValue)
+	err = edit(objects, "Deployment", func(d *appsv1.Deployment) error {
+		container := &d.Spec.Template.Spec.Containers[0]
+		container.Args = append(container.Args, "--node-ip=$(POD_IP)", "--manage-nodes-with-annotation-selector="+nodes.ManagedAnnotation+"="+nodes.ManagedValue)
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -251,19 +237,4 @@ func namespaced(kind, namespace, name string) *unstructured.Unstructured {
 	obj.SetNamespace(namespace)
 	obj.SetName(name)
 	return obj
-}
-
-func namesOf(objects []*unstructured.Unstructured, kind string) []string {
-	var names []string
-	_ = each(objects, kind, func(obj *unstructured.Unstructured) error { names = append(names, obj.GetName()); return nil })
-	return names
-}
-
-func deploymentsOf(objects []*unstructured.Unstructured) []client.ObjectKey {
-	var keys []client.ObjectKey
-	_ = each(objects, "Deployment", func(obj *unstructured.Unstructured) error {
-		keys = append(keys, client.ObjectKeyFromObject(obj))
-		return nil
-	})
-	return keys
 }

@@ -18,8 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/build"
 	"github.com/kueue-trainer/kueue-trainer/test/localcluster/internal/kube"
 )
@@ -131,17 +129,4 @@ func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\
 
 func (c *Cluster) done(what, verb string, start time.Time) {
 	c.say("%-24s %s in %s", what, verb, time.Since(start).Round(100*time.Millisecond))
-}
-
-// each applies a change to the objects of a kind.
-func each(objects []*unstructured.Unstructured, kind string, change func(*unstructured.Unstructured) error) error {
-	for _, obj := range objects {
-		if obj.GetKind() != kind {
-			continue
-		}
-		if err := change(obj); err != nil {
-			return fmt.Errorf("%s %s: %w", kind, obj.GetName(), err)
-		}
-	}
-	return nil
 }

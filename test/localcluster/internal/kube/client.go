@@ -5,11 +5,12 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -45,10 +46,7 @@ func NewClient(kubeconfig string) (*Client, error) {
 	config.QPS = -1 // the API server has its own limits
 	config.WarningHandler = rest.NoWarnings{}
 	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
@@ -60,30 +58,24 @@ func NewClient(kubeconfig string) (*Client, error) {
 
 // ApplyAll applies all objects at the same time.
 func (c *Client) ApplyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
-	for _, obj := range objects {
-		group.Go(func() error { return c.apply(ctx, obj) })
-	}
-	return group.Wait()
-}
-
-func (c *Client) apply(ctx context.Context, obj *unstructured.Unstructured) error {
-	configuration := client.ApplyConfigurationFromUnstructured(obj.DeepCopy())
-	if err := c.Client.Apply(ctx, configuration, fieldOwner, client.ForceOwnership); err != nil {
-		return fmt.Errorf("failed to apply %s %s: %w", obj.GetKind(), client.ObjectKeyFromObject(obj), err)
-	}
-	return nil
+	return each(ctx, c, objects, "apply", func(ctx context.Context, obj *unstructured.Unstructured) error {
+		return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj.DeepCopy()), fieldOwner, client.ForceOwnership)
+	})
 }
 
 // Create creates all objects at the same time and leaves those alone that exist.
 func Create[T client.Object](ctx context.Context, c *Client, objects []T) error {
+	return each(ctx, c, objects, "create", func(ctx context.Context, obj T) error { return client.IgnoreAlreadyExists(c.Create(ctx, obj)) })
+}
+
+func each[T client.Object](ctx context.Context, c *Client, objects []T, verb string, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for _, obj := range objects {
 		group.Go(func() error {
-			if err := c.Client.Create(ctx, obj); err != nil && !apierrors.IsAlreadyExists(err) {
-				return fmt.Errorf("failed to create %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
+			if err := do(ctx, obj); err != nil {
+				gvk, _ := c.GroupVersionKindFor(obj)
+				return fmt.Errorf("failed to %s %s %s: %w", verb, gvk.Kind, client.ObjectKeyFromObject(obj), err)
 			}
 			return nil
 		})
@@ -91,48 +83,32 @@ func Create[T client.Object](ctx context.Context, c *Client, objects []T) error 
 	return group.Wait()
 }
 
-// WaitFor polls until done says so. What done returns as pending is told when it
+// WaitFor polls until done finds nothing that is missing. What it found last is told when it
 // takes too long.
-func WaitFor(ctx context.Context, limit time.Duration, what string, done func(context.Context) (pending string, err error)) error {
-	var pending string
-	var lastErr error
+func WaitFor(ctx context.Context, limit time.Duration, what string, done func(context.Context) error) error {
+	var missing error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
-		pending, lastErr = done(ctx)
-		return pending == "" && lastErr == nil, nil
+		missing = done(ctx)
+		return missing == nil, nil
 	})
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case lastErr != nil:
-		return fmt.Errorf("waited %s for %s: %w", limit, what, lastErr)
-	default:
-		return fmt.Errorf("waited %s for %s: %s", limit, what, pending)
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("waited %s for %s: %w", limit, what, missing)
 	}
+	return err
 }
 
 // WaitEstablished waits until the API server serves the resources of the CRDs.
 func (c *Client) WaitEstablished(ctx context.Context, names []string) error {
-	return WaitFor(ctx, 2*time.Minute, "CustomResourceDefinitions", func(ctx context.Context) (string, error) {
+	return WaitFor(ctx, 2*time.Minute, "CustomResourceDefinitions", func(ctx context.Context) error {
 		for _, name := range names {
 			crd := &apiextensionsv1.CustomResourceDefinition{}
 			if err := c.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
-				return "", err
+				return err
 			}
-			if !established(crd) {
-				return name + " is not established", nil
+			if !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
+				return fmt.Errorf("%s is not established", name)
 			}
 		}
-		return "", nil
+		return nil
 	})
-}
-
-func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	for _, condition := range crd.Status.Conditions {
-		if condition.Type == apiextensionsv1.Established {
-			return condition.Status == apiextensionsv1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -120,4 +121,26 @@ func Encode(objects []*unstructured.Unstructured) ([]byte, error) {
 		out.Write(content)
 	}
 	return out.Bytes(), nil
+}
+
+// Partition separates the objects of some kinds from the others.
+func Partition(objects []*unstructured.Unstructured, kinds ...string) (those, others []*unstructured.Unstructured) {
+	for _, obj := range objects {
+		if slices.Contains(kinds, obj.GetKind()) {
+			those = append(those, obj)
+		} else {
+			others = append(others, obj)
+		}
+	}
+	return those, others
+}
+
+// NamesOf are the names of the objects of a kind.
+func NamesOf(objects []*unstructured.Unstructured, kind string) []string {
+	var names []string
+	those, _ := Partition(objects, kind)
+	for _, obj := range those {
+		names = append(names, obj.GetName())
+	}
+	return names
 }

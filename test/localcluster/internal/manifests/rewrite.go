@@ -14,11 +14,13 @@ import (
 // Kinds that matter to a manager that runs as a plain process, or to the order in which
 // manifests are installed.
 const (
-	CRD              = "CustomResourceDefinition"
+	CRD       = "CustomResourceDefinition"
+	Namespace = "Namespace"
+	// Runtime is one that Trainer's webhook may be asked about. Trainer 2.3 exempts those
+	// that it ships, by a label; earlier ones do not.
 	Runtime          = "ClusterTrainingRuntime"
-	Namespace        = "Namespace"
-	mutatingConfig   = "MutatingWebhookConfiguration"
-	validatingConfig = "ValidatingWebhookConfiguration"
+	MutatingConfig   = "MutatingWebhookConfiguration"
+	ValidatingConfig = "ValidatingWebhookConfiguration"
 	clusterBinding   = "ClusterRoleBinding"
 	roleBinding      = "RoleBinding"
 )
@@ -57,7 +59,7 @@ func (t Target) rewrite(obj *unstructured.Unstructured) error {
 	switch obj.GetKind() {
 	case clusterBinding, roleBinding:
 		return t.rewriteSubjects(obj)
-	case mutatingConfig, validatingConfig:
+	case MutatingConfig, ValidatingConfig:
 		return t.rewriteWebhooks(obj)
 	case CRD:
 		return t.rewriteConversion(obj)

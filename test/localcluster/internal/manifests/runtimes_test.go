@@ -26,19 +26,10 @@ func TestExplicitRetention(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			in, err := Decode([]byte(tc.in))
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := Decode([]byte(tc.want))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := ExplicitRetention(in); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(encode(t, want), encode(t, in)); diff != "" {
-				t.Error(diff)
+			got := decode(t, tc.in)
+			err := ExplicitRetention(got)
+			if diff := cmp.Diff(decode(t, tc.want), got); diff != "" || err != nil {
+				t.Error(diff, err)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ package nodes
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -87,9 +88,7 @@ func (p pool) node(name string) *corev1.Node {
 		corev1.LabelOSStable:   "linux",
 		corev1.LabelArchStable: "amd64",
 	}
-	for key, value := range p.labels {
-		labels[key] = value
-	}
+	maps.Copy(labels, p.labels)
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
@@ -109,9 +108,7 @@ const KubeletTaint = "kueue-trainer.test/kubelet"
 // A kubelet keeps what others say of resources that it does not know.
 func Kubelet(node *corev1.Node) {
 	p := gpuPool("kubelet", "FAKE-KUBELET", "81559", "hopper")
-	for key, value := range p.labels {
-		node.Labels[key] = value
-	}
+	maps.Copy(node.Labels, p.labels)
 	for _, taint := range append(p.taints, corev1.Taint{Key: KubeletTaint, Value: "real", Effect: corev1.TaintEffectNoSchedule}) {
 		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint.Key })
 		node.Spec.Taints = append(node.Spec.Taints, taint)
@@ -123,15 +120,9 @@ func Kubelet(node *corev1.Node) {
 // Usable tells whether pods can be placed on the node: it is ready, and the node
 // controller has seen it and taken its own taint away.
 func Usable(node *corev1.Node) bool {
-	for _, taint := range node.Spec.Taints {
-		if taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable {
-			return false
-		}
-	}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
+	}) && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -57,7 +59,7 @@ func Start(spec Spec) (Process, error) {
 	if err := cmd.Start(); err != nil {
 		return Process{}, fmt.Errorf("failed to start %s: %w", spec.Argv[0], err)
 	}
-	id, err := identify(cmd.Process.Pid)
+	id, _, err := identify(cmd.Process.Pid)
 	// Reap it should it end while we are still here, else it stays as a zombie.
 	go cmd.Wait() //nolint:errcheck // whether it runs is read from /proc
 	if err != nil {
@@ -96,9 +98,6 @@ func (id Identity) Kill(ctx context.Context) error {
 // signal takes a handle on the pid first and compares the identity then, so that
 // a recycled pid is not hit even between the two.
 func (id Identity) signal(sig syscall.Signal) error {
-	if id.PID <= 0 {
-		return nil
-	}
 	p, err := os.FindProcess(id.PID)
 	if err != nil {
 		return nil
@@ -114,16 +113,9 @@ func (id Identity) signal(sig syscall.Signal) error {
 }
 
 func (id Identity) waitGone(ctx context.Context, limit time.Duration) error {
-	deadline := time.Now().Add(limit)
-	for id.Alive() {
-		if time.Now().After(deadline) {
-			return fmt.Errorf("process %d is still running after %s", id.PID, limit)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pollInterval):
-		}
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(context.Context) (bool, error) { return !id.Alive(), nil })
+	if err != nil {
+		return fmt.Errorf("process %d is still running after %s: %w", id.PID, limit, err)
 	}
 	return nil
 }

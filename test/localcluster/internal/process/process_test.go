@@ -5,6 +5,7 @@ package process
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,33 +14,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-func TestParseStat(t *testing.T) {
-	tail := " 1 1 1 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 4711 100 5"
-	cases := map[string]struct {
-		line    string
-		want    stat
-		wantErr string
-	}{
-		"a plain command":                        {line: "7 (etcd) S" + tail, want: stat{state: 'S', startTicks: 4711}},
-		"a command with spaces and parentheses":  {line: "7 (a) b (c) R" + tail, want: stat{state: 'R', startTicks: 4711}},
-		"a zombie":                               {line: "7 (etcd) Z" + tail, want: stat{state: 'Z', startTicks: 4711}},
-		"a line without a command is an error":   {line: "7 etcd", wantErr: "no command"},
-		"a line that is cut short is an error":   {line: "7 (etcd) S 1 1", wantErr: "too few fields"},
-		"a start time must be a positive number": {line: "7 (etcd) S" + strings.Replace(tail, "4711", "-1", 1), wantErr: "start time"},
+func TestAZombieIsNotAlive(t *testing.T) {
+	cmd := exec.Command("/bin/true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got, err := parseStat([]byte(tc.line))
-			if tc.wantErr != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
-					t.Fatalf("error %v, want one with %q", err, tc.wantErr)
-				}
-				return
-			}
-			if err != nil || got != tc.want {
-				t.Fatalf("got %+v, %v; want %+v", got, err, tc.want)
-			}
-		})
+	t.Cleanup(func() { _ = cmd.Wait() })
+	var zombie Identity
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (ended bool, err error) {
+		zombie, ended, err = identify(cmd.Process.Pid)
+		return ended, err
+	})
+	if err != nil || zombie.Alive() {
+		t.Errorf("%+v: %v, alive: %t", zombie, err, zombie.Alive())
 	}
 }
 
@@ -94,9 +81,7 @@ func TestKillsWhatIgnoresTerm(t *testing.T) {
 // waitForLine waits until a log holds a line: then the process is as far as that.
 func waitForLine(t *testing.T, log, line string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
 		data, err := os.ReadFile(log)
 		return strings.Contains(string(data), line+"\n"), err
 	})

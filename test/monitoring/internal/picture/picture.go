@@ -5,17 +5,27 @@
 package picture
 
 import (
+	"bytes"
 	"fmt"
-	"html"
+	"image/color"
 	"maps"
 	"math"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/prometheus/common/model"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/kueue-trainer/kueue-trainer/test/attempt"
+	"github.com/kueue-trainer/kueue-trainer/test/chart"
 )
 
 // Picture is a dashboard over a time.
@@ -89,213 +99,179 @@ func Legend(format string, labels model.Metric) string {
 	}))
 }
 
-// Sizes in pixels: of a cell of the grid, of what is left free around a panel, and of a character.
+// Sizes in points: of a cell of the grid, and of what is left free around a panel.
 const (
 	cellWidth, cellHeight = 50, 26
 	gap                   = 3
 	header                = 30
-	character             = 6.5
 )
 
-// colors tell series apart, also for people who see fewer of them (Okabe and Ito).
-var colors = []string{"#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#999999", "#b8a900"}
-
-type drawing struct {
-	strings.Builder
-	from, to float64
-}
-
 // SVG draws the dashboard.
-func (p Picture) SVG() []byte {
-	d := &drawing{from: seconds(model.TimeFromUnixNano(p.From.UnixNano())), to: seconds(model.TimeFromUnixNano(p.To.UnixNano()))}
-	height := header
+func (p Picture) SVG() ([]byte, error) {
+	rows := 0
 	for _, panel := range p.Panels {
-		height = max(height, header+(panel.Y+panel.H)*cellHeight)
+		rows = max(rows, panel.Y+panel.H)
 	}
-	d.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11" fill="#333">`, 24*cellWidth, height)
-	d.add(`<rect width="%d" height="%d" fill="#f4f5f5"/>`, 24*cellWidth, height)
-	d.add(`<text x="8" y="20" font-size="15" font-weight="bold">%s</text>`, html.EscapeString(p.Title))
-	d.text(24*cellWidth-8, 20, "end", fmt.Sprintf("%.0f minutes", math.Ceil((d.to-d.from)/60)))
-	for _, panel := range p.Panels {
-		d.panel(panel)
-	}
-	d.add("</svg>")
-	return []byte(d.String())
+	return chart.SVG(24*cellWidth, vg.Length(header+rows*cellHeight), func(c draw.Canvas) {
+		c.SetColor(color.Gray{Y: 0xf4})
+		c.Fill(c.Rectangle.Path())
+		write(c, text.XLeft, 8, 20, chart.Bold(15), p.Title)
+		write(c, text.XRight, -8, 20, chart.Font(11), fmt.Sprintf("%.0f minutes", math.Ceil(p.To.Sub(p.From).Minutes())))
+		for _, panel := range p.Panels {
+			on := draw.Crop(c, vg.Length(panel.X*cellWidth+gap), vg.Length((panel.X+panel.W-24)*cellWidth-gap),
+				vg.Length((rows-panel.Y-panel.H)*cellHeight+gap), -vg.Length(header+panel.Y*cellHeight+gap))
+			panel.draw(on, p.From, p.To)
+		}
+	})
 }
 
-// box is where a panel draws.
-type box struct{ left, top, right, bottom float64 }
+// write puts text so far below the top of a canvas and to the right of its left edge, its center, or its right edge.
+func write(c draw.Canvas, align text.XAlignment, x, below vg.Length, f font.Font, words string) {
+	from := c.Min.X - vg.Length(align)*c.Size().X
+	style := text.Style{Color: color.Gray{Y: 0x33}, Font: f, XAlign: align, Handler: plot.DefaultTextHandler}
+	c.FillText(style, vg.Point{X: from + x, Y: c.Max.Y - below}, words)
+}
 
-func (d *drawing) panel(p Panel) {
-	b := box{
-		left: float64(p.X*cellWidth + gap), top: float64(header + p.Y*cellHeight + gap),
-		right: float64((p.X+p.W)*cellWidth - gap), bottom: float64(header + (p.Y+p.H)*cellHeight - gap),
-	}
+func (p Panel) draw(c draw.Canvas, from, to time.Time) {
 	if p.Kind == Row {
-		d.add(`<text x="%.0f" y="%.0f" font-size="13" font-weight="bold">%s</text>`, b.left+4, b.bottom-4, html.EscapeString(p.Title))
+		write(c, text.XLeft, 4, 16, chart.Bold(13), p.Title)
 		return
 	}
-	d.add(`<rect x="%.0f" y="%.0f" width="%.0f" height="%.0f" rx="2" fill="#fff" stroke="#ddd"/>`, b.left, b.top, b.right-b.left, b.bottom-b.top)
-	d.add(`<text x="%.0f" y="%.0f" font-weight="bold">%s</text>`, b.left+8, b.top+16, html.EscapeString(p.Title))
-	b.top += 26
+	c.SetColor(color.White)
+	c.Fill(c.Rectangle.Path())
+	write(c, text.XLeft, 8, 16, chart.Bold(12), p.Title)
+	c = draw.Crop(c, 8, -8, 4, -24)
 	switch p.Kind {
 	case Number:
-		d.numbers(p, b)
+		p.numbers(c)
 	case Rows:
-		d.table(p, b)
+		p.table(c)
 	default:
-		d.lines(p, b)
+		p.lines(c, from, to)
 	}
 }
 
 // numbers draws the last value of each series.
-func (d *drawing) numbers(p Panel, b box) {
+func (p Panel) numbers(c draw.Canvas) {
 	if len(p.Series) == 0 {
-		d.text((b.left+b.right)/2, (b.top+b.bottom)/2, "middle", "No data")
-		return
+		write(c, text.XCenter, 0, c.Size().Y/2, chart.Font(11), "No data")
 	}
 	for i, series := range p.Series {
-		last := series.Values[len(series.Values)-1].Value
-		y := b.top + (b.bottom-b.top)*(float64(i)+0.7)/float64(len(p.Series))
-		d.add(`<text x="%.0f" y="%.0f" text-anchor="middle" font-size="24" fill="#0072b2">%s</text>`,
-			(b.left+b.right)/2, y, html.EscapeString(strings.TrimSpace(series.Name+" "+Amount(float64(last), p.Unit))))
+		last := float64(series.Values[len(series.Values)-1].Value)
+		below := c.Size().Y * (vg.Length(i) + 0.7) / vg.Length(len(p.Series))
+		write(c, text.XCenter, 0, below, chart.Font(24), strings.TrimSpace(series.Name+" "+Amount(last, p.Unit)))
 	}
 }
 
-// lines draws series over the time, with a scale and a legend.
-func (d *drawing) lines(p Panel, b box) {
+// lines draws series over the time, with their names at the right.
+func (p Panel) lines(c draw.Canvas, from, to time.Time) {
+	drawing := chart.New("")
+	drawing.HideX()
+	drawing.Y.Tick.Marker = p
 	if p.Stacked {
-		p.Series = aligned(p.Series)
+		p.Series = stacked(p.Series)
 	}
-	legend, plot := b, b
-	plot.left, plot.right, plot.bottom = b.left+56, b.right-10, b.bottom-38
-	legend.top = b.bottom - 22
-	d.legend(p, legend)
-	lower, upper := layers(p)
-	high := 0.0
-	for _, values := range upper {
-		for _, value := range values {
-			if !math.IsNaN(value) && !math.IsInf(value, 0) {
-				high = max(high, value)
-			}
-		}
-	}
-	high = niceEnd(high)
-	y := func(value float64) float64 { return plot.bottom - value/high*(plot.bottom-plot.top) }
-	x := func(at float64) float64 { return plot.left + (at-d.from)/(d.to-d.from)*(plot.right-plot.left) }
-	for i := range 4 {
-		value := high * float64(i) / 3
-		d.add(`<path d="M%.0f %.1fH%.0f" stroke="#eee"/>`, plot.left, y(value), plot.right)
-		d.text(plot.left-5, y(value)+4, "end", Amount(value, p.Unit))
-	}
+	p.addSeries(drawing)
+	legend := drawing.Legend
+	legend.Left, legend.Top = true, true
 	for i, series := range p.Series {
-		color := colors[i%len(colors)]
-		for _, part := range parts(series.Values, upper[i], p.Gap) {
-			var path strings.Builder
-			for j := part.from; j < part.to; j++ {
-				fmt.Fprintf(&path, "L%.0f %.1f", x(seconds(series.Values[j].Timestamp)), y(upper[i][j]))
+		legend.Add(series.Name, &plotter.Line{LineStyle: draw.LineStyle{Color: chart.Color(i), Width: 3}})
+	}
+	drawing.X.Min, drawing.X.Max = seconds(model.TimeFromUnixNano(from.UnixNano())), seconds(model.TimeFromUnixNano(to.UnixNano()))
+	if drawing.Y.Max <= 0 {
+		drawing.Y.Max = 1
+	}
+	names := legend.Rectangle(c).Size().X
+	if half := c.Size().X / 2; names > half {
+		legend.TextStyle.Font.Size *= half / names
+		names = half
+	}
+	drawing.Draw(draw.Crop(c, 0, -names-12, 0, 0))
+	legend.Draw(draw.Crop(c, c.Size().X-names, 0, 0, -8))
+}
+
+func (p Panel) addSeries(drawing *plot.Plot) {
+	// Of stacked series the highest comes first: the others cover it as far as they reach.
+	for i, series := range slices.Backward(p.Series) {
+		for _, part := range parts(series.Values, p.Gap) {
+			line, err := plotter.NewLine(part)
+			attempt.Succeed(err, "panel %q", p.Title)
+			line.Color = chart.Color(i)
+			if p.Stacked {
+				line.FillColor = pale(chart.Color(i))
 			}
-			d.add(`<path d="M%s" fill="none" stroke="%s"/>`, path.String()[1:], color)
-			if !p.Stacked {
-				continue
-			}
-			for j := part.to - 1; j >= part.from; j-- {
-				fmt.Fprintf(&path, "L%.0f %.1f", x(seconds(series.Values[j].Timestamp)), y(lower[i][j]))
-			}
-			d.add(`<path d="M%sZ" fill="%s" fill-opacity="0.3"/>`, path.String()[1:], color)
+			drawing.Add(line)
 		}
 	}
 }
 
-// span is a part of a series.
-type span struct{ from, to int }
+// pale is a color with much white.
+func pale(c color.RGBA) color.Color {
+	return color.RGBA{R: c.R/3 + 0xaa, G: c.G/3 + 0xaa, B: c.B/3 + 0xaa, A: 0xff}
+}
+
+// Ticks implements plot.Ticker: it writes the panel's unit.
+func (p Panel) Ticks(low, high float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(low, high)
+	for i := range ticks {
+		if !ticks[i].IsMinor() {
+			ticks[i].Label = Amount(ticks[i].Value, p.Unit)
+		}
+	}
+	return ticks
+}
 
 // parts splits a series where it has no number, or nothing for longer than gap.
-func parts(values []model.SamplePair, numbers []float64, gap time.Duration) []span {
-	var all []span
-	from := 0
-	for i := range values {
-		if i > from && values[i].Timestamp.Sub(values[i-1].Timestamp) > gap {
-			all = append(all, span{from, i})
-			from = i
+func parts(values []model.SamplePair, gap time.Duration) []plotter.XYs {
+	var all []plotter.XYs
+	var part plotter.XYs
+	end := func() {
+		if len(part) > 0 {
+			all = append(all, part)
 		}
-		if math.IsNaN(numbers[i]) || math.IsInf(numbers[i], 0) {
-			if i > from {
-				all = append(all, span{from, i})
-			}
-			from = i + 1
+		part = nil
+	}
+	for i, pair := range values {
+		if i > 0 && pair.Timestamp.Sub(values[i-1].Timestamp) > gap {
+			end()
 		}
+		if plotter.CheckFloats(float64(pair.Value)) != nil {
+			end()
+			continue
+		}
+		part = append(part, plotter.XY{X: seconds(pair.Timestamp), Y: float64(pair.Value)})
 	}
-	if from < len(values) {
-		all = append(all, span{from, len(values)})
-	}
+	end()
 	return all
 }
 
-// aligned returns every series with a value at every time that one of them has: none is nothing.
-func aligned(series []Series) []Series {
-	times := map[model.Time]bool{}
+// stacked returns every series on top of those before it, with a value at every time that one of them has:
+// none is nothing.
+func stacked(series []Series) []Series {
+	below := map[model.Time]model.SampleValue{}
 	for _, s := range series {
 		for _, pair := range s.Values {
-			times[pair.Timestamp] = true
+			below[pair.Timestamp] = 0
 		}
 	}
 	all := make([]Series, 0, len(series))
 	for _, s := range series {
-		values := map[model.Time]model.SampleValue{}
 		for _, pair := range s.Values {
-			values[pair.Timestamp] = pair.Value
+			if plotter.CheckFloats(float64(pair.Value)) == nil {
+				below[pair.Timestamp] += pair.Value
+			}
 		}
 		full := Series{Name: s.Name}
-		for _, at := range slices.Sorted(maps.Keys(times)) {
-			full.Values = append(full.Values, model.SamplePair{Timestamp: at, Value: values[at]})
+		for _, at := range slices.Sorted(maps.Keys(below)) {
+			full.Values = append(full.Values, model.SamplePair{Timestamp: at, Value: below[at]})
 		}
 		all = append(all, full)
 	}
 	return all
 }
 
-// layers returns where each value of each series begins and ends: stacked ones stand on those before.
-func layers(p Panel) (lower, upper [][]float64) {
-	below := map[model.Time]float64{}
-	for _, series := range p.Series {
-		var from, to []float64
-		for _, pair := range series.Values {
-			value := float64(pair.Value)
-			if !p.Stacked {
-				from, to = append(from, 0), append(to, value)
-				continue
-			}
-			if math.IsNaN(value) {
-				value = 0
-			}
-			from, to = append(from, below[pair.Timestamp]), append(to, below[pair.Timestamp]+value)
-			below[pair.Timestamp] += value
-		}
-		lower, upper = append(lower, from), append(upper, to)
-	}
-	return lower, upper
-}
-
-// legend names the series, as many as fit into two lines.
-func (d *drawing) legend(p Panel, b box) {
-	x, y := b.left+8, b.top+4
-	for i, series := range p.Series {
-		width := 20 + float64(len(series.Name))*character
-		if x+width > b.right {
-			x, y = b.left+8, y+12
-		}
-		if y > b.bottom {
-			return
-		}
-		d.add(`<rect x="%.0f" y="%.0f" width="8" height="8" fill="%s"/>`, x, y-8, colors[i%len(colors)])
-		d.text(x+12, y, "start", series.Name)
-		x += width
-	}
-}
-
 // table draws lines of labels and values, as many as fit.
-func (d *drawing) table(p Panel, b box) {
+func (p Panel) table(c draw.Canvas) {
 	names := map[model.LabelName]bool{}
 	for _, row := range p.rows {
 		for name := range row.labels {
@@ -303,85 +279,41 @@ func (d *drawing) table(p Panel, b box) {
 		}
 	}
 	labels := slices.Sorted(maps.Keys(names))
-	var head []string
+	var content bytes.Buffer
+	w := tabwriter.NewWriter(&content, 0, 0, 2, ' ', 0)
 	for _, label := range labels {
-		head = append(head, string(label))
+		fmt.Fprint(w, label, "\t")
 	}
-	cells := [][]string{append(head, p.columns...)}
+	fmt.Fprintln(w, strings.Join(p.columns, "\t"))
 	for _, key := range slices.Sorted(maps.Keys(p.rows)) {
-		var row []string
 		for _, label := range labels {
-			row = append(row, string(p.rows[key].labels[label]))
+			fmt.Fprint(w, p.rows[key].labels[label], "\t")
 		}
 		for _, column := range p.columns {
-			text := ""
 			if value, found := p.rows[key].values[column]; found {
-				text = Amount(value, p.Unit)
+				fmt.Fprint(w, Amount(value, p.Unit))
 			}
-			row = append(row, text)
+			fmt.Fprint(w, "\t")
 		}
-		cells = append(cells, row)
+		fmt.Fprintln(w)
 	}
-	left := columnsFrom(cells, b.left+8, b.right-8)
-	for i, row := range cells {
-		y := b.top + 10 + float64(i*17)
-		if y > b.bottom-4 {
-			return
-		}
-		weight := ""
-		if i == 0 {
-			weight = ` fill="#0072b2"`
-		}
-		for j, text := range row {
-			if fits := int((append(left, b.right)[j+1] - left[j]) / character); len(text) > fits {
-				text = text[:max(0, fits-1)] + "…"
-			}
-			d.add(`<text x="%.0f" y="%.0f"%s>%s</text>`, left[j], y, weight, html.EscapeString(text))
+	attempt.Succeed(w.Flush())
+	lines := strings.Split(strings.TrimSpace(content.String()), "\n")
+	mono := chart.Font(11)
+	mono.Variant = "Mono"
+	// A character is as wide as 0.6 of its size: the longest line fits.
+	for _, line := range lines {
+		mono.Size = min(mono.Size, c.Size().X/vg.Length(0.6*float64(len(line))))
+	}
+	for i, line := range lines {
+		if below := vg.Length(10 + 17*i); below < c.Size().Y {
+			// SVG shows several spaces as one, and these as they are.
+			write(c, text.XLeft, 0, below, mono, strings.ReplaceAll(line, " ", "\u00a0"))
 		}
 	}
-}
-
-// columnsFrom returns where columns begin: each as wide as its longest text, and shrunk or stretched
-// to fill the space together.
-func columnsFrom(cells [][]string, from, to float64) []float64 {
-	widths := make([]int, len(cells[0]))
-	total := 0
-	for i := range widths {
-		for _, row := range cells {
-			widths[i] = max(widths[i], len(row[i])+2)
-		}
-		total += widths[i]
-	}
-	var starts []float64
-	x := from
-	for _, width := range widths {
-		starts = append(starts, x)
-		x += float64(width) / float64(total) * (to - from)
-	}
-	return starts
-}
-
-func (d *drawing) add(format string, args ...any) { fmt.Fprintf(d, format+"\n", args...) }
-
-func (d *drawing) text(x, y float64, anchor, text string) {
-	d.add(`<text x="%.0f" y="%.0f" text-anchor="%s">%s</text>`, x, y, anchor, html.EscapeString(text))
 }
 
 func seconds(at model.Time) float64 { return float64(at.UnixNano()) / 1e9 }
-
-// niceEnd rounds up to a number of which people like the thirds.
-func niceEnd(highest float64) float64 {
-	if highest <= 0 || math.IsInf(highest, 0) {
-		return 3
-	}
-	power := math.Pow(10, math.Floor(math.Log10(highest)))
-	for _, step := range []float64{1.5, 3, 6} {
-		if highest <= step*power {
-			return step * power
-		}
-	}
-	return 15 * power
-}
 
 // Amount writes a value in a unit of Grafana's.
 func Amount(value float64, unit string) string {
@@ -415,15 +347,8 @@ func duration(value float64) string {
 
 // number writes three digits.
 func number(value float64) string {
-	digits := 0
-	switch size := math.Abs(value); {
-	case size == math.Trunc(size) || size >= 100:
-	case size >= 10:
-		digits = 1
-	case size >= 0.1:
-		digits = 2
-	default:
-		digits = 4
+	if value == math.Trunc(value) || math.Abs(value) >= 100 {
+		return fmt.Sprintf("%.0f", value)
 	}
-	return strconv.FormatFloat(value, 'f', digits, 64)
+	return fmt.Sprintf("%.3g", value)
 }

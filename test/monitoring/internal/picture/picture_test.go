@@ -4,16 +4,14 @@ package picture
 
 import (
 	"encoding/xml"
-	"errors"
-	"io"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
+	"gonum.org/v1/plot/plotter"
 )
 
 func TestLegend(t *testing.T) {
@@ -37,8 +35,8 @@ func TestAmount(t *testing.T) {
 		want  string
 	}{
 		{0.256, "percentunit", "25.6 %"},
-		{90, "s", "1.50 min"},
-		{0.0042, "s", "4.20 ms"},
+		{90, "s", "1.5 min"},
+		{0.0042, "s", "4.2 ms"},
 		{0, "s", "0 s"},
 		{3 << 20, "bytes", "3 MiB"},
 		{12.5, "ops", "12.5/s"},
@@ -51,33 +49,26 @@ func TestAmount(t *testing.T) {
 	}
 }
 
+func pairs(values ...float64) []model.SamplePair {
+	var all []model.SamplePair
+	for i := 0; i < len(values); i += 2 {
+		all = append(all, model.SamplePair{Timestamp: model.Time(values[i]), Value: model.SampleValue(values[i+1])})
+	}
+	return all
+}
+
 // Stacked series stand on those before them, also where one of them has nothing at a time.
-func TestLayers(t *testing.T) {
-	at := func(pairs ...float64) []model.SamplePair {
-		var all []model.SamplePair
-		for i := 0; i < len(pairs); i += 2 {
-			all = append(all, model.SamplePair{Timestamp: model.Time(pairs[i]), Value: model.SampleValue(pairs[i+1])})
-		}
-		return all
-	}
-	p := Panel{Stacked: true, Series: aligned([]Series{{Values: at(1, 5, 2, math.NaN())}, {Values: at(2, 3)}, {Values: at(1, 1, 2, 1)}})}
-	lower, upper := layers(p)
-	if diff := cmp.Diff([][]float64{{0, 0}, {5, 0}, {5, 3}}, lower); diff != "" {
-		t.Errorf("lower (-want,+got):\n%s", diff)
-	}
-	if diff := cmp.Diff([][]float64{{5, 0}, {5, 3}, {6, 4}}, upper); diff != "" {
-		t.Errorf("upper (-want,+got):\n%s", diff)
+func TestStacked(t *testing.T) {
+	got := stacked([]Series{{Values: pairs(1, 5, 2, math.NaN())}, {Values: pairs(2, 3)}, {Values: pairs(1, 1, 2, 1)}})
+	want := []Series{{Values: pairs(1, 5, 2, 0)}, {Values: pairs(1, 5, 2, 3)}, {Values: pairs(1, 6, 2, 4)}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want,+got):\n%s", diff)
 	}
 }
 
 func TestParts(t *testing.T) {
-	var values []model.SamplePair
-	numbers := []float64{1, math.NaN(), 3, 4, 5, math.Inf(1)}
-	for i, at := range []model.Time{0, 1000, 2000, 3000, 9000, 10000} {
-		values = append(values, model.SamplePair{Timestamp: at, Value: model.SampleValue(numbers[i])})
-	}
-	got := parts(values, numbers, 3*time.Second)
-	if diff := cmp.Diff([]span{{0, 1}, {2, 4}, {4, 5}}, got, cmp.AllowUnexported(span{})); diff != "" {
+	got := parts(pairs(0, 1, 1000, math.NaN(), 2000, 3, 3000, 4, 9000, 5, 10000, math.Inf(1)), 3*time.Second)
+	if diff := cmp.Diff([]plotter.XYs{{{X: 0, Y: 1}}, {{X: 2, Y: 3}, {X: 3, Y: 4}}, {{X: 9, Y: 5}}}, got); diff != "" {
 		t.Errorf("(-want,+got):\n%s", diff)
 	}
 }
@@ -85,32 +76,29 @@ func TestParts(t *testing.T) {
 // A picture of everything is well-formed, and has what it is given.
 func TestSVG(t *testing.T) {
 	from := time.Unix(1000, 0)
-	values := []model.SamplePair{{Timestamp: model.TimeFromUnix(1000), Value: 1}, {Timestamp: model.TimeFromUnix(1060), Value: 4}}
-	values = append(values, model.SamplePair{Timestamp: model.TimeFromUnix(1030), Value: model.SampleValue(math.NaN())})
-	slices.SortFunc(values, func(a, b model.SamplePair) int { return int(a.Timestamp - b.Timestamp) })
+	values := pairs(1000_000, 1, 1030_000, math.NaN(), 1060_000, 4)
 	table := Panel{Kind: Rows, Title: "Stuck <b>", X: 12, Y: 5, W: 12, H: 8}
 	table.Table("TrainJobs", model.Vector{{Metric: model.Metric{"reason": "NotStarted"}, Value: 2}})
 	table.Table("others", model.Vector{{Metric: model.Metric{"reason": "NotStarted"}, Value: 7}})
-	svg := string(Picture{Title: "TrainJobs", From: from, To: from.Add(time.Minute), Panels: []Panel{
+	file, err := Picture{Title: "TrainJobs", From: from, To: from.Add(time.Minute), Panels: []Panel{
 		{Kind: Row, Title: "Now", W: 24, H: 1},
 		{Kind: Number, Title: "Running", Y: 1, W: 4, H: 4, Series: []Series{{Values: values}}},
 		{Kind: Number, Title: "Nothing", X: 4, Y: 1, W: 4, H: 4},
 		{Kind: Lines, Title: "Once", Gap: time.Minute, Y: 5, W: 12, H: 8, Series: []Series{{Name: "half", Values: values}}},
 		{Kind: Lines, Title: "Over time", Stacked: true, Gap: time.Minute, Y: 5, W: 12, H: 8, Series: []Series{{Name: "queued", Values: values}}},
 		table,
-	}}.SVG())
-	decoder := xml.NewDecoder(strings.NewReader(svg))
-	for {
-		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
+	}}.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg := string(file)
+	if err := xml.Unmarshal(file, &struct{}{}); err != nil {
+		t.Fatal(err)
 	}
 	if strings.Contains(svg, "NaN") {
 		t.Errorf("NaN is drawn in\n%s", svg)
 	}
-	for _, want := range []string{">Now<", ">4<", ">No data<", ">queued<", "Stuck &lt;b&gt;", ">NotStarted<", ">2<", ">7<", "1 minutes"} {
+	for _, want := range []string{">Now<", ">4<", ">No data<", ">queued<", "Stuck &lt;b&gt;", "NotStarted\u00a0\u00a02\u00a0\u00a0\u00a0\u00a0\u00a0\u00a0\u00a0\u00a0\u00a0\u00a07<", "1 minutes"} {
 		if !strings.Contains(svg, want) {
 			t.Errorf("No %q in\n%s", want, svg)
 		}

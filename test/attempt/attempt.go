@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package attempt lets programs of many steps that each may fail say the steps alone, as specs do: what
+// fails ends all of them.
+package attempt
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Main runs a program until it ends or is interrupted. The label comes before its error.
+func Main(label string, run func(context.Context) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, label+err.Error())
+		os.Exit(1)
+	}
+}
+
+// failure is what a step panics with.
+type failure struct{ error }
+
+// To takes steps and returns what one of them failed with.
+func To(take func()) (err error) {
+	defer func() {
+		recovered := recover()
+		if f, ok := recovered.(failure); ok {
+			err = f.error
+		} else if recovered != nil {
+			panic(recovered)
+		}
+	}()
+	take()
+	return nil
+}
+
+// Succeed ends the attempt with an error, if there is one. What says what was done, as fmt.Sprintf takes it.
+func Succeed(err error, what ...any) {
+	if err == nil {
+		return
+	}
+	if len(what) > 0 {
+		err = fmt.Errorf(what[0].(string)+": %w", append(what[1:], err)...)
+	}
+	panic(failure{err})
+}
+
+// Fail ends the attempt.
+func Fail(format string, args ...any) { Succeed(fmt.Errorf(format, args...)) }
+
+// Must returns a value, or ends the attempt with an error.
+func Must[T any](value T, err error) T {
+	Succeed(err)
+	return value
+}

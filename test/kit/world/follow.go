@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"context"
+	"sync"
+
+	"github.com/onsi/ginkgo/v2/types"
+	"github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Follow shows note every version of the world's objects of a kind, one at a time, until stop. What note
+// fills may be read in reading.
+func Follow[T client.Object](
+	ctx context.Context, w *World, list client.ObjectList, note func(T),
+) (reading func(func()), stop func()) {
+	types.MarkAsHelper()
+	watching, err := w.Cluster.Client.Watch(ctx, list, client.InNamespace(w.Namespace))
+	w.g.Expect(err).NotTo(gomega.HaveOccurred())
+	var lock sync.Mutex
+	reading = func(read func()) {
+		lock.Lock()
+		defer lock.Unlock()
+		read()
+	}
+	go func() {
+		for event := range watching.ResultChan() {
+			if obj, ok := event.Object.(T); ok {
+				reading(func() { note(obj) })
+			}
+		}
+	}()
+	return reading, watching.Stop
+}
