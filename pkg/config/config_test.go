@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/config/v1alpha1"
 	"k8s.io/utils/ptr"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const head = "apiVersion: config.kueue-trainer.dev/v1alpha1\nkind: Configuration\n"
@@ -55,9 +55,7 @@ func changed(change func(*Configuration)) *Configuration {
 func fileWith(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "configuration.yaml")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatalf("Writing the file: %v", err)
-	}
+	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -141,46 +139,28 @@ integrations: {labelKeysToCopy: [team]}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := Load(fileWith(t, tc.content))
-			if err != nil {
-				t.Fatalf("Load: %v", err)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected configuration (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected configuration", tc.want, got)
 			// The effective configuration is logged; what is logged has to be a file.
 			written, err := yaml.Marshal(got)
-			if err != nil {
-				t.Fatalf("Writing it out: %v", err)
-			}
+			expect.NoError(t, err)
 			again, err := Load(fileWith(t, string(written)))
-			if err != nil {
-				t.Fatalf("Loading what was written out: %v", err)
-			}
-			if diff := cmp.Diff(got, again); diff != "" {
-				t.Errorf("It comes back different (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "It comes back different", got, again)
 		})
 	}
 }
 
 func TestLoadWithoutAFileGivesTheDefaults(t *testing.T) {
 	got, err := Load("")
-	if err != nil {
-		t.Fatalf("Load: %v", err)
-	}
-	if diff := cmp.Diff(defaults(), got); diff != "" {
-		t.Errorf("Unexpected configuration (-want,+got):\n%s", diff)
-	}
+	expect.NoError(t, err)
+	expect.Same(t, "Unexpected configuration", defaults(), got)
 }
 
 func TestShippedFileEqualsTheDefaults(t *testing.T) {
 	got, err := Load(filepath.Join("..", "..", "config", "manager", "configuration.yaml"))
-	if err != nil {
-		t.Fatalf("Load: %v", err)
-	}
-	if diff := cmp.Diff(defaults(), got); diff != "" {
-		t.Errorf("The shipped file is not what the manager does without it (-defaults,+file):\n%s", diff)
-	}
+	expect.NoError(t, err)
+	expect.Same(t, "The shipped file is not what the manager does without it", defaults(), got)
 }
 
 func TestLoadErrors(t *testing.T) {
@@ -239,7 +219,5 @@ func TestDefaultIsIdempotent(t *testing.T) {
 	Default(cfg)
 	first := *cfg
 	Default(cfg)
-	if diff := cmp.Diff(&first, cfg); diff != "" {
-		t.Errorf("The second time changes it (-once,+twice):\n%s", diff)
-	}
+	expect.Same(t, "The second time changes it", &first, cfg)
 }

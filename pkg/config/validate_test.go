@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestValidate(t *testing.T) {
@@ -88,9 +89,7 @@ func TestValidate(t *testing.T) {
 			for _, err := range validate(changed(tc.change)) {
 				got = append(got, err.Field+": "+string(err.Type))
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected errors", tc.want, got)
 		})
 	}
 }

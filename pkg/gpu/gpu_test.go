@@ -5,9 +5,10 @@ package gpu
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func amounts(pairs ...string) corev1.ResourceList {
@@ -109,9 +110,7 @@ func TestResources(t *testing.T) {
 			if len(got) == 0 && len(tc.want) == 0 {
 				return
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected resources (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected resources", tc.want, got)
 		})
 	}
 }
@@ -145,9 +144,7 @@ func TestTolerations(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.PodSpec{Containers: []corev1.Container{limitedTo(tc.asked)}}
-			if diff := cmp.Diff(tc.want, Tolerations(pod)); diff != "" {
-				t.Errorf("Unexpected tolerations (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected tolerations", tc.want, Tolerations(pod))
 		})
 	}
 }

@@ -3,14 +3,16 @@
 package gpu
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 type labelSet = map[string]string
@@ -220,9 +222,7 @@ func TestPools(t *testing.T) {
 					}
 					got = append(got, pool{p.Name, p.NodeLabels, names, p.Resources, p.Slicing, p.Taints})
 				}
-				if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
-					t.Errorf("Nodes %s: unexpected pools (-want,+got):\n%s", order, diff)
-				}
+				expect.Same(t, fmt.Sprintf("Nodes %s: unexpected pools", order), tc.want, got, cmpopts.EquateEmpty())
 				slices.Reverse(tc.nodes)
 			}
 		})
@@ -275,9 +275,7 @@ func TestLevels(t *testing.T) {
 				n := node("", nil, l)
 				nodes = append(nodes, &n)
 			}
-			if diff := cmp.Diff(tc.want, Levels(nodes)); diff != "" {
-				t.Errorf("Unexpected levels (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected levels", tc.want, Levels(nodes))
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"testing"
 	"testing/synctest"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestSetLimit(t *testing.T) {
@@ -28,9 +30,7 @@ func TestSetLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("GOMEMLIMIT", tc.env)
 			debug.SetMemoryLimit(tc.limit)
-			if got := SetLimit(); got != tc.want {
-				t.Errorf("SetLimit = %d, want %d", got, tc.want)
-			}
+			expect.Same(t, "Unexpected SetLimit", tc.want, SetLimit())
 			want := tc.want
 			if want == 0 {
 				want = tc.limit
@@ -92,9 +92,7 @@ func TestGate(t *testing.T) {
 		gate := NewGate(1, func() bool { return scarce })
 		pass := func(ctx context.Context) func() {
 			leave, err := gate.Pass(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			return leave
 		}
 		first, second := pass(t.Context()), pass(t.Context())

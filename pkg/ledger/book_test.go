@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // gpuSeconds are the numbers of a book for GPUs, by phase or outcome.
@@ -41,13 +41,9 @@ func sums(b *Book, now time.Time) map[string]float64 {
 func reloaded(t *testing.T, b *Book, now time.Time) *Book {
 	t.Helper()
 	data, err := b.checkpoint("test", now).encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	c, err := decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return c.book(now)
 }
 
@@ -183,9 +179,7 @@ func TestBook(t *testing.T) {
 					b.Gone(s.wl.UID, at(s.at), at(s.at))
 				}
 			}
-			if diff := cmp.Diff(tc.want, sums(b, at(tc.until))); diff != "" {
-				t.Errorf("Unexpected GPU seconds (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected GPU seconds", tc.want, sums(b, at(tc.until)))
 		})
 	}
 }
@@ -204,9 +198,7 @@ func TestBookBeginsWithNothing(t *testing.T) {
 	b := NewBook(at(30))
 	b.Observe(Read(newObject("a").reserve(10).admit(12).ready(20).finish(kueue.WorkloadFinishedReasonSucceeded, 25).Workload, Facts{}), at(31), at(30))
 	b.Observe(Read(newObject("b").reserve(10).admit(12).ready(20).Workload, Facts{}), at(31), at(30))
-	if diff := cmp.Diff(map[string]float64{"running": 16 * 10}, sums(b, at(40))); diff != "" {
-		t.Errorf("Unexpected GPU seconds (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected GPU seconds", map[string]float64{"running": 16 * 10}, sums(b, at(40)))
 }
 
 func TestBookKnowsTheUserOfAJobThatIsGone(t *testing.T) {
@@ -227,9 +219,7 @@ func TestBookKnowsTheUserOfAJobThatIsGone(t *testing.T) {
 			users[s.User] += seconds
 		}
 	}
-	if diff := cmp.Diff(map[string]float64{"ann": 20 * 16, "bob": 10 * 16}, users); diff != "" {
-		t.Errorf("Unexpected GPU seconds by user after the label was edited (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected GPU seconds by user after the label was edited", map[string]float64{"ann": 20 * 16, "bob": 10 * 16}, users)
 }
 
 func TestBookOfWorkloadsThatVanished(t *testing.T) {
@@ -241,9 +231,7 @@ func TestBookOfWorkloadsThatVanished(t *testing.T) {
 	b = reloaded(t, b, at(30))
 	b.Vanished(at(30), at(41), func(h *Holding) bool { return h.UID == "there" })
 	want := map[string]float64{"running": 16 * (30 + 20 + 90), "deleted": 16 * (30 + 20)}
-	if diff := cmp.Diff(want, sums(b, at(100))); diff != "" {
-		t.Errorf("Unexpected GPU seconds (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected GPU seconds", want, sums(b, at(100)))
 }
 
 func TestBookCountsWhatEndedLongBeforeItWasSaved(t *testing.T) {
@@ -258,9 +246,7 @@ func TestBookCountsWhatEndedLongBeforeItWasSaved(t *testing.T) {
 		b.Observe(ended(uid), late, late)
 	}
 	want := map[string]float64{"running": 16 * 10, "useful": 16 * 10}
-	if diff := cmp.Diff(want, sums(b, late)); diff != "" {
-		t.Errorf("Unexpected GPU seconds (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected GPU seconds", want, sums(b, late))
 	if ahead := (checkpoint{Began: noon, Saved: late}).book(at(20)); ahead.assumed.After(noon) {
 		t.Errorf("Of a clock that is ahead, all until %s is taken for counted", ahead.assumed)
 	}
@@ -326,9 +312,7 @@ func TestCheckpointIsACopy(t *testing.T) {
 	b.Observe(Read(newObject("a").reserve(10).admit(10).ready(15).Workload, Facts{}), at(16), time.Time{})
 	c := b.checkpoint("test", at(17))
 	before, err := compress(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	b.Leave("a", at(20))
 	b.Observe(Read(reclaimed(newObject("a").reserve(10).admit(10).ready(15)).evict(25).Workload, Facts{}), at(26), time.Time{})
 	if after, err := compress(c); err != nil || !bytes.Equal(before, after) {
@@ -370,9 +354,7 @@ func TestCheckpointFits(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	valid := func(c checkpoint) []byte {
 		data, err := compress(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		return data
 	}
 	for name, data := range map[string][]byte{

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // history is a cluster in which jobs come, run, are preempted and end by chance, second by second,
@@ -211,9 +211,7 @@ func TestBookAgreesWithTheTruth(t *testing.T) {
 			if h.kills < 5 {
 				t.Fatalf("The manager was killed %d times only", h.kills)
 			}
-			if diff := cmp.Diff(h.truth, sums(h.book, at(h.now))); diff != "" {
-				t.Errorf("The book differs from the truth (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "The book differs from the truth", h.truth, sums(h.book, at(h.now)))
 		})
 	}
 }

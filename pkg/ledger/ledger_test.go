@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +25,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // stage is an API server, and how often the ConfigMap was written.
@@ -39,9 +39,7 @@ func newStage(t *testing.T, objs ...client.Object) *stage {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, add(scheme))
 	}
 	s := &stage{}
 	s.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).WithInterceptorFuncs(interceptor.Funcs{
@@ -274,9 +272,7 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 		stop := lead(t, former)
 		there, gone := ofTrainJob("there").reserve(now()), ofTrainJob("gone").reserve(now())
 		there.Name, there.ResourceVersion = "there", ""
-		if err := s.Create(t.Context(), there.Workload); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, s.Create(t.Context(), there.Workload))
 		former.observe(t.Context(), there.Workload)
 		former.observe(t.Context(), gone.Workload)
 		stop()
@@ -352,9 +348,7 @@ func TestLedgerOfAnotherLeaderIsNotOverwritten(t *testing.T) {
 		stopFormer := lead(t, former)
 		running := ofTrainJob("a").reserve(now()).admit(now()).ready(now())
 		running.ResourceVersion = ""
-		if err := s.Create(t.Context(), running.Workload); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, s.Create(t.Context(), running.Workload))
 		s.writes = 0
 		former.observe(t.Context(), running.Workload)
 		time.Sleep(savePeriod + time.Second)
@@ -383,13 +377,9 @@ func TestLedgerSurvivesAnEditedLabel(t *testing.T) {
 		stop := lead(t, l)
 		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
 		var cm corev1.ConfigMap
-		if err := s.Get(t.Context(), l.store.key, &cm); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, s.Get(t.Context(), l.store.key, &cm))
 		cm.Labels["edited"] = "true"
-		if err := s.Update(t.Context(), &cm); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, s.Update(t.Context(), &cm))
 		time.Sleep(2*savePeriod + time.Second)
 		synctest.Wait()
 		stop()
@@ -429,9 +419,7 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		data, err := compress(map[string]any{"format": format + 1, "held": "in another way"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		s := newStage(t, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: ConfigMapName},
 			BinaryData: map[string][]byte{configMapKey: data},
@@ -458,9 +446,7 @@ func TestCollector(t *testing.T) {
 		s := newStage(t)
 		l, _ := s.ledger()
 		registry := prometheus.NewPedanticRegistry()
-		if err := registry.Register(NewCollector(l, true)); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, registry.Register(NewCollector(l, true)))
 		if families, err := registry.Gather(); err != nil || len(families) != 0 {
 			t.Fatalf("One that does not lead tells %v, %v", families, err)
 		}
@@ -470,15 +456,11 @@ func TestCollector(t *testing.T) {
 		time.Sleep(12 * time.Second)
 		// The outcomes are told before there is one.
 		want := map[string]float64{"held_resources": 16, "quota_resource_seconds_total": 160, "ended_resource_seconds_total": 0}
-		if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {
-			t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
 		// It turns out that pods ran for long: what was told as waiting is not taken back.
 		l.observe(t.Context(), versioned(object{wl.DeepCopy()}.ready(now()-10), "2").Workload)
 		want["quota_resource_seconds_total"] = 160 + 8*16
-		if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {
-			t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
 	})
 }
 
@@ -512,9 +494,7 @@ func TestCollectorWithoutLocalQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newStage(t).ledger()
 		registry := prometheus.NewPedanticRegistry()
-		if err := registry.Register(NewCollector(l, false)); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, registry.Register(NewCollector(l, false)))
 		defer lead(t, l)()
 		for _, queue := range []string{"a", "b"} {
 			wl := ofTrainJob(types.UID(queue)).reserve(now())
@@ -523,9 +503,7 @@ func TestCollectorWithoutLocalQueues(t *testing.T) {
 		}
 		time.Sleep(12 * time.Second)
 		want := map[string]float64{"held_resources": 32, "quota_resource_seconds_total": 320, "ended_resource_seconds_total": 0}
-		if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {
-			t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
 	})
 }
 
@@ -533,9 +511,7 @@ func TestCollectorWithoutLocalQueues(t *testing.T) {
 func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	sums := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // noon is when every test begins.
@@ -195,9 +195,7 @@ func TestRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := Read(tc.wl.Workload, tc.facts)
 			got := want{Reserved: r.Reserved, Released: r.Released, Ended: r.Ended, Marks: r.Marks, Outcome: r.Outcome}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected reading (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected reading", tc.want, got)
 		})
 	}
 }
@@ -208,12 +206,8 @@ func TestReadShares(t *testing.T) {
 	}
 	wl := newObject("a").reserve(10).admit(12)
 	want := []Share{{series("cpu", "default"), 0.5}, {series("nvidia.com/gpu", "h100"), 16}}
-	if diff := cmp.Diff(want, Read(wl.Workload, Facts{User: "ann"}).Shares); diff != "" {
-		t.Errorf("Unexpected shares (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected shares", want, Read(wl.Workload, Facts{User: "ann"}).Shares)
 	wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "node", Count: 1}}
 	want[0].Amount, want[1].Amount = 0.25, 8
-	if diff := cmp.Diff(want, Read(wl.Workload, Facts{User: "ann"}).Shares); diff != "" {
-		t.Errorf("Unexpected shares after a pod was reclaimed (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected shares after a pod was reclaimed", want, Read(wl.Workload, Facts{User: "ann"}).Shares)
 }

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +21,8 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // secret is an environment variable's value in every object of these tests.
@@ -52,9 +53,7 @@ func TestSetDefault(t *testing.T) {
 		messages = append(messages, read.Msg)
 	}
 	want := []string{"http: TLS handshake error from 127.0.0.1:1: remote error", "of client-go"}
-	if diff := cmp.Diff(want, messages); diff != "" {
-		t.Errorf("Unexpected lines (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected lines", want, messages)
 }
 
 func TestDiscreet(t *testing.T) {
@@ -103,9 +102,7 @@ func TestNoValueIsLogged(t *testing.T) {
 			flags := flag.NewFlagSet("", flag.ContinueOnError)
 			options := zap.Options{DestWriter: &out}
 			options.BindFlags(flags)
-			if err := flags.Parse([]string{"--zap-encoder=" + format}); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, flags.Parse([]string{"--zap-encoder=" + format}))
 			log := New(zap.UseFlagOptions(&options)).WithName("manager")
 			log.Error(refused, "Could not place a child Job")
 			log.Info("Refused", "detail", refused.Error())
@@ -126,9 +123,7 @@ func TestBodiesAreNotLogged(t *testing.T) {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	options := zap.Options{DestWriter: &out}
 	options.BindFlags(flags)
-	if err := flags.Parse([]string{"--zap-log-level=10"}); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, flags.Parse([]string{"--zap-log-level=10"}))
 	log := New(zap.UseFlagOptions(&options)).WithName("manager").WithValues("controller", "trainjob")
 	for level, want := range map[int]bool{0: true, 7: true, 8: false, 9: false, 10: false} {
 		out.Reset()
@@ -152,9 +147,7 @@ func TestForController(t *testing.T) {
 		Controller string
 		TrainJob   types.NamespacedName
 	}
-	if err := json.Unmarshal([]byte(lines[1]), &looked); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, json.Unmarshal([]byte(lines[1]), &looked))
 	if looked.Controller != "trainjob" || looked.TrainJob.String() != "team/llm" {
 		t.Errorf("The line is %s", lines[1])
 	}

@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var team = Queue{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "queue"}
@@ -67,9 +68,7 @@ func TestGathered(t *testing.T) {
 		want[m.Name] = described{m.Type, m.Help + ".", labels}
 	}
 	families, err := everything(t, QueueLabels{LocalQueues: true}).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	got := map[string]described{}
 	for _, family := range families {
 		var labels []string
@@ -78,9 +77,7 @@ func TestGathered(t *testing.T) {
 		}
 		got[family.GetName()] = described{Type(strings.ToLower(family.GetType().String())), family.GetHelp(), labels}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected metrics", want, got)
 }
 
 func TestLint(t *testing.T) {
@@ -100,9 +97,7 @@ func TestLabelsOfLocalQueues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			families, err := everything(t, tc.labels).Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			queues := 0
 			for _, family := range families {
 				for _, metric := range family.Metric {
@@ -130,9 +125,7 @@ func TestHistograms(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	NewRecorder(registry, QueueLabels{}).Gone(team, -time.Second)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	for _, family := range families {
 		if family.GetName() != EvictedUntilStopped().Name {
 			continue
@@ -205,9 +198,7 @@ func TestOutcomes(t *testing.T) {
 				return &http.Response{StatusCode: tc.code, Body: io.NopCloser(strings.NewReader(tc.body))}, nil
 			}))}
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://api/api/v1/namespaces/team/pods/pod", http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			response, err := client.Do(request)
 			if err == nil {
 				defer response.Body.Close()

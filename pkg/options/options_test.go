@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 type object = map[string]any
@@ -124,13 +124,9 @@ func TestApply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := &trainjob.TrainJob{}
 			for _, option := range tc.options {
-				if err := option.Apply(job, tc.trainer); err != nil {
-					t.Fatalf("Apply: %v", err)
-				}
+				expect.NoError(t, option.Apply(job, tc.trainer))
 			}
-			if diff := cmp.Diff(jsonValue(t, tc.want), withoutDefaults(t, job)); diff != "" {
-				t.Errorf("Unexpected TrainJob (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected TrainJob", jsonValue(t, tc.want), withoutDefaults(t, job))
 		})
 	}
 }
@@ -138,13 +134,9 @@ func TestApply(t *testing.T) {
 // TestTrainJobOfTheSDK builds the TrainJob that docs/howto/python.md submits by the SDK.
 func TestTrainJobOfTheSDK(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "samples", "sdk-trainjob.json"))
-	if err != nil {
-		t.Fatalf("Reading the TrainJob: %v", err)
-	}
+	expect.NoError(t, err)
 	var job trainjob.TrainJob
-	if err := json.Unmarshal(data, &job); err != nil {
-		t.Fatalf("Decoding the TrainJob: %v", err)
-	}
+	expect.NoError(t, json.Unmarshal(data, &job))
 	want := withoutDefaults(t, &job)
 	job.ObjectMeta, job.Spec.RuntimePatches = metav1.ObjectMeta{}, nil
 	job.Spec.Trainer.Command, job.Spec.Trainer.Args = nil, nil
@@ -176,13 +168,9 @@ func TestTrainJobOfTheSDK(t *testing.T) {
 		Annotations{"example.com/notebook": "experiments/bert.ipynb"},
 		TrainerCommand{"torchrun"}, TrainerArgs{"finetune.py", "--lr=0.00002"}, patch,
 	} {
-		if err := option.Apply(&job, CustomTrainerContainer); err != nil {
-			t.Fatalf("Apply: %v", err)
-		}
+		expect.NoError(t, option.Apply(&job, CustomTrainerContainer))
 	}
-	if diff := cmp.Diff(want, withoutDefaults(t, &job)); diff != "" {
-		t.Errorf("Unexpected TrainJob (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected TrainJob", want, withoutDefaults(t, &job))
 }
 
 func jsonValue(t *testing.T, text string) object {
@@ -198,9 +186,7 @@ func jsonValue(t *testing.T, text string) object {
 func withoutDefaults(t *testing.T, job *trainjob.TrainJob) object {
 	t.Helper()
 	data, err := json.Marshal(job)
-	if err != nil {
-		t.Fatalf("Encoding: %v", err)
-	}
+	expect.NoError(t, err)
 	value := jsonValue(t, string(data))
 	delete(value, "status")
 	for key, part := range value {
@@ -270,9 +256,7 @@ func TestRefusals(t *testing.T) {
 				t.Fatal("Apply refuses nothing")
 			}
 			if tc.message != "" {
-				if diff := cmp.Diff(tc.message, err.Error()); diff != "" {
-					t.Errorf("Unexpected error (-want,+got):\n%s", diff)
-				}
+				expect.Same(t, "Unexpected error", tc.message, err.Error())
 				return
 			}
 			var fields []string
@@ -281,9 +265,7 @@ func TestRefusals(t *testing.T) {
 				invalid, _ := errors.AsType[*field.Error](one)
 				fields = append(fields, invalid.Field)
 			}
-			if diff := cmp.Diff(tc.fields, fields); diff != "" {
-				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected errors", tc.fields, fields)
 			if len(job.Spec.RuntimePatches) > 0 {
 				t.Error("A refused patch was added")
 			}

@@ -5,10 +5,9 @@ package patch
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // With our part in somebody else's name the gate would stay when ours is taken off.
@@ -52,13 +51,9 @@ func TestAllOverridesAreOnePatch(t *testing.T) {
 		t.Fatalf("All returned %d entries, %v", len(patches), err)
 	}
 	entry, err := patches[0].Decode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	pod := replicatedJobs(&entry)[0].Template.Spec.Template
-	if diff := cmp.Diff(map[string]string{"pool": "last", "zone": "first"}, pod.Spec.NodeSelector); diff != "" {
-		t.Errorf("Unexpected node selector (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected node selector", map[string]string{"pool": "last", "zone": "first"}, pod.Spec.NodeSelector)
 	if pod.Metadata.Annotations[ManagerAnnotation] != Manager {
 		t.Errorf("Trainer gives the pods our mark, and what is rendered does not have it: %v", pod.Metadata.Annotations)
 	}

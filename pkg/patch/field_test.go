@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // side is what others say in one generation, and how a placement reads there.
@@ -51,18 +52,14 @@ var placed = []Placement{{
 func specOf(t *testing.T, data string) *trainjob.Spec {
 	t.Helper()
 	spec := &trainjob.Spec{}
-	if err := json.Unmarshal([]byte(data), spec); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, json.Unmarshal([]byte(data), spec))
 	return spec
 }
 
 func jsonOf(t *testing.T, spec *trainjob.Spec) string {
 	t.Helper()
 	data, err := json.Marshal(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return string(data)
 }
 
@@ -91,13 +88,9 @@ func TestFieldSetsOursLastAndTouchesNobodyElse(t *testing.T) {
 		if _, err := f.Set(spec, placed); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(s.spec(s.first, s.second, s.placed), jsonOf(t, spec)); diff != "" {
-			t.Errorf("Placed after the gate (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "Placed after the gate", s.spec(s.first, s.second, s.placed), jsonOf(t, spec))
 		f.Drop(spec)
-		if diff := cmp.Diff(s.spec(s.first, s.second), jsonOf(t, spec)); diff != "" {
-			t.Errorf("Without ours (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "Without ours", s.spec(s.first, s.second), jsonOf(t, spec))
 	})
 }
 
@@ -123,23 +116,17 @@ func TestFieldSetChangesNothingForTheTimeThatTrainerStamps(t *testing.T) {
 	if changed, err := Of(s.served).Set(spec, placed); err != nil || changed {
 		t.Errorf("Only the time differs: changed %t, %v", changed, err)
 	}
-	if diff := cmp.Diff(before, jsonOf(t, spec)); diff != "" {
-		t.Errorf("The entry is another (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "The entry is another", before, jsonOf(t, spec))
 }
 
 func TestFieldCopy(t *testing.T) {
 	eachField(t, func(t *testing.T, f Field, s side) {
 		spec := specOf(t, s.spec(s.second))
 		f.Copy(spec, specOf(t, s.spec(s.placed, s.first)))
-		if diff := cmp.Diff(s.spec(s.second, s.placed), jsonOf(t, spec)); diff != "" {
-			t.Errorf("Ours from another spec (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "Ours from another spec", s.spec(s.second, s.placed), jsonOf(t, spec))
 		spec = specOf(t, s.spec(s.placed, s.second))
 		f.Copy(spec, spec)
-		if diff := cmp.Diff(s.spec(s.second, s.placed), jsonOf(t, spec)); diff != "" {
-			t.Errorf("Ours put last (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "Ours put last", s.spec(s.second, s.placed), jsonOf(t, spec))
 	})
 }
 
@@ -164,14 +151,10 @@ func TestFieldRestoresOthersInOwnWrites(t *testing.T) {
 		spelled := strings.ReplaceAll(s.first, `"zero":0`, `"zero":1`)
 		spec := specOf(t, s.spec(spelled, s.second, s.placed))
 		f.Restore(spec, old, true)
-		if diff := cmp.Diff(s.spec(s.first, s.second, s.placed), jsonOf(t, spec)); diff != "" {
-			t.Errorf("A write of ours (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "A write of ours", s.spec(s.first, s.second, s.placed), jsonOf(t, spec))
 		spec = specOf(t, s.spec(spelled, s.second))
 		f.Restore(spec, old, false)
-		if diff := cmp.Diff(s.spec(spelled, s.second), jsonOf(t, spec)); diff != "" {
-			t.Errorf("A user's change (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "A user's change", s.spec(spelled, s.second), jsonOf(t, spec))
 	})
 }
 
@@ -204,9 +187,7 @@ func TestUnknownTargets(t *testing.T) {
 		"spec.podTemplateOverrides[1].targetJobs[0].name: FieldValueInvalid",
 		"spec.podTemplateOverrides[1].targetJobs[1].name: FieldValueInvalid",
 	}
-	if diff := cmp.Diff(want, fieldAndType(errs)); diff != "" {
-		t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected errors", want, fieldAndType(errs))
 }
 
 func TestWhatTrainerIgnoresIsNotRendered(t *testing.T) {

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func entries(t testing.TB, raw ...string) []trainjob.RuntimePatch {
@@ -36,9 +36,7 @@ func texts(t testing.TB, patches []trainjob.RuntimePatch) []string {
 	all := make([]string, 0, len(patches))
 	for _, p := range patches {
 		data, err := p.MarshalJSON()
-		if err != nil {
-			t.Fatalf("Encoding: %v", err)
-		}
+		expect.NoError(t, err)
 		all = append(all, string(data))
 	}
 	return all
@@ -98,15 +96,11 @@ func TestEntry(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := Entry(tc.placements)
-			if err != nil {
-				t.Fatalf("Entry: %v", err)
-			}
+			expect.NoError(t, err)
 			if got.Manager != Manager {
 				t.Errorf("Manager = %q, want %q", got.Manager, Manager)
 			}
-			if diff := cmp.Diff([]string{tc.want}, texts(t, []trainjob.RuntimePatch{got})); diff != "" {
-				t.Errorf("Unexpected entry (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected entry", []string{tc.want}, texts(t, []trainjob.RuntimePatch{got}))
 		})
 	}
 }
@@ -152,25 +146,15 @@ func TestOthersFindWithLast(t *testing.T) {
 			if tc.wantFind != "" {
 				wantFound = []string{tc.wantFind}
 			}
-			if diff := cmp.Diff(wantFound, found); diff != "" {
-				t.Errorf("Unexpected entry of ours (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.wantOthers, texts(t, Others(patches))); diff != "" {
-				t.Errorf("Unexpected others (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected entry of ours", wantFound, found)
+			expect.Same(t, "Unexpected others", tc.wantOthers, texts(t, Others(patches)))
 			with := With(patches, entry(t, newOurs))
-			if diff := cmp.Diff(append(tc.wantOthers, newOurs), texts(t, with)); diff != "" {
-				t.Errorf("Unexpected list with a new entry of ours (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected list with a new entry of ours", append(tc.wantOthers, newOurs), texts(t, with))
 			if !Last(with) {
 				t.Error("Last denies what With made")
 			}
-			if got := Last(patches); got != tc.wantLast {
-				t.Errorf("Last = %v, want %v", got, tc.wantLast)
-			}
-			if diff := cmp.Diff(append([]string{}, tc.patches...), texts(t, patches)); diff != "" {
-				t.Errorf("The given list changed (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected Last", tc.wantLast, Last(patches))
+			expect.Same(t, "The given list changed", append([]string{}, tc.patches...), texts(t, patches))
 		})
 	}
 }
@@ -191,9 +175,7 @@ func TestOthersAndWithGiveListsOfTheirOwn(t *testing.T) {
 				}
 				_ = append(result, trainjob.RuntimePatch{Manager: "changed"})
 			}
-			if diff := cmp.Diff(tc, texts(t, patches)); diff != "" {
-				t.Errorf("The given list changed (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "The given list changed", tc, texts(t, patches))
 			if room[len(patches)].Manager != "" {
 				t.Error("The array behind the given list was written to")
 			}
@@ -238,9 +220,7 @@ func TestSame(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			a, b := entry(t, tc.a), entry(t, tc.b)
-			if got := Same(a, b); got != tc.want {
-				t.Errorf("Same = %v, want %v", got, tc.want)
-			}
+			expect.Same(t, "Unexpected Same", tc.want, Same(a, b))
 			if got := Same(b, a); got != tc.want {
 				t.Errorf("Same the other way round = %v, want %v", got, tc.want)
 			}

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func jobsPatched(manager string, jobs ...string) string {
@@ -66,9 +66,7 @@ func TestUnknownJobs(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			errs := UnknownJobs(entries(t, tc.patches...), []string{"node", "launcher"})
-			if diff := cmp.Diff(tc.want, fieldAndType(errs)); diff != "" {
-				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected errors", tc.want, fieldAndType(errs))
 			for _, part := range tc.message {
 				if !strings.Contains(errs.ToAggregate().Error(), part) {
 					t.Errorf("Error %q does not have %q", errs.ToAggregate(), part)
@@ -100,9 +98,7 @@ func TestChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := func(patches []string) *trainjob.Spec { return &trainjob.Spec{RuntimePatches: entries(t, patches...)} }
 			errs := Changed(Of(trainjob.Trainer23), spec(tc.before), spec(tc.after), spec(tc.allowed))
-			if diff := cmp.Diff(tc.want, fieldAndType(errs)); diff != "" {
-				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected errors", tc.want, fieldAndType(errs))
 			if len(errs) > 0 && !strings.Contains(errs[0].Detail, "another manager name") {
 				t.Errorf("Error %q does not say what to do", errs[0])
 			}

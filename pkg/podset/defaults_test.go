@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,6 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // workloadCRD reads the CRD that Kueue installs, of the very version that this
@@ -25,25 +26,17 @@ import (
 func workloadCRD(t testing.TB) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output()
-	if err != nil {
-		t.Fatalf("Finding Kueue's module: %v", err)
-	}
+	expect.NoError(t, err)
 	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config", "components", "crd", "bases", "kueue.x-k8s.io_workloads.yaml"))
-	if err != nil {
-		t.Fatalf("Reading the Workload CRD: %v", err)
-	}
+	expect.NoError(t, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal(data, crd); err != nil {
-		t.Fatalf("Decoding the Workload CRD: %v", err)
-	}
+	expect.NoError(t, yaml.Unmarshal(data, crd))
 	return crd
 }
 
 func TestDefaultsApply(t *testing.T) {
 	defaults, err := NewDefaults(workloadCRD(t), "v1beta2")
-	if err != nil {
-		t.Fatalf("NewDefaults: %v", err)
-	}
+	expect.NoError(t, err)
 	cases := map[string]struct {
 		podSet, want kueue.PodSet
 	}{
@@ -90,22 +83,12 @@ func TestDefaultsApply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			given := tc.podSet.DeepCopy()
 			got, err := defaults.Apply([]kueue.PodSet{tc.podSet})
-			if err != nil {
-				t.Fatalf("Apply: %v", err)
-			}
-			if diff := cmp.Diff([]kueue.PodSet{tc.want}, got); diff != "" {
-				t.Errorf("Unexpected PodSets (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected PodSets", []kueue.PodSet{tc.want}, got)
 			again, err := defaults.Apply(got)
-			if err != nil {
-				t.Fatalf("Apply again: %v", err)
-			}
-			if diff := cmp.Diff(got, again); diff != "" {
-				t.Errorf("The second time changes them (-once,+twice):\n%s", diff)
-			}
-			if diff := cmp.Diff(*given, tc.podSet); diff != "" {
-				t.Errorf("The given PodSet changed (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "The second time changes them", got, again)
+			expect.Same(t, "The given PodSet changed", *given, tc.podSet)
 		})
 	}
 }
@@ -144,16 +127,10 @@ func trainingPodSet() kueue.PodSet {
 
 func TestDefaultsApplyKeepsNumberAndOrder(t *testing.T) {
 	defaults, err := NewDefaults(workloadCRD(t), "v1beta2")
-	if err != nil {
-		t.Fatalf("NewDefaults: %v", err)
-	}
+	expect.NoError(t, err)
 	got, err := defaults.Apply([]kueue.PodSet{{Name: "b"}, {Name: "a"}})
-	if err != nil {
-		t.Fatalf("Apply: %v", err)
-	}
-	if diff := cmp.Diff([]kueue.PodSet{{Name: "b"}, {Name: "a"}}, got); diff != "" {
-		t.Errorf("Unexpected PodSets (-want,+got):\n%s", diff)
-	}
+	expect.NoError(t, err)
+	expect.Same(t, "Unexpected PodSets", []kueue.PodSet{{Name: "b"}, {Name: "a"}}, got)
 }
 
 func TestNewDefaultsErrors(t *testing.T) {
@@ -190,7 +167,7 @@ func TestNewDefaultsErrors(t *testing.T) {
 			crd := workloadCRD(t)
 			tc.change(crd)
 			_, err := NewDefaults(crd, tc.version)
-			wantErrorWith(t, err, tc.wantInErr...)
+			expect.ErrorWith(t, err, tc.wantInErr...)
 		})
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestExcess(t *testing.T) {
@@ -75,9 +77,7 @@ func TestExcess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
 			reclaimed := []kueue.ReclaimablePod{{Name: "node", Count: tc.reclaimed}}
-			if got := Excess(js, tc.children, admitted, reclaimed); got != tc.want {
-				t.Errorf("Excess returns %q, want %q", got, tc.want)
-			}
+			expect.Same(t, "Unexpected Excess", tc.want, Excess(js, tc.children, admitted, reclaimed))
 		})
 	}
 }

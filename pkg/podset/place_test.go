@@ -5,13 +5,13 @@ package podset
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func podSet(name kueue.PodSetReference, change func(*corev1.PodTemplateSpec)) kueue.PodSet {
@@ -90,12 +90,8 @@ func TestPlace(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := Place(tc.podSets, tc.infos)
-			if err != nil {
-				t.Fatalf("Place: %v", err)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected placements (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected placements", tc.want, got)
 		})
 	}
 }
@@ -150,7 +146,7 @@ func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			placements, err := Place(tc.podSets, tc.infos)
-			wantErrorWith(t, err, tc.wantInErr...)
+			expect.ErrorWith(t, err, tc.wantInErr...)
 			if !kueuepodset.IsPermanent(err) {
 				t.Errorf("Error %q is not permanent", err)
 			}
@@ -184,10 +180,6 @@ func TestPlaceKeepsTheFirstTolerationSeconds(t *testing.T) {
 	}
 	podSets := []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = []corev1.Toleration{evicted(60)} })}
 	got, err := Place(podSets, []kueuepodset.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{evicted(5)}}})
-	if err != nil {
-		t.Fatalf("Place: %v", err)
-	}
-	if diff := cmp.Diff([]corev1.Toleration{evicted(60)}, got[0].Tolerations); diff != "" {
-		t.Errorf("Unexpected tolerations (-want,+got):\n%s", diff)
-	}
+	expect.NoError(t, err)
+	expect.Same(t, "Unexpected tolerations", []corev1.Toleration{evicted(60)}, got[0].Tolerations)
 }

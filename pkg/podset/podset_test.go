@@ -5,11 +5,12 @@ package podset
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/features"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestFromJobSetCounts(t *testing.T) {
@@ -30,9 +31,7 @@ func TestFromJobSetCounts(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			podSets, err := fromJobSet(jobSet(tc.job))
-			if err != nil {
-				t.Fatalf("FromJobSet: %v", err)
-			}
+			expect.NoError(t, err)
 			if podSets[0].Count != tc.want {
 				t.Errorf("Count = %d, want %d", podSets[0].Count, tc.want)
 			}
@@ -42,16 +41,12 @@ func TestFromJobSetCounts(t *testing.T) {
 
 func TestFromJobSetNamesAndOrder(t *testing.T) {
 	podSets, err := fromJobSet(jobSet(makeJob("node"), makeJob("Launcher"), makeJob("a")))
-	if err != nil {
-		t.Fatalf("FromJobSet: %v", err)
-	}
+	expect.NoError(t, err)
 	var got []kueue.PodSetReference
 	for _, ps := range podSets {
 		got = append(got, ps.Name)
 	}
-	if diff := cmp.Diff([]kueue.PodSetReference{"node", "launcher", "a"}, got); diff != "" {
-		t.Errorf("Unexpected PodSets (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected PodSets", []kueue.PodSetReference{"node", "launcher", "a"}, got)
 	if none, err := fromJobSet(jobSet()); err != nil || len(none) != 0 {
 		t.Errorf("FromJobSet of no jobs = %v, %v", none, err)
 	}
@@ -76,19 +71,13 @@ func TestFromJobSetTolerations(t *testing.T) {
 			js := jobSet(tc.job, makeJob("aside"))
 			before := js.DeepCopy()
 			podSets, err := fromJobSet(js)
-			if err != nil {
-				t.Fatalf("FromJobSet: %v", err)
-			}
-			if diff := cmp.Diff(tc.want, podSets[0].Template.Spec.Tolerations); diff != "" {
-				t.Errorf("Unexpected tolerations (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected tolerations", tc.want, podSets[0].Template.Spec.Tolerations)
 			if got := podSets[1].Template.Spec.Tolerations; got != nil {
 				t.Errorf("The PodSet beside it tolerates %v, want nothing", got)
 			}
 			podSets[0].Template.Spec.Containers[0].Name = "changed"
-			if diff := cmp.Diff(before, js); diff != "" {
-				t.Errorf("The JobSet changed (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "The JobSet changed", before, js)
 		})
 	}
 }
@@ -145,15 +134,11 @@ func TestFromJobSetTopology(t *testing.T) {
 			}
 			podSets, err := fromJobSet(jobSet(makeJob("first"), job))
 			if len(tc.wantInErr) > 0 {
-				wantErrorWith(t, err, tc.wantInErr...)
+				expect.ErrorWith(t, err, tc.wantInErr...)
 				return
 			}
-			if err != nil {
-				t.Fatalf("FromJobSet: %v", err)
-			}
-			if diff := cmp.Diff(tc.want, podSets[1].TopologyRequest); diff != "" {
-				t.Errorf("Unexpected topology request (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected topology request", tc.want, podSets[1].TopologyRequest)
 		})
 	}
 }
@@ -162,9 +147,7 @@ func TestUnionDoesNotWriteIntoItsFirstList(t *testing.T) {
 	// Room at the end is where an append would write into the caller's array.
 	have := append(make([]corev1.Toleration, 0, 4), exists("a"))
 	got := union(have, []corev1.Toleration{exists("b")})
-	if diff := cmp.Diff([]corev1.Toleration{exists("a"), exists("b")}, got); diff != "" {
-		t.Errorf("Unexpected tolerations (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected tolerations", []corev1.Toleration{exists("a"), exists("b")}, got)
 	if have[:2][1] != (corev1.Toleration{}) {
 		t.Errorf("The array behind the first list was written to: %v", have[:2])
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const nodeRuntime = `
@@ -120,9 +120,7 @@ func TestRunnable(t *testing.T) {
 				}
 				got = append(got, [2]string{err.Field, detail})
 			}
-			if diff := gocmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected refusals (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected refusals", tc.want, got)
 			if _, err := Describe(t.Context(), renderer, job, rt, field); errors.Is(err, ErrCannotRun) != (len(tc.want) > 0) || (err != nil) != (len(tc.want) > 0) {
 				t.Errorf("Describe returned %v", err)
 			}
@@ -134,14 +132,10 @@ func newRenderer(t *testing.T) *trainjob.Renderer {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, add(scheme))
 	}
 	renderer, err := trainjob.NewRenderer(t.Context(), scheme)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return renderer
 }
 

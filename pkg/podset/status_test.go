@@ -5,11 +5,12 @@ package podset
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestReady(t *testing.T) {
@@ -72,9 +73,7 @@ func TestReady(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := Ready(tc.js, tc.statuses); got != tc.want {
-				t.Errorf("Ready = %v, want %v", got, tc.want)
-			}
+			expect.Same(t, "Unexpected Ready", tc.want, Ready(tc.js, tc.statuses))
 		})
 	}
 }
@@ -120,9 +119,7 @@ func TestAnySucceeded(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := AnySucceeded(tc.statuses); got != tc.want {
-				t.Errorf("AnySucceeded = %v, want %v", got, tc.want)
-			}
+			expect.Same(t, "Unexpected AnySucceeded", tc.want, AnySucceeded(tc.statuses))
 		})
 	}
 }
@@ -175,9 +172,7 @@ func TestReclaimable(t *testing.T) {
 			if tc.rule != "" {
 				js.Spec.FailurePolicy.Rules = []jobsetapi.FailurePolicyRule{{Action: tc.rule}}
 			}
-			if diff := cmp.Diff(tc.want, Reclaimable(js, tc.statuses, tc.given)); diff != "" {
-				t.Errorf("Unexpected reclaimable pods (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected reclaimable pods", tc.want, Reclaimable(js, tc.statuses, tc.given))
 		})
 	}
 }

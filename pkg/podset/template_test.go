@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const (
@@ -90,16 +90,10 @@ func TestPlaceTemplate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, want := tc.child.DeepCopy(), tc.want.DeepCopy()
 			PlaceTemplate(got, &tc.want)
-			if diff := cmp.Diff(tc.placed, *got); diff != "" {
-				t.Errorf("Unexpected template (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected template", tc.placed, *got)
 			PlaceTemplate(got, &tc.want)
-			if diff := cmp.Diff(tc.placed, *got); diff != "" {
-				t.Errorf("The second time changes it (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(*want, tc.want); diff != "" {
-				t.Errorf("The wanted template changed (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "The second time changes it", tc.placed, *got)
+			expect.Same(t, "The wanted template changed", *want, tc.want)
 		})
 	}
 }
@@ -117,9 +111,7 @@ func TestPlaceTemplateSharesNothing(t *testing.T) {
 	}
 	child.Labels["l"], child.Annotations["a"], child.Spec.NodeSelector["n"] = "changed", "changed", "changed"
 	child.Spec.Tolerations[0].Key, child.Spec.SchedulingGates[0].Name = "changed", "changed"
-	if diff := cmp.Diff(before, want); diff != "" {
-		t.Errorf("Changing the child changed the wanted template (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Changing the child changed the wanted template", before, want)
 }
 
 func TestPlacePod(t *testing.T) {
@@ -185,19 +177,13 @@ func TestPlacePod(t *testing.T) {
 			}
 			err := PlacePod(pod, made, &tc.want)
 			if len(tc.wantInErr) > 0 {
-				wantErrorWith(t, err, tc.wantInErr...)
-				if diff := cmp.Diff(before, pod); diff != "" {
-					t.Errorf("The refused pod changed (-want,+got):\n%s", diff)
-				}
+				expect.ErrorWith(t, err, tc.wantInErr...)
+				expect.Same(t, "The refused pod changed", before, pod)
 				return
 			}
-			if err != nil {
-				t.Fatalf("PlacePod: %v", err)
-			}
+			expect.NoError(t, err)
 			want := &corev1.Pod{ObjectMeta: tc.placed.ObjectMeta, Spec: tc.placed.Spec}
-			if diff := cmp.Diff(want, pod); diff != "" {
-				t.Errorf("Unexpected pod (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected pod", want, pod)
 		})
 	}
 }
@@ -220,9 +206,7 @@ func FuzzPlaceTemplate(f *testing.F) {
 		PlaceTemplate(&child, &want)
 		once := child.DeepCopy()
 		PlaceTemplate(&child, &want)
-		if diff := cmp.Diff(*once, child, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("The second time changes it (-once,+twice):\n%s", diff)
-		}
+		expect.Same(t, "The second time changes it", *once, child, cmpopts.EquateEmpty())
 		for key, value := range want.Spec.NodeSelector {
 			if child.Spec.NodeSelector[key] != value {
 				t.Errorf("Node selector %q is %q, want %q", key, child.Spec.NodeSelector[key], value)
@@ -259,12 +243,8 @@ func FuzzPlace(f *testing.F) {
 		ps.Template.Labels, ps.Template.Annotations = placements[0].Labels, placements[0].Annotations
 		ps.Template.Spec.NodeSelector, ps.Template.Spec.Tolerations = placements[0].NodeSelector, placements[0].Tolerations
 		again, err := Place([]kueue.PodSet{ps}, []kueuepodset.PodSetInfo{info})
-		if err != nil {
-			t.Fatalf("Placing what is placed: %v", err)
-		}
-		if diff := cmp.Diff(placements, again); diff != "" {
-			t.Errorf("Placing what is placed changes it (-once,+twice):\n%s", diff)
-		}
+		expect.NoError(t, err)
+		expect.Same(t, "Placing what is placed changes it", placements, again)
 	})
 }
 
@@ -282,9 +262,7 @@ func TestFieldOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "plain"}, {Name: "node"}}}}
 			js.Spec.ReplicatedJobs[1].Template.Spec.Template = tc.template
-			if got := FieldOf(js); got != tc.want {
-				t.Errorf("FieldOf = %v, want %v", got, tc.want)
-			}
+			expect.Same(t, "Unexpected FieldOf", tc.want, FieldOf(js))
 		})
 	}
 }
@@ -312,9 +290,7 @@ func TestPlaced(t *testing.T) {
 				rj.Template.Spec.Template = template
 				js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, rj)
 			}
-			if got := Placed(js); got != tc.want {
-				t.Errorf("Placed = %t, want %t", got, tc.want)
-			}
+			expect.Same(t, "Unexpected Placed", tc.want, Placed(js))
 		})
 	}
 }

@@ -4,13 +4,14 @@ package releases
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var all = []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23}
@@ -18,13 +19,9 @@ var all = []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22, trai
 func TestShippedRuntimesAreInOrder(t *testing.T) {
 	for _, release := range all {
 		manifest, err := Runtimes(release)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		schema, err := NewSchema(release, Runtime)
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		if !bytes.Contains(manifest, []byte("# Copyright The Kubeflow Authors.\n# SPDX-License-Identifier: Apache-2.0\n")) {
 			t.Errorf("Nothing says whose the runtimes of Trainer %s are", release)
 		}
@@ -34,9 +31,7 @@ func TestShippedRuntimesAreInOrder(t *testing.T) {
 		}
 		for _, document := range documents {
 			data, err := yaml.ToJSON(document)
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			if _, errs := schema.Check(t.Context(), data); len(errs) > 0 {
 				t.Errorf("Trainer %s: %v", release, errs.ToAggregate())
 			}
@@ -80,16 +75,12 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, release := range all {
 				schema, err := NewSchema(release, TrainJob)
-				if err != nil {
-					t.Fatal(err)
-				}
+				expect.NoError(t, err)
 				got := ""
 				if _, errs := schema.Check(t.Context(), []byte(strings.Replace(job, "SPEC", tc.spec, 1))); len(errs) > 0 {
 					got = errs.ToAggregate().Error()
 				}
-				if diff := cmp.Diff(tc.want[release], got); diff != "" {
-					t.Errorf("Unexpected verdict of Trainer %s (-want,+got):\n%s", release, diff)
-				}
+				expect.Same(t, fmt.Sprintf("Unexpected verdict of Trainer %s", release), tc.want[release], got)
 			}
 		})
 	}
@@ -97,9 +88,7 @@ func TestCheck(t *testing.T) {
 
 func TestStoredWithDefaults(t *testing.T) {
 	schema, err := NewSchema(trainjob.Trainer23, Runtime)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	stored, errs := schema.Check(t.Context(), []byte(`{"spec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{}}]}}}}`))
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestPodTemplateOverrideKeepsItsBytes(t *testing.T) {
@@ -23,19 +23,11 @@ func TestPodTemplateOverrideKeepsItsBytes(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var o PodTemplateOverride
-			if err := o.UnmarshalJSON([]byte(tc.raw)); err != nil {
-				t.Fatalf("UnmarshalJSON: %v", err)
-			}
-			if diff := cmp.Diff(tc.targets, o.TargetJobs); diff != "" {
-				t.Errorf("Unexpected target jobs (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, o.UnmarshalJSON([]byte(tc.raw)))
+			expect.Same(t, "Unexpected target jobs", tc.targets, o.TargetJobs)
 			raw, err := o.MarshalJSON()
-			if err != nil {
-				t.Fatalf("MarshalJSON: %v", err)
-			}
-			if diff := cmp.Diff(tc.raw, string(raw)); diff != "" {
-				t.Errorf("Unexpected bytes (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected bytes", tc.raw, string(raw))
 			if o.Targets("node") != (len(tc.targets) > 0) || o.Targets("other") {
 				t.Errorf("Targets is wrong about %s", tc.raw)
 			}

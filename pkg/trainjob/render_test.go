@@ -5,6 +5,7 @@ package trainjob
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -28,6 +29,8 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	jobsetapply "sigs.k8s.io/jobset/client-go/applyconfiguration/jobset/v1alpha2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const torchRuntime = `
@@ -78,18 +81,14 @@ template:
 func runtimeSpec(t testing.TB, data string) *trainer.TrainingRuntimeSpec {
 	t.Helper()
 	spec := &trainer.TrainingRuntimeSpec{}
-	if err := yaml.UnmarshalStrict([]byte(data), spec); err != nil {
-		t.Fatalf("Decoding the runtime: %v", err)
-	}
+	expect.NoError(t, yaml.UnmarshalStrict([]byte(data), spec))
 	return spec
 }
 
 func testRenderer(t testing.TB) *Renderer {
 	t.Helper()
 	renderer, err := NewRenderer(t.Context(), testScheme(t))
-	if err != nil {
-		t.Fatalf("NewRenderer: %v", err)
-	}
+	expect.NoError(t, err)
 	return renderer
 }
 
@@ -103,13 +102,9 @@ func jobWithTrainer(tr *trainer.Trainer) *TrainJob {
 func patchFrom(t testing.TB, data string) RuntimePatch {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(data))
-	if err != nil {
-		t.Fatalf("Converting the patch: %v", err)
-	}
+	expect.NoError(t, err)
 	var p RuntimePatch
-	if err := json.Unmarshal(raw, &p); err != nil {
-		t.Fatalf("Decoding the patch: %v", err)
-	}
+	expect.NoError(t, json.Unmarshal(raw, &p))
 	return p
 }
 
@@ -201,12 +196,8 @@ func TestRenderCounts(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			js, err := testRenderer(t).Render(t.Context(), jobWithTrainer(tc.trainer), runtimeSpec(t, tc.runtime), tc.patches)
-			if err != nil {
-				t.Fatalf("Render: %v", err)
-			}
-			if diff := cmp.Diff(tc.want, countsOf(js)); diff != "" {
-				t.Errorf("Unexpected counts (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected counts", tc.want, countsOf(js))
 		})
 	}
 }
@@ -216,17 +207,13 @@ func TestRenderMergesResourcesPerNode(t *testing.T) {
 		Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
 	}})
 	js, err := testRenderer(t).Render(t.Context(), job, runtimeSpec(t, torchRuntime), nil)
-	if err != nil {
-		t.Fatalf("Render: %v", err)
-	}
+	expect.NoError(t, err)
 	want := corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{"cpu": resource.MustParse("4")},
 		Limits:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"), "memory": resource.MustParse("8Gi")},
 	}
 	got := replicatedJob(t, js, "node").Template.Spec.Template.Spec.Containers[0].Resources
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected resources (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected resources", want, got)
 }
 
 func TestRenderSetsUpInitializersAndTrainer(t *testing.T) {
@@ -235,20 +222,14 @@ func TestRenderSetsUpInitializersAndTrainer(t *testing.T) {
 		StorageUri: ptr.To("hf://data"), Env: []corev1.EnvVar{{Name: "E", Value: ""}},
 	}}
 	js, err := testRenderer(t).Render(t.Context(), job, runtimeSpec(t, torchRuntime), nil)
-	if err != nil {
-		t.Fatalf("Render: %v", err)
-	}
+	expect.NoError(t, err)
 	wantEnv := []corev1.EnvVar{{Name: "STORAGE_URI", Value: "hf://data"}, {Name: "E"}}
 	env := replicatedJob(t, js, "dataset-initializer").Template.Spec.Template.Spec.Containers[0].Env
-	if diff := cmp.Diff(wantEnv, env); diff != "" {
-		t.Errorf("Unexpected env of the initializer (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected env of the initializer", wantEnv, env)
 	node := replicatedJob(t, js, "node").Template.Spec.Template.Spec.Containers[0]
 	want := corev1.Container{Image: "mine", Command: []string{"run"}, Args: []string{"fast"}}
 	got := corev1.Container{Image: node.Image, Command: node.Command, Args: node.Args}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected trainer container (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected trainer container", want, got)
 	if name := js.Namespace + "/" + js.Name; name != "ns/job" {
 		t.Errorf("The JobSet is %s, want ns/job", name)
 	}
@@ -299,14 +280,10 @@ func TestRenderMergesPatchesInOrder(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			js, err := testRenderer(t).Render(t.Context(), job, runtimeSpec(t, torchRuntime), tc.patches)
-			if err != nil {
-				t.Fatalf("Render: %v", err)
-			}
+			expect.NoError(t, err)
 			got := replicatedJob(t, js, "node").Template.Spec.Template.Spec
 			byName := cmpopts.SortSlices(func(a, b corev1.PodSchedulingGate) bool { return a.Name < b.Name })
-			if diff := cmp.Diff(tc.want, got, byName, cmpopts.IgnoreFields(corev1.PodSpec{}, "Containers")); diff != "" {
-				t.Errorf("Unexpected pod spec (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected pod spec", tc.want, got, byName, cmpopts.IgnoreFields(corev1.PodSpec{}, "Containers"))
 		})
 	}
 }
@@ -314,7 +291,7 @@ func TestRenderMergesPatchesInOrder(t *testing.T) {
 func TestRenderRefusesAnEntryItCannotRead(t *testing.T) {
 	_, err := testRenderer(t).Render(t.Context(), jobWithTrainer(nil), runtimeSpec(t, torchRuntime),
 		[]RuntimePatch{patchFrom(t, "{manager: a.io/x, trainingRuntimeSpec: 7}")})
-	wantErrorWith(t, err, `"a.io/x"`)
+	expect.ErrorWith(t, err, `"a.io/x"`)
 }
 
 func TestRenderFailsWithoutPanicOnARuntimeWithoutJobs(t *testing.T) {
@@ -359,27 +336,17 @@ func TestRenderIsPure(t *testing.T) {
 			var first *jobsetapi.JobSet
 			for i := range 3 {
 				js, err := renderer.Render(t.Context(), job, spec, patches)
-				if err != nil {
-					t.Fatalf("Render: %v", err)
-				}
+				expect.NoError(t, err)
 				if i == 0 {
 					first = js
 				}
-				if diff := cmp.Diff(first, js); diff != "" {
-					t.Errorf("Rendering number %d differs from the first (-want,+got):\n%s", i+1, diff)
-				}
+				expect.Same(t, fmt.Sprintf("Rendering number %d differs from the first", i+1), first, js)
 			}
-			if diff := cmp.Diff(wantJob, job); diff != "" {
-				t.Errorf("Rendering changed the TrainJob (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(wantSpec, spec); diff != "" {
-				t.Errorf("Rendering changed the runtime (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Rendering changed the TrainJob", wantJob, job)
+			expect.Same(t, "Rendering changed the runtime", wantSpec, spec)
 			// The result is the caller's to change.
 			first.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Name = "changed"
-			if diff := cmp.Diff(wantSpec, spec); diff != "" {
-				t.Errorf("Changing the result changed the runtime (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Changing the result changed the runtime", wantSpec, spec)
 		})
 	}
 }
@@ -388,9 +355,7 @@ func TestRenderIsPure(t *testing.T) {
 func trainerDir(t *testing.T) string {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2").Output()
-	if err != nil {
-		t.Fatalf("Finding Trainer's module: %v", err)
-	}
+	expect.NoError(t, err)
 	return strings.TrimSpace(string(dir))
 }
 
@@ -429,9 +394,7 @@ func renderedByTrainer(t *testing.T, rt *trainer.TrainingRuntime, job *trainer.T
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{trainer.AddToScheme, clientgoscheme.AddToScheme, jobsetapi.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatalf("Building Trainer's scheme: %v", err)
-		}
+		expect.NoError(t, add(scheme))
 	}
 	cl := fake.NewClientBuilder().WithScheme(scheme).WithObjects(rt.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
 		// The snapshot; the fake client would need its schema.
@@ -440,19 +403,13 @@ func renderedByTrainer(t *testing.T, rt *trainer.TrainingRuntime, job *trainer.T
 		},
 	}).Build()
 	trainerRuntime, err := trainercore.NewTrainingRuntime(t.Context(), cl, noIndex{}, nil)
-	if err != nil {
-		t.Fatalf("Setting Trainer up: %v", err)
-	}
+	expect.NoError(t, err)
 	objs, err := trainerRuntime.NewObjects(t.Context(), job)
-	if err != nil {
-		t.Fatalf("Trainer renders: %v", err)
-	}
+	expect.NoError(t, err)
 	for _, obj := range objs {
 		if apply, ok := obj.(*jobsetapply.JobSetApplyConfiguration); ok {
 			js, err := toJobSet(apply)
-			if err != nil {
-				t.Fatalf("Converting Trainer's JobSet: %v", err)
-			}
+			expect.NoError(t, err)
 			return js
 		}
 	}
@@ -484,13 +441,9 @@ func TestRenderDoesWhatTrainerDoesWithTheRuntimesItShips(t *testing.T) {
 					Dataset: &trainer.DatasetInitializer{StorageUri: ptr.To("hf://data")}, Model: &trainer.ModelInitializer{StorageUri: ptr.To("hf://model")},
 				}
 				got, err := testRenderer(t).Render(t.Context(), job, &rt.Spec, patches)
-				if err != nil {
-					t.Fatalf("Render: %v", err)
-				}
+				expect.NoError(t, err)
 				typed, err := job.Typed(patches)
-				if err != nil {
-					t.Fatalf("Typed: %v", err)
-				}
+				expect.NoError(t, err)
 				want := renderedByTrainer(t, rt, typed.DeepCopy())
 				// Trainer runs its plugins in the order of a Go map, another one in every
 				// process, and for XGBoost two of them add variables.

@@ -3,14 +3,16 @@
 package trainjob
 
 import (
+	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestOlderTrainersReplaceResources(t *testing.T) {
@@ -64,18 +66,12 @@ func TestOlderTrainersReplaceResources(t *testing.T) {
 			runtimes.Served = tc.served
 			job := jobWithTrainer(tc.trainer)
 			spec, err := runtimes.For(t.Context(), job)
-			if err != nil {
-				t.Fatalf("For: %v", err)
-			}
+			expect.NoError(t, err)
 			js, err := renderer.Render(t.Context(), job, spec, nil)
-			if err != nil {
-				t.Fatalf("Render: %v", err)
-			}
+			expect.NoError(t, err)
 			for name, want := range tc.want {
 				got := replicatedJob(t, js, name).Template.Spec.Template.Spec.Containers[0].Resources
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("Unexpected resources of %s (-want,+got):\n%s", name, diff)
-				}
+				expect.Same(t, fmt.Sprintf("Unexpected resources of %s", name), want, got)
 			}
 		})
 	}
@@ -92,8 +88,6 @@ func TestOlderTrainersReplaceResourcesOfTheNodeContainerAlone(t *testing.T) {
 	replaced := replaceResources(spec, jobWithTrainer(&trainer.Trainer{ResourcesPerNode: gpus}))
 	for _, rj := range replaced.Template.Spec.ReplicatedJobs {
 		containers := rj.Template.Spec.Template.Spec.Containers
-		if diff := cmp.Diff(own, containers[len(containers)-1].Resources); diff != "" {
-			t.Errorf("the container beside %s (-want,+got):\n%s", rj.Name, diff)
-		}
+		expect.Same(t, fmt.Sprintf("the container beside %s", rj.Name), own, containers[len(containers)-1].Resources)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -17,19 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-)
 
-func wantErrorWith(t testing.TB, err error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("No error, want one with %q", parts)
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("Error %q does not have %q", err, part)
-		}
-	}
-}
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
 
 // withNodes returns a runtime spec that its number of nodes tells from others.
 func withNodes(n int32) trainer.TrainingRuntimeSpec {
@@ -200,15 +189,13 @@ func TestRuntimesFor(t *testing.T) {
 
 			got, err := runtimes.For(t.Context(), tc.job)
 			if tc.wantErr != nil || len(tc.wantInErr) > 0 {
-				wantErrorWith(t, err, tc.wantInErr...)
+				expect.ErrorWith(t, err, tc.wantInErr...)
 				if tc.wantErr != nil && !errors.Is(err, tc.wantErr) {
 					t.Errorf("Error %q does not wrap %q", err, tc.wantErr)
 				}
 				return
 			}
-			if err != nil {
-				t.Fatalf("For: %v", err)
-			}
+			expect.NoError(t, err)
 			if nodes := ptr.Deref(ptr.Deref(got.MLPolicy, trainer.MLPolicy{}).NumNodes, 0); nodes != tc.wantNodes {
 				t.Errorf("Found the runtime with %d nodes, want the one with %d", nodes, tc.wantNodes)
 			}
@@ -272,17 +259,13 @@ func TestRuntimesAwaitTrainer(t *testing.T) {
 	nodes := func() int32 {
 		t.Helper()
 		spec, err := runtimes.For(t.Context(), jobOf("uid", nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 		return *spec.MLPolicy.NumNodes
 	}
 	if first, second := nodes(), nodes(); first != 1 || second != 1 || reads != 2 {
 		t.Errorf("%d and %d nodes after %d live reads, want the runtime's 1, and one read of the watch cache and the storage", first, second, reads)
 	}
-	if err := live.Create(t.Context(), snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)})); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, live.Create(t.Context(), snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)})))
 	seen = true
 	if got := nodes(); got != 8 {
 		t.Errorf("%d nodes once Trainer has looked, want the snapshot's 8", got)
@@ -333,9 +316,7 @@ func TestRuntimesAreNotMisledByAWatchCacheThatIsBehind(t *testing.T) {
 				}
 			}
 			spec, err := runtimes.For(t.Context(), jobOf("uid", nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			if got := *spec.MLPolicy.NumNodes; got != tc.wantNodes {
 				t.Errorf("%d nodes, want %d", got, tc.wantNodes)
 			}
@@ -359,9 +340,7 @@ func TestRuntimesFollowReplacedSnapshot(t *testing.T) {
 			cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusterRuntime("torch", 4)).Build()
 			runtimes := NewRuntimes(cached, fake.NewClientBuilder().WithScheme(scheme).WithObjects(first).Build())
 			before, err := runtimes.Of(t.Context(), jobOf("uid", nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			now := fake.NewClientBuilder().WithScheme(scheme)
 			if tc.second != nil {
 				now = now.WithObjects(tc.second)
@@ -371,9 +350,7 @@ func TestRuntimesFollowReplacedSnapshot(t *testing.T) {
 				t.Errorf("SnapshotTaken returned %s, %v", taken, err)
 			}
 			after, err := runtimes.Of(t.Context(), jobOf("uid", nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			if got := *after.Spec.MLPolicy.NumNodes; got != tc.wantNodes || (before.Version == after.Version) != tc.wantVersion {
 				t.Errorf("%d nodes in version %s after %s, want %d", got, after.Version, before.Version, tc.wantNodes)
 			}
@@ -389,9 +366,7 @@ func TestRuntimesForTellsJobsOfOneNameApart(t *testing.T) {
 	runtimes := NewRuntimes(cached, live)
 	for uid, wantNodes := range map[types.UID]int32{"first": 8, "second": 1} {
 		got, err := runtimes.For(t.Context(), jobOf(uid, nil))
-		if err != nil {
-			t.Fatalf("For: %v", err)
-		}
+		expect.NoError(t, err)
 		if *got.MLPolicy.NumNodes != wantNodes {
 			t.Errorf("Job with UID %s has %d nodes, want %d", uid, *got.MLPolicy.NumNodes, wantNodes)
 		}

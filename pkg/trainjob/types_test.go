@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,15 +19,15 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func testScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{AddToScheme, clientgoscheme.AddToScheme, jobsetapi.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatalf("Building the scheme: %v", err)
-		}
+		expect.NoError(t, add(scheme))
 	}
 	return scheme
 }
@@ -36,9 +35,7 @@ func testScheme(t testing.TB) *runtime.Scheme {
 func decodeJob(t testing.TB, data string) *TrainJob {
 	t.Helper()
 	job := &TrainJob{}
-	if err := json.Unmarshal([]byte(data), job); err != nil {
-		t.Fatalf("Decoding the TrainJob: %v", err)
-	}
+	expect.NoError(t, json.Unmarshal([]byte(data), job))
 	return job
 }
 
@@ -55,9 +52,7 @@ func encodedPatches(t testing.TB, data []byte) string {
 			RuntimePatches json.RawMessage `json:"runtimePatches"`
 		} `json:"spec"`
 	}
-	if err := json.Unmarshal(data, &job); err != nil {
-		t.Fatalf("Decoding what was encoded: %v", err)
-	}
+	expect.NoError(t, json.Unmarshal(data, &job))
 	return string(job.Spec.RuntimePatches)
 }
 
@@ -126,29 +121,17 @@ func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
 			}
 			codecs := serializer.NewCodecFactory(testScheme(t))
 			obj, err := runtime.Decode(codecs.UniversalDeserializer(), []byte(jobWithPatches(tc.patches)))
-			if err != nil {
-				t.Fatalf("Decoding as a client does: %v", err)
-			}
+			expect.NoError(t, err)
 			original := obj.(*TrainJob)
-			if diff := cmp.Diff(tc.wantManagers, managers(original.Spec.RuntimePatches)); diff != "" {
-				t.Errorf("Unexpected managers (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected managers", tc.wantManagers, managers(original.Spec.RuntimePatches))
 			copied := original.DeepCopyObject().(*TrainJob)
 
 			asClient, err := runtime.Encode(codecs.LegacyCodec(trainer.GroupVersion), copied)
-			if err != nil {
-				t.Fatalf("Encoding as a client does: %v", err)
-			}
-			if diff := cmp.Diff(want, encodedPatches(t, asClient)); diff != "" {
-				t.Errorf("Unexpected bytes from the client's codec (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected bytes from the client's codec", want, encodedPatches(t, asClient))
 			plain, err := json.Marshal(copied)
-			if err != nil {
-				t.Fatalf("Encoding: %v", err)
-			}
-			if diff := cmp.Diff(want, encodedPatches(t, plain)); diff != "" {
-				t.Errorf("Unexpected bytes (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected bytes", want, encodedPatches(t, plain))
 		})
 	}
 }
@@ -156,25 +139,17 @@ func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
 func TestRuntimePatchKeepsItsOwnBytes(t *testing.T) {
 	data := []byte(`{"manager":"a.io/x","v":1}`)
 	var p RuntimePatch
-	if err := p.UnmarshalJSON(data); err != nil {
-		t.Fatalf("Decoding: %v", err)
-	}
+	expect.NoError(t, p.UnmarshalJSON(data))
 	// A decoder may use its buffer again.
 	copy(data, bytes.Repeat([]byte("#"), len(data)))
 	got, err := p.MarshalJSON()
-	if err != nil {
-		t.Fatalf("Encoding: %v", err)
-	}
-	if diff := cmp.Diff(`{"manager":"a.io/x","v":1}`, string(got)); diff != "" {
-		t.Errorf("Unexpected bytes (-want,+got):\n%s", diff)
-	}
+	expect.NoError(t, err)
+	expect.Same(t, "Unexpected bytes", `{"manager":"a.io/x","v":1}`, string(got))
 }
 
 func TestZeroRuntimePatchEncodesAsNull(t *testing.T) {
 	got, err := json.Marshal([]RuntimePatch{{}})
-	if err != nil {
-		t.Fatalf("Encoding: %v", err)
-	}
+	expect.NoError(t, err)
 	if string(got) != "[null]" {
 		t.Errorf("json.Marshal = %s, want [null]", got)
 	}
@@ -217,12 +192,8 @@ func TestMergePatch(t *testing.T) {
 			after := before.DeepCopy()
 			tc.change(after)
 			got, err := client.MergeFrom(before).Data(after)
-			if err != nil {
-				t.Fatalf("Making the merge patch: %v", err)
-			}
-			if diff := cmp.Diff(tc.want, string(got)); diff != "" {
-				t.Errorf("Unexpected merge patch (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected merge patch", tc.want, string(got))
 		})
 	}
 }
@@ -264,9 +235,7 @@ func TestDeepCopy(t *testing.T) {
 		"of a list":     &list.DeepCopyObject().(*List).Items[0],
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(fullJob(), copied); diff != "" {
-				t.Errorf("The copy differs (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "The copy differs", fullJob(), copied)
 			copied.Labels["l"] = "changed"
 			*copied.Spec.RuntimeRef.Kind = "changed"
 			*copied.Spec.Initializer.Dataset.StorageUri = "changed"
@@ -276,9 +245,7 @@ func TestDeepCopy(t *testing.T) {
 			*copied.Spec.Suspend = false
 			*copied.Spec.ManagedBy = "changed"
 			*copied.Status.JobsStatus[0].Ready = 7
-			if diff := cmp.Diff(fullJob(), job); diff != "" {
-				t.Errorf("Changing the copy changed the original (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Changing the copy changed the original", fullJob(), job)
 		})
 	}
 }
@@ -296,9 +263,7 @@ func TestTyped(t *testing.T) {
 	job := fullJob()
 	patch := RuntimePatch{Manager: "b.io/x", raw: []byte(`{"manager":"b.io/x","trainingRuntimeSpec":{"template":{"metadata":{"labels":{"k":"v"}}}}}`)}
 	got, err := job.Typed([]RuntimePatch{patch})
-	if err != nil {
-		t.Fatalf("Typed: %v", err)
-	}
+	expect.NoError(t, err)
 	want := &trainer.TrainJob{
 		TypeMeta:   job.TypeMeta,
 		ObjectMeta: job.ObjectMeta,
@@ -314,15 +279,13 @@ func TestTyped(t *testing.T) {
 		},
 		Status: job.Status,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected TrainJob (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected TrainJob", want, got)
 }
 
 func TestTypedNamesTheManagerOfAnEntryItCannotRead(t *testing.T) {
 	job := decodeJob(t, jobWithPatches(`[{"manager":"a.io/x","time":"yesterday"}]`))
 	_, err := job.Typed(job.Spec.RuntimePatches)
-	wantErrorWith(t, err, `"a.io/x"`)
+	expect.ErrorWith(t, err, `"a.io/x"`)
 }
 
 func TestDecodeReadsWhatNewRuntimePatchWrites(t *testing.T) {
@@ -330,19 +293,13 @@ func TestDecodeReadsWhatNewRuntimePatchWrites(t *testing.T) {
 		Template: &trainer.JobSetTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{"k": "<v>"}}},
 	}}
 	p, err := NewRuntimePatch(&entry)
-	if err != nil {
-		t.Fatalf("NewRuntimePatch: %v", err)
-	}
+	expect.NoError(t, err)
 	if p.Manager != entry.Manager {
 		t.Errorf("Manager = %q, want %q", p.Manager, entry.Manager)
 	}
 	got, err := p.Decode()
-	if err != nil {
-		t.Fatalf("Decode: %v", err)
-	}
-	if diff := cmp.Diff(entry, got); diff != "" {
-		t.Errorf("Unexpected entry (-want,+got):\n%s", diff)
-	}
+	expect.NoError(t, err)
+	expect.Same(t, "Unexpected entry", entry, got)
 }
 
 func TestSuspended(t *testing.T) {
@@ -356,9 +313,7 @@ func TestSuspended(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := (&TrainJob{Spec: Spec{Suspend: tc.suspend}}).Suspended(); got != tc.want {
-				t.Errorf("Suspended() = %v, want %v", got, tc.want)
-			}
+			expect.Same(t, "Unexpected Suspended", tc.want, (&TrainJob{Spec: Spec{Suspend: tc.suspend}}).Suspended())
 		})
 	}
 }
@@ -373,9 +328,7 @@ func TestAddToSchemeKnowsKindsByTheirNamesInTheAPI(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			obj, err := scheme.New(trainer.GroupVersion.WithKind(kind))
-			if err != nil {
-				t.Fatalf("scheme.New: %v", err)
-			}
+			expect.NoError(t, err)
 			if got := fmt.Sprintf("%T", obj); got != want {
 				t.Errorf("The scheme makes a %s, want %s", got, want)
 			}
@@ -395,17 +348,13 @@ func FuzzRuntimePatchJSON(f *testing.F) {
 		}
 		// What json makes of bytes that it is to leave alone: no white space, HTML escaped.
 		want, err := json.Marshal(json.RawMessage(data))
-		if err != nil {
-			t.Fatalf("Encoding raw JSON: %v", err)
-		}
+		expect.NoError(t, err)
 		patches := []RuntimePatch{}
 		if err := json.Unmarshal(fmt.Appendf(nil, "[%s,%s]", data, data), &patches); err != nil {
 			t.Fatalf("Decoding %q: %v", data, err)
 		}
 		got, err := json.Marshal(patches)
-		if err != nil {
-			t.Fatalf("Encoding: %v", err)
-		}
+		expect.NoError(t, err)
 		if wantList := fmt.Sprintf("[%s,%s]", want, want); wantList != string(got) {
 			t.Errorf("Encoded %q, want %q", got, wantList)
 		}

@@ -9,6 +9,8 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestTrainerVersionOf(t *testing.T) {
@@ -39,9 +41,7 @@ spec: {versions: [{name: v1alpha1, served: true, schema: {openAPIV3Schema: {prop
 
 func TestTrainerVersionOfTheTrainerWeAreBuiltWith(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(trainerDir(t), "manifests", "base", "crds", "trainer.kubeflow.org_trainjobs.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	if got, err := TrainerVersionOf(crdFrom(t, string(data))); got != Trainer23 {
 		t.Errorf("TrainerVersionOf returned %d, %v; want %d", got, err, Trainer23)
 	}
@@ -50,9 +50,7 @@ func TestTrainerVersionOfTheTrainerWeAreBuiltWith(t *testing.T) {
 func crdFrom(t *testing.T, data string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal([]byte(data), crd); err != nil {
-		t.Fatalf("Decoding the CRD: %v", err)
-	}
+	expect.NoError(t, yaml.Unmarshal([]byte(data), crd))
 	return crd
 }
 

@@ -2,7 +2,11 @@
 
 package version
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
 
 func TestInfo(t *testing.T) {
 	if got := Get(); got.Version == "" || got.Go == "" {
@@ -17,9 +21,7 @@ func TestInfo(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := tc.info.String(); got != tc.want {
-				t.Errorf("String() = %q, want %q", got, tc.want)
-			}
+			expect.Same(t, "Unexpected String", tc.want, tc.info.String())
 		})
 	}
 }

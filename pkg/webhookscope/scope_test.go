@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/admission"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestConditions(t *testing.T) {
@@ -38,9 +38,7 @@ func TestConditions(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := gocmp.Diff(tc.want, conditions(tc.have, tc.every, tc.self)); diff != "" {
-				t.Errorf("Unexpected conditions (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected conditions", tc.want, conditions(tc.have, tc.every, tc.self))
 		})
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var (
@@ -26,9 +28,7 @@ var (
 // exist.
 func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "features.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	specs, proved := map[string][]*regexp.Regexp{}, 0
 	for line := range strings.Lines(string(page)) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
@@ -64,9 +64,7 @@ func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
 func namesIn(t *testing.T, path string) []*regexp.Regexp {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	var names []*regexp.Regexp
 	var walk func(node ast.Node, above string)
 	walk = func(node ast.Node, above string) {

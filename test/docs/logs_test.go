@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // logging are the packages whose lines are the manager's log, without those of the plugin.
@@ -176,9 +177,7 @@ func callsIn(t *testing.T) []call {
 			})
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 	}
 	return calls
 }
@@ -280,9 +279,7 @@ func messagesOf(spec *ast.ValueSpec) []string {
 func read(t *testing.T, path ...string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return string(page)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var (
@@ -52,9 +53,7 @@ func podsOf(t *testing.T, a answer, anyOrder bool) pods {
 		t.Fatalf("Trainer failed: %s", a.Failure)
 	}
 	var p pods
-	if err := json.Unmarshal(a.JobSet, &p); err != nil {
-		t.Fatalf("Decoding a JobSet: %v", err)
-	}
+	expect.NoError(t, json.Unmarshal(a.JobSet, &p))
 	for i := range p.Spec.ReplicatedJobs {
 		template := &p.Spec.ReplicatedJobs[i].Template.Spec.Template
 		*template = plain("", *template, anyOrder).(map[string]any)
@@ -173,9 +172,7 @@ func questions(all []converted, job func(converted) json.RawMessage) []question 
 func encode(t *testing.T, value any) json.RawMessage {
 	t.Helper()
 	data, err := json.Marshal(value)
-	if err != nil {
-		t.Fatalf("Encoding: %v", err)
-	}
+	expect.NoError(t, err)
 	return data
 }
 

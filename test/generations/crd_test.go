@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // crd checks TrainJobs as an API server does that has one release's CRD.
@@ -42,17 +44,11 @@ func newCRD(t *testing.T, module string) *crd {
 		t.Fatalf("Finding Trainer of %s: %v", module, err)
 	}
 	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml"))
-	if err != nil {
-		t.Fatalf("Reading the CRD: %v", err)
-	}
+	expect.NoError(t, err)
 	var v1 apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(data, &v1); err != nil {
-		t.Fatalf("Decoding the CRD: %v", err)
-	}
+	expect.NoError(t, yaml.UnmarshalStrict(data, &v1))
 	var schema apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v1.Spec.Versions[0].Schema.OpenAPIV3Schema, &schema, nil); err != nil {
-		t.Fatalf("Converting the schema: %v", err)
-	}
+	expect.NoError(t, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v1.Spec.Versions[0].Schema.OpenAPIV3Schema, &schema, nil))
 	c := &crd{}
 	if c.structural, err = structuralschema.NewStructural(&schema); err != nil {
 		t.Fatalf("Reading the schema: %v", err)
@@ -90,12 +86,8 @@ func (c *crd) check(t *testing.T, job, old any) (stored map[string]any, refusals
 func (c *crd) settle(t *testing.T, job any) (stored map[string]any, unknown []string) {
 	t.Helper()
 	data, err := json.Marshal(job)
-	if err != nil {
-		t.Fatalf("Encoding: %v", err)
-	}
-	if err := utiljson.Unmarshal(data, &stored); err != nil {
-		t.Fatalf("Decoding: %v", err)
-	}
+	expect.NoError(t, err)
+	expect.NoError(t, utiljson.Unmarshal(data, &stored))
 	unknown = pruning.PruneWithOptions(stored, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	defaulting.PruneNonNullableNullsWithoutDefaults(stored, c.structural)
 	defaulting.Default(stored, c.structural)

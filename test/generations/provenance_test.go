@@ -10,6 +10,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/removal"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // TestProvenance takes each source away in turn, as the test of package provenance does
@@ -82,8 +83,6 @@ func explain(t *testing.T, in provenance.Input, a answer) []provenance.Field {
 	var js jobsetapi.JobSet
 	recode(t, a.JobSet, &js)
 	fields, err := provenance.Explain(in, &js)
-	if err != nil {
-		t.Fatalf("Explain: %v", err)
-	}
+	expect.NoError(t, err)
 	return fields
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // attempt is a request and what the rules say of it.
@@ -121,9 +122,7 @@ func clone(t *testing.T, value any) any {
 func recode(t *testing.T, from, to any) {
 	t.Helper()
 	data, err := json.Marshal(from)
-	if err != nil {
-		t.Fatalf("Encoding: %v", err)
-	}
+	expect.NoError(t, err)
 	if err := json.Unmarshal(data, to); err != nil {
 		t.Fatalf("Decoding %s: %v", data, err)
 	}

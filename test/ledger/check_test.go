@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
@@ -327,9 +328,7 @@ func TestCheck(t *testing.T) {
 			s.is(job("one")...).is(job("two")...)
 			tc.story(s)
 			got, err := Check(s.versions, Expectation{TolerateInactive: tc.tolerate, Gaps: []record.Gap{tc.gap}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, err)
 			if diff := cmp.Diff(tc.want, overs(got.Violations)); diff != "" {
 				t.Errorf("unexpected violations (-want +got):\n%s\n%v", diff, got.Violations)
 			}

@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/kueue/pkg/util/waitforpodsready"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const (
@@ -71,12 +72,8 @@ func TestDecode(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			cfg, err := Decode([]byte(tc.file), "kueue-system")
-			if err != nil {
-				t.Fatalf("Decode: %v", err)
-			}
-			if diff := cmp.Diff(tc.want, knownOf(cfg)); diff != "" {
-				t.Errorf("Unexpected configuration (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected configuration", tc.want, knownOf(cfg))
 		})
 	}
 }
@@ -107,10 +104,6 @@ func TestDecodeErrors(t *testing.T) {
 
 func TestDefaultsAreThoseOfAnEmptyFile(t *testing.T) {
 	empty, err := Decode([]byte(head), "kueue-system")
-	if err != nil {
-		t.Fatalf("Decode: %v", err)
-	}
-	if diff := cmp.Diff(knownOf(empty), knownOf(Defaults("kueue-system"))); diff != "" {
-		t.Errorf("Other defaults than those of an empty file (-file,+defaults):\n%s", diff)
-	}
+	expect.NoError(t, err)
+	expect.Same(t, "Other defaults than those of an empty file", knownOf(empty), knownOf(Defaults("kueue-system")))
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var where = ConfigMap{Namespace: "kueue-system", Name: "kueue-manager-config", Key: "controller_manager_config.yaml"}
@@ -53,9 +54,7 @@ func (s *site) write(t *testing.T, file string) {
 	if file != "" {
 		err = errors.Join(err, s.client.Create(t.Context(), cm))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 }
 
 func TestRead(t *testing.T) {
@@ -91,9 +90,7 @@ func TestRead(t *testing.T) {
 				read = s.Read(t.Context()) != "" && s.problem == ""
 			}
 			got := state{Waits: s.Settings().WaitForPodsReady != nil, Manages: s.Settings().ManageJobsWithoutQueueName, Read: read}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected state (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected state", tc.want, got)
 			if s.changes != tc.wantChanges {
 				t.Errorf("Told of %d changes, want %d", s.changes, tc.wantChanges)
 			}

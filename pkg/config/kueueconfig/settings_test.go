@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/kueue/pkg/features"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestDifferences(t *testing.T) {
@@ -60,17 +61,13 @@ func TestDifferences(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			cfg, err := Decode([]byte(tc.file), "kueue-system")
-			if err != nil {
-				t.Fatalf("Decode: %v", err)
-			}
+			expect.NoError(t, err)
 			kueues, here := mustOf(t, cfg, Overrides{}), mustOf(t, cfg, tc.overrides)
 			var got []string
 			for _, d := range slices.Concat(Differences(kueues, here), GateDifferences(kueues, here)) {
 				got = append(got, d.Setting)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected differences (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected differences", tc.want, got)
 		})
 	}
 }
@@ -78,9 +75,7 @@ func TestDifferences(t *testing.T) {
 func mustOf(t *testing.T, cfg *configapi.Configuration, overrides Overrides) *Settings {
 	t.Helper()
 	settings, err := Of(cfg, overrides)
-	if err != nil {
-		t.Fatalf("Of: %v", err)
-	}
+	expect.NoError(t, err)
 	return settings
 }
 
@@ -103,14 +98,10 @@ metrics:
 	} {
 		t.Run("gate "+gate, func(t *testing.T) {
 			cfg, err := Decode([]byte(file), "kueue-system")
-			if err != nil {
-				t.Fatalf("Decode: %v", err)
-			}
+			expect.NoError(t, err)
 			settings := mustOf(t, cfg, Overrides{FeatureGates: map[string]bool{"CustomMetricLabels": gate == "on"}})
 			got := copied{settings.LabelKeysToCopy, settings.AnnotationKeysToCopy, len(settings.CustomLabels)}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("Unexpected keys (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected keys", want, got)
 		})
 	}
 }
@@ -130,16 +121,12 @@ func TestApplyGates(t *testing.T) {
 	features.SetFeatureGateDuringTest(t, features.TopologyAwareScheduling, true)
 	features.SetFeatureGateDuringTest(t, features.MultiKueue, true)
 	off := mustOf(t, Defaults("kueue-system"), Overrides{FeatureGates: map[string]bool{"TopologyAwareScheduling": false}})
-	if err := applyGates(off.FeatureGates); err != nil {
-		t.Fatalf("applyGates: %v", err)
-	}
+	expect.NoError(t, applyGates(off.FeatureGates))
 	if features.Enabled(features.TopologyAwareScheduling) || !features.Enabled(features.MultiKueue) {
 		t.Errorf("TopologyAwareScheduling is %t, MultiKueue %t", features.Enabled(features.TopologyAwareScheduling), features.Enabled(features.MultiKueue))
 	}
 	// A gate that is not set any more has its default again.
-	if err := applyGates(mustOf(t, Defaults("kueue-system"), Overrides{}).FeatureGates); err != nil {
-		t.Fatalf("applyGates: %v", err)
-	}
+	expect.NoError(t, applyGates(mustOf(t, Defaults("kueue-system"), Overrides{}).FeatureGates))
 	if !features.Enabled(features.TopologyAwareScheduling) {
 		t.Error("TopologyAwareScheduling is still off")
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const owner = "example.com/team"
@@ -388,9 +390,7 @@ func TestManifests(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatalf("Converting: %v", errs.ToAggregate())
 			}
-			if diff := cmp.Diff(fromYAML(t, tc.want), specOf(t, got)); diff != "" {
-				t.Errorf("Unexpected spec (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected spec", fromYAML(t, tc.want), specOf(t, got))
 			if len(warnings) != len(tc.warnings) {
 				t.Fatalf("Warnings are %q, want %d", warnings, len(tc.warnings))
 			}
@@ -528,16 +528,12 @@ func TestManyManagersOfManyJobs(t *testing.T) {
 	var job struct {
 		Spec struct{ RuntimePatches []struct{ Manager string } }
 	}
-	if err := json.Unmarshal(data, &job); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, json.Unmarshal(data, &job))
 	var got []string
 	for _, entry := range job.Spec.RuntimePatches {
 		got = append(got, entry.Manager)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected order (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected order", want, got)
 }
 
 // odd are manifests for the fuzzer to start from.

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +21,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/removal"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random TrainJobs")
@@ -36,14 +36,10 @@ func newWorld(t *testing.T) world {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatalf("Registering types: %v", err)
-		}
+		expect.NoError(t, add(scheme))
 	}
 	renderer, err := trainjob.NewRenderer(t.Context(), scheme)
-	if err != nil {
-		t.Fatalf("NewRenderer: %v", err)
-	}
+	expect.NoError(t, err)
 	return world{t, renderer}
 }
 
@@ -64,9 +60,7 @@ func (w world) explain(spec *trainer.TrainingRuntimeSpec, job *trainjob.TrainJob
 func decode[T any](t *testing.T, text string) *T {
 	t.Helper()
 	value := new(T)
-	if err := yaml.Unmarshal([]byte(text), value); err != nil {
-		t.Fatalf("Decoding: %v", err)
-	}
+	expect.NoError(t, yaml.Unmarshal([]byte(text), value))
 	return value
 }
 
@@ -164,9 +158,7 @@ func TestExplain(t *testing.T) {
 			for i := range got {
 				got[i].Overrode = append([]provenance.Setting(nil), got[i].Overrode...)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("Unexpected fields (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected fields", want, got)
 		})
 	}
 }
@@ -184,9 +176,7 @@ func TestExplainItemsWithTheSameKey(t *testing.T) {
 	}
 	js := &jobsetapi.JobSet{Spec: *spec.Template.Spec.DeepCopy()}
 	fields, err := provenance.Explain(provenance.Input{Runtime: spec, Job: &trainjob.TrainJob{}}, js)
-	if err != nil {
-		t.Fatalf("Explain: %v", err)
-	}
+	expect.NoError(t, err)
 	got := map[string]string{}
 	for _, f := range fields {
 		if f.Kind != provenance.Runtime {
@@ -203,9 +193,7 @@ func TestExplainItemsWithTheSameKey(t *testing.T) {
 		"topologySpreadConstraints[zone].whenUnsatisfiable":   `"DoNotSchedule"`,
 		"topologySpreadConstraints[zone#2].whenUnsatisfiable": `"ScheduleAnyway"`,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected fields (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected fields", want, got)
 }
 
 // A variable without a value is a field of its own, until a patch gives it one.
@@ -216,9 +204,7 @@ func TestExplainVariableThatPatchAndTrainJobSet(t *testing.T) {
 	job := decode[trainjob.TrainJob](t, `{spec: {trainer: {env: [{name: B}]}}}`)
 	js := &jobsetapi.JobSet{Spec: *spec.Template.Spec.DeepCopy()} // The TrainJob's variable is the runtime's.
 	fields, err := provenance.Explain(provenance.Input{Runtime: spec, Job: job, Overrides: []trainjob.PodTemplateOverride{*override}}, js)
-	if err != nil {
-		t.Fatalf("Explain: %v", err)
-	}
+	expect.NoError(t, err)
 	at := slices.IndexFunc(fields, func(f provenance.Field) bool { return strings.HasSuffix(f.Path, "env[B]") })
 	if at < 0 || fields[at].Kind != provenance.TrainJob || len(fields[at].Overrode) > 0 {
 		t.Errorf("The TrainJob sets it, and without it the value would be the patch's, a field of another name: %+v", fields)
@@ -263,9 +249,7 @@ func TestRemovedSources(t *testing.T) {
 	checked := 0
 	for range 100 {
 		data, err := json.Marshal(map[string]any{"runtime": s.Runtime(), "job": s.Job(random.Object{"runtimePatches": s.RuntimePatches(true)})})
-		if err != nil {
-			t.Fatalf("Encoding: %v", err)
-		}
+		expect.NoError(t, err)
 		in := decode[struct {
 			Runtime trainer.TrainingRuntimeSpec
 			Job     trainjob.TrainJob

@@ -3,11 +3,13 @@
 package rules
 
 import (
+	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // TestFields is for what the API server says without a CRD; for what the CRDs say there
@@ -69,13 +71,9 @@ func TestFields(t *testing.T) {
 			job["spec"] = spec
 			data := marshal(t, job)
 			for _, generation := range generations {
-				if diff := cmp.Diff(tc.fields, places(Fields(generation, data))); diff != "" {
-					t.Errorf("Unexpected fields for Trainer %s (-want,+got):\n%s", generation, diff)
-				}
+				expect.Same(t, fmt.Sprintf("Unexpected fields for Trainer %s", generation), tc.fields, places(Fields(generation, data)))
 			}
-			if diff := cmp.Diff(tc.pods, places(Pods(data))); diff != "" {
-				t.Errorf("Unexpected findings about pods (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected findings about pods", tc.pods, places(Pods(data)))
 		})
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const testRuntime = `
@@ -119,13 +119,9 @@ func TestPodSpecs(t *testing.T) {
 					t.Errorf("Generation %d refuses: %v, want %v: %v", generation, got, refuses, verdict.Errors)
 				}
 				if refuses && tc.want != nil {
-					if diff := cmp.Diff(tc.want, found(verdict.Errors)); diff != "" {
-						t.Errorf("Unexpected errors for Generation %d (-want,+got):\n%s", generation, diff)
-					}
+					expect.Same(t, fmt.Sprintf("Unexpected errors for Generation %d", generation), tc.want, found(verdict.Errors))
 				}
-				if diff := cmp.Diff(tc.warning, found(append(verdict.Warnings, verdict.Unmade...))); diff != "" {
-					t.Errorf("Unexpected warnings for Generation %d (-want,+got):\n%s", generation, diff)
-				}
+				expect.Same(t, fmt.Sprintf("Unexpected warnings for Generation %d", generation), tc.warning, found(append(verdict.Warnings, verdict.Unmade...)))
 			}
 		})
 	}
@@ -212,12 +208,8 @@ func TestEntries(t *testing.T) {
 				}
 				return all
 			}
-			if diff := cmp.Diff(tc.want, trim(verdict.Errors)); diff != "" {
-				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.warning, trim(append(verdict.Warnings, verdict.Unmade...))); diff != "" {
-				t.Errorf("Unexpected warnings (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected errors", tc.want, trim(verdict.Errors))
+			expect.Same(t, "Unexpected warnings", tc.warning, trim(append(verdict.Warnings, verdict.Unmade...)))
 			if first := slices.Concat(verdict.Errors, verdict.Warnings, verdict.Unmade)[0]; !strings.Contains(first.Error(), tc.says) {
 				t.Errorf("Error %q does not say %q", first, tc.says)
 			}
@@ -308,9 +300,7 @@ func TestRenamedManagers(t *testing.T) {
 			decode(t, tc.before, &before.Patches)
 			decode(t, tc.now, &now.Patches)
 			verdict := Update(trainjob.Trainer23, runtimeSpec(t), before, now, nil)
-			if diff := cmp.Diff(tc.want, found(verdict.Warnings)); diff != "" {
-				t.Errorf("Unexpected warnings (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected warnings", tc.want, found(verdict.Warnings))
 			if len(verdict.Errors) > 0 {
 				t.Errorf("Unexpected errors: %v", verdict.Errors.ToAggregate())
 			}
