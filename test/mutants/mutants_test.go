@@ -8,13 +8,12 @@ import (
 	"testing"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestMutantsApply(t *testing.T) {
 	root, err := kit.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	seen := map[string]bool{}
 	for _, m := range mutants {
 		content, err := os.ReadFile(filepath.Join(root, m.File))
