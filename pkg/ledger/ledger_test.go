@@ -14,17 +14,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -37,26 +35,30 @@ type stage struct {
 
 func newStage(t *testing.T, objs ...client.Object) *stage {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme} {
-		expect.NoError(t, add(scheme))
-	}
 	s := &stage{}
-	s.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).WithInterceptorFuncs(interceptor.Funcs{
+	write := func(do func() error) error {
+		if s.writes++; s.refusing != nil {
+			return s.refusing
+		}
+		return do()
+	}
+	s.WithWatch = kit.Fake(kit.Scheme(), objs...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			if s.writes++; s.refusing != nil {
-				return s.refusing
-			}
-			return c.Create(ctx, obj, opts...)
+			return write(func() error { return c.Create(ctx, obj, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			if s.writes++; s.refusing != nil {
-				return s.refusing
-			}
-			return c.Update(ctx, obj, opts...)
+			return write(func() error { return c.Update(ctx, obj, opts...) })
 		},
 	}).Build()
 	return s
+}
+
+// saved is the ConfigMap of a ledger.
+func saved(data []byte) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: ConfigMapName},
+		BinaryData: map[string][]byte{configMapKey: data},
+	}
 }
 
 // ledger returns one process's ledger, and its events.
@@ -81,6 +83,23 @@ func lead(t *testing.T, l *Ledger) func() {
 			t.Error(err)
 		}
 	}
+}
+
+// leading runs a test, in a time of its own, with a ledger that leads.
+func leading(t *testing.T, test func(t *testing.T, s *stage, l *Ledger)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		l, _ := s.ledger()
+		defer lead(t, l)()
+		test(t, s, l)
+	})
+}
+
+// pass lets time go by, and all happen that happens meanwhile.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // ofTrainJob makes a Workload that of a TrainJob, with conditions that begin now.
@@ -114,10 +133,7 @@ func TestOfTrainJob(t *testing.T) {
 func now() int { return int(time.Since(noon).Seconds()) }
 
 func TestLedgerSavesOnceForAllWhoWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		defer lead(t, l)()
+	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		if s.writes != 1 {
 			t.Fatalf("The beginning is saved by %d writes, want 1", s.writes)
 		}
@@ -128,8 +144,7 @@ func TestLedgerSavesOnceForAllWhoWait(t *testing.T) {
 				t.Error("What is not saved may change")
 			}
 		}
-		time.Sleep(soonest + time.Millisecond)
-		synctest.Wait()
+		pass(soonest + time.Millisecond)
 		if told != 2 || s.writes != 2 {
 			t.Errorf("Two wait: told %d times after %d writes, want 2 and 2", told, s.writes)
 		}
@@ -138,8 +153,7 @@ func TestLedgerSavesOnceForAllWhoWait(t *testing.T) {
 				t.Error("What is saved may not change")
 			}
 		}
-		time.Sleep(10 * savePeriod)
-		synctest.Wait()
+		pass(10 * savePeriod)
 		if s.writes != 2 {
 			t.Errorf("%d writes while nothing changes, want none", s.writes-2)
 		}
@@ -147,10 +161,7 @@ func TestLedgerSavesOnceForAllWhoWait(t *testing.T) {
 }
 
 func TestLedgerSavesChangesOnceAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		defer lead(t, l)()
+	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		for i := range 30 {
 			l.observe(t.Context(), ofTrainJob(types.UID(rune('a'+i))).reserve(now()).Workload)
 			time.Sleep(4 * time.Second)
@@ -163,9 +174,7 @@ func TestLedgerSavesChangesOnceAMinute(t *testing.T) {
 }
 
 func TestLedgerReadsAVersionOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newStage(t).ledger()
-		defer lead(t, l)()
+	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
 		holds := func(phase string) {
 			t.Helper()
 			l.mu.Lock()
@@ -199,18 +208,13 @@ func TestPauseBetweenSaves(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := pause(tc.took); got != tc.want {
-				t.Errorf("pause(%s) = %s, want %s", tc.took, got, tc.want)
-			}
+			expect.Same(t, "Unexpected pause", tc.want, pause(tc.took))
 		})
 	}
 }
 
 func TestLedgerIsNotWorthAnIdleGPU(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		defer lead(t, l)()
+	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		s.refusing = errors.New("no")
 		wl := ofTrainJob("a").reserve(now()).evict(now()).Workload
 		began, asked := time.Now(), make(chan struct{}, 100)
@@ -251,8 +255,7 @@ func TestLedgerThatIsNeverReadDoesNotHoldQuota(t *testing.T) {
 				if waited := time.Since(began); waited != patience {
 					t.Errorf("Quota waits %s for a ledger that cannot be read, want %s", waited, patience)
 				}
-				time.Sleep(soonest + saveTimeout)
-				synctest.Wait()
+				pass(soonest + saveTimeout)
 				if told == 0 || reads < 2 {
 					t.Errorf("Who waits is told %d times after %d reads, want to be told at every one", told, reads)
 				}
@@ -300,8 +303,7 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 			t.Error("Whether Workloads are there cannot be asked, and it tells what they held")
 		}
 		answer = nil
-		time.Sleep(2 * soonest)
-		synctest.Wait()
+		pass(2 * soonest)
 		latter.mu.Lock()
 		defer latter.mu.Unlock()
 		if latter.book == nil || latter.book.open["there"] == nil || latter.book.open["gone"] != nil {
@@ -311,10 +313,7 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 }
 
 func TestLedgerForgetsWhoWaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		defer lead(t, l)()
+	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		s.refusing = errors.New("no")
 		wl := ofTrainJob("a").reserve(now()).evict(now())
 		l.Keep(t.Context(), wl.Workload, nil)
@@ -330,8 +329,7 @@ func TestLedgerForgetsWhoWaited(t *testing.T) {
 			t.Errorf("Another one waits %s although saves have failed for longer than that", wait)
 		}
 		s.refusing = nil
-		time.Sleep(savePeriod)
-		synctest.Wait()
+		pass(savePeriod)
 		if len(l.waiting) > 0 {
 			t.Error("What is saved is waited for")
 		}
@@ -351,16 +349,14 @@ func TestLedgerOfAnotherLeaderIsNotOverwritten(t *testing.T) {
 		expect.NoError(t, s.Create(t.Context(), running.Workload))
 		s.writes = 0
 		former.observe(t.Context(), running.Workload)
-		time.Sleep(savePeriod + time.Second)
-		synctest.Wait()
+		pass(savePeriod + time.Second)
 
 		latter, _ := s.ledger()
 		stopLatter := lead(t, latter)
 		latter.observe(t.Context(), versioned(object{running.DeepCopy()}.evict(now()).release(now()), "1000").Workload)
 		stopLatter()
 		former.Keep(t.Context(), versioned(object{running.DeepCopy()}.evict(now()), "999").Workload, nil)
-		time.Sleep(2 * soonest)
-		synctest.Wait()
+		pass(2 * soonest)
 		stopFormer()
 
 		saved, found, err := latter.store.load(t.Context())
@@ -380,8 +376,7 @@ func TestLedgerSurvivesAnEditedLabel(t *testing.T) {
 		expect.NoError(t, s.Get(t.Context(), l.store.key, &cm))
 		cm.Labels["edited"] = "true"
 		expect.NoError(t, s.Update(t.Context(), &cm))
-		time.Sleep(2*savePeriod + time.Second)
-		synctest.Wait()
+		pass(2*savePeriod + time.Second)
 		stop()
 		if saved, _, err := l.store.load(t.Context()); err != nil || len(saved.Open) != 1 {
 			t.Errorf("What was not saved before somebody edited a label is lost: %d holdings, %v", len(saved.Open), err)
@@ -391,10 +386,7 @@ func TestLedgerSurvivesAnEditedLabel(t *testing.T) {
 
 func TestLedgerThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: ConfigMapName},
-			BinaryData: map[string][]byte{configMapKey: []byte("nonsense")},
-		})
+		s := newStage(t, saved([]byte("nonsense")))
 		l, recorder := s.ledger()
 		stop := lead(t, l)
 		account, leads := l.tell()
@@ -420,17 +412,13 @@ func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		data, err := compress(map[string]any{"format": format + 1, "held": "in another way"})
 		expect.NoError(t, err)
-		s := newStage(t, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: ConfigMapName},
-			BinaryData: map[string][]byte{configMapKey: data},
-		})
+		s := newStage(t, saved(data))
 		l, _ := s.ledger()
 		stop := lead(t, l)
 		if wait := l.Keep(t.Context(), ofTrainJob("a").reserve(now()).evict(now()).Workload, nil); wait > 0 {
 			t.Errorf("Quota waits %s for a ledger that is not kept", wait)
 		}
-		time.Sleep(2 * savePeriod)
-		synctest.Wait()
+		pass(2 * savePeriod)
 		if _, leads := l.tell(); leads {
 			t.Error("It tells series")
 		}
@@ -465,10 +453,7 @@ func TestCollector(t *testing.T) {
 }
 
 func TestCollectorTellsForHowLongNothingIsSaved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		defer lead(t, l)()
+	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		tells := func(want time.Duration) {
 			t.Helper()
 			if got, tries := l.unsaved(); !tries || got != want {
@@ -478,24 +463,19 @@ func TestCollectorTellsForHowLongNothingIsSaved(t *testing.T) {
 		tells(0)
 		s.refusing = errors.New("no")
 		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
-		time.Sleep(savePeriod)
-		synctest.Wait()
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
+		pass(savePeriod)
+		pass(10 * time.Minute)
 		tells(10 * time.Minute)
 		s.refusing = nil
-		time.Sleep(savePeriod)
-		synctest.Wait()
+		pass(savePeriod)
 		tells(0)
 	})
 }
 
 func TestCollectorWithoutLocalQueues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newStage(t).ledger()
+	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
 		registry := prometheus.NewPedanticRegistry()
 		expect.NoError(t, registry.Register(NewCollector(l, false)))
-		defer lead(t, l)()
 		for _, queue := range []string{"a", "b"} {
 			wl := ofTrainJob(types.UID(queue)).reserve(now())
 			wl.Spec.QueueName = kueue.LocalQueueName(queue)
@@ -527,14 +507,10 @@ func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 
 // A single request that failed long ago says nothing of the next.
 func TestLedgerIsWaitedForAfterOneFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		defer lead(t, l)()
+	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		s.refusing = errors.New("no")
 		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
-		time.Sleep(savePeriod + soonest)
-		synctest.Wait()
+		pass(savePeriod + soonest)
 		s.refusing = nil
 		time.Sleep(2 * patience)
 		if wait := l.Keep(t.Context(), ofTrainJob("b").reserve(now()).evict(now()).Workload, nil); wait != patience {

@@ -102,76 +102,53 @@ func TestRead(t *testing.T) {
 		Marks                     []Mark
 		Outcome                   string
 	}
+	// lost has its quota since, and is not over.
+	lost := func(since int, marks ...Mark) want {
+		return want{Reserved: at(since), Marks: marks, Outcome: metrics.OutcomeLost}
+	}
 	pods := Facts{WaitsForPods: true}
 	cases := map[string]struct {
 		wl    object
 		facts Facts
 		want  want
 	}{
-		"it never had quota": {wl: newObject("a"), want: want{Outcome: metrics.OutcomeLost}},
-		"it waits for checks": {
-			wl: newObject("a").reserve(10), facts: Facts{Started: at(5)},
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10)}, Outcome: metrics.OutcomeLost},
-		},
-		"it waits for pods": {
-			wl: newObject("a").reserve(10).admit(12), facts: Facts{WaitsForPods: true, Started: at(14)},
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10)}, Outcome: metrics.OutcomeLost},
-		},
-		"its pods are ready": {
-			wl: newObject("a").reserve(10).admit(12).ready(20), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20)}, Outcome: metrics.OutcomeLost},
-		},
-		"its pods were ready before this admission": {
-			wl: newObject("a").ready(5).reserve(10).admit(12), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10)}, Outcome: metrics.OutcomeLost},
-		},
-		"nobody waits for pods, and Jobs run": {
-			wl: newObject("a").reserve(10).admit(12), facts: Facts{Started: at(14)},
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(14)}, Outcome: metrics.OutcomeLost},
-		},
-		"nobody waits for pods, and Jobs have not been stopped yet": {
-			wl: newObject("a").reserve(10).admit(12), facts: Facts{Started: at(4)},
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10)}, Outcome: metrics.OutcomeLost},
-		},
+		"it never had quota":                                        {wl: newObject("a"), want: want{Outcome: metrics.OutcomeLost}},
+		"it waits for checks":                                       {wl: newObject("a").reserve(10), facts: Facts{Started: at(5)}, want: lost(10, waiting(10))},
+		"it waits for pods":                                         {wl: newObject("a").reserve(10).admit(12), facts: Facts{WaitsForPods: true, Started: at(14)}, want: lost(10, waiting(10))},
+		"its pods are ready":                                        {wl: newObject("a").reserve(10).admit(12).ready(20), facts: pods, want: lost(10, waiting(10), running(20))},
+		"its pods were ready before this admission":                 {wl: newObject("a").ready(5).reserve(10).admit(12), facts: pods, want: lost(10, waiting(10))},
+		"nobody waits for pods, and Jobs run":                       {wl: newObject("a").reserve(10).admit(12), facts: Facts{Started: at(14)}, want: lost(10, waiting(10), running(14))},
+		"nobody waits for pods, and Jobs have not been stopped yet": {wl: newObject("a").reserve(10).admit(12), facts: Facts{Started: at(4)}, want: lost(10, waiting(10))},
 		"nobody waits for pods any more, but somebody did when they were ready": {
 			wl: newObject("a").reserve(10).admit(12).ready(20), facts: Facts{Started: at(14)},
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20)}, Outcome: metrics.OutcomeLost},
+			want: lost(10, waiting(10), running(20)),
 		},
 		"a pod is lost": {
 			wl: newObject("a").reserve(10).admit(12).ready(20).set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 30), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), assumed(12), waiting(30)}, Outcome: metrics.OutcomeLost},
+			want: lost(10, waiting(10), assumed(12), waiting(30)),
 		},
 		"it has recovered": {
 			wl: newObject("a").reserve(10).admit(12).set(kueue.WorkloadPodsReady, true, kueue.WorkloadRecovered, 40), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), assumed(12), running(40)}, Outcome: metrics.OutcomeLost},
+			want: lost(10, waiting(10), assumed(12), running(40)),
 		},
-		"it is evicted": {
-			wl: newObject("a").reserve(10).admit(12).ready(20).evict(50), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(50)}, Outcome: metrics.OutcomeLost},
-		},
+		"it is evicted": {wl: newObject("a").reserve(10).admit(12).ready(20).evict(50), facts: pods, want: lost(10, waiting(10), running(20), stopping(50))},
 		"it is evicted, and its readiness reset": {
 			wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), assumed(12), stopping(50)}, Outcome: metrics.OutcomeLost},
+			want: lost(10, waiting(10), assumed(12), stopping(50)),
 		},
-		"it got ready while it was evicted": {
-			wl: newObject("a").reserve(10).admit(12).evict(50).ready(52), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), stopping(50)}, Outcome: metrics.OutcomeLost},
-		},
+		"it got ready while it was evicted": {wl: newObject("a").reserve(10).admit(12).evict(50).ready(52), facts: pods, want: lost(10, waiting(10), stopping(50))},
 		"it has given its quota back": {
 			wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).release(55), facts: pods,
 			want: want{Released: at(55), Marks: []Mark{stopping(50)}, Outcome: metrics.OutcomeLost},
 		},
-		"it has quota again": {
-			wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).release(55).reserve(60).admit(60), facts: pods,
-			want: want{Reserved: at(60), Marks: []Mark{waiting(60)}, Outcome: metrics.OutcomeLost},
-		},
+		"it has quota again": {wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).release(55).reserve(60).admit(60), facts: pods, want: lost(60, waiting(60))},
 		"it is deleted": {
 			wl: newObject("a").reserve(10).admit(12).ready(20).deleted(30), facts: pods,
 			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(30)}, Outcome: metrics.OutcomeDeleted},
 		},
 		"it is deleted after it was evicted": {
 			wl: newObject("a").reserve(10).admit(12).ready(20).evict(25).deleted(30), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(25)}, Outcome: metrics.OutcomeLost},
+			want: lost(10, waiting(10), running(20), stopping(25)),
 		},
 		"its TrainJob is done, pods are left": {
 			wl:    newObject("a").reserve(10).admit(12).ready(20),

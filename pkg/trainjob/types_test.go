@@ -4,6 +4,7 @@ package trainjob
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -66,39 +67,22 @@ func managers(patches []RuntimePatch) []string {
 
 func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
 	cases := map[string]struct {
-		patches      string
-		want         string
-		wantManagers []string
+		// want is the same, and wantManagers only a.io/x, where they are left out.
+		patches, want string
+		wantManagers  []string
 	}{
 		"explicit zeros": {
 			patches: `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"spec":` +
 				`{"containers":[{"name":"node","env":[{"name":"E","value":""}],"volumeMounts":[{"name":"v","mountPath":"/v","readOnly":false}]}]}}}}}]}}}}]`,
-			wantManagers: []string{"a.io/x"},
 		},
-		"fields that no type knows": {
-			patches:      `[{"manager":"a.io/x","future":{"deep":[1,2.50,null,true]},"trainingRuntimeSpec":{"unheardOf":0}}]`,
-			wantManagers: []string{"a.io/x"},
-		},
-		"fields in an order that Go would not choose": {
-			patches:      `[{"trainingRuntimeSpec":{"template":{}},"time":"2026-01-01T00:00:00Z","manager":"a.io/x"}]`,
-			wantManagers: []string{"a.io/x"},
-		},
-		"empty maps and lists": {
-			patches:      `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"metadata":{"labels":{}},"spec":{"replicatedJobs":[]}}}}]`,
-			wantManagers: []string{"a.io/x"},
-		},
-		"numbers that a float cannot hold": {
-			patches:      `[{"manager":"a.io/x","n":9007199254740993,"m":1e400}]`,
-			wantManagers: []string{"a.io/x"},
-		},
-		"characters that the API server escapes": {
-			patches:      `[{"manager":"a.io/x","v":"a\u003cb\u0026c\u003ed \u00e9"}]`,
-			wantManagers: []string{"a.io/x"},
-		},
+		"fields that no type knows":                   {patches: `[{"manager":"a.io/x","future":{"deep":[1,2.50,null,true]},"trainingRuntimeSpec":{"unheardOf":0}}]`},
+		"fields in an order that Go would not choose": {patches: `[{"trainingRuntimeSpec":{"template":{}},"time":"2026-01-01T00:00:00Z","manager":"a.io/x"}]`},
+		"empty maps and lists":                        {patches: `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"metadata":{"labels":{}},"spec":{"replicatedJobs":[]}}}}]`},
+		"numbers that a float cannot hold":            {patches: `[{"manager":"a.io/x","n":9007199254740993,"m":1e400}]`},
+		"characters that the API server escapes":      {patches: `[{"manager":"a.io/x","v":"a\u003cb\u0026c\u003ed \u00e9"}]`},
 		"white space is not kept, as the API server sends none": {
-			patches:      "[ {\n \"manager\" : \"a.io/x\" , \"v\" : \" a \" } ]",
-			want:         `[{"manager":"a.io/x","v":" a "}]`,
-			wantManagers: []string{"a.io/x"},
+			patches: "[ {\n \"manager\" : \"a.io/x\" , \"v\" : \" a \" } ]",
+			want:    `[{"manager":"a.io/x","v":" a "}]`,
 		},
 		"order and doubled managers": {
 			patches:      `[{"manager":"b.io/x"},{"manager":"a.io/x"},{"manager":"b.io/x","n":1}]`,
@@ -115,9 +99,9 @@ func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			want := tc.want
-			if want == "" {
-				want = tc.patches
+			want := cmp.Or(tc.want, tc.patches)
+			if tc.wantManagers == nil {
+				tc.wantManagers = []string{"a.io/x"}
 			}
 			codecs := serializer.NewCodecFactory(testScheme(t))
 			obj, err := runtime.Decode(codecs.UniversalDeserializer(), []byte(jobWithPatches(tc.patches)))
@@ -148,11 +132,7 @@ func TestRuntimePatchKeepsItsOwnBytes(t *testing.T) {
 }
 
 func TestZeroRuntimePatchEncodesAsNull(t *testing.T) {
-	got, err := json.Marshal([]RuntimePatch{{}})
-	expect.NoError(t, err)
-	if string(got) != "[null]" {
-		t.Errorf("json.Marshal = %s, want [null]", got)
-	}
+	expect.Same(t, "Unexpected bytes", "[null]", expect.JSON(t, []RuntimePatch{{}}))
 }
 
 func TestMergePatch(t *testing.T) {
@@ -251,12 +231,8 @@ func TestDeepCopy(t *testing.T) {
 }
 
 func TestDeepCopyOfNothing(t *testing.T) {
-	if got := (&TrainJob{}).DeepCopy(); got.Spec.RuntimePatches != nil || got.Spec.Trainer != nil || got.Spec.Suspend != nil {
-		t.Errorf("DeepCopy of the zero TrainJob has %+v", got.Spec)
-	}
-	if got := (&List{}).DeepCopyObject().(*List); got.Items != nil {
-		t.Errorf("DeepCopy of the zero list has items %v, want nil", got.Items)
-	}
+	expect.Same(t, "Unexpected copy of the zero TrainJob", &TrainJob{}, (&TrainJob{}).DeepCopy())
+	expect.Same(t, "Unexpected copy of the zero list", &List{}, (&List{}).DeepCopyObject().(*List))
 }
 
 func TestTyped(t *testing.T) {
@@ -294,9 +270,7 @@ func TestDecodeReadsWhatNewRuntimePatchWrites(t *testing.T) {
 	}}
 	p, err := NewRuntimePatch(&entry)
 	expect.NoError(t, err)
-	if p.Manager != entry.Manager {
-		t.Errorf("Manager = %q, want %q", p.Manager, entry.Manager)
-	}
+	expect.Same(t, "Unexpected manager", entry.Manager, p.Manager)
 	got, err := p.Decode()
 	expect.NoError(t, err)
 	expect.Same(t, "Unexpected entry", entry, got)
@@ -329,9 +303,7 @@ func TestAddToSchemeKnowsKindsByTheirNamesInTheAPI(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			obj, err := scheme.New(trainer.GroupVersion.WithKind(kind))
 			expect.NoError(t, err)
-			if got := fmt.Sprintf("%T", obj); got != want {
-				t.Errorf("The scheme makes a %s, want %s", got, want)
-			}
+			expect.Same(t, "Unexpected type", want, fmt.Sprintf("%T", obj))
 		})
 	}
 }
