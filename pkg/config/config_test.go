@@ -104,10 +104,7 @@ integrations: {labelKeysToCopy: [team]}
 				c.ManagedJobsNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 			}),
 		},
-		"an empty list of workers is no list": {
-			content: head + "controller: {groupKindConcurrency: {}}\n",
-			want:    defaults(),
-		},
+		"an empty list of workers is no list": {content: head + "controller: {groupKindConcurrency: {}}\n", want: defaults()},
 		"a value that is Kueue's default is an override, too": {
 			content: head + "manageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}\nwaitForPodsReady: {}\n",
 			want: changed(func(c *Configuration) {

@@ -66,9 +66,7 @@ func TestResources(t *testing.T) {
 		want []corev1.ResourceName
 	}{
 		"no containers": {},
-		"no GPUs": {
-			pod: corev1.PodSpec{Containers: []corev1.Container{requesting(amounts("cpu", "1", "amd.com/gpu", "1"))}},
-		},
+		"no GPUs":       {pod: corev1.PodSpec{Containers: []corev1.Container{requesting(amounts("cpu", "1", "amd.com/gpu", "1"))}}},
 		"limits only": {
 			pod:  corev1.PodSpec{Containers: []corev1.Container{limitedTo(amounts("nvidia.com/gpu", "8"))}},
 			want: []corev1.ResourceName{"nvidia.com/gpu"},
@@ -124,10 +122,7 @@ func TestTolerations(t *testing.T) {
 		want  []corev1.Toleration
 	}{
 		"no GPUs, no tolerations": {asked: amounts("cpu", "1")},
-		"whole GPUs have one key": {
-			asked: amounts("nvidia.com/gpu", "8"),
-			want:  []corev1.Toleration{exists("nvidia.com/gpu")},
-		},
+		"whole GPUs have one key": {asked: amounts("nvidia.com/gpu", "8"), want: []corev1.Toleration{exists("nvidia.com/gpu")}},
 		"a MIG profile brings the provider's key and its own": {
 			asked: amounts("nvidia.com/mig-1g.10gb", "1"),
 			want:  []corev1.Toleration{exists("nvidia.com/gpu"), exists("nvidia.com/mig-1g.10gb")},

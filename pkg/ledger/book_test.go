@@ -64,10 +64,7 @@ func TestBook(t *testing.T) {
 		until int
 		want  map[string]float64
 	}{
-		"it runs on": {
-			steps: []step{{at: 21, wl: running()}}, until: 30,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 10 * gpus},
-		},
+		"it runs on": {steps: []step{{at: 21, wl: running()}}, until: 30, want: map[string]float64{"waiting": 10 * gpus, "running": 10 * gpus}},
 		"only the last version is seen": {
 			steps: []step{{at: 70, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)}}, until: 100,
 			want: map[string]float64{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},

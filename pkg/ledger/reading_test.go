@@ -164,9 +164,7 @@ func TestRead(t *testing.T) {
 			wl: newObject("a").reserve(10).admit(12).ready(20).finish(kueue.WorkloadFinishedReasonFailed, 45), facts: pods,
 			want: want{Reserved: at(10), Ended: at(45), Marks: []Mark{waiting(10), running(20)}, Outcome: metrics.OutcomeFailed},
 		},
-		"it finished without quota": {
-			wl: newObject("a").finish(kueue.WorkloadFinishedReasonFailed, 45), want: want{Outcome: metrics.OutcomeLost},
-		},
+		"it finished without quota": {wl: newObject("a").finish(kueue.WorkloadFinishedReasonFailed, 45), want: want{Outcome: metrics.OutcomeLost}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

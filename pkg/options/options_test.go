@@ -47,9 +47,7 @@ func TestApply(t *testing.T) {
 			options: []Option{TrainerCommand{"torchrun"}, TrainerArgs{"train.py", "--fast"}}, trainer: CustomTrainerContainer,
 			want: `{"spec":{"trainer":{"command":["torchrun"],"args":["train.py","--fast"]}}}`,
 		},
-		"a command without a trainer": {
-			options: []Option{TrainerCommand{"torchrun"}}, want: `{"spec":{"trainer":{"command":["torchrun"]}}}`,
-		},
+		"a command without a trainer": {options: []Option{TrainerCommand{"torchrun"}}, want: `{"spec":{"trainer":{"command":["torchrun"]}}}`},
 		"a patch of nothing": {
 			options: []Option{RuntimePatch{}},
 			want:    `{"spec":{"runtimePatches":[{"manager":"trainer.kubeflow.org/kubeflow-sdk"}]}}`,

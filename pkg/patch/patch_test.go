@@ -89,9 +89,7 @@ func TestEntry(t *testing.T) {
 				`{"name":"node","template":{"spec":{"template":{"spec":{}}}}}` +
 				`]}}}}`,
 		},
-		"no replicated jobs": {
-			want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`,
-		},
+		"no replicated jobs": {want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -112,25 +110,13 @@ func TestOthersFindWithLast(t *testing.T) {
 		wantOthers []string
 		wantLast   bool
 	}{
-		"no entries": {wantOthers: []string{}},
-		"only ours": {
-			patches: []string{ours}, wantFind: ours, wantOthers: []string{}, wantLast: true,
-		},
-		"only others, in an order of their own": {
-			patches: []string{othersB, othersA}, wantOthers: []string{othersB, othersA},
-		},
-		"ours last": {
-			patches: []string{othersB, othersA, ours}, wantFind: ours, wantOthers: []string{othersB, othersA}, wantLast: true,
-		},
-		"ours first": {
-			patches: []string{ours, othersB, othersA}, wantFind: ours, wantOthers: []string{othersB, othersA},
-		},
-		"ours twice": {
-			patches: []string{othersB, ours, othersA, newOurs}, wantFind: ours, wantOthers: []string{othersB, othersA},
-		},
-		"ours twice at the end": {
-			patches: []string{othersB, ours, newOurs}, wantFind: ours, wantOthers: []string{othersB},
-		},
+		"no entries":                            {wantOthers: []string{}},
+		"only ours":                             {patches: []string{ours}, wantFind: ours, wantOthers: []string{}, wantLast: true},
+		"only others, in an order of their own": {patches: []string{othersB, othersA}, wantOthers: []string{othersB, othersA}},
+		"ours last":                             {patches: []string{othersB, othersA, ours}, wantFind: ours, wantOthers: []string{othersB, othersA}, wantLast: true},
+		"ours first":                            {patches: []string{ours, othersB, othersA}, wantFind: ours, wantOthers: []string{othersB, othersA}},
+		"ours twice":                            {patches: []string{othersB, ours, othersA, newOurs}, wantFind: ours, wantOthers: []string{othersB, othersA}},
+		"ours twice at the end":                 {patches: []string{othersB, ours, newOurs}, wantFind: ours, wantOthers: []string{othersB}},
 		"entries without a manager are somebody else's": {
 			patches: []string{nobodys, ours, anything}, wantFind: ours, wantOthers: []string{nobodys, anything},
 		},

@@ -40,14 +40,8 @@ func TestDefaultsApply(t *testing.T) {
 	cases := map[string]struct {
 		podSet, want kueue.PodSet
 	}{
-		"nothing to default": {
-			podSet: kueue.PodSet{Name: "node", Count: 2},
-			want:   kueue.PodSet{Name: "node", Count: 2},
-		},
-		"a count of zero stays": {
-			podSet: kueue.PodSet{Name: "node"},
-			want:   kueue.PodSet{Name: "node"},
-		},
+		"nothing to default":    {podSet: kueue.PodSet{Name: "node", Count: 2}, want: kueue.PodSet{Name: "node", Count: 2}},
+		"a count of zero stays": {podSet: kueue.PodSet{Name: "node"}, want: kueue.PodSet{Name: "node"}},
 		"ports get a protocol, in every kind of container": {
 			podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 				InitContainers: []corev1.Container{{Name: "i", Ports: []corev1.ContainerPort{{ContainerPort: 1}}}},
@@ -74,10 +68,7 @@ func TestDefaultsApply(t *testing.T) {
 				Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"},
 			}}},
 		},
-		"what a training pod has stays as it is": {
-			podSet: trainingPodSet(),
-			want:   trainingPodSet(),
-		},
+		"what a training pod has stays as it is": {podSet: trainingPodSet(), want: trainingPodSet()},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

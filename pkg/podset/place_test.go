@@ -133,10 +133,7 @@ func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
 			infos:     []kueuepodset.PodSetInfo{{Name: "launcher"}},
 			wantInErr: []string{"2", "1"},
 		},
-		"more infos than PodSets": {
-			infos:     []kueuepodset.PodSetInfo{{Name: "launcher"}},
-			wantInErr: []string{"0", "1"},
-		},
+		"more infos than PodSets": {infos: []kueuepodset.PodSetInfo{{Name: "launcher"}}, wantInErr: []string{"0", "1"}},
 		"infos of other PodSets": {
 			podSets:   []kueue.PodSet{first, podSet("node", nil)},
 			infos:     []kueuepodset.PodSetInfo{{Name: "launcher"}, {Name: "worker"}},

@@ -99,9 +99,7 @@ func TestFromJobSetTopology(t *testing.T) {
 		want      *kueue.PodSetTopologyRequest
 		wantInErr []string
 	}{
-		"ranks only, as Kueue's own integrations give": {
-			want: ranked(func(*kueue.PodSetTopologyRequest) {}),
-		},
+		"ranks only, as Kueue's own integrations give": {want: ranked(func(*kueue.PodSetTopologyRequest) {})},
 		"required": {
 			key: kueue.PodSetRequiredTopologyAnnotation, value: "block",
 			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Required = ptr.To("block") }),
@@ -118,9 +116,7 @@ func TestFromJobSetTopology(t *testing.T) {
 			key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps",
 			wantInErr: []string{`"node"`, "perhaps"},
 		},
-		"with the gate off, none": {
-			off: true, key: kueue.PodSetRequiredTopologyAnnotation, value: "block",
-		},
+		"with the gate off, none": {off: true, key: kueue.PodSetRequiredTopologyAnnotation, value: "block"},
 		"with the gate off, not even an annotation that cannot be read": {
 			off: true, key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps",
 		},

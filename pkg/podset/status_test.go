@@ -46,24 +46,16 @@ func TestReady(t *testing.T) {
 		"one download is done, the other not ready": {
 			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 0, 0)},
 		},
-		"downloads are done, the nodes are due": {
-			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 1, 0)},
-		},
+		"downloads are done, the nodes are due": {js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 1, 0)}},
 		"downloads are done, some nodes ready": {
 			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 1, 0, 0)},
 		},
 		"downloads are done, all nodes ready": {
 			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 2, 0, 0)}, want: true,
 		},
-		"MPI nodes not all ready": {
-			js: mpi, statuses: []trainer.JobStatus{status("node", 1, 0, 0)},
-		},
-		"MPI nodes ready, the launcher is due": {
-			js: mpi, statuses: []trainer.JobStatus{status("node", 2, 0, 0), status("launcher", 0, 0, 0)},
-		},
-		"MPI nodes and launcher ready": {
-			js: mpi, statuses: []trainer.JobStatus{status("node", 2, 0, 0), status("launcher", 1, 0, 0)}, want: true,
-		},
+		"MPI nodes not all ready":              {js: mpi, statuses: []trainer.JobStatus{status("node", 1, 0, 0)}},
+		"MPI nodes ready, the launcher is due": {js: mpi, statuses: []trainer.JobStatus{status("node", 2, 0, 0), status("launcher", 0, 0, 0)}},
+		"MPI nodes and launcher ready":         {js: mpi, statuses: []trainer.JobStatus{status("node", 2, 0, 0), status("launcher", 1, 0, 0)}, want: true},
 		"MPI node succeeded counts for the launcher's dependency": {
 			js: mpi, statuses: []trainer.JobStatus{status("node", 1, 1, 0), status("launcher", 0, 0, 0)},
 		},
@@ -138,10 +130,7 @@ func TestReclaimable(t *testing.T) {
 			given:    []kueue.ReclaimablePod{{Name: "dataset", Count: 1}},
 			want:     []kueue.ReclaimablePod{{Name: "dataset", Count: 1}, {Name: "node", Count: 2}},
 		},
-		"a JobSet that may restart gives nothing back": {
-			statuses:    []trainer.JobStatus{status("Dataset", 0, 1, 0)},
-			maxRestarts: 1,
-		},
+		"a JobSet that may restart gives nothing back": {statuses: []trainer.JobStatus{status("Dataset", 0, 1, 0)}, maxRestarts: 1},
 		"nor one that a rule restarts whatever maxRestarts says": {
 			statuses: []trainer.JobStatus{status("Dataset", 0, 1, 0)},
 			rule:     jobsetapi.RestartJobSetAndIgnoreMaxRestarts,

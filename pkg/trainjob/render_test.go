@@ -188,10 +188,7 @@ func TestRenderCounts(t *testing.T) {
 			runtime: strings.Replace(mpiRuntime, "numNodes: 1", "numNodes: 4", 1),
 			want:    []counts{each("node", 1, 1), each("launcher", 1, 4)},
 		},
-		"MPI as the runtime says": {
-			runtime: mpiRuntime,
-			want:    []counts{each("node", 1, 1), each("launcher", 1, 1)},
-		},
+		"MPI as the runtime says": {runtime: mpiRuntime, want: []counts{each("node", 1, 1), each("launcher", 1, 1)}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -251,9 +248,7 @@ func TestRenderMergesPatchesInOrder(t *testing.T) {
 		patches []RuntimePatch
 		want    corev1.PodSpec
 	}{
-		"none": {
-			want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}},
-		},
+		"none": {want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}}},
 		"the later one wins": {
 			patches: []RuntimePatch{first, second},
 			want: corev1.PodSpec{

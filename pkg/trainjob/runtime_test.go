@@ -106,9 +106,7 @@ func TestRuntimesFor(t *testing.T) {
 			cluster:   []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)},
 			wantNodes: 1,
 		},
-		"no kind means a cluster runtime": {
-			cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)}, wantNodes: 1,
-		},
+		"no kind means a cluster runtime": {cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)}, wantNodes: 1},
 		"a namespaced runtime, of the job's own namespace": {
 			job:       jobOf("uid", ptr.To("TrainingRuntime")),
 			cluster:   []client.Object{clusterRuntime("torch", 1), namespacedRuntime("other", "torch", 3), namespacedRuntime("ns", "torch", 2)},

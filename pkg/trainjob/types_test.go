@@ -143,21 +143,13 @@ func TestMergePatch(t *testing.T) {
 		change  func(*TrainJob)
 		want    string
 	}{
-		"only suspend changes": {
-			patches: others,
-			change:  func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) },
-			want:    `{"spec":{"suspend":false}}`,
-		},
+		"only suspend changes": {patches: others, change: func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) }, want: `{"spec":{"suspend":false}}`},
 		"only suspend changes beside odd entries": {
 			patches: `[null,7,{"manager":7},{"manager":"a.io/x","n":9007199254740993}]`,
 			change:  func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) },
 			want:    `{"spec":{"suspend":false}}`,
 		},
-		"nothing changes": {
-			patches: others,
-			change:  func(*TrainJob) {},
-			want:    `{}`,
-		},
+		"nothing changes": {patches: others, change: func(*TrainJob) {}, want: `{}`},
 		"an entry is added: the list is written whole, with the zeros of others": {
 			patches: `[{"manager":"a.io/x","v":{"readOnly":false,"value":"","n":0,"none":null,"big":9007199254740993}}]`,
 			change: func(j *TrainJob) {

@@ -299,10 +299,7 @@ func TestCheck(t *testing.T) {
 			),
 			want: []over{{OverQuota, "cohort top", "a", "", 12, 11, false}},
 		},
-		"versions are missing": {
-			story: then(pods("1"), gone(podOn("1", "one", "node-a"))),
-			gap:   record.Gap{From: 1, To: 100},
-		},
+		"versions are missing": {story: then(pods("1"), gone(podOn("1", "one", "node-a"))), gap: record.Gap{From: 1, To: 100}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -60,9 +60,3 @@ func TestApplied(t *testing.T) {
 		})
 	}
 }
-
-func TestPattern(t *testing.T) {
-	if got, want := pattern("TestPlace/a (b)"), `^TestPlace$/^a \(b\)$`; got != want {
-		t.Errorf("pattern = %s, want %s", got, want)
-	}
-}

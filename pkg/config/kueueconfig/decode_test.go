@@ -48,14 +48,8 @@ func TestDecode(t *testing.T) {
 		file string
 		want known
 	}{
-		"Kueue waits for pods by default": {
-			file: head,
-			want: known{Waits: 30 * time.Minute, Selector: excluded("kube-system", "kueue-system")},
-		},
-		"in a file of the version before it does not": {
-			file: headOfV1,
-			want: known{Selector: excluded("kube-system", "kueue-system")},
-		},
+		"Kueue waits for pods by default":             {file: head, want: known{Waits: 30 * time.Minute, Selector: excluded("kube-system", "kueue-system")}},
+		"in a file of the version before it does not": {file: headOfV1, want: known{Selector: excluded("kube-system", "kueue-system")}},
 		"unless it is turned on there": {
 			file: headOfV1 + "waitForPodsReady: {enable: true}\nfeatureGates: {MultiKueue: false}\n",
 			want: known{Waits: 5 * time.Minute, Selector: excluded("kube-system", "kueue-system"), Gates: map[string]bool{"MultiKueue": false}},

@@ -36,10 +36,7 @@ func TestFields(t *testing.T) {
 				"spec.trainer.numNodes", "spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]", "spec.trainer.resourcesPerNode.requests.memory",
 			},
 		},
-		"an item of a list that is none": {
-			spec:   `trainer: {env: [{name: A}, {name: 7}]}`,
-			fields: []string{"spec.trainer.env[1].name"},
-		},
+		"an item of a list that is none": {spec: `trainer: {env: [{name: A}, {name: 7}]}`, fields: []string{"spec.trainer.env[1].name"}},
 		"what no pod can have": {
 			spec: `{trainer: {numNodes: -1, env: [{name: A=B}], resourcesPerNode: {limits: {"": 1, a b!: 1}}},
 				initializer: {dataset: {env: [{name: ""}]}, model: {env: [{name: ü}]}}}`,
