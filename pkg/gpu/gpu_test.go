@@ -5,6 +5,7 @@ package gpu
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -53,9 +54,7 @@ func TestIsResource(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := IsResource(tc.name); got != tc.want {
-				t.Errorf("IsResource(%q) = %v, want %v", tc.name, got, tc.want)
-			}
+			expect.Same(t, "Unexpected IsResource", tc.want, IsResource(tc.name))
 		})
 	}
 }
@@ -104,11 +103,7 @@ func TestResources(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := Resources(&tc.pod)
-			if len(got) == 0 && len(tc.want) == 0 {
-				return
-			}
-			expect.Same(t, "Unexpected resources", tc.want, got)
+			expect.Same(t, "Unexpected resources", tc.want, Resources(&tc.pod), cmpopts.EquateEmpty())
 		})
 	}
 }
