@@ -148,16 +148,16 @@ integrations: {labelKeysToCopy: [team]}
 	}
 }
 
-func TestLoadWithoutAFileGivesTheDefaults(t *testing.T) {
-	got, err := Load("")
-	expect.NoError(t, err)
-	expect.Same(t, "Unexpected configuration", defaults(), got)
-}
-
-func TestShippedFileEqualsTheDefaults(t *testing.T) {
-	got, err := Load(filepath.Join("..", "..", "config", "manager", "configuration.yaml"))
-	expect.NoError(t, err)
-	expect.Same(t, "The shipped file is not what the manager does without it", defaults(), got)
+func TestLoadGivesTheDefaults(t *testing.T) {
+	for name, path := range map[string]string{
+		"without a file": "", "by the file that is shipped": filepath.Join("..", "..", "config", "manager", "configuration.yaml"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Load(path)
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected configuration", defaults(), got)
+		})
+	}
 }
 
 func TestLoadErrors(t *testing.T) {
@@ -188,14 +188,7 @@ func TestLoadErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := fileWith(t, tc.content)
 			cfg, err := Load(path)
-			if err == nil {
-				t.Fatalf("No error, want one with %q", tc.wantInErr)
-			}
-			for _, part := range append(tc.wantInErr, path) {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("Error %q does not have %q", err, part)
-				}
-			}
+			expect.ErrorWith(t, err, append(tc.wantInErr, path)...)
 			if cfg != nil {
 				t.Error("A configuration beside an error")
 			}

@@ -3,7 +3,6 @@
 package options
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -124,7 +123,7 @@ func TestApply(t *testing.T) {
 			for _, option := range tc.options {
 				expect.NoError(t, option.Apply(job, tc.trainer))
 			}
-			expect.Same(t, "Unexpected TrainJob", jsonValue(t, tc.want), withoutDefaults(t, job))
+			expect.Same(t, "Unexpected TrainJob", expect.FromJSON[object](t, tc.want), withoutDefaults(t, job))
 		})
 	}
 }
@@ -133,8 +132,7 @@ func TestApply(t *testing.T) {
 func TestTrainJobOfTheSDK(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "samples", "sdk-trainjob.json"))
 	expect.NoError(t, err)
-	var job trainjob.TrainJob
-	expect.NoError(t, json.Unmarshal(data, &job))
+	job := expect.FromJSON[trainjob.TrainJob](t, string(data))
 	want := withoutDefaults(t, &job)
 	job.ObjectMeta, job.Spec.RuntimePatches = metav1.ObjectMeta{}, nil
 	job.Spec.Trainer.Command, job.Spec.Trainer.Args = nil, nil
@@ -171,21 +169,10 @@ func TestTrainJobOfTheSDK(t *testing.T) {
 	expect.Same(t, "Unexpected TrainJob", want, withoutDefaults(t, &job))
 }
 
-func jsonValue(t *testing.T, text string) object {
-	t.Helper()
-	var value object
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		t.Fatalf("Decoding %s: %v", text, err)
-	}
-	return value
-}
-
 // withoutDefaults leaves out what an empty TrainJob has.
 func withoutDefaults(t *testing.T, job *trainjob.TrainJob) object {
 	t.Helper()
-	data, err := json.Marshal(job)
-	expect.NoError(t, err)
-	value := jsonValue(t, string(data))
+	value := expect.FromJSON[object](t, expect.JSON(t, job))
 	delete(value, "status")
 	for key, part := range value {
 		if part, ok := part.(object); ok && len(part) == 0 {

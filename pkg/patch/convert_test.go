@@ -30,11 +30,11 @@ func TestOurPartStaysOursWhenConverted(t *testing.T) {
 
 			patches, _, errs := convert.ToRuntimePatches(in21.PodTemplateOverrides, convert.DefaultOwner)
 			if to23 := (&trainjob.Spec{RuntimePatches: patches}); !newer.Last(to23) || !newer.Same(to23, in23) {
-				t.Errorf("From overrides to patches, ours is another one: %s, %v", jsonOf(t, to23), errs.ToAggregate())
+				t.Errorf("From overrides to patches, ours is another one: %s, %v", expect.JSON(t, to23), errs.ToAggregate())
 			}
 			overrides, _, _, errs := convert.ToPodTemplateOverrides(in23.RuntimePatches)
 			if to21 := (&trainjob.Spec{PodTemplateOverrides: overrides}); !older.Last(to21) || !older.Same(to21, in21) {
-				t.Errorf("From patches to overrides, ours is another one: %s, %v", jsonOf(t, to21), errs.ToAggregate())
+				t.Errorf("From patches to overrides, ours is another one: %s, %v", expect.JSON(t, to21), errs.ToAggregate())
 			}
 		})
 	}

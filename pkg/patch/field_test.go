@@ -3,7 +3,6 @@
 package patch
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -51,16 +50,7 @@ var placed = []Placement{{
 
 func specOf(t *testing.T, data string) *trainjob.Spec {
 	t.Helper()
-	spec := &trainjob.Spec{}
-	expect.NoError(t, json.Unmarshal([]byte(data), spec))
-	return spec
-}
-
-func jsonOf(t *testing.T, spec *trainjob.Spec) string {
-	t.Helper()
-	data, err := json.Marshal(spec)
-	expect.NoError(t, err)
-	return string(data)
+	return expect.FromJSON[*trainjob.Spec](t, data)
 }
 
 // eachField runs a test on both fields.
@@ -80,17 +70,16 @@ func TestFieldSetsOursLastAndTouchesNobodyElse(t *testing.T) {
 			t.Fatalf("Set: %t, %v", changed, err)
 		}
 		if !f.Has(spec) || !f.Last(spec) || !f.HoldsGate(spec) || !f.Gates(spec, "launcher") || f.Gates(spec, "other") {
-			t.Errorf("It must be at the gate: %s", jsonOf(t, spec))
+			t.Errorf("It must be at the gate: %s", expect.JSON(t, spec))
 		}
 		if jobs, err := f.Jobs(spec); err != nil || !cmp.Equal(jobs, []string{"node", "launcher"}) {
 			t.Errorf("Jobs: %v, %v", jobs, err)
 		}
-		if _, err := f.Set(spec, placed); err != nil {
-			t.Fatal(err)
-		}
-		expect.Same(t, "Placed after the gate", s.spec(s.first, s.second, s.placed), jsonOf(t, spec))
+		_, err := f.Set(spec, placed)
+		expect.NoError(t, err)
+		expect.Same(t, "Placed after the gate", s.spec(s.first, s.second, s.placed), expect.JSON(t, spec))
 		f.Drop(spec)
-		expect.Same(t, "Without ours", s.spec(s.first, s.second), jsonOf(t, spec))
+		expect.Same(t, "Without ours", s.spec(s.first, s.second), expect.JSON(t, spec))
 	})
 }
 
@@ -101,8 +90,8 @@ func TestFieldSetChangesNothingTwice(t *testing.T) {
 			t.Errorf("What is there already: changed %t, %v", changed, err)
 		}
 		spec = specOf(t, s.spec(s.placed, s.first))
-		if changed, err := f.Set(spec, placed); err != nil || !changed || jsonOf(t, spec) != s.spec(s.first, s.placed) {
-			t.Errorf("What is not last: changed %t, %v, %s", changed, err, jsonOf(t, spec))
+		if changed, err := f.Set(spec, placed); err != nil || !changed || expect.JSON(t, spec) != s.spec(s.first, s.placed) {
+			t.Errorf("What is not last: changed %t, %v, %s", changed, err, expect.JSON(t, spec))
 		}
 	})
 }
@@ -112,21 +101,21 @@ func TestFieldSetChangesNothingForTheTimeThatTrainerStamps(t *testing.T) {
 	s := sides["runtimePatches"]
 	stamped := strings.Replace(s.placed, `{"manager"`, `{"time":"2026-01-01T00:00:00Z","manager"`, 1)
 	spec := specOf(t, s.spec(s.first, stamped))
-	before := jsonOf(t, spec)
+	before := expect.JSON(t, spec)
 	if changed, err := Of(s.served).Set(spec, placed); err != nil || changed {
 		t.Errorf("Only the time differs: changed %t, %v", changed, err)
 	}
-	expect.Same(t, "The entry is another", before, jsonOf(t, spec))
+	expect.Same(t, "The entry is another", before, expect.JSON(t, spec))
 }
 
 func TestFieldCopy(t *testing.T) {
 	eachField(t, func(t *testing.T, f Field, s side) {
 		spec := specOf(t, s.spec(s.second))
 		f.Copy(spec, specOf(t, s.spec(s.placed, s.first)))
-		expect.Same(t, "Ours from another spec", s.spec(s.second, s.placed), jsonOf(t, spec))
+		expect.Same(t, "Ours from another spec", s.spec(s.second, s.placed), expect.JSON(t, spec))
 		spec = specOf(t, s.spec(s.placed, s.second))
 		f.Copy(spec, spec)
-		expect.Same(t, "Ours put last", s.spec(s.second, s.placed), jsonOf(t, spec))
+		expect.Same(t, "Ours put last", s.spec(s.second, s.placed), expect.JSON(t, spec))
 	})
 }
 
@@ -151,10 +140,10 @@ func TestFieldRestoresOthersInOwnWrites(t *testing.T) {
 		spelled := strings.ReplaceAll(s.first, `"zero":0`, `"zero":1`)
 		spec := specOf(t, s.spec(spelled, s.second, s.placed))
 		f.Restore(spec, old, true)
-		expect.Same(t, "A write of ours", s.spec(s.first, s.second, s.placed), jsonOf(t, spec))
+		expect.Same(t, "A write of ours", s.spec(s.first, s.second, s.placed), expect.JSON(t, spec))
 		spec = specOf(t, s.spec(spelled, s.second))
 		f.Restore(spec, old, false)
-		expect.Same(t, "A user's change", s.spec(spelled, s.second), jsonOf(t, spec))
+		expect.Same(t, "A user's change", s.spec(spelled, s.second), expect.JSON(t, spec))
 	})
 }
 

@@ -3,7 +3,6 @@
 package patch
 
 import (
-	"encoding/json"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,11 +16,7 @@ func entries(t testing.TB, raw ...string) []trainjob.RuntimePatch {
 	t.Helper()
 	var all []trainjob.RuntimePatch
 	for _, data := range raw {
-		var p trainjob.RuntimePatch
-		if err := json.Unmarshal([]byte(data), &p); err != nil {
-			t.Fatalf("Decoding %s: %v", data, err)
-		}
-		all = append(all, p)
+		all = append(all, expect.FromJSON[trainjob.RuntimePatch](t, data))
 	}
 	return all
 }
@@ -95,9 +90,7 @@ func TestEntry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := Entry(tc.placements)
 			expect.NoError(t, err)
-			if got.Manager != Manager {
-				t.Errorf("Manager = %q, want %q", got.Manager, Manager)
-			}
+			expect.Same(t, "Unexpected manager", Manager, got.Manager)
 			expect.Same(t, "Unexpected entry", []string{tc.want}, texts(t, []trainjob.RuntimePatch{got}))
 		})
 	}
@@ -207,9 +200,7 @@ func TestSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := entry(t, tc.a), entry(t, tc.b)
 			expect.Same(t, "Unexpected Same", tc.want, Same(a, b))
-			if got := Same(b, a); got != tc.want {
-				t.Errorf("Same the other way round = %v, want %v", got, tc.want)
-			}
+			expect.Same(t, "Unexpected Same the other way round", tc.want, Same(b, a))
 		})
 	}
 }

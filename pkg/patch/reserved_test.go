@@ -4,7 +4,6 @@ package patch
 
 import (
 	"cmp"
-	"encoding/json"
 	"testing"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -44,10 +43,8 @@ func TestReservedByOthers(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var spec trainjob.Spec
-			expect.NoError(t, json.Unmarshal([]byte(tc.spec), &spec))
 			var got []string
-			for _, path := range Of(cmp.Or(tc.served, trainjob.Trainer23)).ReservedByOthers(&spec) {
+			for _, path := range Of(cmp.Or(tc.served, trainjob.Trainer23)).ReservedByOthers(specOf(t, tc.spec)) {
 				got = append(got, path.String())
 			}
 			expect.Same(t, "Unexpected places", tc.want, got)

@@ -73,9 +73,10 @@ func TestDefaultsApply(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			given := tc.podSet.DeepCopy()
-			got, err := defaults.Apply([]kueue.PodSet{tc.podSet})
+			// Number and order stay.
+			got, err := defaults.Apply([]kueue.PodSet{{Name: "z"}, tc.podSet, {Name: "a"}})
 			expect.NoError(t, err)
-			expect.Same(t, "Unexpected PodSets", []kueue.PodSet{tc.want}, got)
+			expect.Same(t, "Unexpected PodSets", []kueue.PodSet{{Name: "z"}, tc.want, {Name: "a"}}, got)
 			again, err := defaults.Apply(got)
 			expect.NoError(t, err)
 			expect.Same(t, "The second time changes them", got, again)
@@ -114,14 +115,6 @@ func trainingPodSet() kueue.PodSet {
 		},
 		TopologyRequest: &kueue.PodSetTopologyRequest{Required: ptr.To("block"), SubGroupCount: ptr.To[int32](1)},
 	}
-}
-
-func TestDefaultsApplyKeepsNumberAndOrder(t *testing.T) {
-	defaults, err := NewDefaults(workloadCRD(t), "v1beta2")
-	expect.NoError(t, err)
-	got, err := defaults.Apply([]kueue.PodSet{{Name: "b"}, {Name: "a"}})
-	expect.NoError(t, err)
-	expect.Same(t, "Unexpected PodSets", []kueue.PodSet{{Name: "b"}, {Name: "a"}}, got)
 }
 
 func TestNewDefaultsErrors(t *testing.T) {

@@ -32,9 +32,7 @@ func TestFromJobSetCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			podSets, err := fromJobSet(jobSet(tc.job))
 			expect.NoError(t, err)
-			if podSets[0].Count != tc.want {
-				t.Errorf("Count = %d, want %d", podSets[0].Count, tc.want)
-			}
+			expect.Same(t, "Unexpected count", tc.want, podSets[0].Count)
 		})
 	}
 }
@@ -73,9 +71,7 @@ func TestFromJobSetTolerations(t *testing.T) {
 			podSets, err := fromJobSet(js)
 			expect.NoError(t, err)
 			expect.Same(t, "Unexpected tolerations", tc.want, podSets[0].Template.Spec.Tolerations)
-			if got := podSets[1].Template.Spec.Tolerations; got != nil {
-				t.Errorf("The PodSet beside it tolerates %v, want nothing", got)
-			}
+			expect.Same(t, "The PodSet beside it tolerates something", nil, podSets[1].Template.Spec.Tolerations)
 			podSets[0].Template.Spec.Containers[0].Name = "changed"
 			expect.Same(t, "The JobSet changed", before, js)
 		})

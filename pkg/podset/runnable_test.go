@@ -9,13 +9,10 @@ import (
 	"testing"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -105,12 +102,9 @@ func TestRunnable(t *testing.T) {
 	renderer := newRenderer(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			job := &trainjob.TrainJob{}
-			job.Namespace, job.Name = "ns", cmp.Or(tc.name, "job")
-			decode(t, cmp.Or(tc.spec, "{}"), &job.Spec)
-			job.Spec.RuntimeRef.Name = "torch"
-			rt := &trainer.TrainingRuntimeSpec{}
-			decode(t, cmp.Or(tc.runtime, nodeRuntime), rt)
+			job := &trainjob.TrainJob{Spec: expect.FromYAML[trainjob.Spec](t, tc.spec)}
+			job.Namespace, job.Name, job.Spec.RuntimeRef.Name = "ns", cmp.Or(tc.name, "job"), "torch"
+			rt := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, cmp.Or(tc.runtime, nodeRuntime))
 			field := patch.Of(cmp.Or(tc.served, trainjob.Trainer23))
 			var got [][2]string
 			for i, err := range Validate(t.Context(), renderer, job, rt, field) {
@@ -130,18 +124,7 @@ func TestRunnable(t *testing.T) {
 
 func newRenderer(t *testing.T) *trainjob.Renderer {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme} {
-		expect.NoError(t, add(scheme))
-	}
-	renderer, err := trainjob.NewRenderer(t.Context(), scheme)
+	renderer, err := trainjob.NewRenderer(t.Context(), kit.Scheme(trainjob.AddToScheme))
 	expect.NoError(t, err)
 	return renderer
-}
-
-func decode(t *testing.T, text string, into any) {
-	t.Helper()
-	if err := yaml.Unmarshal([]byte(text), into); err != nil {
-		t.Fatalf("Decoding %s: %v", text, err)
-	}
 }

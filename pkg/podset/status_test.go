@@ -92,9 +92,7 @@ func TestDependenciesMet(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := dependenciesMet(&tc.job.ReplicatedJob, map[string]int32{"a": 2, "b": 1}, index(tc.statuses))
-			if got != tc.want {
-				t.Errorf("dependenciesMet = %v, want %v", got, tc.want)
-			}
+			expect.Same(t, "Unexpected dependenciesMet", tc.want, got)
 		})
 	}
 }
@@ -122,6 +120,7 @@ func TestReclaimable(t *testing.T) {
 		statuses    []trainer.JobStatus
 		given       []kueue.ReclaimablePod
 		maxRestarts int32
+		ttl         *int32
 		rule        jobsetapi.FailurePolicyAction
 		want        []kueue.ReclaimablePod
 	}{
@@ -152,11 +151,13 @@ func TestReclaimable(t *testing.T) {
 			statuses: []trainer.JobStatus{status("node", 0, 9, 0)},
 			want:     []kueue.ReclaimablePod{{Name: "node", Count: 6}},
 		},
-		"of a job that is not there": {statuses: []trainer.JobStatus{status("other", 0, 1, 0)}},
+		"JobSet creates a child Job again that its TTL has deleted": {statuses: []trainer.JobStatus{status("node", 0, 1, 0)}, ttl: ptr.To[int32](60)},
+		"of a job that is not there":                                {statuses: []trainer.JobStatus{status("other", 0, 1, 0)}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := js.DeepCopy()
+			js.Spec.ReplicatedJobs[1].Template.Spec.TTLSecondsAfterFinished = tc.ttl
 			js.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: tc.maxRestarts}
 			if tc.rule != "" {
 				js.Spec.FailurePolicy.Rules = []jobsetapi.FailurePolicyRule{{Action: tc.rule}}

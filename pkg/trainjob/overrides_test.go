@@ -3,7 +3,6 @@
 package trainjob
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -36,7 +35,5 @@ func TestPodTemplateOverrideKeepsItsBytes(t *testing.T) {
 			}
 		})
 	}
-	if data, err := json.Marshal([]PodTemplateOverride{{}}); err != nil || string(data) != `[null]` {
-		t.Errorf("An empty override is %s (%v), want null", data, err)
-	}
+	expect.Same(t, "Unexpected empty override", `[null]`, expect.JSON(t, []PodTemplateOverride{{}}))
 }

@@ -4,7 +4,6 @@ package trainjob
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -80,9 +79,7 @@ template:
 
 func runtimeSpec(t testing.TB, data string) *trainer.TrainingRuntimeSpec {
 	t.Helper()
-	spec := &trainer.TrainingRuntimeSpec{}
-	expect.NoError(t, yaml.UnmarshalStrict([]byte(data), spec))
-	return spec
+	return expect.FromYAML[*trainer.TrainingRuntimeSpec](t, data)
 }
 
 func testRenderer(t testing.TB) *Renderer {
@@ -101,11 +98,7 @@ func jobWithTrainer(tr *trainer.Trainer) *TrainJob {
 
 func patchFrom(t testing.TB, data string) RuntimePatch {
 	t.Helper()
-	raw, err := yaml.YAMLToJSON([]byte(data))
-	expect.NoError(t, err)
-	var p RuntimePatch
-	expect.NoError(t, json.Unmarshal(raw, &p))
-	return p
+	return expect.FromYAML[RuntimePatch](t, data)
 }
 
 // podSpecPatch returns an entry that merges podSpec into the pods of one replicated job.

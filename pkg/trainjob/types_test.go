@@ -33,13 +33,6 @@ func testScheme(t testing.TB) *runtime.Scheme {
 	return scheme
 }
 
-func decodeJob(t testing.TB, data string) *TrainJob {
-	t.Helper()
-	job := &TrainJob{}
-	expect.NoError(t, json.Unmarshal([]byte(data), job))
-	return job
-}
-
 func jobWithPatches(patches string) string {
 	return `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob",` +
 		`"metadata":{"name":"job","namespace":"ns"},` +
@@ -48,12 +41,9 @@ func jobWithPatches(patches string) string {
 
 func encodedPatches(t testing.TB, data []byte) string {
 	t.Helper()
-	var job struct {
-		Spec struct {
-			RuntimePatches json.RawMessage `json:"runtimePatches"`
-		} `json:"spec"`
-	}
-	expect.NoError(t, json.Unmarshal(data, &job))
+	job := expect.FromJSON[struct {
+		Spec struct{ RuntimePatches json.RawMessage }
+	}](t, string(data))
 	return string(job.Spec.RuntimePatches)
 }
 
@@ -160,7 +150,7 @@ func TestMergePatch(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			before := decodeJob(t, jobWithPatches(tc.patches))
+			before := expect.FromJSON[*TrainJob](t, jobWithPatches(tc.patches))
 			after := before.DeepCopy()
 			tc.change(after)
 			got, err := client.MergeFrom(before).Data(after)
@@ -251,7 +241,7 @@ func TestTyped(t *testing.T) {
 }
 
 func TestTypedNamesTheManagerOfAnEntryItCannotRead(t *testing.T) {
-	job := decodeJob(t, jobWithPatches(`[{"manager":"a.io/x","time":"yesterday"}]`))
+	job := expect.FromJSON[*TrainJob](t, jobWithPatches(`[{"manager":"a.io/x","time":"yesterday"}]`))
 	_, err := job.Typed(job.Spec.RuntimePatches)
 	expect.ErrorWith(t, err, `"a.io/x"`)
 }

@@ -5,18 +5,19 @@ package trainjob
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestTrainerVersionOf(t *testing.T) {
 	cases := map[string]struct {
-		fields string
-		want   TrainerVersion
+		fields   string
+		unserved bool
+		want     TrainerVersion
 	}{
 		"podTemplateOverrides":         {fields: "podTemplateOverrides: {type: array, items: {type: object}}", want: Trainer21},
 		"runtimePatches":               {fields: "runtimePatches: {type: array, items: {type: object}}", want: Trainer22},
@@ -26,12 +27,13 @@ func TestTrainerVersionOf(t *testing.T) {
 		"a field of its name, deeper":  {fields: "other: {type: object, properties: {runtimePatches: {type: array}}}"},
 		"only speaking of the field":   {fields: "other: {type: string, description: runtimePatches}"},
 		"a schema without any of them": {fields: ""},
+		"a version that is not served": {fields: "runtimePatches: {type: array}", unserved: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := TrainerVersionOf(crdFrom(t, `
+			got, err := TrainerVersionOf(expect.FromYAML[*apiextensionsv1.CustomResourceDefinition](t, `
 metadata: {name: trainjobs.trainer.kubeflow.org}
-spec: {versions: [{name: v1alpha1, served: true, schema: {openAPIV3Schema: {properties: {spec: {properties: {`+tc.fields+`}}}}}}]}`))
+spec: {versions: [{name: v1alpha1, served: `+strconv.FormatBool(!tc.unserved)+`, schema: {openAPIV3Schema: {properties: {spec: {properties: {`+tc.fields+`}}}}}}]}`))
 			if got != tc.want || (err != nil) != (tc.want == 0) {
 				t.Errorf("TrainerVersionOf returned %d, %v; want %d", got, err, tc.want)
 			}
@@ -42,23 +44,7 @@ spec: {versions: [{name: v1alpha1, served: true, schema: {openAPIV3Schema: {prop
 func TestTrainerVersionOfTheTrainerWeAreBuiltWith(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(trainerDir(t), "manifests", "base", "crds", "trainer.kubeflow.org_trainjobs.yaml"))
 	expect.NoError(t, err)
-	if got, err := TrainerVersionOf(crdFrom(t, string(data))); got != Trainer23 {
+	if got, err := TrainerVersionOf(expect.FromYAML[*apiextensionsv1.CustomResourceDefinition](t, string(data))); got != Trainer23 {
 		t.Errorf("TrainerVersionOf returned %d, %v; want %d", got, err, Trainer23)
-	}
-}
-
-func crdFrom(t *testing.T, data string) *apiextensionsv1.CustomResourceDefinition {
-	t.Helper()
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	expect.NoError(t, yaml.Unmarshal([]byte(data), crd))
-	return crd
-}
-
-func TestTrainerVersionOfNoVersionThatIsServed(t *testing.T) {
-	got, err := TrainerVersionOf(crdFrom(t, `
-metadata: {name: trainjobs.trainer.kubeflow.org}
-spec: {versions: [{name: v1alpha1, served: false, schema: {openAPIV3Schema: {properties: {spec: {properties: {runtimePatches: {type: array}}}}}}}]}`))
-	if err == nil {
-		t.Errorf("TrainerVersionOf returned %d for a version that is not served", got)
 	}
 }

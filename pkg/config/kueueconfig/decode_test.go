@@ -89,9 +89,8 @@ func TestDecodeErrors(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Decode([]byte(tc.file), "kueue-system"); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("Decode = %v, want an error with %q", err, tc.want)
-			}
+			_, err := Decode([]byte(tc.file), "kueue-system")
+			expect.ErrorWith(t, err, tc.want)
 		})
 	}
 }

@@ -91,9 +91,7 @@ func TestRead(t *testing.T) {
 			}
 			got := state{Waits: s.Settings().WaitForPodsReady != nil, Manages: s.Settings().ManageJobsWithoutQueueName, Read: read}
 			expect.Same(t, "Unexpected state", tc.want, got)
-			if s.changes != tc.wantChanges {
-				t.Errorf("Told of %d changes, want %d", s.changes, tc.wantChanges)
-			}
+			expect.Same(t, "Unexpected number of changes", tc.wantChanges, s.changes)
 		})
 	}
 }

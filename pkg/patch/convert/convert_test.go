@@ -3,12 +3,12 @@
 package convert
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -21,35 +21,21 @@ const owner = "example.com/team"
 func trainJob(t testing.TB, apiVersion, spec string) []byte {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte("apiVersion: " + apiVersion + "\nkind: TrainJob\nmetadata: {name: job}\nspec: " + spec))
-	if err != nil {
-		t.Fatalf("Converting %s: %v", spec, err)
-	}
+	expect.NoError(t, err)
 	return data
 }
 
 func specOf(t testing.TB, manifest []byte) any {
 	t.Helper()
-	var job struct {
+	job := expect.FromJSON[struct {
 		APIVersion, Kind string
 		Metadata         map[string]any
 		Spec             any
-	}
-	if err := json.Unmarshal(manifest, &job); err != nil {
-		t.Fatalf("Decoding %s: %v", manifest, err)
-	}
+	}](t, string(manifest))
 	if job.APIVersion != "trainer.kubeflow.org/v1alpha1" || job.Kind != "TrainJob" || job.Metadata["name"] != "job" {
 		t.Errorf("Not the head of the TrainJob: %s", manifest)
 	}
 	return job.Spec
-}
-
-func fromYAML(t testing.TB, text string) any {
-	t.Helper()
-	var value any
-	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
-		t.Fatalf("Decoding %s: %v", text, err)
-	}
-	return value
 }
 
 // repeat makes a list of numbered items.
@@ -383,14 +369,9 @@ func TestManifests(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if tc.apiVersion == "" {
-				tc.apiVersion = served
-			}
-			got, warnings, errs := tc.way(trainJob(t, tc.apiVersion, tc.spec))
-			if len(errs) > 0 {
-				t.Fatalf("Converting: %v", errs.ToAggregate())
-			}
-			expect.Same(t, "Unexpected spec", fromYAML(t, tc.want), specOf(t, got))
+			got, warnings, errs := tc.way(trainJob(t, cmp.Or(tc.apiVersion, served), tc.spec))
+			expect.Same(t, "Unexpected errors", nil, errs)
+			expect.Same(t, "Unexpected spec", expect.FromYAML[any](t, tc.want), specOf(t, got))
 			if len(warnings) != len(tc.warnings) {
 				t.Fatalf("Warnings are %q, want %d", warnings, len(tc.warnings))
 			}
@@ -502,9 +483,7 @@ func TestRefusals(t *testing.T) {
 			for _, err := range errs {
 				fields = append(fields, err.Field)
 			}
-			if diff := cmp.Diff(tc.want, fields); diff != "" {
-				t.Errorf("Unexpected errors (-want,+got):\n%s\n%v", diff, errs.ToAggregate())
-			}
+			expect.Same(t, fmt.Sprintf("Unexpected errors %v", errs.ToAggregate()), tc.want, fields)
 		})
 	}
 }
@@ -522,13 +501,10 @@ func TestManyManagersOfManyJobs(t *testing.T) {
 		want = append(want, fmt.Sprintf("a.io/m%d", m))
 	}
 	data, _, errs := toPatches(trainJob(t, "trainer.kubeflow.org/v1alpha1", "{podTemplateOverrides: ["+strings.Join(overrides, ",")+"]}"))
-	if len(errs) > 0 {
-		t.Fatalf("Converting: %v", errs.ToAggregate())
-	}
-	var job struct {
+	expect.Same(t, "Unexpected errors", nil, errs)
+	job := expect.FromJSON[struct {
 		Spec struct{ RuntimePatches []struct{ Manager string } }
-	}
-	expect.NoError(t, json.Unmarshal(data, &job))
+	}](t, string(data))
 	var got []string
 	for _, entry := range job.Spec.RuntimePatches {
 		got = append(got, entry.Manager)
@@ -565,7 +541,7 @@ func FuzzManifests(f *testing.F) {
 				continue
 			}
 			again, _, errs := way(got)
-			if diff := cmp.Diff(string(got), string(again)); diff != "" || len(errs) > 0 {
+			if diff := gocmp.Diff(string(got), string(again)); diff != "" || len(errs) > 0 {
 				t.Errorf("Converted twice it is another one (-once,+twice):\n%s\n%v", diff, errs)
 			}
 		}

@@ -12,15 +12,13 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/removal"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
@@ -34,11 +32,7 @@ type world struct {
 
 func newWorld(t *testing.T) world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme} {
-		expect.NoError(t, add(scheme))
-	}
-	renderer, err := trainjob.NewRenderer(t.Context(), scheme)
+	renderer, err := trainjob.NewRenderer(t.Context(), kit.Scheme(trainjob.AddToScheme))
 	expect.NoError(t, err)
 	return world{t, renderer}
 }
@@ -47,21 +41,10 @@ func newWorld(t *testing.T) world {
 func (w world) explain(spec *trainer.TrainingRuntimeSpec, job *trainjob.TrainJob) []provenance.Field {
 	w.Helper()
 	js, err := w.renderer.Render(w.Context(), job, spec, job.Spec.RuntimePatches)
-	if err != nil {
-		w.Fatalf("Rendering: %v", err)
-	}
+	expect.NoError(w, err)
 	fields, err := provenance.Explain(provenance.Input{Runtime: spec, Job: job}, js)
-	if err != nil {
-		w.Fatalf("Explain: %v", err)
-	}
+	expect.NoError(w, err)
 	return fields
-}
-
-func decode[T any](t *testing.T, text string) *T {
-	t.Helper()
-	value := new(T)
-	expect.NoError(t, yaml.Unmarshal([]byte(text), value))
-	return value
 }
 
 const testRuntime = `
@@ -150,7 +133,7 @@ func TestExplain(t *testing.T) {
 		"a variable of the framework":              {"node", pod + "containers[node].env[PET_MASTER_ADDR].value", said(provenance.Source{Kind: provenance.Trainer}, `"job-node-0-0.job"`), nil},
 		"the number of pods":                       {"node", "spec.parallelism", said(provenance.Source{Kind: provenance.Trainer}, `1`), nil},
 	}
-	fields := newWorld(t).explain(decode[trainer.TrainingRuntimeSpec](t, testRuntime), decode[trainjob.TrainJob](t, testJob))
+	fields := newWorld(t).explain(expect.FromYAML[*trainer.TrainingRuntimeSpec](t, testRuntime), expect.FromYAML[*trainjob.TrainJob](t, testJob))
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			want := []provenance.Field{{Job: tc.job, Path: tc.path, Setting: tc.want, Overrode: tc.overrode}}
@@ -166,7 +149,7 @@ func TestExplain(t *testing.T) {
 // Ports that differ by their protocol only, and constraints for one topology, have the
 // same key in a strategic merge.
 func TestExplainItemsWithTheSameKey(t *testing.T) {
-	spec := decode[trainer.TrainingRuntimeSpec](t, testRuntime)
+	spec := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, testRuntime)
 	pod := &spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec
 	pod.Containers[0].Ports = []corev1.ContainerPort{
 		{ContainerPort: 53, Protocol: corev1.ProtocolTCP}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}, {ContainerPort: 80},
@@ -198,10 +181,10 @@ func TestExplainItemsWithTheSameKey(t *testing.T) {
 
 // A variable without a value is a field of its own, until a patch gives it one.
 func TestExplainVariableThatPatchAndTrainJobSet(t *testing.T) {
-	spec := decode[trainer.TrainingRuntimeSpec](t, testRuntime)
+	spec := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, testRuntime)
 	spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "B"}}
-	override := decode[trainjob.PodTemplateOverride](t, `{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: B, value: patched}]}]}}`)
-	job := decode[trainjob.TrainJob](t, `{spec: {trainer: {env: [{name: B}]}}}`)
+	override := expect.FromYAML[*trainjob.PodTemplateOverride](t, `{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: B, value: patched}]}]}}`)
+	job := expect.FromYAML[*trainjob.TrainJob](t, `{spec: {trainer: {env: [{name: B}]}}}`)
 	js := &jobsetapi.JobSet{Spec: *spec.Template.Spec.DeepCopy()} // The TrainJob's variable is the runtime's.
 	fields, err := provenance.Explain(provenance.Input{Runtime: spec, Job: job, Overrides: []trainjob.PodTemplateOverride{*override}}, js)
 	expect.NoError(t, err)
@@ -224,9 +207,8 @@ func TestExplainRefusesMissingInput(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, err := provenance.Explain(tc.in, tc.js); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("Explain returned %v, want an error that names %s", err, tc.want)
-			}
+			_, err := provenance.Explain(tc.in, tc.js)
+			expect.ErrorWith(t, err, tc.want)
 		})
 	}
 }
@@ -236,9 +218,7 @@ func TestSourceString(t *testing.T) {
 		"runtime": {Kind: provenance.Runtime}, "TrainJob": {Kind: provenance.TrainJob}, "Trainer": {Kind: provenance.Trainer},
 		"example.com/a": {Kind: provenance.Patch, Manager: "example.com/a"}, "podTemplateOverrides[3]": {Kind: provenance.Patch, Index: 3},
 	} {
-		if got := source.String(); got != want {
-			t.Errorf("String of %+v = %q, want %q", source, got, want)
-		}
+		expect.Same(t, "Unexpected text", want, source.String())
 	}
 }
 
@@ -248,12 +228,11 @@ func TestRemovedSources(t *testing.T) {
 	w, s := newWorld(t), random.New(*seed)
 	checked := 0
 	for range 100 {
-		data, err := json.Marshal(map[string]any{"runtime": s.Runtime(), "job": s.Job(random.Object{"runtimePatches": s.RuntimePatches(true)})})
-		expect.NoError(t, err)
-		in := decode[struct {
+		data := expect.JSON(t, map[string]any{"runtime": s.Runtime(), "job": s.Job(random.Object{"runtimePatches": s.RuntimePatches(true)})})
+		in := expect.FromYAML[*struct {
 			Runtime trainer.TrainingRuntimeSpec
 			Job     trainjob.TrainJob
-		}](t, string(data))
+		}](t, data)
 		fields := w.explain(&in.Runtime, &in.Job)
 		for _, r := range removal.All(provenance.Input{Runtime: &in.Runtime, Job: &in.Job}) {
 			n, err := removal.Check(fields, r.Source, w.explain(r.Input.Runtime, r.Input.Job))

@@ -3,11 +3,11 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
@@ -55,36 +55,21 @@ func TestFields(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			job := map[string]any{}
-			decode(t, `{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a}}`, &job)
-			if tc.metadata != "" {
-				var metadata any
-				decode(t, tc.metadata, &metadata)
-				job["metadata"] = metadata
-			}
-			spec := map[string]any{}
+			type object = map[string]any
+			spec := object{}
 			decode(t, tc.spec, &spec)
-			spec["runtimeRef"] = map[string]any{"name": "torch"}
-			job["spec"] = spec
-			data := marshal(t, job)
+			spec["runtimeRef"] = object{"name": "torch"}
+			job := object{
+				"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": spec,
+				"metadata": expect.FromYAML[any](t, cmp.Or(tc.metadata, "{name: a}")),
+			}
+			data := []byte(expect.JSON(t, job))
 			for _, generation := range generations {
 				expect.Same(t, fmt.Sprintf("Unexpected fields for Trainer %s", generation), tc.fields, places(Fields(generation, data)))
 			}
 			expect.Same(t, "Unexpected findings about pods", tc.pods, places(Pods(data)))
 		})
 	}
-}
-
-func marshal(t *testing.T, value any) []byte {
-	t.Helper()
-	data, err := yaml.Marshal(value)
-	if err == nil {
-		data, err = yaml.YAMLToJSON(data)
-	}
-	if err != nil {
-		t.Fatalf("Encoding %v: %v", value, err)
-	}
-	return data
 }
 
 func places(errs field.ErrorList) []string {

@@ -36,9 +36,7 @@ func decode(t testing.TB, text string, into any) {
 
 func runtimeSpec(t testing.TB) *trainer.TrainingRuntimeSpec {
 	t.Helper()
-	spec := &trainer.TrainingRuntimeSpec{}
-	decode(t, testRuntime, spec)
-	return spec
+	return expect.FromYAML[*trainer.TrainingRuntimeSpec](t, testRuntime)
 }
 
 // patching is a TrainJob of a release with one patch of the pods of node.

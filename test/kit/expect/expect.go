@@ -44,10 +44,10 @@ func ErrorWith(t testing.TB, err error, parts ...string) {
 	}
 }
 
-// FromYAML decodes what a test has as text.
+// FromYAML decodes what a test has as text, without fields that the type does not know.
 func FromYAML[T any](t testing.TB, text string) (value T) {
 	t.Helper()
-	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(text), &value); err != nil {
 		t.Fatalf("Decoding %s: %v", text, err)
 	}
 	return value
