@@ -3,8 +3,6 @@
 package generations
 
 import (
-	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +18,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	apiservervalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
@@ -40,9 +37,7 @@ func newCRD(t *testing.T, module string) *crd {
 	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2")
 	list.Dir = module
 	dir, err := list.Output()
-	if err != nil {
-		t.Fatalf("Finding Trainer of %s: %v", module, err)
-	}
+	expect.NoError(t, err)
 	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml"))
 	expect.NoError(t, err)
 	var v1 apiextensionsv1.CustomResourceDefinition
@@ -50,21 +45,18 @@ func newCRD(t *testing.T, module string) *crd {
 	var schema apiextensions.JSONSchemaProps
 	expect.NoError(t, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v1.Spec.Versions[0].Schema.OpenAPIV3Schema, &schema, nil))
 	c := &crd{}
-	if c.structural, err = structuralschema.NewStructural(&schema); err != nil {
-		t.Fatalf("Reading the schema: %v", err)
-	}
-	if c.validator, _, err = apiservervalidation.NewSchemaValidator(&schema); err != nil {
-		t.Fatalf("Reading the schema: %v", err)
-	}
+	c.structural, err = structuralschema.NewStructural(&schema)
+	expect.NoError(t, err)
+	c.validator, _, err = apiservervalidation.NewSchemaValidator(&schema)
+	expect.NoError(t, err)
 	c.cel = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
 	return c
 }
 
-// check returns what a strict request is refused for, and the TrainJob as it would be stored.
-func (c *crd) check(t *testing.T, job, old any) (stored map[string]any, refusals []string) {
+// check returns what a strict request is refused for.
+func (c *crd) check(t *testing.T, job, old any) (refusals []string) {
 	t.Helper()
-	stored, unknown := c.settle(t, job)
-	refusals = unknown
+	stored, refusals := c.settle(t, job)
 	errs := apiservervalidation.ValidateCustomResource(nil, stored, c.validator)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, c.structural, stored)...)
 	if len(errs) == 0 {
@@ -72,22 +64,18 @@ func (c *crd) check(t *testing.T, job, old any) (stored map[string]any, refusals
 		if old != nil {
 			before, _ = c.settle(t, old)
 		}
-		var celErrs field.ErrorList
-		celErrs, _ = c.cel.Validate(context.Background(), nil, c.structural, stored, before, celconfig.RuntimeCELCostBudget)
-		errs = append(errs, celErrs...)
+		errs, _ = c.cel.Validate(t.Context(), nil, c.structural, stored, before, celconfig.RuntimeCELCostBudget)
 	}
 	for _, err := range errs {
 		refusals = append(refusals, err.Error())
 	}
-	return stored, refusals
+	return refusals
 }
 
 // settle prunes and defaults as the API server does when it decodes a request.
 func (c *crd) settle(t *testing.T, job any) (stored map[string]any, unknown []string) {
 	t.Helper()
-	data, err := json.Marshal(job)
-	expect.NoError(t, err)
-	expect.NoError(t, utiljson.Unmarshal(data, &stored))
+	expect.NoError(t, utiljson.Unmarshal(encode(t, job), &stored))
 	unknown = pruning.PruneWithOptions(stored, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	defaulting.PruneNonNullableNullsWithoutDefaults(stored, c.structural)
 	defaulting.Default(stored, c.structural)
