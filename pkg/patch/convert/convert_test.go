@@ -5,6 +5,7 @@ package convert
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,8 +49,16 @@ func repeat(count int, item string) string {
 }
 
 // inNode is the part of an entry that patches the pods of node.
-func inNode(podSpec string) string {
-	return "trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {" + podSpec + "}}}}}]}}}"
+func inNode(podSpec string) string { return inJobs(inPods("node", "spec: {"+podSpec+"}")) }
+
+// inJobs is the part of an entry that patches replicated jobs.
+func inJobs(jobs ...string) string {
+	return "trainingRuntimeSpec: {template: {spec: {replicatedJobs: [" + strings.Join(jobs, ", ") + "]}}}"
+}
+
+// inPods patches the pod template of a replicated job.
+func inPods(job, template string) string {
+	return "{name: " + job + ", template: {spec: {template: {" + template + "}}}}"
 }
 
 type conversion func([]byte) ([]byte, []string, field.ErrorList)
@@ -58,9 +67,17 @@ func toPatches(data []byte) ([]byte, []string, field.ErrorList) {
 	return ManifestToRuntimePatches(data, owner)
 }
 
+func way(way conversion) conversion {
+	if way == nil {
+		return toPatches
+	}
+	return way
+}
+
 func TestManifests(t *testing.T) {
 	const served = "trainer.kubeflow.org/v1alpha1"
 	cases := map[string]struct {
+		// way is toPatches where it is left out.
 		way        conversion
 		apiVersion string
 		spec       string
@@ -69,7 +86,6 @@ func TestManifests(t *testing.T) {
 		warnings []string
 	}{
 		"Trainer's migration guide": {
-			way: toPatches,
 			spec: `
   podTemplateOverrides:
   - targetJobs: [{name: node}]
@@ -78,25 +94,13 @@ func TestManifests(t *testing.T) {
       nodeSelector: {accelerator: nvidia-tesla-v100}
       volumes: [{name: training-data, persistentVolumeClaim: {claimName: ml-team-training-pvc}}]
       containers: [{name: trainer, volumeMounts: [{name: training-data, mountPath: /workspace/data}]}]`,
-			want: `
-  runtimePatches:
-  - manager: example.com/team
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
-            template:
-              spec:
-                template:
-                  spec:
-                    serviceAccountName: ml-training-sa
-                    nodeSelector: {accelerator: nvidia-tesla-v100}
-                    volumes: [{name: training-data, persistentVolumeClaim: {claimName: ml-team-training-pvc}}]
-                    containers: [{name: trainer, volumeMounts: [{name: training-data, mountPath: /workspace/data}]}]`,
+			want: `{runtimePatches: [{manager: example.com/team, ` + inNode(`
+      serviceAccountName: ml-training-sa,
+      nodeSelector: {accelerator: nvidia-tesla-v100},
+      volumes: [{name: training-data, persistentVolumeClaim: {claimName: ml-team-training-pvc}}],
+      containers: [{name: trainer, volumeMounts: [{name: training-data, mountPath: /workspace/data}]}]`) + `}]}`,
 		},
 		"several overrides collapse, one for several jobs spreads": {
-			way: toPatches,
 			spec: `
   runtimeRef: {name: torch}
   labels: {of: job}
@@ -125,30 +129,14 @@ func TestManifests(t *testing.T) {
         metadata: {labels: {of: job}}
         spec:
           replicatedJobs:
-          - name: node
-            template:
-              spec:
-                template:
-                  metadata: {labels: {team: vision, tier: a}}
-                  spec:
-                    serviceAccountName: custom-sa
-                    tolerations: [{key: c}]
-                    nodeSelector: {pool: b, zone: a}
-                    affinity: {}
-                    containers: [{name: side, env: [{name: A, value: "1"}, {name: B, value: "2"}]}]
-          - name: launcher
-            template:
-              spec:
-                template:
-                  metadata: {labels: {team: ml, tier: a}}
-                  spec:
-                    serviceAccountName: base-sa
-                    tolerations: [{key: a}, {key: b}]
-                    nodeSelector: {pool: a, zone: a}
-                    containers: [{name: side, env: [{name: A, value: "1"}, {name: B, value: "1"}]}]`,
+          - ` + inPods("node", `metadata: {labels: {team: vision, tier: a}}, spec: {
+              serviceAccountName: custom-sa, tolerations: [{key: c}], nodeSelector: {pool: b, zone: a}, affinity: {},
+              containers: [{name: side, env: [{name: A, value: "1"}, {name: B, value: "2"}]}]}`) + `
+          - ` + inPods("launcher", `metadata: {labels: {team: ml, tier: a}}, spec: {
+              serviceAccountName: base-sa, tolerations: [{key: a}, {key: b}], nodeSelector: {pool: a, zone: a},
+              containers: [{name: side, env: [{name: A, value: "1"}, {name: B, value: "1"}]}]}`),
 		},
 		"fields that nobody knows come along": {
-			way: toPatches,
 			spec: `
   future: {a: 1}
   podTemplateOverrides:
@@ -158,53 +146,38 @@ func TestManifests(t *testing.T) {
     spec: {newField: {y: [2], z: null}, containers: [{name: c, newest: {}}]}`,
 			want: `
   future: {a: 1}
-  runtimePatches:
-  - manager: example.com/team
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
-            template:
-              spec:
-                template:
-                  spec: {newField: {x: 9007199254740993, y: [2], z: null}, containers: [{name: c, newer: false, newest: {}}]}`,
+  runtimePatches: [{manager: example.com/team, ` + inNode(`
+      newField: {x: 9007199254740993, y: [2], z: null}, containers: [{name: c, newer: false, newest: {}}]`) + `}]`,
 			warnings: []string{"containers[0].newer: Forbidden: Trainer does not patch it", "containers[0].newest: Forbidden", "spec.newField: Forbidden"},
 		},
 		"overrides without content name their jobs": {
-			way:  toPatches,
 			spec: `{podTemplateOverrides: [{targetJobs: [{name: node}], metadata: null, spec: null}]}`,
 			want: `{runtimePatches: [{manager: example.com/team, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node}]}}}}]}`,
 		},
-		"an empty list leaves nothing": {way: toPatches, spec: `{podTemplateOverrides: [], labels: {}}`, want: `{}`},
-		"nothing to convert":           {way: toPatches, spec: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`, want: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`},
+		"an empty list leaves nothing": {spec: `{podTemplateOverrides: [], labels: {}}`, want: `{}`},
+		"nothing to convert":           {spec: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`, want: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`},
 		"a version that nobody serves": {
-			way: toPatches, apiVersion: "trainer.kubeflow.org/v2alpha1",
-			spec: `{runtimePatches: [{manager: a.io/x}]}`, want: `{runtimePatches: [{manager: a.io/x}]}`,
+			apiVersion: "trainer.kubeflow.org/v2alpha1",
+			spec:       `{runtimePatches: [{manager: a.io/x}]}`, want: `{runtimePatches: [{manager: a.io/x}]}`,
 			warnings: []string{"v2alpha1; it is written as trainer.kubeflow.org/v1alpha1"},
 		},
 		"an order that may change": {
-			way: toPatches,
 			spec: `
   podTemplateOverrides:
   - {targetJobs: [{name: node}], spec: {initContainers: [{name: a}]}}
   - {targetJobs: [{name: node}], spec: {initContainers: [{name: b}]}}`,
-			want: `{runtimePatches: [{manager: example.com/team, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
-  {name: node, template: {spec: {template: {spec: {initContainers: [{name: b}, {name: a}]}}}}}]}}}}]}`,
+			want:     `{runtimePatches: [{manager: example.com/team, ` + inNode("initContainers: [{name: b}, {name: a}]") + `}]}`,
 			warnings: []string{`podTemplateOverrides[1]: several overrides of replicated job "node" patch initContainers`},
 		},
 		"resources mean something else": {
-			way:  toPatches,
 			spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}, podTemplateOverrides: []}`, want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
 			warnings: []string{"spec.trainer.resourcesPerNode"},
 		},
 		"resources mean something else, without overrides too": {
-			way:  toPatches,
 			spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`, want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
 			warnings: []string{"spec.trainer.resourcesPerNode"},
 		},
 		"resources of a newer TrainJob mean what they do": {
-			way:  toPatches,
 			spec: `{trainer: {resourcesPerNode: {}}, runtimePatches: []}`, want: `{trainer: {resourcesPerNode: {}}, runtimePatches: []}`,
 		},
 		"resources mean something else the other way, without patches too": {
@@ -217,7 +190,6 @@ func TestManifests(t *testing.T) {
 			spec: `{trainer: {resourcesPerNode: {}}, podTemplateOverrides: []}`, want: `{trainer: {resourcesPerNode: {}}, podTemplateOverrides: []}`,
 		},
 		"templateOverrides with lists for jobs and pods": {
-			way: toPatches,
 			spec: `
   templateOverrides:
   - manager: kueue.x-k8s.io/manager
@@ -232,15 +204,13 @@ func TestManifests(t *testing.T) {
   runtimePatches:
   - manager: kueue.x-k8s.io/manager
     time: "2026-02-17T11:00:00Z"
-    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
-      {name: trainer, template: {spec: {template: {spec: {nodeSelector: {accelerator: b, zone: z}}}}}}]}}}
+    ` + inJobs(inPods("trainer", "spec: {nodeSelector: {accelerator: b, zone: z}}")) + `
   - manager: abc.example.com/abc
     time: "2026-02-17T10:00:00Z"
     trainingRuntimeSpec: {template: {metadata: {annotations: {of: jobset}}, spec: {replicatedJobs: [
       {name: trainer, template: {metadata: {labels: {custom-label: value}}}}]}}}`,
 		},
 		"flat entries with managers and times": {
-			way: toPatches,
 			spec: `
   podTemplateOverrides:
   - {manager: b.io/x, time: "2026-02-17T10:00:00Z", targetJobs: [{name: node}], spec: {nodeSelector: {a: b}}}
@@ -256,14 +226,11 @@ func TestManifests(t *testing.T) {
     trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
       {name: node, template: {metadata: {labels: {l: v}}, spec: {template: {spec: {nodeSelector: {a: b}}}}}}]}}}
   - manager: example.com/team
-    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
-      {name: node, template: {spec: {template: {spec: {nodeSelector: {a: mine}}}}}}]}}}
+    ` + inNode("nodeSelector: {a: mine}") + `
   - manager: c.io/x
-    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
-      {name: node, template: {spec: {template: {metadata: {labels: {p: v}}}}}}]}}}`,
+    ` + inJobs(inPods("node", "metadata: {labels: {p: v}}")),
 		},
 		"a manager that comes first for one job only": {
-			way: toPatches,
 			spec: `
   podTemplateOverrides:
   - {manager: a.io/x, targetJobs: [{name: node}]}
@@ -275,7 +242,6 @@ func TestManifests(t *testing.T) {
   - {manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node}, {name: launcher}]}}}}`,
 		},
 		"times against the order": {
-			way: toPatches,
 			spec: `
   templateOverrides:
   - manager: a.io/x
@@ -305,13 +271,11 @@ func TestManifests(t *testing.T) {
 			warnings: []string{"those of a.io/x, b.io/x are lost", "podTemplateOverrides[0].spec.future: Forbidden"},
 		},
 		"variables that Trainer forbids wherever they stand": {
-			way:      toPatches,
 			spec:     `{podTemplateOverrides: [{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: A, value: b}]}]}}]}`,
 			want:     `{runtimePatches: [{manager: example.com/team, ` + inNode("containers: [{name: node, env: [{name: A, value: b}]}]") + `}]}`,
 			warnings: []string{"spec.trainer.env"},
 		},
 		"what we wrote on Trainer 2.1 is left out": {
-			way: toPatches,
 			spec: `
   podTemplateOverrides:
   - {targetJobs: [{name: node}], spec: {nodeSelector: {mine: "1"}}}
@@ -319,12 +283,11 @@ func TestManifests(t *testing.T) {
     metadata: {labels: {kueue-trainer.dev/gated: "true"}, annotations: {kueue-trainer.dev/manager: kueue.x-k8s.io/manager}}
     spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}
   - {targetJobs: [{name: node}], metadata: {annotations: {kueue-trainer.dev/manager: someone}}}`,
-			want: `{runtimePatches: [{manager: example.com/team, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {
-  metadata: {annotations: {kueue-trainer.dev/manager: someone}}, spec: {nodeSelector: {mine: "1"}}}}}}]}}}}]}`,
+			want: `{runtimePatches: [{manager: example.com/team, ` +
+				inJobs(inPods("node", `metadata: {annotations: {kueue-trainer.dev/manager: someone}}, spec: {nodeSelector: {mine: "1"}}`)) + `}]}`,
 			warnings: []string{"spec.podTemplateOverrides[1]: it is left out"},
 		},
 		"nothing but what we wrote on Trainer 2.1": {
-			way: toPatches,
 			spec: `{podTemplateOverrides: [{targetJobs: [{name: node}], metadata: {annotations: {kueue-trainer.dev/manager: kueue.x-k8s.io/manager}},
   spec: {nodeSelector: {pool: h100}}}]}`,
 			want:     `{}`,
@@ -338,7 +301,6 @@ func TestManifests(t *testing.T) {
 			warnings: []string{"spec.runtimePatches[1]: it is left out", "those of a.io/x are lost"},
 		},
 		"a volume that a container mounts at several paths": {
-			way: toPatches,
 			spec: `
   podTemplateOverrides:
   - targetJobs: [{name: node}, {name: launcher}]
@@ -349,11 +311,10 @@ func TestManifests(t *testing.T) {
 			want: `
   runtimePatches:
   - manager: example.com/team
-    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
-      {name: node, template: {spec: {template: {spec: {volumes: [{name: data}], containers: [
-        {name: side, env: [{name: A}], volumeMounts: [{name: data, mountPath: /c}, {name: other, mountPath: /o}]}, {name: log}]}}}}},
-      {name: launcher, template: {spec: {template: {spec: {volumes: [{name: data}], containers: [
-        {name: side, env: [{name: A}], volumeMounts: [{name: data, mountPath: /a}]}, {name: log}]}}}}}]}}}
+    ` + inJobs(inPods("node", `spec: {volumes: [{name: data}], containers: [
+        {name: side, env: [{name: A}], volumeMounts: [{name: data, mountPath: /c}, {name: other, mountPath: /o}]}, {name: log}]}`),
+				inPods("launcher", `spec: {volumes: [{name: data}], containers: [
+        {name: side, env: [{name: A}], volumeMounts: [{name: data, mountPath: /a}]}, {name: log}]}`)) + `
   - manager: example.com/team-3
     ` + inNode("containers: [{name: side, volumeMounts: [{name: data, mountPath: /b}]}]") + `
   - manager: example.com/team-4
@@ -369,16 +330,11 @@ func TestManifests(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, warnings, errs := tc.way(trainJob(t, cmp.Or(tc.apiVersion, served), tc.spec))
+			got, warnings, errs := way(tc.way)(trainJob(t, cmp.Or(tc.apiVersion, served), tc.spec))
 			expect.Same(t, "Unexpected errors", nil, errs)
 			expect.Same(t, "Unexpected spec", expect.FromYAML[any](t, tc.want), specOf(t, got))
-			if len(warnings) != len(tc.warnings) {
-				t.Fatalf("Warnings are %q, want %d", warnings, len(tc.warnings))
-			}
-			for i, part := range tc.warnings {
-				if !strings.Contains(warnings[i], part) {
-					t.Errorf("Warning %q does not have %q", warnings[i], part)
-				}
+			if !slices.EqualFunc(warnings, tc.warnings, strings.Contains) {
+				t.Errorf("Warnings are %q, want one with each of %q", warnings, tc.warnings)
 			}
 		})
 	}
@@ -386,52 +342,48 @@ func TestManifests(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	cases := map[string]struct {
+		// way is toPatches where it is left out.
 		way      conversion
 		manifest string
 		want     []string
 	}{
-		"no JSON":            {way: toPatches, manifest: `no`, want: []string{"<nil>"}},
-		"another kind":       {way: toPatches, manifest: `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"Job"}`, want: []string{"kind"}},
-		"another API":        {way: toPatches, manifest: `{"apiVersion":"batch/v1","kind":"TrainJob"}`, want: []string{"apiVersion"}},
-		"a spec of text":     {way: toPatches, manifest: `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","spec":"x"}`, want: []string{"spec"}},
-		"overrides as text":  {way: toPatches, manifest: `{podTemplateOverrides: x}`, want: []string{"spec.podTemplateOverrides"}},
-		"an override of 7":   {way: toPatches, manifest: `{podTemplateOverrides: [7]}`, want: []string{"spec.podTemplateOverrides[0]", "spec.podTemplateOverrides[0].targetJobs"}},
-		"both generations":   {way: toPatches, manifest: `{podTemplateOverrides: [], runtimePatches: []}`, want: []string{"spec.runtimePatches"}},
-		"no target jobs":     {way: toPatches, manifest: `{podTemplateOverrides: [{spec: {}}]}`, want: []string{"spec.podTemplateOverrides[0].targetJobs"}},
-		"a target of nobody": {way: toPatches, manifest: `{podTemplateOverrides: [{targetJobs: [{name: ""}]}]}`, want: []string{"spec.podTemplateOverrides[0].targetJobs[0].name"}},
+		"no JSON":            {manifest: `no`, want: []string{"<nil>"}},
+		"another kind":       {manifest: `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"Job"}`, want: []string{"kind"}},
+		"another API":        {manifest: `{"apiVersion":"batch/v1","kind":"TrainJob"}`, want: []string{"apiVersion"}},
+		"a spec of text":     {manifest: `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","spec":"x"}`, want: []string{"spec"}},
+		"overrides as text":  {manifest: `{podTemplateOverrides: x}`, want: []string{"spec.podTemplateOverrides"}},
+		"an override of 7":   {manifest: `{podTemplateOverrides: [7]}`, want: []string{"spec.podTemplateOverrides[0]", "spec.podTemplateOverrides[0].targetJobs"}},
+		"both generations":   {manifest: `{podTemplateOverrides: [], runtimePatches: []}`, want: []string{"spec.runtimePatches"}},
+		"no target jobs":     {manifest: `{podTemplateOverrides: [{spec: {}}]}`, want: []string{"spec.podTemplateOverrides[0].targetJobs"}},
+		"a target of nobody": {manifest: `{podTemplateOverrides: [{targetJobs: [{name: ""}]}]}`, want: []string{"spec.podTemplateOverrides[0].targetJobs[0].name"}},
 		"what no patch has": {
-			way:      toPatches,
 			manifest: `{podTemplateOverrides: [{targetJobs: [{name: a, index: 1}], other: 1, metadata: {name: x, labels: {a: 1}}}]}`,
 			want: []string{
 				"spec.podTemplateOverrides[0].other", "spec.podTemplateOverrides[0].targetJobs[0].index",
 				"spec.podTemplateOverrides[0].metadata.name", "spec.podTemplateOverrides[0].metadata.labels[a]",
 			},
 		},
-		"a spec that Trainer cannot read":     {way: toPatches, manifest: `{podTemplateOverrides: [{targetJobs: [{name: a}], spec: {tolerations: x}}]}`, want: []string{"spec.podTemplateOverrides[0].spec"}},
-		"processes by name":                   {way: toPatches, manifest: `{podTemplateOverrides: [], trainer: {numProcPerNode: gpu}}`, want: []string{"spec.trainer.numProcPerNode"}},
-		"processes by name without overrides": {way: toPatches, manifest: `{trainer: {numProcPerNode: auto}}`, want: []string{"spec.trainer.numProcPerNode"}},
-		"a time that is none":                 {way: toPatches, manifest: `{podTemplateOverrides: [{manager: a.io/x, time: now, targetJobs: [{name: a}]}]}`, want: []string{"spec.podTemplateOverrides[0].time"}},
-		"an entry of nobody":                  {way: toPatches, manifest: `{templateOverrides: [{pod: []}]}`, want: []string{"spec.templateOverrides[0].manager"}},
-		"a Job's spec":                        {way: toPatches, manifest: `{templateOverrides: [{manager: a.io/x, job: [{spec: {}}]}]}`, want: []string{"spec.templateOverrides[0].job[0].spec"}},
-		"a list among the fields of an entry": {way: toPatches, manifest: `{templateOverrides: [{manager: a.io/x, pod: [], spec: {}}]}`, want: []string{"spec.templateOverrides[0].spec"}},
+		"a spec that Trainer cannot read":     {manifest: `{podTemplateOverrides: [{targetJobs: [{name: a}], spec: {tolerations: x}}]}`, want: []string{"spec.podTemplateOverrides[0].spec"}},
+		"processes by name":                   {manifest: `{podTemplateOverrides: [], trainer: {numProcPerNode: gpu}}`, want: []string{"spec.trainer.numProcPerNode"}},
+		"processes by name without overrides": {manifest: `{trainer: {numProcPerNode: auto}}`, want: []string{"spec.trainer.numProcPerNode"}},
+		"a time that is none":                 {manifest: `{podTemplateOverrides: [{manager: a.io/x, time: now, targetJobs: [{name: a}]}]}`, want: []string{"spec.podTemplateOverrides[0].time"}},
+		"an entry of nobody":                  {manifest: `{templateOverrides: [{pod: []}]}`, want: []string{"spec.templateOverrides[0].manager"}},
+		"a Job's spec":                        {manifest: `{templateOverrides: [{manager: a.io/x, job: [{spec: {}}]}]}`, want: []string{"spec.templateOverrides[0].job[0].spec"}},
+		"a list among the fields of an entry": {manifest: `{templateOverrides: [{manager: a.io/x, pod: [], spec: {}}]}`, want: []string{"spec.templateOverrides[0].spec"}},
 		"a manager both before and after another": {
-			way: toPatches,
 			manifest: `{podTemplateOverrides: [
   {manager: a.io/x, targetJobs: [{name: node}]}, {manager: b.io/x, targetJobs: [{name: node}]}, {manager: a.io/x, targetJobs: [{name: node}]}]}`,
 			want: []string{"spec.podTemplateOverrides[2]"},
 		},
 		"a manager that is no path of a domain": {
-			way:      toPatches,
 			manifest: `{podTemplateOverrides: [{manager: kueue, targetJobs: [{name: a}]}]}`,
 			want:     []string{"spec.runtimePatches[0].manager"},
 		},
 		"more managers than a list may have": {
-			way:      toPatches,
 			manifest: `{podTemplateOverrides: [` + repeat(17, "{manager: a.io/m%d, targetJobs: [{name: node}]}") + `]}`,
 			want:     []string{"spec.runtimePatches"},
 		},
 		"more than a pod may have once it is one patch": {
-			way: toPatches,
 			manifest: `{podTemplateOverrides: [
   {targetJobs: [{name: node}], spec: {schedulingGates: [` + repeat(16, "{name: a%d}") + `], containers: [{name: side, env: [` + repeat(100, "{name: A%d}") + `]}]}},
   {targetJobs: [{name: node}], spec: {schedulingGates: [{name: b}], containers: [{name: side, env: [` + repeat(100, "{name: B%d}") + `]}]}}]}`,
@@ -475,7 +427,7 @@ func TestRefusals(t *testing.T) {
 			if !strings.HasPrefix(tc.manifest, `{"`) && tc.manifest != "no" {
 				manifest = trainJob(t, "trainer.kubeflow.org/v1alpha1", tc.manifest)
 			}
-			got, _, errs := tc.way(manifest)
+			got, _, errs := way(tc.way)(manifest)
 			if got != nil {
 				t.Errorf("There are errors and a manifest: %s", got)
 			}
