@@ -189,9 +189,7 @@ func TestLoadErrors(t *testing.T) {
 			path := fileWith(t, tc.content)
 			cfg, err := Load(path)
 			expect.ErrorWith(t, err, append(tc.wantInErr, path)...)
-			if cfg != nil {
-				t.Error("A configuration beside an error")
-			}
+			expect.That(t, cfg == nil, "A configuration beside an error")
 		})
 	}
 }

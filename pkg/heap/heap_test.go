@@ -3,6 +3,7 @@
 package heap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -31,13 +32,7 @@ func TestSetLimit(t *testing.T) {
 			t.Setenv("GOMEMLIMIT", tc.env)
 			debug.SetMemoryLimit(tc.limit)
 			expect.Same(t, "Unexpected SetLimit", tc.want, SetLimit())
-			want := tc.want
-			if want == 0 {
-				want = tc.limit
-			}
-			if got := debug.SetMemoryLimit(-1); got != want {
-				t.Errorf("The runtime's limit is %d, want %d", got, want)
-			}
+			expect.Same(t, "Unexpected limit of the runtime", cmp.Or(tc.want, tc.limit), debug.SetMemoryLimit(-1))
 		})
 	}
 }
@@ -79,9 +74,7 @@ func TestTight(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := tight(tc.before, tc.share); got != tc.want {
-				t.Errorf("tight(%t, %.2f) = %t, want %t", tc.before, tc.share, got, tc.want)
-			}
+			expect.Same(t, "Unexpected answer whether it is tight", tc.want, tight(tc.before, tc.share))
 		})
 	}
 }

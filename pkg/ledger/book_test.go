@@ -204,9 +204,7 @@ func TestBookKnowsTheUserOfAJobThatIsGone(t *testing.T) {
 	b.Observe(Read(newObject("a").reserve(10).deleted(20).Workload, Facts{UserUnknown: true}), at(21), time.Time{})
 	held, _ := b.Totals(at(30))
 	for s := range held {
-		if s.User != "ann" {
-			t.Errorf("User %q holds %s", s.User, s.Resource)
-		}
+		expect.That(t, s.User == "ann", "User %q holds %s", s.User, s.Resource)
 	}
 	b.Observe(Read(newObject("a").reserve(10).deleted(20).Workload, Facts{User: "bob"}), at(30), time.Time{})
 	users := map[string]float64{}
@@ -254,13 +252,9 @@ func TestBookForgetsWhatIsGone(t *testing.T) {
 	b.Observe(Read(newObject("a").reserve(10).Workload, Facts{}), at(11), time.Time{})
 	b.Gone("a", at(20), at(20))
 	b.prune(at(20).Add(remembered))
-	if len(b.closed) != 1 {
-		t.Error("What has just gone is forgotten")
-	}
+	expect.That(t, len(b.closed) == 1, "What has just gone is forgotten")
 	b.prune(at(21).Add(remembered))
-	if len(b.closed) != 0 {
-		t.Error("What is gone for long is remembered")
-	}
+	expect.That(t, len(b.closed) == 0, "What is gone for long is remembered")
 }
 
 func TestBookBoundsUsers(t *testing.T) {

@@ -140,23 +140,15 @@ func TestLedgerSavesOnceForAllWhoWait(t *testing.T) {
 		told := 0
 		a, b := ofTrainJob("a").reserve(now()).evict(now()), ofTrainJob("b").reserve(now()).evict(now())
 		for _, o := range []object{a, b} {
-			if l.Keep(t.Context(), o.Workload, func() { told++ }) == 0 {
-				t.Error("What is not saved may change")
-			}
+			expect.That(t, l.Keep(t.Context(), o.Workload, func() { told++ }) != 0, "What is not saved may change")
 		}
 		pass(soonest + time.Millisecond)
-		if told != 2 || s.writes != 2 {
-			t.Errorf("Two wait: told %d times after %d writes, want 2 and 2", told, s.writes)
-		}
+		expect.That(t, told == 2 && s.writes == 2, "Two wait: told %d times after %d writes, want 2 and 2", told, s.writes)
 		for _, o := range []object{a, b} {
-			if l.Keep(t.Context(), o.Workload, nil) > 0 {
-				t.Error("What is saved may not change")
-			}
+			expect.That(t, l.Keep(t.Context(), o.Workload, nil) == 0, "What is saved may not change")
 		}
 		pass(10 * savePeriod)
-		if s.writes != 2 {
-			t.Errorf("%d writes while nothing changes, want none", s.writes-2)
-		}
+		expect.That(t, s.writes == 2, "%d writes while nothing changes, want none", s.writes-2)
 	})
 }
 
@@ -167,9 +159,7 @@ func TestLedgerSavesChangesOnceAMinute(t *testing.T) {
 			time.Sleep(4 * time.Second)
 		}
 		synctest.Wait()
-		if s.writes < 2 || s.writes > 4 {
-			t.Errorf("%d writes in two minutes, want 1 and one for each", s.writes)
-		}
+		expect.That(t, s.writes >= 2 && s.writes <= 4, "%d writes in two minutes, want 1 and one for each", s.writes)
 	})
 }
 
@@ -193,9 +183,7 @@ func TestLedgerReadsAVersionOnce(t *testing.T) {
 		holds("stopping")
 		l.gone("a")
 		l.observe(t.Context(), versioned(evicted, "2").Workload)
-		if len(l.noted) > 0 {
-			t.Error("A Workload that is gone is remembered")
-		}
+		expect.That(t, len(l.noted) == 0, "A Workload that is gone is remembered")
 	})
 }
 
@@ -256,9 +244,7 @@ func TestLedgerThatIsNeverReadDoesNotHoldQuota(t *testing.T) {
 					t.Errorf("Quota waits %s for a ledger that cannot be read, want %s", waited, patience)
 				}
 				pass(soonest + saveTimeout)
-				if told == 0 || reads < 2 {
-					t.Errorf("Who waits is told %d times after %d reads, want to be told at every one", told, reads)
-				}
+				expect.That(t, told != 0 && reads >= 2, "Who waits is told %d times after %d reads, want to be told at every one", told, reads)
 				if unsaved, tries := l.unsaved(); !tries || unsaved < patience {
 					t.Errorf("It tells for %s, leading: %t, that it cannot be saved; want %s or longer", unsaved, tries, patience)
 				}
@@ -318,24 +304,14 @@ func TestLedgerForgetsWhoWaited(t *testing.T) {
 		wl := ofTrainJob("a").reserve(now()).evict(now())
 		l.Keep(t.Context(), wl.Workload, nil)
 		time.Sleep(patience)
-		if wait := l.Keep(t.Context(), wl.Workload, nil); wait > 0 {
-			t.Fatalf("Quota waits another %s", wait)
-		}
-		if wait := l.Keep(t.Context(), wl.Workload, nil); wait > 0 {
-			t.Errorf("The next step waits another %s", wait)
-		}
+		expect.Same(t, "Quota waits for longer", 0, l.Keep(t.Context(), wl.Workload, nil))
+		expect.Same(t, "The next step waits for longer", 0, l.Keep(t.Context(), wl.Workload, nil))
 		time.Sleep(2 * soonest)
-		if wait := l.Keep(t.Context(), ofTrainJob("b").reserve(now()).evict(now()).Workload, nil); wait > 0 {
-			t.Errorf("Another one waits %s although saves have failed for longer than that", wait)
-		}
+		expect.Same(t, "Another one waits although saves have failed for longer than that", 0, l.Keep(t.Context(), ofTrainJob("b").reserve(now()).evict(now()).Workload, nil))
 		s.refusing = nil
 		pass(savePeriod)
-		if len(l.waiting) > 0 {
-			t.Error("What is saved is waited for")
-		}
-		if wait := l.Keep(t.Context(), ofTrainJob("c").reserve(now()).evict(now()).Workload, nil); wait != patience {
-			t.Errorf("Saves succeed again, and an end waits %s, want %s", wait, patience)
-		}
+		expect.That(t, len(l.waiting) == 0, "What is saved is waited for")
+		expect.Same(t, "Saves succeed again, and an end does not wait for them", patience, l.Keep(t.Context(), ofTrainJob("c").reserve(now()).evict(now()).Workload, nil))
 	})
 }
 
@@ -415,17 +391,13 @@ func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 		s := newStage(t, saved(data))
 		l, _ := s.ledger()
 		stop := lead(t, l)
-		if wait := l.Keep(t.Context(), ofTrainJob("a").reserve(now()).evict(now()).Workload, nil); wait > 0 {
-			t.Errorf("Quota waits %s for a ledger that is not kept", wait)
-		}
+		expect.Same(t, "Quota waits for a ledger that is not kept", 0, l.Keep(t.Context(), ofTrainJob("a").reserve(now()).evict(now()).Workload, nil))
 		pass(2 * savePeriod)
 		if _, leads := l.tell(); leads {
 			t.Error("It tells series")
 		}
 		stop()
-		if s.writes > 0 {
-			t.Errorf("It is written to %d times", s.writes)
-		}
+		expect.That(t, s.writes == 0, "It is written to %d times", s.writes)
 	})
 }
 
@@ -513,8 +485,6 @@ func TestLedgerIsWaitedForAfterOneFailure(t *testing.T) {
 		pass(savePeriod + soonest)
 		s.refusing = nil
 		time.Sleep(2 * patience)
-		if wait := l.Keep(t.Context(), ofTrainJob("b").reserve(now()).evict(now()).Workload, nil); wait != patience {
-			t.Errorf("An end waits %s, want %s", wait, patience)
-		}
+		expect.Same(t, "An end does not wait", patience, l.Keep(t.Context(), ofTrainJob("b").reserve(now()).evict(now()).Workload, nil))
 	})
 }

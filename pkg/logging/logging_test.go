@@ -80,9 +80,7 @@ func TestDiscreet(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := Discreet(tc.err.Error()); got != tc.want {
-				t.Errorf("Discreet(%v) =\n %s, want\n %s", tc.err, got, tc.want)
-			}
+			expect.Same(t, "Unexpected text", tc.want, Discreet(tc.err.Error()))
 			// Events are cut at some length.
 			for cut := range tc.err.Error() {
 				if got := Discreet(tc.err.Error()[:cut]); strings.Contains(got, "s3cret") || strings.Contains(got, "user") {
@@ -110,9 +108,7 @@ func TestNoValueIsLogged(t *testing.T) {
 			if lines := strings.Count(out.String(), "field is immutable"); lines < 4 {
 				t.Errorf("Only %d of 4 errors are there:\n%s", lines, out.String())
 			}
-			if strings.Contains(out.String(), "s3cret") {
-				t.Errorf("The value is logged:\n%s", out.String())
-			}
+			expect.That(t, !strings.Contains(out.String(), "s3cret"), "The value is logged:\n%s", out.String())
 		})
 	}
 }
@@ -148,7 +144,5 @@ func TestForController(t *testing.T) {
 		TrainJob   types.NamespacedName
 	}
 	expect.NoError(t, json.Unmarshal([]byte(lines[1]), &looked))
-	if looked.Controller != "trainjob" || looked.TrainJob.String() != "team/llm" {
-		t.Errorf("The line is %s", lines[1])
-	}
+	expect.That(t, looked.Controller == "trainjob" && looked.TrainJob.String() == "team/llm", "The line is %s", lines[1])
 }

@@ -82,9 +82,7 @@ func TestGathered(t *testing.T) {
 
 func TestLint(t *testing.T) {
 	problems, err := testutil.GatherAndLint(everything(t, QueueLabels{LocalQueues: true}))
-	if err != nil || len(problems) > 0 {
-		t.Errorf("promlint: %v, %v", problems, err)
-	}
+	expect.That(t, err == nil && len(problems) == 0, "promlint: %v, %v", problems, err)
 }
 
 func TestLabelsOfLocalQueues(t *testing.T) {
@@ -109,14 +107,11 @@ func TestLabelsOfLocalQueues(t *testing.T) {
 						continue
 					}
 					queues++
-					if got := values[ClusterQueue] + " " + values[Namespace] + " " + values[LocalQueue]; got != tc.want {
-						t.Errorf("%s is of queue %q, want %q", family.GetName(), got, tc.want)
-					}
+					got := values[ClusterQueue] + " " + values[Namespace] + " " + values[LocalQueue]
+					expect.Same(t, "Unexpected queue of "+family.GetName(), tc.want, got)
 				}
 			}
-			if queues == 0 {
-				t.Error("no metric is of a queue")
-			}
+			expect.That(t, queues != 0, "no metric is of a queue")
 		})
 	}
 }
@@ -161,9 +156,8 @@ func TestWritten(t *testing.T) {
 	}
 	for request, want := range cases {
 		method, target, _ := strings.Cut(request, " ")
-		if got := written(httptest.NewRequestWithContext(t.Context(), method, target, http.NoBody)); got != want {
-			t.Errorf("%s writes %q, want %q", request, got, want)
-		}
+		got := written(httptest.NewRequestWithContext(t.Context(), method, target, http.NoBody))
+		expect.Same(t, "Unexpected kind that is written by "+request, want, got)
 	}
 }
 
@@ -206,9 +200,7 @@ func TestOutcomes(t *testing.T) {
 					t.Errorf("the client reads %q, %v; want %q", body, err, tc.body)
 				}
 			}
-			if got := testutil.ToFloat64(r.writes.WithLabelValues("pods", tc.want)); got != 1 {
-				t.Errorf("%s is counted %v times, want once", tc.want, got)
-			}
+			expect.Same(t, "It is not counted once", 1, testutil.ToFloat64(r.writes.WithLabelValues("pods", tc.want)))
 		})
 	}
 }

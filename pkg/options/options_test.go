@@ -251,9 +251,7 @@ func TestRefusals(t *testing.T) {
 				fields = append(fields, invalid.Field)
 			}
 			expect.Same(t, "Unexpected errors", tc.fields, fields)
-			if len(job.Spec.RuntimePatches) > 0 {
-				t.Error("A refused patch was added")
-			}
+			expect.That(t, len(job.Spec.RuntimePatches) == 0, "A refused patch was added")
 		})
 	}
 }

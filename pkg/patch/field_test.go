@@ -63,9 +63,7 @@ func eachField(t *testing.T, test func(t *testing.T, f Field, s side)) {
 func TestFieldSetsOursLastAndTouchesNobodyElse(t *testing.T) {
 	eachField(t, func(t *testing.T, f Field, s side) {
 		spec := specOf(t, s.spec(s.first, s.second))
-		if f.Has(spec) || f.Last(spec) || f.HoldsGate(spec) {
-			t.Error("Nothing of it is ours")
-		}
+		expect.That(t, !f.Has(spec) && !f.Last(spec) && !f.HoldsGate(spec), "Nothing of it is ours")
 		if changed, err := f.Set(spec, []Placement{Gated("node"), Gated("launcher")}); err != nil || !changed {
 			t.Fatalf("Set: %t, %v", changed, err)
 		}
@@ -122,15 +120,11 @@ func TestFieldCopy(t *testing.T) {
 func TestFieldSame(t *testing.T) {
 	eachField(t, func(t *testing.T, f Field, s side) {
 		spec := specOf(t, s.spec(s.first, s.placed))
-		if !f.Same(spec, specOf(t, s.spec(s.placed, s.second))) {
-			t.Error("Others do not count")
-		}
+		expect.That(t, f.Same(spec, specOf(t, s.spec(s.placed, s.second))), "Others do not count")
 		if f.Same(spec, specOf(t, s.spec(strings.ReplaceAll(s.placed, "h100", "a100")))) || f.Same(spec, specOf(t, s.spec(s.first))) {
 			t.Error("Another placement, and none, are not the same")
 		}
-		if f.Same(specOf(t, s.spec()), specOf(t, s.spec())) {
-			t.Error("Nothing is not the same as nothing")
-		}
+		expect.That(t, !f.Same(specOf(t, s.spec()), specOf(t, s.spec())), "Nothing is not the same as nothing")
 	})
 }
 
@@ -161,9 +155,7 @@ func TestFieldForRendering(t *testing.T) {
 	if err != nil || len(all) != 1 {
 		t.Fatalf("All: %v, %v", all, err)
 	}
-	if data, _ := all[0].MarshalJSON(); !strings.Contains(string(data), `"pool":"h100"`) {
-		t.Errorf("Ours is missing: %s", data)
-	}
+	expect.That(t, strings.Contains(expect.JSON(t, all[0]), `"pool":"h100"`), "Ours is missing: %v", all)
 	if _, err := f.All(specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"tolerations":"x"}}]}`)); !errors.Is(err, ErrInvalidPatches) || !strings.Contains(err.Error(), "tolerations") {
 		t.Errorf("What cannot be rendered is %v", err)
 	}
@@ -195,9 +187,7 @@ func TestWhatTrainerIgnoresIsNotRendered(t *testing.T) {
 			if err != nil || len(patches) != 1 {
 				t.Fatalf("Others: %v, %v", patches, err)
 			}
-			if data, _ := patches[0].MarshalJSON(); string(data) != want {
-				t.Errorf("Rendered from %s, want %s", data, want)
-			}
+			expect.Same(t, "It is rendered from something else", want, expect.JSON(t, patches[0]))
 		})
 	}
 }

@@ -129,9 +129,7 @@ func TestOthersFindWithLast(t *testing.T) {
 			expect.Same(t, "Unexpected others", tc.wantOthers, texts(t, Others(patches)))
 			with := With(patches, entry(t, newOurs))
 			expect.Same(t, "Unexpected list with a new entry of ours", append(tc.wantOthers, newOurs), texts(t, with))
-			if !Last(with) {
-				t.Error("Last denies what With made")
-			}
+			expect.That(t, Last(with), "Last denies what With made")
 			expect.Same(t, "Unexpected Last", tc.wantLast, Last(patches))
 			expect.Same(t, "The given list changed", append([]string{}, tc.patches...), texts(t, patches))
 		})
@@ -155,9 +153,7 @@ func TestOthersAndWithGiveListsOfTheirOwn(t *testing.T) {
 				_ = append(result, trainjob.RuntimePatch{Manager: "changed"})
 			}
 			expect.Same(t, "The given list changed", tc, texts(t, patches))
-			if room[len(patches)].Manager != "" {
-				t.Error("The array behind the given list was written to")
-			}
+			expect.That(t, room[len(patches)].Manager == "", "The array behind the given list was written to")
 		})
 	}
 }

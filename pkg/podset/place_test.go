@@ -144,12 +144,8 @@ func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			placements, err := Place(tc.podSets, tc.infos)
 			expect.ErrorWith(t, err, tc.wantInErr...)
-			if !kueuepodset.IsPermanent(err) {
-				t.Errorf("Error %q is not permanent", err)
-			}
-			if placements != nil {
-				t.Errorf("Placements %v beside an error", placements)
-			}
+			expect.That(t, kueuepodset.IsPermanent(err), "Error %q is not permanent", err)
+			expect.That(t, placements == nil, "Placements %v beside an error", placements)
 		})
 	}
 }

@@ -140,7 +140,5 @@ func TestUnionDoesNotWriteIntoItsFirstList(t *testing.T) {
 	have := append(make([]corev1.Toleration, 0, 4), exists("a"))
 	got := union(have, []corev1.Toleration{exists("b")})
 	expect.Same(t, "Unexpected tolerations", []corev1.Toleration{exists("a"), exists("b")}, got)
-	if have[:2][1] != (corev1.Toleration{}) {
-		t.Errorf("The array behind the first list was written to: %v", have[:2])
-	}
+	expect.That(t, have[:2][1] == (corev1.Toleration{}), "The array behind the first list was written to: %v", have[:2])
 }

@@ -44,9 +44,7 @@ func TestSameSelection(t *testing.T) {
 			changed := one()
 			tc.change(&changed[0])
 			expect.Same(t, "Unexpected SameSelection", tc.want, SameSelection(one(), changed))
-			if SameSelection(one(), append(changed, changed[0])) {
-				t.Error("a list with one PodSet more is not the same")
-			}
+			expect.That(t, !SameSelection(one(), append(changed, changed[0])), "a list with one PodSet more is not the same")
 		})
 	}
 }

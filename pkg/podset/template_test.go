@@ -208,9 +208,7 @@ func FuzzPlaceTemplate(f *testing.F) {
 		PlaceTemplate(&child, &want)
 		expect.Same(t, "The second time changes it", *once, child, cmpopts.EquateEmpty())
 		for key, value := range want.Spec.NodeSelector {
-			if child.Spec.NodeSelector[key] != value {
-				t.Errorf("Node selector %q is %q, want %q", key, child.Spec.NodeSelector[key], value)
-			}
+			expect.That(t, child.Spec.NodeSelector[key] == value, "Node selector %q is %q, want %q", key, child.Spec.NodeSelector[key], value)
 		}
 		if err := PlacePod(pod, &corev1.PodTemplateSpec{Spec: pod.Spec}, &want); err == nil && len(pod.Spec.NodeSelector) < len(want.Spec.NodeSelector) {
 			t.Errorf("The placed pod selects by %v, want %v", pod.Spec.NodeSelector, want.Spec.NodeSelector)
@@ -234,9 +232,7 @@ func FuzzPlace(f *testing.F) {
 		}
 		placements, err := Place([]kueue.PodSet{ps}, []kueuepodset.PodSetInfo{info})
 		if err != nil {
-			if !kueuepodset.IsPermanent(err) {
-				t.Errorf("Error %q is not permanent", err)
-			}
+			expect.That(t, kueuepodset.IsPermanent(err), "Error %q is not permanent", err)
 			return
 		}
 		// A placement that was once made does not contradict itself.

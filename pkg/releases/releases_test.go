@@ -26,9 +26,7 @@ func TestShippedRuntimesAreInOrder(t *testing.T) {
 			t.Errorf("Nothing says whose the runtimes of Trainer %s are", release)
 		}
 		documents := bytes.Split(manifest, []byte("\n---\n"))
-		if len(documents) < 5 {
-			t.Errorf("Trainer %s ships %d runtimes", release, len(documents))
-		}
+		expect.That(t, len(documents) >= 5, "Trainer %s ships %d runtimes", release, len(documents))
 		for _, document := range documents {
 			data, err := yaml.ToJSON(document)
 			expect.NoError(t, err)
@@ -90,10 +88,6 @@ func TestStoredWithDefaults(t *testing.T) {
 	schema, err := NewSchema(trainjob.Trainer23, Runtime)
 	expect.NoError(t, err)
 	stored, errs := schema.Check(t.Context(), []byte(`{"spec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{}}]}}}}`))
-	if len(errs) > 0 {
-		t.Fatal(errs.ToAggregate())
-	}
-	if !strings.Contains(string(stored), `"replicas":1`) {
-		t.Errorf("Stored as %s", stored)
-	}
+	expect.NoError(t, errs.ToAggregate())
+	expect.That(t, strings.Contains(string(stored), `"replicas":1`), "Stored as %s", stored)
 }

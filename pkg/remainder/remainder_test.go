@@ -99,9 +99,7 @@ func TestHold(t *testing.T) {
 		"a Workload of this cluster": {wl: local, want: []string{kueue.ResourceInUseFinalizerName}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !Hold(tc.wl) || Hold(tc.wl) {
-				t.Error("Hold does not report whether it changed something")
-			}
+			expect.That(t, Hold(tc.wl) && !Hold(tc.wl), "Hold does not report whether it changed something")
 			expect.Same(t, "Finalizers differ", tc.want, tc.wl.Finalizers)
 			if !Release(tc.wl) || Release(tc.wl) || len(tc.wl.Finalizers) > 0 {
 				t.Errorf("Release leaves %v, or does not report whether it changed something", tc.wl.Finalizers)

@@ -27,12 +27,8 @@ func TestPodTemplateOverrideKeepsItsBytes(t *testing.T) {
 			raw, err := o.MarshalJSON()
 			expect.NoError(t, err)
 			expect.Same(t, "Unexpected bytes", tc.raw, string(raw))
-			if o.Targets("node") != (len(tc.targets) > 0) || o.Targets("other") {
-				t.Errorf("Targets is wrong about %s", tc.raw)
-			}
-			if !o.Equal(o) || o.Equal(PodTemplateOverride{}) {
-				t.Errorf("Equal is wrong about %s", tc.raw)
-			}
+			expect.That(t, o.Targets("node") == (len(tc.targets) > 0) && !o.Targets("other"), "Targets is wrong about %s", tc.raw)
+			expect.That(t, o.Equal(o) && !o.Equal(PodTemplateOverride{}), "Equal is wrong about %s", tc.raw)
 		})
 	}
 	expect.Same(t, "Unexpected empty override", `[null]`, expect.JSON(t, []PodTemplateOverride{{}}))

@@ -223,9 +223,7 @@ func TestRenderSetsUpInitializersAndTrainer(t *testing.T) {
 	if name := js.Namespace + "/" + js.Name; name != "ns/job" {
 		t.Errorf("The JobSet is %s, want ns/job", name)
 	}
-	if js.Labels["of"] != "runtime" {
-		t.Errorf("JobSet labels %v lack those of the runtime's template", js.Labels)
-	}
+	expect.That(t, js.Labels["of"] == "runtime", "JobSet labels %v lack those of the runtime's template", js.Labels)
 }
 
 func TestRenderMergesPatchesInOrder(t *testing.T) {
@@ -284,9 +282,7 @@ func TestRenderRefusesAnEntryItCannotRead(t *testing.T) {
 
 func TestRenderFailsWithoutPanicOnARuntimeWithoutJobs(t *testing.T) {
 	js, err := testRenderer(t).Render(t.Context(), jobWithTrainer(nil), &trainer.TrainingRuntimeSpec{}, nil)
-	if err == nil && len(js.Spec.ReplicatedJobs) > 0 {
-		t.Errorf("Replicated jobs out of nothing: %v", countsOf(js))
-	}
+	expect.That(t, err != nil || len(js.Spec.ReplicatedJobs) == 0, "Replicated jobs out of nothing: %v", js)
 }
 
 // Runtimes come from a cache, and one TrainJob is rendered several times in one

@@ -161,9 +161,7 @@ func TestRuntimesFor(t *testing.T) {
 			got, err := runtimes.For(t.Context(), cmp.Or(tc.job, jobOf("uid", nil)))
 			if tc.wantErr != nil {
 				expect.ErrorWith(t, err, tc.wantInErr...)
-				if !errors.Is(err, tc.wantErr) {
-					t.Errorf("Error %q does not wrap %q", err, tc.wantErr)
-				}
+				expect.That(t, errors.Is(err, tc.wantErr), "Error %q does not wrap %q", err, tc.wantErr)
 				return
 			}
 			expect.NoError(t, err)

@@ -303,15 +303,10 @@ func FuzzRuntimePatchJSON(f *testing.F) {
 		// What json makes of bytes that it is to leave alone: no white space, HTML escaped.
 		want, err := json.Marshal(json.RawMessage(data))
 		expect.NoError(t, err)
-		patches := []RuntimePatch{}
-		if err := json.Unmarshal(fmt.Appendf(nil, "[%s,%s]", data, data), &patches); err != nil {
-			t.Fatalf("Decoding %q: %v", data, err)
-		}
+		patches := expect.FromJSON[[]RuntimePatch](t, fmt.Sprintf("[%s,%s]", data, data))
 		got, err := json.Marshal(patches)
 		expect.NoError(t, err)
-		if wantList := fmt.Sprintf("[%s,%s]", want, want); wantList != string(got) {
-			t.Errorf("Encoded %q, want %q", got, wantList)
-		}
+		expect.Same(t, "Unexpected bytes", fmt.Sprintf("[%s,%s]", want, want), string(got))
 		if !patches[0].Equal(patches[1]) || patches[0].Manager != patches[1].Manager {
 			t.Errorf("The same bytes give different entries: %+v", patches)
 		}

@@ -34,9 +34,7 @@ func TestTrainerVersionOf(t *testing.T) {
 			got, err := TrainerVersionOf(expect.FromYAML[*apiextensionsv1.CustomResourceDefinition](t, `
 metadata: {name: trainjobs.trainer.kubeflow.org}
 spec: {versions: [{name: v1alpha1, served: `+strconv.FormatBool(!tc.unserved)+`, schema: {openAPIV3Schema: {properties: {spec: {properties: {`+tc.fields+`}}}}}}]}`))
-			if got != tc.want || (err != nil) != (tc.want == 0) {
-				t.Errorf("TrainerVersionOf returned %d, %v; want %d", got, err, tc.want)
-			}
+			expect.That(t, got == tc.want && (err != nil) == (tc.want == 0), "TrainerVersionOf returned %d, %v; want %d", got, err, tc.want)
 		})
 	}
 }

@@ -76,9 +76,8 @@ func TestWhatReachesTheWebhooks(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := matches(t, conditions(nil, false, `the "manager"`), tc.object, tc.old, tc.user); got != tc.want {
-				t.Errorf("It reaches the webhook: %t, want %t", got, tc.want)
-			}
+			got := matches(t, conditions(nil, false, `the "manager"`), tc.object, tc.old, tc.user)
+			expect.Same(t, "Unexpected answer whether it reaches the webhook", tc.want, got)
 		})
 	}
 }
@@ -102,8 +101,6 @@ func matches(t *testing.T, conditions []admissionregistrationv1.MatchCondition, 
 	attributes.Attributes = admission.NewAttributesRecord(attributes.VersionedObject, attributes.VersionedOldObject, gvk, "team", "llm", gvr, "",
 		operation, nil, false, &user.DefaultInfo{Name: userName})
 	result := matchconditions.NewMatcher(evaluator, nil, "webhook", "validating", "test").Match(t.Context(), attributes, nil, nil)
-	if result.Error != nil {
-		t.Fatal(result.Error)
-	}
+	expect.NoError(t, result.Error)
 	return result.Matches
 }

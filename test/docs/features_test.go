@@ -44,9 +44,7 @@ func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
 				specs[p[1]] = namesIn(t, filepath.Join("..", "..", p[1]))
 			}
 			named := name.FindAllStringSubmatch(p[2], -1)
-			if len(named) == 0 {
-				t.Errorf("%s: no spec of %s is named", cells[0], p[1])
-			}
+			expect.That(t, len(named) != 0, "%s: no spec of %s is named", cells[0], p[1])
 			for _, n := range named {
 				proved++
 				if !slices.ContainsFunc(specs[p[1]], func(spec *regexp.Regexp) bool { return spec.MatchString(n[1]) }) {
@@ -55,9 +53,7 @@ func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
 			}
 		}
 	}
-	if proved < 30 {
-		t.Errorf("Only %d specs are found in the table", proved)
-	}
+	expect.That(t, proved >= 30, "Only %d specs are found in the table", proved)
 }
 
 // namesIn returns what the full names of a file's specs, tables and containers match.

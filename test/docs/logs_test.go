@@ -73,9 +73,7 @@ func TestLogLines(t *testing.T) {
 		}
 	}
 	for _, message := range listed {
-		if !said[message] {
-			t.Errorf("docs/logging.md lists %q, and nothing logs it", message)
-		}
+		expect.That(t, said[message], "docs/logging.md lists %q, and nothing logs it", message)
 	}
 }
 
@@ -87,22 +85,16 @@ func TestTroubleshootingQuotesTheLog(t *testing.T) {
 	}
 	page := read(t, "docs", "troubleshooting.md")
 	quoted := regexp.MustCompile(`"msg":"([^"]+)"`).FindAllStringSubmatch(page, -1)
-	if len(quoted) < 20 {
-		t.Errorf("Only %d lines are quoted", len(quoted))
-	}
+	expect.That(t, len(quoted) >= 20, "Only %d lines are quoted", len(quoted))
 	for _, q := range quoted {
-		if !slices.Contains(said, q[1]) {
-			t.Errorf("docs/troubleshooting.md quotes %q, and nothing logs it", q[1])
-		}
+		expect.That(t, slices.Contains(said, q[1]), "docs/troubleshooting.md quotes %q, and nothing logs it", q[1])
 	}
 	var measured []string
 	for _, metric := range metrics.All() {
 		measured = append(measured, metric.Name)
 	}
 	for _, named := range regexp.MustCompile(`\bkueue_trainer_\w+`).FindAllString(page, -1) {
-		if !slices.Contains(measured, named) {
-			t.Errorf("docs/troubleshooting.md names %s, which is no metric of the manager", named)
-		}
+		expect.That(t, slices.Contains(measured, named), "docs/troubleshooting.md names %s, which is no metric of the manager", named)
 	}
 }
 

@@ -22,23 +22,13 @@ func TestMutantsApply(t *testing.T) {
 			continue
 		}
 		changed, err := m.applied(string(content))
-		if err != nil {
-			t.Errorf("%s: %v", m.Breaks, err)
-		}
-		if err == nil && changed == string(content) {
-			t.Errorf("%s: the mutant changes nothing", m.Breaks)
-		}
-		if m.Test == "" && m.Spec == "" {
-			t.Errorf("%s: no test or spec is named that has to fail", m.Breaks)
-		}
-		if seen[m.Breaks] {
-			t.Errorf("%s: two mutants have this name", m.Breaks)
-		}
+		expect.That(t, err == nil, "%s: %v", m.Breaks, err)
+		expect.That(t, err != nil || changed != string(content), "%s: the mutant changes nothing", m.Breaks)
+		expect.That(t, m.Test != "" || m.Spec != "", "%s: no test or spec is named that has to fail", m.Breaks)
+		expect.That(t, !seen[m.Breaks], "%s: two mutants have this name", m.Breaks)
 		seen[m.Breaks] = true
 	}
-	if len(mutants) < 40 {
-		t.Errorf("there are %d mutants; 40 are promised", len(mutants))
-	}
+	expect.That(t, len(mutants) >= 40, "there are %d mutants; 40 are promised", len(mutants))
 }
 
 func TestApplied(t *testing.T) {

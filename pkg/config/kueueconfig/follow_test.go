@@ -109,9 +109,7 @@ func TestWatchReturnsWhenTheConfigMapChanges(t *testing.T) {
 		},
 	})
 	go watcher.Modify(&corev1.ConfigMap{})
-	if !s.watch(t.Context(), "1") {
-		t.Error("It could not watch")
-	}
+	expect.That(t, s.watch(t.Context(), "1"), "It could not watch")
 }
 
 func TestWatchThatIsForbidden(t *testing.T) {
@@ -121,7 +119,5 @@ func TestWatchThatIsForbidden(t *testing.T) {
 			return nil, errors.New("no")
 		},
 	})
-	if s.watch(t.Context(), "1") {
-		t.Error("It could watch")
-	}
+	expect.That(t, !s.watch(t.Context(), "1"), "It could watch")
 }

@@ -124,19 +124,13 @@ func TestApplyGates(t *testing.T) {
 	}
 	// A gate that is not set any more has its default again.
 	expect.NoError(t, applyGates(mustOf(t, Defaults("kueue-system"), Overrides{}).FeatureGates))
-	if !features.Enabled(features.TopologyAwareScheduling) {
-		t.Error("TopologyAwareScheduling is still off")
-	}
+	expect.That(t, features.Enabled(features.TopologyAwareScheduling), "TopologyAwareScheduling is still off")
 }
 
 // Every gate of Kueue has to be a known one, or files that hold Kueue's gates are refused.
 func TestKueuesGatesAreRegistered(t *testing.T) {
 	for _, gate := range []string{"TopologyAwareScheduling", "MultiKueue"} {
-		if !KnowsGate(gate) {
-			t.Errorf("Gate %s is not known", gate)
-		}
+		expect.That(t, KnowsGate(gate), "Gate %s is not known", gate)
 	}
-	if KnowsGate("FromTheFuture") {
-		t.Error("A gate is known that does not exist")
-	}
+	expect.That(t, !KnowsGate("FromTheFuture"), "A gate is known that does not exist")
 }

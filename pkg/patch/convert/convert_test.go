@@ -428,9 +428,7 @@ func TestRefusals(t *testing.T) {
 				manifest = trainJob(t, "trainer.kubeflow.org/v1alpha1", tc.manifest)
 			}
 			got, _, errs := way(tc.way)(manifest)
-			if got != nil {
-				t.Errorf("There are errors and a manifest: %s", got)
-			}
+			expect.That(t, got == nil, "There are errors and a manifest: %s", got)
 			var fields []string
 			for _, err := range errs {
 				fields = append(fields, err.Field)

@@ -162,9 +162,7 @@ func TestExplainItemsWithTheSameKey(t *testing.T) {
 	expect.NoError(t, err)
 	got := map[string]string{}
 	for _, f := range fields {
-		if f.Kind != provenance.Runtime {
-			t.Errorf("%s comes from %s", f.Path, f.Source)
-		}
+		expect.That(t, f.Kind == provenance.Runtime, "%s comes from %s", f.Path, f.Source)
 		if strings.Contains(f.Path, "ports[") || strings.HasSuffix(f.Path, "whenUnsatisfiable") {
 			got[strings.TrimPrefix(f.Path, "spec.template.spec.")] = string(f.Value)
 		}

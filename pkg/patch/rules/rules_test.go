@@ -230,9 +230,7 @@ func TestWithoutRuntime(t *testing.T) {
 			t.Errorf("Generation %d says what only a runtime can tell: %v", generation, verdict)
 		}
 		verdict := Create(generation, nil, patching(t, generation, `{tolerations: {}, containers: [{name: node, env: [{name: A}]}]}`))
-		if len(verdict.Errors) == 0 {
-			t.Errorf("Generation %d refuses nothing", generation)
-		}
+		expect.That(t, len(verdict.Errors) != 0, "Generation %d refuses nothing", generation)
 	}
 }
 
@@ -299,9 +297,7 @@ func TestRenamedManagers(t *testing.T) {
 			decode(t, tc.now, &now.Patches)
 			verdict := Update(trainjob.Trainer23, runtimeSpec(t), before, now, nil)
 			expect.Same(t, "Unexpected warnings", tc.want, found(verdict.Warnings))
-			if len(verdict.Errors) > 0 {
-				t.Errorf("Unexpected errors: %v", verdict.Errors.ToAggregate())
-			}
+			expect.That(t, len(verdict.Errors) == 0, "Unexpected errors: %v", verdict.Errors.ToAggregate())
 		})
 	}
 }

@@ -22,6 +22,14 @@ func Same[T any](t testing.TB, sentence string, want, got T, options ...cmp.Opti
 	}
 }
 
+// That fails a test, which goes on, with a complaint where something is not so.
+func That(t testing.TB, so bool, complaint string, args ...any) {
+	t.Helper()
+	if !so {
+		t.Errorf(complaint, args...)
+	}
+}
+
 // NoError ends a test that cannot go on after an error.
 func NoError(t testing.TB, err error) {
 	t.Helper()
