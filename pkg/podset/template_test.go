@@ -3,6 +3,7 @@
 package podset
 
 import (
+	"cmp"
 	"encoding/json"
 	"testing"
 
@@ -28,6 +29,19 @@ const (
 func template(labels, annotations, nodeSelector map[string]string, spec corev1.PodSpec) corev1.PodTemplateSpec {
 	spec.NodeSelector = nodeSelector
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations}, Spec: spec}
+}
+
+// gated, tolerating and selecting are templates with nothing else.
+func gated(names ...string) corev1.PodTemplateSpec {
+	return template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates(names...)})
+}
+
+func tolerating(tolerations ...corev1.Toleration) corev1.PodTemplateSpec {
+	return template(nil, nil, nil, corev1.PodSpec{Tolerations: tolerations})
+}
+
+func selecting(nodeSelector map[string]string, gateNames ...string) corev1.PodTemplateSpec {
+	return template(nil, nil, nodeSelector, corev1.PodSpec{SchedulingGates: gates(gateNames...)})
 }
 
 func TestPlaceTemplate(t *testing.T) {
@@ -66,19 +80,15 @@ func TestPlaceTemplate(t *testing.T) {
 			placed: template(nil, nil, keys{namespacedJob: "ns_job", "gpu": "a100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100"), jobsetOwn}}),
 		},
 		"JobSet's toleration is not doubled": {
-			child:  template(nil, nil, nil, corev1.PodSpec{Tolerations: []corev1.Toleration{jobsetOwn}}),
-			want:   template(nil, nil, nil, corev1.PodSpec{Tolerations: []corev1.Toleration{jobsetOwn, exists("spot")}}),
-			placed: template(nil, nil, nil, corev1.PodSpec{Tolerations: []corev1.Toleration{jobsetOwn, exists("spot")}}),
+			child:  tolerating(jobsetOwn),
+			want:   tolerating(jobsetOwn, exists("spot")),
+			placed: tolerating(jobsetOwn, exists("spot")),
 		},
-		"gates of the runtime stay": {
-			child:  template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine", gate)}),
-			want:   template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine")}),
-			placed: template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine")}),
-		},
+		"gates of the runtime stay": {child: gated("example.com/mine", gate), want: gated("example.com/mine"), placed: gated("example.com/mine")},
 		"gates of others, which no template names, stay": {
-			child:  template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/theirs", gate, "kueue.x-k8s.io/topology")}),
-			want:   template(nil, nil, nil, corev1.PodSpec{}),
-			placed: template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/theirs")}),
+			child:  gated("example.com/theirs", gate, "kueue.x-k8s.io/topology"),
+			want:   gated(),
+			placed: gated("example.com/theirs"),
 		},
 		"fields that a suspended Job must keep are not touched": {
 			child:  template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "old"}}, RestartPolicy: corev1.RestartPolicyNever, Subdomain: "s"}),
@@ -132,50 +142,31 @@ func TestPlacePod(t *testing.T) {
 			placed: template(keys{"job-name": "j", "kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100", "gpu": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{notReady, exists("spot")}}),
 		},
 		"a part of its node selector is there": {
-			pod:    template(nil, nil, keys{"pool": "h100", namespacedJob: "ns_job"}, corev1.PodSpec{SchedulingGates: gates(gate)}),
-			want:   template(nil, nil, keys{"pool": "h100", "gpu": "h100"}, corev1.PodSpec{}),
-			placed: template(nil, nil, keys{"pool": "h100", "gpu": "h100", namespacedJob: "ns_job"}, corev1.PodSpec{}),
+			pod:    selecting(keys{"pool": "h100", namespacedJob: "ns_job"}, gate),
+			want:   selecting(keys{"pool": "h100", "gpu": "h100"}),
+			placed: selecting(keys{"pool": "h100", "gpu": "h100", namespacedJob: "ns_job"}),
 		},
-		"gates of others stay": {
-			pod:    template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine", gate)}),
-			want:   template(nil, nil, nil, corev1.PodSpec{}),
-			placed: template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine")}),
-		},
+		"gates of others stay": {pod: gated("example.com/mine", gate), want: gated(), placed: gated("example.com/mine")},
 		"a gate that the admission has cannot come": {
-			pod:       template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)}),
-			want:      template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("kueue.x-k8s.io/topology")}),
+			pod:       gated(gate),
+			want:      gated("kueue.x-k8s.io/topology"),
 			wantInErr: []string{"kueue.x-k8s.io/topology"},
 		},
 		"node selector keys that pod admission added stay": {
-			pod:    template(nil, nil, keys{"zone": "z1"}, corev1.PodSpec{SchedulingGates: gates(gate)}),
+			pod:    selecting(keys{"zone": "z1"}, gate),
 			made:   &corev1.PodTemplateSpec{},
-			want:   template(nil, nil, keys{"pool": "h100"}, corev1.PodSpec{}),
-			placed: template(nil, nil, keys{"zone": "z1", "pool": "h100"}, corev1.PodSpec{}),
+			want:   selecting(keys{"pool": "h100"}),
+			placed: selecting(keys{"zone": "z1", "pool": "h100"}),
 		},
-		"a gate of an earlier admission goes": {
-			pod:    template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate, "kueue.x-k8s.io/topology")}),
-			placed: template(nil, nil, nil, corev1.PodSpec{}),
-		},
-		"another value for a key": {
-			pod:       template(nil, nil, keys{"pool": "a100"}, corev1.PodSpec{SchedulingGates: gates(gate)}),
-			want:      placement,
-			wantInErr: []string{"pool=a100"},
-		},
-		"a key that the admission does not have": {
-			pod:       template(nil, nil, keys{"zone": "z1"}, corev1.PodSpec{SchedulingGates: gates(gate)}),
-			want:      placement,
-			wantInErr: []string{"zone=z1"},
-		},
+		"a gate of an earlier admission goes":    {pod: gated(gate, "kueue.x-k8s.io/topology"), placed: gated()},
+		"another value for a key":                {pod: selecting(keys{"pool": "a100"}, gate), want: placement, wantInErr: []string{"pool=a100"}},
+		"a key that the admission does not have": {pod: selecting(keys{"zone": "z1"}, gate), want: placement, wantInErr: []string{"zone=z1"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: tc.pod.ObjectMeta, Spec: tc.pod.Spec}
 			before := pod.DeepCopy()
-			made := tc.made
-			if made == nil {
-				made = tc.pod.DeepCopy()
-			}
-			err := PlacePod(pod, made, &tc.want)
+			err := PlacePod(pod, cmp.Or(tc.made, tc.pod.DeepCopy()), &tc.want)
 			if len(tc.wantInErr) > 0 {
 				expect.ErrorWith(t, err, tc.wantInErr...)
 				expect.Same(t, "The refused pod changed", before, pod)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,6 +90,13 @@ func testRenderer(t testing.TB) *Renderer {
 	return renderer
 }
 
+func render(t testing.TB, job *TrainJob, runtime string, patches ...RuntimePatch) *jobsetapi.JobSet {
+	t.Helper()
+	js, err := testRenderer(t).Render(t.Context(), job, runtimeSpec(t, runtime), patches)
+	expect.NoError(t, err)
+	return js
+}
+
 func jobWithTrainer(tr *trainer.Trainer) *TrainJob {
 	return &TrainJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"},
@@ -110,13 +118,11 @@ func podSpecPatch(t testing.TB, manager, job, podSpec string) RuntimePatch {
 
 func replicatedJob(t testing.TB, js *jobsetapi.JobSet, name string) *jobsetapi.ReplicatedJob {
 	t.Helper()
-	for i := range js.Spec.ReplicatedJobs {
-		if js.Spec.ReplicatedJobs[i].Name == name {
-			return &js.Spec.ReplicatedJobs[i]
-		}
+	at := slices.IndexFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return rj.Name == name })
+	if at < 0 {
+		t.Fatalf("There is no replicated job %q", name)
 	}
-	t.Fatalf("There is no replicated job %q", name)
-	return nil
+	return &js.Spec.ReplicatedJobs[at]
 }
 
 type counts struct {
@@ -139,54 +145,41 @@ func each(name string, replicas, pods int32) counts {
 
 func TestRenderCounts(t *testing.T) {
 	patched := podSpecPatch(t, "a.io/x", "none", "{nodeSelector: {k: v}}")
+	nodes := func(n int32) *trainer.Trainer { return &trainer.Trainer{NumNodes: &n} }
+	torch := func(nodes int32) []counts {
+		return []counts{each("dataset-initializer", 1, 1), each("node", 1, nodes), each("aside", 3, 2), each("none", 1, 1)}
+	}
+	mpi := func(nodes, launchers int32) []counts {
+		return []counts{each("node", 1, nodes), each("launcher", 1, launchers)}
+	}
 	cases := map[string]struct {
 		runtime string
 		trainer *trainer.Trainer
 		patches []RuntimePatch
 		want    []counts
 	}{
-		"torch takes numNodes from the runtime, other jobs their own replicas and parallelism": {
-			runtime: torchRuntime,
-			want:    []counts{each("dataset-initializer", 1, 1), each("node", 1, 2), each("aside", 3, 2), each("none", 1, 1)},
-		},
-		"torch takes numNodes from the TrainJob": {
-			runtime: torchRuntime,
-			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](7)},
-			want:    []counts{each("dataset-initializer", 1, 1), each("node", 1, 7), each("aside", 3, 2), each("none", 1, 1)},
-		},
+		"torch takes numNodes from the runtime, other jobs their own replicas and parallelism": {runtime: torchRuntime, want: torch(2)},
+		"torch takes numNodes from the TrainJob":                                               {runtime: torchRuntime, trainer: nodes(7), want: torch(7)},
 		// A patch of a replicated job must not bring its replicas back to the default.
-		"a patch changes no counts and no order": {
-			runtime: torchRuntime,
-			patches: []RuntimePatch{patched},
-			want:    []counts{each("dataset-initializer", 1, 1), each("node", 1, 2), each("aside", 3, 2), each("none", 1, 1)},
-		},
-		"MPI with runLauncherAsNode takes the launcher off the nodes": {
-			runtime: mpiRuntime,
-			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](5)},
-			want:    []counts{each("node", 1, 4), each("launcher", 1, 1)},
-		},
-		"MPI with runLauncherAsNode keeps one node at the least": {
-			runtime: mpiRuntime,
-			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](1)},
-			want:    []counts{each("node", 1, 1), each("launcher", 1, 1)},
-		},
+		"a patch changes no counts and no order":                      {runtime: torchRuntime, patches: []RuntimePatch{patched}, want: torch(2)},
+		"MPI with runLauncherAsNode takes the launcher off the nodes": {runtime: mpiRuntime, trainer: nodes(5), want: mpi(4, 1)},
+		"MPI with runLauncherAsNode keeps one node at the least":      {runtime: mpiRuntime, trainer: nodes(1), want: mpi(1, 1)},
 		"MPI without runLauncherAsNode has all nodes beside the launcher": {
 			runtime: strings.Replace(mpiRuntime, "runLauncherAsNode: true", "runLauncherAsNode: false", 1),
-			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](5)},
-			want:    []counts{each("node", 1, 5), each("launcher", 1, 1)},
+			trainer: nodes(5),
+			want:    mpi(5, 1),
 		},
 		// What Trainer 2.3 really does: numNodes of the runtime counts for the replicated
 		// job that carries the trainer's label, which is the launcher.
 		"MPI with several nodes in the runtime has as many launchers": {
 			runtime: strings.Replace(mpiRuntime, "numNodes: 1", "numNodes: 4", 1),
-			want:    []counts{each("node", 1, 1), each("launcher", 1, 4)},
+			want:    mpi(1, 4),
 		},
-		"MPI as the runtime says": {runtime: mpiRuntime, want: []counts{each("node", 1, 1), each("launcher", 1, 1)}},
+		"MPI as the runtime says": {runtime: mpiRuntime, want: mpi(1, 1)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			js, err := testRenderer(t).Render(t.Context(), jobWithTrainer(tc.trainer), runtimeSpec(t, tc.runtime), tc.patches)
-			expect.NoError(t, err)
+			js := render(t, jobWithTrainer(tc.trainer), tc.runtime, tc.patches...)
 			expect.Same(t, "Unexpected counts", tc.want, countsOf(js))
 		})
 	}
@@ -196,8 +189,7 @@ func TestRenderMergesResourcesPerNode(t *testing.T) {
 	job := jobWithTrainer(&trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{
 		Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
 	}})
-	js, err := testRenderer(t).Render(t.Context(), job, runtimeSpec(t, torchRuntime), nil)
-	expect.NoError(t, err)
+	js := render(t, job, torchRuntime)
 	want := corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{"cpu": resource.MustParse("4")},
 		Limits:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"), "memory": resource.MustParse("8Gi")},
@@ -211,8 +203,7 @@ func TestRenderSetsUpInitializersAndTrainer(t *testing.T) {
 	job.Spec.Initializer = &trainer.Initializer{Dataset: &trainer.DatasetInitializer{
 		StorageUri: ptr.To("hf://data"), Env: []corev1.EnvVar{{Name: "E", Value: ""}},
 	}}
-	js, err := testRenderer(t).Render(t.Context(), job, runtimeSpec(t, torchRuntime), nil)
-	expect.NoError(t, err)
+	js := render(t, job, torchRuntime)
 	wantEnv := []corev1.EnvVar{{Name: "STORAGE_URI", Value: "hf://data"}, {Name: "E"}}
 	env := replicatedJob(t, js, "dataset-initializer").Template.Spec.Template.Spec.Containers[0].Env
 	expect.Same(t, "Unexpected env of the initializer", wantEnv, env)
@@ -220,9 +211,7 @@ func TestRenderSetsUpInitializersAndTrainer(t *testing.T) {
 	want := corev1.Container{Image: "mine", Command: []string{"run"}, Args: []string{"fast"}}
 	got := corev1.Container{Image: node.Image, Command: node.Command, Args: node.Args}
 	expect.Same(t, "Unexpected trainer container", want, got)
-	if name := js.Namespace + "/" + js.Name; name != "ns/job" {
-		t.Errorf("The JobSet is %s, want ns/job", name)
-	}
+	expect.Same(t, "Unexpected name", "ns/job", js.Namespace+"/"+js.Name)
 	expect.That(t, js.Labels["of"] == "runtime", "JobSet labels %v lack those of the runtime's template", js.Labels)
 }
 
@@ -235,29 +224,21 @@ func TestRenderMergesPatchesInOrder(t *testing.T) {
 	second := podSpecPatch(t, "b.io/x", "node",
 		`{nodeSelector: {b: b, both: b, pool: b}, tolerations: [{key: b}], schedulingGates: [{name: b.io/gate}]}`)
 
+	both := func(winner string) corev1.PodSpec {
+		return corev1.PodSpec{
+			NodeSelector:       map[string]string{"a": "a", "b": "b", "both": winner, "pool": "b"},
+			Tolerations:        []corev1.Toleration{{Key: winner}},
+			SchedulingGates:    []corev1.PodSchedulingGate{{Name: "b.io/gate"}, {Name: "a.io/gate"}},
+			ServiceAccountName: "sa",
+		}
+	}
 	cases := map[string]struct {
 		patches []RuntimePatch
 		want    corev1.PodSpec
 	}{
-		"none": {want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}}},
-		"the later one wins": {
-			patches: []RuntimePatch{first, second},
-			want: corev1.PodSpec{
-				NodeSelector:       map[string]string{"a": "a", "b": "b", "both": "b", "pool": "b"},
-				Tolerations:        []corev1.Toleration{{Key: "b"}},
-				SchedulingGates:    []corev1.PodSchedulingGate{{Name: "b.io/gate"}, {Name: "a.io/gate"}},
-				ServiceAccountName: "sa",
-			},
-		},
-		"and so in the other order": {
-			patches: []RuntimePatch{second, first},
-			want: corev1.PodSpec{
-				NodeSelector:       map[string]string{"a": "a", "b": "b", "both": "a", "pool": "b"},
-				Tolerations:        []corev1.Toleration{{Key: "a"}},
-				SchedulingGates:    []corev1.PodSchedulingGate{{Name: "a.io/gate"}, {Name: "b.io/gate"}},
-				ServiceAccountName: "sa",
-			},
-		},
+		"none":                      {want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}}},
+		"the later one wins":        {patches: []RuntimePatch{first, second}, want: both("b")},
+		"and so in the other order": {patches: []RuntimePatch{second, first}, want: both("a")},
 		"entries without a spec change nothing": {
 			patches: []RuntimePatch{patchFrom(t, "{manager: a.io/x}"), patchFrom(t, "{manager: b.io/x, trainingRuntimeSpec: {template: {}}}")},
 			want:    corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}},
@@ -265,8 +246,7 @@ func TestRenderMergesPatchesInOrder(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			js, err := testRenderer(t).Render(t.Context(), job, runtimeSpec(t, torchRuntime), tc.patches)
-			expect.NoError(t, err)
+			js := render(t, job, torchRuntime, tc.patches...)
 			got := replicatedJob(t, js, "node").Template.Spec.Template.Spec
 			byName := cmpopts.SortSlices(func(a, b corev1.PodSchedulingGate) bool { return a.Name < b.Name })
 			expect.Same(t, "Unexpected pod spec", tc.want, got, byName, cmpopts.IgnoreFields(corev1.PodSpec{}, "Containers"))
