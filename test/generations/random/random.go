@@ -269,7 +269,7 @@ func (s Source) replicatedJobs(newer bool) []any {
 
 // Job is a TrainJob with the given fields in its spec and, often, a trainer and initializers.
 func (s Source) Job(fields Object) Object {
-	spec := Object{"runtimeRef": Object{"name": "runtime", "apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime"}}
+	spec := Object{}
 	s.put(spec, "trainer", func() any {
 		trainer := Object{}
 		s.put(trainer, "image", func() any { return one(s, []string{"one", "two"}) })
@@ -283,10 +283,7 @@ func (s Source) Job(fields Object) Object {
 		return Object{"dataset": Object{"storageUri": "hf://x", "env": s.env()}, "model": Object{"env": s.env(), "secretRef": Object{"name": "s"}}}
 	})
 	maps.Copy(spec, fields)
-	return Object{
-		"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
-		"metadata": Object{"name": "job", "namespace": "ns", "uid": "uid"}, "spec": spec,
-	}
+	return s.Bare(spec)
 }
 
 // Runtime is the spec of a runtime with Jobs.
