@@ -88,10 +88,7 @@ integrations: {labelKeysToCopy: [team]}
 				c.Integrations.LabelKeysToCopy = []string{"team"}
 			}),
 		},
-		"no wait is not the default one": {
-			content: head + "waitForJobSet: 0s\n",
-			want:    changed(func(c *Configuration) { c.WaitForJobSet.Duration = 0 }),
-		},
+		"no wait is not the default one": {content: head + "waitForJobSet: 0s\n", want: changed(func(c *Configuration) { c.WaitForJobSet.Duration = 0 })},
 		"another namespace goes where the namespace counts": {
 			content: head + "namespace: elsewhere\n",
 			want: changed(func(c *Configuration) {

@@ -42,17 +42,15 @@ func TestValidate(t *testing.T) {
 		"profiles for everybody": {change: func(c *Configuration) {
 			c.Metrics.Pprof, c.Metrics.SecureServing = true, ptr.To(false)
 		}, want: []string{"metrics.pprof: FieldValueForbidden"}},
-		"many workers":                    {change: workers(map[string]int{TrainJobKind: 50})},
-		"no workers":                      {change: workers(map[string]int{TrainJobKind: 0}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
-		"fewer than none":                 {change: workers(map[string]int{TrainJobKind: -1}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
-		"workers of another kind":         {change: workers(map[string]int{"Job.batch": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
-		"workers of the kind in short":    {change: workers(map[string]int{"TrainJob": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
-		"a selector by label":             {change: selector(metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}})},
-		"a selector of everything":        {change: selector(metav1.LabelSelector{}), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid", "managedJobsNamespaceSelector: FieldValueInvalid"}},
-		"a selector that has kube-system": {change: selector(notIn("kueue-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
-		"a selector that has kueue-system": {
-			change: selector(notIn("kube-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"},
-		},
+		"many workers":                     {change: workers(map[string]int{TrainJobKind: 50})},
+		"no workers":                       {change: workers(map[string]int{TrainJobKind: 0}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
+		"fewer than none":                  {change: workers(map[string]int{TrainJobKind: -1}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
+		"workers of another kind":          {change: workers(map[string]int{"Job.batch": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
+		"workers of the kind in short":     {change: workers(map[string]int{"TrainJob": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
+		"a selector by label":              {change: selector(metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}})},
+		"a selector of everything":         {change: selector(metav1.LabelSelector{}), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid", "managedJobsNamespaceSelector: FieldValueInvalid"}},
+		"a selector that has kube-system":  {change: selector(notIn("kueue-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
+		"a selector that has kueue-system": {change: selector(notIn("kube-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
 		"a selector that cannot be read": {
 			change: selector(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Like", Values: []string{"v"}}}}),
 			want:   []string{"managedJobsNamespaceSelector.matchExpressions[0].operator: FieldValueInvalid"},

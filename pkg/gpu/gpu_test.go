@@ -122,10 +122,7 @@ func TestTolerations(t *testing.T) {
 			asked: amounts("nvidia.com/mig-1g.10gb", "1"),
 			want:  []corev1.Toleration{exists("nvidia.com/gpu"), exists("nvidia.com/mig-1g.10gb")},
 		},
-		"shared GPUs too": {
-			asked: amounts("nvidia.com/gpu.shared", "1"),
-			want:  []corev1.Toleration{exists("nvidia.com/gpu"), exists("nvidia.com/gpu.shared")},
-		},
+		"shared GPUs too": {asked: amounts("nvidia.com/gpu.shared", "1"), want: []corev1.Toleration{exists("nvidia.com/gpu"), exists("nvidia.com/gpu.shared")}},
 		"whole and MIG together have no key twice": {
 			asked: amounts("nvidia.com/mig-1g.10gb", "1", "nvidia.com/gpu", "1"),
 			want:  []corev1.Toleration{exists("nvidia.com/gpu"), exists("nvidia.com/mig-1g.10gb")},

@@ -36,21 +36,16 @@ func TestApply(t *testing.T) {
 		// want is the TrainJob in JSON, without what every one has.
 		want string
 	}{
-		"no option":                    {want: `{}`},
-		"a name":                       {options: []Option{Name("mine")}, want: `{"metadata":{"name":"mine"}}`},
-		"labels: the last option wins": {options: []Option{Labels{"a": "1"}, Labels{"b": "2"}}, want: `{"metadata":{"labels":{"b":"2"}}}`},
-		"annotations: the last option wins": {
-			options: []Option{Annotations{"a": "1"}, Annotations{"b": "2"}}, want: `{"metadata":{"annotations":{"b":"2"}}}`,
-		},
+		"no option":                         {want: `{}`},
+		"a name":                            {options: []Option{Name("mine")}, want: `{"metadata":{"name":"mine"}}`},
+		"labels: the last option wins":      {options: []Option{Labels{"a": "1"}, Labels{"b": "2"}}, want: `{"metadata":{"labels":{"b":"2"}}}`},
+		"annotations: the last option wins": {options: []Option{Annotations{"a": "1"}, Annotations{"b": "2"}}, want: `{"metadata":{"annotations":{"b":"2"}}}`},
 		"command and arguments of a container": {
 			options: []Option{TrainerCommand{"torchrun"}, TrainerArgs{"train.py", "--fast"}}, trainer: CustomTrainerContainer,
 			want: `{"spec":{"trainer":{"command":["torchrun"],"args":["train.py","--fast"]}}}`,
 		},
 		"a command without a trainer": {options: []Option{TrainerCommand{"torchrun"}}, want: `{"spec":{"trainer":{"command":["torchrun"]}}}`},
-		"a patch of nothing": {
-			options: []Option{RuntimePatch{}},
-			want:    `{"spec":{"runtimePatches":[{"manager":"trainer.kubeflow.org/kubeflow-sdk"}]}}`,
-		},
+		"a patch of nothing":          {options: []Option{RuntimePatch{}}, want: `{"spec":{"runtimePatches":[{"manager":"trainer.kubeflow.org/kubeflow-sdk"}]}}`},
 		"a patch of empty parts": {
 			options: []Option{RuntimePatch{&TrainingRuntimeSpecPatch{&JobSetTemplatePatch{Spec: &JobSetSpecPatch{[]ReplicatedJobPatch{}}}}}},
 			want:    `{"spec":{"runtimePatches":[{"manager":"trainer.kubeflow.org/kubeflow-sdk"}]}}`,

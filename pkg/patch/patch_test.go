@@ -110,9 +110,7 @@ func TestOthersFindWithLast(t *testing.T) {
 		"ours first":                            {patches: []string{ours, othersB, othersA}, wantFind: ours, wantOthers: []string{othersB, othersA}},
 		"ours twice":                            {patches: []string{othersB, ours, othersA, newOurs}, wantFind: ours, wantOthers: []string{othersB, othersA}},
 		"ours twice at the end":                 {patches: []string{othersB, ours, newOurs}, wantFind: ours, wantOthers: []string{othersB}},
-		"entries without a manager are somebody else's": {
-			patches: []string{nobodys, ours, anything}, wantFind: ours, wantOthers: []string{nobodys, anything},
-		},
+		"entries without a manager are somebody else's": {patches: []string{nobodys, ours, anything}, wantFind: ours, wantOthers: []string{nobodys, anything}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -108,14 +108,9 @@ func TestFromJobSetTopology(t *testing.T) {
 			key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "true",
 			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Unconstrained = ptr.To(true) }),
 		},
-		"an annotation that cannot be read": {
-			key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps",
-			wantInErr: []string{`"node"`, "perhaps"},
-		},
-		"with the gate off, none": {off: true, key: kueue.PodSetRequiredTopologyAnnotation, value: "block"},
-		"with the gate off, not even an annotation that cannot be read": {
-			off: true, key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps",
-		},
+		"an annotation that cannot be read":                             {key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps", wantInErr: []string{`"node"`, "perhaps"}},
+		"with the gate off, none":                                       {off: true, key: kueue.PodSetRequiredTopologyAnnotation, value: "block"},
+		"with the gate off, not even an annotation that cannot be read": {off: true, key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

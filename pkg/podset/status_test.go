@@ -34,31 +34,23 @@ func TestReady(t *testing.T) {
 		"some of the replicas":              {js: jobSet(makeJob("node").replicas(3)), statuses: []trainer.JobStatus{status("node", 2, 0, 0)}},
 		"replicas ready or succeeded":       {js: jobSet(makeJob("node").replicas(3)), statuses: []trainer.JobStatus{status("node", 2, 1, 0)}, want: true},
 		"no replicas are there to be ready": {js: jobSet(makeJob("node").replicas(0)), want: true},
-		"one job ready, another not": {
-			js: jobSet(makeJob("a"), makeJob("b")), statuses: []trainer.JobStatus{status("b", 0, 0, 0), status("a", 1, 0, 0)},
-		},
+		"one job ready, another not":        {js: jobSet(makeJob("a"), makeJob("b")), statuses: []trainer.JobStatus{status("b", 0, 0, 0), status("a", 1, 0, 0)}},
 		"downloads run, the nodes cannot have started": {
 			js: download, statuses: []trainer.JobStatus{status("dataset", 1, 0, 0), status("model", 1, 0, 0), status("node", 0, 0, 0)}, want: true,
 		},
-		"one download is done, the other runs": {
-			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 1, 0, 0)}, want: true,
-		},
-		"one download is done, the other not ready": {
-			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 0, 0)},
-		},
-		"downloads are done, the nodes are due": {js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 1, 0)}},
+		"one download is done, the other runs":      {js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 1, 0, 0)}, want: true},
+		"one download is done, the other not ready": {js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 0, 0)}},
+		"downloads are done, the nodes are due":     {js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 1, 0)}},
 		"downloads are done, some nodes ready": {
 			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 1, 0, 0)},
 		},
 		"downloads are done, all nodes ready": {
 			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 2, 0, 0)}, want: true,
 		},
-		"MPI nodes not all ready":              {js: mpi, statuses: []trainer.JobStatus{status("node", 1, 0, 0)}},
-		"MPI nodes ready, the launcher is due": {js: mpi, statuses: []trainer.JobStatus{status("node", 2, 0, 0), status("launcher", 0, 0, 0)}},
-		"MPI nodes and launcher ready":         {js: mpi, statuses: []trainer.JobStatus{status("node", 2, 0, 0), status("launcher", 1, 0, 0)}, want: true},
-		"MPI node succeeded counts for the launcher's dependency": {
-			js: mpi, statuses: []trainer.JobStatus{status("node", 1, 1, 0), status("launcher", 0, 0, 0)},
-		},
+		"MPI nodes not all ready":                                 {js: mpi, statuses: []trainer.JobStatus{status("node", 1, 0, 0)}},
+		"MPI nodes ready, the launcher is due":                    {js: mpi, statuses: []trainer.JobStatus{status("node", 2, 0, 0), status("launcher", 0, 0, 0)}},
+		"MPI nodes and launcher ready":                            {js: mpi, statuses: []trainer.JobStatus{status("node", 2, 0, 0), status("launcher", 1, 0, 0)}, want: true},
+		"MPI node succeeded counts for the launcher's dependency": {js: mpi, statuses: []trainer.JobStatus{status("node", 1, 1, 0), status("launcher", 0, 0, 0)}},
 		"MPI node failed starts the launcher, but is not ready itself": {
 			js: mpi, statuses: []trainer.JobStatus{status("node", 1, 0, 1), status("launcher", 1, 0, 0)},
 		},
@@ -147,10 +139,7 @@ func TestReclaimable(t *testing.T) {
 			statuses: []trainer.JobStatus{status("node", 0, 3, 0), status("Dataset", 0, 1, 0)},
 			want:     []kueue.ReclaimablePod{{Name: "dataset", Count: 1}, {Name: "node", Count: 6}},
 		},
-		"never more than the PodSet has": {
-			statuses: []trainer.JobStatus{status("node", 0, 9, 0)},
-			want:     []kueue.ReclaimablePod{{Name: "node", Count: 6}},
-		},
+		"never more than the PodSet has":                            {statuses: []trainer.JobStatus{status("node", 0, 9, 0)}, want: []kueue.ReclaimablePod{{Name: "node", Count: 6}}},
 		"JobSet creates a child Job again that its TTL has deleted": {statuses: []trainer.JobStatus{status("node", 0, 1, 0)}, ttl: ptr.To[int32](60)},
 		"of a job that is not there":                                {statuses: []trainer.JobStatus{status("other", 0, 1, 0)}},
 	}

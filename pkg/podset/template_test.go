@@ -146,12 +146,8 @@ func TestPlacePod(t *testing.T) {
 			want:   selecting(keys{"pool": "h100", "gpu": "h100"}),
 			placed: selecting(keys{"pool": "h100", "gpu": "h100", namespacedJob: "ns_job"}),
 		},
-		"gates of others stay": {pod: gated("example.com/mine", gate), want: gated(), placed: gated("example.com/mine")},
-		"a gate that the admission has cannot come": {
-			pod:       gated(gate),
-			want:      gated("kueue.x-k8s.io/topology"),
-			wantInErr: []string{"kueue.x-k8s.io/topology"},
-		},
+		"gates of others stay":                      {pod: gated("example.com/mine", gate), want: gated(), placed: gated("example.com/mine")},
+		"a gate that the admission has cannot come": {pod: gated(gate), want: gated("kueue.x-k8s.io/topology"), wantInErr: []string{"kueue.x-k8s.io/topology"}},
 		"node selector keys that pod admission added stay": {
 			pod:    selecting(keys{"zone": "z1"}, gate),
 			made:   &corev1.PodTemplateSpec{},

@@ -171,11 +171,8 @@ func TestRenderCounts(t *testing.T) {
 		},
 		// What Trainer 2.3 really does: numNodes of the runtime counts for the replicated
 		// job that carries the trainer's label, which is the launcher.
-		"MPI with several nodes in the runtime has as many launchers": {
-			runtime: strings.Replace(mpiRuntime, "numNodes: 1", "numNodes: 4", 1),
-			want:    mpi(1, 4),
-		},
-		"MPI as the runtime says": {runtime: mpiRuntime, want: mpi(1, 1)},
+		"MPI with several nodes in the runtime has as many launchers": {runtime: strings.Replace(mpiRuntime, "numNodes: 1", "numNodes: 4", 1), want: mpi(1, 4)},
+		"MPI as the runtime says":                                     {runtime: mpiRuntime, want: mpi(1, 1)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -282,10 +279,7 @@ func TestRenderIsPure(t *testing.T) {
 			runtime: torchtune,
 			trainer: &trainer.Trainer{Command: []string{"tune", "run"}, NumNodes: ptr.To[int32](1), ResourcesPerNode: eightGPUs},
 		},
-		"MPI, whose policy Trainer completes": {
-			runtime: mpiRuntime,
-			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](3), ResourcesPerNode: eightGPUs},
-		},
+		"MPI, whose policy Trainer completes": {runtime: mpiRuntime, trainer: &trainer.Trainer{NumNodes: ptr.To[int32](3), ResourcesPerNode: eightGPUs}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

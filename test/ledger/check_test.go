@@ -153,10 +153,7 @@ func TestCheck(t *testing.T) {
 				is(workloadOf("one", `{`+admission("a")+`, conditions: [{type: QuotaReserved, status: "True"}, {type: Finished, status: "True"}]}`)),
 			),
 		},
-		"a pod runs while its Workload waits": {
-			story: then(is(workloadOf("one", "{}")), pods("1")),
-			want:  []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
-		},
+		"a pod runs while its Workload waits": {story: then(is(workloadOf("one", "{}")), pods("1")), want: []over{{Uncharged, "cq", "a", "one", 4, 0, false}}},
 		"a pod runs without a Workload, until it is deleted": {
 			story: then(pods("1"), gone(podOn("1", "one", "node-a"))),
 			want:  []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
