@@ -19,8 +19,7 @@ import (
 // newAuthority returns a PEM certificate, and one for serving that it signed.
 func newAuthority(t *testing.T, name string, notAfter time.Time) ([]byte, *tls.Certificate) {
 	t.Helper()
-	key, err := pki.GenerateECPrivateKey(256)
-	expect.NoError(t, err)
+	key := expect.Must(pki.GenerateECPrivateKey(256))(t)
 	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: notAfter}
 	data, ca, err := pki.SignCertificate(template, template, key.Public(), key)
@@ -78,8 +77,7 @@ func TestSignedBy(t *testing.T) {
 
 func TestEnds(t *testing.T) {
 	_, signed := newAuthority(t, "ours", time.Now().Add(time.Hour))
-	leaf, err := x509.ParseCertificate(signed.Certificate[0])
-	expect.NoError(t, err)
+	leaf := expect.Must(x509.ParseCertificate(signed.Certificate[0]))(t)
 	parsed := &tls.Certificate{Certificate: [][]byte{{1}}, Leaf: leaf}
 	for name, certificate := range map[string]*tls.Certificate{"as it was signed": signed, "as it was read": parsed} {
 		if got, err := Ends(certificate, nil); err != nil || !got.Equal(leaf.NotAfter) {

@@ -132,14 +132,11 @@ integrations: {labelKeysToCopy: [team]}
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := Load(fileWith(t, tc.content))
-			expect.NoError(t, err)
+			got := expect.Must(Load(fileWith(t, tc.content)))(t)
 			expect.Same(t, "Unexpected configuration", tc.want, got)
 			// The effective configuration is logged; what is logged has to be a file.
-			written, err := yaml.Marshal(got)
-			expect.NoError(t, err)
-			again, err := Load(fileWith(t, string(written)))
-			expect.NoError(t, err)
+			written := expect.Must(yaml.Marshal(got))(t)
+			again := expect.Must(Load(fileWith(t, string(written))))(t)
 			expect.Same(t, "It comes back different", got, again)
 		})
 	}
@@ -150,8 +147,7 @@ func TestLoadGivesTheDefaults(t *testing.T) {
 		"without a file": "", "by the file that is shipped": filepath.Join("..", "..", "config", "manager", "configuration.yaml"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Load(path)
-			expect.NoError(t, err)
+			got := expect.Must(Load(path))(t)
 			expect.Same(t, "Unexpected configuration", defaults(), got)
 		})
 	}

@@ -22,16 +22,14 @@ func TestObserveReadyHasTheLabelsOfTheQueues(t *testing.T) {
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"}
 	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 
-	labels, err := NewCustomLabels(nil)
-	expect.NoError(t, err)
+	labels := expect.Must(NewCustomLabels(nil))(t)
 	ObserveReady(wl, true, labels)
 	expect.Same(t, "Unexpected labels where none are configured", map[string]string{}, customLabels(t))
 
-	labels, err = NewCustomLabels([]configapi.ControllerMetricsCustomLabel{
+	labels = expect.Must(NewCustomLabels([]configapi.ControllerMetricsCustomLabel{
 		{Name: "team"},
 		{Name: "project", SourceKind: ptr.To(configapi.SourceKindLocalQueue), SourceAnnotationKey: "example.com/project"},
-	})
-	expect.NoError(t, err)
+	}))(t)
 	StoreQueue(labels, cq)
 	StoreQueue(labels, lq)
 	ObserveReady(wl, true, labels)
@@ -49,8 +47,7 @@ func customLabels(t *testing.T) map[string]string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(JobMetrics()...)
-	families, err := registry.Gather()
-	expect.NoError(t, err)
+	families := expect.Must(registry.Gather())(t)
 	if len(families) == 0 {
 		t.Fatal("Nothing was recorded")
 	}

@@ -40,10 +40,8 @@ func sums(b *Book, now time.Time) map[string]float64 {
 // reloaded returns the book that another process reads.
 func reloaded(t *testing.T, b *Book, now time.Time) *Book {
 	t.Helper()
-	data, err := b.checkpoint("test", now).encode()
-	expect.NoError(t, err)
-	c, err := decode(data)
-	expect.NoError(t, err)
+	data := expect.Must(b.checkpoint("test", now).encode())(t)
+	c := expect.Must(decode(data))(t)
 	return c.book(now)
 }
 
@@ -302,8 +300,7 @@ func TestCheckpointIsACopy(t *testing.T) {
 	b := NewBook(noon)
 	b.Observe(Read(newObject("a").reserve(10).admit(10).ready(15).Workload, Facts{}), at(16), time.Time{})
 	c := b.checkpoint("test", at(17))
-	before, err := compress(c)
-	expect.NoError(t, err)
+	before := expect.Must(compress(c))(t)
 	b.Leave("a", at(20))
 	b.Observe(Read(reclaimed(newObject("a").reserve(10).admit(10).ready(15)).evict(25).Workload, Facts{}), at(26), time.Time{})
 	if after, err := compress(c); err != nil || !bytes.Equal(before, after) {
@@ -344,8 +341,7 @@ func TestCheckpointFits(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	valid := func(c checkpoint) []byte {
-		data, err := compress(c)
-		expect.NoError(t, err)
+		data := expect.Must(compress(c))(t)
 		return data
 	}
 	for name, data := range map[string][]byte{

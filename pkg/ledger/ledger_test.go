@@ -386,8 +386,7 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 
 func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		data, err := compress(map[string]any{"format": format + 1, "held": "in another way"})
-		expect.NoError(t, err)
+		data := expect.Must(compress(map[string]any{"format": format + 1, "held": "in another way"}))(t)
 		s := newStage(t, saved(data))
 		l, _ := s.ledger()
 		stop := lead(t, l)
@@ -462,8 +461,7 @@ func TestCollectorWithoutLocalQueues(t *testing.T) {
 // gathered sums up the series of GPUs by metric.
 func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
-	families, err := registry.Gather()
-	expect.NoError(t, err)
+	families := expect.Must(registry.Gather())(t)
 	sums := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {

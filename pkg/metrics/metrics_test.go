@@ -67,8 +67,7 @@ func TestGathered(t *testing.T) {
 		labels := slices.Sorted(slices.Values(m.Labels))
 		want[m.Name] = described{m.Type, m.Help + ".", labels}
 	}
-	families, err := everything(t, QueueLabels{LocalQueues: true}).Gather()
-	expect.NoError(t, err)
+	families := expect.Must(everything(t, QueueLabels{LocalQueues: true}).Gather())(t)
 	got := map[string]described{}
 	for _, family := range families {
 		var labels []string
@@ -94,8 +93,7 @@ func TestLabelsOfLocalQueues(t *testing.T) {
 		"off": {QueueLabels{}, "gpus  "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			families, err := everything(t, tc.labels).Gather()
-			expect.NoError(t, err)
+			families := expect.Must(everything(t, tc.labels).Gather())(t)
 			queues := 0
 			for _, family := range families {
 				for _, metric := range family.Metric {
@@ -119,8 +117,7 @@ func TestLabelsOfLocalQueues(t *testing.T) {
 func TestHistograms(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	NewRecorder(registry, QueueLabels{}).Gone(team, -time.Second)
-	families, err := registry.Gather()
-	expect.NoError(t, err)
+	families := expect.Must(registry.Gather())(t)
 	for _, family := range families {
 		if family.GetName() != EvictedUntilStopped().Name {
 			continue
@@ -191,8 +188,7 @@ func TestOutcomes(t *testing.T) {
 				}
 				return &http.Response{StatusCode: tc.code, Body: io.NopCloser(strings.NewReader(tc.body))}, nil
 			}))}
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://api/api/v1/namespaces/team/pods/pod", http.NoBody)
-			expect.NoError(t, err)
+			request := expect.Must(http.NewRequestWithContext(t.Context(), http.MethodPut, "http://api/api/v1/namespaces/team/pods/pod", http.NoBody))(t)
 			response, err := client.Do(request)
 			if err == nil {
 				defer response.Body.Close()

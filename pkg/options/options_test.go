@@ -125,8 +125,7 @@ func TestApply(t *testing.T) {
 
 // TestTrainJobOfTheSDK builds the TrainJob that docs/howto/python.md submits by the SDK.
 func TestTrainJobOfTheSDK(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "samples", "sdk-trainjob.json"))
-	expect.NoError(t, err)
+	data := expect.Must(os.ReadFile(filepath.Join("..", "..", "docs", "samples", "sdk-trainjob.json")))(t)
 	job := expect.FromJSON[trainjob.TrainJob](t, string(data))
 	want := withoutDefaults(t, &job)
 	job.ObjectMeta, job.Spec.RuntimePatches = metav1.ObjectMeta{}, nil

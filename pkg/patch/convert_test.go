@@ -46,12 +46,7 @@ func TestAllOverridesAreOnePatch(t *testing.T) {
 		{"targetJobs":[{"name":"node"}],"spec":{"nodeSelector":{"pool":"first","zone":"first"}}},
 		`+sides["podTemplateOverrides"].placed+`,
 		{"targetJobs":[{"name":"node"}],"spec":{"nodeSelector":{"pool":"last"}}}]}`)
-	patches, err := Of(trainjob.Trainer21).All(spec)
-	if err != nil || len(patches) != 1 {
-		t.Fatalf("All returned %d entries, %v", len(patches), err)
-	}
-	entry, err := patches[0].Decode()
-	expect.NoError(t, err)
+	entry := expect.Must(one(t)(Of(trainjob.Trainer21).All(spec)).Decode())(t)
 	pod := replicatedJobs(&entry)[0].Template.Spec.Template
 	expect.Same(t, "Unexpected node selector", map[string]string{"pool": "last", "zone": "first"}, pod.Spec.NodeSelector)
 	if pod.Metadata.Annotations[ManagerAnnotation] != Manager {

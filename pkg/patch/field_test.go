@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -53,6 +52,17 @@ func specOf(t *testing.T, data string) *trainjob.Spec {
 	return expect.FromJSON[*trainjob.Spec](t, data)
 }
 
+// one takes a list of one entry.
+func one(t *testing.T) func([]trainjob.RuntimePatch, error) trainjob.RuntimePatch {
+	return func(patches []trainjob.RuntimePatch, err error) trainjob.RuntimePatch {
+		t.Helper()
+		if err != nil || len(patches) != 1 {
+			t.Fatalf("There are %v, %v", patches, err)
+		}
+		return patches[0]
+	}
+}
+
 // eachField runs a test on both fields.
 func eachField(t *testing.T, test func(t *testing.T, f Field, s side)) {
 	for name, s := range sides {
@@ -64,17 +74,12 @@ func TestFieldSetsOursLastAndTouchesNobodyElse(t *testing.T) {
 	eachField(t, func(t *testing.T, f Field, s side) {
 		spec := specOf(t, s.spec(s.first, s.second))
 		expect.That(t, !f.Has(spec) && !f.Last(spec) && !f.HoldsGate(spec), "Nothing of it is ours")
-		if changed, err := f.Set(spec, []Placement{Gated("node"), Gated("launcher")}); err != nil || !changed {
-			t.Fatalf("Set: %t, %v", changed, err)
-		}
+		expect.Same(t, "Nothing changes", true, expect.Must(f.Set(spec, []Placement{Gated("node"), Gated("launcher")}))(t))
 		if !f.Has(spec) || !f.Last(spec) || !f.HoldsGate(spec) || !f.Gates(spec, "launcher") || f.Gates(spec, "other") {
 			t.Errorf("It must be at the gate: %s", expect.JSON(t, spec))
 		}
-		if jobs, err := f.Jobs(spec); err != nil || !cmp.Equal(jobs, []string{"node", "launcher"}) {
-			t.Errorf("Jobs: %v, %v", jobs, err)
-		}
-		_, err := f.Set(spec, placed)
-		expect.NoError(t, err)
+		expect.Same(t, "Unexpected jobs", []string{"node", "launcher"}, expect.Must(f.Jobs(spec))(t))
+		expect.Must(f.Set(spec, placed))(t)
 		expect.Same(t, "Placed after the gate", s.spec(s.first, s.second, s.placed), expect.JSON(t, spec))
 		f.Drop(spec)
 		expect.Same(t, "Without ours", s.spec(s.first, s.second), expect.JSON(t, spec))
@@ -84,13 +89,10 @@ func TestFieldSetsOursLastAndTouchesNobodyElse(t *testing.T) {
 func TestFieldSetChangesNothingTwice(t *testing.T) {
 	eachField(t, func(t *testing.T, f Field, s side) {
 		spec := specOf(t, s.spec(s.first, s.placed))
-		if changed, err := f.Set(spec, placed); err != nil || changed {
-			t.Errorf("What is there already: changed %t, %v", changed, err)
-		}
+		expect.Same(t, "What is there already changes", false, expect.Must(f.Set(spec, placed))(t))
 		spec = specOf(t, s.spec(s.placed, s.first))
-		if changed, err := f.Set(spec, placed); err != nil || !changed || expect.JSON(t, spec) != s.spec(s.first, s.placed) {
-			t.Errorf("What is not last: changed %t, %v, %s", changed, err, expect.JSON(t, spec))
-		}
+		expect.Same(t, "What is not last does not change", true, expect.Must(f.Set(spec, placed))(t))
+		expect.Same(t, "It is not last", s.spec(s.first, s.placed), expect.JSON(t, spec))
 	})
 }
 
@@ -100,9 +102,7 @@ func TestFieldSetChangesNothingForTheTimeThatTrainerStamps(t *testing.T) {
 	stamped := strings.Replace(s.placed, `{"manager"`, `{"time":"2026-01-01T00:00:00Z","manager"`, 1)
 	spec := specOf(t, s.spec(s.first, stamped))
 	before := expect.JSON(t, spec)
-	if changed, err := Of(s.served).Set(spec, placed); err != nil || changed {
-		t.Errorf("Only the time differs: changed %t, %v", changed, err)
-	}
+	expect.Same(t, "Only the time differs, and it changes", false, expect.Must(Of(s.served).Set(spec, placed))(t))
 	expect.Same(t, "The entry is another", before, expect.JSON(t, spec))
 }
 
@@ -144,18 +144,10 @@ func TestFieldRestoresOthersInOwnWrites(t *testing.T) {
 func TestFieldForRendering(t *testing.T) {
 	spec := specOf(t, sides["podTemplateOverrides"].spec(sides["podTemplateOverrides"].second, sides["podTemplateOverrides"].placed))
 	f := Of(trainjob.Trainer21)
-	others, err := f.Others(spec)
-	if err != nil || len(others) != 1 {
-		t.Fatalf("Others: %v, %v", others, err)
-	}
-	if jobs, err := Jobs(others[0]); err != nil || !cmp.Equal(jobs, []string{"node", "launcher"}) {
-		t.Errorf("Jobs of others: %v, %v", jobs, err)
-	}
-	all, err := f.All(spec)
-	if err != nil || len(all) != 1 {
-		t.Fatalf("All: %v, %v", all, err)
-	}
-	expect.That(t, strings.Contains(expect.JSON(t, all[0]), `"pool":"h100"`), "Ours is missing: %v", all)
+	others := one(t)(f.Others(spec))
+	expect.Same(t, "Unexpected jobs of others", []string{"node", "launcher"}, expect.Must(Jobs(others))(t))
+	all := one(t)(f.All(spec))
+	expect.That(t, strings.Contains(expect.JSON(t, all), `"pool":"h100"`), "Ours is missing: %v", all)
 	if _, err := f.All(specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"tolerations":"x"}}]}`)); !errors.Is(err, ErrInvalidPatches) || !strings.Contains(err.Error(), "tolerations") {
 		t.Errorf("What cannot be rendered is %v", err)
 	}
@@ -183,11 +175,8 @@ func TestWhatTrainerIgnoresIsNotRendered(t *testing.T) {
 	const want = `{"manager":"trainer.kubeflow.org/kubeflow-sdk","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}}]}}}}`
 	for name, overrides := range cases {
 		t.Run(name, func(t *testing.T) {
-			patches, err := f.Others(specOf(t, `{"podTemplateOverrides":[`+overrides+`]}`))
-			if err != nil || len(patches) != 1 {
-				t.Fatalf("Others: %v, %v", patches, err)
-			}
-			expect.Same(t, "It is rendered from something else", want, expect.JSON(t, patches[0]))
+			patch := one(t)(f.Others(specOf(t, `{"podTemplateOverrides":[`+overrides+`]}`)))
+			expect.Same(t, "It is rendered from something else", want, expect.JSON(t, patch))
 		})
 	}
 }

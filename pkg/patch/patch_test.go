@@ -30,8 +30,7 @@ func texts(t testing.TB, patches []trainjob.RuntimePatch) []string {
 	t.Helper()
 	all := make([]string, 0, len(patches))
 	for _, p := range patches {
-		data, err := p.MarshalJSON()
-		expect.NoError(t, err)
+		data := expect.Must(p.MarshalJSON())(t)
 		all = append(all, string(data))
 	}
 	return all
@@ -88,8 +87,7 @@ func TestEntry(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := Entry(tc.placements)
-			expect.NoError(t, err)
+			got := expect.Must(Entry(tc.placements))(t)
 			expect.Same(t, "Unexpected manager", Manager, got.Manager)
 			expect.Same(t, "Unexpected entry", []string{tc.want}, texts(t, []trainjob.RuntimePatch{got}))
 		})

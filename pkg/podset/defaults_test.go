@@ -25,18 +25,15 @@ import (
 // module is built with.
 func workloadCRD(t testing.TB) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output()
-	expect.NoError(t, err)
-	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config", "components", "crd", "bases", "kueue.x-k8s.io_workloads.yaml"))
-	expect.NoError(t, err)
+	dir := expect.Must(exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output())(t)
+	data := expect.Must(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config", "components", "crd", "bases", "kueue.x-k8s.io_workloads.yaml")))(t)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	expect.NoError(t, yaml.Unmarshal(data, crd))
 	return crd
 }
 
 func TestDefaultsApply(t *testing.T) {
-	defaults, err := NewDefaults(workloadCRD(t), "v1beta2")
-	expect.NoError(t, err)
+	defaults := expect.Must(NewDefaults(workloadCRD(t), "v1beta2"))(t)
 	cases := map[string]struct {
 		podSet, want kueue.PodSet
 	}{
@@ -74,11 +71,9 @@ func TestDefaultsApply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			given := tc.podSet.DeepCopy()
 			// Number and order stay.
-			got, err := defaults.Apply([]kueue.PodSet{{Name: "z"}, tc.podSet, {Name: "a"}})
-			expect.NoError(t, err)
+			got := expect.Must(defaults.Apply([]kueue.PodSet{{Name: "z"}, tc.podSet, {Name: "a"}}))(t)
 			expect.Same(t, "Unexpected PodSets", []kueue.PodSet{{Name: "z"}, tc.want, {Name: "a"}}, got)
-			again, err := defaults.Apply(got)
-			expect.NoError(t, err)
+			again := expect.Must(defaults.Apply(got))(t)
 			expect.Same(t, "The second time changes them", got, again)
 			expect.Same(t, "The given PodSet changed", *given, tc.podSet)
 		})

@@ -89,8 +89,7 @@ func TestPlace(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := Place(tc.podSets, tc.infos)
-			expect.NoError(t, err)
+			got := expect.Must(Place(tc.podSets, tc.infos))(t)
 			expect.Same(t, "Unexpected placements", tc.want, got)
 		})
 	}
@@ -172,7 +171,6 @@ func TestPlaceKeepsTheFirstTolerationSeconds(t *testing.T) {
 		return corev1.Toleration{Key: "flaky", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(seconds)}
 	}
 	podSets := []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = []corev1.Toleration{evicted(60)} })}
-	got, err := Place(podSets, []kueuepodset.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{evicted(5)}}})
-	expect.NoError(t, err)
+	got := expect.Must(Place(podSets, []kueuepodset.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{evicted(5)}}}))(t)
 	expect.Same(t, "Unexpected tolerations", []corev1.Toleration{evicted(60)}, got[0].Tolerations)
 }

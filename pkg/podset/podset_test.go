@@ -30,16 +30,14 @@ func TestFromJobSetCounts(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			podSets, err := fromJobSet(jobSet(tc.job))
-			expect.NoError(t, err)
+			podSets := expect.Must(fromJobSet(jobSet(tc.job)))(t)
 			expect.Same(t, "Unexpected count", tc.want, podSets[0].Count)
 		})
 	}
 }
 
 func TestFromJobSetNamesAndOrder(t *testing.T) {
-	podSets, err := fromJobSet(jobSet(makeJob("node"), makeJob("Launcher"), makeJob("a")))
-	expect.NoError(t, err)
+	podSets := expect.Must(fromJobSet(jobSet(makeJob("node"), makeJob("Launcher"), makeJob("a"))))(t)
 	var got []kueue.PodSetReference
 	for _, ps := range podSets {
 		got = append(got, ps.Name)
@@ -68,8 +66,7 @@ func TestFromJobSetTolerations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := jobSet(tc.job, makeJob("aside"))
 			before := js.DeepCopy()
-			podSets, err := fromJobSet(js)
-			expect.NoError(t, err)
+			podSets := expect.Must(fromJobSet(js))(t)
 			expect.Same(t, "Unexpected tolerations", tc.want, podSets[0].Template.Spec.Tolerations)
 			expect.Same(t, "The PodSet beside it tolerates something", nil, podSets[1].Template.Spec.Tolerations)
 			podSets[0].Template.Spec.Containers[0].Name = "changed"

@@ -124,7 +124,6 @@ func TestRunnable(t *testing.T) {
 
 func newRenderer(t *testing.T) *trainjob.Renderer {
 	t.Helper()
-	renderer, err := trainjob.NewRenderer(t.Context(), kit.Scheme(trainjob.AddToScheme))
-	expect.NoError(t, err)
+	renderer := expect.Must(trainjob.NewRenderer(t.Context(), kit.Scheme(trainjob.AddToScheme)))(t)
 	return renderer
 }

@@ -33,8 +33,7 @@ func TestAddTolerations(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			podSets, err := fromJobSet(jobSet(tc.job))
-			expect.NoError(t, err)
+			podSets := expect.Must(fromJobSet(jobSet(tc.job)))(t)
 			for _, pass := range []string{"once", "twice"} {
 				AddTolerations(podSets, rules)
 				expect.Same(t, fmt.Sprintf("Applied %s: unexpected tolerations", pass), tc.want, podSets[0].Template.Spec.Tolerations, cmpopts.EquateEmpty())

@@ -18,18 +18,15 @@ var all = []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22, trai
 
 func TestShippedRuntimesAreInOrder(t *testing.T) {
 	for _, release := range all {
-		manifest, err := Runtimes(release)
-		expect.NoError(t, err)
-		schema, err := NewSchema(release, Runtime)
-		expect.NoError(t, err)
+		manifest := expect.Must(Runtimes(release))(t)
+		schema := expect.Must(NewSchema(release, Runtime))(t)
 		if !bytes.Contains(manifest, []byte("# Copyright The Kubeflow Authors.\n# SPDX-License-Identifier: Apache-2.0\n")) {
 			t.Errorf("Nothing says whose the runtimes of Trainer %s are", release)
 		}
 		documents := bytes.Split(manifest, []byte("\n---\n"))
 		expect.That(t, len(documents) >= 5, "Trainer %s ships %d runtimes", release, len(documents))
 		for _, document := range documents {
-			data, err := yaml.ToJSON(document)
-			expect.NoError(t, err)
+			data := expect.Must(yaml.ToJSON(document))(t)
 			if _, errs := schema.Check(t.Context(), data); len(errs) > 0 {
 				t.Errorf("Trainer %s: %v", release, errs.ToAggregate())
 			}
@@ -72,8 +69,7 @@ func TestCheck(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			for _, release := range all {
-				schema, err := NewSchema(release, TrainJob)
-				expect.NoError(t, err)
+				schema := expect.Must(NewSchema(release, TrainJob))(t)
 				got := ""
 				if _, errs := schema.Check(t.Context(), []byte(strings.Replace(job, "SPEC", tc.spec, 1))); len(errs) > 0 {
 					got = errs.ToAggregate().Error()
@@ -85,8 +81,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestStoredWithDefaults(t *testing.T) {
-	schema, err := NewSchema(trainjob.Trainer23, Runtime)
-	expect.NoError(t, err)
+	schema := expect.Must(NewSchema(trainjob.Trainer23, Runtime))(t)
 	stored, errs := schema.Check(t.Context(), []byte(`{"spec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{}}]}}}}`))
 	expect.NoError(t, errs.ToAggregate())
 	expect.That(t, strings.Contains(string(stored), `"replicas":1`), "Stored as %s", stored)

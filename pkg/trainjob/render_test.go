@@ -85,15 +85,13 @@ func runtimeSpec(t testing.TB, data string) *trainer.TrainingRuntimeSpec {
 
 func testRenderer(t testing.TB) *Renderer {
 	t.Helper()
-	renderer, err := NewRenderer(t.Context(), testScheme(t))
-	expect.NoError(t, err)
+	renderer := expect.Must(NewRenderer(t.Context(), testScheme(t)))(t)
 	return renderer
 }
 
 func render(t testing.TB, job *TrainJob, runtime string, patches ...RuntimePatch) *jobsetapi.JobSet {
 	t.Helper()
-	js, err := testRenderer(t).Render(t.Context(), job, runtimeSpec(t, runtime), patches)
-	expect.NoError(t, err)
+	js := expect.Must(testRenderer(t).Render(t.Context(), job, runtimeSpec(t, runtime), patches))(t)
 	return js
 }
 
@@ -293,8 +291,7 @@ func TestRenderIsPure(t *testing.T) {
 
 			var first *jobsetapi.JobSet
 			for i := range 3 {
-				js, err := renderer.Render(t.Context(), job, spec, patches)
-				expect.NoError(t, err)
+				js := expect.Must(renderer.Render(t.Context(), job, spec, patches))(t)
 				if i == 0 {
 					first = js
 				}
@@ -312,8 +309,7 @@ func TestRenderIsPure(t *testing.T) {
 // trainerDir is the source of the Trainer that this module is built with.
 func trainerDir(t *testing.T) string {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2").Output()
-	expect.NoError(t, err)
+	dir := expect.Must(exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2").Output())(t)
 	return strings.TrimSpace(string(dir))
 }
 
@@ -360,14 +356,11 @@ func renderedByTrainer(t *testing.T, rt *trainer.TrainingRuntime, job *trainer.T
 			return nil
 		},
 	}).Build()
-	trainerRuntime, err := trainercore.NewTrainingRuntime(t.Context(), cl, noIndex{}, nil)
-	expect.NoError(t, err)
-	objs, err := trainerRuntime.NewObjects(t.Context(), job)
-	expect.NoError(t, err)
+	trainerRuntime := expect.Must(trainercore.NewTrainingRuntime(t.Context(), cl, noIndex{}, nil))(t)
+	objs := expect.Must(trainerRuntime.NewObjects(t.Context(), job))(t)
 	for _, obj := range objs {
 		if apply, ok := obj.(*jobsetapply.JobSetApplyConfiguration); ok {
-			js, err := toJobSet(apply)
-			expect.NoError(t, err)
+			js := expect.Must(toJobSet(apply))(t)
 			return js
 		}
 	}
@@ -398,10 +391,8 @@ func TestRenderDoesWhatTrainerDoesWithTheRuntimesItShips(t *testing.T) {
 				job.Spec.Initializer = &trainer.Initializer{
 					Dataset: &trainer.DatasetInitializer{StorageUri: ptr.To("hf://data")}, Model: &trainer.ModelInitializer{StorageUri: ptr.To("hf://model")},
 				}
-				got, err := testRenderer(t).Render(t.Context(), job, &rt.Spec, patches)
-				expect.NoError(t, err)
-				typed, err := job.Typed(patches)
-				expect.NoError(t, err)
+				got := expect.Must(testRenderer(t).Render(t.Context(), job, &rt.Spec, patches))(t)
+				typed := expect.Must(job.Typed(patches))(t)
 				want := renderedByTrainer(t, rt, typed.DeepCopy())
 				// Trainer runs its plugins in the order of a Go map, another one in every
 				// process, and for XGBoost two of them add variables.

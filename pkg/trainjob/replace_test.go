@@ -65,10 +65,8 @@ func TestOlderTrainersReplaceResources(t *testing.T) {
 			runtimes := NewRuntimes(c, c)
 			runtimes.Served = tc.served
 			job := jobWithTrainer(tc.trainer)
-			spec, err := runtimes.For(t.Context(), job)
-			expect.NoError(t, err)
-			js, err := renderer.Render(t.Context(), job, spec, nil)
-			expect.NoError(t, err)
+			spec := expect.Must(runtimes.For(t.Context(), job))(t)
+			js := expect.Must(renderer.Render(t.Context(), job, spec, nil))(t)
 			for name, want := range tc.want {
 				got := replicatedJob(t, js, name).Template.Spec.Template.Spec.Containers[0].Resources
 				expect.Same(t, fmt.Sprintf("Unexpected resources of %s", name), want, got)

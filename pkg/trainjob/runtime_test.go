@@ -185,8 +185,7 @@ func TestRuntimesForRemembersSnapshotsOnly(t *testing.T) {
 			live := onGet(server(t, tc.snapshot), func() error { reads++; return nil })
 			runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), live)
 			for range 2 {
-				_, err := runtimes.For(t.Context(), jobOf("uid", nil))
-				expect.NoError(t, err)
+				expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t)
 			}
 			expect.Same(t, "Unexpected number of live reads for two calls", tc.wantReads, reads)
 		})
@@ -201,8 +200,7 @@ func TestRuntimesAwaitTrainer(t *testing.T) {
 	runtimes.Looked = func(context.Context, *TrainJob) bool { return seen }
 	nodes := func() int32 {
 		t.Helper()
-		spec, err := runtimes.For(t.Context(), jobOf("uid", nil))
-		expect.NoError(t, err)
+		spec := expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t)
 		return *spec.MLPolicy.NumNodes
 	}
 	if first, second := nodes(), nodes(); first != 1 || second != 1 || reads != 2 {
@@ -244,11 +242,9 @@ func TestRuntimesAreNotMisledByAWatchCacheThatIsBehind(t *testing.T) {
 			})
 			runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), live)
 			if tc.confirmed {
-				_, err := runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil))
-				expect.NoError(t, err)
+				expect.Must(runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil)))(t)
 			}
-			spec, err := runtimes.For(t.Context(), jobOf("uid", nil))
-			expect.NoError(t, err)
+			spec := expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t)
 			expect.Same(t, "Unexpected runtime", withNodes(tc.wantNodes), *spec)
 		})
 	}
@@ -267,14 +263,12 @@ func TestRuntimesFollowReplacedSnapshot(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 4)), server(t, frozenAs("first", 1)))
-			before, err := runtimes.Of(t.Context(), jobOf("uid", nil))
-			expect.NoError(t, err)
+			before := expect.Must(runtimes.Of(t.Context(), jobOf("uid", nil)))(t)
 			runtimes.Live = server(t, tc.second)
 			if taken, err := runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil)); err != nil || taken.IsZero() != (tc.second == nil) {
 				t.Errorf("SnapshotTaken returned %s, %v", taken, err)
 			}
-			after, err := runtimes.Of(t.Context(), jobOf("uid", nil))
-			expect.NoError(t, err)
+			after := expect.Must(runtimes.Of(t.Context(), jobOf("uid", nil)))(t)
 			if got := *after.Spec.MLPolicy.NumNodes; got != tc.wantNodes || (before.Version == after.Version) != tc.wantVersion {
 				t.Errorf("%d nodes in version %s after %s, want %d", got, after.Version, before.Version, tc.wantNodes)
 			}
@@ -285,8 +279,7 @@ func TestRuntimesFollowReplacedSnapshot(t *testing.T) {
 func TestRuntimesForTellsJobsOfOneNameApart(t *testing.T) {
 	runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), server(t, frozen(ptr.To[types.UID]("first"))))
 	for uid, wantNodes := range map[types.UID]int32{"first": 8, "second": 1} {
-		got, err := runtimes.For(t.Context(), jobOf(uid, nil))
-		expect.NoError(t, err)
+		got := expect.Must(runtimes.For(t.Context(), jobOf(uid, nil)))(t)
 		expect.Same(t, "Unexpected runtime of the job with UID "+string(uid), withNodes(wantNodes), *got)
 	}
 }

@@ -94,17 +94,14 @@ func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
 				tc.wantManagers = []string{"a.io/x"}
 			}
 			codecs := serializer.NewCodecFactory(testScheme(t))
-			obj, err := runtime.Decode(codecs.UniversalDeserializer(), []byte(jobWithPatches(tc.patches)))
-			expect.NoError(t, err)
+			obj := expect.Must(runtime.Decode(codecs.UniversalDeserializer(), []byte(jobWithPatches(tc.patches))))(t)
 			original := obj.(*TrainJob)
 			expect.Same(t, "Unexpected managers", tc.wantManagers, managers(original.Spec.RuntimePatches))
 			copied := original.DeepCopyObject().(*TrainJob)
 
-			asClient, err := runtime.Encode(codecs.LegacyCodec(trainer.GroupVersion), copied)
-			expect.NoError(t, err)
+			asClient := expect.Must(runtime.Encode(codecs.LegacyCodec(trainer.GroupVersion), copied))(t)
 			expect.Same(t, "Unexpected bytes from the client's codec", want, encodedPatches(t, asClient))
-			plain, err := json.Marshal(copied)
-			expect.NoError(t, err)
+			plain := expect.Must(json.Marshal(copied))(t)
 			expect.Same(t, "Unexpected bytes", want, encodedPatches(t, plain))
 		})
 	}
@@ -116,8 +113,7 @@ func TestRuntimePatchKeepsItsOwnBytes(t *testing.T) {
 	expect.NoError(t, p.UnmarshalJSON(data))
 	// A decoder may use its buffer again.
 	copy(data, bytes.Repeat([]byte("#"), len(data)))
-	got, err := p.MarshalJSON()
-	expect.NoError(t, err)
+	got := expect.Must(p.MarshalJSON())(t)
 	expect.Same(t, "Unexpected bytes", `{"manager":"a.io/x","v":1}`, string(got))
 }
 
@@ -153,8 +149,7 @@ func TestMergePatch(t *testing.T) {
 			before := expect.FromJSON[*TrainJob](t, jobWithPatches(tc.patches))
 			after := before.DeepCopy()
 			tc.change(after)
-			got, err := client.MergeFrom(before).Data(after)
-			expect.NoError(t, err)
+			got := expect.Must(client.MergeFrom(before).Data(after))(t)
 			expect.Same(t, "Unexpected merge patch", tc.want, string(got))
 		})
 	}
@@ -220,8 +215,7 @@ func TestDeepCopyOfNothing(t *testing.T) {
 func TestTyped(t *testing.T) {
 	job := fullJob()
 	patch := RuntimePatch{Manager: "b.io/x", raw: []byte(`{"manager":"b.io/x","trainingRuntimeSpec":{"template":{"metadata":{"labels":{"k":"v"}}}}}`)}
-	got, err := job.Typed([]RuntimePatch{patch})
-	expect.NoError(t, err)
+	got := expect.Must(job.Typed([]RuntimePatch{patch}))(t)
 	want := &trainer.TrainJob{
 		TypeMeta:   job.TypeMeta,
 		ObjectMeta: job.ObjectMeta,
@@ -250,11 +244,9 @@ func TestDecodeReadsWhatNewRuntimePatchWrites(t *testing.T) {
 	entry := trainer.RuntimePatch{Manager: "a.io/x", Time: &metav1.Time{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)}, TrainingRuntimeSpec: &trainer.TrainingRuntimeSpecPatch{
 		Template: &trainer.JobSetTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{"k": "<v>"}}},
 	}}
-	p, err := NewRuntimePatch(&entry)
-	expect.NoError(t, err)
+	p := expect.Must(NewRuntimePatch(&entry))(t)
 	expect.Same(t, "Unexpected manager", entry.Manager, p.Manager)
-	got, err := p.Decode()
-	expect.NoError(t, err)
+	got := expect.Must(p.Decode())(t)
 	expect.Same(t, "Unexpected entry", entry, got)
 }
 
@@ -283,8 +275,7 @@ func TestAddToSchemeKnowsKindsByTheirNamesInTheAPI(t *testing.T) {
 		"ClusterTrainingRuntimeList": "*v1alpha1.ClusterTrainingRuntimeList",
 	} {
 		t.Run(kind, func(t *testing.T) {
-			obj, err := scheme.New(trainer.GroupVersion.WithKind(kind))
-			expect.NoError(t, err)
+			obj := expect.Must(scheme.New(trainer.GroupVersion.WithKind(kind)))(t)
 			expect.Same(t, "Unexpected type", want, fmt.Sprintf("%T", obj))
 		})
 	}
@@ -301,11 +292,9 @@ func FuzzRuntimePatchJSON(f *testing.F) {
 			return
 		}
 		// What json makes of bytes that it is to leave alone: no white space, HTML escaped.
-		want, err := json.Marshal(json.RawMessage(data))
-		expect.NoError(t, err)
+		want := expect.Must(json.Marshal(json.RawMessage(data)))(t)
 		patches := expect.FromJSON[[]RuntimePatch](t, fmt.Sprintf("[%s,%s]", data, data))
-		got, err := json.Marshal(patches)
-		expect.NoError(t, err)
+		got := expect.Must(json.Marshal(patches))(t)
 		expect.Same(t, "Unexpected bytes", fmt.Sprintf("[%s,%s]", want, want), string(got))
 		if !patches[0].Equal(patches[1]) || patches[0].Manager != patches[1].Manager {
 			t.Errorf("The same bytes give different entries: %+v", patches)

@@ -40,8 +40,7 @@ spec: {versions: [{name: v1alpha1, served: `+strconv.FormatBool(!tc.unserved)+`,
 }
 
 func TestTrainerVersionOfTheTrainerWeAreBuiltWith(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(trainerDir(t), "manifests", "base", "crds", "trainer.kubeflow.org_trainjobs.yaml"))
-	expect.NoError(t, err)
+	data := expect.Must(os.ReadFile(filepath.Join(trainerDir(t), "manifests", "base", "crds", "trainer.kubeflow.org_trainjobs.yaml")))(t)
 	if got, err := TrainerVersionOf(expect.FromYAML[*apiextensionsv1.CustomResourceDefinition](t, string(data))); got != Trainer23 {
 		t.Errorf("TrainerVersionOf returned %d, %v; want %d", got, err, Trainer23)
 	}

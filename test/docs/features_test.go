@@ -27,8 +27,7 @@ var (
 // A row of docs/features.md that says "yes" or "partly" names its specs; all that are named
 // exist.
 func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "features.md"))
-	expect.NoError(t, err)
+	page := expect.Must(os.ReadFile(filepath.Join("..", "..", "docs", "features.md")))(t)
 	specs, proved := map[string][]*regexp.Regexp{}, 0
 	for line := range strings.Lines(string(page)) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
@@ -59,8 +58,7 @@ func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
 // namesIn returns what the full names of a file's specs, tables and containers match.
 func namesIn(t *testing.T, path string) []*regexp.Regexp {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-	expect.NoError(t, err)
+	file := expect.Must(parser.ParseFile(token.NewFileSet(), path, nil, 0))(t)
 	var names []*regexp.Regexp
 	var walk func(node ast.Node, above string)
 	walk = func(node ast.Node, above string) {

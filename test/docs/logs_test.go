@@ -270,8 +270,7 @@ func messagesOf(spec *ast.ValueSpec) []string {
 
 func read(t *testing.T, path ...string) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
-	expect.NoError(t, err)
+	page := expect.Must(os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...)))(t)
 	return string(page)
 }
 

@@ -36,21 +36,16 @@ func newCRD(t *testing.T, module string) *crd {
 	t.Helper()
 	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2")
 	list.Dir = module
-	dir, err := list.Output()
-	expect.NoError(t, err)
-	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml"))
-	expect.NoError(t, err)
+	dir := expect.Must(list.Output())(t)
+	data := expect.Must(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml")))(t)
 	var v1 apiextensionsv1.CustomResourceDefinition
 	expect.NoError(t, yaml.UnmarshalStrict(data, &v1))
 	var schema apiextensions.JSONSchemaProps
 	expect.NoError(t, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v1.Spec.Versions[0].Schema.OpenAPIV3Schema, &schema, nil))
-	c := &crd{}
-	c.structural, err = structuralschema.NewStructural(&schema)
+	structural := expect.Must(structuralschema.NewStructural(&schema))(t)
+	validator, _, err := apiservervalidation.NewSchemaValidator(&schema)
 	expect.NoError(t, err)
-	c.validator, _, err = apiservervalidation.NewSchemaValidator(&schema)
-	expect.NoError(t, err)
-	c.cel = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
-	return c
+	return &crd{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}
 }
 
 // check returns what a strict request is refused for.

@@ -79,7 +79,6 @@ func asked(t *testing.T, in provenance.Input) question {
 
 func explain(t *testing.T, in provenance.Input, a answer) []provenance.Field {
 	t.Helper()
-	fields, err := provenance.Explain(in, jobSet[*jobsetapi.JobSet](t, a))
-	expect.NoError(t, err)
+	fields := expect.Must(provenance.Explain(in, jobSet[*jobsetapi.JobSet](t, a)))(t)
 	return fields
 }

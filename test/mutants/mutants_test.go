@@ -12,8 +12,7 @@ import (
 )
 
 func TestMutantsApply(t *testing.T) {
-	root, err := kit.Root()
-	expect.NoError(t, err)
+	root := expect.Must(kit.Root())(t)
 	seen := map[string]bool{}
 	for _, m := range mutants {
 		content, err := os.ReadFile(filepath.Join(root, m.File))

@@ -65,8 +65,7 @@ func TestDecode(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			cfg, err := Decode([]byte(tc.file), "kueue-system")
-			expect.NoError(t, err)
+			cfg := expect.Must(Decode([]byte(tc.file), "kueue-system"))(t)
 			expect.Same(t, "Unexpected configuration", tc.want, knownOf(cfg))
 		})
 	}
@@ -96,7 +95,6 @@ func TestDecodeErrors(t *testing.T) {
 }
 
 func TestDefaultsAreThoseOfAnEmptyFile(t *testing.T) {
-	empty, err := Decode([]byte(head), "kueue-system")
-	expect.NoError(t, err)
+	empty := expect.Must(Decode([]byte(head), "kueue-system"))(t)
 	expect.Same(t, "Other defaults than those of an empty file", knownOf(empty), knownOf(Defaults("kueue-system")))
 }

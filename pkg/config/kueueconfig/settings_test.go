@@ -59,8 +59,7 @@ func TestDifferences(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			cfg, err := Decode([]byte(tc.file), "kueue-system")
-			expect.NoError(t, err)
+			cfg := expect.Must(Decode([]byte(tc.file), "kueue-system"))(t)
 			kueues, here := mustOf(t, cfg, Overrides{}), mustOf(t, cfg, tc.overrides)
 			var got []string
 			for _, d := range slices.Concat(Differences(kueues, here), GateDifferences(kueues, here)) {
@@ -73,8 +72,7 @@ func TestDifferences(t *testing.T) {
 
 func mustOf(t *testing.T, cfg *configapi.Configuration, overrides Overrides) *Settings {
 	t.Helper()
-	settings, err := Of(cfg, overrides)
-	expect.NoError(t, err)
+	settings := expect.Must(Of(cfg, overrides))(t)
 	return settings
 }
 
@@ -96,8 +94,7 @@ metrics:
 		"on":  {Labels: []string{"cost-center", "team"}, Annotations: []string{"note"}, OfMetrics: 3},
 	} {
 		t.Run("gate "+gate, func(t *testing.T) {
-			cfg, err := Decode([]byte(file), "kueue-system")
-			expect.NoError(t, err)
+			cfg := expect.Must(Decode([]byte(file), "kueue-system"))(t)
 			settings := mustOf(t, cfg, Overrides{FeatureGates: map[string]bool{"CustomMetricLabels": gate == "on"}})
 			got := copied{settings.LabelKeysToCopy, settings.AnnotationKeysToCopy, len(settings.CustomLabels)}
 			expect.Same(t, "Unexpected keys", want, got)

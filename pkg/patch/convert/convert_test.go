@@ -21,8 +21,7 @@ const owner = "example.com/team"
 // trainJob is the manifest of a TrainJob with a spec in YAML.
 func trainJob(t testing.TB, apiVersion, spec string) []byte {
 	t.Helper()
-	data, err := yaml.YAMLToJSON([]byte("apiVersion: " + apiVersion + "\nkind: TrainJob\nmetadata: {name: job}\nspec: " + spec))
-	expect.NoError(t, err)
+	data := expect.Must(yaml.YAMLToJSON([]byte("apiVersion: " + apiVersion + "\nkind: TrainJob\nmetadata: {name: job}\nspec: " + spec)))(t)
 	return data
 }
 

@@ -32,8 +32,7 @@ type world struct {
 
 func newWorld(t *testing.T) world {
 	t.Helper()
-	renderer, err := trainjob.NewRenderer(t.Context(), kit.Scheme(trainjob.AddToScheme))
-	expect.NoError(t, err)
+	renderer := expect.Must(trainjob.NewRenderer(t.Context(), kit.Scheme(trainjob.AddToScheme)))(t)
 	return world{t, renderer}
 }
 
@@ -158,8 +157,7 @@ func TestExplainItemsWithTheSameKey(t *testing.T) {
 		{TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule}, {TopologyKey: "zone", WhenUnsatisfiable: corev1.ScheduleAnyway},
 	}
 	js := &jobsetapi.JobSet{Spec: *spec.Template.Spec.DeepCopy()}
-	fields, err := provenance.Explain(provenance.Input{Runtime: spec, Job: &trainjob.TrainJob{}}, js)
-	expect.NoError(t, err)
+	fields := expect.Must(provenance.Explain(provenance.Input{Runtime: spec, Job: &trainjob.TrainJob{}}, js))(t)
 	got := map[string]string{}
 	for _, f := range fields {
 		expect.That(t, f.Kind == provenance.Runtime, "%s comes from %s", f.Path, f.Source)
@@ -184,8 +182,7 @@ func TestExplainVariableThatPatchAndTrainJobSet(t *testing.T) {
 	override := expect.FromYAML[*trainjob.PodTemplateOverride](t, `{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: B, value: patched}]}]}}`)
 	job := expect.FromYAML[*trainjob.TrainJob](t, `{spec: {trainer: {env: [{name: B}]}}}`)
 	js := &jobsetapi.JobSet{Spec: *spec.Template.Spec.DeepCopy()} // The TrainJob's variable is the runtime's.
-	fields, err := provenance.Explain(provenance.Input{Runtime: spec, Job: job, Overrides: []trainjob.PodTemplateOverride{*override}}, js)
-	expect.NoError(t, err)
+	fields := expect.Must(provenance.Explain(provenance.Input{Runtime: spec, Job: job, Overrides: []trainjob.PodTemplateOverride{*override}}, js))(t)
 	at := slices.IndexFunc(fields, func(f provenance.Field) bool { return strings.HasSuffix(f.Path, "env[B]") })
 	if at < 0 || fields[at].Kind != provenance.TrainJob || len(fields[at].Overrode) > 0 {
 		t.Errorf("The TrainJob sets it, and without it the value would be the patch's, a field of another name: %+v", fields)

@@ -38,6 +38,16 @@ func NoError(t testing.TB, err error) {
 	}
 }
 
+// Must ends a test where a call returned an error, and returns its value otherwise. It is written
+// Must(call())(t), as Go hands two results on to nothing but a function of just these.
+func Must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		NoError(t, err)
+		return value
+	}
+}
+
 // ErrorWith ends a test that needs an error, and fails it for each part that the error does
 // not have.
 func ErrorWith(t testing.TB, err error, parts ...string) {
