@@ -80,9 +80,7 @@ func TestEnds(t *testing.T) {
 	leaf := expect.Must(x509.ParseCertificate(signed.Certificate[0]))(t)
 	parsed := &tls.Certificate{Certificate: [][]byte{{1}}, Leaf: leaf}
 	for name, certificate := range map[string]*tls.Certificate{"as it was signed": signed, "as it was read": parsed} {
-		if got, err := Ends(certificate, nil); err != nil || !got.Equal(leaf.NotAfter) {
-			t.Errorf("A certificate %s ends at %s, %v; want %s", name, got, err, leaf.NotAfter)
-		}
+		expect.Same(t, "Unexpected end of a certificate "+name, leaf.NotAfter, expect.Must(Ends(certificate, nil))(t))
 	}
 	if _, err := Ends(nil, errNoCertificate); err == nil {
 		t.Error("There is no certificate, and it ends")

@@ -136,8 +136,7 @@ integrations: {labelKeysToCopy: [team]}
 			expect.Same(t, "Unexpected configuration", tc.want, got)
 			// The effective configuration is logged; what is logged has to be a file.
 			written := expect.Must(yaml.Marshal(got))(t)
-			again := expect.Must(Load(fileWith(t, string(written))))(t)
-			expect.Same(t, "It comes back different", got, again)
+			expect.Same(t, "It comes back different", got, expect.Must(Load(fileWith(t, string(written))))(t))
 		})
 	}
 }
@@ -147,8 +146,7 @@ func TestLoadGivesTheDefaults(t *testing.T) {
 		"without a file": "", "by the file that is shipped": filepath.Join("..", "..", "config", "manager", "configuration.yaml"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := expect.Must(Load(path))(t)
-			expect.Same(t, "Unexpected configuration", defaults(), got)
+			expect.Same(t, "Unexpected configuration", defaults(), expect.Must(Load(path))(t))
 		})
 	}
 }

@@ -84,8 +84,7 @@ func TestGate(t *testing.T) {
 		scarce := false
 		gate := NewGate(1, func() bool { return scarce })
 		pass := func(ctx context.Context) func() {
-			leave := expect.Must(gate.Pass(ctx))(t)
-			return leave
+			return expect.Must(gate.Pass(ctx))(t)
 		}
 		first, second := pass(t.Context()), pass(t.Context())
 		scarce = true

@@ -41,8 +41,7 @@ func sums(b *Book, now time.Time) map[string]float64 {
 func reloaded(t *testing.T, b *Book, now time.Time) *Book {
 	t.Helper()
 	data := expect.Must(b.checkpoint("test", now).encode())(t)
-	c := expect.Must(decode(data))(t)
-	return c.book(now)
+	return expect.Must(decode(data))(t).book(now)
 }
 
 func TestBook(t *testing.T) {
@@ -303,9 +302,7 @@ func TestCheckpointIsACopy(t *testing.T) {
 	before := expect.Must(compress(c))(t)
 	b.Leave("a", at(20))
 	b.Observe(Read(reclaimed(newObject("a").reserve(10).admit(10).ready(15)).evict(25).Workload, Facts{}), at(26), time.Time{})
-	if after, err := compress(c); err != nil || !bytes.Equal(before, after) {
-		t.Errorf("What is saved changes while it is encoded, %v", err)
-	}
+	expect.That(t, bytes.Equal(before, expect.Must(compress(c))(t)), "What is saved changes while it is encoded")
 }
 
 func TestCheckpointFits(t *testing.T) {
@@ -341,8 +338,7 @@ func TestCheckpointFits(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	valid := func(c checkpoint) []byte {
-		data := expect.Must(compress(c))(t)
-		return data
+		return expect.Must(compress(c))(t)
 	}
 	for name, data := range map[string][]byte{
 		"nothing":                       nil,

@@ -105,8 +105,7 @@ func TestLabelsOfLocalQueues(t *testing.T) {
 						continue
 					}
 					queues++
-					got := values[ClusterQueue] + " " + values[Namespace] + " " + values[LocalQueue]
-					expect.Same(t, "Unexpected queue of "+family.GetName(), tc.want, got)
+					expect.Same(t, "Unexpected queue of "+family.GetName(), tc.want, values[ClusterQueue]+" "+values[Namespace]+" "+values[LocalQueue])
 				}
 			}
 			expect.That(t, queues != 0, "no metric is of a queue")
@@ -192,9 +191,7 @@ func TestOutcomes(t *testing.T) {
 			response, err := client.Do(request)
 			if err == nil {
 				defer response.Body.Close()
-				if body, err := io.ReadAll(response.Body); err != nil || string(body) != tc.body {
-					t.Errorf("the client reads %q, %v; want %q", body, err, tc.body)
-				}
+				expect.Same(t, "The client reads another body", tc.body, string(expect.Must(io.ReadAll(response.Body))(t)))
 			}
 			expect.Same(t, "It is not counted once", 1, testutil.ToFloat64(r.writes.WithLabelValues("pods", tc.want)))
 		})

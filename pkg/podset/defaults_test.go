@@ -73,8 +73,7 @@ func TestDefaultsApply(t *testing.T) {
 			// Number and order stay.
 			got := expect.Must(defaults.Apply([]kueue.PodSet{{Name: "z"}, tc.podSet, {Name: "a"}}))(t)
 			expect.Same(t, "Unexpected PodSets", []kueue.PodSet{{Name: "z"}, tc.want, {Name: "a"}}, got)
-			again := expect.Must(defaults.Apply(got))(t)
-			expect.Same(t, "The second time changes them", got, again)
+			expect.Same(t, "The second time changes them", got, expect.Must(defaults.Apply(got))(t))
 			expect.Same(t, "The given PodSet changed", *given, tc.podSet)
 		})
 	}

@@ -89,8 +89,7 @@ func TestPlace(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := expect.Must(Place(tc.podSets, tc.infos))(t)
-			expect.Same(t, "Unexpected placements", tc.want, got)
+			expect.Same(t, "Unexpected placements", tc.want, expect.Must(Place(tc.podSets, tc.infos))(t))
 		})
 	}
 }

@@ -30,8 +30,7 @@ func TestFromJobSetCounts(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			podSets := expect.Must(fromJobSet(jobSet(tc.job)))(t)
-			expect.Same(t, "Unexpected count", tc.want, podSets[0].Count)
+			expect.Same(t, "Unexpected count", tc.want, expect.Must(fromJobSet(jobSet(tc.job)))(t)[0].Count)
 		})
 	}
 }
@@ -43,9 +42,7 @@ func TestFromJobSetNamesAndOrder(t *testing.T) {
 		got = append(got, ps.Name)
 	}
 	expect.Same(t, "Unexpected PodSets", []kueue.PodSetReference{"node", "launcher", "a"}, got)
-	if none, err := fromJobSet(jobSet()); err != nil || len(none) != 0 {
-		t.Errorf("FromJobSet of no jobs = %v, %v", none, err)
-	}
+	expect.Same(t, "PodSets come out of no jobs", 0, len(expect.Must(fromJobSet(jobSet()))(t)))
 }
 
 func TestFromJobSetTolerations(t *testing.T) {
@@ -130,7 +127,6 @@ func TestFromJobSetTopology(t *testing.T) {
 func TestUnionDoesNotWriteIntoItsFirstList(t *testing.T) {
 	// Room at the end is where an append would write into the caller's array.
 	have := append(make([]corev1.Toleration, 0, 4), exists("a"))
-	got := union(have, []corev1.Toleration{exists("b")})
-	expect.Same(t, "Unexpected tolerations", []corev1.Toleration{exists("a"), exists("b")}, got)
+	expect.Same(t, "Unexpected tolerations", []corev1.Toleration{exists("a"), exists("b")}, union(have, []corev1.Toleration{exists("b")}))
 	expect.That(t, have[:2][1] == (corev1.Toleration{}), "The array behind the first list was written to: %v", have[:2])
 }

@@ -124,6 +124,5 @@ func TestRunnable(t *testing.T) {
 
 func newRenderer(t *testing.T) *trainjob.Renderer {
 	t.Helper()
-	renderer := expect.Must(trainjob.NewRenderer(t.Context(), kit.Scheme(trainjob.AddToScheme)))(t)
-	return renderer
+	return expect.Must(trainjob.NewRenderer(t.Context(), kit.Scheme(trainjob.AddToScheme)))(t)
 }

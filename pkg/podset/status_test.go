@@ -83,8 +83,7 @@ func TestDependenciesMet(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := dependenciesMet(&tc.job.ReplicatedJob, map[string]int32{"a": 2, "b": 1}, index(tc.statuses))
-			expect.Same(t, "Unexpected dependenciesMet", tc.want, got)
+			expect.Same(t, "Unexpected dependenciesMet", tc.want, dependenciesMet(&tc.job.ReplicatedJob, map[string]int32{"a": 2, "b": 1}, index(tc.statuses)))
 		})
 	}
 }

@@ -24,8 +24,7 @@ func TestPodTemplateOverrideKeepsItsBytes(t *testing.T) {
 			var o PodTemplateOverride
 			expect.NoError(t, o.UnmarshalJSON([]byte(tc.raw)))
 			expect.Same(t, "Unexpected target jobs", tc.targets, o.TargetJobs)
-			raw := expect.Must(o.MarshalJSON())(t)
-			expect.Same(t, "Unexpected bytes", tc.raw, string(raw))
+			expect.Same(t, "Unexpected bytes", tc.raw, string(expect.Must(o.MarshalJSON())(t)))
 			expect.That(t, o.Targets("node") == (len(tc.targets) > 0) && !o.Targets("other"), "Targets is wrong about %s", tc.raw)
 			expect.That(t, o.Equal(o) && !o.Equal(PodTemplateOverride{}), "Equal is wrong about %s", tc.raw)
 		})

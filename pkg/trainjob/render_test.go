@@ -85,14 +85,12 @@ func runtimeSpec(t testing.TB, data string) *trainer.TrainingRuntimeSpec {
 
 func testRenderer(t testing.TB) *Renderer {
 	t.Helper()
-	renderer := expect.Must(NewRenderer(t.Context(), testScheme(t)))(t)
-	return renderer
+	return expect.Must(NewRenderer(t.Context(), testScheme(t)))(t)
 }
 
 func render(t testing.TB, job *TrainJob, runtime string, patches ...RuntimePatch) *jobsetapi.JobSet {
 	t.Helper()
-	js := expect.Must(testRenderer(t).Render(t.Context(), job, runtimeSpec(t, runtime), patches))(t)
-	return js
+	return expect.Must(testRenderer(t).Render(t.Context(), job, runtimeSpec(t, runtime), patches))(t)
 }
 
 func jobWithTrainer(tr *trainer.Trainer) *TrainJob {
@@ -174,8 +172,7 @@ func TestRenderCounts(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			js := render(t, jobWithTrainer(tc.trainer), tc.runtime, tc.patches...)
-			expect.Same(t, "Unexpected counts", tc.want, countsOf(js))
+			expect.Same(t, "Unexpected counts", tc.want, countsOf(render(t, jobWithTrainer(tc.trainer), tc.runtime, tc.patches...)))
 		})
 	}
 }
@@ -360,8 +357,7 @@ func renderedByTrainer(t *testing.T, rt *trainer.TrainingRuntime, job *trainer.T
 	objs := expect.Must(trainerRuntime.NewObjects(t.Context(), job))(t)
 	for _, obj := range objs {
 		if apply, ok := obj.(*jobsetapply.JobSetApplyConfiguration); ok {
-			js := expect.Must(toJobSet(apply))(t)
-			return js
+			return expect.Must(toJobSet(apply))(t)
 		}
 	}
 	t.Fatal("Trainer made no JobSet")

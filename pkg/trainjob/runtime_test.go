@@ -200,8 +200,7 @@ func TestRuntimesAwaitTrainer(t *testing.T) {
 	runtimes.Looked = func(context.Context, *TrainJob) bool { return seen }
 	nodes := func() int32 {
 		t.Helper()
-		spec := expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t)
-		return *spec.MLPolicy.NumNodes
+		return *expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t).MLPolicy.NumNodes
 	}
 	if first, second := nodes(), nodes(); first != 1 || second != 1 || reads != 2 {
 		t.Errorf("%d and %d nodes after %d live reads, want the runtime's 1, and one read of the watch cache and the storage", first, second, reads)
@@ -244,8 +243,7 @@ func TestRuntimesAreNotMisledByAWatchCacheThatIsBehind(t *testing.T) {
 			if tc.confirmed {
 				expect.Must(runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil)))(t)
 			}
-			spec := expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t)
-			expect.Same(t, "Unexpected runtime", withNodes(tc.wantNodes), *spec)
+			expect.Same(t, "Unexpected runtime", withNodes(tc.wantNodes), *expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t))
 		})
 	}
 }

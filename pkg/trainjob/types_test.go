@@ -101,8 +101,7 @@ func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
 
 			asClient := expect.Must(runtime.Encode(codecs.LegacyCodec(trainer.GroupVersion), copied))(t)
 			expect.Same(t, "Unexpected bytes from the client's codec", want, encodedPatches(t, asClient))
-			plain := expect.Must(json.Marshal(copied))(t)
-			expect.Same(t, "Unexpected bytes", want, encodedPatches(t, plain))
+			expect.Same(t, "Unexpected bytes", want, encodedPatches(t, expect.Must(json.Marshal(copied))(t)))
 		})
 	}
 }
@@ -113,8 +112,7 @@ func TestRuntimePatchKeepsItsOwnBytes(t *testing.T) {
 	expect.NoError(t, p.UnmarshalJSON(data))
 	// A decoder may use its buffer again.
 	copy(data, bytes.Repeat([]byte("#"), len(data)))
-	got := expect.Must(p.MarshalJSON())(t)
-	expect.Same(t, "Unexpected bytes", `{"manager":"a.io/x","v":1}`, string(got))
+	expect.Same(t, "Unexpected bytes", `{"manager":"a.io/x","v":1}`, string(expect.Must(p.MarshalJSON())(t)))
 }
 
 func TestZeroRuntimePatchEncodesAsNull(t *testing.T) {
@@ -149,8 +147,7 @@ func TestMergePatch(t *testing.T) {
 			before := expect.FromJSON[*TrainJob](t, jobWithPatches(tc.patches))
 			after := before.DeepCopy()
 			tc.change(after)
-			got := expect.Must(client.MergeFrom(before).Data(after))(t)
-			expect.Same(t, "Unexpected merge patch", tc.want, string(got))
+			expect.Same(t, "Unexpected merge patch", tc.want, string(expect.Must(client.MergeFrom(before).Data(after))(t)))
 		})
 	}
 }
@@ -246,8 +243,7 @@ func TestDecodeReadsWhatNewRuntimePatchWrites(t *testing.T) {
 	}}
 	p := expect.Must(NewRuntimePatch(&entry))(t)
 	expect.Same(t, "Unexpected manager", entry.Manager, p.Manager)
-	got := expect.Must(p.Decode())(t)
-	expect.Same(t, "Unexpected entry", entry, got)
+	expect.Same(t, "Unexpected entry", entry, expect.Must(p.Decode())(t))
 }
 
 func TestSuspended(t *testing.T) {
@@ -275,8 +271,7 @@ func TestAddToSchemeKnowsKindsByTheirNamesInTheAPI(t *testing.T) {
 		"ClusterTrainingRuntimeList": "*v1alpha1.ClusterTrainingRuntimeList",
 	} {
 		t.Run(kind, func(t *testing.T) {
-			obj := expect.Must(scheme.New(trainer.GroupVersion.WithKind(kind)))(t)
-			expect.Same(t, "Unexpected type", want, fmt.Sprintf("%T", obj))
+			expect.Same(t, "Unexpected type", want, fmt.Sprintf("%T", expect.Must(scheme.New(trainer.GroupVersion.WithKind(kind)))(t)))
 		})
 	}
 }
@@ -294,8 +289,7 @@ func FuzzRuntimePatchJSON(f *testing.F) {
 		// What json makes of bytes that it is to leave alone: no white space, HTML escaped.
 		want := expect.Must(json.Marshal(json.RawMessage(data)))(t)
 		patches := expect.FromJSON[[]RuntimePatch](t, fmt.Sprintf("[%s,%s]", data, data))
-		got := expect.Must(json.Marshal(patches))(t)
-		expect.Same(t, "Unexpected bytes", fmt.Sprintf("[%s,%s]", want, want), string(got))
+		expect.Same(t, "Unexpected bytes", fmt.Sprintf("[%s,%s]", want, want), string(expect.Must(json.Marshal(patches))(t)))
 		if !patches[0].Equal(patches[1]) || patches[0].Manager != patches[1].Manager {
 			t.Errorf("The same bytes give different entries: %+v", patches)
 		}

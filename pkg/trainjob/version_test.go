@@ -41,7 +41,6 @@ spec: {versions: [{name: v1alpha1, served: `+strconv.FormatBool(!tc.unserved)+`,
 
 func TestTrainerVersionOfTheTrainerWeAreBuiltWith(t *testing.T) {
 	data := expect.Must(os.ReadFile(filepath.Join(trainerDir(t), "manifests", "base", "crds", "trainer.kubeflow.org_trainjobs.yaml")))(t)
-	if got, err := TrainerVersionOf(expect.FromYAML[*apiextensionsv1.CustomResourceDefinition](t, string(data))); got != Trainer23 {
-		t.Errorf("TrainerVersionOf returned %d, %v; want %d", got, err, Trainer23)
-	}
+	crd := expect.FromYAML[*apiextensionsv1.CustomResourceDefinition](t, string(data))
+	expect.Same(t, "Unexpected version", Trainer23, expect.Must(TrainerVersionOf(crd))(t))
 }

@@ -270,8 +270,7 @@ func messagesOf(spec *ast.ValueSpec) []string {
 
 func read(t *testing.T, path ...string) string {
 	t.Helper()
-	page := expect.Must(os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...)))(t)
-	return string(page)
+	return string(expect.Must(os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...)))(t))
 }
 
 // section returns what stands below a heading.

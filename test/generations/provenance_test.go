@@ -52,8 +52,7 @@ func newInput(t *testing.T, s random.Source, module string) provenance.Input {
 	t.Helper()
 	runtime := recoded[*trainer.TrainingRuntimeSpec](t, s.Runtime())
 	if module != "trainer21" {
-		job := s.Job(random.Object{"runtimePatches": s.RuntimePatches(true)})
-		return provenance.Input{Runtime: runtime, Job: recoded[*trainjob.TrainJob](t, job)}
+		return provenance.Input{Runtime: runtime, Job: recoded[*trainjob.TrainJob](t, s.Job(random.Object{"runtimePatches": s.RuntimePatches(true)}))}
 	}
 	metadata := s.Metadata()
 	return provenance.Input{
@@ -79,6 +78,5 @@ func asked(t *testing.T, in provenance.Input) question {
 
 func explain(t *testing.T, in provenance.Input, a answer) []provenance.Field {
 	t.Helper()
-	fields := expect.Must(provenance.Explain(in, jobSet[*jobsetapi.JobSet](t, a)))(t)
-	return fields
+	return expect.Must(provenance.Explain(in, jobSet[*jobsetapi.JobSet](t, a)))(t)
 }

@@ -65,8 +65,7 @@ func TestDecode(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			cfg := expect.Must(Decode([]byte(tc.file), "kueue-system"))(t)
-			expect.Same(t, "Unexpected configuration", tc.want, knownOf(cfg))
+			expect.Same(t, "Unexpected configuration", tc.want, knownOf(expect.Must(Decode([]byte(tc.file), "kueue-system"))(t)))
 		})
 	}
 }

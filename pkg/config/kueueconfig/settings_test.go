@@ -72,8 +72,7 @@ func TestDifferences(t *testing.T) {
 
 func mustOf(t *testing.T, cfg *configapi.Configuration, overrides Overrides) *Settings {
 	t.Helper()
-	settings := expect.Must(Of(cfg, overrides))(t)
-	return settings
+	return expect.Must(Of(cfg, overrides))(t)
 }
 
 func TestOfCopiesWhatMetricsHaveAsLabels(t *testing.T) {
