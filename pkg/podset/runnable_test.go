@@ -99,7 +99,7 @@ func TestRunnable(t *testing.T) {
 			runtime: with("annotations: {a: b}", `labels: {kueue-trainer.dev/gated: "true"}`), want: [][2]string{{"spec.runtimeRef", "label kueue-trainer.dev/gated"}},
 		},
 	}
-	renderer := newRenderer(t)
+	renderer := expect.Must(trainjob.NewRenderer(t.Context(), kit.Scheme(trainjob.AddToScheme)))(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			job := &trainjob.TrainJob{Spec: expect.FromYAML[trainjob.Spec](t, tc.spec)}
@@ -120,9 +120,4 @@ func TestRunnable(t *testing.T) {
 			}
 		})
 	}
-}
-
-func newRenderer(t *testing.T) *trainjob.Renderer {
-	t.Helper()
-	return expect.Must(trainjob.NewRenderer(t.Context(), kit.Scheme(trainjob.AddToScheme)))(t)
 }

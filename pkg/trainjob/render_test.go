@@ -78,11 +78,6 @@ template:
         spec: {template: {spec: {containers: [{name: node, image: mpi}]}}}
 `
 
-func runtimeSpec(t testing.TB, data string) *trainer.TrainingRuntimeSpec {
-	t.Helper()
-	return expect.FromYAML[*trainer.TrainingRuntimeSpec](t, data)
-}
-
 func testRenderer(t testing.TB) *Renderer {
 	t.Helper()
 	return expect.Must(NewRenderer(t.Context(), testScheme(t)))(t)
@@ -90,7 +85,7 @@ func testRenderer(t testing.TB) *Renderer {
 
 func render(t testing.TB, job *TrainJob, runtime string, patches ...RuntimePatch) *jobsetapi.JobSet {
 	t.Helper()
-	return expect.Must(testRenderer(t).Render(t.Context(), job, runtimeSpec(t, runtime), patches))(t)
+	return expect.Must(testRenderer(t).Render(t.Context(), job, expect.FromYAML[*trainer.TrainingRuntimeSpec](t, runtime), patches))(t)
 }
 
 func jobWithTrainer(tr *trainer.Trainer) *TrainJob {
@@ -100,15 +95,10 @@ func jobWithTrainer(tr *trainer.Trainer) *TrainJob {
 	}
 }
 
-func patchFrom(t testing.TB, data string) RuntimePatch {
-	t.Helper()
-	return expect.FromYAML[RuntimePatch](t, data)
-}
-
 // podSpecPatch returns an entry that merges podSpec into the pods of one replicated job.
 func podSpecPatch(t testing.TB, manager, job, podSpec string) RuntimePatch {
 	t.Helper()
-	return patchFrom(t, `{manager: "`+manager+`", trainingRuntimeSpec: {template: {spec: {replicatedJobs: [`+
+	return expect.FromYAML[RuntimePatch](t, `{manager: "`+manager+`", trainingRuntimeSpec: {template: {spec: {replicatedJobs: [`+
 		`{name: `+job+`, template: {spec: {template: {spec: `+podSpec+`}}}}]}}}}`)
 }
 
@@ -232,7 +222,7 @@ func TestRenderMergesPatchesInOrder(t *testing.T) {
 		"the later one wins":        {patches: []RuntimePatch{first, second}, want: both("b")},
 		"and so in the other order": {patches: []RuntimePatch{second, first}, want: both("a")},
 		"entries without a spec change nothing": {
-			patches: []RuntimePatch{patchFrom(t, "{manager: a.io/x}"), patchFrom(t, "{manager: b.io/x, trainingRuntimeSpec: {template: {}}}")},
+			patches: []RuntimePatch{expect.FromYAML[RuntimePatch](t, "{manager: a.io/x}"), expect.FromYAML[RuntimePatch](t, "{manager: b.io/x, trainingRuntimeSpec: {template: {}}}")},
 			want:    corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}},
 		},
 	}
@@ -247,8 +237,8 @@ func TestRenderMergesPatchesInOrder(t *testing.T) {
 }
 
 func TestRenderRefusesAnEntryItCannotRead(t *testing.T) {
-	_, err := testRenderer(t).Render(t.Context(), jobWithTrainer(nil), runtimeSpec(t, torchRuntime),
-		[]RuntimePatch{patchFrom(t, "{manager: a.io/x, trainingRuntimeSpec: 7}")})
+	_, err := testRenderer(t).Render(t.Context(), jobWithTrainer(nil), expect.FromYAML[*trainer.TrainingRuntimeSpec](t, torchRuntime),
+		[]RuntimePatch{expect.FromYAML[RuntimePatch](t, "{manager: a.io/x, trainingRuntimeSpec: 7}")})
 	expect.ErrorWith(t, err, `"a.io/x"`)
 }
 
@@ -281,7 +271,7 @@ func TestRenderIsPure(t *testing.T) {
 			renderer := testRenderer(t)
 			job := jobWithTrainer(tc.trainer.DeepCopy())
 			job.Spec.RuntimeRef.Name = "torchtune-llama3.2-1b"
-			spec, patches := runtimeSpec(t, tc.runtime), []RuntimePatch{
+			spec, patches := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, tc.runtime), []RuntimePatch{
 				podSpecPatch(t, "a.io/x", "node", "{nodeSelector: {a: a}}"), podSpecPatch(t, "b.io/x", "node", "{nodeSelector: {b: b}}"),
 			}
 			wantJob, wantSpec := job.DeepCopy(), spec.DeepCopy()

@@ -60,7 +60,7 @@ func TestOlderTrainersReplaceResources(t *testing.T) {
 	renderer := testRenderer(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			stored := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}, Spec: *runtimeSpec(t, tc.runtime)}
+			stored := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}, Spec: *expect.FromYAML[*trainer.TrainingRuntimeSpec](t, tc.runtime)}
 			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored).Build()
 			runtimes := NewRuntimes(c, c)
 			runtimes.Served = tc.served
@@ -78,7 +78,7 @@ func TestOlderTrainersReplaceResources(t *testing.T) {
 func TestOlderTrainersReplaceResourcesOfTheNodeContainerAlone(t *testing.T) {
 	gpus := &corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}}
 	own := corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}}
-	spec := runtimeSpec(t, torchRuntime)
+	spec := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, torchRuntime)
 	for i := range spec.Template.Spec.ReplicatedJobs {
 		pod := &spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec
 		pod.Containers = append(pod.Containers, corev1.Container{Name: "beside", Resources: own})

@@ -56,8 +56,7 @@ func TestFields(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			type object = map[string]any
-			spec := object{}
-			decode(t, tc.spec, &spec)
+			spec := expect.FromYAML[object](t, cmp.Or(tc.spec, "{}"))
 			spec["runtimeRef"] = object{"name": "torch"}
 			job := object{
 				"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": spec,

@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,7 +12,6 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
@@ -27,10 +27,11 @@ template:
       template: {spec: {template: {spec: {initContainers: [{name: fetch}], containers: [{name: node}, {name: side}]}}}}
 `
 
-func decode(t testing.TB, text string, into any) {
+// jobOf is a TrainJob with lists in YAML.
+func jobOf(t testing.TB, overrides, patches string) TrainJob {
 	t.Helper()
-	if err := yaml.Unmarshal([]byte(text), into); err != nil {
-		t.Fatalf("Decoding %s: %v", text, err)
+	return TrainJob{
+		Overrides: expect.FromYAML[[]trainjob.PodTemplateOverride](t, overrides), Patches: expect.FromYAML[[]trainjob.RuntimePatch](t, patches),
 	}
 }
 
@@ -42,31 +43,29 @@ func runtimeSpec(t testing.TB) *trainer.TrainingRuntimeSpec {
 // patching is a TrainJob of a release with one patch of the pods of node.
 func patching(t testing.TB, generation trainjob.TrainerVersion, podSpec string) TrainJob {
 	t.Helper()
-	var job TrainJob
 	if generation == trainjob.Trainer21 {
-		decode(t, `[{targetJobs: [{name: node}], spec: `+podSpec+`}]`, &job.Overrides)
-		return job
+		return jobOf(t, `[{targetJobs: [{name: node}], spec: `+podSpec+`}]`, "")
 	}
-	decode(t, `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [`+
-		`{name: node, template: {spec: {template: {spec: `+podSpec+`}}}}]}}}}]`, &job.Patches)
-	return job
+	return jobOf(t, "", `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [`+
+		`{name: node, template: {spec: {template: {spec: `+podSpec+`}}}}]}}}}]`)
 }
 
 // found returns the fields of errors below the pod spec of patching, and the types.
-func found(errs field.ErrorList) []string {
+func found(errs ...*field.Error) []string {
+	return trimmed(errs, "spec.podTemplateOverrides[0].spec",
+		"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec",
+		"spec.podTemplateOverrides", "spec.runtimePatches")
+}
+
+// trimmed returns the fields of errors without the first prefix that they have, and the types.
+func trimmed(errs field.ErrorList, prefixes ...string) []string {
 	var all []string
 	for _, err := range errs {
 		path := err.Field
-		for _, prefix := range []string{
-			"spec.podTemplateOverrides[0].spec", "spec.podTemplateOverrides",
-			"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec", "spec.runtimePatches",
-		} {
-			if rest, ok := strings.CutPrefix(path, prefix); ok {
-				path = rest
-				break
-			}
+		if i := slices.IndexFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) }); i >= 0 {
+			path = strings.TrimPrefix(path[len(prefixes[i]):], ".")
 		}
-		all = append(all, strings.TrimPrefix(path, ".")+": "+string(err.Type))
+		all = append(all, path+": "+string(err.Type))
 	}
 	return all
 }
@@ -117,9 +116,9 @@ func TestPodSpecs(t *testing.T) {
 					t.Errorf("Generation %d refuses: %v, want %v: %v", generation, got, refuses, verdict.Errors)
 				}
 				if refuses && tc.want != nil {
-					expect.Same(t, fmt.Sprintf("Unexpected errors for Generation %d", generation), tc.want, found(verdict.Errors))
+					expect.Same(t, fmt.Sprintf("Unexpected errors for Generation %d", generation), tc.want, found(verdict.Errors...))
 				}
-				expect.Same(t, fmt.Sprintf("Unexpected warnings for Generation %d", generation), tc.warning, found(append(verdict.Warnings, verdict.Unmade...)))
+				expect.Same(t, fmt.Sprintf("Unexpected warnings for Generation %d", generation), tc.warning, found(append(verdict.Warnings, verdict.Unmade...)...))
 			}
 		})
 	}
@@ -132,6 +131,7 @@ func TestEntries(t *testing.T) {
 		return `trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {imagePullSecrets: ` + list + `}}}}}]}}}`
 	}
 	cases := map[string]struct {
+		// generation is 2.1 for overrides and 2.3 for patches, where it is left out.
 		generation    trainjob.TrainerVersion
 		overrides     string
 		patches       string
@@ -140,77 +140,68 @@ func TestEntries(t *testing.T) {
 		says string
 	}{
 		"an unknown job of 2.1": {
-			generation: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: worker}]}]`,
-			want: []string{"[0].targetJobs[1].name: FieldValueInvalid"}, says: "it has: dataset-initializer, node",
+			overrides: `[{targetJobs: [{name: node}, {name: worker}]}]`,
+			want:      []string{"[0].targetJobs[1].name: FieldValueInvalid"}, says: "it has: dataset-initializer, node",
 		},
 		"an unknown job of 2.2": {
 			generation: trainjob.Trainer22, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
 			want: []string{"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid"}, says: "it has: dataset-initializer, node",
 		},
 		"an unknown job of 2.3": {
-			generation: trainjob.Trainer23, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
+			patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
 			warning: []string{"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid"}, says: "a JobSet that cannot run",
 		},
-		"no target jobs":      {generation: trainjob.Trainer21, overrides: `[{}]`, want: []string{"[0].targetJobs: FieldValueRequired"}},
-		"an override of 7":    {generation: trainjob.Trainer21, overrides: `[7]`, want: []string{"[0]: FieldValueTypeInvalid"}},
-		"an override of null": {generation: trainjob.Trainer21, overrides: `[null]`, want: []string{"[0]: FieldValueInvalid"}},
+		"no target jobs":      {overrides: `[{}]`, want: []string{"[0].targetJobs: FieldValueRequired"}},
+		"an override of 7":    {overrides: `[7]`, want: []string{"[0]: FieldValueTypeInvalid"}},
+		"an override of null": {overrides: `[null]`, want: []string{"[0]: FieldValueInvalid"}},
 		"a found error is told once": {
-			generation: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: dataset-initializer}], spec: {containers: [{name: node, env: [{name: A}]}]}}]`,
-			want: []string{"[0].spec.containers[0].env: FieldValueForbidden"}, warning: []string{"[0].spec.containers[0].name: FieldValueInvalid"}, says: "spec.trainer.env",
+			overrides: `[{targetJobs: [{name: node}, {name: dataset-initializer}], spec: {containers: [{name: node, env: [{name: A}]}]}}]`,
+			want:      []string{"[0].spec.containers[0].env: FieldValueForbidden"}, warning: []string{"[0].spec.containers[0].name: FieldValueInvalid"}, says: "spec.trainer.env",
 		},
 		"the command of the trainer": {
-			generation: trainjob.Trainer23, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: node, command: [x], resources: {}}]}}}}}]}}}}]`,
-			want: []string{command + ".command: FieldValueForbidden", command + ".resources: FieldValueForbidden"}, says: "use spec.trainer.command",
+			patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: node, command: [x], resources: {}}]}}}}}]}}}}]`,
+			want:    []string{command + ".command: FieldValueForbidden", command + ".resources: FieldValueForbidden"}, says: "use spec.trainer.command",
 		},
 		"metadata": {
-			generation: trainjob.Trainer23,
-			patches:    `[{manager: a.io/x, trainingRuntimeSpec: {template: {metadata: {labels: {a: b}, name: x, uid: u}, spec: {replicatedJobs: [{name: node, template: {metadata: {finalizers: []}}}]}}}}]`,
-			want:       []string{"[0].trainingRuntimeSpec.template.metadata.uid: FieldValueForbidden"},
+			patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {metadata: {labels: {a: b}, name: x, uid: u}, spec: {replicatedJobs: [{name: node, template: {metadata: {finalizers: []}}}]}}}}]`,
+			want:    []string{"[0].trainingRuntimeSpec.template.metadata.uid: FieldValueForbidden"},
 			warning: []string{
 				"[0].trainingRuntimeSpec.template.metadata.name: FieldValueForbidden",
 				"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.metadata.finalizers: FieldValueForbidden",
 			},
 		},
 		"managers": {
-			generation: trainjob.Trainer23, patches: `[{manager: a.io/x}, {manager: a.io/x}, {}, {manager: x}, {manager: a.io/` + strings.Repeat("x", 249) + `}]`,
+			patches: `[{manager: a.io/x}, {manager: a.io/x}, {}, {manager: x}, {manager: a.io/` + strings.Repeat("x", 249) + `}]`,
 			want: []string{
 				"[1].manager: FieldValueDuplicate", "[2].manager: FieldValueRequired",
 				"[3].manager: FieldValueInvalid", "[4].manager: FieldValueTooLong",
 			},
 		},
 		"a secret without a name, and another entry's": {
-			generation: trainjob.Trainer23, patches: `[{manager: a.io/x, ` + secrets("[{}, {name: a}]") + `}, {manager: a.io/y, ` + secrets("[{name: b}]") + `}]`,
-			want: []string{"[0]." + inNode + ".imagePullSecrets[0].name: FieldValueRequired"},
+			patches: `[{manager: a.io/x, ` + secrets("[{}, {name: a}]") + `}, {manager: a.io/y, ` + secrets("[{name: b}]") + `}]`,
+			want:    []string{"[0]." + inNode + ".imagePullSecrets[0].name: FieldValueRequired"},
 		},
 		"a secret without a name, and an entry for another job": {
-			generation: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: node}], spec: {imagePullSecrets: [{}]}}, {targetJobs: [{name: dataset-initializer}], spec: {imagePullSecrets: [{name: b}]}}]`,
-			warning: []string{"[0].spec.imagePullSecrets[0].name: FieldValueRequired"}, says: "nobody else",
+			overrides: `[{targetJobs: [{name: node}, {name: node}], spec: {imagePullSecrets: [{}]}}, {targetJobs: [{name: dataset-initializer}], spec: {imagePullSecrets: [{name: b}]}}]`,
+			warning:   []string{"[0].spec.imagePullSecrets[0].name: FieldValueRequired"}, says: "nobody else",
 		},
-		"a time that is none": {generation: trainjob.Trainer23, patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0].time: FieldValueInvalid"}},
+		"a time that is none": {patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0].time: FieldValueInvalid"}},
 		"seventeen entries": {
-			generation: trainjob.Trainer23, patches: `[` + strings.Repeat(`{manager: a.io/x}, `, 16) + `{manager: b.io/x}]`,
-			want: append([]string{": FieldValueTooMany"}, duplicates(15)...),
+			patches: `[` + strings.Repeat(`{manager: a.io/x}, `, 16) + `{manager: b.io/x}]`,
+			want:    append([]string{": FieldValueTooMany"}, duplicates(15)...),
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var job TrainJob
-			decode(t, tc.overrides, &job.Overrides)
-			decode(t, tc.patches, &job.Patches)
-			verdict := Create(tc.generation, runtimeSpec(t), job)
-			trim := func(errs field.ErrorList) []string {
-				var all []string
-				for _, err := range errs {
-					path := strings.TrimPrefix(strings.TrimPrefix(err.Field, "spec.podTemplateOverrides"), "spec.runtimePatches")
-					all = append(all, path+": "+string(err.Type))
-				}
-				return all
+			job, served := jobOf(t, tc.overrides, tc.patches), trainjob.Trainer23
+			if tc.overrides != "" {
+				served = trainjob.Trainer21
 			}
-			expect.Same(t, "Unexpected errors", tc.want, trim(verdict.Errors))
-			expect.Same(t, "Unexpected warnings", tc.warning, trim(append(verdict.Warnings, verdict.Unmade...)))
-			if first := slices.Concat(verdict.Errors, verdict.Warnings, verdict.Unmade)[0]; !strings.Contains(first.Error(), tc.says) {
-				t.Errorf("Error %q does not say %q", first, tc.says)
-			}
+			verdict := Create(cmp.Or(tc.generation, served), runtimeSpec(t), job)
+			warnings := append(verdict.Warnings, verdict.Unmade...)
+			expect.Same(t, "Unexpected errors", tc.want, trimmed(verdict.Errors, "spec.podTemplateOverrides", "spec.runtimePatches"))
+			expect.Same(t, "Unexpected warnings", tc.warning, trimmed(warnings, "spec.podTemplateOverrides", "spec.runtimePatches"))
+			expect.ErrorWith(t, append(verdict.Errors, warnings...)[0], tc.says)
 		})
 	}
 }
@@ -270,9 +261,8 @@ func TestUpdates(t *testing.T) {
 }
 
 func TestTimesAreTrainers(t *testing.T) {
-	var before, now TrainJob
-	decode(t, `[{manager: a.io/x, time: "2026-02-17T10:00:00Z"}]`, &before.Patches)
-	decode(t, `[{manager: a.io/x, time: "2026-02-17T11:00:00Z"}]`, &now.Patches)
+	before := jobOf(t, "", `[{manager: a.io/x, time: "2026-02-17T10:00:00Z"}]`)
+	now := jobOf(t, "", `[{manager: a.io/x, time: "2026-02-17T11:00:00Z"}]`)
 	if verdict := Update(trainjob.Trainer23, runtimeSpec(t), before, now, nil); len(verdict.Errors) > 0 {
 		t.Errorf("Another time is refused: %v", verdict.Errors.ToAggregate())
 	}
@@ -292,11 +282,10 @@ func TestRenamedManagers(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			before, now := TrainJob{Suspended: true}, TrainJob{Suspended: true}
-			decode(t, tc.before, &before.Patches)
-			decode(t, tc.now, &now.Patches)
+			before, now := jobOf(t, "", tc.before), jobOf(t, "", tc.now)
+			before.Suspended, now.Suspended = true, true
 			verdict := Update(trainjob.Trainer23, runtimeSpec(t), before, now, nil)
-			expect.Same(t, "Unexpected warnings", tc.want, found(verdict.Warnings))
+			expect.Same(t, "Unexpected warnings", tc.want, found(verdict.Warnings...))
 			expect.That(t, len(verdict.Errors) == 0, "Unexpected errors: %v", verdict.Errors.ToAggregate())
 		})
 	}
