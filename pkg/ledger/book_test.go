@@ -286,13 +286,9 @@ func TestBookBoundsTheSpansOfAHolding(t *testing.T) {
 		wl.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef([]string{"low", "high"}[i%2])
 		b.Observe(Read(wl.Workload, Facts{User: []string{"ann", "bob"}[i%2]}), at(11+i), time.Time{})
 	}
-	if spans := len(b.open["a"].Spans); spans != maxSpans {
-		t.Errorf("The holding has %d spans, want %d", spans, maxSpans)
-	}
+	expect.Same(t, "Unexpected number of spans", maxSpans, len(b.open["a"].Spans))
 	b.Observe(Read(reclaimed(wl).Workload, Facts{User: "cid"}), at(1000), time.Time{})
-	if spans := len(b.open["a"].Spans); spans != maxSpans+1 {
-		t.Errorf("After less quota is held the holding has %d spans, want %d", spans, maxSpans+1)
-	}
+	expect.Same(t, "Unexpected number of spans after less quota is held", maxSpans+1, len(b.open["a"].Spans))
 }
 
 func TestCheckpointIsACopy(t *testing.T) {
@@ -325,9 +321,8 @@ func TestCheckpointFits(t *testing.T) {
 	for range 80_000 {
 		b.held[slot{Series{ClusterQueue: "gpus", User: string(uid())}, metrics.PhaseRunning}] = 2
 	}
-	if got := reloaded(t, b, at(13)).held[slot{Series{ClusterQueue: "gpus", User: otherUsers}, metrics.PhaseRunning}]; got != 160_000 {
-		t.Errorf("Users that no ConfigMap takes have %v seconds together, want 160000", got)
-	}
+	others := slot{Series{ClusterQueue: "gpus", User: otherUsers}, metrics.PhaseRunning}
+	expect.Same(t, "Unexpected seconds of users that no ConfigMap takes", 160_000, reloaded(t, b, at(13)).held[others])
 	for i := range 40_000 {
 		b.held[slot{Series{ClusterQueue: string(uid()), LocalQueue: strconv.Itoa(i)}, metrics.PhaseRunning}] = random.Float64()
 	}
@@ -348,9 +343,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"a holding that is none":        valid(checkpoint{Format: format, Open: []*Holding{nil}}),
 		"half of what was saved":        valid(checkpoint{Format: format})[:20],
 	} {
-		if _, err := decode(data); err == nil {
-			t.Errorf("%s is taken for a checkpoint", name)
-		}
+		_, err := decode(data)
+		expect.That(t, err != nil, "%s is taken for a checkpoint", name)
 	}
 }
 

@@ -54,11 +54,7 @@ func (h *history) stored(j *simulated) {
 }
 
 func (h *history) save() {
-	data, err := h.book.checkpoint("test", at(h.now)).encode()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	h.saved, h.kept = data, h.book.changes
+	h.saved, h.kept = expect.Must(h.book.checkpoint("test", at(h.now)).encode())(h.t), h.book.changes
 }
 
 // keep is what the manager does before it writes what does not tell the past any more.
@@ -77,10 +73,7 @@ func (h *history) perhapsDies() {
 }
 
 func (h *history) comesBack() {
-	c, err := decode(h.saved)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	c := expect.Must(decode(h.saved))(h.t)
 	h.book, h.kept, h.up = c.book(at(h.now)), 0, true
 	for _, j := range h.jobs {
 		h.book.Observe(Read(j.DeepCopy(), Facts{WaitsForPods: true}), at(h.now), c.Saved)

@@ -123,9 +123,7 @@ func TestOfTrainJob(t *testing.T) {
 		"a TrainJob of somebody else":   {foreign, false},
 		"nothing":                       {newObject("a"), false},
 	} {
-		if got := OfTrainJob(tc.of.Workload); got != tc.want {
-			t.Errorf("OfTrainJob() of the Workload of %s is %t, want %t", name, got, tc.want)
-		}
+		expect.Same(t, "Unexpected OfTrainJob of the Workload of "+name, tc.want, OfTrainJob(tc.of.Workload))
 	}
 }
 
@@ -134,9 +132,7 @@ func now() int { return int(time.Since(noon).Seconds()) }
 
 func TestLedgerSavesOnceForAllWhoWait(t *testing.T) {
 	leading(t, func(t *testing.T, s *stage, l *Ledger) {
-		if s.writes != 1 {
-			t.Fatalf("The beginning is saved by %d writes, want 1", s.writes)
-		}
+		expect.Same(t, "Unexpected number of writes for the beginning", 1, s.writes)
 		told := 0
 		a, b := ofTrainJob("a").reserve(now()).evict(now()), ofTrainJob("b").reserve(now()).evict(now())
 		for _, o := range []object{a, b} {
@@ -169,9 +165,7 @@ func TestLedgerReadsAVersionOnce(t *testing.T) {
 			t.Helper()
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if got := gpuSeconds(l.book.Holds()); got[phase] != 16 || len(got) != 1 {
-				t.Errorf("It holds %v, want 16 GPUs %s", got, phase)
-			}
+			expect.Same(t, "It holds something else", map[string]float64{phase: 16}, gpuSeconds(l.book.Holds()))
 		}
 		l.observe(t.Context(), versioned(ofTrainJob("a").reserve(now()).admit(now()), "1").Workload)
 		holds("waiting")
@@ -240,9 +234,7 @@ func TestLedgerThatIsNeverReadDoesNotHoldQuota(t *testing.T) {
 				for wait := l.Keep(t.Context(), wl, func() { told++ }); wait > 0; wait = l.Keep(t.Context(), wl, func() { told++ }) {
 					time.Sleep(wait)
 				}
-				if waited := time.Since(began); waited != patience {
-					t.Errorf("Quota waits %s for a ledger that cannot be read, want %s", waited, patience)
-				}
+				expect.Same(t, "Quota waits for a ledger that cannot be read", patience, time.Since(began))
 				pass(soonest + saveTimeout)
 				expect.That(t, told != 0 && reads >= 2, "Who waits is told %d times after %d reads, want to be told at every one", told, reads)
 				if unsaved, tries := l.unsaved(); !tries || unsaved < patience {

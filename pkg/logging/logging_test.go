@@ -47,9 +47,7 @@ func TestSetDefault(t *testing.T) {
 	var messages []string
 	for line := range bytes.Lines(out.Bytes()) {
 		var read struct{ Msg string }
-		if err := json.Unmarshal(line, &read); err != nil {
-			t.Errorf("%s: %v", line, err)
-		}
+		expect.NoError(t, json.Unmarshal(line, &read))
 		messages = append(messages, read.Msg)
 	}
 	want := []string{"http: TLS handshake error from 127.0.0.1:1: remote error", "of client-go"}
@@ -105,9 +103,7 @@ func TestNoValueIsLogged(t *testing.T) {
 			log.Error(refused, "Could not place a child Job")
 			log.Info("Refused", "detail", refused.Error())
 			log.WithValues("cause", refused).Info("Refused", "error", refused)
-			if lines := strings.Count(out.String(), "field is immutable"); lines < 4 {
-				t.Errorf("Only %d of 4 errors are there:\n%s", lines, out.String())
-			}
+			expect.That(t, strings.Count(out.String(), "field is immutable") >= 4, "Not all of 4 errors are there:\n%s", out.String())
 			expect.That(t, !strings.Contains(out.String(), "s3cret"), "The value is logged:\n%s", out.String())
 		})
 	}
@@ -136,9 +132,7 @@ func TestForController(t *testing.T) {
 	of(nil).Info("Started")
 	of(&reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "llm"}}).Info("Looked")
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 2 {
-		t.Fatalf("%d lines, want 2:\n%s", len(lines), out.String())
-	}
+	expect.Same(t, "Unexpected number of lines", 2, len(lines))
 	var looked struct {
 		Controller string
 		TrainJob   types.NamespacedName

@@ -231,9 +231,7 @@ func TestRefusals(t *testing.T) {
 			for _, option := range tc.options {
 				err = option.Apply(job, tc.trainer)
 			}
-			if err == nil {
-				t.Fatal("Apply refuses nothing")
-			}
+			expect.ErrorWith(t, err)
 			if tc.message != "" {
 				expect.Same(t, "Unexpected error", tc.message, err.Error())
 				return

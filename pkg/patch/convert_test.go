@@ -21,9 +21,7 @@ func TestOurPartStaysOursWhenConverted(t *testing.T) {
 			in21 := specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"nodeSelector":{"pool":"mine"}}}]}`)
 			in23 := specOf(t, `{"runtimePatches":[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node"}]}}}}]}`)
 			for f, spec := range map[Field]*trainjob.Spec{older: in21, newer: in23} {
-				if _, err := f.Set(spec, placements); err != nil {
-					t.Fatal(err)
-				}
+				expect.Must(f.Set(spec, placements))(t)
 			}
 			// Somebody put an override behind ours while our webhook was away.
 			in21.PodTemplateOverrides = append(in21.PodTemplateOverrides, in21.PodTemplateOverrides[0])

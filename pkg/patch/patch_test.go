@@ -156,15 +156,9 @@ func TestOthersAndWithGiveListsOfTheirOwn(t *testing.T) {
 
 func TestFindGivesTheEntryInItsPlace(t *testing.T) {
 	patches := entries(t, othersA, ours, newOurs)
-	if got := find(patches); got != &patches[1] {
-		t.Errorf("Find returned %+v, want the second element itself", got)
-	}
-	if got := FindManager(patches, "a.io/x"); got != &patches[0] {
-		t.Errorf("FindManager returned %+v, want the first element itself", got)
-	}
-	if got := FindManager(patches, "c.io/x"); got != nil {
-		t.Errorf("FindManager returned %+v for a manager that is not there", got)
-	}
+	expect.That(t, find(patches) == &patches[1], "Find does not return the second element itself")
+	expect.That(t, FindManager(patches, "a.io/x") == &patches[0], "FindManager does not return the first element itself")
+	expect.Same(t, "FindManager finds a manager that is not there", nil, FindManager(patches, "c.io/x"))
 }
 
 func TestSame(t *testing.T) {

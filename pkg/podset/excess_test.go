@@ -88,10 +88,6 @@ func TestRequestsOfLeavesTheSpecAsItIs(t *testing.T) {
 		Overhead:  corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
 	}
 	first := requestsOf(spec)[corev1.ResourceMemory]
-	if again := requestsOf(spec)[corev1.ResourceMemory]; again.Cmp(first) != 0 {
-		t.Errorf("The second time it asks for %s, the first time for %s", again.String(), first.String())
-	}
-	if now := spec.Resources.Requests[corev1.ResourceMemory]; now.Cmp(resource.MustParse("1.5Gi")) != 0 {
-		t.Errorf("The spec asks for %s by now", now.String())
-	}
+	expect.Same(t, "The second time it asks for something else", first, requestsOf(spec)[corev1.ResourceMemory])
+	expect.Same(t, "The spec asks for something else by now", resource.MustParse("1.5Gi"), spec.Resources.Requests[corev1.ResourceMemory])
 }

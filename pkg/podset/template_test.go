@@ -116,9 +116,7 @@ func TestPlaceTemplateSharesNothing(t *testing.T) {
 	read := template(map[string]string{"kueue.x-k8s.io/x": "1"}, nil, map[string]string{"old": "1"}, corev1.PodSpec{})
 	child := read
 	PlaceTemplate(&child, &want)
-	if _, ok := read.Labels["kueue.x-k8s.io/x"]; !ok {
-		t.Error("The maps of the template before are changed in place")
-	}
+	expect.Same(t, "The maps of the template before are changed in place", map[string]string{"kueue.x-k8s.io/x": "1"}, read.Labels)
 	child.Labels["l"], child.Annotations["a"], child.Spec.NodeSelector["n"] = "changed", "changed", "changed"
 	child.Spec.Tolerations[0].Key, child.Spec.SchedulingGates[0].Name = "changed", "changed"
 	expect.Same(t, "Changing the child changed the wanted template", before, want)

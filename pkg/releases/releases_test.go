@@ -27,9 +27,8 @@ func TestShippedRuntimesAreInOrder(t *testing.T) {
 		expect.That(t, len(documents) >= 5, "Trainer %s ships %d runtimes", release, len(documents))
 		for _, document := range documents {
 			data := expect.Must(yaml.ToJSON(document))(t)
-			if _, errs := schema.Check(t.Context(), data); len(errs) > 0 {
-				t.Errorf("Trainer %s: %v", release, errs.ToAggregate())
-			}
+			_, errs := schema.Check(t.Context(), data)
+			expect.NoError(t, errs.ToAggregate())
 		}
 	}
 }

@@ -290,8 +290,7 @@ func FuzzRuntimePatchJSON(f *testing.F) {
 		want := expect.Must(json.Marshal(json.RawMessage(data)))(t)
 		patches := expect.FromJSON[[]RuntimePatch](t, fmt.Sprintf("[%s,%s]", data, data))
 		expect.Same(t, "Unexpected bytes", fmt.Sprintf("[%s,%s]", want, want), string(expect.Must(json.Marshal(patches))(t)))
-		if !patches[0].Equal(patches[1]) || patches[0].Manager != patches[1].Manager {
-			t.Errorf("The same bytes give different entries: %+v", patches)
-		}
+		same := patches[0].Equal(patches[1]) && patches[0].Manager == patches[1].Manager
+		expect.That(t, same, "The same bytes give different entries: %+v", patches)
 	})
 }

@@ -108,9 +108,7 @@ func TestFaultsOfMessages(t *testing.T) {
 		"Starting TrainJob":        1,
 		"String of a list is long": 0,
 	} {
-		if got := faultsOf(message); len(got) != want {
-			t.Errorf("faultsOf(%q) = %q, want %d", message, got, want)
-		}
+		expect.Same(t, "Unexpected number of faults of "+message, want, len(faultsOf(message)))
 	}
 }
 

@@ -112,9 +112,7 @@ func TestPodSpecs(t *testing.T) {
 			for _, generation := range generations {
 				verdict := Create(generation, runtimeSpec(t), patching(t, generation, tc.podSpec))
 				refuses := slices.Contains(tc.in, generation)
-				if got := len(verdict.Errors) > 0; got != refuses {
-					t.Errorf("Generation %d refuses: %v, want %v: %v", generation, got, refuses, verdict.Errors)
-				}
+				expect.That(t, (len(verdict.Errors) > 0) == refuses, "Generation %d must refuse: %v, and it finds %v", generation, refuses, verdict.Errors)
 				if refuses && tc.want != nil {
 					expect.Same(t, fmt.Sprintf("Unexpected errors for Generation %d", generation), tc.want, found(verdict.Errors...))
 				}
@@ -252,9 +250,8 @@ func TestUpdates(t *testing.T) {
 				before, now := patching(t, generation, tc.before), patching(t, generation, tc.now)
 				before.Suspended, now.Suspended = tc.suspended, tc.suspended && !tc.resume
 				verdict := Update(generation, runtimeSpec(t), before, now, tc.active)
-				if got, want := len(verdict.Errors) > 0, slices.Contains(tc.in, generation); got != want {
-					t.Errorf("Generation %d refuses: %v, want %v: %v", generation, got, want, verdict.Errors)
-				}
+				refuses := slices.Contains(tc.in, generation)
+				expect.That(t, (len(verdict.Errors) > 0) == refuses, "Generation %d must refuse: %v, and it finds %v", generation, refuses, verdict.Errors)
 			}
 		})
 	}
@@ -263,9 +260,7 @@ func TestUpdates(t *testing.T) {
 func TestTimesAreTrainers(t *testing.T) {
 	before := jobOf(t, "", `[{manager: a.io/x, time: "2026-02-17T10:00:00Z"}]`)
 	now := jobOf(t, "", `[{manager: a.io/x, time: "2026-02-17T11:00:00Z"}]`)
-	if verdict := Update(trainjob.Trainer23, runtimeSpec(t), before, now, nil); len(verdict.Errors) > 0 {
-		t.Errorf("Another time is refused: %v", verdict.Errors.ToAggregate())
-	}
+	expect.NoError(t, Update(trainjob.Trainer23, runtimeSpec(t), before, now, nil).Errors.ToAggregate())
 }
 
 func TestRenamedManagers(t *testing.T) {
