@@ -135,8 +135,7 @@ integrations: {labelKeysToCopy: [team]}
 			got := expect.Must(Load(fileWith(t, tc.content)))(t)
 			expect.Same(t, "Unexpected configuration", tc.want, got)
 			// The effective configuration is logged; what is logged has to be a file.
-			written := expect.Must(yaml.Marshal(got))(t)
-			expect.Same(t, "It comes back different", got, expect.Must(Load(fileWith(t, string(written))))(t))
+			expect.Same(t, "It comes back different", got, expect.Must(Load(fileWith(t, string(expect.Must(yaml.Marshal(got))(t)))))(t))
 		})
 	}
 }

@@ -40,8 +40,7 @@ func sums(b *Book, now time.Time) map[string]float64 {
 // reloaded returns the book that another process reads.
 func reloaded(t *testing.T, b *Book, now time.Time) *Book {
 	t.Helper()
-	data := expect.Must(b.checkpoint("test", now).encode())(t)
-	return expect.Must(decode(data))(t).book(now)
+	return expect.Must(decode(expect.Must(b.checkpoint("test", now).encode())(t)))(t).book(now)
 }
 
 func TestBook(t *testing.T) {

@@ -151,9 +151,8 @@ func TestRead(t *testing.T) {
 			want: lost(10, waiting(10), running(20), stopping(25)),
 		},
 		"its TrainJob is done, pods are left": {
-			wl:    newObject("a").reserve(10).admit(12).ready(20),
-			facts: Facts{WaitsForPods: true, JobEnded: at(40), Outcome: metrics.OutcomeUseful},
-			want:  want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(40)}, Outcome: metrics.OutcomeUseful},
+			wl: newObject("a").reserve(10).admit(12).ready(20), facts: Facts{WaitsForPods: true, JobEnded: at(40), Outcome: metrics.OutcomeUseful},
+			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(40)}, Outcome: metrics.OutcomeUseful},
 		},
 		"it has succeeded": {
 			wl:    newObject("a").reserve(10).admit(12).ready(20).finish(kueue.WorkloadFinishedReasonSucceeded, 45),

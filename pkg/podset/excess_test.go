@@ -87,7 +87,6 @@ func TestRequestsOfLeavesTheSpecAsItIs(t *testing.T) {
 		Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: memory}},
 		Overhead:  corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
 	}
-	first := requestsOf(spec)[corev1.ResourceMemory]
-	expect.Same(t, "The second time it asks for something else", first, requestsOf(spec)[corev1.ResourceMemory])
+	expect.Same(t, "The second time it asks for something else", requestsOf(spec)[corev1.ResourceMemory], requestsOf(spec)[corev1.ResourceMemory])
 	expect.Same(t, "The spec asks for something else by now", resource.MustParse("1.5Gi"), spec.Resources.Requests[corev1.ResourceMemory])
 }

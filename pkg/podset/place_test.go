@@ -117,24 +117,19 @@ func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
 			wantInErr: []string{"pool", "zone", `"z1"`, `"z2"`},
 		},
 		"another label": {
-			podSets:   []kueue.PodSet{podSet("node", mine)},
-			infos:     []kueuepodset.PodSetInfo{{Name: "node", Labels: map[string]string{"team": "b"}}},
+			podSets: []kueue.PodSet{podSet("node", mine)}, infos: []kueuepodset.PodSetInfo{{Name: "node", Labels: map[string]string{"team": "b"}}},
 			wantInErr: []string{"labels", `"node"`, "team", `"a"`, `"b"`},
 		},
 		"another annotation": {
-			podSets:   []kueue.PodSet{podSet("node", mine)},
-			infos:     []kueuepodset.PodSetInfo{{Name: "node", Annotations: map[string]string{"note": ""}}},
+			podSets: []kueue.PodSet{podSet("node", mine)}, infos: []kueuepodset.PodSetInfo{{Name: "node", Annotations: map[string]string{"note": ""}}},
 			wantInErr: []string{"annotations", `"node"`, "note", `"a"`, `""`},
 		},
 		"fewer infos than PodSets": {
-			podSets:   []kueue.PodSet{first, podSet("node", nil)},
-			infos:     []kueuepodset.PodSetInfo{{Name: "launcher"}},
-			wantInErr: []string{"2", "1"},
+			podSets: []kueue.PodSet{first, podSet("node", nil)}, infos: []kueuepodset.PodSetInfo{{Name: "launcher"}}, wantInErr: []string{"2", "1"},
 		},
 		"more infos than PodSets": {infos: []kueuepodset.PodSetInfo{{Name: "launcher"}}, wantInErr: []string{"0", "1"}},
 		"infos of other PodSets": {
-			podSets:   []kueue.PodSet{first, podSet("node", nil)},
-			infos:     []kueuepodset.PodSetInfo{{Name: "launcher"}, {Name: "worker"}},
+			podSets: []kueue.PodSet{first, podSet("node", nil)}, infos: []kueuepodset.PodSetInfo{{Name: "launcher"}, {Name: "worker"}},
 			wantInErr: []string{`"node"`, `"worker"`},
 		},
 	}

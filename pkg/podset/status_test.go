@@ -126,9 +126,8 @@ func TestReclaimable(t *testing.T) {
 			rule:     jobsetapi.RestartJobSetAndIgnoreMaxRestarts,
 		},
 		"one that a rule ends gives back": {
-			statuses: []trainer.JobStatus{status("Dataset", 0, 1, 0)},
-			rule:     jobsetapi.FailJobSet,
-			want:     []kueue.ReclaimablePod{{Name: "dataset", Count: 1}},
+			statuses: []trainer.JobStatus{status("Dataset", 0, 1, 0)}, rule: jobsetapi.FailJobSet,
+			want: []kueue.ReclaimablePod{{Name: "dataset", Count: 1}},
 		},
 		"no status":                             {},
 		"nothing succeeded":                     {statuses: []trainer.JobStatus{status("Dataset", 1, 0, 0), status("node", 0, 0, 3)}},

@@ -80,15 +80,11 @@ func TestPlaceTemplate(t *testing.T) {
 			placed: template(nil, nil, keys{namespacedJob: "ns_job", "gpu": "a100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100"), jobsetOwn}}),
 		},
 		"JobSet's toleration is not doubled": {
-			child:  tolerating(jobsetOwn),
-			want:   tolerating(jobsetOwn, exists("spot")),
-			placed: tolerating(jobsetOwn, exists("spot")),
+			child: tolerating(jobsetOwn), want: tolerating(jobsetOwn, exists("spot")), placed: tolerating(jobsetOwn, exists("spot")),
 		},
 		"gates of the runtime stay": {child: gated("example.com/mine", gate), want: gated("example.com/mine"), placed: gated("example.com/mine")},
 		"gates of others, which no template names, stay": {
-			child:  gated("example.com/theirs", gate, "kueue.x-k8s.io/topology"),
-			want:   gated(),
-			placed: gated("example.com/theirs"),
+			child: gated("example.com/theirs", gate, "kueue.x-k8s.io/topology"), want: gated(), placed: gated("example.com/theirs"),
 		},
 		"fields that a suspended Job must keep are not touched": {
 			child:  template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "old"}}, RestartPolicy: corev1.RestartPolicyNever, Subdomain: "s"}),
@@ -140,16 +136,13 @@ func TestPlacePod(t *testing.T) {
 			placed: template(keys{"job-name": "j", "kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100", "gpu": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{notReady, exists("spot")}}),
 		},
 		"a part of its node selector is there": {
-			pod:    selecting(keys{"pool": "h100", namespacedJob: "ns_job"}, gate),
-			want:   selecting(keys{"pool": "h100", "gpu": "h100"}),
+			pod: selecting(keys{"pool": "h100", namespacedJob: "ns_job"}, gate), want: selecting(keys{"pool": "h100", "gpu": "h100"}),
 			placed: selecting(keys{"pool": "h100", "gpu": "h100", namespacedJob: "ns_job"}),
 		},
 		"gates of others stay":                      {pod: gated("example.com/mine", gate), want: gated(), placed: gated("example.com/mine")},
 		"a gate that the admission has cannot come": {pod: gated(gate), want: gated("kueue.x-k8s.io/topology"), wantInErr: []string{"kueue.x-k8s.io/topology"}},
 		"node selector keys that pod admission added stay": {
-			pod:    selecting(keys{"zone": "z1"}, gate),
-			made:   &corev1.PodTemplateSpec{},
-			want:   selecting(keys{"pool": "h100"}),
+			pod: selecting(keys{"zone": "z1"}, gate), made: &corev1.PodTemplateSpec{}, want: selecting(keys{"pool": "h100"}),
 			placed: selecting(keys{"zone": "z1", "pool": "h100"}),
 		},
 		"a gate of an earlier admission goes":    {pod: gated(gate, "kueue.x-k8s.io/topology"), placed: gated()},

@@ -151,9 +151,7 @@ func TestRenderCounts(t *testing.T) {
 		"MPI with runLauncherAsNode takes the launcher off the nodes": {runtime: mpiRuntime, trainer: nodes(5), want: mpi(4, 1)},
 		"MPI with runLauncherAsNode keeps one node at the least":      {runtime: mpiRuntime, trainer: nodes(1), want: mpi(1, 1)},
 		"MPI without runLauncherAsNode has all nodes beside the launcher": {
-			runtime: strings.Replace(mpiRuntime, "runLauncherAsNode: true", "runLauncherAsNode: false", 1),
-			trainer: nodes(5),
-			want:    mpi(5, 1),
+			runtime: strings.Replace(mpiRuntime, "runLauncherAsNode: true", "runLauncherAsNode: false", 1), trainer: nodes(5), want: mpi(5, 1),
 		},
 		// What Trainer 2.3 really does: numNodes of the runtime counts for the replicated
 		// job that carries the trainer's label, which is the launcher.

@@ -102,9 +102,8 @@ func TestRuntimesFor(t *testing.T) {
 		wantInErr    []string
 	}{
 		"the live cluster runtime before there is a snapshot": {
-			job:       jobOf("uid", ptr.To("ClusterTrainingRuntime")),
-			cluster:   []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)},
-			wantNodes: 1,
+			job:     jobOf("uid", ptr.To("ClusterTrainingRuntime")),
+			cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)}, wantNodes: 1,
 		},
 		"no kind means a cluster runtime": {cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)}, wantNodes: 1},
 		"a namespaced runtime, of the job's own namespace": {
@@ -121,19 +120,15 @@ func TestRuntimesFor(t *testing.T) {
 		"a job without UID has no snapshot":            {job: jobOf("", nil), cluster: torch, snapshot: frozen(ptr.To[types.UID]("")), wantNodes: 1},
 		"without a live reader there are no snapshots": {cluster: torch, snapshot: frozen(testUID), noLiveReader: true, wantNodes: 1},
 		"a missing cluster runtime": {
-			cluster:   []client.Object{namespacedRuntime("ns", "torch", 2)},
-			wantErr:   ErrRuntimeNotFound,
+			cluster: []client.Object{namespacedRuntime("ns", "torch", 2)}, wantErr: ErrRuntimeNotFound,
 			wantInErr: []string{"ClusterTrainingRuntime", `"torch"`, "create it", "spec.runtimeRef"},
 		},
 		"a missing namespaced runtime": {
-			job:       jobOf("uid", ptr.To("TrainingRuntime")),
-			cluster:   []client.Object{clusterRuntime("torch", 1), namespacedRuntime("other", "torch", 3)},
-			wantErr:   ErrRuntimeNotFound,
-			wantInErr: []string{"TrainingRuntime", `"torch"`, "namespace ns", "create it"},
+			job: jobOf("uid", ptr.To("TrainingRuntime")), cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("other", "torch", 3)},
+			wantErr: ErrRuntimeNotFound, wantInErr: []string{"TrainingRuntime", `"torch"`, "namespace ns", "create it"},
 		},
 		"a kind that is no runtime": {
-			job:       jobOf("uid", ptr.To("Pod")),
-			wantErr:   ErrRuntimeUnsupported,
+			job: jobOf("uid", ptr.To("Pod")), wantErr: ErrRuntimeUnsupported,
 			wantInErr: []string{`"Pod"`, "spec.runtimeRef.kind", "ClusterTrainingRuntime", "TrainingRuntime"},
 		},
 		"a snapshot that is no YAML": {

@@ -129,9 +129,8 @@ func TestMergePatch(t *testing.T) {
 	}{
 		"only suspend changes": {patches: others, change: func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) }, want: `{"spec":{"suspend":false}}`},
 		"only suspend changes beside odd entries": {
-			patches: `[null,7,{"manager":7},{"manager":"a.io/x","n":9007199254740993}]`,
-			change:  func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) },
-			want:    `{"spec":{"suspend":false}}`,
+			patches: `[null,7,{"manager":7},{"manager":"a.io/x","n":9007199254740993}]`, change: func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) },
+			want: `{"spec":{"suspend":false}}`,
 		},
 		"nothing changes": {patches: others, change: func(*TrainJob) {}, want: `{}`},
 		"an entry is added: the list is written whole, with the zeros of others": {

@@ -112,22 +112,22 @@ func TestFaultsOfMessages(t *testing.T) {
 	}
 }
 
-// faultsOf says in what a message is not as Kubernetes' conventions have it.
+// faults are in what a message is not as Kubernetes' conventions have it.
+var faults = map[string]*regexp.Regexp{
+	"does not begin with a capital":        regexp.MustCompile(`^[^A-Z]`),
+	"ends with a full stop":                regexp.MustCompile(`\.$`),
+	"has a verb of a format":               regexp.MustCompile(`%`),
+	"does not say what was done, or is so": regexp.MustCompile(`^[^ ]{4,}ing( |$)`),
+}
+
 func faultsOf(message string) []string {
-	var faults []string
-	if message[0] < 'A' || message[0] > 'Z' {
-		faults = append(faults, "does not begin with a capital")
+	var found []string
+	for fault, pattern := range faults {
+		if pattern.MatchString(message) {
+			found = append(found, fault)
+		}
 	}
-	if strings.HasSuffix(message, ".") {
-		faults = append(faults, "ends with a full stop")
-	}
-	if strings.Contains(message, "%") {
-		faults = append(faults, "has a verb of a format")
-	}
-	if first, _, _ := strings.Cut(message, " "); len(first) > 6 && strings.HasSuffix(first, "ing") {
-		faults = append(faults, "does not say what was done, or is so")
-	}
-	return faults
+	return found
 }
 
 var lowerCamel = regexp.MustCompile(`^[a-z][a-zA-Z]*(ID)?$`)
@@ -244,7 +244,7 @@ func literal(x ast.Expr) (string, bool) {
 // messagesOf returns the values of the map of messages by reason, and the one for other reasons.
 func messagesOf(spec *ast.ValueSpec) []string {
 	var messages []string
-	if len(spec.Names) != 1 || (spec.Names[0].Name != "messages" && spec.Names[0].Name != "otherMessage") {
+	if len(spec.Names) != 1 || !slices.Contains([]string{"messages", "otherMessage"}, spec.Names[0].Name) {
 		return nil
 	}
 	for _, value := range spec.Values {

@@ -244,15 +244,12 @@ func TestCheck(t *testing.T) {
 			want:  []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
 		},
 		"a deactivated job's pods terminate, which is tolerated": {
-			story:     then(is(admitted("one", "a")), pods("1"), is(inactive("one")), gone(podOn("1", "one", "node-a"))),
-			tolerate:  true,
+			story: then(is(admitted("one", "a")), pods("1"), is(inactive("one")), gone(podOn("1", "one", "node-a"))), tolerate: true,
 			tolerated: []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
 		},
 		"a deactivated job's pods outlive even its admission, which is not tolerated": {
-			story:     then(is(admitted("one", "a")), pods("1"), is(inactive("one"), workloadOf("one", "{}"))),
-			tolerate:  true,
-			tolerated: []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
-			want:      []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
+			story: then(is(admitted("one", "a")), pods("1"), is(inactive("one"), workloadOf("one", "{}"))), tolerate: true,
+			tolerated: []over{{Uncharged, "cq", "a", "one", 4, 0, true}}, want: []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
 		},
 		"Kueue gives more than there is": {
 			story: then(is(admitted("one", "a"), admitted("two", "a")), pods("1", "2"), is(podOn("3", "two", "node-a"))),

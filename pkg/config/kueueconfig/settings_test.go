@@ -47,14 +47,11 @@ func TestDifferences(t *testing.T) {
 			},
 		},
 		"waiting for pods, which a file of the version before leaves off": {
-			file:      headOfV1,
-			overrides: Overrides{WaitForPodsReady: &configapi.WaitForPodsReady{}},
-			want:      []string{"waitForPodsReady"},
+			file: headOfV1, overrides: Overrides{WaitForPodsReady: &configapi.WaitForPodsReady{}}, want: []string{"waitForPodsReady"},
 		},
 		"waiting for pods, which a gate turns off": {
-			file:      head,
-			overrides: Overrides{FeatureGates: map[string]bool{"DisableWaitForPodsReady": true}},
-			want:      []string{"waitForPodsReady", "featureGates.DisableWaitForPodsReady"},
+			file: head, overrides: Overrides{FeatureGates: map[string]bool{"DisableWaitForPodsReady": true}},
+			want: []string{"waitForPodsReady", "featureGates.DisableWaitForPodsReady"},
 		},
 	}
 	for name, tc := range cases {

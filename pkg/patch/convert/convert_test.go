@@ -156,8 +156,7 @@ func TestManifests(t *testing.T) {
 		"an empty list leaves nothing": {spec: `{podTemplateOverrides: [], labels: {}}`, want: `{}`},
 		"nothing to convert":           {spec: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`, want: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`},
 		"a version that nobody serves": {
-			apiVersion: "trainer.kubeflow.org/v2alpha1",
-			spec:       `{runtimePatches: [{manager: a.io/x}]}`, want: `{runtimePatches: [{manager: a.io/x}]}`,
+			apiVersion: "trainer.kubeflow.org/v2alpha1", spec: `{runtimePatches: [{manager: a.io/x}]}`, want: `{runtimePatches: [{manager: a.io/x}]}`,
 			warnings: []string{"v2alpha1; it is written as trainer.kubeflow.org/v1alpha1"},
 		},
 		"an order that may change": {
@@ -399,9 +398,8 @@ func TestRefusals(t *testing.T) {
 			want:     []string{"owner"},
 		},
 		"a container of nobody": {
-			way:      ManifestToPodTemplateOverrides,
-			manifest: `{runtimePatches: [{manager: a.io/x, ` + inNode("containers: [{}]") + `}]}`,
-			want:     []string{"spec.podTemplateOverrides[0].spec.containers[0].name"},
+			way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{manager: a.io/x, ` + inNode("containers: [{}]") + `}]}`,
+			want: []string{"spec.podTemplateOverrides[0].spec.containers[0].name"},
 		},
 		"what Trainer 2.1 cannot express": {
 			way: ManifestToPodTemplateOverrides,
