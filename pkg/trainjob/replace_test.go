@@ -3,6 +3,7 @@
 package trainjob
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 
@@ -26,45 +27,29 @@ func TestOlderTrainersReplaceResources(t *testing.T) {
 		Requests: shipped.Requests,
 		Limits:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"), "memory": resource.MustParse("8Gi")},
 	}
+	type perJob = map[string]corev1.ResourceRequirements
 	cases := map[string]struct {
-		served  TrainerVersion
+		served TrainerVersion
+		// runtime is torchRuntime, and asked are the GPUs, where they are left out.
 		runtime string
-		trainer *trainer.Trainer
-		want    map[string]corev1.ResourceRequirements
+		asked   *trainer.Trainer
+		want    perJob
 	}{
-		"2.1": {
-			served: Trainer21, runtime: torchRuntime, trainer: &trainer.Trainer{ResourcesPerNode: gpus},
-			want: map[string]corev1.ResourceRequirements{"node": replaced, "aside": {}},
-		},
-		"2.2": {
-			served: Trainer22, runtime: torchRuntime, trainer: &trainer.Trainer{ResourcesPerNode: gpus},
-			want: map[string]corev1.ResourceRequirements{"node": replaced, "aside": {}},
-		},
-		"2.2 of MPI: launcher and nodes": {
-			served: Trainer22, runtime: mpiRuntime, trainer: &trainer.Trainer{ResourcesPerNode: gpus},
-			want: map[string]corev1.ResourceRequirements{"node": replaced, "launcher": replaced},
-		},
-		"2.3 merges": {
-			served: Trainer23, runtime: torchRuntime, trainer: &trainer.Trainer{ResourcesPerNode: gpus},
-			want: map[string]corev1.ResourceRequirements{"node": merged},
-		},
-		"nothing is asked for": {
-			served: Trainer22, runtime: torchRuntime, trainer: &trainer.Trainer{},
-			want: map[string]corev1.ResourceRequirements{"node": shipped},
-		},
-		"empty resources are none": {
-			served: Trainer22, runtime: torchRuntime, trainer: &trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{}},
-			want: map[string]corev1.ResourceRequirements{"node": shipped},
-		},
+		"2.1":                            {served: Trainer21, want: perJob{"node": replaced, "aside": {}}},
+		"2.2":                            {served: Trainer22, want: perJob{"node": replaced, "aside": {}}},
+		"2.2 of MPI: launcher and nodes": {served: Trainer22, runtime: mpiRuntime, want: perJob{"node": replaced, "launcher": replaced}},
+		"2.3 merges":                     {served: Trainer23, want: perJob{"node": merged}},
+		"nothing is asked for":           {served: Trainer22, asked: &trainer.Trainer{}, want: perJob{"node": shipped}},
+		"empty resources are none":       {served: Trainer22, asked: &trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{}}, want: perJob{"node": shipped}},
 	}
 	renderer := testRenderer(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			stored := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}, Spec: *expect.FromYAML[*trainer.TrainingRuntimeSpec](t, tc.runtime)}
+			stored := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}, Spec: *expect.FromYAML[*trainer.TrainingRuntimeSpec](t, cmp.Or(tc.runtime, torchRuntime))}
 			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(stored).Build()
 			runtimes := NewRuntimes(c, c)
 			runtimes.Served = tc.served
-			job := jobWithTrainer(tc.trainer)
+			job := jobWithTrainer(cmp.Or(tc.asked, &trainer.Trainer{ResourcesPerNode: gpus}))
 			spec := expect.Must(runtimes.For(t.Context(), job))(t)
 			js := expect.Must(renderer.Render(t.Context(), job, spec, nil))(t)
 			for name, want := range tc.want {

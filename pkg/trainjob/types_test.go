@@ -122,15 +122,15 @@ func TestZeroRuntimePatchEncodesAsNull(t *testing.T) {
 func TestMergePatch(t *testing.T) {
 	others := `[{"time":"2026-01-01T00:00:00Z","manager":"a.io/x","future":0,"trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` +
 		`{"name":"node","template":{"spec":{"template":{"spec":{"containers":[{"name":"node","env":[{"name":"E","value":""}],"volumeMounts":[{"name":"v","mountPath":"/v","readOnly":false}]}]}}}}}]}}}}]`
+	resume := func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) }
 	cases := map[string]struct {
 		patches string
 		change  func(*TrainJob)
 		want    string
 	}{
-		"only suspend changes": {patches: others, change: func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) }, want: `{"spec":{"suspend":false}}`},
+		"only suspend changes": {patches: others, change: resume, want: `{"spec":{"suspend":false}}`},
 		"only suspend changes beside odd entries": {
-			patches: `[null,7,{"manager":7},{"manager":"a.io/x","n":9007199254740993}]`, change: func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) },
-			want: `{"spec":{"suspend":false}}`,
+			patches: `[null,7,{"manager":7},{"manager":"a.io/x","n":9007199254740993}]`, change: resume, want: `{"spec":{"suspend":false}}`,
 		},
 		"nothing changes": {patches: others, change: func(*TrainJob) {}, want: `{}`},
 		"an entry is added: the list is written whole, with the zeros of others": {

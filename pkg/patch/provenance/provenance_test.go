@@ -81,26 +81,12 @@ spec:
           - name: node
             template:
               metadata: {annotations: {of: a}}
-              spec:
-                template:
-                  metadata: {labels: {team: a}}
-                  spec:
-                    nodeSelector: {pool: a, zone: a}
-                    tolerations: [{key: spot, operator: Exists}]
-                    volumes: [{name: data, emptyDir: {}}]
-                    schedulingGates: [{name: example.com/wait}]
+              spec: {template: {metadata: {labels: {team: a}}, spec: {
+                nodeSelector: {pool: a, zone: a}, tolerations: [{key: spot, operator: Exists}],
+                volumes: [{name: data, emptyDir: {}}], schedulingGates: [{name: example.com/wait}]}}}
   - manager: kueue.x-k8s.io/manager
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
-            template:
-              spec:
-                template:
-                  spec:
-                    nodeSelector: {pool: kueue}
-                    tolerations: [{key: nvidia.com/gpu, operator: Exists}]
+    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {
+      nodeSelector: {pool: kueue}, tolerations: [{key: nvidia.com/gpu, operator: Exists}]}}}}}]}}}
 `
 
 func TestExplain(t *testing.T) {
