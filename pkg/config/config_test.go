@@ -91,9 +91,7 @@ integrations: {labelKeysToCopy: [team]}
 		"no wait is not the default one": {content: head + "waitForJobSet: 0s\n", want: changed(func(c *Configuration) { c.WaitForJobSet.Duration = 0 })},
 		"another namespace goes where the namespace counts": {
 			content: head + "namespace: elsewhere\n",
-			want: changed(func(c *Configuration) {
-				c.Namespace, c.LeaderElection.ResourceNamespace = "elsewhere", "elsewhere"
-			}),
+			want:    changed(func(c *Configuration) { c.Namespace, c.LeaderElection.ResourceNamespace = "elsewhere", "elsewhere" }),
 		},
 		"a selector of one's own": {
 			content: head + "managedJobsNamespaceSelector: {matchLabels: {team: a}}\n",

@@ -83,9 +83,7 @@ func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scarce := false
 		gate := NewGate(1, func() bool { return scarce })
-		pass := func(ctx context.Context) func() {
-			return expect.Must(gate.Pass(ctx))(t)
-		}
+		pass := func(ctx context.Context) func() { return expect.Must(gate.Pass(ctx))(t) }
 		first, second := pass(t.Context()), pass(t.Context())
 		scarce = true
 		// Whoever came before is not counted.

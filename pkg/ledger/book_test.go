@@ -331,9 +331,7 @@ func TestCheckpointFits(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	valid := func(c checkpoint) []byte {
-		return expect.Must(compress(c))(t)
-	}
+	valid := func(c checkpoint) []byte { return expect.Must(compress(c))(t) }
 	for name, data := range map[string][]byte{
 		"nothing":                       nil,
 		"what is not compressed":        []byte("{}"),

@@ -20,9 +20,7 @@ type Source struct {
 }
 
 // New returns the source of a seed.
-func New(seed uint64) Source {
-	return Source{rand.New(rand.NewPCG(seed, 0))}
-}
+func New(seed uint64) Source { return Source{rand.New(rand.NewPCG(seed, 0))} }
 
 // Jobs are the replicated jobs of every Runtime, with their containers.
 var Jobs = []struct {
@@ -45,9 +43,7 @@ var (
 	volumes = []string{"a", "b", "c"}
 )
 
-func one[T any](s Source, all []T) T {
-	return all[s.IntN(len(all))]
-}
+func one[T any](s Source, all []T) T { return all[s.IntN(len(all))] }
 
 // maybe reports true as often as not.
 func (s Source) maybe() bool { return s.IntN(2) == 0 }
@@ -180,9 +176,7 @@ func (s Source) containers(choices []string, securityContext bool) []any {
 
 // PodSpec is what Trainer 2.1 and later can patch in the pods of a replicated job, given
 // by its place in Jobs.
-func (s Source) PodSpec(job int) Object {
-	return s.podSpec(job, false)
-}
+func (s Source) PodSpec(job int) Object { return s.podSpec(job, false) }
 
 func (s Source) podSpec(job int, newer bool) Object {
 	spec := Object{}
@@ -322,6 +316,4 @@ func (s Source) whole(choices []string) []any {
 	return containers
 }
 
-func sorted(object Object) []string {
-	return slices.Sorted(maps.Keys(object))
-}
+func sorted(object Object) []string { return slices.Sorted(maps.Keys(object)) }
