@@ -69,9 +69,7 @@ func TestSignedBy(t *testing.T) {
 		"of an unreadable authority": {serving: signed, ca: []byte("none")},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected signedBy", tc.want, signedBy(tc.serving, tc.ca))
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected signedBy", tc.want, signedBy(tc.serving, tc.ca)) })
 	}
 }
 

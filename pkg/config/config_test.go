@@ -142,9 +142,7 @@ func TestLoadGivesTheDefaults(t *testing.T) {
 	for name, path := range map[string]string{
 		"without a file": "", "by the file that is shipped": filepath.Join("..", "..", "config", "manager", "configuration.yaml"),
 	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected configuration", defaults(), expect.Must(Load(path))(t))
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected configuration", defaults(), expect.Must(Load(path))(t)) })
 	}
 }
 

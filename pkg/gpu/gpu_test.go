@@ -53,9 +53,7 @@ func TestIsResource(t *testing.T) {
 		"the empty name, as of an unset resource": {name: ""},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected IsResource", tc.want, IsResource(tc.name))
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected IsResource", tc.want, IsResource(tc.name)) })
 	}
 }
 

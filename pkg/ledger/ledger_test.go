@@ -189,9 +189,7 @@ func TestPauseBetweenSaves(t *testing.T) {
 		"a slow API server":         {took: 4 * time.Second, want: 2500 * time.Millisecond},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected pause", tc.want, pause(tc.took))
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected pause", tc.want, pause(tc.took)) })
 	}
 }
 

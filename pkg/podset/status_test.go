@@ -56,9 +56,7 @@ func TestReady(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected Ready", tc.want, Ready(tc.js, tc.statuses))
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected Ready", tc.want, Ready(tc.js, tc.statuses)) })
 	}
 }
 
@@ -99,9 +97,7 @@ func TestAnySucceeded(t *testing.T) {
 		"one of several succeeded": {statuses: []trainer.JobStatus{status("a", 1, 0, 0), status("b", 0, 1, 0)}, want: true},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected AnySucceeded", tc.want, AnySucceeded(tc.statuses))
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected AnySucceeded", tc.want, AnySucceeded(tc.statuses)) })
 	}
 }
 

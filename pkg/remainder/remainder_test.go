@@ -121,9 +121,7 @@ func TestPodsOf(t *testing.T) {
 		"one without its label": {rest: unlabelled},
 		"another Workload":      {rest: running()},
 	} {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "PodsOf", tc.want, PodsOf(tc.rest, pods), cmpopts.EquateEmpty())
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "PodsOf", tc.want, PodsOf(tc.rest, pods), cmpopts.EquateEmpty()) })
 	}
 }
 

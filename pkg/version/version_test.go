@@ -20,8 +20,6 @@ func TestInfo(t *testing.T) {
 		"without a known commit": {info: Info{Version: "devel", Go: "go1.26.0"}, want: "devel (go1.26.0)"},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			expect.Same(t, "Unexpected String", tc.want, tc.info.String())
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected String", tc.want, tc.info.String()) })
 	}
 }
