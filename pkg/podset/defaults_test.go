@@ -34,36 +34,36 @@ func workloadCRD(t testing.TB) *apiextensionsv1.CustomResourceDefinition {
 
 func TestDefaultsApply(t *testing.T) {
 	defaults := expect.Must(NewDefaults(workloadCRD(t), "v1beta2"))(t)
+	of := func(initContainer, container corev1.Container) kueue.PodSet {
+		spec := corev1.PodSpec{InitContainers: []corev1.Container{initContainer}, Containers: []corev1.Container{container}}
+		return kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: spec}}
+	}
+	listening := func(ports ...corev1.ContainerPort) corev1.Container { return corev1.Container{Ports: ports} }
+	tcp := func(port int32) corev1.ContainerPort {
+		return corev1.ContainerPort{ContainerPort: port, Protocol: "TCP"}
+	}
+	udp := corev1.ContainerPort{ContainerPort: 3, Protocol: corev1.ProtocolUDP}
+	probed := func(grpc corev1.GRPCAction) corev1.Container {
+		return corev1.Container{LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &grpc}}}
+	}
 	cases := map[string]struct {
 		podSet, want kueue.PodSet
 	}{
 		"nothing to default":    {podSet: kueue.PodSet{Name: "node", Count: 2}, want: kueue.PodSet{Name: "node", Count: 2}},
 		"a count of zero stays": {podSet: kueue.PodSet{Name: "node"}, want: kueue.PodSet{Name: "node"}},
 		"ports get a protocol, in every kind of container": {
-			podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				InitContainers: []corev1.Container{{Name: "i", Ports: []corev1.ContainerPort{{ContainerPort: 1}}}},
-				Containers:     []corev1.Container{{Name: "c", Ports: []corev1.ContainerPort{{ContainerPort: 2}, {ContainerPort: 3, Protocol: corev1.ProtocolUDP}}}},
-			}}},
-			want: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				InitContainers: []corev1.Container{{Name: "i", Ports: []corev1.ContainerPort{{ContainerPort: 1, Protocol: corev1.ProtocolTCP}}}},
-				Containers:     []corev1.Container{{Name: "c", Ports: []corev1.ContainerPort{{ContainerPort: 2, Protocol: corev1.ProtocolTCP}, {ContainerPort: 3, Protocol: corev1.ProtocolUDP}}}},
-			}}},
+			podSet: of(listening(corev1.ContainerPort{ContainerPort: 1}), listening(corev1.ContainerPort{ContainerPort: 2}, udp)),
+			want:   of(listening(tcp(1)), listening(tcp(2), udp)),
 		},
 		"probes over gRPC get a service": {
-			podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Name: "c", LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}}}},
-			}}},
-			want: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Name: "c", LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1, Service: ptr.To("")}}}}},
-			}}},
+			podSet: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1})),
+			want:   of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1, Service: ptr.To("")})),
 		},
 		"metadata that the schema does not know goes": {
 			podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
 				Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}, GenerateName: "gone", UID: "gone",
 			}}},
-			want: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
-				Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"},
-			}}},
+			want: kueue.PodSet{Name: "node", Template: template(map[string]string{"l": "v"}, map[string]string{"a": "v"}, nil, corev1.PodSpec{})},
 		},
 		"what a training pod has stays as it is": {podSet: trainingPodSet(), want: trainingPodSet()},
 	}
@@ -114,28 +114,21 @@ func trainingPodSet() kueue.PodSet {
 func TestNewDefaultsErrors(t *testing.T) {
 	cases := map[string]struct {
 		version   string
-		change    func(*apiextensionsv1.CustomResourceDefinition)
+		change    func(*apiextensionsv1.CustomResourceDefinitionVersion)
 		wantInErr []string
 	}{
 		"an unknown version": {
-			version: "v9", change: func(*apiextensionsv1.CustomResourceDefinition) {},
+			version: "v9", change: func(*apiextensionsv1.CustomResourceDefinitionVersion) {},
 			wantInErr: []string{"workloads.kueue.x-k8s.io", "v9", "Kueue v0.19"},
 		},
 		"a version without a schema": {
-			version: "v1beta2",
-			change: func(crd *apiextensionsv1.CustomResourceDefinition) {
-				for i := range crd.Spec.Versions {
-					crd.Spec.Versions[i].Schema = nil
-				}
-			},
+			version: "v1beta2", change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) { v.Schema = nil },
 			wantInErr: []string{"v1beta2"},
 		},
 		"a schema without PodSets": {
 			version: "v1beta2",
-			change: func(crd *apiextensionsv1.CustomResourceDefinition) {
-				for i := range crd.Spec.Versions {
-					crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
-				}
+			change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) {
+				v.Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
 			},
 			wantInErr: []string{"spec.podSets"},
 		},
@@ -143,7 +136,9 @@ func TestNewDefaultsErrors(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			crd := workloadCRD(t)
-			tc.change(crd)
+			for i := range crd.Spec.Versions {
+				tc.change(&crd.Spec.Versions[i])
+			}
 			_, err := NewDefaults(crd, tc.version)
 			expect.ErrorWith(t, err, tc.wantInErr...)
 		})

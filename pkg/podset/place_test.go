@@ -101,40 +101,39 @@ func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
 		p.Spec.NodeSelector = map[string]string{"pool": "a100", "zone": "z1"}
 	}
 	first := podSet("launcher", nil)
+	type infos = []kueuepodset.PodSetInfo
 	cases := map[string]struct {
+		// podSets are nodes with all of mine where they are left out.
 		podSets   []kueue.PodSet
-		infos     []kueuepodset.PodSetInfo
+		infos     infos
 		wantInErr []string
 	}{
 		"another node selector": {
 			podSets:   []kueue.PodSet{first, podSet("node", mine)},
-			infos:     []kueuepodset.PodSetInfo{{Name: "launcher"}, {Name: "node", NodeSelector: map[string]string{"pool": "h100"}}},
+			infos:     infos{{Name: "launcher"}, {Name: "node", NodeSelector: map[string]string{"pool": "h100"}}},
 			wantInErr: []string{"nodeSelector", `"node"`, "pool", `"a100"`, `"h100"`, "runtimePatches"},
 		},
 		"several keys of it": {
-			podSets:   []kueue.PodSet{podSet("node", mine)},
-			infos:     []kueuepodset.PodSetInfo{{Name: "node", NodeSelector: map[string]string{"pool": "h100", "zone": "z2"}}},
+			infos:     infos{{Name: "node", NodeSelector: map[string]string{"pool": "h100", "zone": "z2"}}},
 			wantInErr: []string{"pool", "zone", `"z1"`, `"z2"`},
 		},
 		"another label": {
-			podSets: []kueue.PodSet{podSet("node", mine)}, infos: []kueuepodset.PodSetInfo{{Name: "node", Labels: map[string]string{"team": "b"}}},
-			wantInErr: []string{"labels", `"node"`, "team", `"a"`, `"b"`},
+			infos: infos{{Name: "node", Labels: map[string]string{"team": "b"}}}, wantInErr: []string{"labels", `"node"`, "team", `"a"`, `"b"`},
 		},
 		"another annotation": {
-			podSets: []kueue.PodSet{podSet("node", mine)}, infos: []kueuepodset.PodSetInfo{{Name: "node", Annotations: map[string]string{"note": ""}}},
-			wantInErr: []string{"annotations", `"node"`, "note", `"a"`, `""`},
+			infos: infos{{Name: "node", Annotations: map[string]string{"note": ""}}}, wantInErr: []string{"annotations", `"node"`, "note", `"a"`, `""`},
 		},
-		"fewer infos than PodSets": {
-			podSets: []kueue.PodSet{first, podSet("node", nil)}, infos: []kueuepodset.PodSetInfo{{Name: "launcher"}}, wantInErr: []string{"2", "1"},
-		},
-		"more infos than PodSets": {infos: []kueuepodset.PodSetInfo{{Name: "launcher"}}, wantInErr: []string{"0", "1"}},
+		"fewer infos than PodSets": {podSets: []kueue.PodSet{first, podSet("node", nil)}, infos: infos{{Name: "launcher"}}, wantInErr: []string{"2", "1"}},
+		"more infos than PodSets":  {podSets: []kueue.PodSet{}, infos: infos{{Name: "launcher"}}, wantInErr: []string{"0", "1"}},
 		"infos of other PodSets": {
-			podSets: []kueue.PodSet{first, podSet("node", nil)}, infos: []kueuepodset.PodSetInfo{{Name: "launcher"}, {Name: "worker"}},
-			wantInErr: []string{`"node"`, `"worker"`},
+			podSets: []kueue.PodSet{first, podSet("node", nil)}, infos: infos{{Name: "launcher"}, {Name: "worker"}}, wantInErr: []string{`"node"`, `"worker"`},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
+			if tc.podSets == nil {
+				tc.podSets = []kueue.PodSet{podSet("node", mine)}
+			}
 			placements, err := Place(tc.podSets, tc.infos)
 			expect.ErrorWith(t, err, tc.wantInErr...)
 			expect.That(t, kueuepodset.IsPermanent(err), "Error %q is not permanent", err)

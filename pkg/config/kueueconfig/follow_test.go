@@ -96,17 +96,21 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestWatchReturnsWhenTheConfigMapChanges(t *testing.T) {
-	s := newSite(t, Overrides{})
-	watcher := watch.NewFake()
+// watching has a site answer requests to watch.
+func (s *site) watching(answer func(*client.ListOptions) (watch.Interface, error)) {
 	s.Follower.client = interceptor.NewClient(s.client, interceptor.Funcs{
 		Watch: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
-			options := (&client.ListOptions{}).ApplyOptions(opts)
-			if got, want := options.FieldSelector.String(), "metadata.name=kueue-manager-config"; got != want || options.Namespace != where.Namespace {
-				t.Errorf("Watching %s in %s, want %s in %s", got, options.Namespace, want, where.Namespace)
-			}
-			return watcher, nil
+			return answer((&client.ListOptions{}).ApplyOptions(opts))
 		},
+	})
+}
+
+func TestWatchReturnsWhenTheConfigMapChanges(t *testing.T) {
+	s, watcher := newSite(t, Overrides{}), watch.NewFake()
+	s.watching(func(options *client.ListOptions) (watch.Interface, error) {
+		expect.Same(t, "Unexpected object that is watched", "metadata.name=kueue-manager-config", options.FieldSelector.String())
+		expect.Same(t, "Unexpected namespace", where.Namespace, options.Namespace)
+		return watcher, nil
 	})
 	go watcher.Modify(&corev1.ConfigMap{})
 	expect.That(t, s.watch(t.Context(), "1"), "It could not watch")
@@ -114,10 +118,6 @@ func TestWatchReturnsWhenTheConfigMapChanges(t *testing.T) {
 
 func TestWatchThatIsForbidden(t *testing.T) {
 	s := newSite(t, Overrides{})
-	s.Follower.client = interceptor.NewClient(s.client, interceptor.Funcs{
-		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
-			return nil, errors.New("no")
-		},
-	})
+	s.watching(func(*client.ListOptions) (watch.Interface, error) { return nil, errors.New("no") })
 	expect.That(t, !s.watch(t.Context(), "1"), "It could watch")
 }
