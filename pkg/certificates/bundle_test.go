@@ -80,7 +80,6 @@ func TestEnds(t *testing.T) {
 	for name, certificate := range map[string]*tls.Certificate{"as it was signed": signed, "as it was read": parsed} {
 		expect.Same(t, "Unexpected end of a certificate "+name, leaf.NotAfter, expect.Must(Ends(certificate, nil))(t))
 	}
-	if _, err := Ends(nil, errNoCertificate); err == nil {
-		t.Error("There is no certificate, and it ends")
-	}
+	_, err := Ends(nil, errNoCertificate)
+	expect.That(t, err != nil, "There is no certificate, and it ends")
 }

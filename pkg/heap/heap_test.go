@@ -101,9 +101,8 @@ func TestGate(t *testing.T) {
 		default:
 		}
 		cancel()
-		if err := <-passed; !errors.Is(err, context.Canceled) {
-			t.Errorf("Who gives up has error %v", err)
-		}
+		err := <-passed
+		expect.That(t, errors.Is(err, context.Canceled), "Who gives up has error %v", err)
 		third()
 		pass(t.Context())()
 		first()

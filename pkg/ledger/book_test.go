@@ -18,9 +18,12 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
+// seconds are by phase or outcome.
+type seconds = map[string]float64
+
 // gpuSeconds are the numbers of a book for GPUs, by phase or outcome.
-func gpuSeconds(of map[slot]float64) map[string]float64 {
-	sums := map[string]float64{}
+func gpuSeconds(of map[slot]float64) seconds {
+	sums := seconds{}
 	for s, seconds := range of {
 		if s.Resource == "nvidia.com/gpu" {
 			sums[s.is] += seconds
@@ -30,7 +33,7 @@ func gpuSeconds(of map[slot]float64) map[string]float64 {
 }
 
 // sums are those of a book at a time.
-func sums(b *Book, now time.Time) map[string]float64 {
+func sums(b *Book, now time.Time) seconds {
 	held, ended := b.Totals(now)
 	out := gpuSeconds(held)
 	maps.Copy(out, gpuSeconds(ended))
@@ -58,12 +61,12 @@ func TestBook(t *testing.T) {
 	cases := map[string]struct {
 		steps []step
 		until int
-		want  map[string]float64
+		want  seconds
 	}{
-		"it runs on": {steps: []step{{at: 21, wl: running()}}, until: 30, want: map[string]float64{"waiting": 10 * gpus, "running": 10 * gpus}},
+		"it runs on": {steps: []step{{at: 21, wl: running()}}, until: 30, want: seconds{"waiting": 10 * gpus, "running": 10 * gpus}},
 		"only the last version is seen": {
 			steps: []step{{at: 70, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)}}, until: 100,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},
 		},
 		"it is seen twice": {
 			steps: []step{
@@ -71,11 +74,11 @@ func TestBook(t *testing.T) {
 				{at: 62, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)},
 				{at: 400, saved: 399, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)},
 			}, until: 500,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},
 		},
 		"it is evicted and gives its quota back": {
 			steps: []step{{at: 21, wl: running()}, {at: 56, wl: evicted().release(55)}}, until: 100,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
 		},
 		"its readiness was reset when it was evicted": {
 			steps: []step{
@@ -83,14 +86,14 @@ func TestBook(t *testing.T) {
 				{at: 52, wl: evicted().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51)},
 				{at: 56, wl: evicted().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51).release(55)},
 			}, until: 100,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
 		},
 		"it gave its quota back and got it again before anybody looked": {
 			steps: []step{
 				{at: 51, wl: evicted()},
 				{at: 70, saved: 51, wl: evicted().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51).release(55).reserve(60).admit(60).ready(65)},
 			}, until: 70,
-			want: map[string]float64{"waiting": 15 * gpus, "running": 35 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+			want: seconds{"waiting": 15 * gpus, "running": 35 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
 		},
 		"it gave its quota back and got it again in the same second": {
 			steps: []step{
@@ -100,7 +103,7 @@ func TestBook(t *testing.T) {
 				{at: 13, wl: versioned(a().reserve(10).release(10).reserve(10).admit(12), "4")},
 				{at: 14, wl: versioned(a().reserve(10), "1")},
 			}, until: 30,
-			want: map[string]float64{"waiting": 20 * gpus},
+			want: seconds{"waiting": 20 * gpus},
 		},
 		"another process goes on with one that got its quota again in the same second": {
 			steps: []step{
@@ -109,7 +112,7 @@ func TestBook(t *testing.T) {
 				{at: 20, saved: 15, wl: versioned(a().reserve(10).release(10).reserve(10), "3")},
 				{at: 21, wl: versioned(a().reserve(10), "1")},
 			}, until: 30,
-			want: map[string]float64{"waiting": 20 * gpus},
+			want: seconds{"waiting": 20 * gpus},
 		},
 		"a pod is lost and recovers": {
 			steps: []step{
@@ -117,15 +120,15 @@ func TestBook(t *testing.T) {
 				{at: 31, wl: running().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 30)},
 				{at: 41, wl: running().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 30).set(kueue.WorkloadPodsReady, true, kueue.WorkloadRecovered, 40)},
 			}, until: 50,
-			want: map[string]float64{"waiting": 20 * gpus, "running": 20 * gpus},
+			want: seconds{"waiting": 20 * gpus, "running": 20 * gpus},
 		},
 		"a pod is reclaimed": {
 			steps: []step{{at: 21, wl: running()}, {at: 30, wl: reclaimed(running())}}, until: 40,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 15 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 15 * gpus},
 		},
 		"it is deleted": {
 			steps: []step{{at: 31, wl: running().deleted(30)}, {at: 35, wl: running().deleted(30), gone: true}}, until: 40,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
 		},
 		"an old copy comes after it is gone": {
 			steps: []step{
@@ -133,7 +136,7 @@ func TestBook(t *testing.T) {
 				{at: 36, wl: versioned(running(), "")},
 				{at: 37, wl: versioned(running().finish(kueue.WorkloadFinishedReasonFailed, 34).release(34).reserve(35), "")},
 			}, until: 40,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
 		},
 		"another process sees an old copy after it is gone": {
 			steps: []step{
@@ -141,15 +144,15 @@ func TestBook(t *testing.T) {
 				{at: 37, saved: 36, wl: versioned(running(), "")},
 				{at: 38, wl: versioned(running().finish(kueue.WorkloadFinishedReasonFailed, 34), "")},
 			}, until: 40,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
 		},
 		"another process goes on": {
 			steps: []step{{at: 21, wl: running()}, {at: 80, saved: 22, wl: evicted().release(55)}}, until: 90,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
 		},
 		"an old version comes late": {
 			steps: []step{{at: 56, wl: versioned(evicted().release(55).reserve(60), "9")}, {at: 57, wl: versioned(running(), "5")}}, until: 70,
-			want: map[string]float64{"waiting": 10 * gpus},
+			want: seconds{"waiting": 10 * gpus},
 		},
 		"another process sees an old version of what has ended": {
 			steps: []step{
@@ -157,7 +160,7 @@ func TestBook(t *testing.T) {
 				{at: 56, wl: versioned(evicted().release(55), "9")},
 				{at: 60, saved: 57, wl: versioned(running(), "5")},
 			}, until: 70,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
 		},
 	}
 	for name, tc := range cases {
@@ -191,7 +194,7 @@ func TestBookBeginsWithNothing(t *testing.T) {
 	b := NewBook(at(30))
 	b.Observe(Read(newObject("a").reserve(10).admit(12).ready(20).finish(kueue.WorkloadFinishedReasonSucceeded, 25).Workload, Facts{}), at(31), at(30))
 	b.Observe(Read(newObject("b").reserve(10).admit(12).ready(20).Workload, Facts{}), at(31), at(30))
-	expect.Same(t, "Unexpected GPU seconds", map[string]float64{"running": 16 * 10}, sums(b, at(40)))
+	expect.Same(t, "Unexpected GPU seconds", seconds{"running": 16 * 10}, sums(b, at(40)))
 }
 
 func TestBookKnowsTheUserOfAJobThatIsGone(t *testing.T) {
@@ -203,14 +206,14 @@ func TestBookKnowsTheUserOfAJobThatIsGone(t *testing.T) {
 		expect.That(t, s.User == "ann", "User %q holds %s", s.User, s.Resource)
 	}
 	b.Observe(Read(newObject("a").reserve(10).deleted(20).Workload, Facts{User: "bob"}), at(30), time.Time{})
-	users := map[string]float64{}
+	users := seconds{}
 	held, _ = b.Totals(at(40))
 	for s, seconds := range held {
 		if s.Resource == "nvidia.com/gpu" {
 			users[s.User] += seconds
 		}
 	}
-	expect.Same(t, "Unexpected GPU seconds by user after the label was edited", map[string]float64{"ann": 20 * 16, "bob": 10 * 16}, users)
+	expect.Same(t, "Unexpected GPU seconds by user after the label was edited", seconds{"ann": 20 * 16, "bob": 10 * 16}, users)
 }
 
 func TestBookOfWorkloadsThatVanished(t *testing.T) {
@@ -221,7 +224,7 @@ func TestBookOfWorkloadsThatVanished(t *testing.T) {
 	b.Leave("left", at(40))
 	b = reloaded(t, b, at(30))
 	b.Vanished(at(30), at(41), func(h *Holding) bool { return h.UID == "there" })
-	want := map[string]float64{"running": 16 * (30 + 20 + 90), "deleted": 16 * (30 + 20)}
+	want := seconds{"running": 16 * (30 + 20 + 90), "deleted": 16 * (30 + 20)}
 	expect.Same(t, "Unexpected GPU seconds", want, sums(b, at(100)))
 }
 
@@ -236,7 +239,7 @@ func TestBookCountsWhatEndedLongBeforeItWasSaved(t *testing.T) {
 	for _, uid := range []types.UID{"open", "in the totals"} {
 		b.Observe(ended(uid), late, late)
 	}
-	want := map[string]float64{"running": 16 * 10, "useful": 16 * 10}
+	want := seconds{"running": 16 * 10, "useful": 16 * 10}
 	expect.Same(t, "Unexpected GPU seconds", want, sums(b, late))
 	if ahead := (checkpoint{Began: noon, Saved: late}).book(at(20)); ahead.assumed.After(noon) {
 		t.Errorf("Of a clock that is ahead, all until %s is taken for counted", ahead.assumed)
@@ -325,9 +328,8 @@ func TestCheckpointFits(t *testing.T) {
 	for i := range 40_000 {
 		b.held[slot{Series{ClusterQueue: string(uid()), LocalQueue: strconv.Itoa(i)}, metrics.PhaseRunning}] = random.Float64()
 	}
-	if _, err := b.checkpoint("test", at(13)).encode(); err == nil {
-		t.Error("A checkpoint that no ConfigMap takes is no error")
-	}
+	_, err := b.checkpoint("test", at(13)).encode()
+	expect.That(t, err != nil, "A checkpoint that no ConfigMap takes is no error")
 }
 
 func TestDecodeRefuses(t *testing.T) {

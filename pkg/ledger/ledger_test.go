@@ -275,9 +275,8 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 			},
 		})
 		defer lead(t, latter)()
-		if _, leads := latter.tell(); leads {
-			t.Error("Whether Workloads are there cannot be asked, and it tells what they held")
-		}
+		_, leads := latter.tell()
+		expect.That(t, !leads, "Whether Workloads are there cannot be asked, and it tells what they held")
 		answer = nil
 		pass(2 * soonest)
 		latter.mu.Lock()
@@ -360,12 +359,10 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 			t.Errorf("It leads: %t, began %s with %d totals; want it to begin at 0", leads, account.began, len(account.held))
 		}
 		stop()
-		if told := <-recorder.Events; !strings.Contains(told, "LedgerUnreadable") {
-			t.Errorf("People are told %q", told)
-		}
-		if _, _, err := l.store.load(t.Context()); err != nil {
-			t.Errorf("The new beginning is not saved: %v", err)
-		}
+		told := <-recorder.Events
+		expect.That(t, strings.Contains(told, "LedgerUnreadable"), "People are told %q", told)
+		_, _, err := l.store.load(t.Context())
+		expect.NoError(t, err)
 		var kept corev1.ConfigMap
 		key := client.ObjectKey{Namespace: "kueue-trainer-system", Name: unreadableName}
 		if err := s.Get(t.Context(), key, &kept); err != nil || string(kept.BinaryData[configMapKey]) != "nonsense" {
@@ -382,9 +379,8 @@ func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 		stop := lead(t, l)
 		expect.Same(t, "Quota waits for a ledger that is not kept", 0, l.Keep(t.Context(), ofTrainJob("a").reserve(now()).evict(now()).Workload, nil))
 		pass(2 * savePeriod)
-		if _, leads := l.tell(); leads {
-			t.Error("It tells series")
-		}
+		_, leads := l.tell()
+		expect.That(t, !leads, "It tells series")
 		stop()
 		expect.That(t, s.writes == 0, "It is written to %d times", s.writes)
 	})
@@ -396,9 +392,7 @@ func TestCollector(t *testing.T) {
 		l, _ := s.ledger()
 		registry := prometheus.NewPedanticRegistry()
 		expect.NoError(t, registry.Register(NewCollector(l, true)))
-		if families, err := registry.Gather(); err != nil || len(families) != 0 {
-			t.Fatalf("One that does not lead tells %v, %v", families, err)
-		}
+		expect.Same(t, "One that does not lead tells something", 0, len(expect.Must(registry.Gather())(t)))
 		defer lead(t, l)()
 		wl := ofTrainJob("a").reserve(now()).admit(now())
 		l.observe(t.Context(), wl.Workload)

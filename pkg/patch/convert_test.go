@@ -47,7 +47,5 @@ func TestAllOverridesAreOnePatch(t *testing.T) {
 	entry := expect.Must(one(t)(Of(trainjob.Trainer21).All(spec)).Decode())(t)
 	pod := replicatedJobs(&entry)[0].Template.Spec.Template
 	expect.Same(t, "Unexpected node selector", map[string]string{"pool": "last", "zone": "first"}, pod.Spec.NodeSelector)
-	if pod.Metadata.Annotations[ManagerAnnotation] != Manager {
-		t.Errorf("Trainer gives the pods our mark, and what is rendered does not have it: %v", pod.Metadata.Annotations)
-	}
+	expect.Same(t, "Trainer gives the pods our mark, and what is rendered does not have it", Manager, pod.Metadata.Annotations[ManagerAnnotation])
 }

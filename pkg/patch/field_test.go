@@ -73,9 +73,8 @@ func TestFieldSetsOursLastAndTouchesNobodyElse(t *testing.T) {
 		spec := specOf(t, s.spec(s.first, s.second))
 		expect.That(t, !f.Has(spec) && !f.Last(spec) && !f.HoldsGate(spec), "Nothing of it is ours")
 		expect.Same(t, "Nothing changes", true, expect.Must(f.Set(spec, []Placement{Gated("node"), Gated("launcher")}))(t))
-		if !f.Has(spec) || !f.Last(spec) || !f.HoldsGate(spec) || !f.Gates(spec, "launcher") || f.Gates(spec, "other") {
-			t.Errorf("It must be at the gate: %s", expect.JSON(t, spec))
-		}
+		expect.That(t, f.Has(spec) && f.Last(spec) && f.HoldsGate(spec), "It must be at the gate: %s", expect.JSON(t, spec))
+		expect.That(t, f.Gates(spec, "launcher") && !f.Gates(spec, "other"), "Others are at the gate: %s", expect.JSON(t, spec))
 		expect.Same(t, "Unexpected jobs", []string{"node", "launcher"}, expect.Must(f.Jobs(spec))(t))
 		expect.Must(f.Set(spec, placed))(t)
 		expect.Same(t, "Placed after the gate", s.spec(s.first, s.second, s.placed), expect.JSON(t, spec))

@@ -152,9 +152,8 @@ func TestPlaceErrorsAreDeterministic(t *testing.T) {
 	infos := []kueuepodset.PodSetInfo{{Name: "node", NodeSelector: given}}
 	_, first := Place(podSets, infos)
 	for range 20 {
-		if _, err := Place(podSets, infos); err.Error() != first.Error() {
-			t.Fatalf("Error %q, before it was %q", err, first)
-		}
+		_, err := Place(podSets, infos)
+		expect.Same(t, "Unexpected error", first.Error(), err.Error())
 	}
 }
 

@@ -34,9 +34,8 @@ func TestShippedRuntimesAreInOrder(t *testing.T) {
 }
 
 func TestUnknownRelease(t *testing.T) {
-	if _, err := Runtimes(trainjob.TrainerVersion(99)); err == nil {
-		t.Error("There are runtimes of a release that there is not")
-	}
+	_, err := Runtimes(trainjob.TrainerVersion(99))
+	expect.That(t, err != nil, "There are runtimes of a release that there is not")
 }
 
 func TestCheck(t *testing.T) {

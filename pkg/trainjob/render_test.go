@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	trainercore "github.com/kubeflow/trainer/v2/pkg/runtime/core"
@@ -381,9 +380,7 @@ func TestRenderDoesWhatTrainerDoesWithTheRuntimesItShips(t *testing.T) {
 				// Trainer runs its plugins in the order of a Go map, another one in every
 				// process, and for XGBoost two of them add variables.
 				anyOrder := cmpopts.SortSlices(func(a, b corev1.EnvVar) bool { return a.Name < b.Name })
-				if diff := cmp.Diff(want, got, anyOrder); diff != "" {
-					t.Errorf("Unexpected JobSet (-Trainer's,+ours):\n%s", diff)
-				}
+				expect.Same(t, "Not the JobSet that Trainer makes", want, got, anyOrder)
 			})
 		}
 	}

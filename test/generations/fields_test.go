@@ -60,12 +60,10 @@ func TestFields(t *testing.T) {
 				}
 				maps.Copy(job["spec"].(random.Object), expect.FromJSON[random.Object](t, "{"+tc.spec+"}"))
 				want := strings.Contains(tc.refused, generation.String())
-				if refusals := schema.check(t, job, nil); (len(refusals) > 0) != want {
-					t.Errorf("The CRD finds %q", refusals)
-				}
-				if errs := rules.Fields(generation, encode(t, job)); (len(errs) > 0) != want {
-					t.Errorf("The rules find %v", errs.ToAggregate())
-				}
+				refusals := schema.check(t, job, nil)
+				expect.That(t, (len(refusals) > 0) == want, "The CRD finds %q", refusals)
+				errs := rules.Fields(generation, encode(t, job))
+				expect.That(t, (len(errs) > 0) == want, "The rules find %v", errs.ToAggregate())
 			})
 		}
 	}

@@ -43,9 +43,7 @@ func TestApplied(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := m.applied(tc.content)
-			if got != tc.want || (err != nil) != tc.fails {
-				t.Errorf("applied(%q) = %q, %v; want %q, failing: %t", tc.content, got, err, tc.want, tc.fails)
-			}
+			expect.That(t, got == tc.want && (err != nil) == tc.fails, "applied(%q) = %q, %v; want %q", tc.content, got, err, tc.want)
 		})
 	}
 }
