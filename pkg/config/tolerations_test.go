@@ -41,11 +41,7 @@ func TestValidateTolerationRules(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, err := range validateTolerationRules(tc.rules) {
-				got = append(got, err.Field+": "+string(err.Type))
-			}
-			expect.Same(t, "Unexpected errors", tc.want, got)
+			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(validateTolerationRules(tc.rules)))
 		})
 	}
 }

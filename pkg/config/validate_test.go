@@ -83,11 +83,7 @@ func TestValidate(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, err := range validate(changed(tc.change)) {
-				got = append(got, err.Field+": "+string(err.Type))
-			}
-			expect.Same(t, "Unexpected errors", tc.want, got)
+			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(validate(changed(tc.change))))
 		})
 	}
 }

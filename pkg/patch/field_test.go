@@ -156,7 +156,7 @@ func TestUnknownTargets(t *testing.T) {
 		"spec.podTemplateOverrides[1].targetJobs[0].name: FieldValueInvalid",
 		"spec.podTemplateOverrides[1].targetJobs[1].name: FieldValueInvalid",
 	}
-	expect.Same(t, "Unexpected errors", want, fieldAndType(errs))
+	expect.Same(t, "Unexpected errors", want, expect.FieldsAndTypes(errs))
 }
 
 func TestWhatTrainerIgnoresIsNotRendered(t *testing.T) {

@@ -59,13 +59,11 @@ func found(errs ...*field.Error) []string {
 
 // trimmed returns the fields of errors without the first prefix that they have, and the types.
 func trimmed(errs field.ErrorList, prefixes ...string) []string {
-	var all []string
-	for _, err := range errs {
-		path := err.Field
-		if i := slices.IndexFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) }); i >= 0 {
-			path = strings.TrimPrefix(path[len(prefixes[i]):], ".")
+	all := expect.FieldsAndTypes(errs)
+	for i, path := range all {
+		if at := slices.IndexFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) }); at >= 0 {
+			all[i] = strings.TrimPrefix(path[len(prefixes[at]):], ".")
 		}
-		all = append(all, path+": "+string(err.Type))
 	}
 	return all
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 )
 
@@ -60,6 +61,14 @@ func ErrorWith(t testing.TB, err error, parts ...string) {
 			t.Errorf("Error %q does not have %q", err, part)
 		}
 	}
+}
+
+// FieldsAndTypes leaves the wording of errors open.
+func FieldsAndTypes(errs field.ErrorList) (all []string) {
+	for _, err := range errs {
+		all = append(all, err.Field+": "+string(err.Type))
+	}
+	return all
 }
 
 // FromYAML decodes what a test has as text, without fields that the type does not know.
