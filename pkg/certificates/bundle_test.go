@@ -12,27 +12,21 @@ import (
 	"time"
 
 	"github.com/cert-manager/cert-manager/pkg/util/pki"
-	"github.com/google/go-cmp/cmp"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // newAuthority returns a PEM certificate, and one for serving that it signed.
 func newAuthority(t *testing.T, name string, notAfter time.Time) ([]byte, *tls.Certificate) {
 	t.Helper()
-	key, err := pki.GenerateECPrivateKey(256)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := expect.Must(pki.GenerateECPrivateKey(256))(t)
 	template := &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: notAfter}
 	data, ca, err := pki.SignCertificate(template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	leaf := &x509.Certificate{DNSNames: []string{"svc"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	_, signed, err := pki.SignCertificate(leaf, ca, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 	return data, &tls.Certificate{Certificate: [][]byte{signed.Raw}}
 }
 
@@ -54,9 +48,7 @@ func TestWithAuthority(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(string(tc.want), string(withAuthority(tc.bundle, current, now))); diff != "" {
-				t.Errorf("Unexpected bundle (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected bundle", string(tc.want), string(withAuthority(tc.bundle, current, now)))
 		})
 	}
 }
@@ -77,27 +69,17 @@ func TestSignedBy(t *testing.T) {
 		"of an unreadable authority": {serving: signed, ca: []byte("none")},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := signedBy(tc.serving, tc.ca); got != tc.want {
-				t.Errorf("signedBy = %t, want %t", got, tc.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected signedBy", tc.want, signedBy(tc.serving, tc.ca)) })
 	}
 }
 
 func TestEnds(t *testing.T) {
 	_, signed := newAuthority(t, "ours", time.Now().Add(time.Hour))
-	leaf, err := x509.ParseCertificate(signed.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	leaf := expect.Must(x509.ParseCertificate(signed.Certificate[0]))(t)
 	parsed := &tls.Certificate{Certificate: [][]byte{{1}}, Leaf: leaf}
 	for name, certificate := range map[string]*tls.Certificate{"as it was signed": signed, "as it was read": parsed} {
-		if got, err := Ends(certificate, nil); err != nil || !got.Equal(leaf.NotAfter) {
-			t.Errorf("A certificate %s ends at %s, %v; want %s", name, got, err, leaf.NotAfter)
-		}
+		expect.Same(t, "Unexpected end of a certificate "+name, leaf.NotAfter, expect.Must(Ends(certificate, nil))(t))
 	}
-	if _, err := Ends(nil, errNoCertificate); err == nil {
-		t.Error("There is no certificate, and it ends")
-	}
+	_, err := Ends(nil, errNoCertificate)
+	expect.That(t, err != nil, "There is no certificate, and it ends")
 }

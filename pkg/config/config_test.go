@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/config/v1alpha1"
 	"k8s.io/utils/ptr"
@@ -19,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const head = "apiVersion: config.kueue-trainer.dev/v1alpha1\nkind: Configuration\n"
@@ -55,9 +55,7 @@ func changed(change func(*Configuration)) *Configuration {
 func fileWith(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "configuration.yaml")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatalf("Writing the file: %v", err)
-	}
+	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -90,15 +88,10 @@ integrations: {labelKeysToCopy: [team]}
 				c.Integrations.LabelKeysToCopy = []string{"team"}
 			}),
 		},
-		"no wait is not the default one": {
-			content: head + "waitForJobSet: 0s\n",
-			want:    changed(func(c *Configuration) { c.WaitForJobSet.Duration = 0 }),
-		},
+		"no wait is not the default one": {content: head + "waitForJobSet: 0s\n", want: changed(func(c *Configuration) { c.WaitForJobSet.Duration = 0 })},
 		"another namespace goes where the namespace counts": {
 			content: head + "namespace: elsewhere\n",
-			want: changed(func(c *Configuration) {
-				c.Namespace, c.LeaderElection.ResourceNamespace = "elsewhere", "elsewhere"
-			}),
+			want:    changed(func(c *Configuration) { c.Namespace, c.LeaderElection.ResourceNamespace = "elsewhere", "elsewhere" }),
 		},
 		"a selector of one's own": {
 			content: head + "managedJobsNamespaceSelector: {matchLabels: {team: a}}\n",
@@ -106,10 +99,7 @@ integrations: {labelKeysToCopy: [team]}
 				c.ManagedJobsNamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 			}),
 		},
-		"an empty list of workers is no list": {
-			content: head + "controller: {groupKindConcurrency: {}}\n",
-			want:    defaults(),
-		},
+		"an empty list of workers is no list": {content: head + "controller: {groupKindConcurrency: {}}\n", want: defaults()},
 		"a value that is Kueue's default is an override, too": {
 			content: head + "manageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}\nwaitForPodsReady: {}\n",
 			want: changed(func(c *Configuration) {
@@ -140,46 +130,19 @@ integrations: {labelKeysToCopy: [team]}
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := Load(fileWith(t, tc.content))
-			if err != nil {
-				t.Fatalf("Load: %v", err)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected configuration (-want,+got):\n%s", diff)
-			}
+			got := expect.Must(Load(fileWith(t, tc.content)))(t)
+			expect.Same(t, "Unexpected configuration", tc.want, got)
 			// The effective configuration is logged; what is logged has to be a file.
-			written, err := yaml.Marshal(got)
-			if err != nil {
-				t.Fatalf("Writing it out: %v", err)
-			}
-			again, err := Load(fileWith(t, string(written)))
-			if err != nil {
-				t.Fatalf("Loading what was written out: %v", err)
-			}
-			if diff := cmp.Diff(got, again); diff != "" {
-				t.Errorf("It comes back different (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "It comes back different", got, expect.Must(Load(fileWith(t, string(expect.Must(yaml.Marshal(got))(t)))))(t))
 		})
 	}
 }
 
-func TestLoadWithoutAFileGivesTheDefaults(t *testing.T) {
-	got, err := Load("")
-	if err != nil {
-		t.Fatalf("Load: %v", err)
-	}
-	if diff := cmp.Diff(defaults(), got); diff != "" {
-		t.Errorf("Unexpected configuration (-want,+got):\n%s", diff)
-	}
-}
-
-func TestShippedFileEqualsTheDefaults(t *testing.T) {
-	got, err := Load(filepath.Join("..", "..", "config", "manager", "configuration.yaml"))
-	if err != nil {
-		t.Fatalf("Load: %v", err)
-	}
-	if diff := cmp.Diff(defaults(), got); diff != "" {
-		t.Errorf("The shipped file is not what the manager does without it (-defaults,+file):\n%s", diff)
+func TestLoadGivesTheDefaults(t *testing.T) {
+	for name, path := range map[string]string{
+		"without a file": "", "by the file that is shipped": filepath.Join("..", "..", "config", "manager", "configuration.yaml"),
+	} {
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected configuration", defaults(), expect.Must(Load(path))(t)) })
 	}
 }
 
@@ -211,17 +174,8 @@ func TestLoadErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := fileWith(t, tc.content)
 			cfg, err := Load(path)
-			if err == nil {
-				t.Fatalf("No error, want one with %q", tc.wantInErr)
-			}
-			for _, part := range append(tc.wantInErr, path) {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("Error %q does not have %q", err, part)
-				}
-			}
-			if cfg != nil {
-				t.Error("A configuration beside an error")
-			}
+			expect.ErrorWith(t, err, append(tc.wantInErr, path)...)
+			expect.That(t, cfg == nil, "A configuration beside an error")
 		})
 	}
 }
@@ -239,7 +193,5 @@ func TestDefaultIsIdempotent(t *testing.T) {
 	Default(cfg)
 	first := *cfg
 	Default(cfg)
-	if diff := cmp.Diff(&first, cfg); diff != "" {
-		t.Errorf("The second time changes it (-once,+twice):\n%s", diff)
-	}
+	expect.Same(t, "The second time changes it", &first, cfg)
 }

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestValidate(t *testing.T) {
@@ -41,17 +42,15 @@ func TestValidate(t *testing.T) {
 		"profiles for everybody": {change: func(c *Configuration) {
 			c.Metrics.Pprof, c.Metrics.SecureServing = true, ptr.To(false)
 		}, want: []string{"metrics.pprof: FieldValueForbidden"}},
-		"many workers":                    {change: workers(map[string]int{TrainJobKind: 50})},
-		"no workers":                      {change: workers(map[string]int{TrainJobKind: 0}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
-		"fewer than none":                 {change: workers(map[string]int{TrainJobKind: -1}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
-		"workers of another kind":         {change: workers(map[string]int{"Job.batch": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
-		"workers of the kind in short":    {change: workers(map[string]int{"TrainJob": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
-		"a selector by label":             {change: selector(metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}})},
-		"a selector of everything":        {change: selector(metav1.LabelSelector{}), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid", "managedJobsNamespaceSelector: FieldValueInvalid"}},
-		"a selector that has kube-system": {change: selector(notIn("kueue-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
-		"a selector that has kueue-system": {
-			change: selector(notIn("kube-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"},
-		},
+		"many workers":                     {change: workers(map[string]int{TrainJobKind: 50})},
+		"no workers":                       {change: workers(map[string]int{TrainJobKind: 0}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
+		"fewer than none":                  {change: workers(map[string]int{TrainJobKind: -1}), want: []string{"controller.groupKindConcurrency[TrainJob.trainer.kubeflow.org]: FieldValueInvalid"}},
+		"workers of another kind":          {change: workers(map[string]int{"Job.batch": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
+		"workers of the kind in short":     {change: workers(map[string]int{"TrainJob": 1}), want: []string{"controller.groupKindConcurrency: FieldValueNotSupported"}},
+		"a selector by label":              {change: selector(metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}})},
+		"a selector of everything":         {change: selector(metav1.LabelSelector{}), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid", "managedJobsNamespaceSelector: FieldValueInvalid"}},
+		"a selector that has kube-system":  {change: selector(notIn("kueue-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
+		"a selector that has kueue-system": {change: selector(notIn("kube-system")), want: []string{"managedJobsNamespaceSelector: FieldValueInvalid"}},
 		"a selector that cannot be read": {
 			change: selector(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Like", Values: []string{"v"}}}}),
 			want:   []string{"managedJobsNamespaceSelector.matchExpressions[0].operator: FieldValueInvalid"},
@@ -84,13 +83,7 @@ func TestValidate(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, err := range validate(changed(tc.change)) {
-				got = append(got, err.Field+": "+string(err.Type))
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(validate(changed(tc.change))))
 		})
 	}
 }

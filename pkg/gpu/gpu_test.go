@@ -5,9 +5,11 @@ package gpu
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func amounts(pairs ...string) corev1.ResourceList {
@@ -51,11 +53,7 @@ func TestIsResource(t *testing.T) {
 		"the empty name, as of an unset resource": {name: ""},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := IsResource(tc.name); got != tc.want {
-				t.Errorf("IsResource(%q) = %v, want %v", tc.name, got, tc.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected IsResource", tc.want, IsResource(tc.name)) })
 	}
 }
 
@@ -65,9 +63,7 @@ func TestResources(t *testing.T) {
 		want []corev1.ResourceName
 	}{
 		"no containers": {},
-		"no GPUs": {
-			pod: corev1.PodSpec{Containers: []corev1.Container{requesting(amounts("cpu", "1", "amd.com/gpu", "1"))}},
-		},
+		"no GPUs":       {pod: corev1.PodSpec{Containers: []corev1.Container{requesting(amounts("cpu", "1", "amd.com/gpu", "1"))}}},
 		"limits only": {
 			pod:  corev1.PodSpec{Containers: []corev1.Container{limitedTo(amounts("nvidia.com/gpu", "8"))}},
 			want: []corev1.ResourceName{"nvidia.com/gpu"},
@@ -105,13 +101,7 @@ func TestResources(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := Resources(&tc.pod)
-			if len(got) == 0 && len(tc.want) == 0 {
-				return
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected resources (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected resources", tc.want, Resources(&tc.pod), cmpopts.EquateEmpty())
 		})
 	}
 }
@@ -125,18 +115,12 @@ func TestTolerations(t *testing.T) {
 		want  []corev1.Toleration
 	}{
 		"no GPUs, no tolerations": {asked: amounts("cpu", "1")},
-		"whole GPUs have one key": {
-			asked: amounts("nvidia.com/gpu", "8"),
-			want:  []corev1.Toleration{exists("nvidia.com/gpu")},
-		},
+		"whole GPUs have one key": {asked: amounts("nvidia.com/gpu", "8"), want: []corev1.Toleration{exists("nvidia.com/gpu")}},
 		"a MIG profile brings the provider's key and its own": {
 			asked: amounts("nvidia.com/mig-1g.10gb", "1"),
 			want:  []corev1.Toleration{exists("nvidia.com/gpu"), exists("nvidia.com/mig-1g.10gb")},
 		},
-		"shared GPUs too": {
-			asked: amounts("nvidia.com/gpu.shared", "1"),
-			want:  []corev1.Toleration{exists("nvidia.com/gpu"), exists("nvidia.com/gpu.shared")},
-		},
+		"shared GPUs too": {asked: amounts("nvidia.com/gpu.shared", "1"), want: []corev1.Toleration{exists("nvidia.com/gpu"), exists("nvidia.com/gpu.shared")}},
 		"whole and MIG together have no key twice": {
 			asked: amounts("nvidia.com/mig-1g.10gb", "1", "nvidia.com/gpu", "1"),
 			want:  []corev1.Toleration{exists("nvidia.com/gpu"), exists("nvidia.com/mig-1g.10gb")},
@@ -145,9 +129,7 @@ func TestTolerations(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.PodSpec{Containers: []corev1.Container{limitedTo(tc.asked)}}
-			if diff := cmp.Diff(tc.want, Tolerations(pod)); diff != "" {
-				t.Errorf("Unexpected tolerations (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected tolerations", tc.want, Tolerations(pod))
 		})
 	}
 }

@@ -3,14 +3,16 @@
 package gpu
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 type labelSet = map[string]string
@@ -50,6 +52,10 @@ func TestPools(t *testing.T) {
 		Taints    []corev1.Taint
 	}
 	whole := []corev1.ResourceName{Whole}
+	// ofGPUs has whole ones.
+	ofGPUs := func(name string, labels labelSet, nodes []string, taints ...corev1.Taint) pool {
+		return pool{name, labels, nodes, whole, WholeGPUs, taints}
+	}
 	const machineSet = "machine.openshift.io/cluster-api-machineset"
 	longName := strings.Repeat("x", 55)
 	cases := map[string]struct {
@@ -59,10 +65,7 @@ func TestPools(t *testing.T) {
 		"no nodes": {},
 		"nodes with the same product are one pool, sorted": {
 			nodes: []corev1.Node{node("b", eightGPUs, h100(), gkeTaint), node("a", eightGPUs, h100(), gkeTaint)},
-			want: []pool{{
-				Name: "h100-80gb-hbm3", Labels: h100(), Nodes: []string{"a", "b"},
-				Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{gkeTaint},
-			}},
+			want:  []pool{ofGPUs("h100-80gb-hbm3", h100(), []string{"a", "b"}, gkeTaint)},
 		},
 		"two products are two pools, and nodes that labels pick without GPUs are one before them": {
 			nodes: []corev1.Node{
@@ -72,15 +75,15 @@ func TestPools(t *testing.T) {
 			},
 			want: []pool{
 				{Name: "cpu-workers", Labels: labelSet{"eks.amazonaws.com/nodegroup": "workers"}, Nodes: []string{"c"}},
-				{Name: "a100-sxm4-80gb", Labels: labelSet{ProductLabel: "NVIDIA-A100-SXM4-80GB"}, Nodes: []string{"a"}, Resources: whole, Slicing: WholeGPUs},
-				{Name: "h100-80gb-hbm3", Labels: h100(), Nodes: []string{"h"}, Resources: whole, Slicing: WholeGPUs},
+				ofGPUs("a100-sxm4-80gb", labelSet{ProductLabel: "NVIDIA-A100-SXM4-80GB"}, []string{"a"}),
+				ofGPUs("h100-80gb-hbm3", h100(), []string{"h"}),
 			},
 		},
 		"nodes that no label picks have a pool without labels": {
 			nodes: []corev1.Node{node("c", noGPUs, nil), node("h", eightGPUs, h100())},
 			want: []pool{
 				{Name: "cpu", Nodes: []string{"c"}},
-				{Name: "h100-80gb-hbm3", Labels: h100(), Nodes: []string{"h"}, Resources: whole, Slicing: WholeGPUs},
+				ofGPUs("h100-80gb-hbm3", h100(), []string{"h"}),
 			},
 		},
 		"control planes and tainted nodes without GPUs are no pool": {
@@ -95,14 +98,8 @@ func TestPools(t *testing.T) {
 				node("b", eightGPUs, h100("cloud.google.com/gke-nodepool", "spot"), gkeTaint, spotTaint),
 			},
 			want: []pool{
-				{
-					Name: "h100-80gb-hbm3-reserved", Labels: h100("cloud.google.com/gke-nodepool", "reserved"), Nodes: []string{"a"},
-					Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{gkeTaint},
-				},
-				{
-					Name: "h100-80gb-hbm3-spot", Labels: h100("cloud.google.com/gke-nodepool", "spot"), Nodes: []string{"b"},
-					Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{spotTaint, gkeTaint},
-				},
+				ofGPUs("h100-80gb-hbm3-reserved", h100("cloud.google.com/gke-nodepool", "reserved"), []string{"a"}, gkeTaint),
+				ofGPUs("h100-80gb-hbm3-spot", h100("cloud.google.com/gke-nodepool", "spot"), []string{"b"}, spotTaint, gkeTaint),
 			},
 		},
 		"one node under maintenance, or without its device plugin, stays in its pool": {
@@ -112,10 +109,7 @@ func TestPools(t *testing.T) {
 				node("c", noGPUs, h100(), gkeTaint),
 				node("d", eightGPUs, h100(), gkeTaint, corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule}),
 			},
-			want: []pool{{
-				Name: "h100-80gb-hbm3", Labels: h100(), Nodes: []string{"a", "b", "c", "d"},
-				Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{gkeTaint},
-			}},
+			want: []pool{ofGPUs("h100-80gb-hbm3", h100(), []string{"a", "b", "c", "d"}, gkeTaint)},
 		},
 		"MIG under the single strategy has a product of its own": {
 			nodes: []corev1.Node{
@@ -123,7 +117,7 @@ func TestPools(t *testing.T) {
 				node("b", amounts("nvidia.com/gpu", "56"), labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", migConfigLabel: "all-1g.5gb"}),
 			},
 			want: []pool{
-				{Name: "a100-sxm4-40gb", Labels: labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB"}, Nodes: []string{"a"}, Resources: whole, Slicing: WholeGPUs},
+				ofGPUs("a100-sxm4-40gb", labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB"}, []string{"a"}),
 				{
 					Name: "a100-sxm4-40gb-mig-1g-5gb", Nodes: []string{"b"}, Resources: whole, Slicing: MIG,
 					Labels: labelSet{ProductLabel: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", migConfigLabel: "all-1g.5gb"},
@@ -137,7 +131,7 @@ func TestPools(t *testing.T) {
 				node("c", eightGPUs, h100("nvidia.com/gpu.count", "8")),
 			},
 			want: []pool{
-				{Name: "h100-80gb-hbm3-8", Labels: h100("nvidia.com/gpu.count", "8"), Nodes: []string{"c"}, Resources: whole, Slicing: WholeGPUs},
+				ofGPUs("h100-80gb-hbm3-8", h100("nvidia.com/gpu.count", "8"), []string{"c"}),
 				{
 					Name: "h100-80gb-hbm3-mig-8", Labels: h100("nvidia.com/mig-3g.40gb.count", "8"), Nodes: []string{"b"},
 					Resources: []corev1.ResourceName{Whole, "nvidia.com/mig-3g.40gb"}, Slicing: WholeGPUs,
@@ -172,14 +166,8 @@ func TestPools(t *testing.T) {
 			},
 			want: []pool{
 				{Name: "cpu-nodepool1", Labels: labelSet{"kubernetes.azure.com/agentpool": "nodepool1"}, Nodes: []string{"c"}},
-				{
-					Name: "h100-80gb", Labels: labelSet{"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}, Nodes: []string{"a"},
-					Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{gkeTaint},
-				},
-				{
-					Name: "standard-nd96isr-h100-v5", Labels: labelSet{"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5"}, Nodes: []string{"b"},
-					Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{azureTaint},
-				},
+				ofGPUs("h100-80gb", labelSet{"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}, []string{"a"}, gkeTaint),
+				ofGPUs("standard-nd96isr-h100-v5", labelSet{"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5"}, []string{"b"}, azureTaint),
 			},
 		},
 		"names that would be the same are numbered": {
@@ -188,8 +176,8 @@ func TestPools(t *testing.T) {
 				node("b", eightGPUs, labelSet{ProductLabel: "L4"}),
 			},
 			want: []pool{
-				{Name: "l4", Labels: labelSet{ProductLabel: "L4"}, Nodes: []string{"b"}, Resources: whole, Slicing: WholeGPUs},
-				{Name: "l4-2", Labels: labelSet{ProductLabel: "NVIDIA-L4"}, Nodes: []string{"a"}, Resources: whole, Slicing: WholeGPUs},
+				ofGPUs("l4", labelSet{ProductLabel: "L4"}, []string{"b"}),
+				ofGPUs("l4-2", labelSet{ProductLabel: "NVIDIA-L4"}, []string{"a"}),
 			},
 		},
 		"long names that are the same up to their end are numbered": {
@@ -198,14 +186,8 @@ func TestPools(t *testing.T) {
 				node("b", eightGPUs, h100(machineSet, longName+"-b"), teamTaint),
 			},
 			want: []pool{
-				{
-					Name: "h100-80gb-hbm3-" + longName[:46] + "-2", Labels: h100(machineSet, longName+"-b"), Nodes: []string{"b"},
-					Resources: whole, Slicing: WholeGPUs, Taints: []corev1.Taint{teamTaint},
-				},
-				{
-					Name: "h100-80gb-hbm3-" + longName[:48], Labels: h100(machineSet, longName+"-a"), Nodes: []string{"a"},
-					Resources: whole, Slicing: WholeGPUs,
-				},
+				ofGPUs("h100-80gb-hbm3-"+longName[:46]+"-2", h100(machineSet, longName+"-b"), []string{"b"}, teamTaint),
+				ofGPUs("h100-80gb-hbm3-"+longName[:48], h100(machineSet, longName+"-a"), []string{"a"}),
 			},
 		},
 	}
@@ -220,9 +202,7 @@ func TestPools(t *testing.T) {
 					}
 					got = append(got, pool{p.Name, p.NodeLabels, names, p.Resources, p.Slicing, p.Taints})
 				}
-				if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
-					t.Errorf("Nodes %s: unexpected pools (-want,+got):\n%s", order, diff)
-				}
+				expect.Same(t, fmt.Sprintf("Nodes %s: unexpected pools", order), tc.want, got, cmpopts.EquateEmpty())
 				slices.Reverse(tc.nodes)
 			}
 		})
@@ -250,9 +230,7 @@ func TestTolerated(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := Tolerated(tc.taint, tc.name); got != tc.want {
-				t.Errorf("Tolerated(%v, %s) = %v, want %v", tc.taint, tc.name, got, tc.want)
-			}
+			expect.Same(t, "Unexpected answer whether it is tolerated", tc.want, Tolerated(tc.taint, tc.name))
 		})
 	}
 }
@@ -275,9 +253,7 @@ func TestLevels(t *testing.T) {
 				n := node("", nil, l)
 				nodes = append(nodes, &n)
 			}
-			if diff := cmp.Diff(tc.want, Levels(nodes)); diff != "" {
-				t.Errorf("Unexpected levels (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected levels", tc.want, Levels(nodes))
 		})
 	}
 }

@@ -3,6 +3,7 @@
 package heap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -10,6 +11,8 @@ import (
 	"runtime/debug"
 	"testing"
 	"testing/synctest"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestSetLimit(t *testing.T) {
@@ -28,16 +31,8 @@ func TestSetLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("GOMEMLIMIT", tc.env)
 			debug.SetMemoryLimit(tc.limit)
-			if got := SetLimit(); got != tc.want {
-				t.Errorf("SetLimit = %d, want %d", got, tc.want)
-			}
-			want := tc.want
-			if want == 0 {
-				want = tc.limit
-			}
-			if got := debug.SetMemoryLimit(-1); got != want {
-				t.Errorf("The runtime's limit is %d, want %d", got, want)
-			}
+			expect.Same(t, "Unexpected SetLimit", tc.want, SetLimit())
+			expect.Same(t, "Unexpected limit of the runtime", cmp.Or(tc.want, tc.limit), debug.SetMemoryLimit(-1))
 		})
 	}
 }
@@ -79,9 +74,7 @@ func TestTight(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := tight(tc.before, tc.share); got != tc.want {
-				t.Errorf("tight(%t, %.2f) = %t, want %t", tc.before, tc.share, got, tc.want)
-			}
+			expect.Same(t, "Unexpected answer whether it is tight", tc.want, tight(tc.before, tc.share))
 		})
 	}
 }
@@ -90,13 +83,7 @@ func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		scarce := false
 		gate := NewGate(1, func() bool { return scarce })
-		pass := func(ctx context.Context) func() {
-			leave, err := gate.Pass(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return leave
-		}
+		pass := func(ctx context.Context) func() { return expect.Must(gate.Pass(ctx))(t) }
 		first, second := pass(t.Context()), pass(t.Context())
 		scarce = true
 		// Whoever came before is not counted.
@@ -114,9 +101,8 @@ func TestGate(t *testing.T) {
 		default:
 		}
 		cancel()
-		if err := <-passed; !errors.Is(err, context.Canceled) {
-			t.Errorf("Who gives up has error %v", err)
-		}
+		err := <-passed
+		expect.That(t, errors.Is(err, context.Canceled), "Who gives up has error %v", err)
 		third()
 		pass(t.Context())()
 		first()

@@ -6,12 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestObserveReadyHasTheLabelsOfTheQueues(t *testing.T) {
@@ -21,22 +22,14 @@ func TestObserveReadyHasTheLabelsOfTheQueues(t *testing.T) {
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"}
 	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 
-	labels, err := NewCustomLabels(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	labels := expect.Must(NewCustomLabels(nil))(t)
 	ObserveReady(wl, true, labels)
-	if diff := cmp.Diff(map[string]string{}, customLabels(t)); diff != "" {
-		t.Errorf("Unexpected labels where none are configured (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected labels where none are configured", map[string]string{}, customLabels(t))
 
-	labels, err = NewCustomLabels([]configapi.ControllerMetricsCustomLabel{
+	labels = expect.Must(NewCustomLabels([]configapi.ControllerMetricsCustomLabel{
 		{Name: "team"},
 		{Name: "project", SourceKind: ptr.To(configapi.SourceKindLocalQueue), SourceAnnotationKey: "example.com/project"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	StoreQueue(labels, cq)
 	StoreQueue(labels, lq)
 	ObserveReady(wl, true, labels)
@@ -46,9 +39,7 @@ func TestObserveReadyHasTheLabelsOfTheQueues(t *testing.T) {
 		"kueue_local_queue_ready_wait_time_seconds custom_project":                "ocr",
 		"kueue_local_queue_admitted_until_ready_wait_time_seconds custom_project": "ocr",
 	}
-	if diff := cmp.Diff(want, customLabels(t)); diff != "" {
-		t.Errorf("Unexpected labels (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected labels", want, customLabels(t))
 }
 
 // customLabels returns the values of the configured labels, by metric and label.
@@ -56,10 +47,7 @@ func customLabels(t *testing.T) map[string]string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(JobMetrics()...)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := expect.Must(registry.Gather())(t)
 	if len(families) == 0 {
 		t.Fatal("Nothing was recorded")
 	}

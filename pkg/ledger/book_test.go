@@ -11,16 +11,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
+// seconds are by phase or outcome.
+type seconds = map[string]float64
+
 // gpuSeconds are the numbers of a book for GPUs, by phase or outcome.
-func gpuSeconds(of map[slot]float64) map[string]float64 {
-	sums := map[string]float64{}
+func gpuSeconds(of map[slot]float64) seconds {
+	sums := seconds{}
 	for s, seconds := range of {
 		if s.Resource == "nvidia.com/gpu" {
 			sums[s.is] += seconds
@@ -30,7 +33,7 @@ func gpuSeconds(of map[slot]float64) map[string]float64 {
 }
 
 // sums are those of a book at a time.
-func sums(b *Book, now time.Time) map[string]float64 {
+func sums(b *Book, now time.Time) seconds {
 	held, ended := b.Totals(now)
 	out := gpuSeconds(held)
 	maps.Copy(out, gpuSeconds(ended))
@@ -40,15 +43,7 @@ func sums(b *Book, now time.Time) map[string]float64 {
 // reloaded returns the book that another process reads.
 func reloaded(t *testing.T, b *Book, now time.Time) *Book {
 	t.Helper()
-	data, err := b.checkpoint("test", now).encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.book(now)
+	return expect.Must(decode(expect.Must(b.checkpoint("test", now).encode())(t)))(t).book(now)
 }
 
 func TestBook(t *testing.T) {
@@ -66,15 +61,12 @@ func TestBook(t *testing.T) {
 	cases := map[string]struct {
 		steps []step
 		until int
-		want  map[string]float64
+		want  seconds
 	}{
-		"it runs on": {
-			steps: []step{{at: 21, wl: running()}}, until: 30,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 10 * gpus},
-		},
+		"it runs on": {steps: []step{{at: 21, wl: running()}}, until: 30, want: seconds{"waiting": 10 * gpus, "running": 10 * gpus}},
 		"only the last version is seen": {
 			steps: []step{{at: 70, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)}}, until: 100,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},
 		},
 		"it is seen twice": {
 			steps: []step{
@@ -82,11 +74,11 @@ func TestBook(t *testing.T) {
 				{at: 62, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)},
 				{at: 400, saved: 399, wl: running().finish(kueue.WorkloadFinishedReasonSucceeded, 60)},
 			}, until: 500,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 40 * gpus, "useful": 40 * gpus},
 		},
 		"it is evicted and gives its quota back": {
 			steps: []step{{at: 21, wl: running()}, {at: 56, wl: evicted().release(55)}}, until: 100,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
 		},
 		"its readiness was reset when it was evicted": {
 			steps: []step{
@@ -94,14 +86,14 @@ func TestBook(t *testing.T) {
 				{at: 52, wl: evicted().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51)},
 				{at: 56, wl: evicted().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51).release(55)},
 			}, until: 100,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
 		},
 		"it gave its quota back and got it again before anybody looked": {
 			steps: []step{
 				{at: 51, wl: evicted()},
 				{at: 70, saved: 51, wl: evicted().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51).release(55).reserve(60).admit(60).ready(65)},
 			}, until: 70,
-			want: map[string]float64{"waiting": 15 * gpus, "running": 35 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+			want: seconds{"waiting": 15 * gpus, "running": 35 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
 		},
 		"it gave its quota back and got it again in the same second": {
 			steps: []step{
@@ -111,7 +103,7 @@ func TestBook(t *testing.T) {
 				{at: 13, wl: versioned(a().reserve(10).release(10).reserve(10).admit(12), "4")},
 				{at: 14, wl: versioned(a().reserve(10), "1")},
 			}, until: 30,
-			want: map[string]float64{"waiting": 20 * gpus},
+			want: seconds{"waiting": 20 * gpus},
 		},
 		"another process goes on with one that got its quota again in the same second": {
 			steps: []step{
@@ -120,7 +112,7 @@ func TestBook(t *testing.T) {
 				{at: 20, saved: 15, wl: versioned(a().reserve(10).release(10).reserve(10), "3")},
 				{at: 21, wl: versioned(a().reserve(10), "1")},
 			}, until: 30,
-			want: map[string]float64{"waiting": 20 * gpus},
+			want: seconds{"waiting": 20 * gpus},
 		},
 		"a pod is lost and recovers": {
 			steps: []step{
@@ -128,15 +120,15 @@ func TestBook(t *testing.T) {
 				{at: 31, wl: running().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 30)},
 				{at: 41, wl: running().set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 30).set(kueue.WorkloadPodsReady, true, kueue.WorkloadRecovered, 40)},
 			}, until: 50,
-			want: map[string]float64{"waiting": 20 * gpus, "running": 20 * gpus},
+			want: seconds{"waiting": 20 * gpus, "running": 20 * gpus},
 		},
 		"a pod is reclaimed": {
 			steps: []step{{at: 21, wl: running()}, {at: 30, wl: reclaimed(running())}}, until: 40,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 15 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 15 * gpus},
 		},
 		"it is deleted": {
 			steps: []step{{at: 31, wl: running().deleted(30)}, {at: 35, wl: running().deleted(30), gone: true}}, until: 40,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
 		},
 		"an old copy comes after it is gone": {
 			steps: []step{
@@ -144,7 +136,7 @@ func TestBook(t *testing.T) {
 				{at: 36, wl: versioned(running(), "")},
 				{at: 37, wl: versioned(running().finish(kueue.WorkloadFinishedReasonFailed, 34).release(34).reserve(35), "")},
 			}, until: 40,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
 		},
 		"another process sees an old copy after it is gone": {
 			steps: []step{
@@ -152,15 +144,15 @@ func TestBook(t *testing.T) {
 				{at: 37, saved: 36, wl: versioned(running(), "")},
 				{at: 38, wl: versioned(running().finish(kueue.WorkloadFinishedReasonFailed, 34), "")},
 			}, until: 40,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 10 * gpus, "stopping": 5 * gpus, "deleted": 10 * gpus},
 		},
 		"another process goes on": {
 			steps: []step{{at: 21, wl: running()}, {at: 80, saved: 22, wl: evicted().release(55)}}, until: 90,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
 		},
 		"an old version comes late": {
 			steps: []step{{at: 56, wl: versioned(evicted().release(55).reserve(60), "9")}, {at: 57, wl: versioned(running(), "5")}}, until: 70,
-			want: map[string]float64{"waiting": 10 * gpus},
+			want: seconds{"waiting": 10 * gpus},
 		},
 		"another process sees an old version of what has ended": {
 			steps: []step{
@@ -168,7 +160,7 @@ func TestBook(t *testing.T) {
 				{at: 56, wl: versioned(evicted().release(55), "9")},
 				{at: 60, saved: 57, wl: versioned(running(), "5")},
 			}, until: 70,
-			want: map[string]float64{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
+			want: seconds{"waiting": 10 * gpus, "running": 30 * gpus, "stopping": 5 * gpus, "lost": 30 * gpus},
 		},
 	}
 	for name, tc := range cases {
@@ -183,9 +175,7 @@ func TestBook(t *testing.T) {
 					b.Gone(s.wl.UID, at(s.at), at(s.at))
 				}
 			}
-			if diff := cmp.Diff(tc.want, sums(b, at(tc.until))); diff != "" {
-				t.Errorf("Unexpected GPU seconds (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected GPU seconds", tc.want, sums(b, at(tc.until)))
 		})
 	}
 }
@@ -204,9 +194,7 @@ func TestBookBeginsWithNothing(t *testing.T) {
 	b := NewBook(at(30))
 	b.Observe(Read(newObject("a").reserve(10).admit(12).ready(20).finish(kueue.WorkloadFinishedReasonSucceeded, 25).Workload, Facts{}), at(31), at(30))
 	b.Observe(Read(newObject("b").reserve(10).admit(12).ready(20).Workload, Facts{}), at(31), at(30))
-	if diff := cmp.Diff(map[string]float64{"running": 16 * 10}, sums(b, at(40))); diff != "" {
-		t.Errorf("Unexpected GPU seconds (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected GPU seconds", seconds{"running": 16 * 10}, sums(b, at(40)))
 }
 
 func TestBookKnowsTheUserOfAJobThatIsGone(t *testing.T) {
@@ -215,21 +203,17 @@ func TestBookKnowsTheUserOfAJobThatIsGone(t *testing.T) {
 	b.Observe(Read(newObject("a").reserve(10).deleted(20).Workload, Facts{UserUnknown: true}), at(21), time.Time{})
 	held, _ := b.Totals(at(30))
 	for s := range held {
-		if s.User != "ann" {
-			t.Errorf("User %q holds %s", s.User, s.Resource)
-		}
+		expect.That(t, s.User == "ann", "User %q holds %s", s.User, s.Resource)
 	}
 	b.Observe(Read(newObject("a").reserve(10).deleted(20).Workload, Facts{User: "bob"}), at(30), time.Time{})
-	users := map[string]float64{}
+	users := seconds{}
 	held, _ = b.Totals(at(40))
 	for s, seconds := range held {
 		if s.Resource == "nvidia.com/gpu" {
 			users[s.User] += seconds
 		}
 	}
-	if diff := cmp.Diff(map[string]float64{"ann": 20 * 16, "bob": 10 * 16}, users); diff != "" {
-		t.Errorf("Unexpected GPU seconds by user after the label was edited (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected GPU seconds by user after the label was edited", seconds{"ann": 20 * 16, "bob": 10 * 16}, users)
 }
 
 func TestBookOfWorkloadsThatVanished(t *testing.T) {
@@ -240,10 +224,8 @@ func TestBookOfWorkloadsThatVanished(t *testing.T) {
 	b.Leave("left", at(40))
 	b = reloaded(t, b, at(30))
 	b.Vanished(at(30), at(41), func(h *Holding) bool { return h.UID == "there" })
-	want := map[string]float64{"running": 16 * (30 + 20 + 90), "deleted": 16 * (30 + 20)}
-	if diff := cmp.Diff(want, sums(b, at(100))); diff != "" {
-		t.Errorf("Unexpected GPU seconds (-want,+got):\n%s", diff)
-	}
+	want := seconds{"running": 16 * (30 + 20 + 90), "deleted": 16 * (30 + 20)}
+	expect.Same(t, "Unexpected GPU seconds", want, sums(b, at(100)))
 }
 
 func TestBookCountsWhatEndedLongBeforeItWasSaved(t *testing.T) {
@@ -257,10 +239,8 @@ func TestBookCountsWhatEndedLongBeforeItWasSaved(t *testing.T) {
 	for _, uid := range []types.UID{"open", "in the totals"} {
 		b.Observe(ended(uid), late, late)
 	}
-	want := map[string]float64{"running": 16 * 10, "useful": 16 * 10}
-	if diff := cmp.Diff(want, sums(b, late)); diff != "" {
-		t.Errorf("Unexpected GPU seconds (-want,+got):\n%s", diff)
-	}
+	want := seconds{"running": 16 * 10, "useful": 16 * 10}
+	expect.Same(t, "Unexpected GPU seconds", want, sums(b, late))
 	if ahead := (checkpoint{Began: noon, Saved: late}).book(at(20)); ahead.assumed.After(noon) {
 		t.Errorf("Of a clock that is ahead, all until %s is taken for counted", ahead.assumed)
 	}
@@ -271,13 +251,9 @@ func TestBookForgetsWhatIsGone(t *testing.T) {
 	b.Observe(Read(newObject("a").reserve(10).Workload, Facts{}), at(11), time.Time{})
 	b.Gone("a", at(20), at(20))
 	b.prune(at(20).Add(remembered))
-	if len(b.closed) != 1 {
-		t.Error("What has just gone is forgotten")
-	}
+	expect.That(t, len(b.closed) == 1, "What has just gone is forgotten")
 	b.prune(at(21).Add(remembered))
-	if len(b.closed) != 0 {
-		t.Error("What is gone for long is remembered")
-	}
+	expect.That(t, len(b.closed) == 0, "What is gone for long is remembered")
 }
 
 func TestBookBoundsUsers(t *testing.T) {
@@ -312,28 +288,19 @@ func TestBookBoundsTheSpansOfAHolding(t *testing.T) {
 		wl.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef([]string{"low", "high"}[i%2])
 		b.Observe(Read(wl.Workload, Facts{User: []string{"ann", "bob"}[i%2]}), at(11+i), time.Time{})
 	}
-	if spans := len(b.open["a"].Spans); spans != maxSpans {
-		t.Errorf("The holding has %d spans, want %d", spans, maxSpans)
-	}
+	expect.Same(t, "Unexpected number of spans", maxSpans, len(b.open["a"].Spans))
 	b.Observe(Read(reclaimed(wl).Workload, Facts{User: "cid"}), at(1000), time.Time{})
-	if spans := len(b.open["a"].Spans); spans != maxSpans+1 {
-		t.Errorf("After less quota is held the holding has %d spans, want %d", spans, maxSpans+1)
-	}
+	expect.Same(t, "Unexpected number of spans after less quota is held", maxSpans+1, len(b.open["a"].Spans))
 }
 
 func TestCheckpointIsACopy(t *testing.T) {
 	b := NewBook(noon)
 	b.Observe(Read(newObject("a").reserve(10).admit(10).ready(15).Workload, Facts{}), at(16), time.Time{})
 	c := b.checkpoint("test", at(17))
-	before, err := compress(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := expect.Must(compress(c))(t)
 	b.Leave("a", at(20))
 	b.Observe(Read(reclaimed(newObject("a").reserve(10).admit(10).ready(15)).evict(25).Workload, Facts{}), at(26), time.Time{})
-	if after, err := compress(c); err != nil || !bytes.Equal(before, after) {
-		t.Errorf("What is saved changes while it is encoded, %v", err)
-	}
+	expect.That(t, bytes.Equal(before, expect.Must(compress(c))(t)), "What is saved changes while it is encoded")
 }
 
 func TestCheckpointFits(t *testing.T) {
@@ -356,25 +323,17 @@ func TestCheckpointFits(t *testing.T) {
 	for range 80_000 {
 		b.held[slot{Series{ClusterQueue: "gpus", User: string(uid())}, metrics.PhaseRunning}] = 2
 	}
-	if got := reloaded(t, b, at(13)).held[slot{Series{ClusterQueue: "gpus", User: otherUsers}, metrics.PhaseRunning}]; got != 160_000 {
-		t.Errorf("Users that no ConfigMap takes have %v seconds together, want 160000", got)
-	}
+	others := slot{Series{ClusterQueue: "gpus", User: otherUsers}, metrics.PhaseRunning}
+	expect.Same(t, "Unexpected seconds of users that no ConfigMap takes", 160_000, reloaded(t, b, at(13)).held[others])
 	for i := range 40_000 {
 		b.held[slot{Series{ClusterQueue: string(uid()), LocalQueue: strconv.Itoa(i)}, metrics.PhaseRunning}] = random.Float64()
 	}
-	if _, err := b.checkpoint("test", at(13)).encode(); err == nil {
-		t.Error("A checkpoint that no ConfigMap takes is no error")
-	}
+	_, err := b.checkpoint("test", at(13)).encode()
+	expect.That(t, err != nil, "A checkpoint that no ConfigMap takes is no error")
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	valid := func(c checkpoint) []byte {
-		data, err := compress(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return data
-	}
+	valid := func(c checkpoint) []byte { return expect.Must(compress(c))(t) }
 	for name, data := range map[string][]byte{
 		"nothing":                       nil,
 		"what is not compressed":        []byte("{}"),
@@ -383,9 +342,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"a holding that is none":        valid(checkpoint{Format: format, Open: []*Holding{nil}}),
 		"half of what was saved":        valid(checkpoint{Format: format})[:20],
 	} {
-		if _, err := decode(data); err == nil {
-			t.Errorf("%s is taken for a checkpoint", name)
-		}
+		_, err := decode(data)
+		expect.That(t, err != nil, "%s is taken for a checkpoint", name)
 	}
 }
 

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // history is a cluster in which jobs come, run, are preempted and end by chance, second by second,
@@ -54,11 +54,7 @@ func (h *history) stored(j *simulated) {
 }
 
 func (h *history) save() {
-	data, err := h.book.checkpoint("test", at(h.now)).encode()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	h.saved, h.kept = data, h.book.changes
+	h.saved, h.kept = expect.Must(h.book.checkpoint("test", at(h.now)).encode())(h.t), h.book.changes
 }
 
 // keep is what the manager does before it writes what does not tell the past any more.
@@ -77,10 +73,7 @@ func (h *history) perhapsDies() {
 }
 
 func (h *history) comesBack() {
-	c, err := decode(h.saved)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	c := expect.Must(decode(h.saved))(h.t)
 	h.book, h.kept, h.up = c.book(at(h.now)), 0, true
 	for _, j := range h.jobs {
 		h.book.Observe(Read(j.DeepCopy(), Facts{WaitsForPods: true}), at(h.now), c.Saved)
@@ -211,9 +204,7 @@ func TestBookAgreesWithTheTruth(t *testing.T) {
 			if h.kills < 5 {
 				t.Fatalf("The manager was killed %d times only", h.kills)
 			}
-			if diff := cmp.Diff(h.truth, sums(h.book, at(h.now))); diff != "" {
-				t.Errorf("The book differs from the truth (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "The book differs from the truth", h.truth, sums(h.book, at(h.now)))
 		})
 	}
 }

@@ -11,21 +11,19 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // stage is an API server, and how often the ConfigMap was written.
@@ -37,28 +35,30 @@ type stage struct {
 
 func newStage(t *testing.T, objs ...client.Object) *stage {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	s := &stage{}
-	s.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).WithInterceptorFuncs(interceptor.Funcs{
+	write := func(do func() error) error {
+		if s.writes++; s.refusing != nil {
+			return s.refusing
+		}
+		return do()
+	}
+	s.WithWatch = kit.Fake(kit.Scheme(), objs...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			if s.writes++; s.refusing != nil {
-				return s.refusing
-			}
-			return c.Create(ctx, obj, opts...)
+			return write(func() error { return c.Create(ctx, obj, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			if s.writes++; s.refusing != nil {
-				return s.refusing
-			}
-			return c.Update(ctx, obj, opts...)
+			return write(func() error { return c.Update(ctx, obj, opts...) })
 		},
 	}).Build()
 	return s
+}
+
+// saved is the ConfigMap of a ledger.
+func saved(data []byte) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: ConfigMapName},
+		BinaryData: map[string][]byte{configMapKey: data},
+	}
 }
 
 // ledger returns one process's ledger, and its events.
@@ -85,6 +85,23 @@ func lead(t *testing.T, l *Ledger) func() {
 	}
 }
 
+// leading runs a test, in a time of its own, with a ledger that leads.
+func leading(t *testing.T, test func(t *testing.T, s *stage, l *Ledger)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		l, _ := s.ledger()
+		defer lead(t, l)()
+		test(t, s, l)
+	})
+}
+
+// pass lets time go by, and all happen that happens meanwhile.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 // ofTrainJob makes a Workload that of a TrainJob, with conditions that begin now.
 func ofTrainJob(uid types.UID) object {
 	o := newObject(uid)
@@ -106,9 +123,7 @@ func TestOfTrainJob(t *testing.T) {
 		"a TrainJob of somebody else":   {foreign, false},
 		"nothing":                       {newObject("a"), false},
 	} {
-		if got := OfTrainJob(tc.of.Workload); got != tc.want {
-			t.Errorf("OfTrainJob() of the Workload of %s is %t, want %t", name, got, tc.want)
-		}
+		expect.Same(t, "Unexpected OfTrainJob of the Workload of "+name, tc.want, OfTrainJob(tc.of.Workload))
 	}
 }
 
@@ -116,65 +131,41 @@ func TestOfTrainJob(t *testing.T) {
 func now() int { return int(time.Since(noon).Seconds()) }
 
 func TestLedgerSavesOnceForAllWhoWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		defer lead(t, l)()
-		if s.writes != 1 {
-			t.Fatalf("The beginning is saved by %d writes, want 1", s.writes)
-		}
+	leading(t, func(t *testing.T, s *stage, l *Ledger) {
+		expect.Same(t, "Unexpected number of writes for the beginning", 1, s.writes)
 		told := 0
 		a, b := ofTrainJob("a").reserve(now()).evict(now()), ofTrainJob("b").reserve(now()).evict(now())
 		for _, o := range []object{a, b} {
-			if l.Keep(t.Context(), o.Workload, func() { told++ }) == 0 {
-				t.Error("What is not saved may change")
-			}
+			expect.That(t, l.Keep(t.Context(), o.Workload, func() { told++ }) != 0, "What is not saved may change")
 		}
-		time.Sleep(soonest + time.Millisecond)
-		synctest.Wait()
-		if told != 2 || s.writes != 2 {
-			t.Errorf("Two wait: told %d times after %d writes, want 2 and 2", told, s.writes)
-		}
+		pass(soonest + time.Millisecond)
+		expect.That(t, told == 2 && s.writes == 2, "Two wait: told %d times after %d writes, want 2 and 2", told, s.writes)
 		for _, o := range []object{a, b} {
-			if l.Keep(t.Context(), o.Workload, nil) > 0 {
-				t.Error("What is saved may not change")
-			}
+			expect.That(t, l.Keep(t.Context(), o.Workload, nil) == 0, "What is saved may not change")
 		}
-		time.Sleep(10 * savePeriod)
-		synctest.Wait()
-		if s.writes != 2 {
-			t.Errorf("%d writes while nothing changes, want none", s.writes-2)
-		}
+		pass(10 * savePeriod)
+		expect.That(t, s.writes == 2, "%d writes while nothing changes, want none", s.writes-2)
 	})
 }
 
 func TestLedgerSavesChangesOnceAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		defer lead(t, l)()
+	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		for i := range 30 {
 			l.observe(t.Context(), ofTrainJob(types.UID(rune('a'+i))).reserve(now()).Workload)
 			time.Sleep(4 * time.Second)
 		}
 		synctest.Wait()
-		if s.writes < 2 || s.writes > 4 {
-			t.Errorf("%d writes in two minutes, want 1 and one for each", s.writes)
-		}
+		expect.That(t, s.writes >= 2 && s.writes <= 4, "%d writes in two minutes, want 1 and one for each", s.writes)
 	})
 }
 
 func TestLedgerReadsAVersionOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newStage(t).ledger()
-		defer lead(t, l)()
+	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
 		holds := func(phase string) {
 			t.Helper()
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if got := gpuSeconds(l.book.Holds()); got[phase] != 16 || len(got) != 1 {
-				t.Errorf("It holds %v, want 16 GPUs %s", got, phase)
-			}
+			expect.Same(t, "It holds something else", map[string]float64{phase: 16}, gpuSeconds(l.book.Holds()))
 		}
 		l.observe(t.Context(), versioned(ofTrainJob("a").reserve(now()).admit(now()), "1").Workload)
 		holds("waiting")
@@ -186,9 +177,7 @@ func TestLedgerReadsAVersionOnce(t *testing.T) {
 		holds("stopping")
 		l.gone("a")
 		l.observe(t.Context(), versioned(evicted, "2").Workload)
-		if len(l.noted) > 0 {
-			t.Error("A Workload that is gone is remembered")
-		}
+		expect.That(t, len(l.noted) == 0, "A Workload that is gone is remembered")
 	})
 }
 
@@ -200,19 +189,12 @@ func TestPauseBetweenSaves(t *testing.T) {
 		"a slow API server":         {took: 4 * time.Second, want: 2500 * time.Millisecond},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := pause(tc.took); got != tc.want {
-				t.Errorf("pause(%s) = %s, want %s", tc.took, got, tc.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected pause", tc.want, pause(tc.took)) })
 	}
 }
 
 func TestLedgerIsNotWorthAnIdleGPU(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		defer lead(t, l)()
+	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		s.refusing = errors.New("no")
 		wl := ofTrainJob("a").reserve(now()).evict(now()).Workload
 		began, asked := time.Now(), make(chan struct{}, 100)
@@ -250,14 +232,9 @@ func TestLedgerThatIsNeverReadDoesNotHoldQuota(t *testing.T) {
 				for wait := l.Keep(t.Context(), wl, func() { told++ }); wait > 0; wait = l.Keep(t.Context(), wl, func() { told++ }) {
 					time.Sleep(wait)
 				}
-				if waited := time.Since(began); waited != patience {
-					t.Errorf("Quota waits %s for a ledger that cannot be read, want %s", waited, patience)
-				}
-				time.Sleep(soonest + saveTimeout)
-				synctest.Wait()
-				if told == 0 || reads < 2 {
-					t.Errorf("Who waits is told %d times after %d reads, want to be told at every one", told, reads)
-				}
+				expect.Same(t, "Quota waits for a ledger that cannot be read", patience, time.Since(began))
+				pass(soonest + saveTimeout)
+				expect.That(t, told != 0 && reads >= 2, "Who waits is told %d times after %d reads, want to be told at every one", told, reads)
 				if unsaved, tries := l.unsaved(); !tries || unsaved < patience {
 					t.Errorf("It tells for %s, leading: %t, that it cannot be saved; want %s or longer", unsaved, tries, patience)
 				}
@@ -274,9 +251,7 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 		stop := lead(t, former)
 		there, gone := ofTrainJob("there").reserve(now()), ofTrainJob("gone").reserve(now())
 		there.Name, there.ResourceVersion = "there", ""
-		if err := s.Create(t.Context(), there.Workload); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, s.Create(t.Context(), there.Workload))
 		former.observe(t.Context(), there.Workload)
 		former.observe(t.Context(), gone.Workload)
 		stop()
@@ -300,12 +275,10 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 			},
 		})
 		defer lead(t, latter)()
-		if _, leads := latter.tell(); leads {
-			t.Error("Whether Workloads are there cannot be asked, and it tells what they held")
-		}
+		_, leads := latter.tell()
+		expect.That(t, !leads, "Whether Workloads are there cannot be asked, and it tells what they held")
 		answer = nil
-		time.Sleep(2 * soonest)
-		synctest.Wait()
+		pass(2 * soonest)
 		latter.mu.Lock()
 		defer latter.mu.Unlock()
 		if latter.book == nil || latter.book.open["there"] == nil || latter.book.open["gone"] != nil {
@@ -315,33 +288,19 @@ func TestLedgerDoesNotGuessWhatIsGone(t *testing.T) {
 }
 
 func TestLedgerForgetsWhoWaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		defer lead(t, l)()
+	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		s.refusing = errors.New("no")
 		wl := ofTrainJob("a").reserve(now()).evict(now())
 		l.Keep(t.Context(), wl.Workload, nil)
 		time.Sleep(patience)
-		if wait := l.Keep(t.Context(), wl.Workload, nil); wait > 0 {
-			t.Fatalf("Quota waits another %s", wait)
-		}
-		if wait := l.Keep(t.Context(), wl.Workload, nil); wait > 0 {
-			t.Errorf("The next step waits another %s", wait)
-		}
+		expect.Same(t, "Quota waits for longer", 0, l.Keep(t.Context(), wl.Workload, nil))
+		expect.Same(t, "The next step waits for longer", 0, l.Keep(t.Context(), wl.Workload, nil))
 		time.Sleep(2 * soonest)
-		if wait := l.Keep(t.Context(), ofTrainJob("b").reserve(now()).evict(now()).Workload, nil); wait > 0 {
-			t.Errorf("Another one waits %s although saves have failed for longer than that", wait)
-		}
+		expect.Same(t, "Another one waits although saves have failed for longer than that", 0, l.Keep(t.Context(), ofTrainJob("b").reserve(now()).evict(now()).Workload, nil))
 		s.refusing = nil
-		time.Sleep(savePeriod)
-		synctest.Wait()
-		if len(l.waiting) > 0 {
-			t.Error("What is saved is waited for")
-		}
-		if wait := l.Keep(t.Context(), ofTrainJob("c").reserve(now()).evict(now()).Workload, nil); wait != patience {
-			t.Errorf("Saves succeed again, and an end waits %s, want %s", wait, patience)
-		}
+		pass(savePeriod)
+		expect.That(t, len(l.waiting) == 0, "What is saved is waited for")
+		expect.Same(t, "Saves succeed again, and an end does not wait for them", patience, l.Keep(t.Context(), ofTrainJob("c").reserve(now()).evict(now()).Workload, nil))
 	})
 }
 
@@ -352,21 +311,17 @@ func TestLedgerOfAnotherLeaderIsNotOverwritten(t *testing.T) {
 		stopFormer := lead(t, former)
 		running := ofTrainJob("a").reserve(now()).admit(now()).ready(now())
 		running.ResourceVersion = ""
-		if err := s.Create(t.Context(), running.Workload); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, s.Create(t.Context(), running.Workload))
 		s.writes = 0
 		former.observe(t.Context(), running.Workload)
-		time.Sleep(savePeriod + time.Second)
-		synctest.Wait()
+		pass(savePeriod + time.Second)
 
 		latter, _ := s.ledger()
 		stopLatter := lead(t, latter)
 		latter.observe(t.Context(), versioned(object{running.DeepCopy()}.evict(now()).release(now()), "1000").Workload)
 		stopLatter()
 		former.Keep(t.Context(), versioned(object{running.DeepCopy()}.evict(now()), "999").Workload, nil)
-		time.Sleep(2 * soonest)
-		synctest.Wait()
+		pass(2 * soonest)
 		stopFormer()
 
 		saved, found, err := latter.store.load(t.Context())
@@ -383,15 +338,10 @@ func TestLedgerSurvivesAnEditedLabel(t *testing.T) {
 		stop := lead(t, l)
 		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
 		var cm corev1.ConfigMap
-		if err := s.Get(t.Context(), l.store.key, &cm); err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, s.Get(t.Context(), l.store.key, &cm))
 		cm.Labels["edited"] = "true"
-		if err := s.Update(t.Context(), &cm); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2*savePeriod + time.Second)
-		synctest.Wait()
+		expect.NoError(t, s.Update(t.Context(), &cm))
+		pass(2*savePeriod + time.Second)
 		stop()
 		if saved, _, err := l.store.load(t.Context()); err != nil || len(saved.Open) != 1 {
 			t.Errorf("What was not saved before somebody edited a label is lost: %d holdings, %v", len(saved.Open), err)
@@ -401,10 +351,7 @@ func TestLedgerSurvivesAnEditedLabel(t *testing.T) {
 
 func TestLedgerThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: ConfigMapName},
-			BinaryData: map[string][]byte{configMapKey: []byte("nonsense")},
-		})
+		s := newStage(t, saved([]byte("nonsense")))
 		l, recorder := s.ledger()
 		stop := lead(t, l)
 		account, leads := l.tell()
@@ -412,12 +359,10 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 			t.Errorf("It leads: %t, began %s with %d totals; want it to begin at 0", leads, account.began, len(account.held))
 		}
 		stop()
-		if told := <-recorder.Events; !strings.Contains(told, "LedgerUnreadable") {
-			t.Errorf("People are told %q", told)
-		}
-		if _, _, err := l.store.load(t.Context()); err != nil {
-			t.Errorf("The new beginning is not saved: %v", err)
-		}
+		told := <-recorder.Events
+		expect.That(t, strings.Contains(told, "LedgerUnreadable"), "People are told %q", told)
+		_, _, err := l.store.load(t.Context())
+		expect.NoError(t, err)
 		var kept corev1.ConfigMap
 		key := client.ObjectKey{Namespace: "kueue-trainer-system", Name: unreadableName}
 		if err := s.Get(t.Context(), key, &kept); err != nil || string(kept.BinaryData[configMapKey]) != "nonsense" {
@@ -428,28 +373,16 @@ func TestLedgerThatCannotBeRead(t *testing.T) {
 
 func TestLedgerOfANewerReleaseIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		data, err := compress(map[string]any{"format": format + 1, "held": "in another way"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := newStage(t, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: ConfigMapName},
-			BinaryData: map[string][]byte{configMapKey: data},
-		})
+		data := expect.Must(compress(map[string]any{"format": format + 1, "held": "in another way"}))(t)
+		s := newStage(t, saved(data))
 		l, _ := s.ledger()
 		stop := lead(t, l)
-		if wait := l.Keep(t.Context(), ofTrainJob("a").reserve(now()).evict(now()).Workload, nil); wait > 0 {
-			t.Errorf("Quota waits %s for a ledger that is not kept", wait)
-		}
-		time.Sleep(2 * savePeriod)
-		synctest.Wait()
-		if _, leads := l.tell(); leads {
-			t.Error("It tells series")
-		}
+		expect.Same(t, "Quota waits for a ledger that is not kept", 0, l.Keep(t.Context(), ofTrainJob("a").reserve(now()).evict(now()).Workload, nil))
+		pass(2 * savePeriod)
+		_, leads := l.tell()
+		expect.That(t, !leads, "It tells series")
 		stop()
-		if s.writes > 0 {
-			t.Errorf("It is written to %d times", s.writes)
-		}
+		expect.That(t, s.writes == 0, "It is written to %d times", s.writes)
 	})
 }
 
@@ -458,35 +391,24 @@ func TestCollector(t *testing.T) {
 		s := newStage(t)
 		l, _ := s.ledger()
 		registry := prometheus.NewPedanticRegistry()
-		if err := registry.Register(NewCollector(l, true)); err != nil {
-			t.Fatal(err)
-		}
-		if families, err := registry.Gather(); err != nil || len(families) != 0 {
-			t.Fatalf("One that does not lead tells %v, %v", families, err)
-		}
+		expect.NoError(t, registry.Register(NewCollector(l, true)))
+		expect.Same(t, "One that does not lead tells something", 0, len(expect.Must(registry.Gather())(t)))
 		defer lead(t, l)()
 		wl := ofTrainJob("a").reserve(now()).admit(now())
 		l.observe(t.Context(), wl.Workload)
 		time.Sleep(12 * time.Second)
 		// The outcomes are told before there is one.
 		want := map[string]float64{"held_resources": 16, "quota_resource_seconds_total": 160, "ended_resource_seconds_total": 0}
-		if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {
-			t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
 		// It turns out that pods ran for long: what was told as waiting is not taken back.
 		l.observe(t.Context(), versioned(object{wl.DeepCopy()}.ready(now()-10), "2").Workload)
 		want["quota_resource_seconds_total"] = 160 + 8*16
-		if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {
-			t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
 	})
 }
 
 func TestCollectorTellsForHowLongNothingIsSaved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		defer lead(t, l)()
+	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		tells := func(want time.Duration) {
 			t.Helper()
 			if got, tries := l.unsaved(); !tries || got != want {
@@ -496,26 +418,19 @@ func TestCollectorTellsForHowLongNothingIsSaved(t *testing.T) {
 		tells(0)
 		s.refusing = errors.New("no")
 		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
-		time.Sleep(savePeriod)
-		synctest.Wait()
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
+		pass(savePeriod)
+		pass(10 * time.Minute)
 		tells(10 * time.Minute)
 		s.refusing = nil
-		time.Sleep(savePeriod)
-		synctest.Wait()
+		pass(savePeriod)
 		tells(0)
 	})
 }
 
 func TestCollectorWithoutLocalQueues(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newStage(t).ledger()
+	leading(t, func(t *testing.T, _ *stage, l *Ledger) {
 		registry := prometheus.NewPedanticRegistry()
-		if err := registry.Register(NewCollector(l, false)); err != nil {
-			t.Fatal(err)
-		}
-		defer lead(t, l)()
+		expect.NoError(t, registry.Register(NewCollector(l, false)))
 		for _, queue := range []string{"a", "b"} {
 			wl := ofTrainJob(types.UID(queue)).reserve(now())
 			wl.Spec.QueueName = kueue.LocalQueueName(queue)
@@ -523,19 +438,14 @@ func TestCollectorWithoutLocalQueues(t *testing.T) {
 		}
 		time.Sleep(12 * time.Second)
 		want := map[string]float64{"held_resources": 32, "quota_resource_seconds_total": 320, "ended_resource_seconds_total": 0}
-		if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {
-			t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "Unexpected metrics", want, gathered(t, registry))
 	})
 }
 
 // gathered sums up the series of GPUs by metric.
 func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := expect.Must(registry.Gather())(t)
 	sums := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
@@ -551,18 +461,12 @@ func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 
 // A single request that failed long ago says nothing of the next.
 func TestLedgerIsWaitedForAfterOneFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
-		l, _ := s.ledger()
-		defer lead(t, l)()
+	leading(t, func(t *testing.T, s *stage, l *Ledger) {
 		s.refusing = errors.New("no")
 		l.observe(t.Context(), ofTrainJob("a").reserve(now()).Workload)
-		time.Sleep(savePeriod + soonest)
-		synctest.Wait()
+		pass(savePeriod + soonest)
 		s.refusing = nil
 		time.Sleep(2 * patience)
-		if wait := l.Keep(t.Context(), ofTrainJob("b").reserve(now()).evict(now()).Workload, nil); wait != patience {
-			t.Errorf("An end waits %s, want %s", wait, patience)
-		}
+		expect.Same(t, "An end does not wait", patience, l.Keep(t.Context(), ofTrainJob("b").reserve(now()).evict(now()).Workload, nil))
 	})
 }

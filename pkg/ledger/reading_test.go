@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // noon is when every test begins.
@@ -102,81 +102,57 @@ func TestRead(t *testing.T) {
 		Marks                     []Mark
 		Outcome                   string
 	}
+	// lost has its quota since, and is not over.
+	lost := func(since int, marks ...Mark) want {
+		return want{Reserved: at(since), Marks: marks, Outcome: metrics.OutcomeLost}
+	}
 	pods := Facts{WaitsForPods: true}
 	cases := map[string]struct {
 		wl    object
 		facts Facts
 		want  want
 	}{
-		"it never had quota": {wl: newObject("a"), want: want{Outcome: metrics.OutcomeLost}},
-		"it waits for checks": {
-			wl: newObject("a").reserve(10), facts: Facts{Started: at(5)},
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10)}, Outcome: metrics.OutcomeLost},
-		},
-		"it waits for pods": {
-			wl: newObject("a").reserve(10).admit(12), facts: Facts{WaitsForPods: true, Started: at(14)},
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10)}, Outcome: metrics.OutcomeLost},
-		},
-		"its pods are ready": {
-			wl: newObject("a").reserve(10).admit(12).ready(20), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20)}, Outcome: metrics.OutcomeLost},
-		},
-		"its pods were ready before this admission": {
-			wl: newObject("a").ready(5).reserve(10).admit(12), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10)}, Outcome: metrics.OutcomeLost},
-		},
-		"nobody waits for pods, and Jobs run": {
-			wl: newObject("a").reserve(10).admit(12), facts: Facts{Started: at(14)},
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(14)}, Outcome: metrics.OutcomeLost},
-		},
-		"nobody waits for pods, and Jobs have not been stopped yet": {
-			wl: newObject("a").reserve(10).admit(12), facts: Facts{Started: at(4)},
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10)}, Outcome: metrics.OutcomeLost},
-		},
+		"it never had quota":                                        {wl: newObject("a"), want: want{Outcome: metrics.OutcomeLost}},
+		"it waits for checks":                                       {wl: newObject("a").reserve(10), facts: Facts{Started: at(5)}, want: lost(10, waiting(10))},
+		"it waits for pods":                                         {wl: newObject("a").reserve(10).admit(12), facts: Facts{WaitsForPods: true, Started: at(14)}, want: lost(10, waiting(10))},
+		"its pods are ready":                                        {wl: newObject("a").reserve(10).admit(12).ready(20), facts: pods, want: lost(10, waiting(10), running(20))},
+		"its pods were ready before this admission":                 {wl: newObject("a").ready(5).reserve(10).admit(12), facts: pods, want: lost(10, waiting(10))},
+		"nobody waits for pods, and Jobs run":                       {wl: newObject("a").reserve(10).admit(12), facts: Facts{Started: at(14)}, want: lost(10, waiting(10), running(14))},
+		"nobody waits for pods, and Jobs have not been stopped yet": {wl: newObject("a").reserve(10).admit(12), facts: Facts{Started: at(4)}, want: lost(10, waiting(10))},
 		"nobody waits for pods any more, but somebody did when they were ready": {
 			wl: newObject("a").reserve(10).admit(12).ready(20), facts: Facts{Started: at(14)},
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20)}, Outcome: metrics.OutcomeLost},
+			want: lost(10, waiting(10), running(20)),
 		},
 		"a pod is lost": {
 			wl: newObject("a").reserve(10).admit(12).ready(20).set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery, 30), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), assumed(12), waiting(30)}, Outcome: metrics.OutcomeLost},
+			want: lost(10, waiting(10), assumed(12), waiting(30)),
 		},
 		"it has recovered": {
 			wl: newObject("a").reserve(10).admit(12).set(kueue.WorkloadPodsReady, true, kueue.WorkloadRecovered, 40), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), assumed(12), running(40)}, Outcome: metrics.OutcomeLost},
+			want: lost(10, waiting(10), assumed(12), running(40)),
 		},
-		"it is evicted": {
-			wl: newObject("a").reserve(10).admit(12).ready(20).evict(50), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(50)}, Outcome: metrics.OutcomeLost},
-		},
+		"it is evicted": {wl: newObject("a").reserve(10).admit(12).ready(20).evict(50), facts: pods, want: lost(10, waiting(10), running(20), stopping(50))},
 		"it is evicted, and its readiness reset": {
 			wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).set(kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart, 51), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), assumed(12), stopping(50)}, Outcome: metrics.OutcomeLost},
+			want: lost(10, waiting(10), assumed(12), stopping(50)),
 		},
-		"it got ready while it was evicted": {
-			wl: newObject("a").reserve(10).admit(12).evict(50).ready(52), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), stopping(50)}, Outcome: metrics.OutcomeLost},
-		},
+		"it got ready while it was evicted": {wl: newObject("a").reserve(10).admit(12).evict(50).ready(52), facts: pods, want: lost(10, waiting(10), stopping(50))},
 		"it has given its quota back": {
 			wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).release(55), facts: pods,
 			want: want{Released: at(55), Marks: []Mark{stopping(50)}, Outcome: metrics.OutcomeLost},
 		},
-		"it has quota again": {
-			wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).release(55).reserve(60).admit(60), facts: pods,
-			want: want{Reserved: at(60), Marks: []Mark{waiting(60)}, Outcome: metrics.OutcomeLost},
-		},
+		"it has quota again": {wl: newObject("a").reserve(10).admit(12).ready(20).evict(50).release(55).reserve(60).admit(60), facts: pods, want: lost(60, waiting(60))},
 		"it is deleted": {
 			wl: newObject("a").reserve(10).admit(12).ready(20).deleted(30), facts: pods,
 			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(30)}, Outcome: metrics.OutcomeDeleted},
 		},
 		"it is deleted after it was evicted": {
 			wl: newObject("a").reserve(10).admit(12).ready(20).evict(25).deleted(30), facts: pods,
-			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(25)}, Outcome: metrics.OutcomeLost},
+			want: lost(10, waiting(10), running(20), stopping(25)),
 		},
 		"its TrainJob is done, pods are left": {
-			wl:    newObject("a").reserve(10).admit(12).ready(20),
-			facts: Facts{WaitsForPods: true, JobEnded: at(40), Outcome: metrics.OutcomeUseful},
-			want:  want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(40)}, Outcome: metrics.OutcomeUseful},
+			wl: newObject("a").reserve(10).admit(12).ready(20), facts: Facts{WaitsForPods: true, JobEnded: at(40), Outcome: metrics.OutcomeUseful},
+			want: want{Reserved: at(10), Marks: []Mark{waiting(10), running(20), stopping(40)}, Outcome: metrics.OutcomeUseful},
 		},
 		"it has succeeded": {
 			wl:    newObject("a").reserve(10).admit(12).ready(20).finish(kueue.WorkloadFinishedReasonSucceeded, 45),
@@ -187,17 +163,13 @@ func TestRead(t *testing.T) {
 			wl: newObject("a").reserve(10).admit(12).ready(20).finish(kueue.WorkloadFinishedReasonFailed, 45), facts: pods,
 			want: want{Reserved: at(10), Ended: at(45), Marks: []Mark{waiting(10), running(20)}, Outcome: metrics.OutcomeFailed},
 		},
-		"it finished without quota": {
-			wl: newObject("a").finish(kueue.WorkloadFinishedReasonFailed, 45), want: want{Outcome: metrics.OutcomeLost},
-		},
+		"it finished without quota": {wl: newObject("a").finish(kueue.WorkloadFinishedReasonFailed, 45), want: want{Outcome: metrics.OutcomeLost}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r := Read(tc.wl.Workload, tc.facts)
 			got := want{Reserved: r.Reserved, Released: r.Released, Ended: r.Ended, Marks: r.Marks, Outcome: r.Outcome}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected reading (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected reading", tc.want, got)
 		})
 	}
 }
@@ -208,12 +180,8 @@ func TestReadShares(t *testing.T) {
 	}
 	wl := newObject("a").reserve(10).admit(12)
 	want := []Share{{series("cpu", "default"), 0.5}, {series("nvidia.com/gpu", "h100"), 16}}
-	if diff := cmp.Diff(want, Read(wl.Workload, Facts{User: "ann"}).Shares); diff != "" {
-		t.Errorf("Unexpected shares (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected shares", want, Read(wl.Workload, Facts{User: "ann"}).Shares)
 	wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "node", Count: 1}}
 	want[0].Amount, want[1].Amount = 0.25, 8
-	if diff := cmp.Diff(want, Read(wl.Workload, Facts{User: "ann"}).Shares); diff != "" {
-		t.Errorf("Unexpected shares after a pod was reclaimed (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected shares after a pod was reclaimed", want, Read(wl.Workload, Facts{User: "ann"}).Shares)
 }

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +21,8 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // secret is an environment variable's value in every object of these tests.
@@ -46,15 +47,11 @@ func TestSetDefault(t *testing.T) {
 	var messages []string
 	for line := range bytes.Lines(out.Bytes()) {
 		var read struct{ Msg string }
-		if err := json.Unmarshal(line, &read); err != nil {
-			t.Errorf("%s: %v", line, err)
-		}
+		expect.NoError(t, json.Unmarshal(line, &read))
 		messages = append(messages, read.Msg)
 	}
 	want := []string{"http: TLS handshake error from 127.0.0.1:1: remote error", "of client-go"}
-	if diff := cmp.Diff(want, messages); diff != "" {
-		t.Errorf("Unexpected lines (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected lines", want, messages)
 }
 
 func TestDiscreet(t *testing.T) {
@@ -81,14 +78,11 @@ func TestDiscreet(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := Discreet(tc.err.Error()); got != tc.want {
-				t.Errorf("Discreet(%v) =\n %s, want\n %s", tc.err, got, tc.want)
-			}
+			expect.Same(t, "Unexpected text", tc.want, Discreet(tc.err.Error()))
 			// Events are cut at some length.
 			for cut := range tc.err.Error() {
-				if got := Discreet(tc.err.Error()[:cut]); strings.Contains(got, "s3cret") || strings.Contains(got, "user") {
-					t.Errorf("Cut at %d, it is %s", cut, got)
-				}
+				got := Discreet(tc.err.Error()[:cut])
+				expect.That(t, !strings.Contains(got, "s3cret") && !strings.Contains(got, "user"), "Cut at %d, it is %s", cut, got)
 			}
 		})
 	}
@@ -103,19 +97,13 @@ func TestNoValueIsLogged(t *testing.T) {
 			flags := flag.NewFlagSet("", flag.ContinueOnError)
 			options := zap.Options{DestWriter: &out}
 			options.BindFlags(flags)
-			if err := flags.Parse([]string{"--zap-encoder=" + format}); err != nil {
-				t.Fatal(err)
-			}
+			expect.NoError(t, flags.Parse([]string{"--zap-encoder=" + format}))
 			log := New(zap.UseFlagOptions(&options)).WithName("manager")
 			log.Error(refused, "Could not place a child Job")
 			log.Info("Refused", "detail", refused.Error())
 			log.WithValues("cause", refused).Info("Refused", "error", refused)
-			if lines := strings.Count(out.String(), "field is immutable"); lines < 4 {
-				t.Errorf("Only %d of 4 errors are there:\n%s", lines, out.String())
-			}
-			if strings.Contains(out.String(), "s3cret") {
-				t.Errorf("The value is logged:\n%s", out.String())
-			}
+			expect.That(t, strings.Count(out.String(), "field is immutable") >= 4, "Not all of 4 errors are there:\n%s", out.String())
+			expect.That(t, !strings.Contains(out.String(), "s3cret"), "The value is logged:\n%s", out.String())
 		})
 	}
 }
@@ -126,9 +114,7 @@ func TestBodiesAreNotLogged(t *testing.T) {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	options := zap.Options{DestWriter: &out}
 	options.BindFlags(flags)
-	if err := flags.Parse([]string{"--zap-log-level=10"}); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, flags.Parse([]string{"--zap-log-level=10"}))
 	log := New(zap.UseFlagOptions(&options)).WithName("manager").WithValues("controller", "trainjob")
 	for level, want := range map[int]bool{0: true, 7: true, 8: false, 9: false, 10: false} {
 		out.Reset()
@@ -145,17 +131,11 @@ func TestForController(t *testing.T) {
 	of(nil).Info("Started")
 	of(&reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "llm"}}).Info("Looked")
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 2 {
-		t.Fatalf("%d lines, want 2:\n%s", len(lines), out.String())
-	}
+	expect.Same(t, "Unexpected number of lines", 2, len(lines))
 	var looked struct {
 		Controller string
 		TrainJob   types.NamespacedName
 	}
-	if err := json.Unmarshal([]byte(lines[1]), &looked); err != nil {
-		t.Fatal(err)
-	}
-	if looked.Controller != "trainjob" || looked.TrainJob.String() != "team/llm" {
-		t.Errorf("The line is %s", lines[1])
-	}
+	expect.NoError(t, json.Unmarshal([]byte(lines[1]), &looked))
+	expect.That(t, looked.Controller == "trainjob" && looked.TrainJob.String() == "team/llm", "The line is %s", lines[1])
 }

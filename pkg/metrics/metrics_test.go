@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var team = Queue{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "queue"}
@@ -66,10 +67,7 @@ func TestGathered(t *testing.T) {
 		labels := slices.Sorted(slices.Values(m.Labels))
 		want[m.Name] = described{m.Type, m.Help + ".", labels}
 	}
-	families, err := everything(t, QueueLabels{LocalQueues: true}).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := expect.Must(everything(t, QueueLabels{LocalQueues: true}).Gather())(t)
 	got := map[string]described{}
 	for _, family := range families {
 		var labels []string
@@ -78,16 +76,12 @@ func TestGathered(t *testing.T) {
 		}
 		got[family.GetName()] = described{Type(strings.ToLower(family.GetType().String())), family.GetHelp(), labels}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected metrics", want, got)
 }
 
 func TestLint(t *testing.T) {
 	problems, err := testutil.GatherAndLint(everything(t, QueueLabels{LocalQueues: true}))
-	if err != nil || len(problems) > 0 {
-		t.Errorf("promlint: %v, %v", problems, err)
-	}
+	expect.That(t, err == nil && len(problems) == 0, "promlint: %v, %v", problems, err)
 }
 
 func TestLabelsOfLocalQueues(t *testing.T) {
@@ -99,10 +93,7 @@ func TestLabelsOfLocalQueues(t *testing.T) {
 		"off": {QueueLabels{}, "gpus  "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			families, err := everything(t, tc.labels).Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
+			families := expect.Must(everything(t, tc.labels).Gather())(t)
 			queues := 0
 			for _, family := range families {
 				for _, metric := range family.Metric {
@@ -114,14 +105,10 @@ func TestLabelsOfLocalQueues(t *testing.T) {
 						continue
 					}
 					queues++
-					if got := values[ClusterQueue] + " " + values[Namespace] + " " + values[LocalQueue]; got != tc.want {
-						t.Errorf("%s is of queue %q, want %q", family.GetName(), got, tc.want)
-					}
+					expect.Same(t, "Unexpected queue of "+family.GetName(), tc.want, values[ClusterQueue]+" "+values[Namespace]+" "+values[LocalQueue])
 				}
 			}
-			if queues == 0 {
-				t.Error("no metric is of a queue")
-			}
+			expect.That(t, queues != 0, "no metric is of a queue")
 		})
 	}
 }
@@ -129,10 +116,7 @@ func TestLabelsOfLocalQueues(t *testing.T) {
 func TestHistograms(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	NewRecorder(registry, QueueLabels{}).Gone(team, -time.Second)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := expect.Must(registry.Gather())(t)
 	for _, family := range families {
 		if family.GetName() != EvictedUntilStopped().Name {
 			continue
@@ -168,9 +152,8 @@ func TestWritten(t *testing.T) {
 	}
 	for request, want := range cases {
 		method, target, _ := strings.Cut(request, " ")
-		if got := written(httptest.NewRequestWithContext(t.Context(), method, target, http.NoBody)); got != want {
-			t.Errorf("%s writes %q, want %q", request, got, want)
-		}
+		got := written(httptest.NewRequestWithContext(t.Context(), method, target, http.NoBody))
+		expect.Same(t, "Unexpected kind that is written by "+request, want, got)
 	}
 }
 
@@ -204,20 +187,13 @@ func TestOutcomes(t *testing.T) {
 				}
 				return &http.Response{StatusCode: tc.code, Body: io.NopCloser(strings.NewReader(tc.body))}, nil
 			}))}
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://api/api/v1/namespaces/team/pods/pod", http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := expect.Must(http.NewRequestWithContext(t.Context(), http.MethodPut, "http://api/api/v1/namespaces/team/pods/pod", http.NoBody))(t)
 			response, err := client.Do(request)
 			if err == nil {
 				defer response.Body.Close()
-				if body, err := io.ReadAll(response.Body); err != nil || string(body) != tc.body {
-					t.Errorf("the client reads %q, %v; want %q", body, err, tc.body)
-				}
+				expect.Same(t, "The client reads another body", tc.body, string(expect.Must(io.ReadAll(response.Body))(t)))
 			}
-			if got := testutil.ToFloat64(r.writes.WithLabelValues("pods", tc.want)); got != 1 {
-				t.Errorf("%s is counted %v times, want once", tc.want, got)
-			}
+			expect.Same(t, "It is not counted once", 1, testutil.ToFloat64(r.writes.WithLabelValues("pods", tc.want)))
 		})
 	}
 }

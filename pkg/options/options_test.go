@@ -3,19 +3,18 @@
 package options
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 type object = map[string]any
@@ -37,23 +36,16 @@ func TestApply(t *testing.T) {
 		// want is the TrainJob in JSON, without what every one has.
 		want string
 	}{
-		"no option":                    {want: `{}`},
-		"a name":                       {options: []Option{Name("mine")}, want: `{"metadata":{"name":"mine"}}`},
-		"labels: the last option wins": {options: []Option{Labels{"a": "1"}, Labels{"b": "2"}}, want: `{"metadata":{"labels":{"b":"2"}}}`},
-		"annotations: the last option wins": {
-			options: []Option{Annotations{"a": "1"}, Annotations{"b": "2"}}, want: `{"metadata":{"annotations":{"b":"2"}}}`,
-		},
+		"no option":                         {want: `{}`},
+		"a name":                            {options: []Option{Name("mine")}, want: `{"metadata":{"name":"mine"}}`},
+		"labels: the last option wins":      {options: []Option{Labels{"a": "1"}, Labels{"b": "2"}}, want: `{"metadata":{"labels":{"b":"2"}}}`},
+		"annotations: the last option wins": {options: []Option{Annotations{"a": "1"}, Annotations{"b": "2"}}, want: `{"metadata":{"annotations":{"b":"2"}}}`},
 		"command and arguments of a container": {
 			options: []Option{TrainerCommand{"torchrun"}, TrainerArgs{"train.py", "--fast"}}, trainer: CustomTrainerContainer,
 			want: `{"spec":{"trainer":{"command":["torchrun"],"args":["train.py","--fast"]}}}`,
 		},
-		"a command without a trainer": {
-			options: []Option{TrainerCommand{"torchrun"}}, want: `{"spec":{"trainer":{"command":["torchrun"]}}}`,
-		},
-		"a patch of nothing": {
-			options: []Option{RuntimePatch{}},
-			want:    `{"spec":{"runtimePatches":[{"manager":"trainer.kubeflow.org/kubeflow-sdk"}]}}`,
-		},
+		"a command without a trainer": {options: []Option{TrainerCommand{"torchrun"}}, want: `{"spec":{"trainer":{"command":["torchrun"]}}}`},
+		"a patch of nothing":          {options: []Option{RuntimePatch{}}, want: `{"spec":{"runtimePatches":[{"manager":"trainer.kubeflow.org/kubeflow-sdk"}]}}`},
 		"a patch of empty parts": {
 			options: []Option{RuntimePatch{&TrainingRuntimeSpecPatch{&JobSetTemplatePatch{Spec: &JobSetSpecPatch{[]ReplicatedJobPatch{}}}}}},
 			want:    `{"spec":{"runtimePatches":[{"manager":"trainer.kubeflow.org/kubeflow-sdk"}]}}`,
@@ -124,27 +116,17 @@ func TestApply(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := &trainjob.TrainJob{}
 			for _, option := range tc.options {
-				if err := option.Apply(job, tc.trainer); err != nil {
-					t.Fatalf("Apply: %v", err)
-				}
+				expect.NoError(t, option.Apply(job, tc.trainer))
 			}
-			if diff := cmp.Diff(jsonValue(t, tc.want), withoutDefaults(t, job)); diff != "" {
-				t.Errorf("Unexpected TrainJob (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected TrainJob", expect.FromJSON[object](t, tc.want), withoutDefaults(t, job))
 		})
 	}
 }
 
 // TestTrainJobOfTheSDK builds the TrainJob that docs/howto/python.md submits by the SDK.
 func TestTrainJobOfTheSDK(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "samples", "sdk-trainjob.json"))
-	if err != nil {
-		t.Fatalf("Reading the TrainJob: %v", err)
-	}
-	var job trainjob.TrainJob
-	if err := json.Unmarshal(data, &job); err != nil {
-		t.Fatalf("Decoding the TrainJob: %v", err)
-	}
+	data := expect.Must(os.ReadFile(filepath.Join("..", "..", "docs", "samples", "sdk-trainjob.json")))(t)
+	job := expect.FromJSON[trainjob.TrainJob](t, string(data))
 	want := withoutDefaults(t, &job)
 	job.ObjectMeta, job.Spec.RuntimePatches = metav1.ObjectMeta{}, nil
 	job.Spec.Trainer.Command, job.Spec.Trainer.Args = nil, nil
@@ -176,32 +158,15 @@ func TestTrainJobOfTheSDK(t *testing.T) {
 		Annotations{"example.com/notebook": "experiments/bert.ipynb"},
 		TrainerCommand{"torchrun"}, TrainerArgs{"finetune.py", "--lr=0.00002"}, patch,
 	} {
-		if err := option.Apply(&job, CustomTrainerContainer); err != nil {
-			t.Fatalf("Apply: %v", err)
-		}
+		expect.NoError(t, option.Apply(&job, CustomTrainerContainer))
 	}
-	if diff := cmp.Diff(want, withoutDefaults(t, &job)); diff != "" {
-		t.Errorf("Unexpected TrainJob (-want,+got):\n%s", diff)
-	}
-}
-
-func jsonValue(t *testing.T, text string) object {
-	t.Helper()
-	var value object
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		t.Fatalf("Decoding %s: %v", text, err)
-	}
-	return value
+	expect.Same(t, "Unexpected TrainJob", want, withoutDefaults(t, &job))
 }
 
 // withoutDefaults leaves out what an empty TrainJob has.
 func withoutDefaults(t *testing.T, job *trainjob.TrainJob) object {
 	t.Helper()
-	data, err := json.Marshal(job)
-	if err != nil {
-		t.Fatalf("Encoding: %v", err)
-	}
-	value := jsonValue(t, string(data))
+	value := expect.FromJSON[object](t, expect.JSON(t, job))
 	delete(value, "status")
 	for key, part := range value {
 		if part, ok := part.(object); ok && len(part) == 0 {
@@ -266,13 +231,9 @@ func TestRefusals(t *testing.T) {
 			for _, option := range tc.options {
 				err = option.Apply(job, tc.trainer)
 			}
-			if err == nil {
-				t.Fatal("Apply refuses nothing")
-			}
+			expect.ErrorWith(t, err)
 			if tc.message != "" {
-				if diff := cmp.Diff(tc.message, err.Error()); diff != "" {
-					t.Errorf("Unexpected error (-want,+got):\n%s", diff)
-				}
+				expect.Same(t, "Unexpected error", tc.message, err.Error())
 				return
 			}
 			var fields []string
@@ -281,12 +242,8 @@ func TestRefusals(t *testing.T) {
 				invalid, _ := errors.AsType[*field.Error](one)
 				fields = append(fields, invalid.Field)
 			}
-			if diff := cmp.Diff(tc.fields, fields); diff != "" {
-				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
-			}
-			if len(job.Spec.RuntimePatches) > 0 {
-				t.Error("A refused patch was added")
-			}
+			expect.Same(t, "Unexpected errors", tc.fields, fields)
+			expect.That(t, len(job.Spec.RuntimePatches) == 0, "A refused patch was added")
 		})
 	}
 }

@@ -5,10 +5,9 @@ package patch
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // With our part in somebody else's name the gate would stay when ours is taken off.
@@ -22,20 +21,18 @@ func TestOurPartStaysOursWhenConverted(t *testing.T) {
 			in21 := specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"nodeSelector":{"pool":"mine"}}}]}`)
 			in23 := specOf(t, `{"runtimePatches":[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node"}]}}}}]}`)
 			for f, spec := range map[Field]*trainjob.Spec{older: in21, newer: in23} {
-				if _, err := f.Set(spec, placements); err != nil {
-					t.Fatal(err)
-				}
+				expect.Must(f.Set(spec, placements))(t)
 			}
 			// Somebody put an override behind ours while our webhook was away.
 			in21.PodTemplateOverrides = append(in21.PodTemplateOverrides, in21.PodTemplateOverrides[0])
 
 			patches, _, errs := convert.ToRuntimePatches(in21.PodTemplateOverrides, convert.DefaultOwner)
 			if to23 := (&trainjob.Spec{RuntimePatches: patches}); !newer.Last(to23) || !newer.Same(to23, in23) {
-				t.Errorf("From overrides to patches, ours is another one: %s, %v", jsonOf(t, to23), errs.ToAggregate())
+				t.Errorf("From overrides to patches, ours is another one: %s, %v", expect.JSON(t, to23), errs.ToAggregate())
 			}
 			overrides, _, _, errs := convert.ToPodTemplateOverrides(in23.RuntimePatches)
 			if to21 := (&trainjob.Spec{PodTemplateOverrides: overrides}); !older.Last(to21) || !older.Same(to21, in21) {
-				t.Errorf("From patches to overrides, ours is another one: %s, %v", jsonOf(t, to21), errs.ToAggregate())
+				t.Errorf("From patches to overrides, ours is another one: %s, %v", expect.JSON(t, to21), errs.ToAggregate())
 			}
 		})
 	}
@@ -47,19 +44,8 @@ func TestAllOverridesAreOnePatch(t *testing.T) {
 		{"targetJobs":[{"name":"node"}],"spec":{"nodeSelector":{"pool":"first","zone":"first"}}},
 		`+sides["podTemplateOverrides"].placed+`,
 		{"targetJobs":[{"name":"node"}],"spec":{"nodeSelector":{"pool":"last"}}}]}`)
-	patches, err := Of(trainjob.Trainer21).All(spec)
-	if err != nil || len(patches) != 1 {
-		t.Fatalf("All returned %d entries, %v", len(patches), err)
-	}
-	entry, err := patches[0].Decode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	entry := expect.Must(one(t)(Of(trainjob.Trainer21).All(spec)).Decode())(t)
 	pod := replicatedJobs(&entry)[0].Template.Spec.Template
-	if diff := cmp.Diff(map[string]string{"pool": "last", "zone": "first"}, pod.Spec.NodeSelector); diff != "" {
-		t.Errorf("Unexpected node selector (-want,+got):\n%s", diff)
-	}
-	if pod.Metadata.Annotations[ManagerAnnotation] != Manager {
-		t.Errorf("Trainer gives the pods our mark, and what is rendered does not have it: %v", pod.Metadata.Annotations)
-	}
+	expect.Same(t, "Unexpected node selector", map[string]string{"pool": "last", "zone": "first"}, pod.Spec.NodeSelector)
+	expect.Same(t, "Trainer gives the pods our mark, and what is rendered does not have it", Manager, pod.Metadata.Annotations[ManagerAnnotation])
 }

@@ -3,15 +3,14 @@
 package patch
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // side is what others say in one generation, and how a placement reads there.
@@ -26,15 +25,13 @@ type side struct {
 
 var sides = map[string]side{
 	"runtimePatches": {
-		served: trainjob.Trainer23,
-		spec:   func(items ...string) string { return `{"runtimePatches":[` + strings.Join(items, ",") + `]}` },
+		served: trainjob.Trainer23, spec: func(items ...string) string { return `{"runtimePatches":[` + strings.Join(items, ",") + `]}` },
 		first:  `{"manager":"z.io/first","future":{"zero":0,"amount":"1024Mi"}}`,
 		second: `{"manager":"a.io/second","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node"}]}}}}`,
 		placed: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"}},"spec":{"nodeSelector":{"pool":"h100"},"tolerations":[{"key":"spot","operator":"Exists"}]}}}}}]}}}}`,
 	},
 	"podTemplateOverrides": {
-		served: trainjob.Trainer21,
-		spec:   func(items ...string) string { return `{"podTemplateOverrides":[` + strings.Join(items, ",") + `]}` },
+		served: trainjob.Trainer21, spec: func(items ...string) string { return `{"podTemplateOverrides":[` + strings.Join(items, ",") + `]}` },
 		first:  `{"targetJobs":[{"name":"node"}],"future":{"zero":0,"no":false}}`,
 		second: `{"targetJobs":[{"name":"node"},{"name":"launcher"}],"metadata":{"annotations":{"kueue-trainer.dev/manager":"someone"}}}`,
 		placed: `{"targetJobs":[{"name":"node"}],"metadata":{"labels":{"kueue.x-k8s.io/podset":"node"},"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}},"spec":{"nodeSelector":{"pool":"h100"},"tolerations":[{"key":"spot","operator":"Exists"}]}}`,
@@ -50,20 +47,18 @@ var placed = []Placement{{
 
 func specOf(t *testing.T, data string) *trainjob.Spec {
 	t.Helper()
-	spec := &trainjob.Spec{}
-	if err := json.Unmarshal([]byte(data), spec); err != nil {
-		t.Fatal(err)
-	}
-	return spec
+	return expect.FromJSON[*trainjob.Spec](t, data)
 }
 
-func jsonOf(t *testing.T, spec *trainjob.Spec) string {
-	t.Helper()
-	data, err := json.Marshal(spec)
-	if err != nil {
-		t.Fatal(err)
+// one takes a list of one entry.
+func one(t *testing.T) func([]trainjob.RuntimePatch, error) trainjob.RuntimePatch {
+	return func(patches []trainjob.RuntimePatch, err error) trainjob.RuntimePatch {
+		t.Helper()
+		if err != nil || len(patches) != 1 {
+			t.Fatalf("There are %v, %v", patches, err)
+		}
+		return patches[0]
 	}
-	return string(data)
 }
 
 // eachField runs a test on both fields.
@@ -76,41 +71,25 @@ func eachField(t *testing.T, test func(t *testing.T, f Field, s side)) {
 func TestFieldSetsOursLastAndTouchesNobodyElse(t *testing.T) {
 	eachField(t, func(t *testing.T, f Field, s side) {
 		spec := specOf(t, s.spec(s.first, s.second))
-		if f.Has(spec) || f.Last(spec) || f.HoldsGate(spec) {
-			t.Error("Nothing of it is ours")
-		}
-		if changed, err := f.Set(spec, []Placement{Gated("node"), Gated("launcher")}); err != nil || !changed {
-			t.Fatalf("Set: %t, %v", changed, err)
-		}
-		if !f.Has(spec) || !f.Last(spec) || !f.HoldsGate(spec) || !f.Gates(spec, "launcher") || f.Gates(spec, "other") {
-			t.Errorf("It must be at the gate: %s", jsonOf(t, spec))
-		}
-		if jobs, err := f.Jobs(spec); err != nil || !cmp.Equal(jobs, []string{"node", "launcher"}) {
-			t.Errorf("Jobs: %v, %v", jobs, err)
-		}
-		if _, err := f.Set(spec, placed); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(s.spec(s.first, s.second, s.placed), jsonOf(t, spec)); diff != "" {
-			t.Errorf("Placed after the gate (-want,+got):\n%s", diff)
-		}
+		expect.That(t, !f.Has(spec) && !f.Last(spec) && !f.HoldsGate(spec), "Nothing of it is ours")
+		expect.Same(t, "Nothing changes", true, expect.Must(f.Set(spec, []Placement{Gated("node"), Gated("launcher")}))(t))
+		expect.That(t, f.Has(spec) && f.Last(spec) && f.HoldsGate(spec), "It must be at the gate: %s", expect.JSON(t, spec))
+		expect.That(t, f.Gates(spec, "launcher") && !f.Gates(spec, "other"), "Others are at the gate: %s", expect.JSON(t, spec))
+		expect.Same(t, "Unexpected jobs", []string{"node", "launcher"}, expect.Must(f.Jobs(spec))(t))
+		expect.Must(f.Set(spec, placed))(t)
+		expect.Same(t, "Placed after the gate", s.spec(s.first, s.second, s.placed), expect.JSON(t, spec))
 		f.Drop(spec)
-		if diff := cmp.Diff(s.spec(s.first, s.second), jsonOf(t, spec)); diff != "" {
-			t.Errorf("Without ours (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "Without ours", s.spec(s.first, s.second), expect.JSON(t, spec))
 	})
 }
 
 func TestFieldSetChangesNothingTwice(t *testing.T) {
 	eachField(t, func(t *testing.T, f Field, s side) {
 		spec := specOf(t, s.spec(s.first, s.placed))
-		if changed, err := f.Set(spec, placed); err != nil || changed {
-			t.Errorf("What is there already: changed %t, %v", changed, err)
-		}
+		expect.Same(t, "What is there already changes", false, expect.Must(f.Set(spec, placed))(t))
 		spec = specOf(t, s.spec(s.placed, s.first))
-		if changed, err := f.Set(spec, placed); err != nil || !changed || jsonOf(t, spec) != s.spec(s.first, s.placed) {
-			t.Errorf("What is not last: changed %t, %v, %s", changed, err, jsonOf(t, spec))
-		}
+		expect.Same(t, "What is not last does not change", true, expect.Must(f.Set(spec, placed))(t))
+		expect.Same(t, "It is not last", s.spec(s.first, s.placed), expect.JSON(t, spec))
 	})
 }
 
@@ -119,42 +98,29 @@ func TestFieldSetChangesNothingForTheTimeThatTrainerStamps(t *testing.T) {
 	s := sides["runtimePatches"]
 	stamped := strings.Replace(s.placed, `{"manager"`, `{"time":"2026-01-01T00:00:00Z","manager"`, 1)
 	spec := specOf(t, s.spec(s.first, stamped))
-	before := jsonOf(t, spec)
-	if changed, err := Of(s.served).Set(spec, placed); err != nil || changed {
-		t.Errorf("Only the time differs: changed %t, %v", changed, err)
-	}
-	if diff := cmp.Diff(before, jsonOf(t, spec)); diff != "" {
-		t.Errorf("The entry is another (-want,+got):\n%s", diff)
-	}
+	before := expect.JSON(t, spec)
+	expect.Same(t, "Only the time differs, and it changes", false, expect.Must(Of(s.served).Set(spec, placed))(t))
+	expect.Same(t, "The entry is another", before, expect.JSON(t, spec))
 }
 
 func TestFieldCopy(t *testing.T) {
 	eachField(t, func(t *testing.T, f Field, s side) {
 		spec := specOf(t, s.spec(s.second))
 		f.Copy(spec, specOf(t, s.spec(s.placed, s.first)))
-		if diff := cmp.Diff(s.spec(s.second, s.placed), jsonOf(t, spec)); diff != "" {
-			t.Errorf("Ours from another spec (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "Ours from another spec", s.spec(s.second, s.placed), expect.JSON(t, spec))
 		spec = specOf(t, s.spec(s.placed, s.second))
 		f.Copy(spec, spec)
-		if diff := cmp.Diff(s.spec(s.second, s.placed), jsonOf(t, spec)); diff != "" {
-			t.Errorf("Ours put last (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "Ours put last", s.spec(s.second, s.placed), expect.JSON(t, spec))
 	})
 }
 
 func TestFieldSame(t *testing.T) {
 	eachField(t, func(t *testing.T, f Field, s side) {
 		spec := specOf(t, s.spec(s.first, s.placed))
-		if !f.Same(spec, specOf(t, s.spec(s.placed, s.second))) {
-			t.Error("Others do not count")
-		}
-		if f.Same(spec, specOf(t, s.spec(strings.ReplaceAll(s.placed, "h100", "a100")))) || f.Same(spec, specOf(t, s.spec(s.first))) {
-			t.Error("Another placement, and none, are not the same")
-		}
-		if f.Same(specOf(t, s.spec()), specOf(t, s.spec())) {
-			t.Error("Nothing is not the same as nothing")
-		}
+		expect.That(t, f.Same(spec, specOf(t, s.spec(s.placed, s.second))), "Others do not count")
+		another := specOf(t, s.spec(strings.ReplaceAll(s.placed, "h100", "a100")))
+		expect.That(t, !f.Same(spec, another) && !f.Same(spec, specOf(t, s.spec(s.first))), "Another placement, and none, are not the same")
+		expect.That(t, !f.Same(specOf(t, s.spec()), specOf(t, s.spec())), "Nothing is not the same as nothing")
 	})
 }
 
@@ -164,34 +130,20 @@ func TestFieldRestoresOthersInOwnWrites(t *testing.T) {
 		spelled := strings.ReplaceAll(s.first, `"zero":0`, `"zero":1`)
 		spec := specOf(t, s.spec(spelled, s.second, s.placed))
 		f.Restore(spec, old, true)
-		if diff := cmp.Diff(s.spec(s.first, s.second, s.placed), jsonOf(t, spec)); diff != "" {
-			t.Errorf("A write of ours (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "A write of ours", s.spec(s.first, s.second, s.placed), expect.JSON(t, spec))
 		spec = specOf(t, s.spec(spelled, s.second))
 		f.Restore(spec, old, false)
-		if diff := cmp.Diff(s.spec(spelled, s.second), jsonOf(t, spec)); diff != "" {
-			t.Errorf("A user's change (-want,+got):\n%s", diff)
-		}
+		expect.Same(t, "A user's change", s.spec(spelled, s.second), expect.JSON(t, spec))
 	})
 }
 
 func TestFieldForRendering(t *testing.T) {
 	spec := specOf(t, sides["podTemplateOverrides"].spec(sides["podTemplateOverrides"].second, sides["podTemplateOverrides"].placed))
 	f := Of(trainjob.Trainer21)
-	others, err := f.Others(spec)
-	if err != nil || len(others) != 1 {
-		t.Fatalf("Others: %v, %v", others, err)
-	}
-	if jobs, err := Jobs(others[0]); err != nil || !cmp.Equal(jobs, []string{"node", "launcher"}) {
-		t.Errorf("Jobs of others: %v, %v", jobs, err)
-	}
-	all, err := f.All(spec)
-	if err != nil || len(all) != 1 {
-		t.Fatalf("All: %v, %v", all, err)
-	}
-	if data, _ := all[0].MarshalJSON(); !strings.Contains(string(data), `"pool":"h100"`) {
-		t.Errorf("Ours is missing: %s", data)
-	}
+	others := one(t)(f.Others(spec))
+	expect.Same(t, "Unexpected jobs of others", []string{"node", "launcher"}, expect.Must(Jobs(others))(t))
+	all := one(t)(f.All(spec))
+	expect.That(t, strings.Contains(expect.JSON(t, all), `"pool":"h100"`), "Ours is missing: %v", all)
 	if _, err := f.All(specOf(t, `{"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"spec":{"tolerations":"x"}}]}`)); !errors.Is(err, ErrInvalidPatches) || !strings.Contains(err.Error(), "tolerations") {
 		t.Errorf("What cannot be rendered is %v", err)
 	}
@@ -204,9 +156,7 @@ func TestUnknownTargets(t *testing.T) {
 		"spec.podTemplateOverrides[1].targetJobs[0].name: FieldValueInvalid",
 		"spec.podTemplateOverrides[1].targetJobs[1].name: FieldValueInvalid",
 	}
-	if diff := cmp.Diff(want, fieldAndType(errs)); diff != "" {
-		t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected errors", want, expect.FieldsAndTypes(errs))
 }
 
 func TestWhatTrainerIgnoresIsNotRendered(t *testing.T) {
@@ -221,13 +171,7 @@ func TestWhatTrainerIgnoresIsNotRendered(t *testing.T) {
 	const want = `{"manager":"trainer.kubeflow.org/kubeflow-sdk","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}}]}}}}`
 	for name, overrides := range cases {
 		t.Run(name, func(t *testing.T) {
-			patches, err := f.Others(specOf(t, `{"podTemplateOverrides":[`+overrides+`]}`))
-			if err != nil || len(patches) != 1 {
-				t.Fatalf("Others: %v, %v", patches, err)
-			}
-			if data, _ := patches[0].MarshalJSON(); string(data) != want {
-				t.Errorf("Rendered from %s, want %s", data, want)
-			}
+			expect.Same(t, "It is rendered from something else", want, expect.JSON(t, one(t)(f.Others(specOf(t, `{"podTemplateOverrides":[`+overrides+`]}`)))))
 		})
 	}
 }

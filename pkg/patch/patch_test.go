@@ -3,25 +3,20 @@
 package patch
 
 import (
-	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func entries(t testing.TB, raw ...string) []trainjob.RuntimePatch {
 	t.Helper()
 	var all []trainjob.RuntimePatch
 	for _, data := range raw {
-		var p trainjob.RuntimePatch
-		if err := json.Unmarshal([]byte(data), &p); err != nil {
-			t.Fatalf("Decoding %s: %v", data, err)
-		}
-		all = append(all, p)
+		all = append(all, expect.FromJSON[trainjob.RuntimePatch](t, data))
 	}
 	return all
 }
@@ -35,10 +30,7 @@ func texts(t testing.TB, patches []trainjob.RuntimePatch) []string {
 	t.Helper()
 	all := make([]string, 0, len(patches))
 	for _, p := range patches {
-		data, err := p.MarshalJSON()
-		if err != nil {
-			t.Fatalf("Encoding: %v", err)
-		}
+		data := expect.Must(p.MarshalJSON())(t)
 		all = append(all, string(data))
 	}
 	return all
@@ -91,22 +83,13 @@ func TestEntry(t *testing.T) {
 				`{"name":"node","template":{"spec":{"template":{"spec":{}}}}}` +
 				`]}}}}`,
 		},
-		"no replicated jobs": {
-			want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`,
-		},
+		"no replicated jobs": {want: `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := Entry(tc.placements)
-			if err != nil {
-				t.Fatalf("Entry: %v", err)
-			}
-			if got.Manager != Manager {
-				t.Errorf("Manager = %q, want %q", got.Manager, Manager)
-			}
-			if diff := cmp.Diff([]string{tc.want}, texts(t, []trainjob.RuntimePatch{got})); diff != "" {
-				t.Errorf("Unexpected entry (-want,+got):\n%s", diff)
-			}
+			got := expect.Must(Entry(tc.placements))(t)
+			expect.Same(t, "Unexpected manager", Manager, got.Manager)
+			expect.Same(t, "Unexpected entry", []string{tc.want}, texts(t, []trainjob.RuntimePatch{got}))
 		})
 	}
 }
@@ -118,28 +101,14 @@ func TestOthersFindWithLast(t *testing.T) {
 		wantOthers []string
 		wantLast   bool
 	}{
-		"no entries": {wantOthers: []string{}},
-		"only ours": {
-			patches: []string{ours}, wantFind: ours, wantOthers: []string{}, wantLast: true,
-		},
-		"only others, in an order of their own": {
-			patches: []string{othersB, othersA}, wantOthers: []string{othersB, othersA},
-		},
-		"ours last": {
-			patches: []string{othersB, othersA, ours}, wantFind: ours, wantOthers: []string{othersB, othersA}, wantLast: true,
-		},
-		"ours first": {
-			patches: []string{ours, othersB, othersA}, wantFind: ours, wantOthers: []string{othersB, othersA},
-		},
-		"ours twice": {
-			patches: []string{othersB, ours, othersA, newOurs}, wantFind: ours, wantOthers: []string{othersB, othersA},
-		},
-		"ours twice at the end": {
-			patches: []string{othersB, ours, newOurs}, wantFind: ours, wantOthers: []string{othersB},
-		},
-		"entries without a manager are somebody else's": {
-			patches: []string{nobodys, ours, anything}, wantFind: ours, wantOthers: []string{nobodys, anything},
-		},
+		"no entries":                            {wantOthers: []string{}},
+		"only ours":                             {patches: []string{ours}, wantFind: ours, wantOthers: []string{}, wantLast: true},
+		"only others, in an order of their own": {patches: []string{othersB, othersA}, wantOthers: []string{othersB, othersA}},
+		"ours last":                             {patches: []string{othersB, othersA, ours}, wantFind: ours, wantOthers: []string{othersB, othersA}, wantLast: true},
+		"ours first":                            {patches: []string{ours, othersB, othersA}, wantFind: ours, wantOthers: []string{othersB, othersA}},
+		"ours twice":                            {patches: []string{othersB, ours, othersA, newOurs}, wantFind: ours, wantOthers: []string{othersB, othersA}},
+		"ours twice at the end":                 {patches: []string{othersB, ours, newOurs}, wantFind: ours, wantOthers: []string{othersB}},
+		"entries without a manager are somebody else's": {patches: []string{nobodys, ours, anything}, wantFind: ours, wantOthers: []string{nobodys, anything}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -152,25 +121,13 @@ func TestOthersFindWithLast(t *testing.T) {
 			if tc.wantFind != "" {
 				wantFound = []string{tc.wantFind}
 			}
-			if diff := cmp.Diff(wantFound, found); diff != "" {
-				t.Errorf("Unexpected entry of ours (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.wantOthers, texts(t, Others(patches))); diff != "" {
-				t.Errorf("Unexpected others (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected entry of ours", wantFound, found)
+			expect.Same(t, "Unexpected others", tc.wantOthers, texts(t, Others(patches)))
 			with := With(patches, entry(t, newOurs))
-			if diff := cmp.Diff(append(tc.wantOthers, newOurs), texts(t, with)); diff != "" {
-				t.Errorf("Unexpected list with a new entry of ours (-want,+got):\n%s", diff)
-			}
-			if !Last(with) {
-				t.Error("Last denies what With made")
-			}
-			if got := Last(patches); got != tc.wantLast {
-				t.Errorf("Last = %v, want %v", got, tc.wantLast)
-			}
-			if diff := cmp.Diff(append([]string{}, tc.patches...), texts(t, patches)); diff != "" {
-				t.Errorf("The given list changed (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected list with a new entry of ours", append(tc.wantOthers, newOurs), texts(t, with))
+			expect.That(t, Last(with), "Last denies what With made")
+			expect.Same(t, "Unexpected Last", tc.wantLast, Last(patches))
+			expect.Same(t, "The given list changed", append([]string{}, tc.patches...), texts(t, patches))
 		})
 	}
 }
@@ -191,27 +148,17 @@ func TestOthersAndWithGiveListsOfTheirOwn(t *testing.T) {
 				}
 				_ = append(result, trainjob.RuntimePatch{Manager: "changed"})
 			}
-			if diff := cmp.Diff(tc, texts(t, patches)); diff != "" {
-				t.Errorf("The given list changed (-want,+got):\n%s", diff)
-			}
-			if room[len(patches)].Manager != "" {
-				t.Error("The array behind the given list was written to")
-			}
+			expect.Same(t, "The given list changed", tc, texts(t, patches))
+			expect.That(t, room[len(patches)].Manager == "", "The array behind the given list was written to")
 		})
 	}
 }
 
 func TestFindGivesTheEntryInItsPlace(t *testing.T) {
 	patches := entries(t, othersA, ours, newOurs)
-	if got := find(patches); got != &patches[1] {
-		t.Errorf("Find returned %+v, want the second element itself", got)
-	}
-	if got := FindManager(patches, "a.io/x"); got != &patches[0] {
-		t.Errorf("FindManager returned %+v, want the first element itself", got)
-	}
-	if got := FindManager(patches, "c.io/x"); got != nil {
-		t.Errorf("FindManager returned %+v for a manager that is not there", got)
-	}
+	expect.That(t, find(patches) == &patches[1], "Find does not return the second element itself")
+	expect.That(t, FindManager(patches, "a.io/x") == &patches[0], "FindManager does not return the first element itself")
+	expect.Same(t, "FindManager finds a manager that is not there", nil, FindManager(patches, "c.io/x"))
 }
 
 func TestSame(t *testing.T) {
@@ -238,12 +185,8 @@ func TestSame(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			a, b := entry(t, tc.a), entry(t, tc.b)
-			if got := Same(a, b); got != tc.want {
-				t.Errorf("Same = %v, want %v", got, tc.want)
-			}
-			if got := Same(b, a); got != tc.want {
-				t.Errorf("Same the other way round = %v, want %v", got, tc.want)
-			}
+			expect.Same(t, "Unexpected Same", tc.want, Same(a, b))
+			expect.Same(t, "Unexpected Same the other way round", tc.want, Same(b, a))
 		})
 	}
 }

@@ -4,12 +4,10 @@ package patch
 
 import (
 	"cmp"
-	"encoding/json"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
-
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestReservedByOthers(t *testing.T) {
@@ -45,17 +43,11 @@ func TestReservedByOthers(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var spec trainjob.Spec
-			if err := json.Unmarshal([]byte(tc.spec), &spec); err != nil {
-				t.Fatal(err)
-			}
 			var got []string
-			for _, path := range Of(cmp.Or(tc.served, trainjob.Trainer23)).ReservedByOthers(&spec) {
+			for _, path := range Of(cmp.Or(tc.served, trainjob.Trainer23)).ReservedByOthers(specOf(t, tc.spec)) {
 				got = append(got, path.String())
 			}
-			if diff := gocmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected places (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected places", tc.want, got)
 		})
 	}
 }

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestSurplus(t *testing.T) {
@@ -43,9 +42,7 @@ func TestSurplus(t *testing.T) {
 				path, _, _ := strings.Cut(warning, " ")
 				got = append(got, path)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected fields (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected fields", tc.want, got)
 		})
 	}
 }

@@ -6,10 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func jobsPatched(manager string, jobs ...string) string {
@@ -18,15 +17,6 @@ func jobsPatched(manager string, jobs ...string) string {
 		list = append(list, `{"name":"`+job+`"}`)
 	}
 	return `{"manager":"` + manager + `","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` + strings.Join(list, ",") + `]}}}}`
-}
-
-// fieldAndType leaves the wording of errors open.
-func fieldAndType(errs field.ErrorList) []string {
-	var all []string
-	for _, err := range errs {
-		all = append(all, err.Field+": "+string(err.Type))
-	}
-	return all
 }
 
 func TestUnknownJobs(t *testing.T) {
@@ -66,13 +56,9 @@ func TestUnknownJobs(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			errs := UnknownJobs(entries(t, tc.patches...), []string{"node", "launcher"})
-			if diff := cmp.Diff(tc.want, fieldAndType(errs)); diff != "" {
-				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
-			}
-			for _, part := range tc.message {
-				if !strings.Contains(errs.ToAggregate().Error(), part) {
-					t.Errorf("Error %q does not have %q", errs.ToAggregate(), part)
-				}
+			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(errs))
+			if len(tc.message) > 0 {
+				expect.ErrorWith(t, errs.ToAggregate(), tc.message...)
 			}
 		})
 	}
@@ -100,9 +86,7 @@ func TestChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := func(patches []string) *trainjob.Spec { return &trainjob.Spec{RuntimePatches: entries(t, patches...)} }
 			errs := Changed(Of(trainjob.Trainer23), spec(tc.before), spec(tc.after), spec(tc.allowed))
-			if diff := cmp.Diff(tc.want, fieldAndType(errs)); diff != "" {
-				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected errors", tc.want, expect.FieldsAndTypes(errs))
 			if len(errs) > 0 && !strings.Contains(errs[0].Detail, "another manager name") {
 				t.Errorf("Error %q does not say what to do", errs[0])
 			}

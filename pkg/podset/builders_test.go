@@ -3,9 +3,6 @@
 package podset
 
 import (
-	"strings"
-	"testing"
-
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -75,16 +72,4 @@ func gates(names ...string) []corev1.PodSchedulingGate {
 		all = append(all, corev1.PodSchedulingGate{Name: name})
 	}
 	return all
-}
-
-func wantErrorWith(t testing.TB, err error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("No error, want one with %q", parts)
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("Error %q does not have %q", err, part)
-		}
-	}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,94 +17,64 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // workloadCRD reads the CRD that Kueue installs, of the very version that this
 // module is built with.
 func workloadCRD(t testing.TB) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output()
-	if err != nil {
-		t.Fatalf("Finding Kueue's module: %v", err)
-	}
-	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config", "components", "crd", "bases", "kueue.x-k8s.io_workloads.yaml"))
-	if err != nil {
-		t.Fatalf("Reading the Workload CRD: %v", err)
-	}
+	dir := expect.Must(exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output())(t)
+	data := expect.Must(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config", "components", "crd", "bases", "kueue.x-k8s.io_workloads.yaml")))(t)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal(data, crd); err != nil {
-		t.Fatalf("Decoding the Workload CRD: %v", err)
-	}
+	expect.NoError(t, yaml.Unmarshal(data, crd))
 	return crd
 }
 
 func TestDefaultsApply(t *testing.T) {
-	defaults, err := NewDefaults(workloadCRD(t), "v1beta2")
-	if err != nil {
-		t.Fatalf("NewDefaults: %v", err)
+	defaults := expect.Must(NewDefaults(workloadCRD(t), "v1beta2"))(t)
+	of := func(initContainer, container corev1.Container) kueue.PodSet {
+		spec := corev1.PodSpec{InitContainers: []corev1.Container{initContainer}, Containers: []corev1.Container{container}}
+		return kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: spec}}
+	}
+	listening := func(ports ...corev1.ContainerPort) corev1.Container { return corev1.Container{Ports: ports} }
+	tcp := func(port int32) corev1.ContainerPort {
+		return corev1.ContainerPort{ContainerPort: port, Protocol: "TCP"}
+	}
+	udp := corev1.ContainerPort{ContainerPort: 3, Protocol: corev1.ProtocolUDP}
+	probed := func(grpc corev1.GRPCAction) corev1.Container {
+		return corev1.Container{LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &grpc}}}
 	}
 	cases := map[string]struct {
 		podSet, want kueue.PodSet
 	}{
-		"nothing to default": {
-			podSet: kueue.PodSet{Name: "node", Count: 2},
-			want:   kueue.PodSet{Name: "node", Count: 2},
-		},
-		"a count of zero stays": {
-			podSet: kueue.PodSet{Name: "node"},
-			want:   kueue.PodSet{Name: "node"},
-		},
+		"nothing to default":    {podSet: kueue.PodSet{Name: "node", Count: 2}, want: kueue.PodSet{Name: "node", Count: 2}},
+		"a count of zero stays": {podSet: kueue.PodSet{Name: "node"}, want: kueue.PodSet{Name: "node"}},
 		"ports get a protocol, in every kind of container": {
-			podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				InitContainers: []corev1.Container{{Name: "i", Ports: []corev1.ContainerPort{{ContainerPort: 1}}}},
-				Containers:     []corev1.Container{{Name: "c", Ports: []corev1.ContainerPort{{ContainerPort: 2}, {ContainerPort: 3, Protocol: corev1.ProtocolUDP}}}},
-			}}},
-			want: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				InitContainers: []corev1.Container{{Name: "i", Ports: []corev1.ContainerPort{{ContainerPort: 1, Protocol: corev1.ProtocolTCP}}}},
-				Containers:     []corev1.Container{{Name: "c", Ports: []corev1.ContainerPort{{ContainerPort: 2, Protocol: corev1.ProtocolTCP}, {ContainerPort: 3, Protocol: corev1.ProtocolUDP}}}},
-			}}},
+			podSet: of(listening(corev1.ContainerPort{ContainerPort: 1}), listening(corev1.ContainerPort{ContainerPort: 2}, udp)),
+			want:   of(listening(tcp(1)), listening(tcp(2), udp)),
 		},
 		"probes over gRPC get a service": {
-			podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Name: "c", LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}}}},
-			}}},
-			want: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Name: "c", LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1, Service: ptr.To("")}}}}},
-			}}},
+			podSet: of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1})),
+			want:   of(corev1.Container{}, probed(corev1.GRPCAction{Port: 1, Service: ptr.To("")})),
 		},
 		"metadata that the schema does not know goes": {
 			podSet: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
 				Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}, GenerateName: "gone", UID: "gone",
 			}}},
-			want: kueue.PodSet{Name: "node", Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
-				Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"},
-			}}},
+			want: kueue.PodSet{Name: "node", Template: template(map[string]string{"l": "v"}, map[string]string{"a": "v"}, nil, corev1.PodSpec{})},
 		},
-		"what a training pod has stays as it is": {
-			podSet: trainingPodSet(),
-			want:   trainingPodSet(),
-		},
+		"what a training pod has stays as it is": {podSet: trainingPodSet(), want: trainingPodSet()},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			given := tc.podSet.DeepCopy()
-			got, err := defaults.Apply([]kueue.PodSet{tc.podSet})
-			if err != nil {
-				t.Fatalf("Apply: %v", err)
-			}
-			if diff := cmp.Diff([]kueue.PodSet{tc.want}, got); diff != "" {
-				t.Errorf("Unexpected PodSets (-want,+got):\n%s", diff)
-			}
-			again, err := defaults.Apply(got)
-			if err != nil {
-				t.Fatalf("Apply again: %v", err)
-			}
-			if diff := cmp.Diff(got, again); diff != "" {
-				t.Errorf("The second time changes them (-once,+twice):\n%s", diff)
-			}
-			if diff := cmp.Diff(*given, tc.podSet); diff != "" {
-				t.Errorf("The given PodSet changed (-want,+got):\n%s", diff)
-			}
+			// Number and order stay.
+			got := expect.Must(defaults.Apply([]kueue.PodSet{{Name: "z"}, tc.podSet, {Name: "a"}}))(t)
+			expect.Same(t, "Unexpected PodSets", []kueue.PodSet{{Name: "z"}, tc.want, {Name: "a"}}, got)
+			expect.Same(t, "The second time changes them", got, expect.Must(defaults.Apply(got))(t))
+			expect.Same(t, "The given PodSet changed", *given, tc.podSet)
 		})
 	}
 }
@@ -142,45 +111,24 @@ func trainingPodSet() kueue.PodSet {
 	}
 }
 
-func TestDefaultsApplyKeepsNumberAndOrder(t *testing.T) {
-	defaults, err := NewDefaults(workloadCRD(t), "v1beta2")
-	if err != nil {
-		t.Fatalf("NewDefaults: %v", err)
-	}
-	got, err := defaults.Apply([]kueue.PodSet{{Name: "b"}, {Name: "a"}})
-	if err != nil {
-		t.Fatalf("Apply: %v", err)
-	}
-	if diff := cmp.Diff([]kueue.PodSet{{Name: "b"}, {Name: "a"}}, got); diff != "" {
-		t.Errorf("Unexpected PodSets (-want,+got):\n%s", diff)
-	}
-}
-
 func TestNewDefaultsErrors(t *testing.T) {
 	cases := map[string]struct {
 		version   string
-		change    func(*apiextensionsv1.CustomResourceDefinition)
+		change    func(*apiextensionsv1.CustomResourceDefinitionVersion)
 		wantInErr []string
 	}{
 		"an unknown version": {
-			version: "v9", change: func(*apiextensionsv1.CustomResourceDefinition) {},
+			version: "v9", change: func(*apiextensionsv1.CustomResourceDefinitionVersion) {},
 			wantInErr: []string{"workloads.kueue.x-k8s.io", "v9", "Kueue v0.19"},
 		},
 		"a version without a schema": {
-			version: "v1beta2",
-			change: func(crd *apiextensionsv1.CustomResourceDefinition) {
-				for i := range crd.Spec.Versions {
-					crd.Spec.Versions[i].Schema = nil
-				}
-			},
+			version: "v1beta2", change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) { v.Schema = nil },
 			wantInErr: []string{"v1beta2"},
 		},
 		"a schema without PodSets": {
 			version: "v1beta2",
-			change: func(crd *apiextensionsv1.CustomResourceDefinition) {
-				for i := range crd.Spec.Versions {
-					crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
-				}
+			change: func(v *apiextensionsv1.CustomResourceDefinitionVersion) {
+				v.Schema.OpenAPIV3Schema.Properties["spec"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
 			},
 			wantInErr: []string{"spec.podSets"},
 		},
@@ -188,9 +136,11 @@ func TestNewDefaultsErrors(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			crd := workloadCRD(t)
-			tc.change(crd)
+			for i := range crd.Spec.Versions {
+				tc.change(&crd.Spec.Versions[i])
+			}
 			_, err := NewDefaults(crd, tc.version)
-			wantErrorWith(t, err, tc.wantInErr...)
+			expect.ErrorWith(t, err, tc.wantInErr...)
 		})
 	}
 }

@@ -5,14 +5,14 @@ package podset
 import (
 	"testing"
 
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestExcess(t *testing.T) {
@@ -75,19 +75,18 @@ func TestExcess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
 			reclaimed := []kueue.ReclaimablePod{{Name: "node", Count: tc.reclaimed}}
-			if got := Excess(js, tc.children, admitted, reclaimed); got != tc.want {
-				t.Errorf("Excess returns %q, want %q", got, tc.want)
-			}
+			expect.Same(t, "Unexpected Excess", tc.want, Excess(js, tc.children, admitted, reclaimed))
 		})
 	}
 }
 
-// JobSet creates a child Job again that its TTL has deleted.
-func TestReclaimableLeavesJobsWithATTL(t *testing.T) {
-	rj := jobsetapi.ReplicatedJob{Name: "node", Replicas: 1}
-	rj.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](60)
-	js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{rj}}}
-	if got := Reclaimable(js, []trainer.JobStatus{status("node", 0, 1, 0)}, nil); len(got) > 0 {
-		t.Errorf("Reclaimable returns %v", got)
+// A quantity like 1.5Gi is kept behind a pointer, and what is compared may be a cache's.
+func TestRequestsOfLeavesTheSpecAsItIs(t *testing.T) {
+	memory := resource.MustParse("1.5Gi")
+	spec := &corev1.PodSpec{
+		Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: memory}},
+		Overhead:  corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
 	}
+	expect.Same(t, "The second time it asks for something else", requestsOf(spec)[corev1.ResourceMemory], requestsOf(spec)[corev1.ResourceMemory])
+	expect.Same(t, "The spec asks for something else by now", resource.MustParse("1.5Gi"), spec.Resources.Requests[corev1.ResourceMemory])
 }

@@ -5,13 +5,13 @@ package podset
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueuepodset "sigs.k8s.io/kueue/pkg/podset"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func podSet(name kueue.PodSetReference, change func(*corev1.PodTemplateSpec)) kueue.PodSet {
@@ -89,13 +89,7 @@ func TestPlace(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := Place(tc.podSets, tc.infos)
-			if err != nil {
-				t.Fatalf("Place: %v", err)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected placements (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected placements", tc.want, expect.Must(Place(tc.podSets, tc.infos))(t))
 		})
 	}
 }
@@ -107,56 +101,43 @@ func TestPlaceErrorsArePermanentAndSayWhere(t *testing.T) {
 		p.Spec.NodeSelector = map[string]string{"pool": "a100", "zone": "z1"}
 	}
 	first := podSet("launcher", nil)
+	type infos = []kueuepodset.PodSetInfo
 	cases := map[string]struct {
+		// podSets are nodes with all of mine where they are left out.
 		podSets   []kueue.PodSet
-		infos     []kueuepodset.PodSetInfo
+		infos     infos
 		wantInErr []string
 	}{
 		"another node selector": {
 			podSets:   []kueue.PodSet{first, podSet("node", mine)},
-			infos:     []kueuepodset.PodSetInfo{{Name: "launcher"}, {Name: "node", NodeSelector: map[string]string{"pool": "h100"}}},
+			infos:     infos{{Name: "launcher"}, {Name: "node", NodeSelector: map[string]string{"pool": "h100"}}},
 			wantInErr: []string{"nodeSelector", `"node"`, "pool", `"a100"`, `"h100"`, "runtimePatches"},
 		},
 		"several keys of it": {
-			podSets:   []kueue.PodSet{podSet("node", mine)},
-			infos:     []kueuepodset.PodSetInfo{{Name: "node", NodeSelector: map[string]string{"pool": "h100", "zone": "z2"}}},
+			infos:     infos{{Name: "node", NodeSelector: map[string]string{"pool": "h100", "zone": "z2"}}},
 			wantInErr: []string{"pool", "zone", `"z1"`, `"z2"`},
 		},
 		"another label": {
-			podSets:   []kueue.PodSet{podSet("node", mine)},
-			infos:     []kueuepodset.PodSetInfo{{Name: "node", Labels: map[string]string{"team": "b"}}},
-			wantInErr: []string{"labels", `"node"`, "team", `"a"`, `"b"`},
+			infos: infos{{Name: "node", Labels: map[string]string{"team": "b"}}}, wantInErr: []string{"labels", `"node"`, "team", `"a"`, `"b"`},
 		},
 		"another annotation": {
-			podSets:   []kueue.PodSet{podSet("node", mine)},
-			infos:     []kueuepodset.PodSetInfo{{Name: "node", Annotations: map[string]string{"note": ""}}},
-			wantInErr: []string{"annotations", `"node"`, "note", `"a"`, `""`},
+			infos: infos{{Name: "node", Annotations: map[string]string{"note": ""}}}, wantInErr: []string{"annotations", `"node"`, "note", `"a"`, `""`},
 		},
-		"fewer infos than PodSets": {
-			podSets:   []kueue.PodSet{first, podSet("node", nil)},
-			infos:     []kueuepodset.PodSetInfo{{Name: "launcher"}},
-			wantInErr: []string{"2", "1"},
-		},
-		"more infos than PodSets": {
-			infos:     []kueuepodset.PodSetInfo{{Name: "launcher"}},
-			wantInErr: []string{"0", "1"},
-		},
+		"fewer infos than PodSets": {podSets: []kueue.PodSet{first, podSet("node", nil)}, infos: infos{{Name: "launcher"}}, wantInErr: []string{"2", "1"}},
+		"more infos than PodSets":  {podSets: []kueue.PodSet{}, infos: infos{{Name: "launcher"}}, wantInErr: []string{"0", "1"}},
 		"infos of other PodSets": {
-			podSets:   []kueue.PodSet{first, podSet("node", nil)},
-			infos:     []kueuepodset.PodSetInfo{{Name: "launcher"}, {Name: "worker"}},
-			wantInErr: []string{`"node"`, `"worker"`},
+			podSets: []kueue.PodSet{first, podSet("node", nil)}, infos: infos{{Name: "launcher"}, {Name: "worker"}}, wantInErr: []string{`"node"`, `"worker"`},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
+			if tc.podSets == nil {
+				tc.podSets = []kueue.PodSet{podSet("node", mine)}
+			}
 			placements, err := Place(tc.podSets, tc.infos)
-			wantErrorWith(t, err, tc.wantInErr...)
-			if !kueuepodset.IsPermanent(err) {
-				t.Errorf("Error %q is not permanent", err)
-			}
-			if placements != nil {
-				t.Errorf("Placements %v beside an error", placements)
-			}
+			expect.ErrorWith(t, err, tc.wantInErr...)
+			expect.That(t, kueuepodset.IsPermanent(err), "Error %q is not permanent", err)
+			expect.That(t, placements == nil, "Placements %v beside an error", placements)
 		})
 	}
 }
@@ -171,9 +152,8 @@ func TestPlaceErrorsAreDeterministic(t *testing.T) {
 	infos := []kueuepodset.PodSetInfo{{Name: "node", NodeSelector: given}}
 	_, first := Place(podSets, infos)
 	for range 20 {
-		if _, err := Place(podSets, infos); err.Error() != first.Error() {
-			t.Fatalf("Error %q, before it was %q", err, first)
-		}
+		_, err := Place(podSets, infos)
+		expect.Same(t, "Unexpected error", first.Error(), err.Error())
 	}
 }
 
@@ -183,11 +163,6 @@ func TestPlaceKeepsTheFirstTolerationSeconds(t *testing.T) {
 		return corev1.Toleration{Key: "flaky", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To(seconds)}
 	}
 	podSets := []kueue.PodSet{podSet("node", func(p *corev1.PodTemplateSpec) { p.Spec.Tolerations = []corev1.Toleration{evicted(60)} })}
-	got, err := Place(podSets, []kueuepodset.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{evicted(5)}}})
-	if err != nil {
-		t.Fatalf("Place: %v", err)
-	}
-	if diff := cmp.Diff([]corev1.Toleration{evicted(60)}, got[0].Tolerations); diff != "" {
-		t.Errorf("Unexpected tolerations (-want,+got):\n%s", diff)
-	}
+	got := expect.Must(Place(podSets, []kueuepodset.PodSetInfo{{Name: "node", Tolerations: []corev1.Toleration{evicted(5)}}}))(t)
+	expect.Same(t, "Unexpected tolerations", []corev1.Toleration{evicted(60)}, got[0].Tolerations)
 }

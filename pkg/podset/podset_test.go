@@ -5,11 +5,12 @@ package podset
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/features"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestFromJobSetCounts(t *testing.T) {
@@ -29,32 +30,19 @@ func TestFromJobSetCounts(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			podSets, err := fromJobSet(jobSet(tc.job))
-			if err != nil {
-				t.Fatalf("FromJobSet: %v", err)
-			}
-			if podSets[0].Count != tc.want {
-				t.Errorf("Count = %d, want %d", podSets[0].Count, tc.want)
-			}
+			expect.Same(t, "Unexpected count", tc.want, expect.Must(fromJobSet(jobSet(tc.job)))(t)[0].Count)
 		})
 	}
 }
 
 func TestFromJobSetNamesAndOrder(t *testing.T) {
-	podSets, err := fromJobSet(jobSet(makeJob("node"), makeJob("Launcher"), makeJob("a")))
-	if err != nil {
-		t.Fatalf("FromJobSet: %v", err)
-	}
+	podSets := expect.Must(fromJobSet(jobSet(makeJob("node"), makeJob("Launcher"), makeJob("a"))))(t)
 	var got []kueue.PodSetReference
 	for _, ps := range podSets {
 		got = append(got, ps.Name)
 	}
-	if diff := cmp.Diff([]kueue.PodSetReference{"node", "launcher", "a"}, got); diff != "" {
-		t.Errorf("Unexpected PodSets (-want,+got):\n%s", diff)
-	}
-	if none, err := fromJobSet(jobSet()); err != nil || len(none) != 0 {
-		t.Errorf("FromJobSet of no jobs = %v, %v", none, err)
-	}
+	expect.Same(t, "Unexpected PodSets", []kueue.PodSetReference{"node", "launcher", "a"}, got)
+	expect.Same(t, "PodSets come out of no jobs", 0, len(expect.Must(fromJobSet(jobSet()))(t)))
 }
 
 func TestFromJobSetTolerations(t *testing.T) {
@@ -75,20 +63,11 @@ func TestFromJobSetTolerations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := jobSet(tc.job, makeJob("aside"))
 			before := js.DeepCopy()
-			podSets, err := fromJobSet(js)
-			if err != nil {
-				t.Fatalf("FromJobSet: %v", err)
-			}
-			if diff := cmp.Diff(tc.want, podSets[0].Template.Spec.Tolerations); diff != "" {
-				t.Errorf("Unexpected tolerations (-want,+got):\n%s", diff)
-			}
-			if got := podSets[1].Template.Spec.Tolerations; got != nil {
-				t.Errorf("The PodSet beside it tolerates %v, want nothing", got)
-			}
+			podSets := expect.Must(fromJobSet(js))(t)
+			expect.Same(t, "Unexpected tolerations", tc.want, podSets[0].Template.Spec.Tolerations)
+			expect.Same(t, "The PodSet beside it tolerates something", nil, podSets[1].Template.Spec.Tolerations)
 			podSets[0].Template.Spec.Containers[0].Name = "changed"
-			if diff := cmp.Diff(before, js); diff != "" {
-				t.Errorf("The JobSet changed (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "The JobSet changed", before, js)
 		})
 	}
 }
@@ -110,9 +89,7 @@ func TestFromJobSetTopology(t *testing.T) {
 		want      *kueue.PodSetTopologyRequest
 		wantInErr []string
 	}{
-		"ranks only, as Kueue's own integrations give": {
-			want: ranked(func(*kueue.PodSetTopologyRequest) {}),
-		},
+		"ranks only, as Kueue's own integrations give": {want: ranked(func(*kueue.PodSetTopologyRequest) {})},
 		"required": {
 			key: kueue.PodSetRequiredTopologyAnnotation, value: "block",
 			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Required = ptr.To("block") }),
@@ -125,16 +102,9 @@ func TestFromJobSetTopology(t *testing.T) {
 			key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "true",
 			want: ranked(func(r *kueue.PodSetTopologyRequest) { r.Unconstrained = ptr.To(true) }),
 		},
-		"an annotation that cannot be read": {
-			key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps",
-			wantInErr: []string{`"node"`, "perhaps"},
-		},
-		"with the gate off, none": {
-			off: true, key: kueue.PodSetRequiredTopologyAnnotation, value: "block",
-		},
-		"with the gate off, not even an annotation that cannot be read": {
-			off: true, key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps",
-		},
+		"an annotation that cannot be read":                             {key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps", wantInErr: []string{`"node"`, "perhaps"}},
+		"with the gate off, none":                                       {off: true, key: kueue.PodSetRequiredTopologyAnnotation, value: "block"},
+		"with the gate off, not even an annotation that cannot be read": {off: true, key: kueue.PodSetUnconstrainedTopologyAnnotation, value: "perhaps"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -145,15 +115,11 @@ func TestFromJobSetTopology(t *testing.T) {
 			}
 			podSets, err := fromJobSet(jobSet(makeJob("first"), job))
 			if len(tc.wantInErr) > 0 {
-				wantErrorWith(t, err, tc.wantInErr...)
+				expect.ErrorWith(t, err, tc.wantInErr...)
 				return
 			}
-			if err != nil {
-				t.Fatalf("FromJobSet: %v", err)
-			}
-			if diff := cmp.Diff(tc.want, podSets[1].TopologyRequest); diff != "" {
-				t.Errorf("Unexpected topology request (-want,+got):\n%s", diff)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected topology request", tc.want, podSets[1].TopologyRequest)
 		})
 	}
 }
@@ -161,11 +127,6 @@ func TestFromJobSetTopology(t *testing.T) {
 func TestUnionDoesNotWriteIntoItsFirstList(t *testing.T) {
 	// Room at the end is where an append would write into the caller's array.
 	have := append(make([]corev1.Toleration, 0, 4), exists("a"))
-	got := union(have, []corev1.Toleration{exists("b")})
-	if diff := cmp.Diff([]corev1.Toleration{exists("a"), exists("b")}, got); diff != "" {
-		t.Errorf("Unexpected tolerations (-want,+got):\n%s", diff)
-	}
-	if have[:2][1] != (corev1.Toleration{}) {
-		t.Errorf("The array behind the first list was written to: %v", have[:2])
-	}
+	expect.Same(t, "Unexpected tolerations", []corev1.Toleration{exists("a"), exists("b")}, union(have, []corev1.Toleration{exists("b")}))
+	expect.That(t, have[:2][1] == (corev1.Toleration{}), "The array behind the first list was written to: %v", have[:2])
 }

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestDifference(t *testing.T) {
@@ -45,9 +47,7 @@ func TestDifference(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := Difference(job, tc.prebuilt, rules); got != tc.want {
-				t.Errorf("Difference() = %q, want %q", got, tc.want)
-			}
+			expect.Same(t, "Unexpected Difference", tc.want, Difference(job, tc.prebuilt, rules))
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestSameResources(t *testing.T) {
@@ -36,9 +38,7 @@ func TestSameResources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			changed := one()
 			tc.change(changed)
-			if got := SameResources(one(), changed); got != tc.want {
-				t.Errorf("SameResources = %t, want %t", got, tc.want)
-			}
+			expect.Same(t, "Unexpected SameResources", tc.want, SameResources(one(), changed))
 		})
 	}
 }

@@ -8,15 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const nodeRuntime = `
@@ -102,15 +99,12 @@ func TestRunnable(t *testing.T) {
 			runtime: with("annotations: {a: b}", `labels: {kueue-trainer.dev/gated: "true"}`), want: [][2]string{{"spec.runtimeRef", "label kueue-trainer.dev/gated"}},
 		},
 	}
-	renderer := newRenderer(t)
+	renderer := expect.Must(trainjob.NewRenderer(t.Context(), kit.Scheme(trainjob.AddToScheme)))(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			job := &trainjob.TrainJob{}
-			job.Namespace, job.Name = "ns", cmp.Or(tc.name, "job")
-			decode(t, cmp.Or(tc.spec, "{}"), &job.Spec)
-			job.Spec.RuntimeRef.Name = "torch"
-			rt := &trainer.TrainingRuntimeSpec{}
-			decode(t, cmp.Or(tc.runtime, nodeRuntime), rt)
+			job := &trainjob.TrainJob{Spec: expect.FromYAML[trainjob.Spec](t, tc.spec)}
+			job.Namespace, job.Name, job.Spec.RuntimeRef.Name = "ns", cmp.Or(tc.name, "job"), "torch"
+			rt := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, cmp.Or(tc.runtime, nodeRuntime))
 			field := patch.Of(cmp.Or(tc.served, trainjob.Trainer23))
 			var got [][2]string
 			for i, err := range Validate(t.Context(), renderer, job, rt, field) {
@@ -120,34 +114,10 @@ func TestRunnable(t *testing.T) {
 				}
 				got = append(got, [2]string{err.Field, detail})
 			}
-			if diff := gocmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected refusals (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected refusals", tc.want, got)
 			if _, err := Describe(t.Context(), renderer, job, rt, field); errors.Is(err, ErrCannotRun) != (len(tc.want) > 0) || (err != nil) != (len(tc.want) > 0) {
 				t.Errorf("Describe returned %v", err)
 			}
 		})
-	}
-}
-
-func newRenderer(t *testing.T) *trainjob.Renderer {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	renderer, err := trainjob.NewRenderer(t.Context(), scheme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return renderer
-}
-
-func decode(t *testing.T, text string, into any) {
-	t.Helper()
-	if err := yaml.Unmarshal([]byte(text), into); err != nil {
-		t.Fatalf("Decoding %s: %v", text, err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestSameSelection(t *testing.T) {
@@ -41,12 +43,8 @@ func TestSameSelection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			changed := one()
 			tc.change(&changed[0])
-			if got := SameSelection(one(), changed); got != tc.want {
-				t.Errorf("SameSelection = %t, want %t", got, tc.want)
-			}
-			if SameSelection(one(), append(changed, changed[0])) {
-				t.Error("a list with one PodSet more is not the same")
-			}
+			expect.Same(t, "Unexpected SameSelection", tc.want, SameSelection(one(), changed))
+			expect.That(t, !SameSelection(one(), append(changed, changed[0])), "a list with one PodSet more is not the same")
 		})
 	}
 }

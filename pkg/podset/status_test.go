@@ -5,11 +5,17 @@ package podset
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
+
+type (
+	jobs = []trainer.JobStatus
+	pods = []kueue.ReclaimablePod
 )
 
 func TestReady(t *testing.T) {
@@ -21,61 +27,37 @@ func TestReady(t *testing.T) {
 	mpi := jobSet(makeJob("node").replicas(2), makeJob("launcher").dependsOn("node", jobsetapi.DependencyReady))
 	cases := map[string]struct {
 		js       *jobsetapi.JobSet
-		statuses []trainer.JobStatus
+		statuses jobs
 		want     bool
 	}{
 		"no status yet":                     {js: jobSet(makeJob("node"))},
-		"not ready":                         {js: jobSet(makeJob("node")), statuses: []trainer.JobStatus{status("node", 0, 0, 0)}},
-		"a status without numbers":          {js: jobSet(makeJob("node")), statuses: []trainer.JobStatus{{Name: "node"}}},
-		"ready":                             {js: jobSet(makeJob("node")), statuses: []trainer.JobStatus{status("node", 1, 0, 0)}, want: true},
-		"succeeded":                         {js: jobSet(makeJob("node")), statuses: []trainer.JobStatus{status("node", 0, 1, 0)}, want: true},
-		"failed":                            {js: jobSet(makeJob("node")), statuses: []trainer.JobStatus{status("node", 0, 0, 1)}},
-		"some of the replicas":              {js: jobSet(makeJob("node").replicas(3)), statuses: []trainer.JobStatus{status("node", 2, 0, 0)}},
-		"replicas ready or succeeded":       {js: jobSet(makeJob("node").replicas(3)), statuses: []trainer.JobStatus{status("node", 2, 1, 0)}, want: true},
+		"not ready":                         {js: jobSet(makeJob("node")), statuses: jobs{status("node", 0, 0, 0)}},
+		"a status without numbers":          {js: jobSet(makeJob("node")), statuses: jobs{{Name: "node"}}},
+		"ready":                             {js: jobSet(makeJob("node")), statuses: jobs{status("node", 1, 0, 0)}, want: true},
+		"succeeded":                         {js: jobSet(makeJob("node")), statuses: jobs{status("node", 0, 1, 0)}, want: true},
+		"failed":                            {js: jobSet(makeJob("node")), statuses: jobs{status("node", 0, 0, 1)}},
+		"some of the replicas":              {js: jobSet(makeJob("node").replicas(3)), statuses: jobs{status("node", 2, 0, 0)}},
+		"replicas ready or succeeded":       {js: jobSet(makeJob("node").replicas(3)), statuses: jobs{status("node", 2, 1, 0)}, want: true},
 		"no replicas are there to be ready": {js: jobSet(makeJob("node").replicas(0)), want: true},
-		"one job ready, another not": {
-			js: jobSet(makeJob("a"), makeJob("b")), statuses: []trainer.JobStatus{status("b", 0, 0, 0), status("a", 1, 0, 0)},
-		},
+		"one job ready, another not":        {js: jobSet(makeJob("a"), makeJob("b")), statuses: jobs{status("b", 0, 0, 0), status("a", 1, 0, 0)}},
 		"downloads run, the nodes cannot have started": {
-			js: download, statuses: []trainer.JobStatus{status("dataset", 1, 0, 0), status("model", 1, 0, 0), status("node", 0, 0, 0)}, want: true,
+			js: download, statuses: jobs{status("dataset", 1, 0, 0), status("model", 1, 0, 0), status("node", 0, 0, 0)}, want: true,
 		},
-		"one download is done, the other runs": {
-			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 1, 0, 0)}, want: true,
-		},
-		"one download is done, the other not ready": {
-			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 0, 0)},
-		},
-		"downloads are done, the nodes are due": {
-			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 1, 0)},
-		},
-		"downloads are done, some nodes ready": {
-			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 1, 0, 0)},
-		},
+		"one download is done, the other runs":      {js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 1, 0, 0)}, want: true},
+		"one download is done, the other not ready": {js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 0, 0)}},
+		"downloads are done, the nodes are due":     {js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 1, 0)}},
+		"downloads are done, some nodes ready":      {js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 1, 0, 0)}},
 		"downloads are done, all nodes ready": {
-			js: download, statuses: []trainer.JobStatus{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 2, 0, 0)}, want: true,
+			js: download, statuses: jobs{status("dataset", 0, 1, 0), status("model", 0, 1, 0), status("node", 2, 0, 0)}, want: true,
 		},
-		"MPI nodes not all ready": {
-			js: mpi, statuses: []trainer.JobStatus{status("node", 1, 0, 0)},
-		},
-		"MPI nodes ready, the launcher is due": {
-			js: mpi, statuses: []trainer.JobStatus{status("node", 2, 0, 0), status("launcher", 0, 0, 0)},
-		},
-		"MPI nodes and launcher ready": {
-			js: mpi, statuses: []trainer.JobStatus{status("node", 2, 0, 0), status("launcher", 1, 0, 0)}, want: true,
-		},
-		"MPI node succeeded counts for the launcher's dependency": {
-			js: mpi, statuses: []trainer.JobStatus{status("node", 1, 1, 0), status("launcher", 0, 0, 0)},
-		},
-		"MPI node failed starts the launcher, but is not ready itself": {
-			js: mpi, statuses: []trainer.JobStatus{status("node", 1, 0, 1), status("launcher", 1, 0, 0)},
-		},
+		"MPI nodes not all ready":                                      {js: mpi, statuses: jobs{status("node", 1, 0, 0)}},
+		"MPI nodes ready, the launcher is due":                         {js: mpi, statuses: jobs{status("node", 2, 0, 0), status("launcher", 0, 0, 0)}},
+		"MPI nodes and launcher ready":                                 {js: mpi, statuses: jobs{status("node", 2, 0, 0), status("launcher", 1, 0, 0)}, want: true},
+		"MPI node succeeded counts for the launcher's dependency":      {js: mpi, statuses: jobs{status("node", 1, 1, 0), status("launcher", 0, 0, 0)}},
+		"MPI node failed starts the launcher, but is not ready itself": {js: mpi, statuses: jobs{status("node", 1, 0, 1), status("launcher", 1, 0, 0)}},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := Ready(tc.js, tc.statuses); got != tc.want {
-				t.Errorf("Ready = %v, want %v", got, tc.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected Ready", tc.want, Ready(tc.js, tc.statuses)) })
 	}
 }
 
@@ -83,101 +65,82 @@ func TestDependenciesMet(t *testing.T) {
 	complete, ready := jobsetapi.DependencyComplete, jobsetapi.DependencyReady
 	cases := map[string]struct {
 		job      *jobBuilder
-		statuses []trainer.JobStatus
+		statuses jobs
 		want     bool
 	}{
 		"no dependencies":                         {job: makeJob("node"), want: true},
 		"no status yet":                           {job: makeJob("node").dependsOn("a", complete)},
-		"complete wants all succeeded":            {job: makeJob("node").dependsOn("a", complete), statuses: []trainer.JobStatus{status("a", 0, 2, 0)}, want: true},
-		"some succeeded are not complete":         {job: makeJob("node").dependsOn("a", complete), statuses: []trainer.JobStatus{status("a", 1, 1, 0)}},
-		"ready is not complete":                   {job: makeJob("node").dependsOn("a", complete), statuses: []trainer.JobStatus{status("a", 2, 0, 0)}},
-		"failed is not complete":                  {job: makeJob("node").dependsOn("a", complete), statuses: []trainer.JobStatus{status("a", 0, 0, 2)}},
-		"ready wants all ready":                   {job: makeJob("node").dependsOn("a", ready), statuses: []trainer.JobStatus{status("a", 2, 0, 0)}, want: true},
-		"some ready are not enough":               {job: makeJob("node").dependsOn("a", ready), statuses: []trainer.JobStatus{status("a", 1, 0, 0)}},
-		"succeeded and failed count as ready":     {job: makeJob("node").dependsOn("a", ready), statuses: []trainer.JobStatus{status("a", 0, 1, 1)}, want: true},
-		"all dependencies count":                  {job: makeJob("node").dependsOn("a", ready).dependsOn("b", complete), statuses: []trainer.JobStatus{status("a", 2, 0, 0), status("b", 0, 0, 0)}},
-		"all dependencies count, and all are met": {job: makeJob("node").dependsOn("a", ready).dependsOn("b", complete), statuses: []trainer.JobStatus{status("a", 2, 0, 0), status("b", 0, 1, 0)}, want: true},
+		"complete wants all succeeded":            {job: makeJob("node").dependsOn("a", complete), statuses: jobs{status("a", 0, 2, 0)}, want: true},
+		"some succeeded are not complete":         {job: makeJob("node").dependsOn("a", complete), statuses: jobs{status("a", 1, 1, 0)}},
+		"ready is not complete":                   {job: makeJob("node").dependsOn("a", complete), statuses: jobs{status("a", 2, 0, 0)}},
+		"failed is not complete":                  {job: makeJob("node").dependsOn("a", complete), statuses: jobs{status("a", 0, 0, 2)}},
+		"ready wants all ready":                   {job: makeJob("node").dependsOn("a", ready), statuses: jobs{status("a", 2, 0, 0)}, want: true},
+		"some ready are not enough":               {job: makeJob("node").dependsOn("a", ready), statuses: jobs{status("a", 1, 0, 0)}},
+		"succeeded and failed count as ready":     {job: makeJob("node").dependsOn("a", ready), statuses: jobs{status("a", 0, 1, 1)}, want: true},
+		"all dependencies count":                  {job: makeJob("node").dependsOn("a", ready).dependsOn("b", complete), statuses: jobs{status("a", 2, 0, 0), status("b", 0, 0, 0)}},
+		"all dependencies count, and all are met": {job: makeJob("node").dependsOn("a", ready).dependsOn("b", complete), statuses: jobs{status("a", 2, 0, 0), status("b", 0, 1, 0)}, want: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := dependenciesMet(&tc.job.ReplicatedJob, map[string]int32{"a": 2, "b": 1}, index(tc.statuses))
-			if got != tc.want {
-				t.Errorf("dependenciesMet = %v, want %v", got, tc.want)
-			}
+			expect.Same(t, "Unexpected dependenciesMet", tc.want, dependenciesMet(&tc.job.ReplicatedJob, map[string]int32{"a": 2, "b": 1}, index(tc.statuses)))
 		})
 	}
 }
 
 func TestAnySucceeded(t *testing.T) {
 	cases := map[string]struct {
-		statuses []trainer.JobStatus
+		statuses jobs
 		want     bool
 	}{
 		"no status":                {},
-		"a status without numbers": {statuses: []trainer.JobStatus{{Name: "node"}}},
-		"running and failed":       {statuses: []trainer.JobStatus{status("a", 1, 0, 0), status("b", 0, 0, 1)}},
-		"one of several succeeded": {statuses: []trainer.JobStatus{status("a", 1, 0, 0), status("b", 0, 1, 0)}, want: true},
+		"a status without numbers": {statuses: jobs{{Name: "node"}}},
+		"running and failed":       {statuses: jobs{status("a", 1, 0, 0), status("b", 0, 0, 1)}},
+		"one of several succeeded": {statuses: jobs{status("a", 1, 0, 0), status("b", 0, 1, 0)}, want: true},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := AnySucceeded(tc.statuses); got != tc.want {
-				t.Errorf("AnySucceeded = %v, want %v", got, tc.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected AnySucceeded", tc.want, AnySucceeded(tc.statuses)) })
 	}
 }
 
 func TestReclaimable(t *testing.T) {
 	js := jobSet(makeJob("Dataset"), makeJob("node").replicas(3).pods(ptr.To[int32](4), ptr.To[int32](2)))
 	cases := map[string]struct {
-		statuses    []trainer.JobStatus
-		given       []kueue.ReclaimablePod
+		statuses    jobs
+		given       pods
 		maxRestarts int32
+		ttl         *int32
 		rule        jobsetapi.FailurePolicyAction
-		want        []kueue.ReclaimablePod
+		want        pods
 	}{
 		"what was given is never taken back": {
-			statuses: []trainer.JobStatus{status("Dataset", 1, 0, 0), status("node", 0, 1, 0)},
-			given:    []kueue.ReclaimablePod{{Name: "dataset", Count: 1}},
-			want:     []kueue.ReclaimablePod{{Name: "dataset", Count: 1}, {Name: "node", Count: 2}},
+			statuses: jobs{status("Dataset", 1, 0, 0), status("node", 0, 1, 0)},
+			given:    pods{{Name: "dataset", Count: 1}},
+			want:     pods{{Name: "dataset", Count: 1}, {Name: "node", Count: 2}},
 		},
-		"a JobSet that may restart gives nothing back": {
-			statuses:    []trainer.JobStatus{status("Dataset", 0, 1, 0)},
-			maxRestarts: 1,
-		},
-		"nor one that a rule restarts whatever maxRestarts says": {
-			statuses: []trainer.JobStatus{status("Dataset", 0, 1, 0)},
-			rule:     jobsetapi.RestartJobSetAndIgnoreMaxRestarts,
-		},
-		"one that a rule ends gives back": {
-			statuses: []trainer.JobStatus{status("Dataset", 0, 1, 0)},
-			rule:     jobsetapi.FailJobSet,
-			want:     []kueue.ReclaimablePod{{Name: "dataset", Count: 1}},
-		},
-		"no status":                             {},
-		"nothing succeeded":                     {statuses: []trainer.JobStatus{status("Dataset", 1, 0, 0), status("node", 0, 0, 3)}},
-		"a download is done":                    {statuses: []trainer.JobStatus{status("Dataset", 0, 1, 0)}, want: []kueue.ReclaimablePod{{Name: "dataset", Count: 1}}},
-		"pods of a child Job come back at once": {statuses: []trainer.JobStatus{status("node", 1, 2, 0)}, want: []kueue.ReclaimablePod{{Name: "node", Count: 4}}},
+		"a JobSet that may restart gives nothing back":           {statuses: jobs{status("Dataset", 0, 1, 0)}, maxRestarts: 1},
+		"nor one that a rule restarts whatever maxRestarts says": {statuses: jobs{status("Dataset", 0, 1, 0)}, rule: jobsetapi.RestartJobSetAndIgnoreMaxRestarts},
+		"one that a rule ends gives back":                        {statuses: jobs{status("Dataset", 0, 1, 0)}, rule: jobsetapi.FailJobSet, want: pods{{Name: "dataset", Count: 1}}},
+		"no status":                                              {},
+		"nothing succeeded":                                      {statuses: jobs{status("Dataset", 1, 0, 0), status("node", 0, 0, 3)}},
+		"a download is done":                                     {statuses: jobs{status("Dataset", 0, 1, 0)}, want: pods{{Name: "dataset", Count: 1}}},
+		"pods of a child Job come back at once":                  {statuses: jobs{status("node", 1, 2, 0)}, want: pods{{Name: "node", Count: 4}}},
 		"in the order of the PodSets": {
-			statuses: []trainer.JobStatus{status("node", 0, 3, 0), status("Dataset", 0, 1, 0)},
-			want:     []kueue.ReclaimablePod{{Name: "dataset", Count: 1}, {Name: "node", Count: 6}},
+			statuses: jobs{status("node", 0, 3, 0), status("Dataset", 0, 1, 0)},
+			want:     pods{{Name: "dataset", Count: 1}, {Name: "node", Count: 6}},
 		},
-		"never more than the PodSet has": {
-			statuses: []trainer.JobStatus{status("node", 0, 9, 0)},
-			want:     []kueue.ReclaimablePod{{Name: "node", Count: 6}},
-		},
-		"of a job that is not there": {statuses: []trainer.JobStatus{status("other", 0, 1, 0)}},
+		"never more than the PodSet has":                            {statuses: jobs{status("node", 0, 9, 0)}, want: pods{{Name: "node", Count: 6}}},
+		"JobSet creates a child Job again that its TTL has deleted": {statuses: jobs{status("node", 0, 1, 0)}, ttl: ptr.To[int32](60)},
+		"of a job that is not there":                                {statuses: jobs{status("other", 0, 1, 0)}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := js.DeepCopy()
+			js.Spec.ReplicatedJobs[1].Template.Spec.TTLSecondsAfterFinished = tc.ttl
 			js.Spec.FailurePolicy = &jobsetapi.FailurePolicy{MaxRestarts: tc.maxRestarts}
 			if tc.rule != "" {
 				js.Spec.FailurePolicy.Rules = []jobsetapi.FailurePolicyRule{{Action: tc.rule}}
 			}
-			if diff := cmp.Diff(tc.want, Reclaimable(js, tc.statuses, tc.given)); diff != "" {
-				t.Errorf("Unexpected reclaimable pods (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected reclaimable pods", tc.want, Reclaimable(js, tc.statuses, tc.given))
 		})
 	}
 }

@@ -3,10 +3,10 @@
 package podset
 
 import (
+	"cmp"
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const (
@@ -28,6 +29,19 @@ const (
 func template(labels, annotations, nodeSelector map[string]string, spec corev1.PodSpec) corev1.PodTemplateSpec {
 	spec.NodeSelector = nodeSelector
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations}, Spec: spec}
+}
+
+// gated, tolerating and selecting are templates with nothing else.
+func gated(names ...string) corev1.PodTemplateSpec {
+	return template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates(names...)})
+}
+
+func tolerating(tolerations ...corev1.Toleration) corev1.PodTemplateSpec {
+	return template(nil, nil, nil, corev1.PodSpec{Tolerations: tolerations})
+}
+
+func selecting(nodeSelector map[string]string, gateNames ...string) corev1.PodTemplateSpec {
+	return template(nil, nil, nodeSelector, corev1.PodSpec{SchedulingGates: gates(gateNames...)})
 }
 
 func TestPlaceTemplate(t *testing.T) {
@@ -66,19 +80,11 @@ func TestPlaceTemplate(t *testing.T) {
 			placed: template(nil, nil, keys{namespacedJob: "ns_job", "gpu": "a100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{exists("a100"), jobsetOwn}}),
 		},
 		"JobSet's toleration is not doubled": {
-			child:  template(nil, nil, nil, corev1.PodSpec{Tolerations: []corev1.Toleration{jobsetOwn}}),
-			want:   template(nil, nil, nil, corev1.PodSpec{Tolerations: []corev1.Toleration{jobsetOwn, exists("spot")}}),
-			placed: template(nil, nil, nil, corev1.PodSpec{Tolerations: []corev1.Toleration{jobsetOwn, exists("spot")}}),
+			child: tolerating(jobsetOwn), want: tolerating(jobsetOwn, exists("spot")), placed: tolerating(jobsetOwn, exists("spot")),
 		},
-		"gates of the runtime stay": {
-			child:  template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine", gate)}),
-			want:   template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine")}),
-			placed: template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine")}),
-		},
+		"gates of the runtime stay": {child: gated("example.com/mine", gate), want: gated("example.com/mine"), placed: gated("example.com/mine")},
 		"gates of others, which no template names, stay": {
-			child:  template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/theirs", gate, "kueue.x-k8s.io/topology")}),
-			want:   template(nil, nil, nil, corev1.PodSpec{}),
-			placed: template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/theirs")}),
+			child: gated("example.com/theirs", gate, "kueue.x-k8s.io/topology"), want: gated(), placed: gated("example.com/theirs"),
 		},
 		"fields that a suspended Job must keep are not touched": {
 			child:  template(nil, nil, nil, corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "old"}}, RestartPolicy: corev1.RestartPolicyNever, Subdomain: "s"}),
@@ -90,16 +96,10 @@ func TestPlaceTemplate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, want := tc.child.DeepCopy(), tc.want.DeepCopy()
 			PlaceTemplate(got, &tc.want)
-			if diff := cmp.Diff(tc.placed, *got); diff != "" {
-				t.Errorf("Unexpected template (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected template", tc.placed, *got)
 			PlaceTemplate(got, &tc.want)
-			if diff := cmp.Diff(tc.placed, *got); diff != "" {
-				t.Errorf("The second time changes it (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(*want, tc.want); diff != "" {
-				t.Errorf("The wanted template changed (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "The second time changes it", tc.placed, *got)
+			expect.Same(t, "The wanted template changed", *want, tc.want)
 		})
 	}
 }
@@ -112,14 +112,10 @@ func TestPlaceTemplateSharesNothing(t *testing.T) {
 	read := template(map[string]string{"kueue.x-k8s.io/x": "1"}, nil, map[string]string{"old": "1"}, corev1.PodSpec{})
 	child := read
 	PlaceTemplate(&child, &want)
-	if _, ok := read.Labels["kueue.x-k8s.io/x"]; !ok {
-		t.Error("The maps of the template before are changed in place")
-	}
+	expect.Same(t, "The maps of the template before are changed in place", map[string]string{"kueue.x-k8s.io/x": "1"}, read.Labels)
 	child.Labels["l"], child.Annotations["a"], child.Spec.NodeSelector["n"] = "changed", "changed", "changed"
 	child.Spec.Tolerations[0].Key, child.Spec.SchedulingGates[0].Name = "changed", "changed"
-	if diff := cmp.Diff(before, want); diff != "" {
-		t.Errorf("Changing the child changed the wanted template (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Changing the child changed the wanted template", before, want)
 }
 
 func TestPlacePod(t *testing.T) {
@@ -140,64 +136,32 @@ func TestPlacePod(t *testing.T) {
 			placed: template(keys{"job-name": "j", "kueue.x-k8s.io/podset": "node"}, keys{"kueue.x-k8s.io/workload": "wl"}, keys{"pool": "h100", "gpu": "h100"}, corev1.PodSpec{Tolerations: []corev1.Toleration{notReady, exists("spot")}}),
 		},
 		"a part of its node selector is there": {
-			pod:    template(nil, nil, keys{"pool": "h100", namespacedJob: "ns_job"}, corev1.PodSpec{SchedulingGates: gates(gate)}),
-			want:   template(nil, nil, keys{"pool": "h100", "gpu": "h100"}, corev1.PodSpec{}),
-			placed: template(nil, nil, keys{"pool": "h100", "gpu": "h100", namespacedJob: "ns_job"}, corev1.PodSpec{}),
+			pod: selecting(keys{"pool": "h100", namespacedJob: "ns_job"}, gate), want: selecting(keys{"pool": "h100", "gpu": "h100"}),
+			placed: selecting(keys{"pool": "h100", "gpu": "h100", namespacedJob: "ns_job"}),
 		},
-		"gates of others stay": {
-			pod:    template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine", gate)}),
-			want:   template(nil, nil, nil, corev1.PodSpec{}),
-			placed: template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("example.com/mine")}),
-		},
-		"a gate that the admission has cannot come": {
-			pod:       template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate)}),
-			want:      template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates("kueue.x-k8s.io/topology")}),
-			wantInErr: []string{"kueue.x-k8s.io/topology"},
-		},
+		"gates of others stay":                      {pod: gated("example.com/mine", gate), want: gated(), placed: gated("example.com/mine")},
+		"a gate that the admission has cannot come": {pod: gated(gate), want: gated("kueue.x-k8s.io/topology"), wantInErr: []string{"kueue.x-k8s.io/topology"}},
 		"node selector keys that pod admission added stay": {
-			pod:    template(nil, nil, keys{"zone": "z1"}, corev1.PodSpec{SchedulingGates: gates(gate)}),
-			made:   &corev1.PodTemplateSpec{},
-			want:   template(nil, nil, keys{"pool": "h100"}, corev1.PodSpec{}),
-			placed: template(nil, nil, keys{"zone": "z1", "pool": "h100"}, corev1.PodSpec{}),
+			pod: selecting(keys{"zone": "z1"}, gate), made: &corev1.PodTemplateSpec{}, want: selecting(keys{"pool": "h100"}),
+			placed: selecting(keys{"zone": "z1", "pool": "h100"}),
 		},
-		"a gate of an earlier admission goes": {
-			pod:    template(nil, nil, nil, corev1.PodSpec{SchedulingGates: gates(gate, "kueue.x-k8s.io/topology")}),
-			placed: template(nil, nil, nil, corev1.PodSpec{}),
-		},
-		"another value for a key": {
-			pod:       template(nil, nil, keys{"pool": "a100"}, corev1.PodSpec{SchedulingGates: gates(gate)}),
-			want:      placement,
-			wantInErr: []string{"pool=a100"},
-		},
-		"a key that the admission does not have": {
-			pod:       template(nil, nil, keys{"zone": "z1"}, corev1.PodSpec{SchedulingGates: gates(gate)}),
-			want:      placement,
-			wantInErr: []string{"zone=z1"},
-		},
+		"a gate of an earlier admission goes":    {pod: gated(gate, "kueue.x-k8s.io/topology"), placed: gated()},
+		"another value for a key":                {pod: selecting(keys{"pool": "a100"}, gate), want: placement, wantInErr: []string{"pool=a100"}},
+		"a key that the admission does not have": {pod: selecting(keys{"zone": "z1"}, gate), want: placement, wantInErr: []string{"zone=z1"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: tc.pod.ObjectMeta, Spec: tc.pod.Spec}
 			before := pod.DeepCopy()
-			made := tc.made
-			if made == nil {
-				made = tc.pod.DeepCopy()
-			}
-			err := PlacePod(pod, made, &tc.want)
+			err := PlacePod(pod, cmp.Or(tc.made, tc.pod.DeepCopy()), &tc.want)
 			if len(tc.wantInErr) > 0 {
-				wantErrorWith(t, err, tc.wantInErr...)
-				if diff := cmp.Diff(before, pod); diff != "" {
-					t.Errorf("The refused pod changed (-want,+got):\n%s", diff)
-				}
+				expect.ErrorWith(t, err, tc.wantInErr...)
+				expect.Same(t, "The refused pod changed", before, pod)
 				return
 			}
-			if err != nil {
-				t.Fatalf("PlacePod: %v", err)
-			}
+			expect.NoError(t, err)
 			want := &corev1.Pod{ObjectMeta: tc.placed.ObjectMeta, Spec: tc.placed.Spec}
-			if diff := cmp.Diff(want, pod); diff != "" {
-				t.Errorf("Unexpected pod (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected pod", want, pod)
 		})
 	}
 }
@@ -220,13 +184,9 @@ func FuzzPlaceTemplate(f *testing.F) {
 		PlaceTemplate(&child, &want)
 		once := child.DeepCopy()
 		PlaceTemplate(&child, &want)
-		if diff := cmp.Diff(*once, child, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("The second time changes it (-once,+twice):\n%s", diff)
-		}
+		expect.Same(t, "The second time changes it", *once, child, cmpopts.EquateEmpty())
 		for key, value := range want.Spec.NodeSelector {
-			if child.Spec.NodeSelector[key] != value {
-				t.Errorf("Node selector %q is %q, want %q", key, child.Spec.NodeSelector[key], value)
-			}
+			expect.That(t, child.Spec.NodeSelector[key] == value, "Node selector %q is %q, want %q", key, child.Spec.NodeSelector[key], value)
 		}
 		if err := PlacePod(pod, &corev1.PodTemplateSpec{Spec: pod.Spec}, &want); err == nil && len(pod.Spec.NodeSelector) < len(want.Spec.NodeSelector) {
 			t.Errorf("The placed pod selects by %v, want %v", pod.Spec.NodeSelector, want.Spec.NodeSelector)
@@ -250,21 +210,13 @@ func FuzzPlace(f *testing.F) {
 		}
 		placements, err := Place([]kueue.PodSet{ps}, []kueuepodset.PodSetInfo{info})
 		if err != nil {
-			if !kueuepodset.IsPermanent(err) {
-				t.Errorf("Error %q is not permanent", err)
-			}
+			expect.That(t, kueuepodset.IsPermanent(err), "Error %q is not permanent", err)
 			return
 		}
 		// A placement that was once made does not contradict itself.
 		ps.Template.Labels, ps.Template.Annotations = placements[0].Labels, placements[0].Annotations
 		ps.Template.Spec.NodeSelector, ps.Template.Spec.Tolerations = placements[0].NodeSelector, placements[0].Tolerations
-		again, err := Place([]kueue.PodSet{ps}, []kueuepodset.PodSetInfo{info})
-		if err != nil {
-			t.Fatalf("Placing what is placed: %v", err)
-		}
-		if diff := cmp.Diff(placements, again); diff != "" {
-			t.Errorf("Placing what is placed changes it (-once,+twice):\n%s", diff)
-		}
+		expect.Same(t, "Placing what is placed changes it", placements, expect.Must(Place([]kueue.PodSet{ps}, []kueuepodset.PodSetInfo{info}))(t))
 	})
 }
 
@@ -282,9 +234,7 @@ func TestFieldOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "plain"}, {Name: "node"}}}}
 			js.Spec.ReplicatedJobs[1].Template.Spec.Template = tc.template
-			if got := FieldOf(js); got != tc.want {
-				t.Errorf("FieldOf = %v, want %v", got, tc.want)
-			}
+			expect.Same(t, "Unexpected FieldOf", tc.want, FieldOf(js))
 		})
 	}
 }
@@ -312,9 +262,7 @@ func TestPlaced(t *testing.T) {
 				rj.Template.Spec.Template = template
 				js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, rj)
 			}
-			if got := Placed(js); got != tc.want {
-				t.Errorf("Placed = %t, want %t", got, tc.want)
-			}
+			expect.Same(t, "Unexpected Placed", tc.want, Placed(js))
 		})
 	}
 }

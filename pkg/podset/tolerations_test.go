@@ -3,11 +3,13 @@
 package podset
 
 import (
+	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestAddTolerations(t *testing.T) {
@@ -31,15 +33,10 @@ func TestAddTolerations(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			podSets, err := fromJobSet(jobSet(tc.job))
-			if err != nil {
-				t.Fatal(err)
-			}
+			podSets := expect.Must(fromJobSet(jobSet(tc.job)))(t)
 			for _, pass := range []string{"once", "twice"} {
 				AddTolerations(podSets, rules)
-				if diff := cmp.Diff(tc.want, podSets[0].Template.Spec.Tolerations, cmpopts.EquateEmpty()); diff != "" {
-					t.Errorf("Applied %s: unexpected tolerations (-want,+got):\n%s", pass, diff)
-				}
+				expect.Same(t, fmt.Sprintf("Applied %s: unexpected tolerations", pass), tc.want, podSets[0].Template.Spec.Tolerations, cmpopts.EquateEmpty())
 			}
 		})
 	}

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func list(nameAndAmount ...string) corev1.ResourceList {
@@ -58,9 +59,7 @@ func TestCheck(t *testing.T) {
 				}
 				got = append(got, [3]string{wrong.List, string(wrong.Name), why})
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected findings (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected findings", tc.want, got)
 		})
 	}
 }

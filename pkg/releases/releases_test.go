@@ -4,50 +4,38 @@ package releases
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var all = []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23}
 
 func TestShippedRuntimesAreInOrder(t *testing.T) {
 	for _, release := range all {
-		manifest, err := Runtimes(release)
-		if err != nil {
-			t.Fatal(err)
-		}
-		schema, err := NewSchema(release, Runtime)
-		if err != nil {
-			t.Fatal(err)
-		}
+		manifest := expect.Must(Runtimes(release))(t)
+		schema := expect.Must(NewSchema(release, Runtime))(t)
 		if !bytes.Contains(manifest, []byte("# Copyright The Kubeflow Authors.\n# SPDX-License-Identifier: Apache-2.0\n")) {
 			t.Errorf("Nothing says whose the runtimes of Trainer %s are", release)
 		}
 		documents := bytes.Split(manifest, []byte("\n---\n"))
-		if len(documents) < 5 {
-			t.Errorf("Trainer %s ships %d runtimes", release, len(documents))
-		}
+		expect.That(t, len(documents) >= 5, "Trainer %s ships %d runtimes", release, len(documents))
 		for _, document := range documents {
-			data, err := yaml.ToJSON(document)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, errs := schema.Check(t.Context(), data); len(errs) > 0 {
-				t.Errorf("Trainer %s: %v", release, errs.ToAggregate())
-			}
+			data := expect.Must(yaml.ToJSON(document))(t)
+			_, errs := schema.Check(t.Context(), data)
+			expect.NoError(t, errs.ToAggregate())
 		}
 	}
 }
 
 func TestUnknownRelease(t *testing.T) {
-	if _, err := Runtimes(trainjob.TrainerVersion(99)); err == nil {
-		t.Error("There are runtimes of a release that there is not")
-	}
+	_, err := Runtimes(trainjob.TrainerVersion(99))
+	expect.That(t, err != nil, "There are runtimes of a release that there is not")
 }
 
 func TestCheck(t *testing.T) {
@@ -79,32 +67,20 @@ func TestCheck(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			for _, release := range all {
-				schema, err := NewSchema(release, TrainJob)
-				if err != nil {
-					t.Fatal(err)
-				}
+				schema := expect.Must(NewSchema(release, TrainJob))(t)
 				got := ""
 				if _, errs := schema.Check(t.Context(), []byte(strings.Replace(job, "SPEC", tc.spec, 1))); len(errs) > 0 {
 					got = errs.ToAggregate().Error()
 				}
-				if diff := cmp.Diff(tc.want[release], got); diff != "" {
-					t.Errorf("Unexpected verdict of Trainer %s (-want,+got):\n%s", release, diff)
-				}
+				expect.Same(t, fmt.Sprintf("Unexpected verdict of Trainer %s", release), tc.want[release], got)
 			}
 		})
 	}
 }
 
 func TestStoredWithDefaults(t *testing.T) {
-	schema, err := NewSchema(trainjob.Trainer23, Runtime)
-	if err != nil {
-		t.Fatal(err)
-	}
+	schema := expect.Must(NewSchema(trainjob.Trainer23, Runtime))(t)
 	stored, errs := schema.Check(t.Context(), []byte(`{"spec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{}}]}}}}`))
-	if len(errs) > 0 {
-		t.Fatal(errs.ToAggregate())
-	}
-	if !strings.Contains(string(stored), `"replicas":1`) {
-		t.Errorf("Stored as %s", stored)
-	}
+	expect.NoError(t, errs.ToAggregate())
+	expect.That(t, strings.Contains(string(stored), `"replicas":1`), "Stored as %s", stored)
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,6 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var gpus = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
@@ -82,15 +83,9 @@ func TestOf(t *testing.T) {
 	resources := &want.Spec.PodSets[0].Template.Spec.Containers[0].Resources
 	resources.Requests["kueue-trainer.dev/remainder"] = resource.MustParse("1")
 	resources.Limits = corev1.ResourceList{"kueue-trainer.dev/remainder": resource.MustParse("0")}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("The remainder differs (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(wantCharged, charged); diff != "" {
-		t.Errorf("What it is charged differs (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(before, of); diff != "" {
-		t.Errorf("The Workload that it is of changed (-before +after):\n%s", diff)
-	}
+	expect.Same(t, "The remainder differs", want, got)
+	expect.Same(t, "What it is charged differs", wantCharged, charged)
+	expect.Same(t, "The Workload that it is of changed", before, of)
 }
 
 func TestHold(t *testing.T) {
@@ -104,12 +99,8 @@ func TestHold(t *testing.T) {
 		"a Workload of this cluster": {wl: local, want: []string{kueue.ResourceInUseFinalizerName}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !Hold(tc.wl) || Hold(tc.wl) {
-				t.Error("Hold does not report whether it changed something")
-			}
-			if diff := cmp.Diff(tc.want, tc.wl.Finalizers); diff != "" {
-				t.Errorf("Finalizers differ (-want +got):\n%s", diff)
-			}
+			expect.That(t, Hold(tc.wl) && !Hold(tc.wl), "Hold does not report whether it changed something")
+			expect.Same(t, "Finalizers differ", tc.want, tc.wl.Finalizers)
 			if !Release(tc.wl) || Release(tc.wl) || len(tc.wl.Finalizers) > 0 {
 				t.Errorf("Release leaves %v, or does not report whether it changed something", tc.wl.Finalizers)
 			}
@@ -130,22 +121,14 @@ func TestPodsOf(t *testing.T) {
 		"one without its label": {rest: unlabelled},
 		"another Workload":      {rest: running()},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, PodsOf(tc.rest, pods), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("PodsOf (-want +got):\n%s", diff)
-			}
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "PodsOf", tc.want, PodsOf(tc.rest, pods), cmpopts.EquateEmpty()) })
 	}
 }
 
 func TestUncharged(t *testing.T) {
 	pods := []corev1.Pod{podOf("former"), podOf("this"), podOf("")}
 	other := Of(running(), gpusQueue, "llm", pods[:1])
-	if diff := cmp.Diff(pods[:2], Uncharged(pods, []kueue.Workload{*other})); diff != "" {
-		t.Errorf("Nobody is charged for (-want +got):\n%s", diff)
-	}
+	expect.Same(t, "Nobody is charged for", pods[:2], Uncharged(pods, []kueue.Workload{*other}))
 	other.Status = Charge(running())
-	if diff := cmp.Diff(pods[1:2], Uncharged(pods, []kueue.Workload{*other})); diff != "" {
-		t.Errorf("With a charge for the former JobSet, nobody is charged for (-want +got):\n%s", diff)
-	}
+	expect.Same(t, "With a charge for the former JobSet, nobody is charged for", pods[1:2], Uncharged(pods, []kueue.Workload{*other}))
 }

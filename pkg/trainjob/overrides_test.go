@@ -3,10 +3,9 @@
 package trainjob
 
 import (
-	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestPodTemplateOverrideKeepsItsBytes(t *testing.T) {
@@ -23,28 +22,12 @@ func TestPodTemplateOverrideKeepsItsBytes(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var o PodTemplateOverride
-			if err := o.UnmarshalJSON([]byte(tc.raw)); err != nil {
-				t.Fatalf("UnmarshalJSON: %v", err)
-			}
-			if diff := cmp.Diff(tc.targets, o.TargetJobs); diff != "" {
-				t.Errorf("Unexpected target jobs (-want,+got):\n%s", diff)
-			}
-			raw, err := o.MarshalJSON()
-			if err != nil {
-				t.Fatalf("MarshalJSON: %v", err)
-			}
-			if diff := cmp.Diff(tc.raw, string(raw)); diff != "" {
-				t.Errorf("Unexpected bytes (-want,+got):\n%s", diff)
-			}
-			if o.Targets("node") != (len(tc.targets) > 0) || o.Targets("other") {
-				t.Errorf("Targets is wrong about %s", tc.raw)
-			}
-			if !o.Equal(o) || o.Equal(PodTemplateOverride{}) {
-				t.Errorf("Equal is wrong about %s", tc.raw)
-			}
+			expect.NoError(t, o.UnmarshalJSON([]byte(tc.raw)))
+			expect.Same(t, "Unexpected target jobs", tc.targets, o.TargetJobs)
+			expect.Same(t, "Unexpected bytes", tc.raw, string(expect.Must(o.MarshalJSON())(t)))
+			expect.That(t, o.Targets("node") == (len(tc.targets) > 0) && !o.Targets("other"), "Targets is wrong about %s", tc.raw)
+			expect.That(t, o.Equal(o) && !o.Equal(PodTemplateOverride{}), "Equal is wrong about %s", tc.raw)
 		})
 	}
-	if data, err := json.Marshal([]PodTemplateOverride{{}}); err != nil || string(data) != `[null]` {
-		t.Errorf("An empty override is %s (%v), want null", data, err)
-	}
+	expect.Same(t, "Unexpected empty override", `[null]`, expect.JSON(t, []PodTemplateOverride{{}}))
 }

@@ -4,15 +4,15 @@ package trainjob
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	trainercore "github.com/kubeflow/trainer/v2/pkg/runtime/core"
@@ -28,6 +28,8 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	jobsetapply "sigs.k8s.io/jobset/client-go/applyconfiguration/jobset/v1alpha2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const torchRuntime = `
@@ -75,22 +77,14 @@ template:
         spec: {template: {spec: {containers: [{name: node, image: mpi}]}}}
 `
 
-func runtimeSpec(t testing.TB, data string) *trainer.TrainingRuntimeSpec {
-	t.Helper()
-	spec := &trainer.TrainingRuntimeSpec{}
-	if err := yaml.UnmarshalStrict([]byte(data), spec); err != nil {
-		t.Fatalf("Decoding the runtime: %v", err)
-	}
-	return spec
-}
-
 func testRenderer(t testing.TB) *Renderer {
 	t.Helper()
-	renderer, err := NewRenderer(t.Context(), testScheme(t))
-	if err != nil {
-		t.Fatalf("NewRenderer: %v", err)
-	}
-	return renderer
+	return expect.Must(NewRenderer(t.Context(), testScheme(t)))(t)
+}
+
+func render(t testing.TB, job *TrainJob, runtime string, patches ...RuntimePatch) *jobsetapi.JobSet {
+	t.Helper()
+	return expect.Must(testRenderer(t).Render(t.Context(), job, expect.FromYAML[*trainer.TrainingRuntimeSpec](t, runtime), patches))(t)
 }
 
 func jobWithTrainer(tr *trainer.Trainer) *TrainJob {
@@ -100,35 +94,20 @@ func jobWithTrainer(tr *trainer.Trainer) *TrainJob {
 	}
 }
 
-func patchFrom(t testing.TB, data string) RuntimePatch {
-	t.Helper()
-	raw, err := yaml.YAMLToJSON([]byte(data))
-	if err != nil {
-		t.Fatalf("Converting the patch: %v", err)
-	}
-	var p RuntimePatch
-	if err := json.Unmarshal(raw, &p); err != nil {
-		t.Fatalf("Decoding the patch: %v", err)
-	}
-	return p
-}
-
 // podSpecPatch returns an entry that merges podSpec into the pods of one replicated job.
 func podSpecPatch(t testing.TB, manager, job, podSpec string) RuntimePatch {
 	t.Helper()
-	return patchFrom(t, `{manager: "`+manager+`", trainingRuntimeSpec: {template: {spec: {replicatedJobs: [`+
+	return expect.FromYAML[RuntimePatch](t, `{manager: "`+manager+`", trainingRuntimeSpec: {template: {spec: {replicatedJobs: [`+
 		`{name: `+job+`, template: {spec: {template: {spec: `+podSpec+`}}}}]}}}}`)
 }
 
 func replicatedJob(t testing.TB, js *jobsetapi.JobSet, name string) *jobsetapi.ReplicatedJob {
 	t.Helper()
-	for i := range js.Spec.ReplicatedJobs {
-		if js.Spec.ReplicatedJobs[i].Name == name {
-			return &js.Spec.ReplicatedJobs[i]
-		}
+	at := slices.IndexFunc(js.Spec.ReplicatedJobs, func(rj jobsetapi.ReplicatedJob) bool { return rj.Name == name })
+	if at < 0 {
+		t.Fatalf("There is no replicated job %q", name)
 	}
-	t.Fatalf("There is no replicated job %q", name)
-	return nil
+	return &js.Spec.ReplicatedJobs[at]
 }
 
 type counts struct {
@@ -151,62 +130,36 @@ func each(name string, replicas, pods int32) counts {
 
 func TestRenderCounts(t *testing.T) {
 	patched := podSpecPatch(t, "a.io/x", "none", "{nodeSelector: {k: v}}")
+	nodes := func(n int32) *trainer.Trainer { return &trainer.Trainer{NumNodes: &n} }
+	torch := func(nodes int32) []counts {
+		return []counts{each("dataset-initializer", 1, 1), each("node", 1, nodes), each("aside", 3, 2), each("none", 1, 1)}
+	}
+	mpi := func(nodes, launchers int32) []counts {
+		return []counts{each("node", 1, nodes), each("launcher", 1, launchers)}
+	}
 	cases := map[string]struct {
 		runtime string
 		trainer *trainer.Trainer
 		patches []RuntimePatch
 		want    []counts
 	}{
-		"torch takes numNodes from the runtime, other jobs their own replicas and parallelism": {
-			runtime: torchRuntime,
-			want:    []counts{each("dataset-initializer", 1, 1), each("node", 1, 2), each("aside", 3, 2), each("none", 1, 1)},
-		},
-		"torch takes numNodes from the TrainJob": {
-			runtime: torchRuntime,
-			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](7)},
-			want:    []counts{each("dataset-initializer", 1, 1), each("node", 1, 7), each("aside", 3, 2), each("none", 1, 1)},
-		},
+		"torch takes numNodes from the runtime, other jobs their own replicas and parallelism": {runtime: torchRuntime, want: torch(2)},
+		"torch takes numNodes from the TrainJob":                                               {runtime: torchRuntime, trainer: nodes(7), want: torch(7)},
 		// A patch of a replicated job must not bring its replicas back to the default.
-		"a patch changes no counts and no order": {
-			runtime: torchRuntime,
-			patches: []RuntimePatch{patched},
-			want:    []counts{each("dataset-initializer", 1, 1), each("node", 1, 2), each("aside", 3, 2), each("none", 1, 1)},
-		},
-		"MPI with runLauncherAsNode takes the launcher off the nodes": {
-			runtime: mpiRuntime,
-			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](5)},
-			want:    []counts{each("node", 1, 4), each("launcher", 1, 1)},
-		},
-		"MPI with runLauncherAsNode keeps one node at the least": {
-			runtime: mpiRuntime,
-			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](1)},
-			want:    []counts{each("node", 1, 1), each("launcher", 1, 1)},
-		},
+		"a patch changes no counts and no order":                      {runtime: torchRuntime, patches: []RuntimePatch{patched}, want: torch(2)},
+		"MPI with runLauncherAsNode takes the launcher off the nodes": {runtime: mpiRuntime, trainer: nodes(5), want: mpi(4, 1)},
+		"MPI with runLauncherAsNode keeps one node at the least":      {runtime: mpiRuntime, trainer: nodes(1), want: mpi(1, 1)},
 		"MPI without runLauncherAsNode has all nodes beside the launcher": {
-			runtime: strings.Replace(mpiRuntime, "runLauncherAsNode: true", "runLauncherAsNode: false", 1),
-			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](5)},
-			want:    []counts{each("node", 1, 5), each("launcher", 1, 1)},
+			runtime: strings.Replace(mpiRuntime, "runLauncherAsNode: true", "runLauncherAsNode: false", 1), trainer: nodes(5), want: mpi(5, 1),
 		},
 		// What Trainer 2.3 really does: numNodes of the runtime counts for the replicated
 		// job that carries the trainer's label, which is the launcher.
-		"MPI with several nodes in the runtime has as many launchers": {
-			runtime: strings.Replace(mpiRuntime, "numNodes: 1", "numNodes: 4", 1),
-			want:    []counts{each("node", 1, 1), each("launcher", 1, 4)},
-		},
-		"MPI as the runtime says": {
-			runtime: mpiRuntime,
-			want:    []counts{each("node", 1, 1), each("launcher", 1, 1)},
-		},
+		"MPI with several nodes in the runtime has as many launchers": {runtime: strings.Replace(mpiRuntime, "numNodes: 1", "numNodes: 4", 1), want: mpi(1, 4)},
+		"MPI as the runtime says":                                     {runtime: mpiRuntime, want: mpi(1, 1)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			js, err := testRenderer(t).Render(t.Context(), jobWithTrainer(tc.trainer), runtimeSpec(t, tc.runtime), tc.patches)
-			if err != nil {
-				t.Fatalf("Render: %v", err)
-			}
-			if diff := cmp.Diff(tc.want, countsOf(js)); diff != "" {
-				t.Errorf("Unexpected counts (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected counts", tc.want, countsOf(render(t, jobWithTrainer(tc.trainer), tc.runtime, tc.patches...)))
 		})
 	}
 }
@@ -215,18 +168,13 @@ func TestRenderMergesResourcesPerNode(t *testing.T) {
 	job := jobWithTrainer(&trainer.Trainer{ResourcesPerNode: &corev1.ResourceRequirements{
 		Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
 	}})
-	js, err := testRenderer(t).Render(t.Context(), job, runtimeSpec(t, torchRuntime), nil)
-	if err != nil {
-		t.Fatalf("Render: %v", err)
-	}
+	js := render(t, job, torchRuntime)
 	want := corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{"cpu": resource.MustParse("4")},
 		Limits:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"), "memory": resource.MustParse("8Gi")},
 	}
 	got := replicatedJob(t, js, "node").Template.Spec.Template.Spec.Containers[0].Resources
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected resources (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected resources", want, got)
 }
 
 func TestRenderSetsUpInitializersAndTrainer(t *testing.T) {
@@ -234,27 +182,16 @@ func TestRenderSetsUpInitializersAndTrainer(t *testing.T) {
 	job.Spec.Initializer = &trainer.Initializer{Dataset: &trainer.DatasetInitializer{
 		StorageUri: ptr.To("hf://data"), Env: []corev1.EnvVar{{Name: "E", Value: ""}},
 	}}
-	js, err := testRenderer(t).Render(t.Context(), job, runtimeSpec(t, torchRuntime), nil)
-	if err != nil {
-		t.Fatalf("Render: %v", err)
-	}
+	js := render(t, job, torchRuntime)
 	wantEnv := []corev1.EnvVar{{Name: "STORAGE_URI", Value: "hf://data"}, {Name: "E"}}
 	env := replicatedJob(t, js, "dataset-initializer").Template.Spec.Template.Spec.Containers[0].Env
-	if diff := cmp.Diff(wantEnv, env); diff != "" {
-		t.Errorf("Unexpected env of the initializer (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected env of the initializer", wantEnv, env)
 	node := replicatedJob(t, js, "node").Template.Spec.Template.Spec.Containers[0]
 	want := corev1.Container{Image: "mine", Command: []string{"run"}, Args: []string{"fast"}}
 	got := corev1.Container{Image: node.Image, Command: node.Command, Args: node.Args}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected trainer container (-want,+got):\n%s", diff)
-	}
-	if name := js.Namespace + "/" + js.Name; name != "ns/job" {
-		t.Errorf("The JobSet is %s, want ns/job", name)
-	}
-	if js.Labels["of"] != "runtime" {
-		t.Errorf("JobSet labels %v lack those of the runtime's template", js.Labels)
-	}
+	expect.Same(t, "Unexpected trainer container", want, got)
+	expect.Same(t, "Unexpected name", "ns/job", js.Namespace+"/"+js.Name)
+	expect.That(t, js.Labels["of"] == "runtime", "JobSet labels %v lack those of the runtime's template", js.Labels)
 }
 
 func TestRenderMergesPatchesInOrder(t *testing.T) {
@@ -266,62 +203,45 @@ func TestRenderMergesPatchesInOrder(t *testing.T) {
 	second := podSpecPatch(t, "b.io/x", "node",
 		`{nodeSelector: {b: b, both: b, pool: b}, tolerations: [{key: b}], schedulingGates: [{name: b.io/gate}]}`)
 
+	both := func(winner string) corev1.PodSpec {
+		return corev1.PodSpec{
+			NodeSelector:       map[string]string{"a": "a", "b": "b", "both": winner, "pool": "b"},
+			Tolerations:        []corev1.Toleration{{Key: winner}},
+			SchedulingGates:    []corev1.PodSchedulingGate{{Name: "b.io/gate"}, {Name: "a.io/gate"}},
+			ServiceAccountName: "sa",
+		}
+	}
 	cases := map[string]struct {
 		patches []RuntimePatch
 		want    corev1.PodSpec
 	}{
-		"none": {
-			want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}},
-		},
-		"the later one wins": {
-			patches: []RuntimePatch{first, second},
-			want: corev1.PodSpec{
-				NodeSelector:       map[string]string{"a": "a", "b": "b", "both": "b", "pool": "b"},
-				Tolerations:        []corev1.Toleration{{Key: "b"}},
-				SchedulingGates:    []corev1.PodSchedulingGate{{Name: "b.io/gate"}, {Name: "a.io/gate"}},
-				ServiceAccountName: "sa",
-			},
-		},
-		"and so in the other order": {
-			patches: []RuntimePatch{second, first},
-			want: corev1.PodSpec{
-				NodeSelector:       map[string]string{"a": "a", "b": "b", "both": "a", "pool": "b"},
-				Tolerations:        []corev1.Toleration{{Key: "a"}},
-				SchedulingGates:    []corev1.PodSchedulingGate{{Name: "a.io/gate"}, {Name: "b.io/gate"}},
-				ServiceAccountName: "sa",
-			},
-		},
+		"none":                      {want: corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}}},
+		"the later one wins":        {patches: []RuntimePatch{first, second}, want: both("b")},
+		"and so in the other order": {patches: []RuntimePatch{second, first}, want: both("a")},
 		"entries without a spec change nothing": {
-			patches: []RuntimePatch{patchFrom(t, "{manager: a.io/x}"), patchFrom(t, "{manager: b.io/x, trainingRuntimeSpec: {template: {}}}")},
+			patches: []RuntimePatch{expect.FromYAML[RuntimePatch](t, "{manager: a.io/x}"), expect.FromYAML[RuntimePatch](t, "{manager: b.io/x, trainingRuntimeSpec: {template: {}}}")},
 			want:    corev1.PodSpec{NodeSelector: map[string]string{"pool": "base"}},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			js, err := testRenderer(t).Render(t.Context(), job, runtimeSpec(t, torchRuntime), tc.patches)
-			if err != nil {
-				t.Fatalf("Render: %v", err)
-			}
+			js := render(t, job, torchRuntime, tc.patches...)
 			got := replicatedJob(t, js, "node").Template.Spec.Template.Spec
 			byName := cmpopts.SortSlices(func(a, b corev1.PodSchedulingGate) bool { return a.Name < b.Name })
-			if diff := cmp.Diff(tc.want, got, byName, cmpopts.IgnoreFields(corev1.PodSpec{}, "Containers")); diff != "" {
-				t.Errorf("Unexpected pod spec (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected pod spec", tc.want, got, byName, cmpopts.IgnoreFields(corev1.PodSpec{}, "Containers"))
 		})
 	}
 }
 
 func TestRenderRefusesAnEntryItCannotRead(t *testing.T) {
-	_, err := testRenderer(t).Render(t.Context(), jobWithTrainer(nil), runtimeSpec(t, torchRuntime),
-		[]RuntimePatch{patchFrom(t, "{manager: a.io/x, trainingRuntimeSpec: 7}")})
-	wantErrorWith(t, err, `"a.io/x"`)
+	_, err := testRenderer(t).Render(t.Context(), jobWithTrainer(nil), expect.FromYAML[*trainer.TrainingRuntimeSpec](t, torchRuntime),
+		[]RuntimePatch{expect.FromYAML[RuntimePatch](t, "{manager: a.io/x, trainingRuntimeSpec: 7}")})
+	expect.ErrorWith(t, err, `"a.io/x"`)
 }
 
 func TestRenderFailsWithoutPanicOnARuntimeWithoutJobs(t *testing.T) {
 	js, err := testRenderer(t).Render(t.Context(), jobWithTrainer(nil), &trainer.TrainingRuntimeSpec{}, nil)
-	if err == nil && len(js.Spec.ReplicatedJobs) > 0 {
-		t.Errorf("Replicated jobs out of nothing: %v", countsOf(js))
-	}
+	expect.That(t, err != nil || len(js.Spec.ReplicatedJobs) == 0, "Replicated jobs out of nothing: %v", js)
 }
 
 // Runtimes come from a cache, and one TrainJob is rendered several times in one
@@ -341,45 +261,31 @@ func TestRenderIsPure(t *testing.T) {
 			runtime: torchtune,
 			trainer: &trainer.Trainer{Command: []string{"tune", "run"}, NumNodes: ptr.To[int32](1), ResourcesPerNode: eightGPUs},
 		},
-		"MPI, whose policy Trainer completes": {
-			runtime: mpiRuntime,
-			trainer: &trainer.Trainer{NumNodes: ptr.To[int32](3), ResourcesPerNode: eightGPUs},
-		},
+		"MPI, whose policy Trainer completes": {runtime: mpiRuntime, trainer: &trainer.Trainer{NumNodes: ptr.To[int32](3), ResourcesPerNode: eightGPUs}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			renderer := testRenderer(t)
 			job := jobWithTrainer(tc.trainer.DeepCopy())
 			job.Spec.RuntimeRef.Name = "torchtune-llama3.2-1b"
-			spec, patches := runtimeSpec(t, tc.runtime), []RuntimePatch{
+			spec, patches := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, tc.runtime), []RuntimePatch{
 				podSpecPatch(t, "a.io/x", "node", "{nodeSelector: {a: a}}"), podSpecPatch(t, "b.io/x", "node", "{nodeSelector: {b: b}}"),
 			}
 			wantJob, wantSpec := job.DeepCopy(), spec.DeepCopy()
 
 			var first *jobsetapi.JobSet
 			for i := range 3 {
-				js, err := renderer.Render(t.Context(), job, spec, patches)
-				if err != nil {
-					t.Fatalf("Render: %v", err)
-				}
+				js := expect.Must(renderer.Render(t.Context(), job, spec, patches))(t)
 				if i == 0 {
 					first = js
 				}
-				if diff := cmp.Diff(first, js); diff != "" {
-					t.Errorf("Rendering number %d differs from the first (-want,+got):\n%s", i+1, diff)
-				}
+				expect.Same(t, fmt.Sprintf("Rendering number %d differs from the first", i+1), first, js)
 			}
-			if diff := cmp.Diff(wantJob, job); diff != "" {
-				t.Errorf("Rendering changed the TrainJob (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(wantSpec, spec); diff != "" {
-				t.Errorf("Rendering changed the runtime (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Rendering changed the TrainJob", wantJob, job)
+			expect.Same(t, "Rendering changed the runtime", wantSpec, spec)
 			// The result is the caller's to change.
 			first.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Name = "changed"
-			if diff := cmp.Diff(wantSpec, spec); diff != "" {
-				t.Errorf("Changing the result changed the runtime (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Changing the result changed the runtime", wantSpec, spec)
 		})
 	}
 }
@@ -387,10 +293,7 @@ func TestRenderIsPure(t *testing.T) {
 // trainerDir is the source of the Trainer that this module is built with.
 func trainerDir(t *testing.T) string {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2").Output()
-	if err != nil {
-		t.Fatalf("Finding Trainer's module: %v", err)
-	}
+	dir := expect.Must(exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2").Output())(t)
 	return strings.TrimSpace(string(dir))
 }
 
@@ -429,9 +332,7 @@ func renderedByTrainer(t *testing.T, rt *trainer.TrainingRuntime, job *trainer.T
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{trainer.AddToScheme, clientgoscheme.AddToScheme, jobsetapi.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatalf("Building Trainer's scheme: %v", err)
-		}
+		expect.NoError(t, add(scheme))
 	}
 	cl := fake.NewClientBuilder().WithScheme(scheme).WithObjects(rt.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
 		// The snapshot; the fake client would need its schema.
@@ -439,21 +340,11 @@ func renderedByTrainer(t *testing.T, rt *trainer.TrainingRuntime, job *trainer.T
 			return nil
 		},
 	}).Build()
-	trainerRuntime, err := trainercore.NewTrainingRuntime(t.Context(), cl, noIndex{}, nil)
-	if err != nil {
-		t.Fatalf("Setting Trainer up: %v", err)
-	}
-	objs, err := trainerRuntime.NewObjects(t.Context(), job)
-	if err != nil {
-		t.Fatalf("Trainer renders: %v", err)
-	}
+	trainerRuntime := expect.Must(trainercore.NewTrainingRuntime(t.Context(), cl, noIndex{}, nil))(t)
+	objs := expect.Must(trainerRuntime.NewObjects(t.Context(), job))(t)
 	for _, obj := range objs {
 		if apply, ok := obj.(*jobsetapply.JobSetApplyConfiguration); ok {
-			js, err := toJobSet(apply)
-			if err != nil {
-				t.Fatalf("Converting Trainer's JobSet: %v", err)
-			}
-			return js
+			return expect.Must(toJobSet(apply))(t)
 		}
 	}
 	t.Fatal("Trainer made no JobSet")
@@ -483,21 +374,13 @@ func TestRenderDoesWhatTrainerDoesWithTheRuntimesItShips(t *testing.T) {
 				job.Spec.Initializer = &trainer.Initializer{
 					Dataset: &trainer.DatasetInitializer{StorageUri: ptr.To("hf://data")}, Model: &trainer.ModelInitializer{StorageUri: ptr.To("hf://model")},
 				}
-				got, err := testRenderer(t).Render(t.Context(), job, &rt.Spec, patches)
-				if err != nil {
-					t.Fatalf("Render: %v", err)
-				}
-				typed, err := job.Typed(patches)
-				if err != nil {
-					t.Fatalf("Typed: %v", err)
-				}
+				got := expect.Must(testRenderer(t).Render(t.Context(), job, &rt.Spec, patches))(t)
+				typed := expect.Must(job.Typed(patches))(t)
 				want := renderedByTrainer(t, rt, typed.DeepCopy())
 				// Trainer runs its plugins in the order of a Go map, another one in every
 				// process, and for XGBoost two of them add variables.
 				anyOrder := cmpopts.SortSlices(func(a, b corev1.EnvVar) bool { return a.Name < b.Name })
-				if diff := cmp.Diff(want, got, anyOrder); diff != "" {
-					t.Errorf("Unexpected JobSet (-Trainer's,+ours):\n%s", diff)
-				}
+				expect.Same(t, "Not the JobSet that Trainer makes", want, got, anyOrder)
 			})
 		}
 	}

@@ -3,10 +3,10 @@
 package trainjob
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -17,19 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-)
 
-func wantErrorWith(t testing.TB, err error, parts ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("No error, want one with %q", parts)
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("Error %q does not have %q", err, part)
-		}
-	}
-}
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
 
 // withNodes returns a runtime spec that its number of nodes tells from others.
 func withNodes(n int32) trainer.TrainingRuntimeSpec {
@@ -44,24 +34,27 @@ func namespacedRuntime(namespace, name string, nodes int32) client.Object {
 	return &trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: withNodes(nodes)}
 }
 
+// snapshotOf is the ConfigMap of a job with that UID, controlled by nobody where it is nil.
+func snapshotOf(owner *types.UID, text string) *corev1.ConfigMap {
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-runtime-snapshot"}, Data: map[string]string{"runtime": text}}
+	if owner != nil {
+		cm.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob", Name: "job", UID: *owner, Controller: ptr.To(true),
+		}}
+	}
+	return cm
+}
+
 func snapshotYAML(kind string, nodes int) string {
 	return fmt.Sprintf("apiVersion: trainer.kubeflow.org/v1alpha1\nkind: %s\nmetadata:\n  name: torch\nspec:\n  mlPolicy:\n    numNodes: %d\n", kind, nodes)
 }
 
-func snapshotOf(owner types.UID, data map[string]string) *corev1.ConfigMap {
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-runtime-snapshot"}, Data: data}
-	if owner == "" {
-		return cm
-	}
-	return controlled(cm, owner)
+// frozen is a snapshot with 8 nodes.
+func frozen(owner *types.UID) *corev1.ConfigMap {
+	return snapshotOf(owner, snapshotYAML("ClusterTrainingRuntime", 8))
 }
 
-func controlled(cm *corev1.ConfigMap, owner types.UID) *corev1.ConfigMap {
-	cm.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: trainer.GroupVersion.String(), Kind: "TrainJob", Name: "job", UID: owner, Controller: ptr.To(true),
-	}}
-	return cm
-}
+var testUID = ptr.To[types.UID]("uid")
 
 func jobOf(uid types.UID, runtimeKind *string) *TrainJob {
 	return &TrainJob{
@@ -70,12 +63,38 @@ func jobOf(uid types.UID, runtimeKind *string) *TrainJob {
 	}
 }
 
+// server has those objects, and perhaps a snapshot.
+func server(t *testing.T, snapshot *corev1.ConfigMap, objs ...client.Object) client.WithWatch {
+	t.Helper()
+	builder := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(objs...)
+	if snapshot != nil {
+		builder.WithObjects(snapshot)
+	}
+	return builder.Build()
+}
+
+// onGet calls first before each read of a server, which fails with its error.
+func onGet(c client.WithWatch, first func() error) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if err := first(); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+}
+
 func TestRuntimesFor(t *testing.T) {
 	unavailable := errors.New("the API server is away")
+	torch := []client.Object{clusterRuntime("torch", 1)}
+	withoutKey := frozen(testUID)
+	withoutKey.Data = map[string]string{"other": "text"}
 	cases := map[string]struct {
+		// job is one that says no kind of runtime, where it is nil.
 		job          *TrainJob
 		cluster      []client.Object
-		configMap    *corev1.ConfigMap
+		snapshot     *corev1.ConfigMap
 		snapshotErr  error
 		noLiveReader bool
 		wantNodes    int32
@@ -83,215 +102,112 @@ func TestRuntimesFor(t *testing.T) {
 		wantInErr    []string
 	}{
 		"the live cluster runtime before there is a snapshot": {
-			job:       jobOf("uid", ptr.To("ClusterTrainingRuntime")),
-			cluster:   []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)},
-			wantNodes: 1,
+			job:     jobOf("uid", ptr.To("ClusterTrainingRuntime")),
+			cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)}, wantNodes: 1,
 		},
-		"no kind means a cluster runtime": {
-			job:       jobOf("uid", nil),
-			cluster:   []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)},
-			wantNodes: 1,
-		},
+		"no kind means a cluster runtime": {cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("ns", "torch", 2)}, wantNodes: 1},
 		"a namespaced runtime, of the job's own namespace": {
 			job:       jobOf("uid", ptr.To("TrainingRuntime")),
 			cluster:   []client.Object{clusterRuntime("torch", 1), namespacedRuntime("other", "torch", 3), namespacedRuntime("ns", "torch", 2)},
 			wantNodes: 2,
 		},
-		"the snapshot wins over the live runtime": {
-			job:       jobOf("uid", nil),
-			cluster:   []client.Object{clusterRuntime("torch", 1)},
-			configMap: snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)}),
-			wantNodes: 8,
-		},
+		"the snapshot wins over the live runtime": {cluster: torch, snapshot: frozen(testUID), wantNodes: 8},
 		"the snapshot stands in for a deleted runtime": {
-			job:       jobOf("uid", ptr.To("TrainingRuntime")),
-			configMap: snapshotOf("uid", map[string]string{"runtime": snapshotYAML("TrainingRuntime", 8)}),
-			wantNodes: 8,
+			job: jobOf("uid", ptr.To("TrainingRuntime")), snapshot: snapshotOf(testUID, snapshotYAML("TrainingRuntime", 8)), wantNodes: 8,
 		},
-		"a snapshot of another UID is ignored": {
-			job:       jobOf("uid", nil),
-			cluster:   []client.Object{clusterRuntime("torch", 1)},
-			configMap: snapshotOf("former", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)}),
-			wantNodes: 1,
-		},
-		"a ConfigMap that nobody controls is ignored": {
-			job:       jobOf("uid", nil),
-			cluster:   []client.Object{clusterRuntime("torch", 1)},
-			configMap: snapshotOf("", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)}),
-			wantNodes: 1,
-		},
-		"a job without UID has no snapshot": {
-			job:       jobOf("", nil),
-			cluster:   []client.Object{clusterRuntime("torch", 1)},
-			configMap: controlled(snapshotOf("", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)}), ""),
-			wantNodes: 1,
-		},
-		"without a live reader there are no snapshots": {
-			job:          jobOf("uid", nil),
-			cluster:      []client.Object{clusterRuntime("torch", 1)},
-			configMap:    snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)}),
-			noLiveReader: true,
-			wantNodes:    1,
-		},
+		"a snapshot of another UID is ignored":         {cluster: torch, snapshot: frozen(ptr.To[types.UID]("former")), wantNodes: 1},
+		"a ConfigMap that nobody controls is ignored":  {cluster: torch, snapshot: frozen(nil), wantNodes: 1},
+		"a job without UID has no snapshot":            {job: jobOf("", nil), cluster: torch, snapshot: frozen(ptr.To[types.UID]("")), wantNodes: 1},
+		"without a live reader there are no snapshots": {cluster: torch, snapshot: frozen(testUID), noLiveReader: true, wantNodes: 1},
 		"a missing cluster runtime": {
-			job:       jobOf("uid", nil),
-			cluster:   []client.Object{namespacedRuntime("ns", "torch", 2)},
-			wantErr:   ErrRuntimeNotFound,
+			cluster: []client.Object{namespacedRuntime("ns", "torch", 2)}, wantErr: ErrRuntimeNotFound,
 			wantInErr: []string{"ClusterTrainingRuntime", `"torch"`, "create it", "spec.runtimeRef"},
 		},
 		"a missing namespaced runtime": {
-			job:       jobOf("uid", ptr.To("TrainingRuntime")),
-			cluster:   []client.Object{clusterRuntime("torch", 1), namespacedRuntime("other", "torch", 3)},
-			wantErr:   ErrRuntimeNotFound,
-			wantInErr: []string{"TrainingRuntime", `"torch"`, "namespace ns", "create it"},
+			job: jobOf("uid", ptr.To("TrainingRuntime")), cluster: []client.Object{clusterRuntime("torch", 1), namespacedRuntime("other", "torch", 3)},
+			wantErr: ErrRuntimeNotFound, wantInErr: []string{"TrainingRuntime", `"torch"`, "namespace ns", "create it"},
 		},
 		"a kind that is no runtime": {
-			job:       jobOf("uid", ptr.To("Pod")),
-			wantErr:   ErrRuntimeUnsupported,
+			job: jobOf("uid", ptr.To("Pod")), wantErr: ErrRuntimeUnsupported,
 			wantInErr: []string{`"Pod"`, "spec.runtimeRef.kind", "ClusterTrainingRuntime", "TrainingRuntime"},
 		},
 		"a snapshot that is no YAML": {
-			job:       jobOf("uid", nil),
-			cluster:   []client.Object{clusterRuntime("torch", 1)},
-			configMap: snapshotOf("uid", map[string]string{"runtime": "spec: ["}),
-			wantErr:   ErrSnapshotUnreadable,
+			cluster: torch, snapshot: snapshotOf(testUID, "spec: ["), wantErr: ErrSnapshotUnreadable,
 			wantInErr: []string{"ns/job-runtime-snapshot", `"runtime"`, "delete it"},
 		},
 		"a snapshot that is no runtime": {
-			job:       jobOf("uid", nil),
-			cluster:   []client.Object{clusterRuntime("torch", 1)},
-			configMap: snapshotOf("uid", map[string]string{"runtime": "spec: text"}),
-			wantErr:   ErrSnapshotUnreadable,
+			cluster: torch, snapshot: snapshotOf(testUID, "spec: text"), wantErr: ErrSnapshotUnreadable,
 			wantInErr: []string{"ns/job-runtime-snapshot", `"runtime"`, "delete it"},
 		},
 		"a snapshot without its key": {
-			job:       jobOf("uid", nil),
-			cluster:   []client.Object{clusterRuntime("torch", 1)},
-			configMap: snapshotOf("uid", map[string]string{"other": "text"}),
-			wantErr:   ErrSnapshotUnreadable,
+			cluster: torch, snapshot: withoutKey, wantErr: ErrSnapshotUnreadable,
 			wantInErr: []string{"ns/job-runtime-snapshot", `"runtime"`, "delete it"},
 		},
-		"a snapshot that cannot be read is not a missing one": {
-			job:         jobOf("uid", nil),
-			cluster:     []client.Object{clusterRuntime("torch", 1)},
-			snapshotErr: unavailable,
-			wantErr:     unavailable,
-		},
+		"a snapshot that cannot be read is not a missing one": {cluster: torch, snapshotErr: unavailable, wantErr: unavailable},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			scheme := testScheme(t)
-			cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.cluster...).Build()
-			live := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-					if tc.snapshotErr != nil {
-						return tc.snapshotErr
-					}
-					return c.Get(ctx, key, obj, opts...)
-				},
-			})
-			if tc.configMap != nil {
-				live.WithObjects(tc.configMap)
-			}
-			runtimes := NewRuntimes(cached, live.Build())
+			live := onGet(server(t, tc.snapshot), func() error { return tc.snapshotErr })
+			runtimes := NewRuntimes(server(t, nil, tc.cluster...), live)
 			if tc.noLiveReader {
 				runtimes.Live = nil
 			}
 
-			got, err := runtimes.For(t.Context(), tc.job)
-			if tc.wantErr != nil || len(tc.wantInErr) > 0 {
-				wantErrorWith(t, err, tc.wantInErr...)
-				if tc.wantErr != nil && !errors.Is(err, tc.wantErr) {
-					t.Errorf("Error %q does not wrap %q", err, tc.wantErr)
-				}
+			got, err := runtimes.For(t.Context(), cmp.Or(tc.job, jobOf("uid", nil)))
+			if tc.wantErr != nil {
+				expect.ErrorWith(t, err, tc.wantInErr...)
+				expect.That(t, errors.Is(err, tc.wantErr), "Error %q does not wrap %q", err, tc.wantErr)
 				return
 			}
-			if err != nil {
-				t.Fatalf("For: %v", err)
-			}
-			if nodes := ptr.Deref(ptr.Deref(got.MLPolicy, trainer.MLPolicy{}).NumNodes, 0); nodes != tc.wantNodes {
-				t.Errorf("Found the runtime with %d nodes, want the one with %d", nodes, tc.wantNodes)
-			}
+			expect.NoError(t, err)
+			expect.Same(t, "Unexpected runtime", withNodes(tc.wantNodes), *got)
 		})
 	}
 }
 
 func TestRuntimesForRemembersSnapshotsOnly(t *testing.T) {
 	cases := map[string]struct {
-		configMap *corev1.ConfigMap
+		snapshot  *corev1.ConfigMap
 		wantReads int
 	}{
-		"a snapshot is read once": {
-			configMap: snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)}),
-			wantReads: 1,
-		},
+		"a snapshot is read once": {snapshot: frozen(testUID), wantReads: 1},
 		"a missing one is looked for again, since Trainer may make it any moment": {wantReads: 3},
-		"one of another UID is looked for again": {
-			configMap: snapshotOf("former", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)}),
-			wantReads: 3,
-		},
+		"one of another UID is looked for again":                                  {snapshot: frozen(ptr.To[types.UID]("former")), wantReads: 3},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			scheme, reads := testScheme(t), 0
-			cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusterRuntime("torch", 1)).Build()
-			live := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-					reads++
-					return c.Get(ctx, key, obj, opts...)
-				},
-			})
-			if tc.configMap != nil {
-				live.WithObjects(tc.configMap)
-			}
-			runtimes := NewRuntimes(cached, live.Build())
+			reads := 0
+			live := onGet(server(t, tc.snapshot), func() error { reads++; return nil })
+			runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), live)
 			for range 2 {
-				if _, err := runtimes.For(t.Context(), jobOf("uid", nil)); err != nil {
-					t.Fatalf("For: %v", err)
-				}
+				expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t)
 			}
-			if reads != tc.wantReads {
-				t.Errorf("%d live reads for two calls, want %d", reads, tc.wantReads)
-			}
+			expect.Same(t, "Unexpected number of live reads for two calls", tc.wantReads, reads)
 		})
 	}
 }
 
 // While Trainer is behind, there is nothing to look for; what it froze then is found at once.
 func TestRuntimesAwaitTrainer(t *testing.T) {
-	scheme, reads, seen := testScheme(t), 0, false
-	cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusterRuntime("torch", 1)).Build()
-	live := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			reads++
-			return c.Get(ctx, key, obj, opts...)
-		},
-	}).Build()
-	runtimes := NewRuntimes(cached, live)
+	reads, seen := 0, false
+	live := onGet(server(t, nil), func() error { reads++; return nil })
+	runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), live)
 	runtimes.Looked = func(context.Context, *TrainJob) bool { return seen }
 	nodes := func() int32 {
 		t.Helper()
-		spec, err := runtimes.For(t.Context(), jobOf("uid", nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return *spec.MLPolicy.NumNodes
+		return *expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t).MLPolicy.NumNodes
 	}
 	if first, second := nodes(), nodes(); first != 1 || second != 1 || reads != 2 {
 		t.Errorf("%d and %d nodes after %d live reads, want the runtime's 1, and one read of the watch cache and the storage", first, second, reads)
 	}
-	if err := live.Create(t.Context(), snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)})); err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, live.Create(t.Context(), frozen(testUID)))
 	seen = true
-	if got := nodes(); got != 8 {
-		t.Errorf("%d nodes once Trainer has looked, want the snapshot's 8", got)
-	}
+	expect.Same(t, "Not the snapshot's nodes once Trainer has looked", 8, nodes())
 }
 
 // frozenAs returns a snapshot of the job that is told from others by its UID.
 func frozenAs(uid types.UID, nodes int) *corev1.ConfigMap {
-	cm := snapshotOf("uid", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", nodes)})
+	cm := snapshotOf(testUID, snapshotYAML("ClusterTrainingRuntime", nodes))
 	cm.UID, cm.CreationTimestamp = uid, metav1.Now()
 	return cm
 }
@@ -309,16 +225,8 @@ func TestRuntimesAreNotMisledByAWatchCacheThatIsBehind(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			scheme := testScheme(t)
-			server := func(cm *corev1.ConfigMap) client.WithWatch {
-				builder := fake.NewClientBuilder().WithScheme(scheme)
-				if cm != nil {
-					builder = builder.WithObjects(cm)
-				}
-				return builder.Build()
-			}
-			stored, cached := server(tc.stored), server(tc.cached)
-			live := interceptor.NewClient(stored, interceptor.Funcs{
+			cached := server(t, tc.cached)
+			live := interceptor.NewClient(server(t, tc.stored), interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 					if (&client.GetOptions{}).ApplyOptions(opts).AsGetOptions().ResourceVersion == "0" {
 						c = cached
@@ -326,19 +234,11 @@ func TestRuntimesAreNotMisledByAWatchCacheThatIsBehind(t *testing.T) {
 					return c.Get(ctx, key, obj)
 				},
 			})
-			runtimes := NewRuntimes(fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusterRuntime("torch", 1)).Build(), live)
+			runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), live)
 			if tc.confirmed {
-				if _, err := runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil)); err != nil {
-					t.Fatal(err)
-				}
+				expect.Must(runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil)))(t)
 			}
-			spec, err := runtimes.For(t.Context(), jobOf("uid", nil))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := *spec.MLPolicy.NumNodes; got != tc.wantNodes {
-				t.Errorf("%d nodes, want %d", got, tc.wantNodes)
-			}
+			expect.Same(t, "Unexpected runtime", withNodes(tc.wantNodes), *expect.Must(runtimes.For(t.Context(), jobOf("uid", nil)))(t))
 		})
 	}
 }
@@ -355,25 +255,13 @@ func TestRuntimesFollowReplacedSnapshot(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			scheme, first := testScheme(t), frozenAs("first", 1)
-			cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusterRuntime("torch", 4)).Build()
-			runtimes := NewRuntimes(cached, fake.NewClientBuilder().WithScheme(scheme).WithObjects(first).Build())
-			before, err := runtimes.Of(t.Context(), jobOf("uid", nil))
-			if err != nil {
-				t.Fatal(err)
-			}
-			now := fake.NewClientBuilder().WithScheme(scheme)
-			if tc.second != nil {
-				now = now.WithObjects(tc.second)
-			}
-			runtimes.Live = now.Build()
+			runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 4)), server(t, frozenAs("first", 1)))
+			before := expect.Must(runtimes.Of(t.Context(), jobOf("uid", nil)))(t)
+			runtimes.Live = server(t, tc.second)
 			if taken, err := runtimes.SnapshotTaken(t.Context(), jobOf("uid", nil)); err != nil || taken.IsZero() != (tc.second == nil) {
 				t.Errorf("SnapshotTaken returned %s, %v", taken, err)
 			}
-			after, err := runtimes.Of(t.Context(), jobOf("uid", nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			after := expect.Must(runtimes.Of(t.Context(), jobOf("uid", nil)))(t)
 			if got := *after.Spec.MLPolicy.NumNodes; got != tc.wantNodes || (before.Version == after.Version) != tc.wantVersion {
 				t.Errorf("%d nodes in version %s after %s, want %d", got, after.Version, before.Version, tc.wantNodes)
 			}
@@ -382,18 +270,9 @@ func TestRuntimesFollowReplacedSnapshot(t *testing.T) {
 }
 
 func TestRuntimesForTellsJobsOfOneNameApart(t *testing.T) {
-	scheme := testScheme(t)
-	cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(clusterRuntime("torch", 1)).Build()
-	live := fake.NewClientBuilder().WithScheme(scheme).
-		WithObjects(snapshotOf("first", map[string]string{"runtime": snapshotYAML("ClusterTrainingRuntime", 8)})).Build()
-	runtimes := NewRuntimes(cached, live)
+	runtimes := NewRuntimes(server(t, nil, clusterRuntime("torch", 1)), server(t, frozen(ptr.To[types.UID]("first"))))
 	for uid, wantNodes := range map[types.UID]int32{"first": 8, "second": 1} {
-		got, err := runtimes.For(t.Context(), jobOf(uid, nil))
-		if err != nil {
-			t.Fatalf("For: %v", err)
-		}
-		if *got.MLPolicy.NumNodes != wantNodes {
-			t.Errorf("Job with UID %s has %d nodes, want %d", uid, *got.MLPolicy.NumNodes, wantNodes)
-		}
+		got := expect.Must(runtimes.For(t.Context(), jobOf(uid, nil)))(t)
+		expect.Same(t, "Unexpected runtime of the job with UID "+string(uid), withNodes(wantNodes), *got)
 	}
 }

@@ -2,7 +2,11 @@
 
 package trainjob
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
 
 func TestSameMeaning(t *testing.T) {
 	cases := map[string]struct {
@@ -36,9 +40,7 @@ func TestSameMeaning(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			for _, pair := range [][2]string{{tc.a, tc.b}, {tc.b, tc.a}} {
-				if got := SemanticallyEqual([]byte(pair[0]), []byte(pair[1])); got != tc.want {
-					t.Errorf("SemanticallyEqual(%s, %s) = %v, want %v", pair[0], pair[1], got, tc.want)
-				}
+				expect.Same(t, "Unexpected SemanticallyEqual", tc.want, SemanticallyEqual([]byte(pair[0]), []byte(pair[1])))
 			}
 		})
 	}

@@ -4,13 +4,13 @@ package trainjob
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,26 +20,17 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func testScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{AddToScheme, clientgoscheme.AddToScheme, jobsetapi.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatalf("Building the scheme: %v", err)
-		}
+		expect.NoError(t, add(scheme))
 	}
 	return scheme
-}
-
-func decodeJob(t testing.TB, data string) *TrainJob {
-	t.Helper()
-	job := &TrainJob{}
-	if err := json.Unmarshal([]byte(data), job); err != nil {
-		t.Fatalf("Decoding the TrainJob: %v", err)
-	}
-	return job
 }
 
 func jobWithPatches(patches string) string {
@@ -50,14 +41,9 @@ func jobWithPatches(patches string) string {
 
 func encodedPatches(t testing.TB, data []byte) string {
 	t.Helper()
-	var job struct {
-		Spec struct {
-			RuntimePatches json.RawMessage `json:"runtimePatches"`
-		} `json:"spec"`
-	}
-	if err := json.Unmarshal(data, &job); err != nil {
-		t.Fatalf("Decoding what was encoded: %v", err)
-	}
+	job := expect.FromJSON[struct {
+		Spec struct{ RuntimePatches json.RawMessage }
+	}](t, string(data))
 	return string(job.Spec.RuntimePatches)
 }
 
@@ -71,39 +57,22 @@ func managers(patches []RuntimePatch) []string {
 
 func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
 	cases := map[string]struct {
-		patches      string
-		want         string
-		wantManagers []string
+		// want is the same, and wantManagers only a.io/x, where they are left out.
+		patches, want string
+		wantManagers  []string
 	}{
 		"explicit zeros": {
 			patches: `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"spec":` +
 				`{"containers":[{"name":"node","env":[{"name":"E","value":""}],"volumeMounts":[{"name":"v","mountPath":"/v","readOnly":false}]}]}}}}}]}}}}]`,
-			wantManagers: []string{"a.io/x"},
 		},
-		"fields that no type knows": {
-			patches:      `[{"manager":"a.io/x","future":{"deep":[1,2.50,null,true]},"trainingRuntimeSpec":{"unheardOf":0}}]`,
-			wantManagers: []string{"a.io/x"},
-		},
-		"fields in an order that Go would not choose": {
-			patches:      `[{"trainingRuntimeSpec":{"template":{}},"time":"2026-01-01T00:00:00Z","manager":"a.io/x"}]`,
-			wantManagers: []string{"a.io/x"},
-		},
-		"empty maps and lists": {
-			patches:      `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"metadata":{"labels":{}},"spec":{"replicatedJobs":[]}}}}]`,
-			wantManagers: []string{"a.io/x"},
-		},
-		"numbers that a float cannot hold": {
-			patches:      `[{"manager":"a.io/x","n":9007199254740993,"m":1e400}]`,
-			wantManagers: []string{"a.io/x"},
-		},
-		"characters that the API server escapes": {
-			patches:      `[{"manager":"a.io/x","v":"a\u003cb\u0026c\u003ed \u00e9"}]`,
-			wantManagers: []string{"a.io/x"},
-		},
+		"fields that no type knows":                   {patches: `[{"manager":"a.io/x","future":{"deep":[1,2.50,null,true]},"trainingRuntimeSpec":{"unheardOf":0}}]`},
+		"fields in an order that Go would not choose": {patches: `[{"trainingRuntimeSpec":{"template":{}},"time":"2026-01-01T00:00:00Z","manager":"a.io/x"}]`},
+		"empty maps and lists":                        {patches: `[{"manager":"a.io/x","trainingRuntimeSpec":{"template":{"metadata":{"labels":{}},"spec":{"replicatedJobs":[]}}}}]`},
+		"numbers that a float cannot hold":            {patches: `[{"manager":"a.io/x","n":9007199254740993,"m":1e400}]`},
+		"characters that the API server escapes":      {patches: `[{"manager":"a.io/x","v":"a\u003cb\u0026c\u003ed \u00e9"}]`},
 		"white space is not kept, as the API server sends none": {
-			patches:      "[ {\n \"manager\" : \"a.io/x\" , \"v\" : \" a \" } ]",
-			want:         `[{"manager":"a.io/x","v":" a "}]`,
-			wantManagers: []string{"a.io/x"},
+			patches: "[ {\n \"manager\" : \"a.io/x\" , \"v\" : \" a \" } ]",
+			want:    `[{"manager":"a.io/x","v":" a "}]`,
 		},
 		"order and doubled managers": {
 			patches:      `[{"manager":"b.io/x"},{"manager":"a.io/x"},{"manager":"b.io/x","n":1}]`,
@@ -120,35 +89,19 @@ func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			want := tc.want
-			if want == "" {
-				want = tc.patches
+			want := cmp.Or(tc.want, tc.patches)
+			if tc.wantManagers == nil {
+				tc.wantManagers = []string{"a.io/x"}
 			}
 			codecs := serializer.NewCodecFactory(testScheme(t))
-			obj, err := runtime.Decode(codecs.UniversalDeserializer(), []byte(jobWithPatches(tc.patches)))
-			if err != nil {
-				t.Fatalf("Decoding as a client does: %v", err)
-			}
+			obj := expect.Must(runtime.Decode(codecs.UniversalDeserializer(), []byte(jobWithPatches(tc.patches))))(t)
 			original := obj.(*TrainJob)
-			if diff := cmp.Diff(tc.wantManagers, managers(original.Spec.RuntimePatches)); diff != "" {
-				t.Errorf("Unexpected managers (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected managers", tc.wantManagers, managers(original.Spec.RuntimePatches))
 			copied := original.DeepCopyObject().(*TrainJob)
 
-			asClient, err := runtime.Encode(codecs.LegacyCodec(trainer.GroupVersion), copied)
-			if err != nil {
-				t.Fatalf("Encoding as a client does: %v", err)
-			}
-			if diff := cmp.Diff(want, encodedPatches(t, asClient)); diff != "" {
-				t.Errorf("Unexpected bytes from the client's codec (-want,+got):\n%s", diff)
-			}
-			plain, err := json.Marshal(copied)
-			if err != nil {
-				t.Fatalf("Encoding: %v", err)
-			}
-			if diff := cmp.Diff(want, encodedPatches(t, plain)); diff != "" {
-				t.Errorf("Unexpected bytes (-want,+got):\n%s", diff)
-			}
+			asClient := expect.Must(runtime.Encode(codecs.LegacyCodec(trainer.GroupVersion), copied))(t)
+			expect.Same(t, "Unexpected bytes from the client's codec", want, encodedPatches(t, asClient))
+			expect.Same(t, "Unexpected bytes", want, encodedPatches(t, expect.Must(json.Marshal(copied))(t)))
 		})
 	}
 }
@@ -156,53 +109,30 @@ func TestRuntimePatchesKeepTheirBytes(t *testing.T) {
 func TestRuntimePatchKeepsItsOwnBytes(t *testing.T) {
 	data := []byte(`{"manager":"a.io/x","v":1}`)
 	var p RuntimePatch
-	if err := p.UnmarshalJSON(data); err != nil {
-		t.Fatalf("Decoding: %v", err)
-	}
+	expect.NoError(t, p.UnmarshalJSON(data))
 	// A decoder may use its buffer again.
 	copy(data, bytes.Repeat([]byte("#"), len(data)))
-	got, err := p.MarshalJSON()
-	if err != nil {
-		t.Fatalf("Encoding: %v", err)
-	}
-	if diff := cmp.Diff(`{"manager":"a.io/x","v":1}`, string(got)); diff != "" {
-		t.Errorf("Unexpected bytes (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected bytes", `{"manager":"a.io/x","v":1}`, string(expect.Must(p.MarshalJSON())(t)))
 }
 
 func TestZeroRuntimePatchEncodesAsNull(t *testing.T) {
-	got, err := json.Marshal([]RuntimePatch{{}})
-	if err != nil {
-		t.Fatalf("Encoding: %v", err)
-	}
-	if string(got) != "[null]" {
-		t.Errorf("json.Marshal = %s, want [null]", got)
-	}
+	expect.Same(t, "Unexpected bytes", "[null]", expect.JSON(t, []RuntimePatch{{}}))
 }
 
 func TestMergePatch(t *testing.T) {
 	others := `[{"time":"2026-01-01T00:00:00Z","manager":"a.io/x","future":0,"trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[` +
 		`{"name":"node","template":{"spec":{"template":{"spec":{"containers":[{"name":"node","env":[{"name":"E","value":""}],"volumeMounts":[{"name":"v","mountPath":"/v","readOnly":false}]}]}}}}}]}}}}]`
+	resume := func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) }
 	cases := map[string]struct {
 		patches string
 		change  func(*TrainJob)
 		want    string
 	}{
-		"only suspend changes": {
-			patches: others,
-			change:  func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) },
-			want:    `{"spec":{"suspend":false}}`,
-		},
+		"only suspend changes": {patches: others, change: resume, want: `{"spec":{"suspend":false}}`},
 		"only suspend changes beside odd entries": {
-			patches: `[null,7,{"manager":7},{"manager":"a.io/x","n":9007199254740993}]`,
-			change:  func(j *TrainJob) { j.Spec.Suspend = ptr.To(false) },
-			want:    `{"spec":{"suspend":false}}`,
+			patches: `[null,7,{"manager":7},{"manager":"a.io/x","n":9007199254740993}]`, change: resume, want: `{"spec":{"suspend":false}}`,
 		},
-		"nothing changes": {
-			patches: others,
-			change:  func(*TrainJob) {},
-			want:    `{}`,
-		},
+		"nothing changes": {patches: others, change: func(*TrainJob) {}, want: `{}`},
 		"an entry is added: the list is written whole, with the zeros of others": {
 			patches: `[{"manager":"a.io/x","v":{"readOnly":false,"value":"","n":0,"none":null,"big":9007199254740993}}]`,
 			change: func(j *TrainJob) {
@@ -213,16 +143,10 @@ func TestMergePatch(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			before := decodeJob(t, jobWithPatches(tc.patches))
+			before := expect.FromJSON[*TrainJob](t, jobWithPatches(tc.patches))
 			after := before.DeepCopy()
 			tc.change(after)
-			got, err := client.MergeFrom(before).Data(after)
-			if err != nil {
-				t.Fatalf("Making the merge patch: %v", err)
-			}
-			if diff := cmp.Diff(tc.want, string(got)); diff != "" {
-				t.Errorf("Unexpected merge patch (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected merge patch", tc.want, string(expect.Must(client.MergeFrom(before).Data(after))(t)))
 		})
 	}
 }
@@ -264,9 +188,7 @@ func TestDeepCopy(t *testing.T) {
 		"of a list":     &list.DeepCopyObject().(*List).Items[0],
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(fullJob(), copied); diff != "" {
-				t.Errorf("The copy differs (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "The copy differs", fullJob(), copied)
 			copied.Labels["l"] = "changed"
 			*copied.Spec.RuntimeRef.Kind = "changed"
 			*copied.Spec.Initializer.Dataset.StorageUri = "changed"
@@ -276,29 +198,20 @@ func TestDeepCopy(t *testing.T) {
 			*copied.Spec.Suspend = false
 			*copied.Spec.ManagedBy = "changed"
 			*copied.Status.JobsStatus[0].Ready = 7
-			if diff := cmp.Diff(fullJob(), job); diff != "" {
-				t.Errorf("Changing the copy changed the original (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Changing the copy changed the original", fullJob(), job)
 		})
 	}
 }
 
 func TestDeepCopyOfNothing(t *testing.T) {
-	if got := (&TrainJob{}).DeepCopy(); got.Spec.RuntimePatches != nil || got.Spec.Trainer != nil || got.Spec.Suspend != nil {
-		t.Errorf("DeepCopy of the zero TrainJob has %+v", got.Spec)
-	}
-	if got := (&List{}).DeepCopyObject().(*List); got.Items != nil {
-		t.Errorf("DeepCopy of the zero list has items %v, want nil", got.Items)
-	}
+	expect.Same(t, "Unexpected copy of the zero TrainJob", &TrainJob{}, (&TrainJob{}).DeepCopy())
+	expect.Same(t, "Unexpected copy of the zero list", &List{}, (&List{}).DeepCopyObject().(*List))
 }
 
 func TestTyped(t *testing.T) {
 	job := fullJob()
 	patch := RuntimePatch{Manager: "b.io/x", raw: []byte(`{"manager":"b.io/x","trainingRuntimeSpec":{"template":{"metadata":{"labels":{"k":"v"}}}}}`)}
-	got, err := job.Typed([]RuntimePatch{patch})
-	if err != nil {
-		t.Fatalf("Typed: %v", err)
-	}
+	got := expect.Must(job.Typed([]RuntimePatch{patch}))(t)
 	want := &trainer.TrainJob{
 		TypeMeta:   job.TypeMeta,
 		ObjectMeta: job.ObjectMeta,
@@ -314,35 +227,22 @@ func TestTyped(t *testing.T) {
 		},
 		Status: job.Status,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected TrainJob (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected TrainJob", want, got)
 }
 
 func TestTypedNamesTheManagerOfAnEntryItCannotRead(t *testing.T) {
-	job := decodeJob(t, jobWithPatches(`[{"manager":"a.io/x","time":"yesterday"}]`))
+	job := expect.FromJSON[*TrainJob](t, jobWithPatches(`[{"manager":"a.io/x","time":"yesterday"}]`))
 	_, err := job.Typed(job.Spec.RuntimePatches)
-	wantErrorWith(t, err, `"a.io/x"`)
+	expect.ErrorWith(t, err, `"a.io/x"`)
 }
 
 func TestDecodeReadsWhatNewRuntimePatchWrites(t *testing.T) {
 	entry := trainer.RuntimePatch{Manager: "a.io/x", Time: &metav1.Time{Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)}, TrainingRuntimeSpec: &trainer.TrainingRuntimeSpecPatch{
 		Template: &trainer.JobSetTemplatePatch{Metadata: &metav1.ObjectMeta{Annotations: map[string]string{"k": "<v>"}}},
 	}}
-	p, err := NewRuntimePatch(&entry)
-	if err != nil {
-		t.Fatalf("NewRuntimePatch: %v", err)
-	}
-	if p.Manager != entry.Manager {
-		t.Errorf("Manager = %q, want %q", p.Manager, entry.Manager)
-	}
-	got, err := p.Decode()
-	if err != nil {
-		t.Fatalf("Decode: %v", err)
-	}
-	if diff := cmp.Diff(entry, got); diff != "" {
-		t.Errorf("Unexpected entry (-want,+got):\n%s", diff)
-	}
+	p := expect.Must(NewRuntimePatch(&entry))(t)
+	expect.Same(t, "Unexpected manager", entry.Manager, p.Manager)
+	expect.Same(t, "Unexpected entry", entry, expect.Must(p.Decode())(t))
 }
 
 func TestSuspended(t *testing.T) {
@@ -356,9 +256,7 @@ func TestSuspended(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := (&TrainJob{Spec: Spec{Suspend: tc.suspend}}).Suspended(); got != tc.want {
-				t.Errorf("Suspended() = %v, want %v", got, tc.want)
-			}
+			expect.Same(t, "Unexpected Suspended", tc.want, (&TrainJob{Spec: Spec{Suspend: tc.suspend}}).Suspended())
 		})
 	}
 }
@@ -372,13 +270,7 @@ func TestAddToSchemeKnowsKindsByTheirNamesInTheAPI(t *testing.T) {
 		"ClusterTrainingRuntimeList": "*v1alpha1.ClusterTrainingRuntimeList",
 	} {
 		t.Run(kind, func(t *testing.T) {
-			obj, err := scheme.New(trainer.GroupVersion.WithKind(kind))
-			if err != nil {
-				t.Fatalf("scheme.New: %v", err)
-			}
-			if got := fmt.Sprintf("%T", obj); got != want {
-				t.Errorf("The scheme makes a %s, want %s", got, want)
-			}
+			expect.Same(t, "Unexpected type", want, fmt.Sprintf("%T", expect.Must(scheme.New(trainer.GroupVersion.WithKind(kind)))(t)))
 		})
 	}
 }
@@ -394,23 +286,10 @@ func FuzzRuntimePatchJSON(f *testing.F) {
 			return
 		}
 		// What json makes of bytes that it is to leave alone: no white space, HTML escaped.
-		want, err := json.Marshal(json.RawMessage(data))
-		if err != nil {
-			t.Fatalf("Encoding raw JSON: %v", err)
-		}
-		patches := []RuntimePatch{}
-		if err := json.Unmarshal(fmt.Appendf(nil, "[%s,%s]", data, data), &patches); err != nil {
-			t.Fatalf("Decoding %q: %v", data, err)
-		}
-		got, err := json.Marshal(patches)
-		if err != nil {
-			t.Fatalf("Encoding: %v", err)
-		}
-		if wantList := fmt.Sprintf("[%s,%s]", want, want); wantList != string(got) {
-			t.Errorf("Encoded %q, want %q", got, wantList)
-		}
-		if !patches[0].Equal(patches[1]) || patches[0].Manager != patches[1].Manager {
-			t.Errorf("The same bytes give different entries: %+v", patches)
-		}
+		want := expect.Must(json.Marshal(json.RawMessage(data)))(t)
+		patches := expect.FromJSON[[]RuntimePatch](t, fmt.Sprintf("[%s,%s]", data, data))
+		expect.Same(t, "Unexpected bytes", fmt.Sprintf("[%s,%s]", want, want), string(expect.Must(json.Marshal(patches))(t)))
+		same := patches[0].Equal(patches[1]) && patches[0].Manager == patches[1].Manager
+		expect.That(t, same, "The same bytes give different entries: %+v", patches)
 	})
 }

@@ -5,16 +5,19 @@ package trainjob
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestTrainerVersionOf(t *testing.T) {
 	cases := map[string]struct {
-		fields string
-		want   TrainerVersion
+		fields   string
+		unserved bool
+		want     TrainerVersion
 	}{
 		"podTemplateOverrides":         {fields: "podTemplateOverrides: {type: array, items: {type: object}}", want: Trainer21},
 		"runtimePatches":               {fields: "runtimePatches: {type: array, items: {type: object}}", want: Trainer22},
@@ -24,43 +27,20 @@ func TestTrainerVersionOf(t *testing.T) {
 		"a field of its name, deeper":  {fields: "other: {type: object, properties: {runtimePatches: {type: array}}}"},
 		"only speaking of the field":   {fields: "other: {type: string, description: runtimePatches}"},
 		"a schema without any of them": {fields: ""},
+		"a version that is not served": {fields: "runtimePatches: {type: array}", unserved: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := TrainerVersionOf(crdFrom(t, `
+			got, err := TrainerVersionOf(expect.FromYAML[*apiextensionsv1.CustomResourceDefinition](t, `
 metadata: {name: trainjobs.trainer.kubeflow.org}
-spec: {versions: [{name: v1alpha1, served: true, schema: {openAPIV3Schema: {properties: {spec: {properties: {`+tc.fields+`}}}}}}]}`))
-			if got != tc.want || (err != nil) != (tc.want == 0) {
-				t.Errorf("TrainerVersionOf returned %d, %v; want %d", got, err, tc.want)
-			}
+spec: {versions: [{name: v1alpha1, served: `+strconv.FormatBool(!tc.unserved)+`, schema: {openAPIV3Schema: {properties: {spec: {properties: {`+tc.fields+`}}}}}}]}`))
+			expect.That(t, got == tc.want && (err != nil) == (tc.want == 0), "TrainerVersionOf returned %d, %v; want %d", got, err, tc.want)
 		})
 	}
 }
 
 func TestTrainerVersionOfTheTrainerWeAreBuiltWith(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(trainerDir(t), "manifests", "base", "crds", "trainer.kubeflow.org_trainjobs.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := TrainerVersionOf(crdFrom(t, string(data))); got != Trainer23 {
-		t.Errorf("TrainerVersionOf returned %d, %v; want %d", got, err, Trainer23)
-	}
-}
-
-func crdFrom(t *testing.T, data string) *apiextensionsv1.CustomResourceDefinition {
-	t.Helper()
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal([]byte(data), crd); err != nil {
-		t.Fatalf("Decoding the CRD: %v", err)
-	}
-	return crd
-}
-
-func TestTrainerVersionOfNoVersionThatIsServed(t *testing.T) {
-	got, err := TrainerVersionOf(crdFrom(t, `
-metadata: {name: trainjobs.trainer.kubeflow.org}
-spec: {versions: [{name: v1alpha1, served: false, schema: {openAPIV3Schema: {properties: {spec: {properties: {runtimePatches: {type: array}}}}}}}]}`))
-	if err == nil {
-		t.Errorf("TrainerVersionOf returned %d for a version that is not served", got)
-	}
+	data := expect.Must(os.ReadFile(filepath.Join(trainerDir(t), "manifests", "base", "crds", "trainer.kubeflow.org_trainjobs.yaml")))(t)
+	crd := expect.FromYAML[*apiextensionsv1.CustomResourceDefinition](t, string(data))
+	expect.Same(t, "Unexpected version", Trainer23, expect.Must(TrainerVersionOf(crd))(t))
 }

@@ -2,7 +2,11 @@
 
 package version
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
+)
 
 func TestInfo(t *testing.T) {
 	if got := Get(); got.Version == "" || got.Go == "" {
@@ -16,10 +20,6 @@ func TestInfo(t *testing.T) {
 		"without a known commit": {info: Info{Version: "devel", Go: "go1.26.0"}, want: "devel (go1.26.0)"},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := tc.info.String(); got != tc.want {
-				t.Errorf("String() = %q, want %q", got, tc.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { expect.Same(t, "Unexpected String", tc.want, tc.info.String()) })
 	}
 }

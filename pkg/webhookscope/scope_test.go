@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/admission"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestConditions(t *testing.T) {
@@ -38,9 +38,7 @@ func TestConditions(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := gocmp.Diff(tc.want, conditions(tc.have, tc.every, tc.self)); diff != "" {
-				t.Errorf("Unexpected conditions (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected conditions", tc.want, conditions(tc.have, tc.every, tc.self))
 		})
 	}
 }
@@ -78,9 +76,8 @@ func TestWhatReachesTheWebhooks(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := matches(t, conditions(nil, false, `the "manager"`), tc.object, tc.old, tc.user); got != tc.want {
-				t.Errorf("It reaches the webhook: %t, want %t", got, tc.want)
-			}
+			got := matches(t, conditions(nil, false, `the "manager"`), tc.object, tc.old, tc.user)
+			expect.Same(t, "Unexpected answer whether it reaches the webhook", tc.want, got)
 		})
 	}
 }
@@ -104,8 +101,6 @@ func matches(t *testing.T, conditions []admissionregistrationv1.MatchCondition, 
 	attributes.Attributes = admission.NewAttributesRecord(attributes.VersionedObject, attributes.VersionedOldObject, gvk, "team", "llm", gvr, "",
 		operation, nil, false, &user.DefaultInfo{Name: userName})
 	result := matchconditions.NewMatcher(evaluator, nil, "webhook", "validating", "test").Match(t.Context(), attributes, nil, nil)
-	if result.Error != nil {
-		t.Fatal(result.Error)
-	}
+	expect.NoError(t, result.Error)
 	return result.Matches
 }

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var (
@@ -25,10 +27,7 @@ var (
 // A row of docs/features.md that says "yes" or "partly" names its specs; all that are named
 // exist.
 func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "features.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := expect.Must(os.ReadFile(filepath.Join("..", "..", "docs", "features.md")))(t)
 	specs, proved := map[string][]*regexp.Regexp{}, 0
 	for line := range strings.Lines(string(page)) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
@@ -44,9 +43,7 @@ func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
 				specs[p[1]] = namesIn(t, filepath.Join("..", "..", p[1]))
 			}
 			named := name.FindAllStringSubmatch(p[2], -1)
-			if len(named) == 0 {
-				t.Errorf("%s: no spec of %s is named", cells[0], p[1])
-			}
+			expect.That(t, len(named) != 0, "%s: no spec of %s is named", cells[0], p[1])
 			for _, n := range named {
 				proved++
 				if !slices.ContainsFunc(specs[p[1]], func(spec *regexp.Regexp) bool { return spec.MatchString(n[1]) }) {
@@ -55,18 +52,13 @@ func TestFeaturesAreProvedBySpecsThatExist(t *testing.T) {
 			}
 		}
 	}
-	if proved < 30 {
-		t.Errorf("Only %d specs are found in the table", proved)
-	}
+	expect.That(t, proved >= 30, "Only %d specs are found in the table", proved)
 }
 
 // namesIn returns what the full names of a file's specs, tables and containers match.
 func namesIn(t *testing.T, path string) []*regexp.Regexp {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := expect.Must(parser.ParseFile(token.NewFileSet(), path, nil, 0))(t)
 	var names []*regexp.Regexp
 	var walk func(node ast.Node, above string)
 	walk = func(node ast.Node, above string) {

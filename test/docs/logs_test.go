@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // logging are the packages whose lines are the manager's log, without those of the plugin.
@@ -72,9 +73,7 @@ func TestLogLines(t *testing.T) {
 		}
 	}
 	for _, message := range listed {
-		if !said[message] {
-			t.Errorf("docs/logging.md lists %q, and nothing logs it", message)
-		}
+		expect.That(t, said[message], "docs/logging.md lists %q, and nothing logs it", message)
 	}
 }
 
@@ -86,22 +85,16 @@ func TestTroubleshootingQuotesTheLog(t *testing.T) {
 	}
 	page := read(t, "docs", "troubleshooting.md")
 	quoted := regexp.MustCompile(`"msg":"([^"]+)"`).FindAllStringSubmatch(page, -1)
-	if len(quoted) < 20 {
-		t.Errorf("Only %d lines are quoted", len(quoted))
-	}
+	expect.That(t, len(quoted) >= 20, "Only %d lines are quoted", len(quoted))
 	for _, q := range quoted {
-		if !slices.Contains(said, q[1]) {
-			t.Errorf("docs/troubleshooting.md quotes %q, and nothing logs it", q[1])
-		}
+		expect.That(t, slices.Contains(said, q[1]), "docs/troubleshooting.md quotes %q, and nothing logs it", q[1])
 	}
 	var measured []string
 	for _, metric := range metrics.All() {
 		measured = append(measured, metric.Name)
 	}
 	for _, named := range regexp.MustCompile(`\bkueue_trainer_\w+`).FindAllString(page, -1) {
-		if !slices.Contains(measured, named) {
-			t.Errorf("docs/troubleshooting.md names %s, which is no metric of the manager", named)
-		}
+		expect.That(t, slices.Contains(measured, named), "docs/troubleshooting.md names %s, which is no metric of the manager", named)
 	}
 }
 
@@ -115,28 +108,26 @@ func TestFaultsOfMessages(t *testing.T) {
 		"Starting TrainJob":        1,
 		"String of a list is long": 0,
 	} {
-		if got := faultsOf(message); len(got) != want {
-			t.Errorf("faultsOf(%q) = %q, want %d", message, got, want)
-		}
+		expect.Same(t, "Unexpected number of faults of "+message, want, len(faultsOf(message)))
 	}
 }
 
-// faultsOf says in what a message is not as Kubernetes' conventions have it.
+// faults are in what a message is not as Kubernetes' conventions have it.
+var faults = map[string]*regexp.Regexp{
+	"does not begin with a capital":        regexp.MustCompile(`^[^A-Z]`),
+	"ends with a full stop":                regexp.MustCompile(`\.$`),
+	"has a verb of a format":               regexp.MustCompile(`%`),
+	"does not say what was done, or is so": regexp.MustCompile(`^[^ ]{4,}ing( |$)`),
+}
+
 func faultsOf(message string) []string {
-	var faults []string
-	if message[0] < 'A' || message[0] > 'Z' {
-		faults = append(faults, "does not begin with a capital")
+	var found []string
+	for fault, pattern := range faults {
+		if pattern.MatchString(message) {
+			found = append(found, fault)
+		}
 	}
-	if strings.HasSuffix(message, ".") {
-		faults = append(faults, "ends with a full stop")
-	}
-	if strings.Contains(message, "%") {
-		faults = append(faults, "has a verb of a format")
-	}
-	if first, _, _ := strings.Cut(message, " "); len(first) > 6 && strings.HasSuffix(first, "ing") {
-		faults = append(faults, "does not say what was done, or is so")
-	}
-	return faults
+	return found
 }
 
 var lowerCamel = regexp.MustCompile(`^[a-z][a-zA-Z]*(ID)?$`)
@@ -176,9 +167,7 @@ func callsIn(t *testing.T) []call {
 			})
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		expect.NoError(t, err)
 	}
 	return calls
 }
@@ -255,7 +244,7 @@ func literal(x ast.Expr) (string, bool) {
 // messagesOf returns the values of the map of messages by reason, and the one for other reasons.
 func messagesOf(spec *ast.ValueSpec) []string {
 	var messages []string
-	if len(spec.Names) != 1 || (spec.Names[0].Name != "messages" && spec.Names[0].Name != "otherMessage") {
+	if len(spec.Names) != 1 || !slices.Contains([]string{"messages", "otherMessage"}, spec.Names[0].Name) {
 		return nil
 	}
 	for _, value := range spec.Values {
@@ -279,11 +268,7 @@ func messagesOf(spec *ast.ValueSpec) []string {
 
 func read(t *testing.T, path ...string) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(page)
+	return string(expect.Must(os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...)))(t))
 }
 
 // section returns what stands below a heading.

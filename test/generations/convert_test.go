@@ -20,6 +20,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var (
@@ -44,17 +45,20 @@ type pods struct {
 	}
 }
 
-// podsOf reads a JobSet. Lists that Kubernetes reads by key come sorted, and containers
-// too when their order is not known.
-func podsOf(t *testing.T, a answer, anyOrder bool) pods {
+// jobSet is what an answer has.
+func jobSet[T any](t *testing.T, a answer) T {
 	t.Helper()
 	if a.Failure != "" {
 		t.Fatalf("Trainer failed: %s", a.Failure)
 	}
-	var p pods
-	if err := json.Unmarshal(a.JobSet, &p); err != nil {
-		t.Fatalf("Decoding a JobSet: %v", err)
-	}
+	return expect.FromJSON[T](t, string(a.JobSet))
+}
+
+// podsOf reads a JobSet. Lists that Kubernetes reads by key come sorted, and containers
+// too when their order is not known.
+func podsOf(t *testing.T, a answer, anyOrder bool) pods {
+	t.Helper()
+	p := jobSet[pods](t, a)
 	for i := range p.Spec.ReplicatedJobs {
 		template := &p.Spec.ReplicatedJobs[i].Template.Spec.Template
 		*template = plain("", *template, anyOrder).(map[string]any)
@@ -124,10 +128,10 @@ func (d direction) prove(t *testing.T) {
 	for start := 0; start < d.count; start += batch {
 		all := d.convertAll(t, s, min(batch, d.count-start))
 		for i, c := range all {
-			if _, refusals := from.check(t, c.original, nil); len(refusals) > 0 && !d.proposal {
+			if refusals := from.check(t, c.original, nil); len(refusals) > 0 && !d.proposal {
 				t.Fatalf("Manifest %d (-seed %d) is nothing for %s: %q\n%s", start+i, *seed, d.from, refusals, c)
 			}
-			if _, refusals := to.check(t, c.result, nil); len(refusals) > 0 {
+			if refusals := to.check(t, c.result, nil); len(refusals) > 0 {
 				t.Fatalf("Manifest %d (-seed %d) is refused by %s: %q\n%s", start+i, *seed, d.to, refusals, c)
 			}
 		}
@@ -170,15 +174,6 @@ func questions(all []converted, job func(converted) json.RawMessage) []question 
 	return asked
 }
 
-func encode(t *testing.T, value any) json.RawMessage {
-	t.Helper()
-	data, err := json.Marshal(value)
-	if err != nil {
-		t.Fatalf("Encoding: %v", err)
-	}
-	return data
-}
-
 const owner = "example.com/owner"
 
 func toRuntimePatches(data []byte) ([]byte, []string, field.ErrorList) {
@@ -210,12 +205,10 @@ func queuedJob(s random.Source) random.Object {
 // withoutOurs takes our overrides and our entry out of a TrainJob.
 func withoutOurs(t *testing.T, original json.RawMessage) json.RawMessage {
 	t.Helper()
-	var job struct{ Spec trainjob.Spec }
-	recode(t, original, &job)
+	job := recoded[struct{ Spec trainjob.Spec }](t, original)
 	patch.Of(trainjob.Trainer21).Drop(&job.Spec)
 	patch.Of(trainjob.Trainer23).Drop(&job.Spec)
-	var fields random.Object
-	recode(t, original, &fields)
+	fields := recoded[random.Object](t, original)
 	spec := fields["spec"].(random.Object)
 	spec["podTemplateOverrides"], spec["runtimePatches"] = job.Spec.PodTemplateOverrides, job.Spec.RuntimePatches
 	return encode(t, fields)
@@ -246,8 +239,7 @@ func TestProposalToPatches(t *testing.T) {
 // shape that depends on how many overrides there are.
 func proposed(t *testing.T, data []byte) random.Object {
 	t.Helper()
-	var job random.Object
-	recode(t, json.RawMessage(data), &job)
+	job := recoded[random.Object](t, json.RawMessage(data))
 	spec := job["spec"].(random.Object)
 	overrides, _ := spec["podTemplateOverrides"].([]any)
 	entries := []any{}

@@ -3,8 +3,6 @@
 package generations
 
 import (
-	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,9 +18,10 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	apiservervalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // crd checks TrainJobs as an API server does that has one release's CRD.
@@ -37,38 +36,22 @@ func newCRD(t *testing.T, module string) *crd {
 	t.Helper()
 	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2")
 	list.Dir = module
-	dir, err := list.Output()
-	if err != nil {
-		t.Fatalf("Finding Trainer of %s: %v", module, err)
-	}
-	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml"))
-	if err != nil {
-		t.Fatalf("Reading the CRD: %v", err)
-	}
+	dir := expect.Must(list.Output())(t)
+	data := expect.Must(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml")))(t)
 	var v1 apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(data, &v1); err != nil {
-		t.Fatalf("Decoding the CRD: %v", err)
-	}
+	expect.NoError(t, yaml.UnmarshalStrict(data, &v1))
 	var schema apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v1.Spec.Versions[0].Schema.OpenAPIV3Schema, &schema, nil); err != nil {
-		t.Fatalf("Converting the schema: %v", err)
-	}
-	c := &crd{}
-	if c.structural, err = structuralschema.NewStructural(&schema); err != nil {
-		t.Fatalf("Reading the schema: %v", err)
-	}
-	if c.validator, _, err = apiservervalidation.NewSchemaValidator(&schema); err != nil {
-		t.Fatalf("Reading the schema: %v", err)
-	}
-	c.cel = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
-	return c
+	expect.NoError(t, apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v1.Spec.Versions[0].Schema.OpenAPIV3Schema, &schema, nil))
+	structural := expect.Must(structuralschema.NewStructural(&schema))(t)
+	validator, _, err := apiservervalidation.NewSchemaValidator(&schema)
+	expect.NoError(t, err)
+	return &crd{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}
 }
 
-// check returns what a strict request is refused for, and the TrainJob as it would be stored.
-func (c *crd) check(t *testing.T, job, old any) (stored map[string]any, refusals []string) {
+// check returns what a strict request is refused for.
+func (c *crd) check(t *testing.T, job, old any) (refusals []string) {
 	t.Helper()
-	stored, unknown := c.settle(t, job)
-	refusals = unknown
+	stored, refusals := c.settle(t, job)
 	errs := apiservervalidation.ValidateCustomResource(nil, stored, c.validator)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, c.structural, stored)...)
 	if len(errs) == 0 {
@@ -76,26 +59,18 @@ func (c *crd) check(t *testing.T, job, old any) (stored map[string]any, refusals
 		if old != nil {
 			before, _ = c.settle(t, old)
 		}
-		var celErrs field.ErrorList
-		celErrs, _ = c.cel.Validate(context.Background(), nil, c.structural, stored, before, celconfig.RuntimeCELCostBudget)
-		errs = append(errs, celErrs...)
+		errs, _ = c.cel.Validate(t.Context(), nil, c.structural, stored, before, celconfig.RuntimeCELCostBudget)
 	}
 	for _, err := range errs {
 		refusals = append(refusals, err.Error())
 	}
-	return stored, refusals
+	return refusals
 }
 
 // settle prunes and defaults as the API server does when it decodes a request.
 func (c *crd) settle(t *testing.T, job any) (stored map[string]any, unknown []string) {
 	t.Helper()
-	data, err := json.Marshal(job)
-	if err != nil {
-		t.Fatalf("Encoding: %v", err)
-	}
-	if err := utiljson.Unmarshal(data, &stored); err != nil {
-		t.Fatalf("Decoding: %v", err)
-	}
+	expect.NoError(t, utiljson.Unmarshal(encode(t, job), &stored))
 	unknown = pruning.PruneWithOptions(stored, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	defaulting.PruneNonNullableNullsWithoutDefaults(stored, c.structural)
 	defaulting.Default(stored, c.structural)

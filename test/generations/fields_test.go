@@ -3,14 +3,14 @@
 package generations
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
 	"testing"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // TestFields asks the CRD of each release and the rules, case by case, and names the
@@ -50,36 +50,21 @@ func TestFields(t *testing.T) {
 		"a URI":                           {spec: `"initializer":{"model":{"storageUri":"hf://a/b"}}`},
 		"nulls":                           {spec: `"trainer":null,"initializer":null,"suspend":null`},
 	}
-	for generation, module := range map[trainjob.TrainerVersion]string{
-		trainjob.Trainer21: "trainer21", trainjob.Trainer22: "trainer22", trainjob.Trainer23: "trainer23",
-	} {
+	for generation, module := range modules {
 		schema := newCRD(t, module)
 		for name, tc := range cases {
 			t.Run(fmt.Sprintf("%s: %s", generation, name), func(t *testing.T) {
-				job := map[string]any{
-					"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
-					"metadata": map[string]any{"name": "a"}, "spec": map[string]any{"runtimeRef": map[string]any{"name": "torch"}},
-				}
+				job := random.New(0).Bare(random.Object{})
 				if tc.metadata != "" {
-					job["metadata"] = parse(t, tc.metadata)
+					job["metadata"] = expect.FromJSON[random.Object](t, tc.metadata)
 				}
-				maps.Copy(job["spec"].(map[string]any), parse(t, "{"+tc.spec+"}"))
+				maps.Copy(job["spec"].(random.Object), expect.FromJSON[random.Object](t, "{"+tc.spec+"}"))
 				want := strings.Contains(tc.refused, generation.String())
-				if _, refusals := schema.check(t, job, nil); (len(refusals) > 0) != want {
-					t.Errorf("The CRD finds %q", refusals)
-				}
-				if errs := rules.Fields(generation, encode(t, job)); (len(errs) > 0) != want {
-					t.Errorf("The rules find %v", errs.ToAggregate())
-				}
+				refusals := schema.check(t, job, nil)
+				expect.That(t, (len(refusals) > 0) == want, "The CRD finds %q", refusals)
+				errs := rules.Fields(generation, encode(t, job))
+				expect.That(t, (len(errs) > 0) == want, "The rules find %v", errs.ToAggregate())
 			})
 		}
 	}
-}
-
-func parse(t *testing.T, text string) (object map[string]any) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(text), &object); err != nil {
-		t.Fatalf("Decoding %s: %v", text, err)
-	}
-	return object
 }

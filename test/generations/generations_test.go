@@ -14,6 +14,9 @@ import (
 	"testing"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // question and answer are those of package oracle, which is in a module of its own.
@@ -31,6 +34,11 @@ type answer struct {
 	Failure string          `json:"failure"`
 }
 
+// modules are those that pin the releases.
+var modules = map[trainjob.TrainerVersion]string{
+	trainjob.Trainer21: "trainer21", trainjob.Trainer22: "trainer22", trainjob.Trainer23: "trainer23",
+}
+
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -42,7 +50,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binaries = dir
-		for _, module := range []string{"trainer21", "trainer22", "trainer23"} {
+		for _, module := range modules {
 			build := exec.Command("go", "build", "-C", module, "-o", filepath.Join(dir, module), ".")
 			if out, err := build.CombinedOutput(); err != nil {
 				fmt.Fprintf(os.Stderr, "Building %s: %v\n%s", module, err, out)
@@ -63,9 +71,7 @@ func ask(t *testing.T, module string, questions []question) []answer {
 		end := min(start+size, len(questions))
 		group.Go(func() error { return fill(answers[start:end], module, questions[start:end]) })
 	}
-	if err := group.Wait(); err != nil {
-		t.Fatalf("Asking %s: %v", module, err)
-	}
+	expect.NoError(t, group.Wait())
 	return answers
 }
 

@@ -5,17 +5,20 @@ package generations
 import (
 	"testing"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/removal"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // TestProvenance takes each source away in turn, as the test of package provenance does
 // with Trainer's library of our own go.mod.
 func TestProvenance(t *testing.T) {
-	for _, module := range []string{"trainer21", "trainer22", "trainer23"} {
+	for _, module := range modules {
 		t.Run(module, func(t *testing.T) {
 			s := random.New(*seed)
 			var removals [][]removal.Removal
@@ -47,25 +50,24 @@ func TestProvenance(t *testing.T) {
 
 func newInput(t *testing.T, s random.Source, module string) provenance.Input {
 	t.Helper()
-	var in provenance.Input
-	recode(t, s.Runtime(), &in.Runtime)
+	runtime := recoded[*trainer.TrainingRuntimeSpec](t, s.Runtime())
 	if module != "trainer21" {
-		recode(t, s.Job(random.Object{"runtimePatches": s.RuntimePatches(true)}), &in.Job)
-		return in
+		return provenance.Input{Runtime: runtime, Job: recoded[*trainjob.TrainJob](t, s.Job(random.Object{"runtimePatches": s.RuntimePatches(true)}))}
 	}
-	recode(t, s.Job(nil), &in.Job)
-	recode(t, s.PodTemplateOverrides(), &in.Overrides)
 	metadata := s.Metadata()
-	recode(t, metadata["labels"], &in.Labels)
-	recode(t, metadata["annotations"], &in.Annotations)
-	return in
+	return provenance.Input{
+		Runtime:     runtime,
+		Job:         recoded[*trainjob.TrainJob](t, s.Job(nil)),
+		Overrides:   recoded[[]trainjob.PodTemplateOverride](t, s.PodTemplateOverrides()),
+		Labels:      recoded[map[string]string](t, metadata["labels"]),
+		Annotations: recoded[map[string]string](t, metadata["annotations"]),
+	}
 }
 
 // asked puts an input together again.
 func asked(t *testing.T, in provenance.Input) question {
 	t.Helper()
-	var job random.Object
-	recode(t, in.Job, &job)
+	job := recoded[random.Object](t, in.Job)
 	spec := job["spec"].(random.Object)
 	if len(in.Overrides) > 0 {
 		spec["podTemplateOverrides"] = in.Overrides
@@ -76,14 +78,5 @@ func asked(t *testing.T, in provenance.Input) question {
 
 func explain(t *testing.T, in provenance.Input, a answer) []provenance.Field {
 	t.Helper()
-	if a.Failure != "" {
-		t.Fatalf("Trainer failed: %s", a.Failure)
-	}
-	var js jobsetapi.JobSet
-	recode(t, a.JobSet, &js)
-	fields, err := provenance.Explain(in, &js)
-	if err != nil {
-		t.Fatalf("Explain: %v", err)
-	}
-	return fields
+	return expect.Must(provenance.Explain(in, jobSet[*jobsetapi.JobSet](t, a)))(t)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/rules"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // attempt is a request and what the rules say of it.
@@ -22,9 +23,7 @@ type attempt struct {
 // TestRules compares the verdicts on TrainJobs that have something wrong with them
 // more often than not with those of the CRD and the webhook of each release.
 func TestRules(t *testing.T) {
-	for generation, module := range map[trainjob.TrainerVersion]string{
-		trainjob.Trainer21: "trainer21", trainjob.Trainer22: "trainer22", trainjob.Trainer23: "trainer23",
-	} {
+	for generation, module := range modules {
 		t.Run(module, func(t *testing.T) {
 			schema, s := newCRD(t, module), random.New(*seed)
 			var attempts []attempt
@@ -36,8 +35,7 @@ func TestRules(t *testing.T) {
 			refused := 0
 			for i, webhook := range ask(t, module, questions) {
 				a := attempts[i]
-				_, refusals := schema.check(t, a.Job, a.Old)
-				refusals = append(refusals, webhook.Errors...)
+				refusals := append(schema.check(t, a.Job, a.Old), webhook.Errors...)
 				if webhook.Failure != "" {
 					refusals = append(refusals, webhook.Failure)
 				}
@@ -67,18 +65,17 @@ func newAttempt(t *testing.T, s random.Source, generation trainjob.TrainerVersio
 		return s.RuntimePatches(true)
 	}
 	a := attempt{question: question{Runtime: s.Runtime(), Validate: true}}
-	var spec trainer.TrainingRuntimeSpec
-	recode(t, a.Runtime, &spec)
+	spec := recoded[*trainer.TrainingRuntimeSpec](t, a.Runtime)
 	// Names and images of the TrainJob itself are not what the rules are about.
 	fields := random.Object{name: patches(), "suspend": s.IntN(2) == 0}
 	if s.IntN(2) == 0 {
 		s.Damage(fields[name])
 		a.Job = s.Bare(fields)
-		a.verdict = rules.Create(generation, &spec, ruled(t, fields))
+		a.verdict = rules.Create(generation, spec, ruled(t, fields))
 		return a
 	}
 	before := random.Object{name: fields[name], "suspend": s.IntN(2) == 0}
-	fields[name] = clone(t, before[name])
+	fields[name] = recoded[any](t, before[name])
 	switch s.IntN(3) {
 	case 0:
 		fields[name] = patches()
@@ -92,7 +89,7 @@ func newAttempt(t *testing.T, s random.Source, generation trainjob.TrainerVersio
 	withoutTimes(before[name])
 	withoutTimes(fields[name])
 	a.Job, a.Old = s.Bare(fields), s.Bare(before)
-	a.verdict = rules.Update(generation, &spec, ruled(t, before), ruled(t, fields), a.Active)
+	a.verdict = rules.Update(generation, spec, ruled(t, before), ruled(t, fields), a.Active)
 	return a
 }
 
@@ -105,26 +102,20 @@ func withoutTimes(entries any) {
 // ruled is what the rules look at in a spec.
 func ruled(t *testing.T, spec random.Object) rules.TrainJob {
 	t.Helper()
-	job := rules.TrainJob{Suspended: spec["suspend"] == true}
-	recode(t, spec["podTemplateOverrides"], &job.Overrides)
-	recode(t, spec["runtimePatches"], &job.Patches)
-	return job
+	return rules.TrainJob{
+		Suspended: spec["suspend"] == true,
+		Overrides: recoded[[]trainjob.PodTemplateOverride](t, spec["podTemplateOverrides"]),
+		Patches:   recoded[[]trainjob.RuntimePatch](t, spec["runtimePatches"]),
+	}
 }
 
-func clone(t *testing.T, value any) any {
+// recoded is a value as another type.
+func recoded[T any](t *testing.T, value any) T {
 	t.Helper()
-	var copied any
-	recode(t, value, &copied)
-	return copied
+	return expect.FromJSON[T](t, expect.JSON(t, value))
 }
 
-func recode(t *testing.T, from, to any) {
+func encode(t *testing.T, value any) json.RawMessage {
 	t.Helper()
-	data, err := json.Marshal(from)
-	if err != nil {
-		t.Fatalf("Encoding: %v", err)
-	}
-	if err := json.Unmarshal(data, to); err != nil {
-		t.Fatalf("Decoding %s: %v", data, err)
-	}
+	return json.RawMessage(expect.JSON(t, value))
 }

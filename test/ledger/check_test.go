@@ -4,40 +4,50 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
-// story is a made-up history, one manifest per version.
-type story struct {
-	t        *testing.T
-	versions []record.Version
+// change is a version of an object, or its end.
+type change struct {
+	manifest string
+	deleted  bool
 }
 
-func (s *story) add(deleted bool, manifests ...string) *story {
-	s.t.Helper()
+func is(manifests ...string) (changes []change) {
 	for _, manifest := range manifests {
-		obj := &unstructured.Unstructured{}
-		data, err := yaml.YAMLToJSON([]byte(manifest))
-		if err != nil {
-			s.t.Fatalf("%s: %v", manifest, err)
-		}
-		if err := obj.UnmarshalJSON(data); err != nil {
-			s.t.Fatalf("%s: %v", manifest, err)
-		}
-		s.versions = append(s.versions, record.Version{RV: uint64(len(s.versions) + 1), Deleted: deleted, Object: obj, At: time.Unix(int64(len(s.versions)+1), 0)})
+		changes = append(changes, change{manifest: manifest})
 	}
-	return s
+	return changes
 }
 
-func (s *story) is(manifests ...string) *story { s.t.Helper(); return s.add(false, manifests...) }
-func (s *story) gone(manifest string) *story   { s.t.Helper(); return s.add(true, manifest) }
+func gone(manifests ...string) []change {
+	changes := is(manifests...)
+	for i := range changes {
+		changes[i].deleted = true
+	}
+	return changes
+}
+
+// then is one after the other.
+func then(changes ...[]change) []change { return slices.Concat(changes...) }
+
+// history has a change in each second.
+func history(t *testing.T, changes []change) []record.Version {
+	t.Helper()
+	versions := make([]record.Version, 0, len(changes))
+	for i, c := range changes {
+		obj := expect.FromYAML[unstructured.Unstructured](t, c.manifest)
+		versions = append(versions, record.Version{RV: uint64(i + 1), Deleted: c.deleted, Object: &obj, At: time.Unix(int64(i+1), 0)})
+	}
+	return versions
+}
 
 // The cluster: two kinds of nodes, a flavor of each, and one of both.
 const (
@@ -96,8 +106,24 @@ func inactive(job string) string {
 		spec: {active: false, podSets: [{name: node, count: 2}]}, status: {%s, conditions: [{type: QuotaReserved, status: "True"}]}}`, job, job, job, admission("a"))
 }
 
-// podOn has 4 GPUs; more goes into its spec and after.
-func podOn(name, job, node, more string) string {
+// jobOf is the Job of a JobSet.
+func jobOf(name, jobSet string) string {
+	return fmt.Sprintf(`{kind: Job, metadata: {uid: j-%s, name: one, ownerReferences: [{kind: JobSet, uid: %s, controller: true}]}}`, name, jobSet)
+}
+
+// pods are of TrainJob one, on node-a.
+func pods(names ...string) (changes []change) {
+	for _, name := range names {
+		changes = append(changes, is(podOn(name, "one", "node-a"))...)
+	}
+	return changes
+}
+
+// podOn has 4 GPUs.
+func podOn(name, job, node string) string { return podThat(name, job, node, "") }
+
+// podThat has more after its spec.
+func podThat(name, job, node, more string) string {
 	return fmt.Sprintf(`{kind: Pod, metadata: {uid: p-%s, name: %q, labels: {jobset.sigs.k8s.io/replicatedjob-name: node}, ownerReferences: [{kind: Job, uid: j-%s, controller: true}]},
 		spec: {nodeName: %q, containers: [{name: c, resources: {requests: {nvidia.com/gpu: 4}}}]}%s}`, name, name, job, node, more)
 }
@@ -112,230 +138,170 @@ type over struct {
 
 func TestCheck(t *testing.T) {
 	tests := map[string]struct {
-		story     func(*story)
+		// lacks is what there is in the others from the beginning.
+		lacks     string
+		story     []change
 		want      []over
 		tolerated []over
 		tolerate  bool
 		gap       record.Gap
 	}{
 		"a job runs on what it is charged for, and ends": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), podOn("1", "one", "", ""), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""))
-				s.is(podOn("1", "one", "node-a", ", status: {phase: Succeeded}"), podOn("2", "one", "node-a", ", status: {phase: Failed}"))
-				s.is(workloadOf("one", `{`+admission("a")+`, conditions: [{type: QuotaReserved, status: "True"}, {type: Finished, status: "True"}]}`))
-			},
+			story: then(
+				is(admitted("one", "a"), podOn("1", "one", "")), pods("1", "2"),
+				is(podThat("1", "one", "node-a", ", status: {phase: Succeeded}"), podThat("2", "one", "node-a", ", status: {phase: Failed}")),
+				is(workloadOf("one", `{`+admission("a")+`, conditions: [{type: QuotaReserved, status: "True"}, {type: Finished, status: "True"}]}`)),
+			),
 		},
-		"a pod runs while its Workload waits": {
-			story: func(s *story) { s.is(workloadOf("one", "{}"), podOn("1", "one", "node-a", "")) },
-			want:  []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
-		},
+		"a pod runs while its Workload waits": {story: then(is(workloadOf("one", "{}")), pods("1")), want: []over{{Uncharged, "cq", "a", "one", 4, 0, false}}},
 		"a pod runs without a Workload, until it is deleted": {
-			story: func(s *story) {
-				s.is(podOn("1", "one", "node-a", "")).gone(podOn("1", "one", "node-a", ""))
-			},
-			want: []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
+			story: then(pods("1"), gone(podOn("1", "one", "node-a"))),
+			want:  []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
 		},
 		"a job has a pod more than it is charged for, beside one that has none yet": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), admitted("two", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "one", "node-a", ""))
-			},
-			want: []over{{OverQuota, "cq", "a", "", 12, 8, false}, {Uncharged, "cq", "a", "one", 12, 8, false}},
+			story: then(is(admitted("one", "a"), admitted("two", "a")), pods("1", "2", "3")),
+			want:  []over{{OverQuota, "cq", "a", "", 12, 8, false}, {Uncharged, "cq", "a", "one", 12, 8, false}},
 		},
 		"a pod is on nodes of another flavor": {
-			story: func(s *story) { s.is(admitted("one", "a"), podOn("1", "one", "node-b", "")) },
+			story: is(admitted("one", "a"), podOn("1", "one", "node-b")),
 			want:  []over{{Uncharged, "cq", "b", "one", 4, 0, false}},
 		},
-		"a pod is on a node that two flavors have, and its Workload has the second": {
-			story: func(s *story) { s.is(admitted("one", "any"), podOn("1", "one", "node-a", "")) },
-		},
+		"a pod is on a node that two flavors have, and its Workload has the second": {story: then(is(admitted("one", "any")), pods("1"))},
 		"a pod is on a node of no flavor": {
-			story: func(s *story) {
-				s.is(`{kind: ResourceFlavor, metadata: {uid: fc, name: any}, spec: {nodeLabels: {gpu: c}}}`)
-				s.versions = append(s.versions[:4], s.versions[5:]...)
-				s.is(`{kind: Node, metadata: {uid: nd, name: node-d}}`, admitted("one", "a"), podOn("1", "one", "node-d", ""))
-			},
+			lacks: anyNode,
+			story: then(
+				is(`{kind: ResourceFlavor, metadata: {uid: fc, name: any}, spec: {nodeLabels: {gpu: c}}}`),
+				is(`{kind: Node, metadata: {uid: nd, name: node-d}}`, admitted("one", "a"), podOn("1", "one", "node-d")),
+			),
 			want: []over{{Uncharged, "cq", "", "one", 4, 0, false}},
 		},
 		"a flavor is edited while pods of before run": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), `{kind: ResourceFlavor, metadata: {uid: fa, name: a}, spec: {nodeLabels: {gpu: other}}}`, podOn("1", "one", "node-a", ""))
-			},
+			story: then(is(admitted("one", "a"), `{kind: ResourceFlavor, metadata: {uid: fa, name: a}, spec: {nodeLabels: {gpu: other}}}`), pods("1")),
 		},
 		"quota goes while a pod terminates": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""))
-				s.is(`{kind: Pod, metadata: {uid: p-1, name: "1", deletionTimestamp: "2026-01-01T00:00:00Z", ownerReferences: [{kind: Job, uid: j-one, controller: true}]}, spec: {nodeName: node-a, containers: [{name: c, resources: {requests: {nvidia.com/gpu: 4}}}]}}`)
-				s.is(workloadOf("one", "{}")).gone(podOn("1", "one", "node-a", ""))
-			},
+			story: then(
+				is(admitted("one", "a")), pods("1"),
+				is(`{kind: Pod, metadata: {uid: p-1, name: "1", deletionTimestamp: "2026-01-01T00:00:00Z", ownerReferences: [{kind: Job, uid: j-one, controller: true}]}, spec: {nodeName: node-a, containers: [{name: c, resources: {requests: {nvidia.com/gpu: 4}}}]}}`),
+				is(workloadOf("one", "{}")), gone(podOn("1", "one", "node-a")),
+			),
 			want: []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
 		},
 		"a job is deleted and its pods are orphans": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""))
-				s.is(`{kind: JobSet, metadata: {uid: s-one, name: one}}`).gone(job("one")[0]).gone(admitted("one", "a"))
-			},
+			story: then(
+				is(admitted("one", "a")), pods("1"),
+				is(`{kind: JobSet, metadata: {uid: s-one, name: one}}`), gone(job("one")[0], admitted("one", "a")),
+			),
 			want: []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
 		},
 		"a JobSet comes back after its Workload finished": {
-			story: func(s *story) {
-				s.is(admitted("one", "a")).gone(job("one")[1])
-				s.is(workloadOf("one", `{`+admission("a")+`, conditions: [{type: QuotaReserved, status: "True"}, {type: Finished, status: "True"}]}`))
-				s.is(`{kind: JobSet, metadata: {uid: again, name: one, ownerReferences: [{kind: TrainJob, uid: t-one, controller: true}]}}`)
-				s.is(`{kind: Job, metadata: {uid: j-again, name: one, ownerReferences: [{kind: JobSet, uid: again, controller: true}]}}`)
-				s.is(podOn("1", "again", "node-a", ""))
-			},
+			story: then(
+				is(admitted("one", "a")), gone(job("one")[1]),
+				is(workloadOf("one", `{`+admission("a")+`, conditions: [{type: QuotaReserved, status: "True"}, {type: Finished, status: "True"}]}`)),
+				is(`{kind: JobSet, metadata: {uid: again, name: one, ownerReferences: [{kind: TrainJob, uid: t-one, controller: true}]}}`),
+				is(jobOf("again", "again"), podOn("1", "again", "node-a")),
+			),
 			want: []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
 		},
 		"JobSet makes a Job of a JobSet that is gone, which Kubernetes deletes at once": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""))
-				s.gone(job("one")[0]).gone(job("one")[1]).gone(job("one")[2])
-				s.is(`{kind: Job, metadata: {uid: j-late, name: one, ownerReferences: [{kind: JobSet, uid: s-one, controller: true}]}}`)
-				s.is(podOn("3", "late", "node-a", "")).gone(`{kind: Job, metadata: {uid: j-late, name: one}}`).gone(podOn("3", "late", "node-a", ""))
-			},
+			story: then(
+				is(admitted("one", "a")), pods("1", "2"), gone(job("one")...), is(jobOf("late", "s-one"), podOn("3", "late", "node-a")),
+				gone(`{kind: Job, metadata: {uid: j-late, name: one}}`, podOn("3", "late", "node-a")),
+			),
 			tolerated: []over{{Uncharged, "cq", "a", "one", 12, 8, true}},
 		},
 		"such a Job that nobody deletes": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", "")).gone(job("one")[1])
-				s.is(`{kind: Job, metadata: {uid: j-late, name: one, ownerReferences: [{kind: JobSet, uid: s-one, controller: true}]}}`)
-				s.is(podOn("3", "late", "node-a", ""))
-			},
-			want: []over{{OverQuota, "cq", "a", "", 12, 8, false}, {Uncharged, "cq", "a", "one", 12, 8, false}},
+			story: then(is(admitted("one", "a")), pods("1", "2"), gone(job("one")[1]), is(jobOf("late", "s-one"), podOn("3", "late", "node-a"))),
+			want:  []over{{OverQuota, "cq", "a", "", 12, 8, false}, {Uncharged, "cq", "a", "one", 12, 8, false}},
 		},
 		"such a Job beside one pod too many": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "one", "node-a", ""))
-				s.gone(job("one")[1])
-				s.is(`{kind: Job, metadata: {uid: j-late, name: one, ownerReferences: [{kind: JobSet, uid: s-one, controller: true}]}}`)
-				s.is(podOn("4", "late", "node-a", "")).gone(`{kind: Job, metadata: {uid: j-late, name: one}}`)
-			},
+			story: then(
+				is(admitted("one", "a")), pods("1", "2", "3"), gone(job("one")[1]), is(jobOf("late", "s-one"), podOn("4", "late", "node-a")),
+				gone(`{kind: Job, metadata: {uid: j-late, name: one}}`),
+			),
 			want: []over{{OverQuota, "cq", "a", "", 16, 8, false}, {Uncharged, "cq", "a", "one", 16, 8, false}},
 		},
 		"a Job whose JobSet goes later": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", "")).gone(job("one")[1])
-				s.is(job("one")[2], podOn("3", "one", "node-a", ""))
-			},
-			want: []over{{OverQuota, "cq", "a", "", 12, 8, false}, {Uncharged, "cq", "a", "one", 12, 8, false}},
+			story: then(is(admitted("one", "a")), pods("1", "2"), gone(job("one")[1]), is(job("one")[2]), pods("3")),
+			want:  []over{{OverQuota, "cq", "a", "", 12, 8, false}, {Uncharged, "cq", "a", "one", 12, 8, false}},
 		},
 		"pods come back whose quota was reclaimed": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""))
-				s.is(workloadOf("one", `{`+admission("a")+`, reclaimablePods: [{name: node, count: 1}], conditions: [{type: QuotaReserved, status: "True"}]}`))
-			},
+			story: then(
+				is(admitted("one", "a")), pods("1", "2"),
+				is(workloadOf("one", `{`+admission("a")+`, reclaimablePods: [{name: node, count: 1}], conditions: [{type: QuotaReserved, status: "True"}]}`)),
+			),
 			want: []over{{Uncharged, "cq", "a", "one", 8, 4, false}},
 		},
 		"a pod asks for nothing": {
-			story: func(s *story) {
-				s.is(`{kind: Pod, metadata: {uid: p-1, name: "1", ownerReferences: [{kind: Job, uid: j-one, controller: true}]}, spec: {nodeName: node-a, containers: [{name: c}]}}`)
-			},
+			story: is(`{kind: Pod, metadata: {uid: p-1, name: "1", ownerReferences: [{kind: Job, uid: j-one, controller: true}]}, spec: {nodeName: node-a, containers: [{name: c}]}}`),
 		},
-		"a job without a queue is nobody's": {
-			story: func(s *story) {
-				s.is(`{kind: TrainJob, metadata: {uid: t-one, name: one}}`, podOn("1", "one", "node-a", ""))
-			},
-		},
+		"a job without a queue is nobody's": {story: then(is(`{kind: TrainJob, metadata: {uid: t-one, name: one}}`), pods("1"))},
 		"a job without a queue has a Workload, as with manageJobsWithoutQueueName": {
-			story: func(s *story) {
-				s.is(`{kind: TrainJob, metadata: {uid: t-one, name: one}}`, podOn("1", "one", "node-a", ""), workloadOf("one", "{}"))
-			},
-			want: []over{{Uncharged, "", "", "one", 4, 0, false}},
+			story: then(is(`{kind: TrainJob, metadata: {uid: t-one, name: one}}`), pods("1"), is(workloadOf("one", "{}"))),
+			want:  []over{{Uncharged, "", "", "one", 4, 0, false}},
 		},
 		"a deactivated job's pods terminate": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), inactive("one")).gone(podOn("1", "one", "node-a", ""))
-			},
-			want: []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
+			story: then(is(admitted("one", "a")), pods("1"), is(inactive("one")), gone(podOn("1", "one", "node-a"))),
+			want:  []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
 		},
 		"a deactivated job's pods terminate, which is tolerated": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), inactive("one")).gone(podOn("1", "one", "node-a", ""))
-			},
-			tolerate:  true,
+			story: then(is(admitted("one", "a")), pods("1"), is(inactive("one")), gone(podOn("1", "one", "node-a"))), tolerate: true,
 			tolerated: []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
 		},
 		"a deactivated job's pods outlive even its admission, which is not tolerated": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), inactive("one"), workloadOf("one", "{}"))
-			},
-			tolerate:  true,
-			tolerated: []over{{Uncharged, "cq", "a", "one", 4, 0, true}},
-			want:      []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
+			story: then(is(admitted("one", "a")), pods("1"), is(inactive("one"), workloadOf("one", "{}"))), tolerate: true,
+			tolerated: []over{{Uncharged, "cq", "a", "one", 4, 0, true}}, want: []over{{Uncharged, "cq", "a", "one", 4, 0, false}},
 		},
 		"Kueue gives more than there is": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), admitted("two", "a"), podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "two", "node-a", ""))
-			},
-			want: []over{{OverQuota, "cq", "a", "", 12, 8, false}},
+			story: then(is(admitted("one", "a"), admitted("two", "a")), pods("1", "2"), is(podOn("3", "two", "node-a"))),
+			want:  []over{{OverQuota, "cq", "a", "", 12, 8, false}},
 		},
-		"an admin lowers the quota of a running job": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), podOn("1", "one", "node-a", ""), clusterQueue("cq", 0, ""), podOn("2", "one", "node-a", ""))
-			},
-		},
+		"an admin lowers the quota of a running job": {story: then(is(admitted("one", "a")), pods("1"), is(clusterQueue("cq", 0, "")), pods("2"))},
 		"a lowered quota is not given to somebody else": {
-			story: func(s *story) {
-				s.is(admitted("one", "a"), clusterQueue("cq", 0, "")).gone(admitted("one", "a"))
-				s.is(admitted("two", "a"), podOn("1", "two", "node-a", ""))
-			},
+			story: then(
+				is(admitted("one", "a"), clusterQueue("cq", 0, "")), gone(admitted("one", "a")),
+				is(admitted("two", "a"), podOn("1", "two", "node-a")),
+			),
 			want: []over{{OverQuota, "cq", "a", "", 4, 0, false}},
 		},
 		"a ClusterQueue borrows in its cohort": {
-			story: func(s *story) {
-				s.is(inCohort("cq", ""), inCohort("lends", ""), admitted("one", "a"), admitted("two", "a"))
-				s.is(podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "two", "node-a", ""), podOn("4", "two", "node-a", ""))
-			},
+			story: then(
+				is(inCohort("cq", ""), inCohort("lends", ""), admitted("one", "a"), admitted("two", "a")),
+				pods("1", "2"), is(podOn("3", "two", "node-a"), podOn("4", "two", "node-a")),
+			),
 		},
 		"a ClusterQueue borrows more than it may": {
-			story: func(s *story) {
-				s.is(inCohort("cq", ", borrowingLimit: 2"), inCohort("lends", ""), admitted("one", "a"), admitted("two", "a"))
-				s.is(podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "two", "node-a", ""))
-			},
+			story: then(
+				is(inCohort("cq", ", borrowingLimit: 2"), inCohort("lends", ""), admitted("one", "a"), admitted("two", "a")),
+				pods("1", "2"), is(podOn("3", "two", "node-a")),
+			),
 			want: []over{{OverQuota, "cq", "a", "", 12, 10, false}},
 		},
 		"a cohort has not that much": {
-			story: func(s *story) {
-				s.is(inCohort("cq", ""), admitted("one", "a"), admitted("two", "a"))
-				s.is(podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "two", "node-a", ""))
-			},
-			want: []over{{OverQuota, "cohort all", "a", "", 12, 8, false}},
+			story: then(is(inCohort("cq", ""), admitted("one", "a"), admitted("two", "a")), pods("1", "2"), is(podOn("3", "two", "node-a"))),
+			want:  []over{{OverQuota, "cohort all", "a", "", 12, 8, false}},
 		},
 		"a cohort has quota of its own, and of its parent": {
-			story: func(s *story) {
-				s.is(inCohort("cq", ""), cohort("all", "top", 2), cohort("top", "", 2), admitted("one", "a"), admitted("two", "a"))
-				s.is(podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "two", "node-a", ""))
-			},
+			story: then(
+				is(inCohort("cq", ""), cohort("all", "top", 2), cohort("top", "", 2), admitted("one", "a"), admitted("two", "a")),
+				pods("1", "2"), is(podOn("3", "two", "node-a")),
+			),
 		},
 		"a cohort has not that much, and nor has its parent": {
-			story: func(s *story) {
-				s.is(inCohort("cq", ""), cohort("all", "top", 2), cohort("top", "", 1), admitted("one", "a"), admitted("two", "a"))
-				s.is(podOn("1", "one", "node-a", ""), podOn("2", "one", "node-a", ""), podOn("3", "two", "node-a", ""))
-			},
+			story: then(
+				is(inCohort("cq", ""), cohort("all", "top", 2), cohort("top", "", 1), admitted("one", "a"), admitted("two", "a")),
+				pods("1", "2"), is(podOn("3", "two", "node-a")),
+			),
 			want: []over{{OverQuota, "cohort top", "a", "", 12, 11, false}},
 		},
-		"versions are missing": {
-			story: func(s *story) {
-				s.is(podOn("1", "one", "node-a", "")).gone(podOn("1", "one", "node-a", ""))
-			},
-			gap: record.Gap{From: 1, To: 100},
-		},
+		"versions are missing": {story: then(pods("1"), gone(podOn("1", "one", "node-a"))), gap: record.Gap{From: 1, To: 100}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := (&story{t: t}).is(nodeA, nodeB, flavorA, flavorB, anyNode, clusterQueue("cq", 8, ""), queue)
-			s.is(job("one")...).is(job("two")...)
-			tc.story(s)
-			got, err := Check(s.versions, Expectation{TolerateInactive: tc.tolerate, Gaps: []record.Gap{tc.gap}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, overs(got.Violations)); diff != "" {
-				t.Errorf("unexpected violations (-want +got):\n%s\n%v", diff, got.Violations)
-			}
-			if diff := cmp.Diff(tc.tolerated, overs(got.Tolerated)); diff != "" {
-				t.Errorf("unexpectedly tolerated (-want +got):\n%s\n%v", diff, got.Tolerated)
-			}
+			begin := then(is(nodeA, nodeB, flavorA, flavorB, anyNode, clusterQueue("cq", 8, ""), queue), is(job("one")...), is(job("two")...))
+			begin = slices.DeleteFunc(begin, func(c change) bool { return c.manifest == tc.lacks })
+			got := expect.Must(Check(history(t, then(begin, tc.story)), Expectation{TolerateInactive: tc.tolerate, Gaps: []record.Gap{tc.gap}}))(t)
+			expect.Same(t, fmt.Sprintf("Unexpected violations %v", got.Violations), tc.want, overs(got.Violations))
+			expect.Same(t, fmt.Sprintf("Unexpectedly tolerated %v", got.Tolerated), tc.tolerated, overs(got.Tolerated))
 		})
 	}
 }

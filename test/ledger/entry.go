@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/constants"
@@ -78,23 +79,19 @@ func read(v record.Version) (entry, error) {
 	case "Workload":
 		return e, readWorkload(obj.Object, &e)
 	case "ClusterQueue":
-		var cq kueue.ClusterQueue
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &cq)
+		cq, err := as[kueue.ClusterQueue](obj.Object)
 		e.queue = &cq.Spec
 		return e, err
 	case "Cohort":
-		var cohort kueue.Cohort
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &cohort)
+		cohort, err := as[kueue.Cohort](obj.Object)
 		e.cohort = &cohort.Spec
 		return e, err
 	case "ResourceFlavor":
-		var flavor kueue.ResourceFlavor
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &flavor)
+		flavor, err := as[kueue.ResourceFlavor](obj.Object)
 		e.nodeLabels = flavor.Spec.NodeLabels
 		return e, err
 	case "LocalQueue":
-		var queue kueue.LocalQueue
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &queue)
+		queue, err := as[kueue.LocalQueue](obj.Object)
 		e.clusterQueue = string(queue.Spec.ClusterQueue)
 		return e, err
 	case "Node":
@@ -105,9 +102,15 @@ func read(v record.Version) (entry, error) {
 	return e, nil
 }
 
+// as converts an object to its type.
+func as[T any](obj map[string]any) (typed T, err error) {
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &typed)
+	return typed, err
+}
+
 func readPod(obj map[string]any, e *entry) error {
-	var p corev1.Pod
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &p); err != nil {
+	p, err := as[corev1.Pod](obj)
+	if err != nil {
 		return err
 	}
 	// Every pod asks for one pod, and many for nothing else.
@@ -125,8 +128,8 @@ func readPod(obj map[string]any, e *entry) error {
 
 // readWorkload counts with Kueue's own code.
 func readWorkload(obj map[string]any, e *entry) error {
-	var wl kueue.Workload
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj, &wl); err != nil {
+	wl, err := as[kueue.Workload](obj)
+	if err != nil {
 		return err
 	}
 	active := workload.IsActive(&wl)
@@ -154,13 +157,12 @@ func readWorkload(obj map[string]any, e *entry) error {
 
 // ownerOf returns the owner that leads from a pod to its TrainJob.
 func ownerOf(owners []metav1.OwnerReference) *metav1.OwnerReference {
-	for i := range owners {
-		if owners[i].Controller != nil && *owners[i].Controller {
-			return &owners[i]
-		}
+	controls := func(o metav1.OwnerReference) bool { return ptr.Deref(o.Controller, false) }
+	known := func(o metav1.OwnerReference) bool {
+		return slices.Contains([]string{"TrainJob", "JobSet", "Job"}, o.Kind)
 	}
-	for i := range owners {
-		if slices.Contains([]string{"TrainJob", "JobSet", "Job"}, owners[i].Kind) {
+	for _, leads := range []func(metav1.OwnerReference) bool{controls, known} {
+		if i := slices.IndexFunc(owners, leads); i >= 0 {
 			return &owners[i]
 		}
 	}

@@ -4,8 +4,10 @@ package ledger
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
@@ -155,12 +157,7 @@ func (s *state) workloadsOf(job types.UID) []entry {
 			out = append(out, wl)
 		}
 	}
-	slices.SortFunc(out, func(a, b entry) int {
-		if a.name < b.name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(out, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	return out
 }
 
@@ -230,15 +227,12 @@ func (s *state) flavorsOf(clusterQueue string, resource corev1.ResourceName) ([]
 func (s *state) flavorOf(p *boundPod, resource corev1.ResourceName, flavors []string) string {
 	best, most := "", -1
 	for _, flavor := range flavors {
-		labels, found := s.matching(flavor, s.nodes[p.node])
-		if !found {
-			continue
-		}
-		if s.assigned(p, resource) == flavor {
+		count, found := s.matching(flavor, s.nodes[p.node])
+		if found && s.assigned(p, resource) == flavor {
 			return flavor
 		}
-		if labels > most {
-			best, most = flavor, labels
+		if found && count > most {
+			best, most = flavor, count
 		}
 	}
 	return best
@@ -257,19 +251,10 @@ func (s *state) assigned(p *boundPod, resource corev1.ResourceName) string {
 // matching returns how many node labels a flavor has, or once had, if all are on a node.
 func (s *state) matching(flavor string, node map[string]string) (int, bool) {
 	most, found := 0, false
-	for _, labels := range s.flavors[flavor] {
-		if includes(node, labels) {
-			most, found = max(most, len(labels)), true
+	for _, of := range s.flavors[flavor] {
+		if labels.SelectorFromSet(of).Matches(labels.Set(node)) {
+			most, found = max(most, len(of)), true
 		}
 	}
 	return most, found
-}
-
-func includes(all, some map[string]string) bool {
-	for key, value := range some {
-		if got, ok := all[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
 }

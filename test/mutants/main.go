@@ -12,7 +12,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"sync"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
@@ -67,34 +69,29 @@ func choose(all []mutant, expression string) ([]mutant, error) {
 	if err != nil {
 		return nil, err
 	}
-	var chosen []mutant
-	for _, m := range all {
-		if pattern.MatchString(m.Breaks) || pattern.MatchString(m.File) {
-			chosen = append(chosen, m)
-		}
-	}
-	return chosen, nil
+	return slices.DeleteFunc(slices.Clone(all), func(m mutant) bool {
+		return !pattern.MatchString(m.Breaks) && !pattern.MatchString(m.File)
+	}), nil
 }
 
 // tryUnits runs the unit tests, some at a time.
 func tryUnits(ctx context.Context, root string, chosen []mutant) []fate {
 	fates := make([]fate, len(chosen))
-	var group sync.WaitGroup
-	slots := make(chan struct{}, *atATime)
+	var group errgroup.Group
+	group.SetLimit(*atATime)
 	for i, m := range chosen {
 		fates[i] = fate{mutant: m, notRun: m.Test == ""}
 		if m.Test == "" {
 			continue
 		}
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
+		group.Go(func() error {
 			killedBy, err := runUnit(ctx, root, m)
 			fates[i].killedBy, fates[i].err = short(killedBy), err
 			fmt.Fprintf(os.Stderr, "%d of %d: %s\n", i+1, len(chosen), fates[i].outcome())
+			return nil
 		})
 	}
-	group.Wait()
+	_ = group.Wait() // What became of each is in its fate.
 	return fates
 }
 
@@ -126,20 +123,13 @@ func trySpecs(ctx context.Context, root string, fates []fate) (err error) {
 
 // judge is an error where a bug was not noticed, or could not be tried.
 func judge(fates []fate) error {
-	survived, broken, notRun := 0, 0, 0
+	ends := map[end]int{}
 	for _, f := range fates {
-		switch {
-		case f.err != nil:
-			broken++
-		case f.notRun:
-			notRun++
-		case f.survived():
-			survived++
-		}
+		ends[f.end()]++
 	}
-	fmt.Printf("\n%d mutants: %d survived, %d do not apply, %d need -e2e\n", len(fates), survived, broken, notRun)
-	if survived+broken > 0 {
-		return fmt.Errorf("%d mutants survived, %d do not apply", survived, broken)
+	fmt.Printf("\n%d mutants: %d survived, %d do not apply, %d need -e2e\n", len(fates), ends[survived], ends[broken], ends[notRun])
+	if ends[survived]+ends[broken] > 0 {
+		return fmt.Errorf("%d mutants survived, %d do not apply", ends[survived], ends[broken])
 	}
 	return nil
 }

@@ -7,14 +7,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 func TestMutantsApply(t *testing.T) {
-	root, err := world.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := expect.Must(world.Root())(t)
 	seen := map[string]bool{}
 	for _, m := range mutants {
 		content, err := os.ReadFile(filepath.Join(root, m.File))
@@ -23,23 +21,13 @@ func TestMutantsApply(t *testing.T) {
 			continue
 		}
 		changed, err := m.applied(string(content))
-		if err != nil {
-			t.Errorf("%s: %v", m.Breaks, err)
-		}
-		if err == nil && changed == string(content) {
-			t.Errorf("%s: the mutant changes nothing", m.Breaks)
-		}
-		if m.Test == "" && m.Spec == "" {
-			t.Errorf("%s: no test or spec is named that has to fail", m.Breaks)
-		}
-		if seen[m.Breaks] {
-			t.Errorf("%s: two mutants have this name", m.Breaks)
-		}
+		expect.That(t, err == nil, "%s: %v", m.Breaks, err)
+		expect.That(t, err != nil || changed != string(content), "%s: the mutant changes nothing", m.Breaks)
+		expect.That(t, m.Test != "" || m.Spec != "", "%s: no test or spec is named that has to fail", m.Breaks)
+		expect.That(t, !seen[m.Breaks], "%s: two mutants have this name", m.Breaks)
 		seen[m.Breaks] = true
 	}
-	if len(mutants) < 40 {
-		t.Errorf("there are %d mutants; 40 are promised", len(mutants))
-	}
+	expect.That(t, len(mutants) >= 40, "there are %d mutants; 40 are promised", len(mutants))
 }
 
 func TestApplied(t *testing.T) {
@@ -55,15 +43,7 @@ func TestApplied(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := m.applied(tc.content)
-			if got != tc.want || (err != nil) != tc.fails {
-				t.Errorf("applied(%q) = %q, %v; want %q, failing: %t", tc.content, got, err, tc.want, tc.fails)
-			}
+			expect.That(t, got == tc.want && (err != nil) == tc.fails, "applied(%q) = %q, %v; want %q", tc.content, got, err, tc.want)
 		})
-	}
-}
-
-func TestPattern(t *testing.T) {
-	if got, want := pattern("TestPlace/a (b)"), `^TestPlace$/^a \(b\)$`; got != want {
-		t.Errorf("pattern = %s, want %s", got, want)
 	}
 }

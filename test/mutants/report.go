@@ -10,12 +10,12 @@ import (
 
 // outcome says in a few words what became of a mutant.
 func (f fate) outcome() string {
-	switch {
-	case f.err != nil:
+	switch f.end() {
+	case broken:
 		return "DOES NOT APPLY: " + f.err.Error()
-	case f.notRun:
+	case notRun:
 		return "not run without -e2e: " + f.Spec
-	case f.survived():
+	case survived:
 		return "SURVIVED"
 	}
 	return strings.Join(f.killedBy, "; ")
@@ -37,7 +37,7 @@ func short(names []string) []string {
 
 // proof names what has to fail and did, without what differs from run to run.
 func (f fate) proof() string {
-	if f.err != nil || f.notRun || f.survived() {
+	if f.end() != killed {
 		return f.outcome()
 	}
 	var names []string
@@ -51,8 +51,8 @@ func (f fate) proof() string {
 }
 
 const (
-	begin = "<!-- make mutants writes from here -->\n"
-	end   = "<!-- to here -->\n"
+	beginMark = "<!-- make mutants writes from here -->\n"
+	endMark   = "<!-- to here -->\n"
 )
 
 // section is the part of docs/invariants.md that tells of the mutants.
@@ -75,10 +75,10 @@ func writeSection(file, text string) error {
 	if err != nil {
 		return err
 	}
-	before, rest, found := strings.Cut(string(content), begin)
-	_, after, closed := strings.Cut(rest, end)
+	before, rest, found := strings.Cut(string(content), beginMark)
+	_, after, closed := strings.Cut(rest, endMark)
 	if !found || !closed {
-		return fmt.Errorf("%s lacks the marks %q and %q", file, strings.TrimSpace(begin), strings.TrimSpace(end))
+		return fmt.Errorf("%s lacks the marks %q and %q", file, strings.TrimSpace(beginMark), strings.TrimSpace(endMark))
 	}
-	return os.WriteFile(file, []byte(before+begin+text+end+after), 0o644)
+	return os.WriteFile(file, []byte(before+beginMark+text+endMark+after), 0o644)
 }

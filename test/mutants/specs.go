@@ -33,8 +33,8 @@ func newLab(ctx context.Context, root string) (*lab, error) {
 		return nil, err
 	}
 	l := &lab{root: root, dir: dir, specs: filepath.Join(dir, "e2e.test")}
-	if out, err := command(ctx, root, "go", "test", "-c", "-o", l.specs, "./test/e2e"); err != nil {
-		return nil, errors.Join(errors.New(lastLines(out)), err)
+	if err := do(ctx, root, "go", "test", "-c", "-o", l.specs, "./test/e2e"); err != nil {
+		return nil, err
 	}
 	return l, nil
 }
@@ -63,12 +63,8 @@ func (l *lab) run(ctx context.Context, m mutant) ([]string, error) {
 func (l *lab) exchange(ctx context.Context, flags ...string) error {
 	binary := filepath.Join(l.root, "bin", manager)
 	args := append([]string{"build"}, flags...)
-	if out, err := command(ctx, l.root, "go", append(args, "-ldflags", "-s -w", "-o", binary, "./cmd/"+manager)...); err != nil {
-		return errors.Join(errors.New(lastLines(out)), err)
+	if err := do(ctx, l.root, "go", append(args, "-ldflags", "-s -w", "-o", binary, "./cmd/"+manager)...); err != nil {
+		return err
 	}
-	out, err := command(ctx, l.root, filepath.Join(l.root, "bin", "localcluster"), "restart", manager)
-	if err != nil {
-		return errors.Join(errors.New(lastLines(out)), err)
-	}
-	return nil
+	return do(ctx, l.root, filepath.Join(l.root, "bin", "localcluster"), "restart", manager)
 }

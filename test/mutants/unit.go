@@ -26,8 +26,28 @@ type fate struct {
 	notRun bool
 }
 
-// survived reports whether the bug was there, and nobody noticed.
-func (f fate) survived() bool { return f.err == nil && !f.notRun && len(f.killedBy) == 0 }
+// end is how a mutant ended.
+type end int
+
+const (
+	killed end = iota
+	// survived means that the bug was there, and nobody noticed.
+	survived
+	broken
+	notRun
+)
+
+func (f fate) end() end {
+	switch {
+	case f.err != nil:
+		return broken
+	case f.notRun:
+		return notRun
+	case len(f.killedBy) == 0:
+		return survived
+	}
+	return killed
+}
 
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
@@ -43,17 +63,8 @@ func runUnit(ctx context.Context, root string, m mutant) ([]string, error) {
 		return nil, err
 	}
 	out, err := command(ctx, root, "go", "test", "-overlay", overlay, "-count=1", "-timeout", "3m",
-		"-run", pattern(m.Test), "./"+filepath.Dir(m.File))
+		"-run", "^"+m.Test+"$", "./"+filepath.Dir(m.File))
 	return verdict(out, err, failedTest)
-}
-
-// pattern selects exactly one test.
-func pattern(test string) string {
-	parts := strings.Split(test, "/")
-	for i, part := range parts {
-		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
-	}
-	return strings.Join(parts, "/")
 }
 
 // verdict tells a failed test from a command that could not do its work. failed finds the
@@ -89,4 +100,12 @@ func command(ctx context.Context, dir, name string, args ...string) (string, err
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// do runs what has to succeed.
+func do(ctx context.Context, dir, name string, args ...string) error {
+	if out, err := command(ctx, dir, name, args...); err != nil {
+		return fmt.Errorf("%s\n%w", lastLines(out), err)
+	}
+	return nil
 }

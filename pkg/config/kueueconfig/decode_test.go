@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/kueue/pkg/util/waitforpodsready"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const (
@@ -47,14 +48,8 @@ func TestDecode(t *testing.T) {
 		file string
 		want known
 	}{
-		"Kueue waits for pods by default": {
-			file: head,
-			want: known{Waits: 30 * time.Minute, Selector: excluded("kube-system", "kueue-system")},
-		},
-		"in a file of the version before it does not": {
-			file: headOfV1,
-			want: known{Selector: excluded("kube-system", "kueue-system")},
-		},
+		"Kueue waits for pods by default":             {file: head, want: known{Waits: 30 * time.Minute, Selector: excluded("kube-system", "kueue-system")}},
+		"in a file of the version before it does not": {file: headOfV1, want: known{Selector: excluded("kube-system", "kueue-system")}},
 		"unless it is turned on there": {
 			file: headOfV1 + "waitForPodsReady: {enable: true}\nfeatureGates: {MultiKueue: false}\n",
 			want: known{Waits: 5 * time.Minute, Selector: excluded("kube-system", "kueue-system"), Gates: map[string]bool{"MultiKueue": false}},
@@ -70,13 +65,7 @@ func TestDecode(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			cfg, err := Decode([]byte(tc.file), "kueue-system")
-			if err != nil {
-				t.Fatalf("Decode: %v", err)
-			}
-			if diff := cmp.Diff(tc.want, knownOf(cfg)); diff != "" {
-				t.Errorf("Unexpected configuration (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected configuration", tc.want, knownOf(expect.Must(Decode([]byte(tc.file), "kueue-system"))(t)))
 		})
 	}
 }
@@ -98,19 +87,13 @@ func TestDecodeErrors(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Decode([]byte(tc.file), "kueue-system"); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("Decode = %v, want an error with %q", err, tc.want)
-			}
+			_, err := Decode([]byte(tc.file), "kueue-system")
+			expect.ErrorWith(t, err, tc.want)
 		})
 	}
 }
 
 func TestDefaultsAreThoseOfAnEmptyFile(t *testing.T) {
-	empty, err := Decode([]byte(head), "kueue-system")
-	if err != nil {
-		t.Fatalf("Decode: %v", err)
-	}
-	if diff := cmp.Diff(knownOf(empty), knownOf(Defaults("kueue-system"))); diff != "" {
-		t.Errorf("Other defaults than those of an empty file (-file,+defaults):\n%s", diff)
-	}
+	empty := expect.Must(Decode([]byte(head), "kueue-system"))(t)
+	expect.Same(t, "Other defaults than those of an empty file", knownOf(empty), knownOf(Defaults("kueue-system")))
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var where = ConfigMap{Namespace: "kueue-system", Name: "kueue-manager-config", Key: "controller_manager_config.yaml"}
@@ -53,9 +54,7 @@ func (s *site) write(t *testing.T, file string) {
 	if file != "" {
 		err = errors.Join(err, s.client.Create(t.Context(), cm))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	expect.NoError(t, err)
 }
 
 func TestRead(t *testing.T) {
@@ -91,42 +90,34 @@ func TestRead(t *testing.T) {
 				read = s.Read(t.Context()) != "" && s.problem == ""
 			}
 			got := state{Waits: s.Settings().WaitForPodsReady != nil, Manages: s.Settings().ManageJobsWithoutQueueName, Read: read}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected state (-want,+got):\n%s", diff)
-			}
-			if s.changes != tc.wantChanges {
-				t.Errorf("Told of %d changes, want %d", s.changes, tc.wantChanges)
-			}
+			expect.Same(t, "Unexpected state", tc.want, got)
+			expect.Same(t, "Unexpected number of changes", tc.wantChanges, s.changes)
 		})
 	}
 }
 
-func TestWatchReturnsWhenTheConfigMapChanges(t *testing.T) {
-	s := newSite(t, Overrides{})
-	watcher := watch.NewFake()
+// watching has a site answer requests to watch.
+func (s *site) watching(answer func(*client.ListOptions) (watch.Interface, error)) {
 	s.Follower.client = interceptor.NewClient(s.client, interceptor.Funcs{
 		Watch: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
-			options := (&client.ListOptions{}).ApplyOptions(opts)
-			if got, want := options.FieldSelector.String(), "metadata.name=kueue-manager-config"; got != want || options.Namespace != where.Namespace {
-				t.Errorf("Watching %s in %s, want %s in %s", got, options.Namespace, want, where.Namespace)
-			}
-			return watcher, nil
+			return answer((&client.ListOptions{}).ApplyOptions(opts))
 		},
 	})
+}
+
+func TestWatchReturnsWhenTheConfigMapChanges(t *testing.T) {
+	s, watcher := newSite(t, Overrides{}), watch.NewFake()
+	s.watching(func(options *client.ListOptions) (watch.Interface, error) {
+		expect.Same(t, "Unexpected object that is watched", "metadata.name=kueue-manager-config", options.FieldSelector.String())
+		expect.Same(t, "Unexpected namespace", where.Namespace, options.Namespace)
+		return watcher, nil
+	})
 	go watcher.Modify(&corev1.ConfigMap{})
-	if !s.watch(t.Context(), "1") {
-		t.Error("It could not watch")
-	}
+	expect.That(t, s.watch(t.Context(), "1"), "It could not watch")
 }
 
 func TestWatchThatIsForbidden(t *testing.T) {
 	s := newSite(t, Overrides{})
-	s.Follower.client = interceptor.NewClient(s.client, interceptor.Funcs{
-		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
-			return nil, errors.New("no")
-		},
-	})
-	if s.watch(t.Context(), "1") {
-		t.Error("It could watch")
-	}
+	s.watching(func(*client.ListOptions) (watch.Interface, error) { return nil, errors.New("no") })
+	expect.That(t, !s.watch(t.Context(), "1"), "It could watch")
 }

@@ -4,15 +4,15 @@ package kueueconfig
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	"sigs.k8s.io/kueue/pkg/features"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestDifferences(t *testing.T) {
@@ -47,41 +47,29 @@ func TestDifferences(t *testing.T) {
 			},
 		},
 		"waiting for pods, which a file of the version before leaves off": {
-			file:      headOfV1,
-			overrides: Overrides{WaitForPodsReady: &configapi.WaitForPodsReady{}},
-			want:      []string{"waitForPodsReady"},
+			file: headOfV1, overrides: Overrides{WaitForPodsReady: &configapi.WaitForPodsReady{}}, want: []string{"waitForPodsReady"},
 		},
 		"waiting for pods, which a gate turns off": {
-			file:      head,
-			overrides: Overrides{FeatureGates: map[string]bool{"DisableWaitForPodsReady": true}},
-			want:      []string{"waitForPodsReady", "featureGates.DisableWaitForPodsReady"},
+			file: head, overrides: Overrides{FeatureGates: map[string]bool{"DisableWaitForPodsReady": true}},
+			want: []string{"waitForPodsReady", "featureGates.DisableWaitForPodsReady"},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			cfg, err := Decode([]byte(tc.file), "kueue-system")
-			if err != nil {
-				t.Fatalf("Decode: %v", err)
-			}
+			cfg := expect.Must(Decode([]byte(tc.file), "kueue-system"))(t)
 			kueues, here := mustOf(t, cfg, Overrides{}), mustOf(t, cfg, tc.overrides)
 			var got []string
 			for _, d := range slices.Concat(Differences(kueues, here), GateDifferences(kueues, here)) {
 				got = append(got, d.Setting)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected differences (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected differences", tc.want, got)
 		})
 	}
 }
 
 func mustOf(t *testing.T, cfg *configapi.Configuration, overrides Overrides) *Settings {
 	t.Helper()
-	settings, err := Of(cfg, overrides)
-	if err != nil {
-		t.Fatalf("Of: %v", err)
-	}
-	return settings
+	return expect.Must(Of(cfg, overrides))(t)
 }
 
 func TestOfCopiesWhatMetricsHaveAsLabels(t *testing.T) {
@@ -102,24 +90,17 @@ metrics:
 		"on":  {Labels: []string{"cost-center", "team"}, Annotations: []string{"note"}, OfMetrics: 3},
 	} {
 		t.Run("gate "+gate, func(t *testing.T) {
-			cfg, err := Decode([]byte(file), "kueue-system")
-			if err != nil {
-				t.Fatalf("Decode: %v", err)
-			}
+			cfg := expect.Must(Decode([]byte(file), "kueue-system"))(t)
 			settings := mustOf(t, cfg, Overrides{FeatureGates: map[string]bool{"CustomMetricLabels": gate == "on"}})
 			got := copied{settings.LabelKeysToCopy, settings.AnnotationKeysToCopy, len(settings.CustomLabels)}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("Unexpected keys (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected keys", want, got)
 		})
 	}
 }
 
 func TestOfLeavesOutGatesItDoesNotKnow(t *testing.T) {
 	settings, err := Of(Defaults("kueue-system"), Overrides{FeatureGates: map[string]bool{"FromTheFuture": true, "MultiKueue": false}})
-	if err == nil || !strings.Contains(err.Error(), "FromTheFuture") {
-		t.Errorf("Of = %v, want an error that names the gate", err)
-	}
+	expect.ErrorWith(t, err, "FromTheFuture")
 	if _, found := settings.FeatureGates["FromTheFuture"]; found || settings.FeatureGates["MultiKueue"] {
 		t.Errorf("FromTheFuture is there: %t, MultiKueue: %t", found, settings.FeatureGates["MultiKueue"])
 	}
@@ -130,29 +111,18 @@ func TestApplyGates(t *testing.T) {
 	features.SetFeatureGateDuringTest(t, features.TopologyAwareScheduling, true)
 	features.SetFeatureGateDuringTest(t, features.MultiKueue, true)
 	off := mustOf(t, Defaults("kueue-system"), Overrides{FeatureGates: map[string]bool{"TopologyAwareScheduling": false}})
-	if err := applyGates(off.FeatureGates); err != nil {
-		t.Fatalf("applyGates: %v", err)
-	}
+	expect.NoError(t, applyGates(off.FeatureGates))
 	if features.Enabled(features.TopologyAwareScheduling) || !features.Enabled(features.MultiKueue) {
 		t.Errorf("TopologyAwareScheduling is %t, MultiKueue %t", features.Enabled(features.TopologyAwareScheduling), features.Enabled(features.MultiKueue))
 	}
 	// A gate that is not set any more has its default again.
-	if err := applyGates(mustOf(t, Defaults("kueue-system"), Overrides{}).FeatureGates); err != nil {
-		t.Fatalf("applyGates: %v", err)
-	}
-	if !features.Enabled(features.TopologyAwareScheduling) {
-		t.Error("TopologyAwareScheduling is still off")
-	}
+	expect.NoError(t, applyGates(mustOf(t, Defaults("kueue-system"), Overrides{}).FeatureGates))
+	expect.That(t, features.Enabled(features.TopologyAwareScheduling), "TopologyAwareScheduling is still off")
 }
 
 // Every gate of Kueue has to be a known one, or files that hold Kueue's gates are refused.
 func TestKueuesGatesAreRegistered(t *testing.T) {
-	for _, gate := range []string{"TopologyAwareScheduling", "MultiKueue"} {
-		if !KnowsGate(gate) {
-			t.Errorf("Gate %s is not known", gate)
-		}
-	}
-	if KnowsGate("FromTheFuture") {
-		t.Error("A gate is known that does not exist")
+	for gate, want := range map[string]bool{"TopologyAwareScheduling": true, "MultiKueue": true, "FromTheFuture": false} {
+		expect.Same(t, "Unexpected KnowsGate of "+gate, want, KnowsGate(gate))
 	}
 }

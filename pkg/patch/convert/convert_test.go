@@ -3,14 +3,17 @@
 package convert
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const owner = "example.com/team"
@@ -18,36 +21,21 @@ const owner = "example.com/team"
 // trainJob is the manifest of a TrainJob with a spec in YAML.
 func trainJob(t testing.TB, apiVersion, spec string) []byte {
 	t.Helper()
-	data, err := yaml.YAMLToJSON([]byte("apiVersion: " + apiVersion + "\nkind: TrainJob\nmetadata: {name: job}\nspec: " + spec))
-	if err != nil {
-		t.Fatalf("Converting %s: %v", spec, err)
-	}
+	data := expect.Must(yaml.YAMLToJSON([]byte("apiVersion: " + apiVersion + "\nkind: TrainJob\nmetadata: {name: job}\nspec: " + spec)))(t)
 	return data
 }
 
 func specOf(t testing.TB, manifest []byte) any {
 	t.Helper()
-	var job struct {
+	job := expect.FromJSON[struct {
 		APIVersion, Kind string
 		Metadata         map[string]any
 		Spec             any
-	}
-	if err := json.Unmarshal(manifest, &job); err != nil {
-		t.Fatalf("Decoding %s: %v", manifest, err)
-	}
+	}](t, string(manifest))
 	if job.APIVersion != "trainer.kubeflow.org/v1alpha1" || job.Kind != "TrainJob" || job.Metadata["name"] != "job" {
 		t.Errorf("Not the head of the TrainJob: %s", manifest)
 	}
 	return job.Spec
-}
-
-func fromYAML(t testing.TB, text string) any {
-	t.Helper()
-	var value any
-	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
-		t.Fatalf("Decoding %s: %v", text, err)
-	}
-	return value
 }
 
 // repeat makes a list of numbered items.
@@ -60,8 +48,16 @@ func repeat(count int, item string) string {
 }
 
 // inNode is the part of an entry that patches the pods of node.
-func inNode(podSpec string) string {
-	return "trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {" + podSpec + "}}}}}]}}}"
+func inNode(podSpec string) string { return inJobs(inPods("node", "spec: {"+podSpec+"}")) }
+
+// inJobs is the part of an entry that patches replicated jobs.
+func inJobs(jobs ...string) string {
+	return "trainingRuntimeSpec: {template: {spec: {replicatedJobs: [" + strings.Join(jobs, ", ") + "]}}}"
+}
+
+// inPods patches the pod template of a replicated job.
+func inPods(job, template string) string {
+	return "{name: " + job + ", template: {spec: {template: {" + template + "}}}}"
 }
 
 type conversion func([]byte) ([]byte, []string, field.ErrorList)
@@ -70,9 +66,17 @@ func toPatches(data []byte) ([]byte, []string, field.ErrorList) {
 	return ManifestToRuntimePatches(data, owner)
 }
 
+func way(way conversion) conversion {
+	if way == nil {
+		return toPatches
+	}
+	return way
+}
+
 func TestManifests(t *testing.T) {
 	const served = "trainer.kubeflow.org/v1alpha1"
 	cases := map[string]struct {
+		// way is toPatches where it is left out.
 		way        conversion
 		apiVersion string
 		spec       string
@@ -81,7 +85,6 @@ func TestManifests(t *testing.T) {
 		warnings []string
 	}{
 		"Trainer's migration guide": {
-			way: toPatches,
 			spec: `
   podTemplateOverrides:
   - targetJobs: [{name: node}]
@@ -90,25 +93,13 @@ func TestManifests(t *testing.T) {
       nodeSelector: {accelerator: nvidia-tesla-v100}
       volumes: [{name: training-data, persistentVolumeClaim: {claimName: ml-team-training-pvc}}]
       containers: [{name: trainer, volumeMounts: [{name: training-data, mountPath: /workspace/data}]}]`,
-			want: `
-  runtimePatches:
-  - manager: example.com/team
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
-            template:
-              spec:
-                template:
-                  spec:
-                    serviceAccountName: ml-training-sa
-                    nodeSelector: {accelerator: nvidia-tesla-v100}
-                    volumes: [{name: training-data, persistentVolumeClaim: {claimName: ml-team-training-pvc}}]
-                    containers: [{name: trainer, volumeMounts: [{name: training-data, mountPath: /workspace/data}]}]`,
+			want: `{runtimePatches: [{manager: example.com/team, ` + inNode(`
+      serviceAccountName: ml-training-sa,
+      nodeSelector: {accelerator: nvidia-tesla-v100},
+      volumes: [{name: training-data, persistentVolumeClaim: {claimName: ml-team-training-pvc}}],
+      containers: [{name: trainer, volumeMounts: [{name: training-data, mountPath: /workspace/data}]}]`) + `}]}`,
 		},
 		"several overrides collapse, one for several jobs spreads": {
-			way: toPatches,
 			spec: `
   runtimeRef: {name: torch}
   labels: {of: job}
@@ -137,30 +128,14 @@ func TestManifests(t *testing.T) {
         metadata: {labels: {of: job}}
         spec:
           replicatedJobs:
-          - name: node
-            template:
-              spec:
-                template:
-                  metadata: {labels: {team: vision, tier: a}}
-                  spec:
-                    serviceAccountName: custom-sa
-                    tolerations: [{key: c}]
-                    nodeSelector: {pool: b, zone: a}
-                    affinity: {}
-                    containers: [{name: side, env: [{name: A, value: "1"}, {name: B, value: "2"}]}]
-          - name: launcher
-            template:
-              spec:
-                template:
-                  metadata: {labels: {team: ml, tier: a}}
-                  spec:
-                    serviceAccountName: base-sa
-                    tolerations: [{key: a}, {key: b}]
-                    nodeSelector: {pool: a, zone: a}
-                    containers: [{name: side, env: [{name: A, value: "1"}, {name: B, value: "1"}]}]`,
+          - ` + inPods("node", `metadata: {labels: {team: vision, tier: a}}, spec: {
+              serviceAccountName: custom-sa, tolerations: [{key: c}], nodeSelector: {pool: b, zone: a}, affinity: {},
+              containers: [{name: side, env: [{name: A, value: "1"}, {name: B, value: "2"}]}]}`) + `
+          - ` + inPods("launcher", `metadata: {labels: {team: ml, tier: a}}, spec: {
+              serviceAccountName: base-sa, tolerations: [{key: a}, {key: b}], nodeSelector: {pool: a, zone: a},
+              containers: [{name: side, env: [{name: A, value: "1"}, {name: B, value: "1"}]}]}`),
 		},
 		"fields that nobody knows come along": {
-			way: toPatches,
 			spec: `
   future: {a: 1}
   podTemplateOverrides:
@@ -170,53 +145,37 @@ func TestManifests(t *testing.T) {
     spec: {newField: {y: [2], z: null}, containers: [{name: c, newest: {}}]}`,
 			want: `
   future: {a: 1}
-  runtimePatches:
-  - manager: example.com/team
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
-            template:
-              spec:
-                template:
-                  spec: {newField: {x: 9007199254740993, y: [2], z: null}, containers: [{name: c, newer: false, newest: {}}]}`,
+  runtimePatches: [{manager: example.com/team, ` + inNode(`
+      newField: {x: 9007199254740993, y: [2], z: null}, containers: [{name: c, newer: false, newest: {}}]`) + `}]`,
 			warnings: []string{"containers[0].newer: Forbidden: Trainer does not patch it", "containers[0].newest: Forbidden", "spec.newField: Forbidden"},
 		},
 		"overrides without content name their jobs": {
-			way:  toPatches,
 			spec: `{podTemplateOverrides: [{targetJobs: [{name: node}], metadata: null, spec: null}]}`,
 			want: `{runtimePatches: [{manager: example.com/team, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node}]}}}}]}`,
 		},
-		"an empty list leaves nothing": {way: toPatches, spec: `{podTemplateOverrides: [], labels: {}}`, want: `{}`},
-		"nothing to convert":           {way: toPatches, spec: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`, want: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`},
+		"an empty list leaves nothing": {spec: `{podTemplateOverrides: [], labels: {}}`, want: `{}`},
+		"nothing to convert":           {spec: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`, want: `{suspend: true, runtimePatches: [{manager: a.io/x}]}`},
 		"a version that nobody serves": {
-			way: toPatches, apiVersion: "trainer.kubeflow.org/v2alpha1",
-			spec: `{runtimePatches: [{manager: a.io/x}]}`, want: `{runtimePatches: [{manager: a.io/x}]}`,
+			apiVersion: "trainer.kubeflow.org/v2alpha1", spec: `{runtimePatches: [{manager: a.io/x}]}`, want: `{runtimePatches: [{manager: a.io/x}]}`,
 			warnings: []string{"v2alpha1; it is written as trainer.kubeflow.org/v1alpha1"},
 		},
 		"an order that may change": {
-			way: toPatches,
 			spec: `
   podTemplateOverrides:
   - {targetJobs: [{name: node}], spec: {initContainers: [{name: a}]}}
   - {targetJobs: [{name: node}], spec: {initContainers: [{name: b}]}}`,
-			want: `{runtimePatches: [{manager: example.com/team, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
-  {name: node, template: {spec: {template: {spec: {initContainers: [{name: b}, {name: a}]}}}}}]}}}}]}`,
+			want:     `{runtimePatches: [{manager: example.com/team, ` + inNode("initContainers: [{name: b}, {name: a}]") + `}]}`,
 			warnings: []string{`podTemplateOverrides[1]: several overrides of replicated job "node" patch initContainers`},
 		},
 		"resources mean something else": {
-			way:  toPatches,
 			spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}, podTemplateOverrides: []}`, want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
 			warnings: []string{"spec.trainer.resourcesPerNode"},
 		},
 		"resources mean something else, without overrides too": {
-			way:  toPatches,
 			spec: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`, want: `{trainer: {resourcesPerNode: {requests: {cpu: 1}}}}`,
 			warnings: []string{"spec.trainer.resourcesPerNode"},
 		},
 		"resources of a newer TrainJob mean what they do": {
-			way:  toPatches,
 			spec: `{trainer: {resourcesPerNode: {}}, runtimePatches: []}`, want: `{trainer: {resourcesPerNode: {}}, runtimePatches: []}`,
 		},
 		"resources mean something else the other way, without patches too": {
@@ -229,7 +188,6 @@ func TestManifests(t *testing.T) {
 			spec: `{trainer: {resourcesPerNode: {}}, podTemplateOverrides: []}`, want: `{trainer: {resourcesPerNode: {}}, podTemplateOverrides: []}`,
 		},
 		"templateOverrides with lists for jobs and pods": {
-			way: toPatches,
 			spec: `
   templateOverrides:
   - manager: kueue.x-k8s.io/manager
@@ -244,15 +202,13 @@ func TestManifests(t *testing.T) {
   runtimePatches:
   - manager: kueue.x-k8s.io/manager
     time: "2026-02-17T11:00:00Z"
-    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
-      {name: trainer, template: {spec: {template: {spec: {nodeSelector: {accelerator: b, zone: z}}}}}}]}}}
+    ` + inJobs(inPods("trainer", "spec: {nodeSelector: {accelerator: b, zone: z}}")) + `
   - manager: abc.example.com/abc
     time: "2026-02-17T10:00:00Z"
     trainingRuntimeSpec: {template: {metadata: {annotations: {of: jobset}}, spec: {replicatedJobs: [
       {name: trainer, template: {metadata: {labels: {custom-label: value}}}}]}}}`,
 		},
 		"flat entries with managers and times": {
-			way: toPatches,
 			spec: `
   podTemplateOverrides:
   - {manager: b.io/x, time: "2026-02-17T10:00:00Z", targetJobs: [{name: node}], spec: {nodeSelector: {a: b}}}
@@ -268,14 +224,11 @@ func TestManifests(t *testing.T) {
     trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
       {name: node, template: {metadata: {labels: {l: v}}, spec: {template: {spec: {nodeSelector: {a: b}}}}}}]}}}
   - manager: example.com/team
-    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
-      {name: node, template: {spec: {template: {spec: {nodeSelector: {a: mine}}}}}}]}}}
+    ` + inNode("nodeSelector: {a: mine}") + `
   - manager: c.io/x
-    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
-      {name: node, template: {spec: {template: {metadata: {labels: {p: v}}}}}}]}}}`,
+    ` + inJobs(inPods("node", "metadata: {labels: {p: v}}")),
 		},
 		"a manager that comes first for one job only": {
-			way: toPatches,
 			spec: `
   podTemplateOverrides:
   - {manager: a.io/x, targetJobs: [{name: node}]}
@@ -287,7 +240,6 @@ func TestManifests(t *testing.T) {
   - {manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node}, {name: launcher}]}}}}`,
 		},
 		"times against the order": {
-			way: toPatches,
 			spec: `
   templateOverrides:
   - manager: a.io/x
@@ -317,13 +269,11 @@ func TestManifests(t *testing.T) {
 			warnings: []string{"those of a.io/x, b.io/x are lost", "podTemplateOverrides[0].spec.future: Forbidden"},
 		},
 		"variables that Trainer forbids wherever they stand": {
-			way:      toPatches,
 			spec:     `{podTemplateOverrides: [{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: A, value: b}]}]}}]}`,
 			want:     `{runtimePatches: [{manager: example.com/team, ` + inNode("containers: [{name: node, env: [{name: A, value: b}]}]") + `}]}`,
 			warnings: []string{"spec.trainer.env"},
 		},
 		"what we wrote on Trainer 2.1 is left out": {
-			way: toPatches,
 			spec: `
   podTemplateOverrides:
   - {targetJobs: [{name: node}], spec: {nodeSelector: {mine: "1"}}}
@@ -331,12 +281,11 @@ func TestManifests(t *testing.T) {
     metadata: {labels: {kueue-trainer.dev/gated: "true"}, annotations: {kueue-trainer.dev/manager: kueue.x-k8s.io/manager}}
     spec: {schedulingGates: [{name: kueue-trainer.dev/admission}]}
   - {targetJobs: [{name: node}], metadata: {annotations: {kueue-trainer.dev/manager: someone}}}`,
-			want: `{runtimePatches: [{manager: example.com/team, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {
-  metadata: {annotations: {kueue-trainer.dev/manager: someone}}, spec: {nodeSelector: {mine: "1"}}}}}}]}}}}]}`,
+			want: `{runtimePatches: [{manager: example.com/team, ` +
+				inJobs(inPods("node", `metadata: {annotations: {kueue-trainer.dev/manager: someone}}, spec: {nodeSelector: {mine: "1"}}`)) + `}]}`,
 			warnings: []string{"spec.podTemplateOverrides[1]: it is left out"},
 		},
 		"nothing but what we wrote on Trainer 2.1": {
-			way: toPatches,
 			spec: `{podTemplateOverrides: [{targetJobs: [{name: node}], metadata: {annotations: {kueue-trainer.dev/manager: kueue.x-k8s.io/manager}},
   spec: {nodeSelector: {pool: h100}}}]}`,
 			want:     `{}`,
@@ -350,7 +299,6 @@ func TestManifests(t *testing.T) {
 			warnings: []string{"spec.runtimePatches[1]: it is left out", "those of a.io/x are lost"},
 		},
 		"a volume that a container mounts at several paths": {
-			way: toPatches,
 			spec: `
   podTemplateOverrides:
   - targetJobs: [{name: node}, {name: launcher}]
@@ -361,11 +309,10 @@ func TestManifests(t *testing.T) {
 			want: `
   runtimePatches:
   - manager: example.com/team
-    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [
-      {name: node, template: {spec: {template: {spec: {volumes: [{name: data}], containers: [
-        {name: side, env: [{name: A}], volumeMounts: [{name: data, mountPath: /c}, {name: other, mountPath: /o}]}, {name: log}]}}}}},
-      {name: launcher, template: {spec: {template: {spec: {volumes: [{name: data}], containers: [
-        {name: side, env: [{name: A}], volumeMounts: [{name: data, mountPath: /a}]}, {name: log}]}}}}}]}}}
+    ` + inJobs(inPods("node", `spec: {volumes: [{name: data}], containers: [
+        {name: side, env: [{name: A}], volumeMounts: [{name: data, mountPath: /c}, {name: other, mountPath: /o}]}, {name: log}]}`),
+				inPods("launcher", `spec: {volumes: [{name: data}], containers: [
+        {name: side, env: [{name: A}], volumeMounts: [{name: data, mountPath: /a}]}, {name: log}]}`)) + `
   - manager: example.com/team-3
     ` + inNode("containers: [{name: side, volumeMounts: [{name: data, mountPath: /b}]}]") + `
   - manager: example.com/team-4
@@ -381,23 +328,11 @@ func TestManifests(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if tc.apiVersion == "" {
-				tc.apiVersion = served
-			}
-			got, warnings, errs := tc.way(trainJob(t, tc.apiVersion, tc.spec))
-			if len(errs) > 0 {
-				t.Fatalf("Converting: %v", errs.ToAggregate())
-			}
-			if diff := cmp.Diff(fromYAML(t, tc.want), specOf(t, got)); diff != "" {
-				t.Errorf("Unexpected spec (-want,+got):\n%s", diff)
-			}
-			if len(warnings) != len(tc.warnings) {
-				t.Fatalf("Warnings are %q, want %d", warnings, len(tc.warnings))
-			}
-			for i, part := range tc.warnings {
-				if !strings.Contains(warnings[i], part) {
-					t.Errorf("Warning %q does not have %q", warnings[i], part)
-				}
+			got, warnings, errs := way(tc.way)(trainJob(t, cmp.Or(tc.apiVersion, served), tc.spec))
+			expect.Same(t, "Unexpected errors", nil, errs)
+			expect.Same(t, "Unexpected spec", expect.FromYAML[any](t, tc.want), specOf(t, got))
+			if !slices.EqualFunc(warnings, tc.warnings, strings.Contains) {
+				t.Errorf("Warnings are %q, want one with each of %q", warnings, tc.warnings)
 			}
 		})
 	}
@@ -405,52 +340,48 @@ func TestManifests(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	cases := map[string]struct {
+		// way is toPatches where it is left out.
 		way      conversion
 		manifest string
 		want     []string
 	}{
-		"no JSON":            {way: toPatches, manifest: `no`, want: []string{"<nil>"}},
-		"another kind":       {way: toPatches, manifest: `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"Job"}`, want: []string{"kind"}},
-		"another API":        {way: toPatches, manifest: `{"apiVersion":"batch/v1","kind":"TrainJob"}`, want: []string{"apiVersion"}},
-		"a spec of text":     {way: toPatches, manifest: `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","spec":"x"}`, want: []string{"spec"}},
-		"overrides as text":  {way: toPatches, manifest: `{podTemplateOverrides: x}`, want: []string{"spec.podTemplateOverrides"}},
-		"an override of 7":   {way: toPatches, manifest: `{podTemplateOverrides: [7]}`, want: []string{"spec.podTemplateOverrides[0]", "spec.podTemplateOverrides[0].targetJobs"}},
-		"both generations":   {way: toPatches, manifest: `{podTemplateOverrides: [], runtimePatches: []}`, want: []string{"spec.runtimePatches"}},
-		"no target jobs":     {way: toPatches, manifest: `{podTemplateOverrides: [{spec: {}}]}`, want: []string{"spec.podTemplateOverrides[0].targetJobs"}},
-		"a target of nobody": {way: toPatches, manifest: `{podTemplateOverrides: [{targetJobs: [{name: ""}]}]}`, want: []string{"spec.podTemplateOverrides[0].targetJobs[0].name"}},
+		"no JSON":            {manifest: `no`, want: []string{"<nil>"}},
+		"another kind":       {manifest: `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"Job"}`, want: []string{"kind"}},
+		"another API":        {manifest: `{"apiVersion":"batch/v1","kind":"TrainJob"}`, want: []string{"apiVersion"}},
+		"a spec of text":     {manifest: `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","spec":"x"}`, want: []string{"spec"}},
+		"overrides as text":  {manifest: `{podTemplateOverrides: x}`, want: []string{"spec.podTemplateOverrides"}},
+		"an override of 7":   {manifest: `{podTemplateOverrides: [7]}`, want: []string{"spec.podTemplateOverrides[0]", "spec.podTemplateOverrides[0].targetJobs"}},
+		"both generations":   {manifest: `{podTemplateOverrides: [], runtimePatches: []}`, want: []string{"spec.runtimePatches"}},
+		"no target jobs":     {manifest: `{podTemplateOverrides: [{spec: {}}]}`, want: []string{"spec.podTemplateOverrides[0].targetJobs"}},
+		"a target of nobody": {manifest: `{podTemplateOverrides: [{targetJobs: [{name: ""}]}]}`, want: []string{"spec.podTemplateOverrides[0].targetJobs[0].name"}},
 		"what no patch has": {
-			way:      toPatches,
 			manifest: `{podTemplateOverrides: [{targetJobs: [{name: a, index: 1}], other: 1, metadata: {name: x, labels: {a: 1}}}]}`,
 			want: []string{
 				"spec.podTemplateOverrides[0].other", "spec.podTemplateOverrides[0].targetJobs[0].index",
 				"spec.podTemplateOverrides[0].metadata.name", "spec.podTemplateOverrides[0].metadata.labels[a]",
 			},
 		},
-		"a spec that Trainer cannot read":     {way: toPatches, manifest: `{podTemplateOverrides: [{targetJobs: [{name: a}], spec: {tolerations: x}}]}`, want: []string{"spec.podTemplateOverrides[0].spec"}},
-		"processes by name":                   {way: toPatches, manifest: `{podTemplateOverrides: [], trainer: {numProcPerNode: gpu}}`, want: []string{"spec.trainer.numProcPerNode"}},
-		"processes by name without overrides": {way: toPatches, manifest: `{trainer: {numProcPerNode: auto}}`, want: []string{"spec.trainer.numProcPerNode"}},
-		"a time that is none":                 {way: toPatches, manifest: `{podTemplateOverrides: [{manager: a.io/x, time: now, targetJobs: [{name: a}]}]}`, want: []string{"spec.podTemplateOverrides[0].time"}},
-		"an entry of nobody":                  {way: toPatches, manifest: `{templateOverrides: [{pod: []}]}`, want: []string{"spec.templateOverrides[0].manager"}},
-		"a Job's spec":                        {way: toPatches, manifest: `{templateOverrides: [{manager: a.io/x, job: [{spec: {}}]}]}`, want: []string{"spec.templateOverrides[0].job[0].spec"}},
-		"a list among the fields of an entry": {way: toPatches, manifest: `{templateOverrides: [{manager: a.io/x, pod: [], spec: {}}]}`, want: []string{"spec.templateOverrides[0].spec"}},
+		"a spec that Trainer cannot read":     {manifest: `{podTemplateOverrides: [{targetJobs: [{name: a}], spec: {tolerations: x}}]}`, want: []string{"spec.podTemplateOverrides[0].spec"}},
+		"processes by name":                   {manifest: `{podTemplateOverrides: [], trainer: {numProcPerNode: gpu}}`, want: []string{"spec.trainer.numProcPerNode"}},
+		"processes by name without overrides": {manifest: `{trainer: {numProcPerNode: auto}}`, want: []string{"spec.trainer.numProcPerNode"}},
+		"a time that is none":                 {manifest: `{podTemplateOverrides: [{manager: a.io/x, time: now, targetJobs: [{name: a}]}]}`, want: []string{"spec.podTemplateOverrides[0].time"}},
+		"an entry of nobody":                  {manifest: `{templateOverrides: [{pod: []}]}`, want: []string{"spec.templateOverrides[0].manager"}},
+		"a Job's spec":                        {manifest: `{templateOverrides: [{manager: a.io/x, job: [{spec: {}}]}]}`, want: []string{"spec.templateOverrides[0].job[0].spec"}},
+		"a list among the fields of an entry": {manifest: `{templateOverrides: [{manager: a.io/x, pod: [], spec: {}}]}`, want: []string{"spec.templateOverrides[0].spec"}},
 		"a manager both before and after another": {
-			way: toPatches,
 			manifest: `{podTemplateOverrides: [
   {manager: a.io/x, targetJobs: [{name: node}]}, {manager: b.io/x, targetJobs: [{name: node}]}, {manager: a.io/x, targetJobs: [{name: node}]}]}`,
 			want: []string{"spec.podTemplateOverrides[2]"},
 		},
 		"a manager that is no path of a domain": {
-			way:      toPatches,
 			manifest: `{podTemplateOverrides: [{manager: kueue, targetJobs: [{name: a}]}]}`,
 			want:     []string{"spec.runtimePatches[0].manager"},
 		},
 		"more managers than a list may have": {
-			way:      toPatches,
 			manifest: `{podTemplateOverrides: [` + repeat(17, "{manager: a.io/m%d, targetJobs: [{name: node}]}") + `]}`,
 			want:     []string{"spec.runtimePatches"},
 		},
 		"more than a pod may have once it is one patch": {
-			way: toPatches,
 			manifest: `{podTemplateOverrides: [
   {targetJobs: [{name: node}], spec: {schedulingGates: [` + repeat(16, "{name: a%d}") + `], containers: [{name: side, env: [` + repeat(100, "{name: A%d}") + `]}]}},
   {targetJobs: [{name: node}], spec: {schedulingGates: [{name: b}], containers: [{name: side, env: [` + repeat(100, "{name: B%d}") + `]}]}}]}`,
@@ -467,9 +398,8 @@ func TestRefusals(t *testing.T) {
 			want:     []string{"owner"},
 		},
 		"a container of nobody": {
-			way:      ManifestToPodTemplateOverrides,
-			manifest: `{runtimePatches: [{manager: a.io/x, ` + inNode("containers: [{}]") + `}]}`,
-			want:     []string{"spec.podTemplateOverrides[0].spec.containers[0].name"},
+			way: ManifestToPodTemplateOverrides, manifest: `{runtimePatches: [{manager: a.io/x, ` + inNode("containers: [{}]") + `}]}`,
+			want: []string{"spec.podTemplateOverrides[0].spec.containers[0].name"},
 		},
 		"what Trainer 2.1 cannot express": {
 			way: ManifestToPodTemplateOverrides,
@@ -494,17 +424,13 @@ func TestRefusals(t *testing.T) {
 			if !strings.HasPrefix(tc.manifest, `{"`) && tc.manifest != "no" {
 				manifest = trainJob(t, "trainer.kubeflow.org/v1alpha1", tc.manifest)
 			}
-			got, _, errs := tc.way(manifest)
-			if got != nil {
-				t.Errorf("There are errors and a manifest: %s", got)
-			}
+			got, _, errs := way(tc.way)(manifest)
+			expect.That(t, got == nil, "There are errors and a manifest: %s", got)
 			var fields []string
 			for _, err := range errs {
 				fields = append(fields, err.Field)
 			}
-			if diff := cmp.Diff(tc.want, fields); diff != "" {
-				t.Errorf("Unexpected errors (-want,+got):\n%s\n%v", diff, errs.ToAggregate())
-			}
+			expect.Same(t, fmt.Sprintf("Unexpected errors %v", errs.ToAggregate()), tc.want, fields)
 		})
 	}
 }
@@ -522,22 +448,15 @@ func TestManyManagersOfManyJobs(t *testing.T) {
 		want = append(want, fmt.Sprintf("a.io/m%d", m))
 	}
 	data, _, errs := toPatches(trainJob(t, "trainer.kubeflow.org/v1alpha1", "{podTemplateOverrides: ["+strings.Join(overrides, ",")+"]}"))
-	if len(errs) > 0 {
-		t.Fatalf("Converting: %v", errs.ToAggregate())
-	}
-	var job struct {
+	expect.Same(t, "Unexpected errors", nil, errs)
+	job := expect.FromJSON[struct {
 		Spec struct{ RuntimePatches []struct{ Manager string } }
-	}
-	if err := json.Unmarshal(data, &job); err != nil {
-		t.Fatal(err)
-	}
+	}](t, string(data))
 	var got []string
 	for _, entry := range job.Spec.RuntimePatches {
 		got = append(got, entry.Manager)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected order (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected order", want, got)
 }
 
 // odd are manifests for the fuzzer to start from.
@@ -569,7 +488,7 @@ func FuzzManifests(f *testing.F) {
 				continue
 			}
 			again, _, errs := way(got)
-			if diff := cmp.Diff(string(got), string(again)); diff != "" || len(errs) > 0 {
+			if diff := gocmp.Diff(string(got), string(again)); diff != "" || len(errs) > 0 {
 				t.Errorf("Converted twice it is another one (-once,+twice):\n%s\n%v", diff, errs)
 			}
 		}

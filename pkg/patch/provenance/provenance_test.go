@@ -10,18 +10,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/removal"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random TrainJobs")
@@ -34,40 +32,17 @@ type world struct {
 
 func newWorld(t *testing.T) world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, jobsetapi.AddToScheme, trainjob.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatalf("Registering types: %v", err)
-		}
-	}
-	renderer, err := trainjob.NewRenderer(t.Context(), scheme)
-	if err != nil {
-		t.Fatalf("NewRenderer: %v", err)
-	}
-	return world{t, renderer}
+	return world{t, expect.Must(trainjob.NewRenderer(t.Context(), kit.Scheme(trainjob.AddToScheme)))(t)}
 }
 
 // explain renders and asks who set what.
 func (w world) explain(spec *trainer.TrainingRuntimeSpec, job *trainjob.TrainJob) []provenance.Field {
 	w.Helper()
 	js, err := w.renderer.Render(w.Context(), job, spec, job.Spec.RuntimePatches)
-	if err != nil {
-		w.Fatalf("Rendering: %v", err)
-	}
+	expect.NoError(w, err)
 	fields, err := provenance.Explain(provenance.Input{Runtime: spec, Job: job}, js)
-	if err != nil {
-		w.Fatalf("Explain: %v", err)
-	}
+	expect.NoError(w, err)
 	return fields
-}
-
-func decode[T any](t *testing.T, text string) *T {
-	t.Helper()
-	value := new(T)
-	if err := yaml.Unmarshal([]byte(text), value); err != nil {
-		t.Fatalf("Decoding: %v", err)
-	}
-	return value
 }
 
 const testRuntime = `
@@ -106,26 +81,12 @@ spec:
           - name: node
             template:
               metadata: {annotations: {of: a}}
-              spec:
-                template:
-                  metadata: {labels: {team: a}}
-                  spec:
-                    nodeSelector: {pool: a, zone: a}
-                    tolerations: [{key: spot, operator: Exists}]
-                    volumes: [{name: data, emptyDir: {}}]
-                    schedulingGates: [{name: example.com/wait}]
+              spec: {template: {metadata: {labels: {team: a}}, spec: {
+                nodeSelector: {pool: a, zone: a}, tolerations: [{key: spot, operator: Exists}],
+                volumes: [{name: data, emptyDir: {}}], schedulingGates: [{name: example.com/wait}]}}}
   - manager: kueue.x-k8s.io/manager
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
-            template:
-              spec:
-                template:
-                  spec:
-                    nodeSelector: {pool: kueue}
-                    tolerations: [{key: nvidia.com/gpu, operator: Exists}]
+    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {
+      nodeSelector: {pool: kueue}, tolerations: [{key: nvidia.com/gpu, operator: Exists}]}}}}}]}}}
 `
 
 func TestExplain(t *testing.T) {
@@ -156,7 +117,7 @@ func TestExplain(t *testing.T) {
 		"a variable of the framework":              {"node", pod + "containers[node].env[PET_MASTER_ADDR].value", said(provenance.Source{Kind: provenance.Trainer}, `"job-node-0-0.job"`), nil},
 		"the number of pods":                       {"node", "spec.parallelism", said(provenance.Source{Kind: provenance.Trainer}, `1`), nil},
 	}
-	fields := newWorld(t).explain(decode[trainer.TrainingRuntimeSpec](t, testRuntime), decode[trainjob.TrainJob](t, testJob))
+	fields := newWorld(t).explain(expect.FromYAML[*trainer.TrainingRuntimeSpec](t, testRuntime), expect.FromYAML[*trainjob.TrainJob](t, testJob))
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			want := []provenance.Field{{Job: tc.job, Path: tc.path, Setting: tc.want, Overrode: tc.overrode}}
@@ -164,9 +125,7 @@ func TestExplain(t *testing.T) {
 			for i := range got {
 				got[i].Overrode = append([]provenance.Setting(nil), got[i].Overrode...)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("Unexpected fields (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected fields", want, got)
 		})
 	}
 }
@@ -174,7 +133,7 @@ func TestExplain(t *testing.T) {
 // Ports that differ by their protocol only, and constraints for one topology, have the
 // same key in a strategic merge.
 func TestExplainItemsWithTheSameKey(t *testing.T) {
-	spec := decode[trainer.TrainingRuntimeSpec](t, testRuntime)
+	spec := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, testRuntime)
 	pod := &spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec
 	pod.Containers[0].Ports = []corev1.ContainerPort{
 		{ContainerPort: 53, Protocol: corev1.ProtocolTCP}, {ContainerPort: 53, Protocol: corev1.ProtocolUDP}, {ContainerPort: 80},
@@ -183,15 +142,10 @@ func TestExplainItemsWithTheSameKey(t *testing.T) {
 		{TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule}, {TopologyKey: "zone", WhenUnsatisfiable: corev1.ScheduleAnyway},
 	}
 	js := &jobsetapi.JobSet{Spec: *spec.Template.Spec.DeepCopy()}
-	fields, err := provenance.Explain(provenance.Input{Runtime: spec, Job: &trainjob.TrainJob{}}, js)
-	if err != nil {
-		t.Fatalf("Explain: %v", err)
-	}
+	fields := expect.Must(provenance.Explain(provenance.Input{Runtime: spec, Job: &trainjob.TrainJob{}}, js))(t)
 	got := map[string]string{}
 	for _, f := range fields {
-		if f.Kind != provenance.Runtime {
-			t.Errorf("%s comes from %s", f.Path, f.Source)
-		}
+		expect.That(t, f.Kind == provenance.Runtime, "%s comes from %s", f.Path, f.Source)
 		if strings.Contains(f.Path, "ports[") || strings.HasSuffix(f.Path, "whenUnsatisfiable") {
 			got[strings.TrimPrefix(f.Path, "spec.template.spec.")] = string(f.Value)
 		}
@@ -203,22 +157,17 @@ func TestExplainItemsWithTheSameKey(t *testing.T) {
 		"topologySpreadConstraints[zone].whenUnsatisfiable":   `"DoNotSchedule"`,
 		"topologySpreadConstraints[zone#2].whenUnsatisfiable": `"ScheduleAnyway"`,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected fields (-want,+got):\n%s", diff)
-	}
+	expect.Same(t, "Unexpected fields", want, got)
 }
 
 // A variable without a value is a field of its own, until a patch gives it one.
 func TestExplainVariableThatPatchAndTrainJobSet(t *testing.T) {
-	spec := decode[trainer.TrainingRuntimeSpec](t, testRuntime)
+	spec := expect.FromYAML[*trainer.TrainingRuntimeSpec](t, testRuntime)
 	spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "B"}}
-	override := decode[trainjob.PodTemplateOverride](t, `{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: B, value: patched}]}]}}`)
-	job := decode[trainjob.TrainJob](t, `{spec: {trainer: {env: [{name: B}]}}}`)
+	override := expect.FromYAML[*trainjob.PodTemplateOverride](t, `{targetJobs: [{name: node}], spec: {containers: [{name: node, env: [{name: B, value: patched}]}]}}`)
+	job := expect.FromYAML[*trainjob.TrainJob](t, `{spec: {trainer: {env: [{name: B}]}}}`)
 	js := &jobsetapi.JobSet{Spec: *spec.Template.Spec.DeepCopy()} // The TrainJob's variable is the runtime's.
-	fields, err := provenance.Explain(provenance.Input{Runtime: spec, Job: job, Overrides: []trainjob.PodTemplateOverride{*override}}, js)
-	if err != nil {
-		t.Fatalf("Explain: %v", err)
-	}
+	fields := expect.Must(provenance.Explain(provenance.Input{Runtime: spec, Job: job, Overrides: []trainjob.PodTemplateOverride{*override}}, js))(t)
 	at := slices.IndexFunc(fields, func(f provenance.Field) bool { return strings.HasSuffix(f.Path, "env[B]") })
 	if at < 0 || fields[at].Kind != provenance.TrainJob || len(fields[at].Overrode) > 0 {
 		t.Errorf("The TrainJob sets it, and without it the value would be the patch's, a field of another name: %+v", fields)
@@ -238,9 +187,8 @@ func TestExplainRefusesMissingInput(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, err := provenance.Explain(tc.in, tc.js); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("Explain returned %v, want an error that names %s", err, tc.want)
-			}
+			_, err := provenance.Explain(tc.in, tc.js)
+			expect.ErrorWith(t, err, tc.want)
 		})
 	}
 }
@@ -250,9 +198,7 @@ func TestSourceString(t *testing.T) {
 		"runtime": {Kind: provenance.Runtime}, "TrainJob": {Kind: provenance.TrainJob}, "Trainer": {Kind: provenance.Trainer},
 		"example.com/a": {Kind: provenance.Patch, Manager: "example.com/a"}, "podTemplateOverrides[3]": {Kind: provenance.Patch, Index: 3},
 	} {
-		if got := source.String(); got != want {
-			t.Errorf("String of %+v = %q, want %q", source, got, want)
-		}
+		expect.Same(t, "Unexpected text", want, source.String())
 	}
 }
 
@@ -262,14 +208,11 @@ func TestRemovedSources(t *testing.T) {
 	w, s := newWorld(t), random.New(*seed)
 	checked := 0
 	for range 100 {
-		data, err := json.Marshal(map[string]any{"runtime": s.Runtime(), "job": s.Job(random.Object{"runtimePatches": s.RuntimePatches(true)})})
-		if err != nil {
-			t.Fatalf("Encoding: %v", err)
-		}
-		in := decode[struct {
+		data := expect.JSON(t, map[string]any{"runtime": s.Runtime(), "job": s.Job(random.Object{"runtimePatches": s.RuntimePatches(true)})})
+		in := expect.FromYAML[*struct {
 			Runtime trainer.TrainingRuntimeSpec
 			Job     trainjob.TrainJob
-		}](t, string(data))
+		}](t, data)
 		fields := w.explain(&in.Runtime, &in.Job)
 		for _, r := range removal.All(provenance.Input{Runtime: &in.Runtime, Job: &in.Job}) {
 			n, err := removal.Check(fields, r.Source, w.explain(r.Input.Runtime, r.Input.Job))

@@ -3,11 +3,13 @@
 package rules
 
 import (
+	"cmp"
+	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // TestFields is for what the API server says without a CRD; for what the CRDs say there
@@ -34,10 +36,7 @@ func TestFields(t *testing.T) {
 				"spec.trainer.numNodes", "spec.trainer.resourcesPerNode.limits[nvidia.com/gpu]", "spec.trainer.resourcesPerNode.requests.memory",
 			},
 		},
-		"an item of a list that is none": {
-			spec:   `trainer: {env: [{name: A}, {name: 7}]}`,
-			fields: []string{"spec.trainer.env[1].name"},
-		},
+		"an item of a list that is none": {spec: `trainer: {env: [{name: A}, {name: 7}]}`, fields: []string{"spec.trainer.env[1].name"}},
 		"what no pod can have": {
 			spec: `{trainer: {numNodes: -1, env: [{name: A=B}], resourcesPerNode: {limits: {"": 1, a b!: 1}}},
 				initializer: {dataset: {env: [{name: ""}]}, model: {env: [{name: ü}]}}}`,
@@ -56,40 +55,20 @@ func TestFields(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			job := map[string]any{}
-			decode(t, `{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a}}`, &job)
-			if tc.metadata != "" {
-				var metadata any
-				decode(t, tc.metadata, &metadata)
-				job["metadata"] = metadata
+			type object = map[string]any
+			spec := expect.FromYAML[object](t, cmp.Or(tc.spec, "{}"))
+			spec["runtimeRef"] = object{"name": "torch"}
+			job := object{
+				"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": spec,
+				"metadata": expect.FromYAML[any](t, cmp.Or(tc.metadata, "{name: a}")),
 			}
-			spec := map[string]any{}
-			decode(t, tc.spec, &spec)
-			spec["runtimeRef"] = map[string]any{"name": "torch"}
-			job["spec"] = spec
-			data := marshal(t, job)
+			data := []byte(expect.JSON(t, job))
 			for _, generation := range generations {
-				if diff := cmp.Diff(tc.fields, places(Fields(generation, data))); diff != "" {
-					t.Errorf("Unexpected fields for Trainer %s (-want,+got):\n%s", generation, diff)
-				}
+				expect.Same(t, fmt.Sprintf("Unexpected fields for Trainer %s", generation), tc.fields, places(Fields(generation, data)))
 			}
-			if diff := cmp.Diff(tc.pods, places(Pods(data))); diff != "" {
-				t.Errorf("Unexpected findings about pods (-want,+got):\n%s", diff)
-			}
+			expect.Same(t, "Unexpected findings about pods", tc.pods, places(Pods(data)))
 		})
 	}
-}
-
-func marshal(t *testing.T, value any) []byte {
-	t.Helper()
-	data, err := yaml.Marshal(value)
-	if err == nil {
-		data, err = yaml.YAMLToJSON(data)
-	}
-	if err != nil {
-		t.Fatalf("Encoding %v: %v", value, err)
-	}
-	return data
 }
 
 func places(errs field.ErrorList) []string {

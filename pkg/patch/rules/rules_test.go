@@ -3,18 +3,18 @@
 package rules
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const testRuntime = `
@@ -27,48 +27,43 @@ template:
       template: {spec: {template: {spec: {initContainers: [{name: fetch}], containers: [{name: node}, {name: side}]}}}}
 `
 
-func decode(t testing.TB, text string, into any) {
+// jobOf is a TrainJob with lists in YAML.
+func jobOf(t testing.TB, overrides, patches string) TrainJob {
 	t.Helper()
-	if err := yaml.Unmarshal([]byte(text), into); err != nil {
-		t.Fatalf("Decoding %s: %v", text, err)
+	return TrainJob{
+		Overrides: expect.FromYAML[[]trainjob.PodTemplateOverride](t, overrides), Patches: expect.FromYAML[[]trainjob.RuntimePatch](t, patches),
 	}
 }
 
 func runtimeSpec(t testing.TB) *trainer.TrainingRuntimeSpec {
 	t.Helper()
-	spec := &trainer.TrainingRuntimeSpec{}
-	decode(t, testRuntime, spec)
-	return spec
+	return expect.FromYAML[*trainer.TrainingRuntimeSpec](t, testRuntime)
 }
 
 // patching is a TrainJob of a release with one patch of the pods of node.
 func patching(t testing.TB, generation trainjob.TrainerVersion, podSpec string) TrainJob {
 	t.Helper()
-	var job TrainJob
 	if generation == trainjob.Trainer21 {
-		decode(t, `[{targetJobs: [{name: node}], spec: `+podSpec+`}]`, &job.Overrides)
-		return job
+		return jobOf(t, `[{targetJobs: [{name: node}], spec: `+podSpec+`}]`, "")
 	}
-	decode(t, `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [`+
-		`{name: node, template: {spec: {template: {spec: `+podSpec+`}}}}]}}}}]`, &job.Patches)
-	return job
+	return jobOf(t, "", `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [`+
+		`{name: node, template: {spec: {template: {spec: `+podSpec+`}}}}]}}}}]`)
 }
 
 // found returns the fields of errors below the pod spec of patching, and the types.
-func found(errs field.ErrorList) []string {
-	var all []string
-	for _, err := range errs {
-		path := err.Field
-		for _, prefix := range []string{
-			"spec.podTemplateOverrides[0].spec", "spec.podTemplateOverrides",
-			"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec", "spec.runtimePatches",
-		} {
-			if rest, ok := strings.CutPrefix(path, prefix); ok {
-				path = rest
-				break
-			}
+func found(errs ...*field.Error) []string {
+	return trimmed(errs, "spec.podTemplateOverrides[0].spec",
+		"spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec",
+		"spec.podTemplateOverrides", "spec.runtimePatches")
+}
+
+// trimmed returns the fields of errors without the first prefix that they have, and the types.
+func trimmed(errs field.ErrorList, prefixes ...string) []string {
+	all := expect.FieldsAndTypes(errs)
+	for i, path := range all {
+		if at := slices.IndexFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) }); at >= 0 {
+			all[i] = strings.TrimPrefix(path[len(prefixes[at]):], ".")
 		}
-		all = append(all, strings.TrimPrefix(path, ".")+": "+string(err.Type))
 	}
 	return all
 }
@@ -115,17 +110,11 @@ func TestPodSpecs(t *testing.T) {
 			for _, generation := range generations {
 				verdict := Create(generation, runtimeSpec(t), patching(t, generation, tc.podSpec))
 				refuses := slices.Contains(tc.in, generation)
-				if got := len(verdict.Errors) > 0; got != refuses {
-					t.Errorf("Generation %d refuses: %v, want %v: %v", generation, got, refuses, verdict.Errors)
-				}
+				expect.That(t, (len(verdict.Errors) > 0) == refuses, "Generation %d must refuse: %v, and it finds %v", generation, refuses, verdict.Errors)
 				if refuses && tc.want != nil {
-					if diff := cmp.Diff(tc.want, found(verdict.Errors)); diff != "" {
-						t.Errorf("Unexpected errors for Generation %d (-want,+got):\n%s", generation, diff)
-					}
+					expect.Same(t, fmt.Sprintf("Unexpected errors for Generation %d", generation), tc.want, found(verdict.Errors...))
 				}
-				if diff := cmp.Diff(tc.warning, found(append(verdict.Warnings, verdict.Unmade...))); diff != "" {
-					t.Errorf("Unexpected warnings for Generation %d (-want,+got):\n%s", generation, diff)
-				}
+				expect.Same(t, fmt.Sprintf("Unexpected warnings for Generation %d", generation), tc.warning, found(append(verdict.Warnings, verdict.Unmade...)...))
 			}
 		})
 	}
@@ -138,6 +127,7 @@ func TestEntries(t *testing.T) {
 		return `trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {imagePullSecrets: ` + list + `}}}}}]}}}`
 	}
 	cases := map[string]struct {
+		// generation is 2.1 for overrides and 2.3 for patches, where it is left out.
 		generation    trainjob.TrainerVersion
 		overrides     string
 		patches       string
@@ -146,81 +136,68 @@ func TestEntries(t *testing.T) {
 		says string
 	}{
 		"an unknown job of 2.1": {
-			generation: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: worker}]}]`,
-			want: []string{"[0].targetJobs[1].name: FieldValueInvalid"}, says: "it has: dataset-initializer, node",
+			overrides: `[{targetJobs: [{name: node}, {name: worker}]}]`,
+			want:      []string{"[0].targetJobs[1].name: FieldValueInvalid"}, says: "it has: dataset-initializer, node",
 		},
 		"an unknown job of 2.2": {
 			generation: trainjob.Trainer22, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
 			want: []string{"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid"}, says: "it has: dataset-initializer, node",
 		},
 		"an unknown job of 2.3": {
-			generation: trainjob.Trainer23, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
+			patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: worker}]}}}}]`,
 			warning: []string{"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: FieldValueInvalid"}, says: "a JobSet that cannot run",
 		},
-		"no target jobs":      {generation: trainjob.Trainer21, overrides: `[{}]`, want: []string{"[0].targetJobs: FieldValueRequired"}},
-		"an override of 7":    {generation: trainjob.Trainer21, overrides: `[7]`, want: []string{"[0]: FieldValueTypeInvalid"}},
-		"an override of null": {generation: trainjob.Trainer21, overrides: `[null]`, want: []string{"[0]: FieldValueInvalid"}},
+		"no target jobs":      {overrides: `[{}]`, want: []string{"[0].targetJobs: FieldValueRequired"}},
+		"an override of 7":    {overrides: `[7]`, want: []string{"[0]: FieldValueTypeInvalid"}},
+		"an override of null": {overrides: `[null]`, want: []string{"[0]: FieldValueInvalid"}},
 		"a found error is told once": {
-			generation: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: dataset-initializer}], spec: {containers: [{name: node, env: [{name: A}]}]}}]`,
-			want: []string{"[0].spec.containers[0].env: FieldValueForbidden"}, warning: []string{"[0].spec.containers[0].name: FieldValueInvalid"}, says: "spec.trainer.env",
+			overrides: `[{targetJobs: [{name: node}, {name: dataset-initializer}], spec: {containers: [{name: node, env: [{name: A}]}]}}]`,
+			want:      []string{"[0].spec.containers[0].env: FieldValueForbidden"}, warning: []string{"[0].spec.containers[0].name: FieldValueInvalid"}, says: "spec.trainer.env",
 		},
 		"the command of the trainer": {
-			generation: trainjob.Trainer23, patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: node, command: [x], resources: {}}]}}}}}]}}}}]`,
-			want: []string{command + ".command: FieldValueForbidden", command + ".resources: FieldValueForbidden"}, says: "use spec.trainer.command",
+			patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {spec: {replicatedJobs: [{name: node, template: {spec: {template: {spec: {containers: [{name: node, command: [x], resources: {}}]}}}}}]}}}}]`,
+			want:    []string{command + ".command: FieldValueForbidden", command + ".resources: FieldValueForbidden"}, says: "use spec.trainer.command",
 		},
 		"metadata": {
-			generation: trainjob.Trainer23,
-			patches:    `[{manager: a.io/x, trainingRuntimeSpec: {template: {metadata: {labels: {a: b}, name: x, uid: u}, spec: {replicatedJobs: [{name: node, template: {metadata: {finalizers: []}}}]}}}}]`,
-			want:       []string{"[0].trainingRuntimeSpec.template.metadata.uid: FieldValueForbidden"},
+			patches: `[{manager: a.io/x, trainingRuntimeSpec: {template: {metadata: {labels: {a: b}, name: x, uid: u}, spec: {replicatedJobs: [{name: node, template: {metadata: {finalizers: []}}}]}}}}]`,
+			want:    []string{"[0].trainingRuntimeSpec.template.metadata.uid: FieldValueForbidden"},
 			warning: []string{
 				"[0].trainingRuntimeSpec.template.metadata.name: FieldValueForbidden",
 				"[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.metadata.finalizers: FieldValueForbidden",
 			},
 		},
 		"managers": {
-			generation: trainjob.Trainer23, patches: `[{manager: a.io/x}, {manager: a.io/x}, {}, {manager: x}, {manager: a.io/` + strings.Repeat("x", 249) + `}]`,
+			patches: `[{manager: a.io/x}, {manager: a.io/x}, {}, {manager: x}, {manager: a.io/` + strings.Repeat("x", 249) + `}]`,
 			want: []string{
 				"[1].manager: FieldValueDuplicate", "[2].manager: FieldValueRequired",
 				"[3].manager: FieldValueInvalid", "[4].manager: FieldValueTooLong",
 			},
 		},
 		"a secret without a name, and another entry's": {
-			generation: trainjob.Trainer23, patches: `[{manager: a.io/x, ` + secrets("[{}, {name: a}]") + `}, {manager: a.io/y, ` + secrets("[{name: b}]") + `}]`,
-			want: []string{"[0]." + inNode + ".imagePullSecrets[0].name: FieldValueRequired"},
+			patches: `[{manager: a.io/x, ` + secrets("[{}, {name: a}]") + `}, {manager: a.io/y, ` + secrets("[{name: b}]") + `}]`,
+			want:    []string{"[0]." + inNode + ".imagePullSecrets[0].name: FieldValueRequired"},
 		},
 		"a secret without a name, and an entry for another job": {
-			generation: trainjob.Trainer21, overrides: `[{targetJobs: [{name: node}, {name: node}], spec: {imagePullSecrets: [{}]}}, {targetJobs: [{name: dataset-initializer}], spec: {imagePullSecrets: [{name: b}]}}]`,
-			warning: []string{"[0].spec.imagePullSecrets[0].name: FieldValueRequired"}, says: "nobody else",
+			overrides: `[{targetJobs: [{name: node}, {name: node}], spec: {imagePullSecrets: [{}]}}, {targetJobs: [{name: dataset-initializer}], spec: {imagePullSecrets: [{name: b}]}}]`,
+			warning:   []string{"[0].spec.imagePullSecrets[0].name: FieldValueRequired"}, says: "nobody else",
 		},
-		"a time that is none": {generation: trainjob.Trainer23, patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0].time: FieldValueInvalid"}},
+		"a time that is none": {patches: `[{manager: a.io/x, time: now}]`, want: []string{"[0].time: FieldValueInvalid"}},
 		"seventeen entries": {
-			generation: trainjob.Trainer23, patches: `[` + strings.Repeat(`{manager: a.io/x}, `, 16) + `{manager: b.io/x}]`,
-			want: append([]string{": FieldValueTooMany"}, duplicates(15)...),
+			patches: `[` + strings.Repeat(`{manager: a.io/x}, `, 16) + `{manager: b.io/x}]`,
+			want:    append([]string{": FieldValueTooMany"}, duplicates(15)...),
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var job TrainJob
-			decode(t, tc.overrides, &job.Overrides)
-			decode(t, tc.patches, &job.Patches)
-			verdict := Create(tc.generation, runtimeSpec(t), job)
-			trim := func(errs field.ErrorList) []string {
-				var all []string
-				for _, err := range errs {
-					path := strings.TrimPrefix(strings.TrimPrefix(err.Field, "spec.podTemplateOverrides"), "spec.runtimePatches")
-					all = append(all, path+": "+string(err.Type))
-				}
-				return all
+			job, served := jobOf(t, tc.overrides, tc.patches), trainjob.Trainer23
+			if tc.overrides != "" {
+				served = trainjob.Trainer21
 			}
-			if diff := cmp.Diff(tc.want, trim(verdict.Errors)); diff != "" {
-				t.Errorf("Unexpected errors (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.warning, trim(append(verdict.Warnings, verdict.Unmade...))); diff != "" {
-				t.Errorf("Unexpected warnings (-want,+got):\n%s", diff)
-			}
-			if first := slices.Concat(verdict.Errors, verdict.Warnings, verdict.Unmade)[0]; !strings.Contains(first.Error(), tc.says) {
-				t.Errorf("Error %q does not say %q", first, tc.says)
-			}
+			verdict := Create(cmp.Or(tc.generation, served), runtimeSpec(t), job)
+			warnings := append(verdict.Warnings, verdict.Unmade...)
+			expect.Same(t, "Unexpected errors", tc.want, trimmed(verdict.Errors, "spec.podTemplateOverrides", "spec.runtimePatches"))
+			expect.Same(t, "Unexpected warnings", tc.warning, trimmed(warnings, "spec.podTemplateOverrides", "spec.runtimePatches"))
+			expect.ErrorWith(t, append(verdict.Errors, warnings...)[0], tc.says)
 		})
 	}
 }
@@ -240,9 +217,7 @@ func TestWithoutRuntime(t *testing.T) {
 			t.Errorf("Generation %d says what only a runtime can tell: %v", generation, verdict)
 		}
 		verdict := Create(generation, nil, patching(t, generation, `{tolerations: {}, containers: [{name: node, env: [{name: A}]}]}`))
-		if len(verdict.Errors) == 0 {
-			t.Errorf("Generation %d refuses nothing", generation)
-		}
+		expect.That(t, len(verdict.Errors) != 0, "Generation %d refuses nothing", generation)
 	}
 }
 
@@ -273,21 +248,17 @@ func TestUpdates(t *testing.T) {
 				before, now := patching(t, generation, tc.before), patching(t, generation, tc.now)
 				before.Suspended, now.Suspended = tc.suspended, tc.suspended && !tc.resume
 				verdict := Update(generation, runtimeSpec(t), before, now, tc.active)
-				if got, want := len(verdict.Errors) > 0, slices.Contains(tc.in, generation); got != want {
-					t.Errorf("Generation %d refuses: %v, want %v: %v", generation, got, want, verdict.Errors)
-				}
+				refuses := slices.Contains(tc.in, generation)
+				expect.That(t, (len(verdict.Errors) > 0) == refuses, "Generation %d must refuse: %v, and it finds %v", generation, refuses, verdict.Errors)
 			}
 		})
 	}
 }
 
 func TestTimesAreTrainers(t *testing.T) {
-	var before, now TrainJob
-	decode(t, `[{manager: a.io/x, time: "2026-02-17T10:00:00Z"}]`, &before.Patches)
-	decode(t, `[{manager: a.io/x, time: "2026-02-17T11:00:00Z"}]`, &now.Patches)
-	if verdict := Update(trainjob.Trainer23, runtimeSpec(t), before, now, nil); len(verdict.Errors) > 0 {
-		t.Errorf("Another time is refused: %v", verdict.Errors.ToAggregate())
-	}
+	before := jobOf(t, "", `[{manager: a.io/x, time: "2026-02-17T10:00:00Z"}]`)
+	now := jobOf(t, "", `[{manager: a.io/x, time: "2026-02-17T11:00:00Z"}]`)
+	expect.NoError(t, Update(trainjob.Trainer23, runtimeSpec(t), before, now, nil).Errors.ToAggregate())
 }
 
 func TestRenamedManagers(t *testing.T) {
@@ -304,16 +275,11 @@ func TestRenamedManagers(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			before, now := TrainJob{Suspended: true}, TrainJob{Suspended: true}
-			decode(t, tc.before, &before.Patches)
-			decode(t, tc.now, &now.Patches)
+			before, now := jobOf(t, "", tc.before), jobOf(t, "", tc.now)
+			before.Suspended, now.Suspended = true, true
 			verdict := Update(trainjob.Trainer23, runtimeSpec(t), before, now, nil)
-			if diff := cmp.Diff(tc.want, found(verdict.Warnings)); diff != "" {
-				t.Errorf("Unexpected warnings (-want,+got):\n%s", diff)
-			}
-			if len(verdict.Errors) > 0 {
-				t.Errorf("Unexpected errors: %v", verdict.Errors.ToAggregate())
-			}
+			expect.Same(t, "Unexpected warnings", tc.want, found(verdict.Warnings...))
+			expect.That(t, len(verdict.Errors) == 0, "Unexpected errors: %v", verdict.Errors.ToAggregate())
 		})
 	}
 }

@@ -60,13 +60,9 @@ func (w *world) Apply(context.Context, runtime.ApplyConfiguration, ...client.App
 	return nil
 }
 
-func (w *world) Scheme() *runtime.Scheme {
-	return w.scheme
-}
+func (w *world) Scheme() *runtime.Scheme { return w.scheme }
 
-func (w *world) RESTMapper() meta.RESTMapper {
-	return w.mapper
-}
+func (w *world) RESTMapper() meta.RESTMapper { return w.mapper }
 
 // noIndex takes the field indexes that Trainer's library wants and that answers never use.
 type noIndex struct{}

@@ -20,9 +20,7 @@ type Source struct {
 }
 
 // New returns the source of a seed.
-func New(seed uint64) Source {
-	return Source{rand.New(rand.NewPCG(seed, 0))}
-}
+func New(seed uint64) Source { return Source{rand.New(rand.NewPCG(seed, 0))} }
 
 // Jobs are the replicated jobs of every Runtime, with their containers.
 var Jobs = []struct {
@@ -45,9 +43,7 @@ var (
 	volumes = []string{"a", "b", "c"}
 )
 
-func one[T any](s Source, all []T) T {
-	return all[s.IntN(len(all))]
-}
+func one[T any](s Source, all []T) T { return all[s.IntN(len(all))] }
 
 // maybe reports true as often as not.
 func (s Source) maybe() bool { return s.IntN(2) == 0 }
@@ -180,9 +176,7 @@ func (s Source) containers(choices []string, securityContext bool) []any {
 
 // PodSpec is what Trainer 2.1 and later can patch in the pods of a replicated job, given
 // by its place in Jobs.
-func (s Source) PodSpec(job int) Object {
-	return s.podSpec(job, false)
-}
+func (s Source) PodSpec(job int) Object { return s.podSpec(job, false) }
 
 func (s Source) podSpec(job int, newer bool) Object {
 	spec := Object{}
@@ -269,7 +263,7 @@ func (s Source) replicatedJobs(newer bool) []any {
 
 // Job is a TrainJob with the given fields in its spec and, often, a trainer and initializers.
 func (s Source) Job(fields Object) Object {
-	spec := Object{"runtimeRef": Object{"name": "runtime", "apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime"}}
+	spec := Object{}
 	s.put(spec, "trainer", func() any {
 		trainer := Object{}
 		s.put(trainer, "image", func() any { return one(s, []string{"one", "two"}) })
@@ -283,10 +277,7 @@ func (s Source) Job(fields Object) Object {
 		return Object{"dataset": Object{"storageUri": "hf://x", "env": s.env()}, "model": Object{"env": s.env(), "secretRef": Object{"name": "s"}}}
 	})
 	maps.Copy(spec, fields)
-	return Object{
-		"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
-		"metadata": Object{"name": "job", "namespace": "ns", "uid": "uid"}, "spec": spec,
-	}
+	return s.Bare(spec)
 }
 
 // Runtime is the spec of a runtime with Jobs.
@@ -325,6 +316,4 @@ func (s Source) whole(choices []string) []any {
 	return containers
 }
 
-func sorted(object Object) []string {
-	return slices.Sorted(maps.Keys(object))
-}
+func sorted(object Object) []string { return slices.Sorted(maps.Keys(object)) }

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package expect says in one line what unit tests say most often. It imports nothing of this
+// repository, so that the tests inside of any package can use it.
+package expect
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+)
+
+// Same compares what a test wants with what it got. Where they differ the test fails with that
+// sentence and the difference, and goes on.
+func Same[T any](t testing.TB, sentence string, want, got T, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want,+got):\n%s", sentence, diff)
+	}
+}
+
+// That fails a test, which goes on, with a complaint where something is not so.
+func That(t testing.TB, so bool, complaint string, args ...any) {
+	t.Helper()
+	if !so {
+		t.Errorf(complaint, args...)
+	}
+}
+
+// NoError ends a test that cannot go on after an error.
+func NoError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Must ends a test where a call returned an error, and returns its value otherwise. It is written
+// Must(call())(t), as Go hands two results on to nothing but a function of just these.
+func Must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		NoError(t, err)
+		return value
+	}
+}
+
+// ErrorWith ends a test that needs an error, and fails it for each part that the error does
+// not have.
+func ErrorWith(t testing.TB, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("No error, want one with %q", parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("Error %q does not have %q", err, part)
+		}
+	}
+}
+
+// FieldsAndTypes leaves the wording of errors open.
+func FieldsAndTypes(errs field.ErrorList) (all []string) {
+	for _, err := range errs {
+		all = append(all, err.Field+": "+string(err.Type))
+	}
+	return all
+}
+
+// FromYAML decodes what a test has as text, without fields that the type does not know.
+func FromYAML[T any](t testing.TB, text string) (value T) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), &value); err != nil {
+		t.Fatalf("Decoding %s: %v", text, err)
+	}
+	return value
+}
+
+// FromJSON is for text of which every byte counts.
+func FromJSON[T any](t testing.TB, text string) (value T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatalf("Decoding %s: %v", text, err)
+	}
+	return value
+}
+
+// JSON encodes a value.
+func JSON(t testing.TB, value any) string {
+	t.Helper()
+	data, err := json.Marshal(value)
+	NoError(t, err)
+	return string(data)
+}
