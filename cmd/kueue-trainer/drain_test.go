@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // A server that is to stop answers for a while, and every answer is the last of its connection.
@@ -65,10 +66,7 @@ func TestPatience(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner, gate := &servingUntilDone{}, heap.NewGate(1, func() bool { return true })
-				leave, err := gate.Pass(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				leave := kit.Must(gate.Pass(t.Context()))(t)
 				defer leave()
 				(&drainingServer{Server: inner, gate: gate}).Register("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 					t.Error("A request passed that has no place")

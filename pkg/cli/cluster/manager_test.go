@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // configMap has a rule for one resource.
@@ -65,10 +65,7 @@ func TestManagerConfiguration(t *testing.T) {
 					return c.Get(ctx, key, into, opts...)
 				},
 			}).Build()
-			cfg, err := ManagerConfiguration(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			cfg := kit.Must(ManagerConfiguration(t.Context(), c))(t)
 			if cfg != nil && *cfg.Webhook.Port != 9443 {
 				t.Error("The configuration lacks its defaults")
 			}
@@ -76,9 +73,7 @@ func TestManagerConfiguration(t *testing.T) {
 			for _, rule := range Rules(cfg) {
 				got = append(got, rule.Resources...)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected resources (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "resources", tc.want, got)
 		})
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // refusing answers every read with an error.
@@ -64,9 +64,7 @@ func TestTrainJobsThatCannotBeRead(t *testing.T) {
 			} else {
 				_, err = TrainJob(t.Context(), r, tc.namespace, "llm")
 			}
-			if diff := cmp.Diff(tc.want, err.Error()); diff != "" {
-				t.Errorf("Unexpected message (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "message", tc.want, err.Error())
 			if exit.Code(err) != tc.code {
 				t.Errorf("exit code %d, want %d", exit.Code(err), tc.code)
 			}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestWorkerContext(t *testing.T) {
@@ -39,13 +40,8 @@ func TestWorkerContext(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := workerContext(tc.cluster, tc.given, contexts)
-			said := ""
-			if err != nil {
-				said = err.Error()
-			}
-			if diff := cmp.Diff([]string{tc.want, tc.says}, []string{got, said}); diff != "" {
-				t.Errorf("Unexpected context and error (-want,+got):\n%s", diff)
-			}
+			said := kit.Text(err)
+			kit.Same(t, "context and error", []string{tc.want, tc.says}, []string{got, said})
 		})
 	}
 }
@@ -91,13 +87,8 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			worker := &Worker{Cluster: "worker1", Context: "west"}
 			err := worker.Check(&trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", Labels: tc.labels, Annotations: tc.annotations}}, "trainjob-llm-12345")
-			said := ""
-			if err != nil {
-				said = err.Error()
-			}
-			if diff := cmp.Diff(tc.want, said); diff != "" {
-				t.Errorf("Unexpected error (-want,+got):\n%s", diff)
-			}
+			said := kit.Text(err)
+			kit.Same(t, "error", tc.want, said)
 			if tc.want != "" && !errors.Is(err, ErrNotTheCopy) {
 				t.Error("It is not ErrNotTheCopy")
 			}

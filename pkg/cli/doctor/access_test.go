@@ -32,6 +32,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // signature is the part of a credential that must be nowhere in what is kept of it.
@@ -50,24 +51,15 @@ func kubeconfigOf(t *testing.T, info clientcmdapi.AuthInfo) []byte {
 	config.Clusters["west"] = &clientcmdapi.Cluster{Server: "https://west:6443"}
 	config.AuthInfos["kueue"], config.AuthInfos["other"] = &info, &clientcmdapi.AuthInfo{Token: jwt(`{"sub":"nobody","exp":1}`)}
 	config.Contexts["west"], config.CurrentContext = &clientcmdapi.Context{Cluster: "west", AuthInfo: "kueue"}, "west"
-	content, err := clientcmd.Write(*config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := kit.Must(clientcmd.Write(*config))(t)
 	return content
 }
 
 func certificateOf(t *testing.T, subject pkix.Name, until time.Time) []byte {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := kit.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: subject, NotAfter: until}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := kit.Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
@@ -135,9 +127,7 @@ func TestAccessBy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := accessBy(kubeconfigOf(t, tc.info))
 			tc.want.Entry = "kueue"
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected access (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "access", tc.want, got)
 			if strings.Contains(fmt.Sprintf("%+v", got), signature) {
 				t.Error("The credential is kept")
 			}
@@ -152,10 +142,7 @@ func TestReadAccess(t *testing.T) {
 	info := clientcmdapi.AuthInfo{Token: jwt(`{"sub":"system:serviceaccount:kueue-system:multikueue","exp":1893758400}`)}
 	withoutContext := clientcmdapi.NewConfig()
 	withoutContext.AuthInfos["kueue"], withoutContext.Contexts["west"] = &info, &clientcmdapi.Context{AuthInfo: "kueue"}
-	headless, err := clientcmd.Write(*withoutContext)
-	if err != nil {
-		t.Fatal(err)
-	}
+	headless := kit.Must(clientcmd.Write(*withoutContext))(t)
 	objects := []client.Object{
 		secret("west", map[string][]byte{"kubeconfig": kubeconfigOf(t, info)}),
 		secret("empty", map[string][]byte{"config": kubeconfigOf(t, info)}),
@@ -183,10 +170,7 @@ func TestReadAccess(t *testing.T) {
 			at: named("forbidden"), unread: "you may not get them",
 		},
 	}
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scheme := kit.Must(cluster.Scheme())(t)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if key.Name == "forbidden" {
@@ -204,12 +188,8 @@ func TestReadAccess(t *testing.T) {
 			if err := l.facts.Unread[secrets]; err != nil {
 				unread = unreadKind(secrets, err).Reason
 			}
-			if diff := cmp.Diff(tc.want, l.facts.Access["west"]); diff != "" {
-				t.Errorf("Unexpected access (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.unread, unread); diff != "" {
-				t.Errorf("Unexpected reason (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "access", tc.want, l.facts.Access["west"])
+			kit.Same(t, "reason", tc.unread, unread)
 		})
 	}
 }
@@ -228,9 +208,7 @@ func TestNeededInWorkers(t *testing.T) {
 		// status comes with the TrainJob.
 		{APIGroups: []string{"trainer.kubeflow.org"}, Resources: []string{"trainjobs"}, Verbs: []string{"create", "delete", "get", "watch"}},
 	}
-	if diff := cmp.Diff(want, neededInWorkers()); diff != "" {
-		t.Errorf("Unexpected rules (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "rules", want, neededInWorkers())
 }
 
 func TestLacking(t *testing.T) {
@@ -257,10 +235,7 @@ func TestLacking(t *testing.T) {
 			denied: []string{"delete trainjobs "}, says: "webhook is down", want: []string{"the API server cannot tell: webhook is down"},
 		},
 	}
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scheme := kit.Must(cluster.Scheme())(t)
 	a := &Access{User: "system:serviceaccount:kueue-system:multikueue", Groups: accountGroups}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -289,9 +264,7 @@ func TestLacking(t *testing.T) {
 			if err != nil {
 				got = []string{err.Error()}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected rights (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "rights", tc.want, got)
 		})
 	}
 }

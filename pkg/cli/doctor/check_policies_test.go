@@ -12,6 +12,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/config/policies"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // withPolicies installs all of them.
@@ -88,19 +89,12 @@ func TestPoliciesAreNamedAfterTheirFiles(t *testing.T) {
 		t.Fatal("no policies")
 	}
 	for _, name := range names {
-		content, err := policies.Files.ReadFile(name[len("kueue-trainer-"):] + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := kit.Must(policies.Files.ReadFile(name[len("kueue-trainer-"):] + ".yaml"))(t)
 		decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 		var policy admissionregistrationv1.ValidatingAdmissionPolicy
 		var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
-		if err := decoder.Decode(&policy); err != nil {
-			t.Fatal(err)
-		}
-		if err := decoder.Decode(&binding); err != nil {
-			t.Fatal(err)
-		}
+		kit.OK(t, decoder.Decode(&policy))
+		kit.OK(t, decoder.Decode(&binding))
 		if policy.Name != name || binding.Name != name || binding.Spec.PolicyName != name {
 			t.Errorf("policy %q, binding %q of %q, want %q", policy.Name, binding.Name, binding.Spec.PolicyName, name)
 		}

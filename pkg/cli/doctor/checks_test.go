@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -32,6 +31,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // The restarts that findings give.
@@ -467,9 +467,7 @@ func TestKueueNoise(t *testing.T) {
 					got[i].Advice = ""
 				}
 			}
-			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Finding{}, "Problem", "Effect"), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("Unexpected findings (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "findings", tc.want, got, cmpopts.IgnoreFields(Finding{}, "Problem", "Effect"), cmpopts.EquateEmpty())
 		})
 	}
 }
@@ -701,9 +699,7 @@ func TestStuckTrainJobs(t *testing.T) {
 	finds(t, f, Finding{Severity: Error, Reason: "TrainJobStuck", Object: "TrainJob jobs/a", Commands: []string{"kubectl trainjob explain -n jobs a"}})
 	problem := newReport(f).Findings[0].Problem
 	const want = "The TrainJob asks for queue queue and has no Workload after 60m: nobody queues it. So is 1 more in the namespace for the same reason: b."
-	if diff := cmp.Diff(want, problem); diff != "" {
-		t.Errorf("Unexpected problem (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "problem", want, problem)
 	f.managerConfig("waitForJobSet: 2h")
 	finds(t, f)
 }
@@ -769,9 +765,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 					got = append(got, finding.Problem)
 				}
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("Unexpected remarks (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "remarks", want, got)
 		})
 	}
 }
@@ -880,9 +874,7 @@ func TestOnlyRightsAreToldAsRights(t *testing.T) {
 				t.Errorf("The reason is not told: %+v", r.Unseen)
 			}
 			err := report(io.Discard, func(io.Writer, show.Paint, Report) error { return nil }, r)
-			if code := exit.Code(err); code != tc.code {
-				t.Errorf("The exit code is %d, want %d: %v", code, tc.code, err)
-			}
+			kit.Same(t, "exit code of error "+kit.Text(err), tc.code, exit.Code(err))
 			if listing := strings.Contains(err.Error(), "run doctor as somebody"); listing != (tc.code == exit.Unseen) {
 				t.Errorf("The advice is not what helps: %v", err)
 			}
@@ -902,15 +894,8 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 		t.Errorf("The checks that need nodes are not told: %+v", r.Unseen)
 	}
 	var out strings.Builder
-	write, err := printerFor("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if code := exit.Code(report(&out, write, r)); code != exit.Unseen {
-		t.Errorf("The exit code is %d, want %d", code, exit.Unseen)
-	}
+	write := kit.Must(printerFor(""))(t)
+	kit.Same(t, "exit code", exit.Unseen, exit.Code(report(&out, write, r)))
 	want := fmt.Sprintf("Not known: %d checks made, nothing found; %d could not be made.\nunseen   nodes (you may not list them): %d checks\n", r.Checks, r.NotMade, r.NotMade)
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("Unexpected text (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "text", want, out.String())
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,6 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const externalConfig = "integrations:\n  frameworks: [batch/job]\n  externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]\n"
@@ -302,9 +302,7 @@ func TestWorkersUnseen(t *testing.T) {
 			for _, u := range report.Unseen {
 				got = append(got, u.Kind+": "+u.Reason)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected kinds (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "kinds", tc.want, got)
 		})
 	}
 }
@@ -368,9 +366,7 @@ func TestAccessUnseen(t *testing.T) {
 					got.Passed = append(got.Passed, name)
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected report (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "report", tc.want, got)
 		})
 	}
 }
@@ -400,9 +396,7 @@ func TestElsewhere(t *testing.T) {
 			inTheFleet(f)
 			tc.change(f, west(f))
 			err := f.elsewhere(west(f), &cluster.Worker{Cluster: "west", Context: "west"})
-			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-				t.Errorf("Unexpected error %v", err)
-			}
+			kit.Says(t, err, tc.want)
 		})
 	}
 }

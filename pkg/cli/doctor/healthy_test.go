@@ -28,6 +28,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -211,9 +212,7 @@ func gatedJob(t *testing.T, namespace, name string) *trainjob.TrainJob {
 	t.Helper()
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	job.Spec.Suspend = ptr.To(true)
-	if _, err := patch.Of(trainjob.Trainer23).Set(&job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(patch.Of(trainjob.Trainer23).Set(&job.Spec, []patch.Placement{patch.Gated("node")}))(t)
 	return job
 }
 

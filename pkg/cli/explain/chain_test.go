@@ -5,7 +5,6 @@ package explain
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -13,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestChain(t *testing.T) {
@@ -115,9 +115,7 @@ func TestChain(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := Chain(newScene(tc.scene...).facts(t))
-			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Link{}, "Pods")); diff != "" {
-				t.Errorf("Unexpected chain (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "chain", tc.want, got, cmpopts.IgnoreFields(Link{}, "Pods"))
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,6 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // told is what a verdict comes down to.
@@ -219,9 +219,7 @@ func TestFlavors(t *testing.T) {
 				}
 				got = append(got, short)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected verdicts (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "verdicts", tc.want, got)
 		})
 	}
 }
@@ -233,9 +231,7 @@ func TestAmounts(t *testing.T) {
 		}
 	})
 	want := []Amount{{Resource: gpu.Whole, Requested: 32, Free: ptr.To[int64](40), Quota: 32, Max: 48}}
-	if diff := cmp.Diff(want, Flavors(s.facts(t))[0].Amounts); diff != "" {
-		t.Errorf("Unexpected amounts (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "amounts", want, Flavors(s.facts(t))[0].Amounts)
 }
 
 func TestTopologyThatFitsLater(t *testing.T) {
@@ -253,9 +249,7 @@ func TestTopologyThatFitsLater(t *testing.T) {
 	})
 	got := Flavors(s.facts(t))[0].Reasons
 	want := []Reason{{Code: Topology, Message: `topology "racks" allows to fit only 1 out of 2 pod(s)`}}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Reason{}, "Remedy")); diff != "" {
-		t.Errorf("Unexpected reasons (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "reasons", want, got, cmpopts.IgnoreFields(Reason{}, "Remedy"))
 }
 
 // TestTopologyRemedies expects advice that Kueue's own placement would take on empty nodes:
@@ -297,9 +291,7 @@ func TestTopologyRemedies(t *testing.T) {
 			if len(verdicts) != 1 || len(verdicts[0].Reasons) != 1 {
 				t.Fatalf("Unexpected verdicts: %+v", verdicts)
 			}
-			if diff := cmp.Diff(tc.want, verdicts[0].Reasons[0].Remedy); diff != "" {
-				t.Errorf("Unexpected remedy (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "remedy", tc.want, verdicts[0].Reasons[0].Remedy)
 		})
 	}
 }

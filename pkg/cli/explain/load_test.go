@@ -27,6 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const runtimeYAML = `
@@ -138,18 +139,13 @@ func TestFacts(t *testing.T) {
 	h := &harness{T: t, objects: append(queued(),
 		note("Old", 9, corev1.EventTypeWarning), note("New", 1, corev1.EventTypeWarning), note("Fine", 0, corev1.EventTypeNormal),
 		waitingWorkload("somebody", "gpus", 1, minutesAgo(1)))}
-	f, err := h.reader().Facts(t.Context(), newScene().Job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := kit.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
 	var warnings []string
 	for _, w := range f.Warnings {
 		warnings = append(warnings, w.Reason)
 	}
 	got := []any{f.Workload.Name, len(f.PodSets), warnings, f.Undescribed != nil, f.Visible}
-	if diff := cmp.Diff([]any{"trainjob-llm", 1, []string{"New", "Old"}, true, (*Position)(nil)}, got); diff != "" {
-		t.Errorf("Unexpected facts (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "facts", []any{"trainjob-llm", 1, []string{"New", "Old"}, true, (*Position)(nil)}, got)
 }
 
 func TestFactsHaveTheManagersConfiguration(t *testing.T) {
@@ -168,14 +164,8 @@ func TestFactsHaveTheManagersConfiguration(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{T: t, objects: append(queued(), configured.DeepCopy()), denied: tc.denied}
-			one, err := h.reader().Facts(t.Context(), job)
-			if err != nil {
-				t.Fatal(err)
-			}
-			survey, err := ReadAll(t.Context(), h.client(), []trainjob.TrainJob{*job}, "team")
-			if err != nil {
-				t.Fatal(err)
-			}
+			one := kit.Must(h.reader().Facts(t.Context(), job))(t)
+			survey := kit.Must(ReadAll(t.Context(), h.client(), []trainjob.TrainJob{*job}, "team"))(t)
 			for i, f := range []*Facts{one, survey.Facts[0]} {
 				var got *time.Duration
 				if f.Manager != nil {
@@ -192,20 +182,13 @@ func TestFactsHaveTheManagersConfiguration(t *testing.T) {
 func TestWhatUsersSeeOfTheirNamespace(t *testing.T) {
 	h := &harness{T: t, objects: queued(), forbidden: []string{"LocalQueue", "ClusterQueue", "Workload", "Node"},
 		visible: []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-llm"}, PositionInClusterQueue: 4}}}
-	f, err := h.reader().Facts(t.Context(), newScene().Job)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(&Position{Place: 5, Source: Visibility}, f.Visible); diff != "" {
-		t.Errorf("Unexpected position (-want,+got):\n%s", diff)
-	}
+	f := kit.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
+	kit.Same(t, "position", &Position{Place: 5, Source: Visibility}, f.Visible)
 	if f.localQueue() == nil || f.Workload == nil {
 		t.Error("LocalQueue or Workload of the namespace was not read")
 	}
 	want := []string{"nodes", clusterQueues, workloads, "customresourcedefinitions.apiextensions.k8s.io"}
-	if diff := cmp.Diff(want, Explain(f).Unseen); diff != "" {
-		t.Errorf("Unexpected unseen kinds (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "unseen kinds", want, Explain(f).Unseen)
 }
 
 func TestPreview(t *testing.T) {
@@ -254,21 +237,13 @@ func TestPreview(t *testing.T) {
 				h.objects = append(h.objects, n.DeepCopy())
 			}
 			file := manifest.Parse("job.yaml", []byte(tc.files))
-			in, err := readFiles([]manifest.File{*file}, "team")
-			if err != nil {
-				t.Fatal(err)
-			}
-			f, err := h.reader().preview(t.Context(), &in.jobs[0], in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			in := kit.Must(readFiles([]manifest.File{*file}, "team"))(t)
+			f := kit.Must(h.reader().preview(t.Context(), &in.jobs[0], in))(t)
 			pods := int32(0)
 			if len(f.PodSets) > 0 {
 				pods = f.PodSets[0].Count
 			}
-			if diff := cmp.Diff(tc.want, []any{pods, f.queueName(), StateOf(f).Reason}); diff != "" {
-				t.Errorf("Unexpected preview (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "preview", tc.want, []any{pods, f.queueName(), StateOf(f).Reason})
 		})
 	}
 }
@@ -313,19 +288,11 @@ func TestPreviewWithTolerationRules(t *testing.T) {
 				h.objects = append(h.objects, &s.inventory.Nodes[i])
 			}
 			file := manifest.Parse("job.yaml", []byte(strings.NewReplacer("%KIND", "TrainingRuntime", "%NODES", "2", "%NS", "team").Replace(jobYAML+"---"+runtimeYAML)))
-			in, err := readFiles([]manifest.File{*file}, "team")
-			if err != nil {
-				t.Fatal(err)
-			}
+			in := kit.Must(readFiles([]manifest.File{*file}, "team"))(t)
 			in.jobs[0].Labels = map[string]string{kueueconstants.QueueLabel: "gpus"}
-			f, err := h.reader().preview(t.Context(), &in.jobs[0], in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := kit.Must(h.reader().preview(t.Context(), &in.jobs[0], in))(t)
 			e := Explain(f)
-			if diff := cmp.Diff(tc.want, outcome{e.State.Reason, slices.Contains(e.Unseen, unseen)}); diff != "" {
-				t.Errorf("Unexpected preview (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "preview", tc.want, outcome{e.State.Reason, slices.Contains(e.Unseen, unseen)})
 		})
 	}
 }
@@ -339,9 +306,7 @@ func TestFilesWithoutTrainJob(t *testing.T) {
 
 func decode(t *testing.T, text string, into client.Object) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, yaml.UnmarshalStrict([]byte(text), into))
 }
 
 // listed puts objects into a List.

@@ -5,8 +5,9 @@ package explain
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestPositionOf(t *testing.T) {
@@ -36,16 +37,12 @@ func TestPositionOf(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := newScene(tc.scene...).facts(t)
-			if diff := cmp.Diff(tc.want, PositionOf(f.Cluster, f.Workload, "gpus")); diff != "" {
-				t.Errorf("Unexpected position (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "position", tc.want, PositionOf(f.Cluster, f.Workload, "gpus"))
 		})
 	}
 }
 
 func TestOrdinal(t *testing.T) {
 	got := []string{ordinal(1), ordinal(2), ordinal(3), ordinal(4), ordinal(11), ordinal(21), ordinal(112)}
-	if diff := cmp.Diff([]string{"1st", "2nd", "3rd", "4th", "11th", "21st", "112th"}, got); diff != "" {
-		t.Errorf("Unexpected ordinals (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "ordinals", []string{"1st", "2nd", "3rd", "4th", "11th", "21st", "112th"}, got)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestPrint(t *testing.T) {
@@ -48,12 +49,8 @@ Not seen: you may not list nodes, so this is not the whole story; an admin sees 
 `
 	e := Explain(waits.facts(t))
 	var out strings.Builder
-	if err := (&printer{out: &out}).print(&e); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("Unexpected output (-want,+got):\n%s", diff)
-	}
+	kit.OK(t, (&printer{out: &out}).print(&e))
+	kit.Same(t, "output", want, out.String())
 }
 
 func TestPrintInWorkers(t *testing.T) {
@@ -139,25 +136,16 @@ What helps with a flavor:
 				}
 			}
 			var out strings.Builder
-			if err := (&printer{out: &out}).print(&e); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
-				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
-			}
+			kit.OK(t, (&printer{out: &out}).print(&e))
+			kit.Same(t, "output", tc.want, out.String())
 		})
 	}
 }
 
 func TestNamesInJSON(t *testing.T) {
-	data, err := json.Marshal(Explain(newScene(taken("h100", 3), withPods(1, runningPod)).facts(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := kit.Must(json.Marshal(Explain(newScene(taken("h100", 3), withPods(1, runningPod)).facts(t))))(t)
 	var got map[string]json.RawMessage
-	if err := json.Unmarshal(data, &got); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, json.Unmarshal(data, &got))
 	names := map[string][]string{"": slices.Sorted(maps.Keys(got))}
 	for _, part := range []string{"state", "queue", "chain", "flavors", "podSets", "placement"} {
 		names[part] = namesOf(t, got[part])
@@ -184,8 +172,6 @@ func namesOf(t *testing.T, data json.RawMessage) []string {
 		return slices.Sorted(maps.Keys(list[0]))
 	}
 	var object map[string]any
-	if err := json.Unmarshal(data, &object); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, json.Unmarshal(data, &object))
 	return slices.Sorted(maps.Keys(object))
 }

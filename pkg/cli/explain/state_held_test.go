@@ -5,12 +5,12 @@ package explain
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/held"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestHeld(t *testing.T) {
@@ -53,9 +53,7 @@ func TestHeld(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, StateOf(newScene(tc.changes...).facts(t))); diff != "" {
-				t.Errorf("Unexpected state (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "state", tc.want, StateOf(newScene(tc.changes...).facts(t)))
 		})
 	}
 	t.Run("by somebody else than the plugin", func(t *testing.T) {

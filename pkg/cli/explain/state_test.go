@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -27,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const (
@@ -652,9 +652,7 @@ func TestStateOf(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := StateOf(newScene(tc.scene...).facts(t))
-			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(State{}, "Since", "Cause")); diff != "" {
-				t.Errorf("Unexpected state (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "state", tc.want, got, cmpopts.IgnoreFields(State{}, "Since", "Cause"))
 		})
 	}
 }

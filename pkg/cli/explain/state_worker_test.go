@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -17,6 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // inWest is the job admitted in the manager cluster, and in worker west.
@@ -119,9 +119,7 @@ func TestStateInWorkers(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := StateOf(newScene(tc.scene...).facts(t))
-			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(State{}, "Since", "Cause")); diff != "" {
-				t.Errorf("Unexpected state (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "state", tc.want, got, cmpopts.IgnoreFields(State{}, "Since", "Cause"))
 		})
 	}
 }
@@ -171,9 +169,7 @@ func TestChainInWorkers(t *testing.T) {
 				}
 				got = append(got, line)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected chain (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "chain", tc.want, got)
 		})
 	}
 }
@@ -188,7 +184,5 @@ func TestExplainInAWorker(t *testing.T) {
 		t.Errorf("Unexpected explanation %+v", got)
 	}
 	e = Explain(newScene(inWest, unknown("west", errors.New("no answer"))).facts(t))
-	if diff := cmp.Diff([]WorkerExplanation{{Cluster: "west", Problem: "no answer"}}, e.Workers); diff != "" {
-		t.Errorf("Unexpected workers (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "workers", []WorkerExplanation{{Cluster: "west", Problem: "no answer"}}, e.Workers)
 }

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestTimeLimit(t *testing.T) {
@@ -33,13 +34,9 @@ func TestTimeLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := Explain(newScene(tc.scene...).facts(t))
-			if diff := cmp.Diff(tc.want, e.TimeLimit); diff != "" {
-				t.Errorf("Unexpected time limit (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "time limit", tc.want, e.TimeLimit)
 			var out strings.Builder
-			if err := (&printer{out: &out}).print(&e); err != nil {
-				t.Fatal(err)
-			}
+			kit.OK(t, (&printer{out: &out}).print(&e))
 			if tc.says == "" && strings.Contains(out.String(), "Time limit:") || !strings.Contains(out.String(), tc.says) {
 				t.Errorf("Want %q in:\n%s", tc.says, out.String())
 			}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // TestAwaitQuota has its answers one after the other, the last one again and again.
@@ -45,10 +46,7 @@ func TestAwaitQuota(t *testing.T) {
 		"an API server that stays away":       {answers: []error{holds, away}, want: context.DeadlineExceeded, says: "whether it still has its quota is not known: listing the Workloads"},
 		"given back at the very end":          {answers: append(slices.Repeat([]error{holds}, 13), nil), settled: true},
 	}
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scheme := kit.Must(cluster.Scheme())(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

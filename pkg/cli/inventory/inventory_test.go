@@ -6,7 +6,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func node(name, pool, gpus string, change ...func(*corev1.Node)) corev1.Node {
@@ -127,9 +127,7 @@ func TestNodes(t *testing.T) {
 	want := map[string]any{
 		"picked": []string{"a", "b"}, "unpicked": []string{"c"}, "ready": []bool{true, false, false}, "there": "16", "used": "3",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected nodes (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "nodes", want, got)
 }
 
 func TestQuotas(t *testing.T) {
@@ -195,17 +193,12 @@ func TestQuotas(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			tc.inventory.Flavors = []kueue.ResourceFlavor{flavor("h100")}
-			quotas, err := tc.inventory.Quotas(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			quotas := kit.Must(tc.inventory.Quotas(context.Background()))(t)
 			got := map[kueue.ClusterQueueReference][3]string{}
 			for _, q := range quotas {
 				got[q.ClusterQueue] = [3]string{q.Free.String(), q.Borrowed.String(), q.Lent.String()}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected free, borrowed, lent (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "free, borrowed, lent", tc.want, got)
 		})
 	}
 }
@@ -230,9 +223,7 @@ func TestDemand(t *testing.T) {
 		},
 	}
 	demand := i.Demand(&h100, gpu.Whole)
-	if got := demand.String(); got != "7" {
-		t.Errorf("Demand is %s, want 7", got)
-	}
+	kit.Same(t, "demand", "7", demand.String())
 }
 
 func TestRefuses(t *testing.T) {
@@ -266,18 +257,13 @@ func TestRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := flavor("h100")
 			f.Spec.NodeTaints, f.Spec.Tolerations = tc.flavor.NodeTaints, tc.flavor.Tolerations
-			if got := Refuses(&f, &tc.pod); got != tc.want {
-				t.Errorf("Refuses gave %q, want %q", got, tc.want)
-			}
+			kit.Same(t, "refusal", tc.want, Refuses(&f, &tc.pod))
 		})
 	}
 }
 
 func TestLoadGoesOnWithoutWhatIsForbidden(t *testing.T) {
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scheme := kit.Must(cluster.Scheme())(t)
 	b, a := node("b", "h100", "8"), node("a", "h100", "8")
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&b, &a).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -287,13 +273,8 @@ func TestLoadGoesOnWithoutWhatIsForbidden(t *testing.T) {
 			return c.List(ctx, list, opts...)
 		},
 	}).Build()
-	i, err := Load(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"a", "b"}, []string{i.Nodes[0].Name, i.Nodes[1].Name}); diff != "" {
-		t.Errorf("Unexpected nodes (-want,+got):\n%s", diff)
-	}
+	i := kit.Must(Load(context.Background(), c))(t)
+	kit.Same(t, "nodes", []string{"a", "b"}, []string{i.Nodes[0].Name, i.Nodes[1].Name})
 	if i.Saw("clusterqueues.kueue.x-k8s.io") || !i.Saw("nodes") {
 		t.Errorf("Unexpected kinds unseen: %v", i.Unseen)
 	}
@@ -304,7 +285,5 @@ func TestLoadGoesOnWithoutWhatIsForbidden(t *testing.T) {
 func TestSnapshotWithoutAdmission(t *testing.T) {
 	wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "wl"}}
 	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
-	if _, err := (&Inventory{Workloads: []kueue.Workload{wl}}).Snapshot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must((&Inventory{Workloads: []kueue.Workload{wl}}).Snapshot(t.Context()))(t)
 }

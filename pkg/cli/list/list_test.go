@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,6 +25,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/held"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -206,15 +206,9 @@ func TestLines(t *testing.T) {
 			for _, cell := range (table{}).row(&got.TrainJobs[0], now) {
 				cells = append(cells, fmt.Sprint(cell))
 			}
-			if diff := cmp.Diff(tc.want, strings.Join(cells, " ")); diff != "" {
-				t.Errorf("Unexpected line (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.unknown, got.Unseen); diff != "" {
-				t.Errorf("Unexpected kinds (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.workers, got.Workers); diff != "" {
-				t.Errorf("Unexpected workers (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "line", tc.want, strings.Join(cells, " "))
+			kit.Same(t, "kinds", tc.unknown, got.Unseen)
+			kit.Same(t, "workers", tc.workers, got.Workers)
 		})
 	}
 }
@@ -228,16 +222,12 @@ func TestTable(t *testing.T) {
 		Namespace: "team", Name: "cpu", Phase: explain.Failed, Reason: "JobsFailed", GPUs: map[corev1.ResourceName]int64{}, Nominated: []string{"west", "east"},
 	}}
 	var out strings.Builder
-	if err := (table{paint: show.Paint{}, namespaces: true, wide: true}).print(&out, jobs, now); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, (table{paint: show.Paint{}, namespaces: true, wide: true}).print(&out, jobs, now))
 	want := `NAMESPACE   NAME    STATE     QUEUE   FLAVOR   GPUS              PRIORITY   POSITION   SINCE   REASON       CLUSTERQUEUE   CLUSTER      MESSAGE
 team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -          -       -            pool           west         runs
 team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              west,east?   -
 `
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("Unexpected table (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "table", want, out.String())
 }
 
 func TestNews(t *testing.T) {
@@ -247,7 +237,5 @@ func TestNews(t *testing.T) {
 	last := List{TrainJobs: []TrainJob{job("same", explain.Running, "for 1s"), job("moved", explain.Waiting, ""), job("gone", explain.Running, "")}}
 	next := List{TrainJobs: []TrainJob{job("same", explain.Running, "for 2s"), job("moved", explain.Running, ""), job("made", explain.Waiting, "")}}
 	want := []TrainJob{job("moved", explain.Running, ""), job("made", explain.Waiting, "")}
-	if diff := cmp.Diff(want, news(last, next).TrainJobs); diff != "" {
-		t.Errorf("Unexpected news (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "news", want, news(last, next).TrainJobs)
 }

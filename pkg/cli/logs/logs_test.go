@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // pod is one whose containers run.
@@ -61,9 +63,7 @@ func TestTargets(t *testing.T) {
 			for _, target := range tc.selection.targets(pods, nil) {
 				got = append(got, target.prefix)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected containers (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "containers", tc.want, got)
 		})
 	}
 }
@@ -135,12 +135,8 @@ func TestReadAll(t *testing.T) {
 	late.Status.ContainerStatuses = nil
 	c := &kubelets{logs: map[string]string{first.Name + "/node": "a\nb", second.Name + "/node": "c\n"}}
 	r, out, errOut := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](7), Previous: true})
-	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late, second, first}, c.open)); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff("[node-0-0] a\n[node-0-0] b\n[node-0-1] c\n", out.String()); diff != "" {
-		t.Errorf("Unexpected lines (-want,+got):\n%s", diff)
-	}
+	kit.OK(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late, second, first}, c.open)))
+	kit.Same(t, "lines", "[node-0-0] a\n[node-0-0] b\n[node-0-1] c\n", out.String())
 	if want := "note: node-0-2 (pod llm-node-0-2-xyz) has not started: Running\n"; errOut.String() != want {
 		t.Errorf("Unexpected notes %q, want %q", errOut, want)
 	}
@@ -149,12 +145,8 @@ func TestReadAll(t *testing.T) {
 	}
 
 	delete(c.logs, second.Name+"/node")
-	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{first, second}, c.open)); err == nil || !strings.Contains(err.Error(), "node-0-1 (pod llm-node-0-1-xyz): no such log") {
-		t.Errorf("Unexpected error %v", err)
-	}
-	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late}, c.open)); err == nil || !strings.Contains(err.Error(), "--follow") {
-		t.Errorf("Unexpected error %v", err)
-	}
+	kit.Says(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{first, second}, c.open)), "node-0-1 (pod llm-node-0-1-xyz): no such log")
+	kit.Says(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late}, c.open)), "--follow")
 }
 
 // line is one with its time, as the API server gives it.
@@ -186,14 +178,10 @@ func TestFollow(t *testing.T) {
 			}
 			changed <- struct{}{}
 		}
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
+		kit.OK(t, <-ended)
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		slices.Sort(lines)
-		if diff := cmp.Diff([]string{"[node-0-0] a", "[node-0-0] of the second run", "[node-0-1] b"}, lines); diff != "" {
-			t.Errorf("Unexpected lines (-want,+got):\n%s", diff)
-		}
+		kit.Same(t, "lines", []string{"[node-0-0] a", "[node-0-0] of the second run", "[node-0-1] b"}, lines)
 		if errOut.Len() > 0 {
 			t.Errorf("Unexpected notes %q", errOut)
 		}
@@ -230,12 +218,8 @@ func TestFollowBroken(t *testing.T) {
 		c.write(log, line(3, "the last"))
 		now = ended
 		changed <- struct{}{}
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff("a\ncut o\ncut off\nb\nthe last\n", out.String()); diff != "" {
-			t.Errorf("Unexpected lines (-want,+got):\n%s", diff)
-		}
+		kit.OK(t, <-done)
+		kit.Same(t, "lines", "a\ncut o\ncut off\nb\nthe last\n", out.String())
 		if want := "note: node-0-0 (pod llm-node-0-0-xyz): connection lost\n"; errOut.String() != want {
 			t.Errorf("Unexpected notes %q, want %q", errOut, want)
 		}
@@ -255,9 +239,7 @@ func TestFollowFirst(t *testing.T) {
 	look := func(context.Context) (sight, error) {
 		return sight{targets: selection{index: -1}.targets([]corev1.Pod{first}, c.open), over: true}, nil
 	}
-	if err := r.follow(t.Context(), nil, look); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, r.follow(t.Context(), nil, look))
 	if len(c.asked) != 1 || c.asked[0].TailLines == nil {
 		t.Errorf("Unexpected options %+v: what was there is cut by --tail", c.asked)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // TestPodsOf is about whose JobSet it is that has the job's name.
@@ -36,10 +37,7 @@ func TestPodsOf(t *testing.T) {
 		"a former TrainJob's":                 {owner: &metav1.OwnerReference{Kind: "TrainJob", Name: "llm", UID: "former"}},
 		"somebody else's":                     {err: "JobSet llm is not of TrainJob llm: delete one of them"},
 	}
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scheme := kit.Must(cluster.Scheme())(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "js"}}
@@ -66,10 +64,7 @@ func TestPodsOf(t *testing.T) {
 				},
 			}).Build()}
 			pods, err := l.podsOf(t.Context(), at, &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "job"}})
-			got := ""
-			if err != nil {
-				got = err.Error()
-			}
+			got := kit.Text(err)
 			if len(pods) != tc.pods || got != tc.err {
 				t.Errorf("%d pods and error %q, want %d and %q", len(pods), got, tc.pods, tc.err)
 			}

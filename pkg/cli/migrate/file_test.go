@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const owner = "example.com/team"
@@ -484,12 +485,8 @@ spec:
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r, messages := migrated(t, tc.before)
-			if diff := cmp.Diff(strings.Split(tc.after, "\n"), strings.Split(string(r.data), "\n")); diff != "" {
-				t.Errorf("Unexpected text (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.messages, messages); diff != "" {
-				t.Errorf("Unexpected report (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "text", strings.Split(tc.after, "\n"), strings.Split(string(r.data), "\n"))
+			kit.Same(t, "report", tc.messages, messages)
 			if r.failed > 0 {
 				t.Errorf("%d TrainJobs failed", r.failed)
 			}
@@ -589,9 +586,7 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 			if diff := cmp.Diff(tc.text, string(r.data)); diff != "" {
 				t.Errorf("The text changed (-before,+after):\n%s", diff)
 			}
-			if diff := cmp.Diff(tc.messages, messages); diff != "" {
-				t.Errorf("Unexpected report (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "report", tc.messages, messages)
 			if r.failed+r.unreadable == 0 || r.changed > 0 {
 				t.Errorf("%d TrainJobs failed, %d changed", r.failed, r.changed)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func amountsOf(pairs ...string) corev1.ResourceList {
@@ -128,17 +129,10 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	i := &inventory.Inventory{Nodes: []corev1.Node{node}, Pods: []corev1.Pod{pod("daemon", "DaemonSet", "1500m", "200Mi"), pod("job", "Job", "8", "64Gi")}}
-	plan, err := newPlan(i, []team{{"vision", 1}}, "gpus")
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := kit.Must(newPlan(i, []team{{"vision", 1}}, "gpus"))(t)
 	var out strings.Builder
-	if err := plan.write(&out); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(planned, out.String()); diff != "" {
-		t.Errorf("Unexpected manifest (-want,+got):\n%s", diff)
-	}
+	kit.OK(t, plan.write(&out))
+	kit.Same(t, "manifest", planned, out.String())
 }
 
 func TestPlanRemarks(t *testing.T) {
@@ -212,23 +206,16 @@ func TestPlanRemarks(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			plan, err := newPlan(&tc.inventory, []team{{"vision", 1}}, "gpus")
-			if err != nil {
-				t.Fatal(err)
-			}
+			plan := kit.Must(newPlan(&tc.inventory, []team{{"vision", 1}}, "gpus"))(t)
 			startsWith := cmp.Comparer(func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) })
-			if diff := cmp.Diff(tc.want, plan.remarks, startsWith, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("Unexpected remarks (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "remarks", tc.want, plan.remarks, startsWith, cmpopts.EquateEmpty())
 		})
 	}
 }
 
 func TestNoPlanWithoutGPUs(t *testing.T) {
 	_, err := newPlan(&inventory.Inventory{Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []team{{"vision", 1}}, "gpus")
-	if err == nil || !strings.Contains(err.Error(), "no node has NVIDIA GPUs") {
-		t.Errorf("Unexpected error: %v", err)
-	}
+	kit.Says(t, err, "no node has NVIDIA GPUs")
 }
 
 func TestPortion(t *testing.T) {
@@ -262,9 +249,7 @@ func TestPortion(t *testing.T) {
 				q := portion(tc.name, resource.MustParse(tc.total), n, teams)
 				got = append(got, q.String())
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected parts (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "parts", tc.want, got)
 		})
 	}
 }
@@ -286,9 +271,7 @@ func TestParseTeams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := (&generate{teams: tc.args}).parseTeams()
 			if tc.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Errorf("Error %v, want one with %q", err, tc.err)
-				}
+				kit.Says(t, err, tc.err)
 				return
 			}
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(team{})); diff != "" || err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // someCluster has two H100 nodes of which one is cordoned, a flavor for them, a team with
@@ -156,48 +157,30 @@ unseen:
 			if tc.change != nil {
 				tc.change(i)
 			}
-			view, err := newView(context.Background(), i)
-			if err != nil {
-				t.Fatal(err)
-			}
-			write, err := newPrinter(tc.format)
-			if err != nil {
-				t.Fatal(err)
-			}
+			view := kit.Must(newView(context.Background(), i))(t)
+			write := kit.Must(newPrinter(tc.format))(t)
 			var out strings.Builder
-			if err := write(&out, view, show.Paint{}); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), out.String()); diff != "" {
-				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
-			}
+			kit.OK(t, write(&out, view, show.Paint{}))
+			kit.Same(t, "output", strings.TrimPrefix(tc.want, "\n"), out.String())
 		})
 	}
 }
 
 func TestScreenShowsOnlyChanges(t *testing.T) {
-	write, err := newPrinter("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	write := kit.Must(newPrinter(""))(t)
 	var out strings.Builder
 	s := &screen{out: &out, write: write}
 	changed := someCluster()
 	changed.Pods = nil
 	for _, i := range []*inventory.Inventory{someCluster(), someCluster(), changed} {
-		if err := s.show(context.Background(), i); err != nil {
-			t.Fatal(err)
-		}
+		kit.OK(t, s.show(context.Background(), i))
 	}
-	if got := strings.Count(out.String(), "POOL"); got != 2 {
-		t.Errorf("Printed %d tables, want 2:\n%s", got, out.String())
-	}
+	kit.Same(t, "number of tables", 2, strings.Count(out.String(), "POOL"))
 }
 
 func TestUnknownFormat(t *testing.T) {
-	if _, err := newPrinter("xml"); err == nil || !strings.Contains(err.Error(), "wide, json, yaml or jsonpath=TEMPLATE") {
-		t.Errorf("Unexpected error: %v", err)
-	}
+	_, err := newPrinter("xml")
+	kit.Says(t, err, "wide, json, yaml or jsonpath=TEMPLATE")
 }
 
 func TestNotAllowedToLook(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // TestLook is about what is left of a former TrainJob: Kubernetes deletes it after the TrainJob.
@@ -28,10 +29,7 @@ func TestLook(t *testing.T) {
 		"those of a former TrainJob":        {owner: "former", runs: "js"},
 		"a JobSet of its own, and old pods": {owner: "job", runs: "former", jobSet: true},
 	}
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scheme := kit.Must(cluster.Scheme())(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			job := trainJob("")
@@ -41,10 +39,7 @@ func TestLook(t *testing.T) {
 			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "js", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(former, trainjob.GVK)}}}
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", Labels: map[string]string{jobsetapi.JobSetNameKey: "job", jobsetapi.JobSetUIDKey: string(tc.runs)}}}
 			f := &follower{client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(job, js, pod).Build(), job: client.ObjectKeyFromObject(job)}
-			v, err := f.look(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := kit.Must(f.look(t.Context()))(t)
 			if got := v.jobSet != nil; got != tc.jobSet || len(v.pods) != tc.pods {
 				t.Errorf("JobSet %v, %d pods; want %v, %d", got, len(v.pods), tc.jobSet, tc.pods)
 			}

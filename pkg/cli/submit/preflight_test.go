@@ -18,6 +18,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestPreflight(t *testing.T) {
@@ -72,10 +73,7 @@ func TestPreflight(t *testing.T) {
 			if err == nil {
 				err = p.queue(t.Context(), &tc.request)
 			}
-			said := ""
-			if err != nil {
-				said = err.Error()
-			}
+			said := kit.Text(err)
 			if said != tc.says {
 				t.Errorf("The error is %q and not %q", said, tc.says)
 			}
@@ -92,10 +90,7 @@ func TestPreflight(t *testing.T) {
 // newClient returns a cluster with a few names, or one that lets nothing be read.
 func newClient(t *testing.T, forbidden bool) client.Client {
 	t.Helper()
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scheme := kit.Must(cluster.Scheme())(t)
 	tune := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "tune", Labels: map[string]string{frameworkLabel: torchtune}}}
 	queue := func(namespace, name string) *kueue.LocalQueue {
 		return &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

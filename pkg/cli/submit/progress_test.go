@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func trainJob(queue string, conditions ...metav1.Condition) *trainjob.TrainJob {
@@ -201,9 +201,7 @@ it was deleted`},
 			if p.failure != "" {
 				lines = append(lines, p.failure)
 			}
-			if diff := cmp.Diff(strings.TrimSpace(tc.want), strings.Join(lines, "\n")); diff != "" {
-				t.Errorf("Unexpected progress (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "progress", strings.TrimSpace(tc.want), strings.Join(lines, "\n"))
 		})
 	}
 }
@@ -265,9 +263,7 @@ func TestDisplay(t *testing.T) {
 			for i, p := range tc.shown {
 				d.show(p, start.Add(time.Duration(i)*time.Second))
 			}
-			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
-				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "output", tc.want, out.String())
 		})
 	}
 }

@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var begin = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -103,17 +104,13 @@ func TestOf(t *testing.T) {
 		"59s kubelet | 1 pod of Job llm-node-0 | ended it",
 		"60s Trainer | TrainJob llm | reported it as Complete: all done",
 	}
-	if diff := cmp.Diff(want, lines); diff != "" {
-		t.Errorf("Unexpected steps (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "steps", want, lines)
 	spent := map[Phase]int{}
 	for _, span := range got.Spans {
 		spent[span.Phase] = int(span.Seconds + 0.5)
 	}
 	wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 20, WaitingForChecks: 0, Starting: 2, WaitingForPods: 9, Running: 26, Stopping: 3}
-	if diff := cmp.Diff(wantSpent, spent); diff != "" {
-		t.Errorf("Unexpected spans (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "spans", wantSpent, spent)
 }
 
 // runsInWest is a job of MultiKueue that waited 20 s for worker west, and ran there.
@@ -177,17 +174,13 @@ func TestOfAJobInAWorker(t *testing.T) {
 			for _, s := range got.Steps {
 				lines = append(lines, fmt.Sprintf("%s %s %s | %s | %s", after(begin, s.Time), s.Actor, s.Cluster, s.Object, s.Step))
 			}
-			if diff := cmp.Diff(tc.want, lines); diff != "" {
-				t.Errorf("Unexpected steps (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "steps", tc.want, lines)
 			spent := map[Phase]int{}
 			for _, span := range got.Spans {
 				spent[span.Phase] = int(span.Seconds + 0.5)
 			}
 			wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 1, WaitingForChecks: 20, Starting: 4, WaitingForPods: 4, Running: 30}
-			if diff := cmp.Diff(wantSpent, spent); diff != "" {
-				t.Errorf("Unexpected spans (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "spans", wantSpent, spent)
 		})
 	}
 }
@@ -215,9 +208,7 @@ func TestSpansOfAJobThatWaits(t *testing.T) {
 	f := complete()
 	f.Now, f.Job.Status.Conditions, f.Workloads[0].Status.Conditions, f.Events, f.Pods = begin.Add(11*time.Second), nil, nil, nil, nil
 	want := []Span{{Phase: Preparing, Seconds: 1, Share: 1.0 / 11}, {Phase: WaitingForQuota, Seconds: 10, Share: 10.0 / 11}}
-	if diff := cmp.Diff(want, Of(f).Spans); diff != "" {
-		t.Errorf("Unexpected spans (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "spans", want, Of(f).Spans)
 }
 
 // Kueue says that it waits right after the manager gave the quota back.
@@ -233,9 +224,7 @@ func TestBothTellOfQuotaThatIsFree(t *testing.T) {
 			told = append(told, s.Actor)
 		}
 	}
-	if diff := cmp.Diff([]Actor{Manager, Kueue}, told); diff != "" {
-		t.Errorf("Unexpected actors (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "actors", []Actor{Manager, Kueue}, told)
 }
 
 // Events that tell the same again within minutes are one, which notes when it was seen last.
@@ -256,9 +245,7 @@ func TestSpansOfAJobThatIsPreemptedTwiceInMinutes(t *testing.T) {
 	for _, span := range Of(f).Spans {
 		spent[span.Phase] = int(span.Seconds + 0.5)
 	}
-	if diff := cmp.Diff(want, spent); diff != "" {
-		t.Errorf("Unexpected spans (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "spans", want, spent)
 }
 
 func TestPodsTogether(t *testing.T) {
@@ -272,9 +259,7 @@ func TestPodsTogether(t *testing.T) {
 			lines = append(lines, s.Step)
 		}
 	}
-	if diff := cmp.Diff([]string{"made them", "started 1 of them", "ended 1 of them"}, lines); diff != "" {
-		t.Errorf("Unexpected steps (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "steps", []string{"made them", "started 1 of them", "ended 1 of them"}, lines)
 }
 
 func TestSVG(t *testing.T) {
@@ -283,9 +268,7 @@ func TestSVG(t *testing.T) {
 	timeline := Of(f)
 	var pictures [2]strings.Builder
 	for i := range pictures {
-		if err := writeSVG(&pictures[i], &timeline, f.Now); err != nil {
-			t.Fatal(err)
-		}
+		kit.OK(t, writeSVG(&pictures[i], &timeline, f.Now))
 	}
 	picture := pictures[0].String()
 	if picture != pictures[1].String() {
@@ -297,9 +280,7 @@ func TestSVG(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.OK(t, err)
 		if element, is := token.(xml.StartElement); is && element.Name.Local == "circle" {
 			marks++
 		} else if is && element.Name.Local == "rect" && strings.Contains(fmt.Sprint(element.Attr), "#cbd2d9") {
@@ -329,9 +310,7 @@ func TestPodsOfOthers(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := jobOf(f, tc.pod); got != tc.want {
-				t.Errorf("Pod %s is of Job %q, want %q", tc.pod, got, tc.want)
-			}
+			kit.Same(t, "Job of a pod", tc.want, jobOf(f, tc.pod))
 		})
 	}
 	f = complete()
@@ -349,9 +328,7 @@ func TestOfAJobInTwoWorkers(t *testing.T) {
 	former.Cluster, former.last = "east", false
 	f.Copies = append([]Copy{former, {Worker: Worker{Cluster: "north", Problem: "no context"}}}, f.Copies...)
 	got := Of(f)
-	if diff := cmp.Diff([]Worker{{Cluster: "east"}, {Cluster: "north", Problem: "no context"}}, got.FormerWorkers); diff != "" {
-		t.Errorf("Unexpected former workers (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "former workers", []Worker{{Cluster: "east"}, {Cluster: "north", Problem: "no context"}}, got.FormerWorkers)
 	if got.Worker == nil || got.Worker.Cluster != "west" {
 		t.Errorf("The worker is %+v, want west", got.Worker)
 	}
@@ -361,9 +338,7 @@ func TestOfAJobInTwoWorkers(t *testing.T) {
 			told[s.Cluster]++
 		}
 	}
-	if diff := cmp.Diff(map[string]int{"": 1, "east": 1, "west": 1}, told); diff != "" {
-		t.Errorf("Unexpected starts by cluster (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "starts by cluster", map[string]int{"": 1, "east": 1, "west": 1}, told)
 }
 
 func TestGivenTo(t *testing.T) {
@@ -389,9 +364,7 @@ func TestGivenTo(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, givenTo(tc.events, tc.assigned)); diff != "" {
-				t.Errorf("Unexpected workers (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "workers", tc.want, givenTo(tc.events, tc.assigned))
 		})
 	}
 }

@@ -38,16 +38,14 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // installed is a cluster with the manager, a runtime and some objects. Dry runs of TrainJobs
 // come back as webhook leaves them.
 func installed(t *testing.T, webhook func(*trainjob.TrainJob) error, objects ...client.Object) client.Client {
 	t.Helper()
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scheme := kit.Must(cluster.Scheme())(t)
 	spec := apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"runtimePatches": {}}}
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: trainjob.CRDName}}
 	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{
@@ -163,12 +161,8 @@ func TestWorkloadsAreFreed(t *testing.T) {
 				job.Spec.Suspend = ptr.To(tc.inTree)
 				return nil
 			}, objects...)
-			if err := uninstalling(c, io.Discard).run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if got := fate(t, c, "job"); got != tc.want {
-				t.Errorf("The Workload %s, want: %s", got, tc.want)
-			}
+			kit.OK(t, uninstalling(c, io.Discard).run(t.Context()))
+			kit.Same(t, "fate of the Workload", tc.want, fate(t, c, "job"))
 		})
 	}
 }
@@ -178,15 +172,11 @@ func TestQuotaOfPodsThatMultiKueueLeftIsFreed(t *testing.T) {
 	rest.Labels, rest.Finalizers = map[string]string{remainder.Label: "llm"}, nil
 	c := installed(t, func(*trainjob.TrainJob) error { return nil }, rest, workloadOf("Job", "job"), kueueConfigMap("batch/job"))
 	var out strings.Builder
-	if err := uninstalling(c, &out).run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, uninstalling(c, &out).run(t.Context()))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(rest), rest); !apierrors.IsNotFound(err) {
 		t.Errorf("The Workload of the pods that are left is there: %v", err)
 	}
-	if got := fate(t, c, "job"); got != kept {
-		t.Errorf("The Workload of a Job %s, want: %s", got, kept)
-	}
+	kit.Same(t, "fate of the Workload", kept, fate(t, c, "job"))
 	if told := "workload ns/gpus: deleted; pods of TrainJob llm may be left"; !strings.Contains(out.String(), told) {
 		t.Errorf("Told %q, want %q in it", out.String(), told)
 	}
@@ -195,21 +185,15 @@ func TestQuotaOfPodsThatMultiKueueLeftIsFreed(t *testing.T) {
 func TestTheManagerStopsAndNobodyAsksIt(t *testing.T) {
 	ours := patch.Of(trainjob.Trainer22)
 	waits := trainJob("waits", func(job *trainjob.TrainJob) {
-		if _, err := ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}))(t)
 	})
 	c := installed(t, func(*trainjob.TrainJob) error { return nil }, waits, kueueConfigMap("batch/job"))
 	out := &bytes.Buffer{}
 	for range 2 { // the second time there is nothing left to do
-		if err := uninstalling(c, out).run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		kit.OK(t, uninstalling(c, out).run(t.Context()))
 	}
 	var deployment appsv1.Deployment
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: config.Namespace, Name: cluster.ManagerDeployment}, &deployment); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, c.Get(t.Context(), client.ObjectKey{Namespace: config.Namespace, Name: cluster.ManagerDeployment}, &deployment))
 	if replicas := ptr.Deref(deployment.Spec.Replicas, 1); replicas != 0 {
 		t.Errorf("The Deployment has %d replicas, want 0", replicas)
 	}
@@ -238,9 +222,7 @@ func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	err := uninstalling(c, io.Discard).run(ctx)
-	if err == nil || !strings.Contains(err.Error(), "manager-1") {
-		t.Errorf("run returned %v, want an error that names pod manager-1", err)
-	}
+	kit.Says(t, err, "manager-1")
 	var webhook admissionregistrationv1.MutatingWebhookConfiguration
 	if err := c.Get(t.Context(), client.ObjectKey{Name: webhookconfig.Installed.Mutating}, &webhook); err != nil {
 		t.Errorf("The webhooks of a manager that runs are gone: %v", err)
@@ -253,26 +235,18 @@ func TestAnUnansweredQuestionFreesNothing(t *testing.T) {
 	if err := uninstalling(c, io.Discard).run(t.Context()); !apierrors.IsForbidden(err) {
 		t.Errorf("run returned %v, want the refusal", err)
 	}
-	if got := fate(t, c, "job"); got != alone {
-		t.Errorf("The Workload %s, want: %s", got, alone)
-	}
+	kit.Same(t, "fate of the Workload", alone, fate(t, c, "job"))
 }
 
 func TestTheManagerOfAnotherNamespaceIsNamed(t *testing.T) {
 	webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}}
 	c := installed(t, func(*trainjob.TrainJob) error { return nil }, kueueConfigMap("batch/job"))
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks))
 	webhooks.Webhooks = []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{
 		Service: &admissionregistrationv1.ServiceReference{Namespace: "elsewhere"}}}}
-	if err := c.Update(t.Context(), webhooks); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, c.Update(t.Context(), webhooks))
 	err := uninstalling(c, io.Discard).run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "--manager-namespace=elsewhere") {
-		t.Errorf("run returned %v, want an error that names the namespace", err)
-	}
+	kit.Says(t, err, "--manager-namespace=elsewhere")
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks); err != nil {
 		t.Errorf("The webhooks of a manager that runs are gone: %v", err)
 	}
@@ -286,12 +260,8 @@ func TestAWorkloadWaitsForThePodsOfItsJob(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	err := uninstalling(c, io.Discard).run(ctx)
-	if err == nil || !strings.Contains(err.Error(), "job-node-0") {
-		t.Errorf("run returned %v, want an error that names the pod", err)
-	}
-	if got := fate(t, c, "job"); got != kept {
-		t.Errorf("The Workload %s, want: %s", got, kept)
-	}
+	kit.Says(t, err, "job-node-0")
+	kit.Same(t, "fate of the Workload", kept, fate(t, c, "job"))
 }
 
 func TestAWaitingJobKeepsNoPlacement(t *testing.T) {
@@ -299,17 +269,11 @@ func TestAWaitingJobKeepsNoPlacement(t *testing.T) {
 	evicted := trainJob("evicted", func(job *trainjob.TrainJob) {
 		placement := patch.Freed("node")
 		placement.NodeSelector = map[string]string{"pool": "h100"}
-		if _, err := ours.Set(&job.Spec, []patch.Placement{placement}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(ours.Set(&job.Spec, []patch.Placement{placement}))(t)
 	})
 	c := installed(t, func(*trainjob.TrainJob) error { return nil }, evicted, kueueConfigMap("batch/job"))
-	if err := uninstalling(c, io.Discard).run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(evicted), evicted); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, uninstalling(c, io.Discard).run(t.Context()))
+	kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(evicted), evicted))
 	if data, err := json.Marshal(evicted.Spec); err != nil || strings.Contains(string(data), "h100") {
 		t.Errorf("The TrainJob still says %s (%v)", data, err)
 	}
@@ -318,9 +282,7 @@ func TestAWaitingJobKeepsNoPlacement(t *testing.T) {
 func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {
 	ours := patch.Of(trainjob.Trainer22)
 	waits := trainJob("waits", func(job *trainjob.TrainJob) {
-		if _, err := ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}))(t)
 	})
 	c := installed(t, func(*trainjob.TrainJob) error { return nil }, waits)
 	gone := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
@@ -331,9 +293,7 @@ func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	if err := uninstalling(gone, io.Discard).run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, uninstalling(gone, io.Discard).run(t.Context()))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits); err != nil || ours.HoldsGate(&waits.Spec) {
 		t.Errorf("The TrainJob that waits is still at the gate (%v)", err)
 	}

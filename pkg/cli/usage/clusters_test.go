@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestClusterLabel(t *testing.T) {
@@ -96,9 +98,7 @@ func TestSeveral(t *testing.T) {
 			for _, count := range tc.counts {
 				series.Values = append(series.Values, model.SamplePair{Value: count})
 			}
-			if got := several(model.Matrix{series}); got != tc.want {
-				t.Errorf("several() = %t, want %t", got, tc.want)
-			}
+			kit.Same(t, "answer", tc.want, several(model.Matrix{series}))
 		})
 	}
 }
@@ -123,20 +123,14 @@ func TestBillOfSeveralClusters(t *testing.T) {
 				_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":` + answer + `}}`))
 			}))
 			t.Cleanup(server.Close)
-			q, err := newQuerier(server.URL, "", map[string]string{"region": "all", "env": `"`}, noon, at(10), "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, _, err := q.bill(t.Context()); err == nil || err.Error() != tc.want {
-				t.Errorf("bill() = %v, want %s", err, tc.want)
-			}
+			q := kit.Must(newQuerier(server.URL, "", map[string]string{"region": "all", "env": `"`}, noon, at(10), ""))(t)
+			_, _, err := q.bill(t.Context())
+			kit.Same(t, "error", tc.want, kit.Text(err))
 			want := []string{
 				`count(count_values("began", last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[5m])))`,
 				`last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[30m])`,
 			}
-			if diff := cmp.Diff(want, asked); diff != "" {
-				t.Errorf("Unexpected queries (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "queries", want, asked)
 		})
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -103,9 +104,7 @@ func TestNotes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fresh := tc.known || !time.Unix(int64(minOf(tc.began)), 0).Before(noon)
 			got := notes(epochs(tc.began, tc.known, noon, at(60), stale), fresh, noon, at(tc.first))
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected notes (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "notes", tc.want, got)
 		})
 	}
 }

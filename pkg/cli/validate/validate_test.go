@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const runtime = `apiVersion: trainer.kubeflow.org/v1alpha1
@@ -347,9 +347,7 @@ trainer: "2.2"
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "runtime.yaml")
-			if err := os.WriteFile(path, []byte(runtime), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			kit.OK(t, os.WriteFile(path, []byte(runtime), 0o600))
 			streams, in, out, _ := genericiooptions.NewTestIOStreams()
 			in.WriteString(tc.stdin)
 			cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
@@ -360,22 +358,15 @@ trainer: "2.2"
 			}
 			cmd.SetArgs(args)
 			err := cmd.ExecuteContext(t.Context())
-			if code := exit.Code(err); code != tc.code {
-				t.Errorf("The exit code is %d and not %d: %v", code, tc.code, err)
-			}
-			if diff := cmp.Diff(strings.Split(tc.want, "\n"), strings.Split(out.String(), "\n")); diff != "" {
-				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "exit code of error "+kit.Text(err), tc.code, exit.Code(err))
+			kit.Same(t, "output", strings.Split(tc.want, "\n"), strings.Split(out.String(), "\n"))
 		})
 	}
 }
 
 func TestEveryShippedRuntimeIsTaken(t *testing.T) {
 	for _, release := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23} {
-		shipped, err := releases.Runtimes(release)
-		if err != nil {
-			t.Fatal(err)
-		}
+		shipped := kit.Must(releases.Runtimes(release))(t)
 		var jobs strings.Builder
 		names := regexp.MustCompile(`(?m)^  name: (.+)$`).FindAllStringSubmatch(string(shipped), -1)
 		for _, name := range names {

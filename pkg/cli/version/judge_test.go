@@ -5,10 +5,10 @@ package version
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // parts are of one generation of Trainer, in order.
@@ -92,12 +92,8 @@ func TestJudge(t *testing.T) {
 			if r.Together != tc.together {
 				t.Errorf("Together: %s, want %s", r.Together, tc.together)
 			}
-			if diff := cmp.Diff(tc.problems, r.Problems, cmpopts.IgnoreFields(Problem{}, "Remedy")); diff != "" {
-				t.Errorf("Unexpected problems (-want,+got):\n%s", diff)
-			}
-			if code := exit.Code(r.err()); code != tc.code {
-				t.Errorf("Exit code %d, want %d", code, tc.code)
-			}
+			kit.Same(t, "problems", tc.problems, r.Problems, cmpopts.IgnoreFields(Problem{}, "Remedy"))
+			kit.Same(t, "exit code", tc.code, exit.Code(r.err()))
 			for _, p := range r.Problems {
 				if p.Remedy == "" {
 					t.Errorf("No remedy for %q", p.Message)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestManagerInstalled(t *testing.T) {
@@ -54,17 +55,10 @@ func TestManagerInstalled(t *testing.T) {
 				},
 			}).Build()
 			l := &loader{client: c}
-			got, err := l.part(t.Context(), cluster.Manager)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := kit.Must(l.part(t.Context(), cluster.Manager))(t)
 			tc.want.Name = cluster.Manager.Name
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(Part{})); diff != "" {
-				t.Errorf("Unexpected part (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.unseen, l.unseen); diff != "" {
-				t.Errorf("Unexpected kinds (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "part", tc.want, got, cmp.AllowUnexported(Part{}))
+			kit.Same(t, "kinds", tc.unseen, l.unseen)
 		})
 	}
 }
