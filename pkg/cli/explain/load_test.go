@@ -4,12 +4,12 @@ package explain
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -66,11 +65,7 @@ type harness struct {
 
 func (h *harness) client() client.WithWatch {
 	h.Helper()
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		h.Fatal(err)
-	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(h.objects...).
+	return kit.Fake(kit.Must(cluster.Scheme())(h), h.objects...).
 		WithIndex(&corev1.Event{}, "involvedObject.uid", func(o client.Object) []string { return []string{string(o.(*corev1.Event).InvolvedObject.UID)} }).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
 		WithIndex(&corev1.Event{}, "type", func(o client.Object) []string { return []string{o.(*corev1.Event).Type} }).
@@ -80,15 +75,24 @@ func (h *harness) client() client.WithWatch {
 func (h *harness) reader() *Reader {
 	h.Helper()
 	c := h.client()
-	renderer, err := trainjob.NewRenderer(h.Context(), c.Scheme())
-	if err != nil {
-		h.Fatal(err)
+	return kit.Must(NewReader(h.Context(), c, kit.Must(trainjob.NewRenderer(h.Context(), c.Scheme()))(h)))(h)
+}
+
+// preview looks at the first TrainJob of a file.
+func (h *harness) preview(file string, queue ...string) *Facts {
+	h.Helper()
+	in := kit.Must(readFiles([]manifest.File{*manifest.Parse("job.yaml", []byte(file))}, "team"))(h)
+	for _, name := range queue {
+		metav1.SetMetaDataLabel(&in.jobs[0].ObjectMeta, kueueconstants.QueueLabel, name)
 	}
-	r, err := NewReader(h.Context(), c, renderer)
-	if err != nil {
-		h.Fatal(err)
+	return kit.Must(h.reader().preview(h.Context(), &in.jobs[0], in))(h)
+}
+
+// managerConfig is a ConfigMap with the manager's configuration.
+func managerConfig(name, content string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: name}, Data: map[string]string{cluster.ManagerConfigKey: content},
 	}
-	return r
 }
 
 func (h *harness) list(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -97,13 +101,9 @@ func (h *harness) list(ctx context.Context, c client.WithWatch, list client.Obje
 	if err != nil {
 		return err
 	}
-	for _, kind := range h.forbidden {
-		if of.Namespace == "" && kinds[0].Kind == kind+"List" {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", nil)
-		}
-	}
-	if slices.Contains(h.denied, strings.TrimSuffix(kinds[0].Kind, "List")) {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: kinds[0].Kind}, "", nil)
+	kind := strings.TrimSuffix(kinds[0].Kind, "List")
+	if of.Namespace == "" && slices.Contains(h.forbidden, kind) || slices.Contains(h.denied, kind) {
+		return kit.Forbidden(kind)
 	}
 	return c.List(ctx, list, opts...)
 }
@@ -111,7 +111,7 @@ func (h *harness) list(ctx context.Context, c client.WithWatch, list client.Obje
 // get hides the CRD, which users may not read, so that the newest Trainer is assumed.
 func (h *harness) get(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if key.Name == trainjob.CRDName {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, key.Name, nil)
+		return kit.Forbidden("customresourcedefinitions")
 	}
 	return c.Get(ctx, key, obj, opts...)
 }
@@ -149,10 +149,7 @@ func TestFacts(t *testing.T) {
 }
 
 func TestFactsHaveTheManagersConfiguration(t *testing.T) {
-	configured := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerConfigMap},
-		Data:       map[string]string{cluster.ManagerConfigKey: "waitForJobSet: 5m"},
-	}
+	configured := managerConfig(cluster.ManagerConfigMap, "waitForJobSet: 5m")
 	job := newScene().Job
 	cases := map[string]struct {
 		denied []string
@@ -171,9 +168,7 @@ func TestFactsHaveTheManagersConfiguration(t *testing.T) {
 				if f.Manager != nil {
 					got = &f.Manager.WaitForJobSet.Duration
 				}
-				if diff := cmp.Diff(tc.want, got); diff != "" {
-					t.Errorf("%d: unexpected wait (-want,+got):\n%s", i, diff)
-				}
+				kit.Same(t, fmt.Sprintf("wait of the facts read in way %d", i), tc.want, got)
 			}
 		})
 	}
@@ -192,11 +187,8 @@ func TestWhatUsersSeeOfTheirNamespace(t *testing.T) {
 }
 
 func TestPreview(t *testing.T) {
-	fill := func(text, kind, nodes string) string {
-		return strings.NewReplacer("%KIND", kind, "%NODES", nodes, "%NS", "team").Replace(text)
-	}
 	inCluster := &trainer.ClusterTrainingRuntime{}
-	decode(t, fill(runtimeYAML, "ClusterTrainingRuntime", "2"), inCluster)
+	kit.OK(t, yaml.UnmarshalStrict([]byte(fill(runtimeYAML, "ClusterTrainingRuntime", "2")), inCluster))
 	cases := map[string]struct {
 		files string
 		queue string
@@ -236,9 +228,7 @@ func TestPreview(t *testing.T) {
 			for _, n := range newScene().inventory.Nodes {
 				h.objects = append(h.objects, n.DeepCopy())
 			}
-			file := manifest.Parse("job.yaml", []byte(tc.files))
-			in := kit.Must(readFiles([]manifest.File{*file}, "team"))(t)
-			f := kit.Must(h.reader().preview(t.Context(), &in.jobs[0], in))(t)
+			f := h.preview(tc.files)
 			pods := int32(0)
 			if len(f.PodSets) > 0 {
 				pods = f.PodSets[0].Count
@@ -250,10 +240,7 @@ func TestPreview(t *testing.T) {
 
 func TestPreviewWithTolerationRules(t *testing.T) {
 	taint := corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
-	rules := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerConfigMap + "-7g6h"},
-		Data:       map[string]string{cluster.ManagerConfigKey: "tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]"},
-	}
+	rules := managerConfig(cluster.ManagerConfigMap+"-7g6h", "tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]")
 	const unseen = "configmaps of namespace " + config.Namespace
 	type outcome struct {
 		Reason string
@@ -287,11 +274,7 @@ func TestPreviewWithTolerationRules(t *testing.T) {
 			for i := range s.inventory.Nodes {
 				h.objects = append(h.objects, &s.inventory.Nodes[i])
 			}
-			file := manifest.Parse("job.yaml", []byte(strings.NewReplacer("%KIND", "TrainingRuntime", "%NODES", "2", "%NS", "team").Replace(jobYAML+"---"+runtimeYAML)))
-			in := kit.Must(readFiles([]manifest.File{*file}, "team"))(t)
-			in.jobs[0].Labels = map[string]string{kueueconstants.QueueLabel: "gpus"}
-			f := kit.Must(h.reader().preview(t.Context(), &in.jobs[0], in))(t)
-			e := Explain(f)
+			e := Explain(h.preview(fill(jobYAML+"---"+runtimeYAML, "TrainingRuntime", "2"), "gpus"))
 			kit.Same(t, "preview", tc.want, outcome{e.State.Reason, slices.Contains(e.Unseen, unseen)})
 		})
 	}
@@ -304,9 +287,9 @@ func TestFilesWithoutTrainJob(t *testing.T) {
 	}
 }
 
-func decode(t *testing.T, text string, into client.Object) {
-	t.Helper()
-	kit.OK(t, yaml.UnmarshalStrict([]byte(text), into))
+// fill returns a manifest for a kind of runtime.
+func fill(text, kind, nodes string) string {
+	return strings.NewReplacer("%KIND", kind, "%NODES", nodes, "%NS", "team").Replace(text)
 }
 
 // listed puts objects into a List.

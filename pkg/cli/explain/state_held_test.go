@@ -10,7 +10,6 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/held"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestHeld(t *testing.T) {
@@ -25,37 +24,29 @@ func TestHeld(t *testing.T) {
 			wrote(held.FieldOwner, `{"f:spec":{"f:suspend":{}}}`, 2), wrote(held.FieldOwner, label, 4), wrote(held.FieldOwner, label, 3),
 		}
 	}
-	cases := map[string]struct {
-		changes []func(*scene)
-		want    State
-	}{
+	eachScene(t, "state", map[string]row[State]{
 		"out of its queue": {
-			changes: []func(*scene){holds},
+			scene: changes{holds},
 			want: State{Phase: Held, Reason: "Held", Stuck: true, Since: ptr.To(minutesAgo(3)),
 				Message: "is held out of queue gpus by its user", Remedy: "kubectl trainjob resume -n team llm"},
 		},
 		"before it has a Workload again": {
-			changes: []func(*scene){holds, func(s *scene) { s.Workload = nil }},
+			scene: changes{holds, withoutWorkload},
 			want: State{Phase: Held, Reason: "Held", Stuck: true, Since: ptr.To(minutesAgo(3)),
 				Message: "is held out of queue gpus by its user", Remedy: "kubectl trainjob resume -n team llm"},
 		},
 		"by somebody who may not see its Workload": {
-			changes: []func(*scene){holds, func(s *scene) { s.Workload, s.WorkloadUnseen = nil, true }},
+			scene: changes{holds, func(s *scene) { s.Workload, s.WorkloadUnseen = nil, true }},
 			want: State{Phase: Held, Reason: "Held", Stuck: true, Since: ptr.To(minutesAgo(3)),
 				Message: "is held out of queue gpus by its user; you may not see its Workload, nor so whether it still has quota",
 				Remedy:  "kubectl trainjob resume -n team llm"},
 		},
 		"while its pods end": {
-			changes: []func(*scene){admitted, withPods(2, runningPod), holds},
+			scene: changes{admitted, withPods(2, runningPod), holds},
 			want: State{Phase: Stopping, Reason: "Held",
 				Message: "is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone"},
 		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			kit.Same(t, "state", tc.want, StateOf(newScene(tc.changes...).facts(t)))
-		})
-	}
+	}, StateOf)
 	t.Run("by somebody else than the plugin", func(t *testing.T) {
 		s := newScene(holds)
 		s.Job.ManagedFields = s.Job.ManagedFields[:4]
