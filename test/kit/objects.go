@@ -6,6 +6,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +50,22 @@ func PodRequests(amounts ...string) corev1.PodSpec {
 // MakePodSet builds a PodSet of such pods.
 func MakePodSet(name string, count int32, amounts ...string) kueue.PodSet {
 	return kueue.PodSet{Name: kueue.PodSetReference(name), Count: count, Template: corev1.PodTemplateSpec{Spec: PodRequests(amounts...)}}
+}
+
+// MakeCRD builds a CustomResourceDefinition that serves a version, with those fields of the spec.
+func MakeCRD(name, version string, specFields ...string) *apiextensionsv1.CustomResourceDefinition {
+	fields := map[string]apiextensionsv1.JSONSchemaProps{}
+	for _, field := range specFields {
+		fields[field] = apiextensionsv1.JSONSchemaProps{Type: "array"}
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{
+		Name: version, Served: true,
+		Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+			Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {Properties: fields}},
+		}},
+	}}
+	return crd
 }
 
 // Forbidden is what the API server answers to whom RBAC gives no right.

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,11 +26,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -170,15 +167,12 @@ func TestReadAccess(t *testing.T) {
 			at: named("forbidden"), unread: "you may not get them",
 		},
 	}
-	scheme := kit.Must(cluster.Scheme())(t)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if key.Name == "forbidden" {
-				return notAllowedTo("get", "secrets")
-			}
-			return c.Get(ctx, key, obj, opts...)
-		},
-	}).Build()
+	c := kit.Fake(kit.Scheme(), objects...).WithInterceptorFuncs(kit.Refusing(func(_ any, key client.ObjectKey) error {
+		if key.Name == "forbidden" {
+			return notAllowedTo("get", "secrets")
+		}
+		return nil
+	})).Build()
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			l := &loader{client: c, facts: &Facts{Unread: map[Kind]error{}}}
@@ -235,17 +229,14 @@ func TestLacking(t *testing.T) {
 			denied: []string{"delete trainjobs "}, says: "webhook is down", want: []string{"the API server cannot tell: webhook is down"},
 		},
 	}
-	scheme := kit.Must(cluster.Scheme())(t)
 	a := &Access{User: "system:serviceaccount:kueue-system:multikueue", Groups: accountGroups}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+			c := kit.Fake(kit.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
 					review := obj.(*authorizationv1.SubjectAccessReview)
-					if diff := cmp.Diff(authorizationv1.SubjectAccessReviewSpec{User: a.User, Groups: a.Groups}, review.Spec,
-						cmpopts.IgnoreFields(authorizationv1.SubjectAccessReviewSpec{}, "ResourceAttributes")); diff != "" {
-						t.Errorf("Unexpected review (-want,+got):\n%s", diff)
-					}
+					kit.Same(t, "review", authorizationv1.SubjectAccessReviewSpec{User: a.User, Groups: a.Groups}, review.Spec,
+						cmpopts.IgnoreFields(authorizationv1.SubjectAccessReviewSpec{}, "ResourceAttributes"))
 					asked := review.Spec.ResourceAttributes
 					resource := asked.Resource
 					if asked.Subresource != "" {
@@ -270,13 +261,10 @@ func TestLacking(t *testing.T) {
 }
 
 func TestNamespacesOf(t *testing.T) {
-	f := healthy(t)
-	inTheFleet(f)
+	f := with(t, inTheFleet)
 	f.ClusterQueues = append(f.ClusterQueues, clusterQueue("here", "h100", "8"))
 	f.LocalQueues = append(f.LocalQueues, localQueue("ml", "queue", "gpus"), localQueue("jobs", "second", "gpus"), localQueue("own", "queue", "here"))
 	for worker, want := range map[string][]string{"west": {"jobs", "ml"}, "east": nil} {
-		if diff := cmp.Diff(want, f.namespacesOf(worker)); diff != "" {
-			t.Errorf("Unexpected namespaces of %s (-want,+got):\n%s", worker, diff)
-		}
+		kit.Same(t, "namespaces of "+worker, want, f.namespacesOf(worker))
 	}
 }

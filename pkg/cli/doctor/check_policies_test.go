@@ -40,7 +40,7 @@ func TestUnenforcedPolicies(t *testing.T) {
 		change func(*Facts)
 		want   []string
 	}{
-		"all are there": {change: func(*Facts) {}},
+		"all are there": {},
 		"one is not installed": {
 			change: func(f *Facts) {
 				f.Policies = slices.DeleteFunc(f.Policies, func(p admissionregistrationv1.ValidatingAdmissionPolicy) bool { return isTrainJobs(p.Name) })
@@ -68,17 +68,14 @@ func TestUnenforcedPolicies(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			tc.change(f)
+			f := with(t, tc.change)
 			var got []string
 			for _, finding := range newReport(f).Findings {
 				if finding.Reason == "PolicyNotEnforced" && finding.Severity == Warning {
 					got = append(got, finding.Object+": "+finding.Problem)
 				}
 			}
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			kit.Same(t, "policies", tc.want, got)
 		})
 	}
 }
