@@ -45,9 +45,7 @@ func TestDraining(t *testing.T) {
 		if !closes() {
 			t.Error("A connection stays open though the server is about to stop")
 		}
-		if after := <-ended; after != drainPeriod {
-			t.Errorf("Stopped after %s, want %s", after, drainPeriod)
-		}
+		kit.Same(t, "time until it stopped", drainPeriod, <-ended)
 	})
 }
 
@@ -73,9 +71,7 @@ func TestPatience(t *testing.T) {
 				}))
 				answer, began := httptest.NewRecorder(), time.Now()
 				inner.hook.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, tc.url, nil))
-				if waited := time.Since(began); waited != tc.want || answer.Code != http.StatusServiceUnavailable {
-					t.Errorf("Answered %d after %s, want %d after %s", answer.Code, waited, http.StatusServiceUnavailable, tc.want)
-				}
+				kit.Same(t, "time and answer", []any{tc.want, http.StatusServiceUnavailable}, []any{time.Since(began), answer.Code})
 			})
 		})
 	}

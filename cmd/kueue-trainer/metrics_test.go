@@ -93,9 +93,7 @@ func TestHealthPage(t *testing.T) {
 			}
 			answer := httptest.NewRecorder()
 			ready.page(leads)(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/health", http.NoBody))
-			if answer.Code != tc.wantCode {
-				t.Errorf("status %d, want %d", answer.Code, tc.wantCode)
-			}
+			kit.Same(t, "status", tc.wantCode, answer.Code)
 			kit.Same(t, "page", tc.want, answer.Body.String())
 		})
 	}

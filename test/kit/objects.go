@@ -92,3 +92,13 @@ func Refusing(refuse func(object any, key client.ObjectKey) error) interceptor.F
 		},
 	}
 }
+
+// RefusingGet has an API server refuse what is got alone.
+func RefusingGet(refuse func(object client.Object, key client.ObjectKey) error) interceptor.Funcs {
+	return Refusing(func(object any, key client.ObjectKey) error {
+		if got, is := object.(client.Object); is {
+			return refuse(got, key)
+		}
+		return nil
+	})
+}

@@ -63,10 +63,7 @@ func TestTrainJobName(t *testing.T) {
 	for arg, tc := range cases {
 		t.Run(arg, func(t *testing.T) {
 			got, err := TrainJobName(arg)
-			said := kit.Text(err)
-			if got != tc.want || said != tc.says {
-				t.Errorf("Got %q and error %q, want %q and %q", got, said, tc.want, tc.says)
-			}
+			kit.Same(t, "name and error", []string{tc.want, tc.says}, []string{got, kit.Text(err)})
 		})
 	}
 }

@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -14,18 +13,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
-
-// refusing answers every read with an error.
-type refusing struct {
-	client.Reader
-	err error
-}
-
-func (r refusing) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
-	return r.err
-}
-
-func (r refusing) List(context.Context, client.ObjectList, ...client.ListOption) error { return r.err }
 
 func TestTrainJobsThatCannotBeRead(t *testing.T) {
 	resource := schema.GroupResource{Group: "trainer.kubeflow.org", Resource: "trainjobs"}
@@ -57,7 +44,7 @@ func TestTrainJobsThatCannotBeRead(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := refusing{err: tc.err}
+			r := kit.Fake(kit.Scheme()).WithInterceptorFuncs(kit.Refusing(func(any, client.ObjectKey) error { return tc.err })).Build()
 			var err error
 			if tc.list {
 				_, err = TrainJobs(t.Context(), r, tc.namespace)
@@ -65,9 +52,7 @@ func TestTrainJobsThatCannotBeRead(t *testing.T) {
 				_, err = TrainJob(t.Context(), r, tc.namespace, "llm")
 			}
 			kit.Same(t, "message", tc.want, err.Error())
-			if exit.Code(err) != tc.code {
-				t.Errorf("exit code %d, want %d", exit.Code(err), tc.code)
-			}
+			kit.Same(t, "exit code", tc.code, exit.Code(err))
 		})
 	}
 }

@@ -92,8 +92,6 @@ func TestPoliciesAreNamedAfterTheirFiles(t *testing.T) {
 		var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
 		kit.OK(t, decoder.Decode(&policy))
 		kit.OK(t, decoder.Decode(&binding))
-		if policy.Name != name || binding.Name != name || binding.Spec.PolicyName != name {
-			t.Errorf("policy %q, binding %q of %q, want %q", policy.Name, binding.Name, binding.Spec.PolicyName, name)
-		}
+		kit.Same(t, "names", []string{name, name, name}, []string{policy.Name, binding.Name, binding.Spec.PolicyName})
 	}
 }

@@ -251,7 +251,6 @@ func finds(t *testing.T, f *Facts, want ...Finding) {
 func TestHealthy(t *testing.T) {
 	f := healthy(t)
 	finds(t, f)
-	if report := newReport(f); report.Checks != len(checks) || len(report.Passed) != len(checks) {
-		t.Errorf("Made %d checks and passed %d of %d", report.Checks, len(report.Passed), len(checks))
-	}
+	report := newReport(f)
+	kit.Same(t, "checks, and those that passed", []int{len(checks), len(checks)}, []int{report.Checks, len(report.Passed)})
 }

@@ -116,9 +116,7 @@ func TestReadAllOfCopies(t *testing.T) {
 			if wl := survey.Facts[0].Workload; wl != nil {
 				got = wl.Name
 			}
-			if got != tc.want {
-				t.Errorf("Workload %q, want %q", got, tc.want)
-			}
+			kit.Same(t, "Workload", tc.want, got)
 		})
 	}
 }

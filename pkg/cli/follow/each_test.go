@@ -61,9 +61,7 @@ func TestEach(t *testing.T) {
 					t.Errorf("Error %v, want %v", err, tc.want)
 				}
 				kit.Same(t, "notes", tc.notes, notes.String())
-				if took := time.Since(begin); took != tc.took || n != len(tc.looks) {
-					t.Errorf("%d looks in %s, want %d in %s", n, took, len(tc.looks), tc.took)
-				}
+				kit.Same(t, "time and number of looks", []any{tc.took, len(tc.looks)}, []any{time.Since(begin), n})
 			})
 		})
 	}

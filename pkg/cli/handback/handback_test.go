@@ -11,16 +11,13 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -52,13 +49,9 @@ func TestRun(t *testing.T) {
 				}
 			})
 			err := run(t.Context(), c, io.Discard, "ns")
-			if (err != nil) != (tc.wantErr != "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
-				t.Fatalf("run returned %v, want %q", err, tc.wantErr)
-			}
+			kit.Says(t, err, tc.wantErr)
 			kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
-			if gated := ours.HoldsGate(&waits.Spec); gated != tc.active {
-				t.Errorf("The TrainJob is at the gate: %t, want %t", gated, tc.active)
-			}
+			kit.Same(t, "gate", tc.active, ours.HoldsGate(&waits.Spec))
 		})
 	}
 }
@@ -89,19 +82,14 @@ func TestHandBackOfAManagerCluster(t *testing.T) {
 			}
 			c := clusterWith(t, "runtimePatches", job, func(*trainjob.TrainJob) {})
 			h := &handBack{client: c, served: tc.served, field: patch.Of(tc.served), placed: tc.placed}
-			if got, err := h.handBack(t.Context(), job); err != nil || got != tc.want {
-				t.Fatalf("handBack() = %q, %v; want %q", got, err, tc.want)
-			}
+			kit.Same(t, "answer", tc.want, kit.Must(h.handBack(t.Context(), job))(t))
 			kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
 			var entries string
 			for _, p := range job.Spec.RuntimePatches {
-				data := kit.Must(json.Marshal(p))(t)
-				entries += string(data)
+				entries += string(kit.Must(json.Marshal(p))(t))
 			}
 			want := map[string]string{"entry made": `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`}[tc.want]
-			if entries != want {
-				t.Errorf("It has entries %s, want %s", entries, want)
-			}
+			kit.Same(t, "entries", want, entries)
 		})
 	}
 }
@@ -142,15 +130,9 @@ func gate(t *testing.T, ours patch.Field, job *trainjob.TrainJob) {
 // for the TrainJobs that are created.
 func clusterWith(t *testing.T, field string, job *trainjob.TrainJob, webhook func(*trainjob.TrainJob), others ...client.Object) client.Client {
 	t.Helper()
-	scheme := kit.Must(cluster.Scheme())(t)
-	spec := apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{field: {}}}
-	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: trainjob.CRDName}}
-	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{
-		Name: trainjob.GVK.Version, Served: true, Schema: &apiextensionsv1.CustomResourceValidation{
-			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec}}},
-	}}
+	crd := kit.MakeCRD(trainjob.CRDName, trainjob.GVK.Version, field)
 	runtime := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(crd, runtime, job).WithObjects(others...).WithInterceptorFuncs(interceptor.Funcs{
+	return kit.Fake(kit.Scheme(trainjob.AddToScheme), crd, runtime, job).WithObjects(others...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			webhook(obj.(*trainjob.TrainJob))
 			return c.Create(ctx, obj, opts...)
@@ -184,10 +166,7 @@ func TestUngateJobSet(t *testing.T) {
 			ungate := kit.Must(ungateJobSet(js))(t)
 			data := kit.Must(ungate.Data(js))(t)
 			operations := kit.Must(jsonpatch.DecodePatch(data))(t)
-			got, err := operations.Apply([]byte(pod(tc.template)))
-			if err != nil {
-				t.Fatalf("Patch %s does not apply: %v", data, err)
-			}
+			got := kit.Must(operations.Apply([]byte(pod(tc.template))))(t)
 			kit.Same(t, "JobSet", decoded(t, []byte(pod(tc.want))), decoded(t, got))
 		})
 	}

@@ -121,9 +121,7 @@ func TestMovable(t *testing.T) {
 
 func TestToldBack(t *testing.T) {
 	c := change{queue: "gpus"}
-	if got, want := toldBack(waits("gpus.held"), c), "queued again in gpus"; got != want {
-		t.Errorf("Unexpected words %q, want %q", got, want)
-	}
+	kit.Same(t, "words", "queued again in gpus", toldBack(waits("gpus.held"), c))
 	if got, want := toldBack(waits("gpus.held", unseen), c), "it may start again on the quota that it had"; !strings.Contains(got, want) {
 		t.Errorf("Unexpected words %q, want %q in them", got, want)
 	}

@@ -11,7 +11,6 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -41,38 +40,30 @@ func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *expl
 	f.Job.Spec.Suspend = ptr.To(true)
 	f.Workload = &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "trainjob-llm", UID: "wl", CreationTimestamp: minutesAgo(5)},
-		Spec: kueue.WorkloadSpec{QueueName: "gpus", Priority: ptr.To[int32](100), PodSets: []kueue.PodSet{{
-			Name: "node", Count: 2, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-				Name: "node", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpu.Whole: resource.MustParse("8")}},
-			}}}},
-		}}},
+		Spec:       kueue.WorkloadSpec{QueueName: "gpus", Priority: ptr.To[int32](100), PodSets: []kueue.PodSet{kit.MakePodSet("node", 2)}},
 	}
+	// What limits alone say counts, too.
+	f.Workload.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Limits = kit.Amounts("nvidia.com/gpu", "8")
 	for _, change := range changes {
-		change(f)
+		if change != nil {
+			change(f)
+		}
 	}
 	if f.Workload != nil {
 		f.PodSets = f.Workload.Spec.PodSets
 	}
-	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "gpus"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "pool"}}}}
+	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{*kit.MakeLocalQueue("team", "gpus", "pool")}}
 	for _, kind := range unseen {
 		i.Unseen = append(i.Unseen, inventory.Unseen{Kind: kind, Err: errors.New("forbidden")})
 	}
 	if i.Saw(clusterQueues) {
 		i.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}
-		i.ClusterQueues = []kueue.ClusterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "pool"}, Spec: kueue.ClusterQueueSpec{
-			NamespaceSelector: &metav1.LabelSelector{},
-			ResourceGroups: []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpu.Whole}, Flavors: []kueue.FlavorQuotas{{
-				Name: "h100", Resources: []kueue.ResourceQuota{{Name: gpu.Whole, NominalQuota: resource.MustParse("8")}},
-			}}}},
-		}}}
+		i.ClusterQueues = []kueue.ClusterQueue{*kit.MakeClusterQueue("pool", kit.Quota{Flavor: "h100", GPUs: "8"})}
 	}
 	if f.Workload != nil && i.Saw(workloads) {
 		i.Workloads = []kueue.Workload{*f.Workload}
 	}
-	var err error
-	if f.Cluster, err = explain.NewCluster(t.Context(), i); err != nil {
-		t.Fatal(err)
-	}
+	f.Cluster = kit.Must(explain.NewCluster(t.Context(), i))(t)
 	return f
 }
 
@@ -89,6 +80,10 @@ func runs(ready int32) func(*explain.Facts) {
 		f.JobSet = &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}}}
 		f.Job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To(ready)}}
 	}
+}
+
+func ended(f *explain.Facts) {
+	f.Job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue, Reason: "Done", LastTransitionTime: minutesAgo(5)}}
 }
 
 // dispatched is the job as the manager cluster of MultiKueue has it; its flavor there says nothing.
@@ -141,7 +136,7 @@ func TestLines(t *testing.T) {
 		"one that has ended, whose Workload may not be seen": {
 			unseen: everything, change: func(f *explain.Facts) {
 				f.Workload, f.WorkloadUnseen = nil, true
-				f.Job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue, Reason: "Done", LastTransitionTime: minutesAgo(5)}}
+				ended(f)
 			},
 			want:    "llm Succeeded gpus <unknown> <unknown> <unknown> - 5m Done",
 			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority"}}},
@@ -175,7 +170,7 @@ func TestLines(t *testing.T) {
 		"one that has ended in a worker": {
 			change: func(f *explain.Facts) {
 				dispatched(f)
-				f.Job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue, Reason: "Done", LastTransitionTime: minutesAgo(5)}}
+				ended(f)
 			},
 			want: "llm Succeeded gpus <unknown> 16 100 - 5m Done",
 		},
@@ -193,11 +188,7 @@ func TestLines(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var changes []func(*explain.Facts)
-			if tc.change != nil {
-				changes = append(changes, tc.change)
-			}
-			survey := &explain.Survey{Facts: []*explain.Facts{facts(t, tc.unseen, changes...)}}
+			survey := &explain.Survey{Facts: []*explain.Facts{facts(t, tc.unseen, tc.change)}}
 			if tc.noPods {
 				survey.Unseen = []string{pods}
 			}

@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,9 +86,7 @@ func TestStates(t *testing.T) {
 			p := pod("node", 0, 0, "node")
 			p.Status.ContainerStatuses = tc.status
 			got := selection{index: -1}.targets([]corev1.Pod{p}, nil)[0]
-			if got.started != tc.started || got.waits != tc.waits {
-				t.Errorf("started %t, waits %q; want %t, %q", got.started, got.waits, tc.started, tc.waits)
-			}
+			kit.Same(t, "start and wait", []any{tc.started, tc.waits}, []any{got.started, got.waits})
 		})
 	}
 }
@@ -137,12 +134,8 @@ func TestReadAll(t *testing.T) {
 	r, out, errOut := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](7), Previous: true})
 	kit.OK(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late, second, first}, c.open)))
 	kit.Same(t, "lines", "[node-0-0] a\n[node-0-0] b\n[node-0-1] c\n", out.String())
-	if want := "note: node-0-2 (pod llm-node-0-2-xyz) has not started: Running\n"; errOut.String() != want {
-		t.Errorf("Unexpected notes %q, want %q", errOut, want)
-	}
-	if want := (corev1.PodLogOptions{Container: "node", TailLines: ptr.To[int64](7), Previous: true}); !cmp.Equal(c.asked[0], want) {
-		t.Errorf("Unexpected options %+v", c.asked[0])
-	}
+	kit.Same(t, "notes", "note: node-0-2 (pod llm-node-0-2-xyz) has not started: Running\n", errOut.String())
+	kit.Same(t, "options", corev1.PodLogOptions{Container: "node", TailLines: ptr.To[int64](7), Previous: true}, c.asked[0])
 
 	delete(c.logs, second.Name+"/node")
 	kit.Says(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{first, second}, c.open)), "node-0-1 (pod llm-node-0-1-xyz): no such log")
@@ -182,9 +175,7 @@ func TestFollow(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		slices.Sort(lines)
 		kit.Same(t, "lines", []string{"[node-0-0] a", "[node-0-0] of the second run", "[node-0-1] b"}, lines)
-		if errOut.Len() > 0 {
-			t.Errorf("Unexpected notes %q", errOut)
-		}
+		kit.Same(t, "notes", "", errOut.String())
 		for _, options := range c.asked {
 			if !options.Follow || options.TailLines != nil {
 				t.Errorf("Unexpected options %+v: what comes later is printed whole", options)
@@ -220,9 +211,7 @@ func TestFollowBroken(t *testing.T) {
 		changed <- struct{}{}
 		kit.OK(t, <-done)
 		kit.Same(t, "lines", "a\ncut o\ncut off\nb\nthe last\n", out.String())
-		if want := "note: node-0-0 (pod llm-node-0-0-xyz): connection lost\n"; errOut.String() != want {
-			t.Errorf("Unexpected notes %q, want %q", errOut, want)
-		}
+		kit.Same(t, "notes", "note: node-0-0 (pod llm-node-0-0-xyz): connection lost\n", errOut.String())
 		if since := c.asked[1].SinceTime; since == nil || !strings.HasPrefix(line(0, "a"), since.Format(time.RFC3339Nano)) {
 			t.Errorf("Opened again from %v on", since)
 		}

@@ -33,9 +33,7 @@ func TestManyLogs(t *testing.T) {
 	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
 	flags.KubeConfig = &kubeconfig
 	clientset := kit.Must(clientset(flags))(t)
-	if qps := clientset.CoreV1().RESTClient().GetRateLimiter().QPS(); qps != 50 {
-		t.Errorf("%g requests a second, want those of every other client: 50", qps)
-	}
+	kit.Same(t, "requests a second, which every other client has 50 of", float32(50), clientset.CoreV1().RESTClient().GetRateLimiter().QPS())
 }
 
 // TestOpener asks an API server, which answers with what it was asked.

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
@@ -487,9 +485,7 @@ spec:
 			r, messages := migrated(t, tc.before)
 			kit.Same(t, "text", strings.Split(tc.after, "\n"), strings.Split(string(r.data), "\n"))
 			kit.Same(t, "report", tc.messages, messages)
-			if r.failed > 0 {
-				t.Errorf("%d TrainJobs failed", r.failed)
-			}
+			kit.Same(t, "failed TrainJobs", 0, r.failed)
 		})
 	}
 }
@@ -583,9 +579,7 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r, messages := migrated(t, tc.text)
-			if diff := cmp.Diff(tc.text, string(r.data)); diff != "" {
-				t.Errorf("The text changed (-before,+after):\n%s", diff)
-			}
+			kit.Same(t, "change of the text", tc.text, string(r.data))
 			kit.Same(t, "report", tc.messages, messages)
 			if r.failed+r.unreadable == 0 || r.changed > 0 {
 				t.Errorf("%d TrainJobs failed, %d changed", r.failed, r.changed)

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -101,18 +100,13 @@ func TestCommand(t *testing.T) {
 				}
 				kit.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 			}
-			streams, in, out, _ := genericiooptions.NewTestIOStreams()
-			in.WriteString(tc.stdin)
-			cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
-			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			cmd.SetArgs(strings.Split(strings.ReplaceAll(strings.Join(tc.args, "\n"), "DIR", dir), "\n"))
-			err := cmd.Execute()
+			args := strings.Split(strings.ReplaceAll(strings.Join(tc.args, "\n"), "DIR", dir), "\n")
+			out, err := kit.Run(t, NewCommand, cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, tc.stdin, args...)
 			kit.Same(t, "exit code of error "+kit.Text(err), tc.wantCode, exit.Code(err))
-			kit.Same(t, "output", tc.wantOut, strings.ReplaceAll(out.String(), dir, "DIR"))
+			kit.Same(t, "output", tc.wantOut, strings.ReplaceAll(out, dir, "DIR"))
 			got := map[string]string{}
 			for name := range tc.files {
-				data := kit.Must(os.ReadFile(filepath.Join(dir, name)))(t)
-				got[name] = string(data)
+				got[name] = read(t, filepath.Join(dir, name))
 			}
 			kit.Same(t, "files", want, got)
 		})

@@ -5,7 +5,6 @@ package migrate
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -27,9 +26,8 @@ func TestAFileThatCannotBeWrittenIsReportedWithWhatWasDone(t *testing.T) {
 	streams, _, _, errOut := genericiooptions.NewTestIOStreams()
 	o := &options{inPlace: true, streams: streams}
 	err := o.finish(results)
-	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), gone+" is left as it is") {
-		t.Errorf("Unexpected error: %v", err)
-	}
+	kit.Same(t, "exit code", exit.Failed, exit.Code(err))
+	kit.Says(t, err, gone+" is left as it is")
 	want := good + ":1: trainjob job: podTemplateOverrides → nothing\n2 TrainJobs: 1 migrated, 1 left as they were\n"
 	kit.Same(t, "report", want, errOut.String())
 	kit.Same(t, "file behind the one that failed", head, read(t, good))
@@ -43,9 +41,7 @@ func TestReplaceKeepsLinkAndMode(t *testing.T) {
 	kit.OK(t, replace(link, []byte("new")))
 	kit.Same(t, "file that the link leads to", "new", read(t, path))
 	info := kit.Must(os.Stat(path))(t)
-	if info.Mode() != 0o640 {
-		t.Errorf("The mode is %v", info.Mode())
-	}
+	kit.Same(t, "mode", os.FileMode(0o640), info.Mode())
 	entries := kit.Must(os.ReadDir(dir))(t)
 	if entries[1].Type() != os.ModeSymlink || len(entries) != 2 {
 		t.Errorf("In the directory there are now %v", entries)

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -27,8 +26,7 @@ func someCluster() *inventory.Inventory {
 	cordoned := gpuNode("h1", "NVIDIA-H100")
 	cordoned.Spec.Unschedulable = true
 	other := gpuNode("l0", "NVIDIA-L4")
-	cpu := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c0"}}
-	cpu.Status = corev1.NodeStatus{Allocatable: amountsOf("cpu", "32"), Conditions: other.Status.Conditions}
+	cpu := *kit.ReadyNode("c0", nil, "cpu", "32")
 	h0 := gpuNode("h0", "NVIDIA-H100")
 	for _, node := range []*corev1.Node{&h0, &cordoned} {
 		node.Labels[gpu.MemoryLabel] = "81559"
@@ -36,25 +34,16 @@ func someCluster() *inventory.Inventory {
 	usage := func(total string) []kueue.FlavorUsage {
 		return []kueue.FlavorUsage{{Name: "h100", Resources: []kueue.ResourceUsage{{Name: gpu.Whole, Total: resource.MustParse(total)}}}}
 	}
+	pod := corev1.Pod{Spec: kit.PodRequests("nvidia.com/gpu", "6")}
+	pod.Spec.NodeName = "h0"
+	vision := kit.MakeClusterQueue("vision", kit.Quota{Flavor: "h100", GPUs: "16"})
+	group := &vision.Spec.ResourceGroups[0]
+	group.CoveredResources = append(group.CoveredResources, "nvidia.com/gpu.shared")
+	group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: "nvidia.com/gpu.shared"})
+	vision.Status.FlavorsReservation, vision.Status.FlavorsUsage = usage("8"), usage("6")
 	return &inventory.Inventory{
-		Nodes: []corev1.Node{cpu, h0, cordoned, other},
-		Pods: []corev1.Pod{{Spec: corev1.PodSpec{NodeName: "h0", Containers: []corev1.Container{{
-			Resources: corev1.ResourceRequirements{Requests: amountsOf("nvidia.com/gpu", "6")},
-		}}}}},
-		Flavors: []kueue.ResourceFlavor{{
-			ObjectMeta: metav1.ObjectMeta{Name: "h100"},
-			Spec:       kueue.ResourceFlavorSpec{NodeLabels: map[string]string{gpu.ProductLabel: "NVIDIA-H100"}},
-		}},
-		ClusterQueues: []kueue.ClusterQueue{{
-			ObjectMeta: metav1.ObjectMeta{Name: "vision"},
-			Spec: kueue.ClusterQueueSpec{ResourceGroups: []kueue.ResourceGroup{{
-				CoveredResources: []corev1.ResourceName{gpu.Whole, "nvidia.com/gpu.shared"},
-				Flavors: []kueue.FlavorQuotas{{Name: "h100", Resources: []kueue.ResourceQuota{
-					{Name: gpu.Whole, NominalQuota: resource.MustParse("16")}, {Name: "nvidia.com/gpu.shared"},
-				}}},
-			}}},
-			Status: kueue.ClusterQueueStatus{FlavorsReservation: usage("8"), FlavorsUsage: usage("6")},
-		}},
+		Nodes: []corev1.Node{cpu, h0, cordoned, other}, Pods: []corev1.Pod{pod},
+		Flavors: []kueue.ResourceFlavor{*kit.PlainFlavor("h100", gpu.ProductLabel, "NVIDIA-H100")}, ClusterQueues: []kueue.ClusterQueue{*vision},
 	}
 }
 
@@ -88,8 +77,7 @@ h100          nvidia.com/gpu   1/2     8             16      8          6       
 `},
 		"a stopped ClusterQueue": {
 			change: func(i *inventory.Inventory) {
-				hold := kueue.HoldAndDrain
-				i.ClusterQueues[0].Spec.StopPolicy, i.Nodes = &hold, nil
+				i.ClusterQueues[0].Spec.StopPolicy, i.Nodes = ptr.To(kueue.HoldAndDrain), nil
 			},
 			format: "wide",
 			want: `
@@ -198,13 +186,9 @@ func TestNotAllowedToLook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			i := &inventory.Inventory{}
 			unseen(tc.unseen...)(i)
-			err, text := notAll(i), ""
-			if err != nil {
-				text = err.Error()
-			}
-			if diff := cmp.Diff(tc.wantErr, text); diff != "" || exit.Code(err) != tc.wantCode {
-				t.Errorf("Unexpected exit code %d (-want,+got):\n%s", exit.Code(err), diff)
-			}
+			err := notAll(i)
+			kit.Same(t, "error", tc.wantErr, kit.Text(err))
+			kit.Same(t, "exit code", tc.wantCode, exit.Code(err))
 		})
 	}
 }

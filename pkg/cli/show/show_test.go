@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
@@ -58,9 +56,7 @@ func TestEncode(t *testing.T) {
 	for format, want := range map[string]string{JSON: "{\n  \"a\": [\n    \"<b>\"\n  ]\n}\n", YAML: "a:\n- <b>\n", JSONPath + "{.a[0]}": "<b>", JSONPath + ".a[*]": "<b>", JSONPath + "{.none}": ""} {
 		var out strings.Builder
 		kit.OK(t, Encode(&out, format, value))
-		if diff := cmp.Diff(want, out.String()); diff != "" {
-			t.Errorf("Unexpected %s (-want,+got):\n%s", format, diff)
-		}
+		kit.Same(t, format, want, out.String())
 	}
 }
 

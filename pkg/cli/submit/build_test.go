@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -173,23 +172,19 @@ func TestFlagsThatSayNothing(t *testing.T) {
 		"--nodes and --gpus-per-node are 1 or more":             {"--nodes", "-1"},
 		"--nodes=0: no pod would run; name 1 or more, or leave": {"--nodes", "0", "--gpus-per-node", "0"},
 	} {
-		streams, _, _, _ := genericiooptions.NewTestIOStreams()
-		cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
-		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		cmd.SetArgs(append([]string{"a", "--runtime", "torch", "--dry-run", "client"}, args...))
-		kit.Says(t, cmd.ExecuteContext(t.Context()), says)
+		_, err := dryRun(t, args...)
+		kit.Says(t, err, says)
 	}
 }
 
+func dryRun(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
+	return kit.Run(t, NewCommand, flags, "", append([]string{"a", "--runtime", "torch", "--dry-run", "client"}, args...)...)
+}
+
 func TestDryRunOfAWrongPatch(t *testing.T) {
-	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs([]string{"a", "--runtime", "torch", "--dry-run", "client", "-o", "yaml", "--runtime-patch", strings.Replace(patchOfNode, `{mine: "1"}`, "5", 1)})
-	if err := cmd.ExecuteContext(t.Context()); exit.Code(err) != exit.Findings {
-		t.Errorf("The exit code is %d and not %d: %v", exit.Code(err), exit.Findings, err)
-	}
-	if out.Len() > 0 {
-		t.Errorf("Printed %s", out)
-	}
+	out, err := dryRun(t, "-o", "yaml", "--runtime-patch", strings.Replace(patchOfNode, `{mine: "1"}`, "5", 1))
+	kit.Same(t, "exit code of error "+kit.Text(err), exit.Findings, exit.Code(err))
+	kit.Same(t, "output", "", out)
 }

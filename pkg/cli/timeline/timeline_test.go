@@ -73,6 +73,26 @@ func complete() *Facts {
 	return f
 }
 
+// spent are the seconds of each phase.
+func spent(of Timeline) map[Phase]int {
+	seconds := map[Phase]int{}
+	for _, span := range of.Spans {
+		seconds[span.Phase] = int(span.Seconds + 0.5)
+	}
+	return seconds
+}
+
+// told counts the steps of a milestone by their cluster.
+func told(of Timeline, is milestone) map[string]int {
+	count := map[string]int{}
+	for _, s := range of.Steps {
+		if s.milestone == is {
+			count[s.Cluster]++
+		}
+	}
+	return count
+}
+
 func TestOf(t *testing.T) {
 	got := Of(complete())
 	var lines []string
@@ -105,12 +125,8 @@ func TestOf(t *testing.T) {
 		"60s Trainer | TrainJob llm | reported it as Complete: all done",
 	}
 	kit.Same(t, "steps", want, lines)
-	spent := map[Phase]int{}
-	for _, span := range got.Spans {
-		spent[span.Phase] = int(span.Seconds + 0.5)
-	}
 	wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 20, WaitingForChecks: 0, Starting: 2, WaitingForPods: 9, Running: 26, Stopping: 3}
-	kit.Same(t, "spans", wantSpent, spent)
+	kit.Same(t, "spans", wantSpent, spent(got))
 }
 
 // runsInWest is a job of MultiKueue that waited 20 s for worker west, and ran there.
@@ -175,12 +191,8 @@ func TestOfAJobInAWorker(t *testing.T) {
 				lines = append(lines, fmt.Sprintf("%s %s %s | %s | %s", after(begin, s.Time), s.Actor, s.Cluster, s.Object, s.Step))
 			}
 			kit.Same(t, "steps", tc.want, lines)
-			spent := map[Phase]int{}
-			for _, span := range got.Spans {
-				spent[span.Phase] = int(span.Seconds + 0.5)
-			}
 			wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 1, WaitingForChecks: 20, Starting: 4, WaitingForPods: 4, Running: 30}
-			kit.Same(t, "spans", wantSpent, spent)
+			kit.Same(t, "spans", wantSpent, spent(got))
 		})
 	}
 }
@@ -193,15 +205,7 @@ func TestStatusOfACopy(t *testing.T) {
 	if last.Cluster != "west" || last.milestone != finished {
 		t.Errorf("Unexpected last step %+v", last)
 	}
-	told := 0
-	for _, s := range Of(f).Steps {
-		if s.milestone == finished {
-			told++
-		}
-	}
-	if told != 1 {
-		t.Errorf("Its end is told %d times", told)
-	}
+	kit.Same(t, "times that its end is told", map[string]int{"west": 1}, told(Of(f), finished))
 }
 
 func TestSpansOfAJobThatWaits(t *testing.T) {
@@ -241,11 +245,7 @@ func TestSpansOfAJobThatIsPreemptedTwiceInMinutes(t *testing.T) {
 		}
 	}
 	want := map[Phase]int{Preparing: 1, WaitingForQuota: 58, WaitingForChecks: 0, Starting: 37, Stopping: 5}
-	spent := map[Phase]int{}
-	for _, span := range Of(f).Spans {
-		spent[span.Phase] = int(span.Seconds + 0.5)
-	}
-	kit.Same(t, "spans", want, spent)
+	kit.Same(t, "spans", want, spent(Of(f)))
 }
 
 func TestPodsTogether(t *testing.T) {
@@ -271,9 +271,7 @@ func TestSVG(t *testing.T) {
 		kit.OK(t, writeSVG(&pictures[i], &timeline, f.Now))
 	}
 	picture := pictures[0].String()
-	if picture != pictures[1].String() {
-		t.Error("Two pictures of the same differ")
-	}
+	kit.Same(t, "second picture of the same", picture, pictures[1].String())
 	marks, lanes := 0, 0
 	for decoder := xml.NewDecoder(strings.NewReader(picture)); ; {
 		token, err := decoder.Token()
@@ -287,9 +285,7 @@ func TestSVG(t *testing.T) {
 			lanes++
 		}
 	}
-	if marks != len(timeline.Steps) || lanes != len(actors) {
-		t.Errorf("%d marks in %d lanes, want %d in %d", marks, lanes, len(timeline.Steps), len(actors))
-	}
+	kit.Same(t, "marks and lanes", []int{len(timeline.Steps), len(actors)}, []int{marks, lanes})
 	if strings.Contains(picture, "<script>") {
 		t.Error("A message is part of the document")
 	}
@@ -316,9 +312,7 @@ func TestPodsOfOthers(t *testing.T) {
 	f = complete()
 	want := Of(f).Steps
 	f.Events = append(f.Events, event("Pod", "llm-node-0-b-node-0-0-x7k2p", "Scheduled", "to b", 6000))
-	if diff := cmp.Diff(want, Of(f).Steps, cmp.AllowUnexported(Step{})); diff != "" {
-		t.Errorf("Steps of another TrainJob (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "steps of another TrainJob", want, Of(f).Steps, cmp.AllowUnexported(Step{}))
 }
 
 // A worker that was lost had the job before.
@@ -332,13 +326,7 @@ func TestOfAJobInTwoWorkers(t *testing.T) {
 	if got.Worker == nil || got.Worker.Cluster != "west" {
 		t.Errorf("The worker is %+v, want west", got.Worker)
 	}
-	told := map[string]int{}
-	for _, s := range got.Steps {
-		if s.milestone == started {
-			told[s.Cluster]++
-		}
-	}
-	kit.Same(t, "starts by cluster", map[string]int{"": 1, "east": 1, "west": 1}, told)
+	kit.Same(t, "starts by cluster", map[string]int{"": 1, "east": 1, "west": 1}, told(got, started))
 }
 
 func TestGivenTo(t *testing.T) {

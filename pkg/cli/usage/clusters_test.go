@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -73,9 +72,8 @@ func TestClusterLabel(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			label, values := clusterLabel(tc.began)
-			if diff := cmp.Diff(tc.want, values); label != tc.label || diff != "" {
-				t.Errorf("clusterLabel() = %q (-want,+got):\n%s", label, diff)
-			}
+			kit.Same(t, "label", tc.label, label)
+			kit.Same(t, "values", tc.want, values)
 		})
 	}
 }

@@ -75,9 +75,7 @@ func TestUsed(t *testing.T) {
 			to := at(60)
 			fresh := tc.known || !time.Unix(int64(minOf(tc.began)), 0).Before(noon)
 			got := tc.samples.used(epochs(tc.began, tc.known, noon, to, stale), fresh, at(tc.first))
-			if got != tc.want {
-				t.Errorf("Used %v, want %v", got, tc.want)
-			}
+			kit.Same(t, "use", tc.want, got)
 		})
 	}
 }

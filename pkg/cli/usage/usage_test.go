@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,9 +120,7 @@ func TestTokenStaysWithItsServer(t *testing.T) {
 	if _, _, err := q.bill(t.Context()); err == nil {
 		t.Error("Nothing is taken for an answer")
 	}
-	if sent != "Bearer secret" || got != "" {
-		t.Errorf("The server was sent %q, that which it redirects to %q", sent, got)
-	}
+	kit.Same(t, "tokens of the server, and of that which it redirects to", []string{"Bearer secret", ""}, []string{sent, got})
 }
 
 func TestPrometheusDoesNotTellPasswords(t *testing.T) {
@@ -174,9 +171,7 @@ func TestLines(t *testing.T) {
 		},
 	}
 	for by, want := range cases {
-		if diff := cmp.Diff(want, lines(totals, by)); diff != "" {
-			t.Errorf("By %s (-want,+got):\n%s", by, diff)
-		}
+		kit.Same(t, "lines by "+by, want, lines(totals, by))
 	}
 }
 
@@ -195,9 +190,7 @@ func TestPrint(t *testing.T) {
 	want = "FROM,TO,CLUSTERQUEUE,NAMESPACE,QUEUE,USER,FLAVOR,RESOURCE,UNIT,HELD,WAITING,RUNNING,STOPPING,USEFUL,LOST,FAILED,DELETED\n" +
 		"2030-01-01T12:00:00Z,2030-01-01T13:00:00Z,gpus,team,q,,,nvidia.com/gpu,GPU-hours,2.5,0,2.5,0,0,0.3333333333333333,0,0\n"
 	kit.Same(t, "CSV", want, csv.String())
-	if _, err := json.Marshal(bill); err != nil {
-		t.Error(err)
-	}
+	kit.Must(json.Marshal(bill))(t)
 }
 
 func TestHints(t *testing.T) {

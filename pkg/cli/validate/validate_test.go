@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
@@ -348,20 +347,20 @@ trainer: "2.2"
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "runtime.yaml")
 			kit.OK(t, os.WriteFile(path, []byte(runtime), 0o600))
-			streams, in, out, _ := genericiooptions.NewTestIOStreams()
-			in.WriteString(tc.stdin)
-			cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
-			cmd.SilenceErrors, cmd.SilenceUsage = true, true
 			args := []string{"-f", "-"}
 			for _, arg := range tc.args {
 				args = append(args, strings.Replace(arg, "RUNTIME", path, 1))
 			}
-			cmd.SetArgs(args)
-			err := cmd.ExecuteContext(t.Context())
+			out, err := run(t, tc.stdin, args...)
 			kit.Same(t, "exit code of error "+kit.Text(err), tc.code, exit.Code(err))
-			kit.Same(t, "output", strings.Split(tc.want, "\n"), strings.Split(out.String(), "\n"))
+			kit.Same(t, "output", strings.Split(tc.want, "\n"), strings.Split(out, "\n"))
 		})
 	}
+}
+
+func run(t *testing.T, stdin string, args ...string) (string, error) {
+	t.Helper()
+	return kit.Run(t, NewCommand, cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, stdin, args...)
 }
 
 func TestEveryShippedRuntimeIsTaken(t *testing.T) {
@@ -372,12 +371,7 @@ func TestEveryShippedRuntimeIsTaken(t *testing.T) {
 		for _, name := range names {
 			jobs.WriteString(strings.Replace(job(""), "{name: torch}", "{name: "+name[1]+"}", 1) + "---\n")
 		}
-		streams, in, out, _ := genericiooptions.NewTestIOStreams()
-		in.WriteString(jobs.String())
-		cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
-		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		cmd.SetArgs([]string{"-f", "-", "--trainer", release.String()})
-		if err := cmd.ExecuteContext(t.Context()); err != nil || strings.Count(out.String(), ": note: ") != len(names) || len(names) < 6 {
+		if out, err := run(t, jobs.String(), "-f", "-", "--trainer", release.String()); err != nil || strings.Count(out, ": note: ") != len(names) || len(names) < 6 {
 			t.Errorf("Trainer %s: %v\n%s", release, err, out)
 		}
 	}

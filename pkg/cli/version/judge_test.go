@@ -89,9 +89,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &Report{Plugin: Plugin{Version: tc.plugin}, Parts: tc.parts, Unseen: tc.unseen}
 			judge(r)
-			if r.Together != tc.together {
-				t.Errorf("Together: %s, want %s", r.Together, tc.together)
-			}
+			kit.Same(t, "answer whether they go together", tc.together, r.Together)
 			kit.Same(t, "problems", tc.problems, r.Problems, cmpopts.IgnoreFields(Problem{}, "Remedy"))
 			kit.Same(t, "exit code", tc.code, exit.Code(r.err()))
 			for _, p := range r.Problems {
