@@ -48,8 +48,7 @@ func kubeconfigOf(t *testing.T, info clientcmdapi.AuthInfo) []byte {
 	config.Clusters["west"] = &clientcmdapi.Cluster{Server: "https://west:6443"}
 	config.AuthInfos["kueue"], config.AuthInfos["other"] = &info, &clientcmdapi.AuthInfo{Token: jwt(`{"sub":"nobody","exp":1}`)}
 	config.Contexts["west"], config.CurrentContext = &clientcmdapi.Context{Cluster: "west", AuthInfo: "kueue"}, "west"
-	content := kit.Must(clientcmd.Write(*config))(t)
-	return content
+	return kit.Must(clientcmd.Write(*config))(t)
 }
 
 func certificateOf(t *testing.T, subject pkix.Name, until time.Time) []byte {
@@ -81,9 +80,7 @@ func TestAccessBy(t *testing.T) {
 		"a token that says nothing": {
 			info: clientcmdapi.AuthInfo{Token: signature}, want: Access{Unclear: "its token is not a JWT: only the worker knows whose it is"},
 		},
-		"a token that is cut": {
-			info: clientcmdapi.AuthInfo{Token: "e30.e3." + signature}, want: Access{Unclear: "its token cannot be decoded"},
-		},
+		"a token that is cut": {info: clientcmdapi.AuthInfo{Token: "e30.e3." + signature}, want: Access{Unclear: "its token cannot be decoded"}},
 		"a client certificate": {
 			info: clientcmdapi.AuthInfo{ClientCertificateData: certificateOf(t, pkix.Name{CommonName: "kueue", Organization: []string{"managers"}}, now), ClientKeyData: []byte(signature)},
 			want: Access{Credential: certificate, Until: now, User: "kueue", Groups: []string{"managers", "system:authenticated"}},
@@ -155,15 +152,13 @@ func TestReadAccess(t *testing.T) {
 	}{
 		"a Secret": {at: named("west"), want: &Access{
 			Secret: "west", Entry: "kueue", Credential: token, Until: time.Unix(1893758400, 0), User: "system:serviceaccount:kueue-system:multikueue", Groups: accountGroups}},
-		"no Secret":                   {at: named("nowhere"), want: &Access{Unclear: "there is no Secret kueue-system/nowhere"}},
-		"a Secret without kubeconfig": {at: named("empty"), want: &Access{Unclear: "Secret kueue-system/empty has no kubeconfig"}},
-		"a kubeconfig that is none":   {at: named("garbled"), want: &Access{Secret: "garbled", Unclear: "its kubeconfig cannot be decoded"}},
-		"no current context":          {at: named("headless"), want: &Access{Secret: "headless", Unclear: "its kubeconfig has no user in its current context"}},
-		"a file":                      {at: &kueue.KubeConfig{LocationType: kueue.PathLocationType, Location: "/etc/west"}, want: &Access{Unclear: "its kubeconfig is not in a Secret"}},
-		"a ClusterProfile":            {want: &Access{Unclear: "its kubeconfig is not in a Secret"}},
-		"a Secret that may not be read": {
-			at: named("forbidden"), unread: "you may not get them",
-		},
+		"no Secret":                     {at: named("nowhere"), want: &Access{Unclear: "there is no Secret kueue-system/nowhere"}},
+		"a Secret without kubeconfig":   {at: named("empty"), want: &Access{Unclear: "Secret kueue-system/empty has no kubeconfig"}},
+		"a kubeconfig that is none":     {at: named("garbled"), want: &Access{Secret: "garbled", Unclear: "its kubeconfig cannot be decoded"}},
+		"no current context":            {at: named("headless"), want: &Access{Secret: "headless", Unclear: "its kubeconfig has no user in its current context"}},
+		"a file":                        {at: &kueue.KubeConfig{LocationType: kueue.PathLocationType, Location: "/etc/west"}, want: &Access{Unclear: "its kubeconfig is not in a Secret"}},
+		"a ClusterProfile":              {want: &Access{Unclear: "its kubeconfig is not in a Secret"}},
+		"a Secret that may not be read": {at: named("forbidden"), unread: "you may not get them"},
 	}
 	c := kit.Fake(kit.Scheme(), objects...).WithInterceptorFuncs(kit.RefusingGet(func(_ client.Object, key client.ObjectKey) error {
 		if key.Name == "forbidden" {

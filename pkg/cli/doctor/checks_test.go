@@ -68,6 +68,25 @@ func (f *Facts) kueueConfig(content string) {
 
 func (f *Facts) managerConfig(content string) { f.ConfigMaps[1] = configMap(managerPart, content) }
 
+// Kueue's configuration with its own integration, and the part that names the external one.
+const (
+	inTreeListed   = "integrations: {frameworks: [trainer.kubeflow.org/trainjob]}"
+	externalListed = "externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]"
+)
+
+func withKueue(content string) func(*Facts) { return func(f *Facts) { f.kueueConfig(content) } }
+
+func withManager(content string) func(*Facts) { return func(f *Facts) { f.managerConfig(content) } }
+
+// all are several changes as one.
+func all(changes ...func(*Facts)) func(*Facts) {
+	return func(f *Facts) {
+		for _, change := range changes {
+			change(f)
+		}
+	}
+}
+
 func TestParts(t *testing.T) {
 	eachFinds(t, map[string]broken{
 		"without Kueue": {
@@ -89,9 +108,7 @@ func TestParts(t *testing.T) {
 			},
 			want: one(Warning, "KueueVersion", "Kueue", kueuePart.install),
 		},
-		"Kueue of an unknown release": {
-			change: func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:main" },
-		},
+		"Kueue of an unknown release": {change: func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:main" }},
 		"Kueue that does not serve our version of Workloads": {
 			change: func(f *Facts) { f.CRDs[0].Spec.Versions[0].Served = false },
 			want:   one(Error, "KueueTooOld", "CustomResourceDefinition "+workloadCRD, kueuePart.install),
@@ -129,13 +146,8 @@ func TestManager(t *testing.T) {
 		"clocks that differ a little": {
 			change: func(f *Facts) { f.Leases[0].Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-40 * time.Second))) },
 		},
-		"no lease": {
-			change: func(f *Facts) { f.Leases = nil },
-			want:   notRunning(managerPart.logs(), restartManager),
-		},
-		"no leader election": {
-			change: func(f *Facts) { f.Leases = nil; f.managerConfig("leaderElection: {leaderElect: false}") },
-		},
+		"no lease":           {change: func(f *Facts) { f.Leases = nil }, want: notRunning(managerPart.logs(), restartManager)},
+		"no leader election": {change: func(f *Facts) { f.Leases = nil; f.managerConfig("leaderElection: {leaderElect: false}") }},
 		"a lease of another name": {
 			change: func(f *Facts) {
 				f.Leases[0].Name = "other"
@@ -264,13 +276,7 @@ func TestConfiguration(t *testing.T) {
 		return one(Warning, reason, "ConfigMap kueue-trainer-system/kueue-trainer-config", fixManagerConfig, restartManager)
 	}
 	eachFinds(t, map[string]broken{
-		"both integrations are active": {
-			change: func(f *Facts) {
-				inTreeActive(f)
-				f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob]}")
-			},
-			want: one(Error, "BothIntegrations", "Kueue", fix...),
-		},
+		"both integrations are active": {change: all(inTreeActive, withKueue(inTreeListed)), want: one(Error, "BothIntegrations", "Kueue", fix...)},
 		"both are active, and Kueue was not restarted since": {
 			change: inTreeActive,
 			want: []Finding{
@@ -279,73 +285,55 @@ func TestConfiguration(t *testing.T) {
 			},
 		},
 		"the in-tree integration alone": {
-			change: func(f *Facts) {
-				uninstalled(f)
-				inTreeActive(f)
-				f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob]}")
-			},
+			change: all(uninstalled, inTreeActive, withKueue(inTreeListed)),
 			// It leaves it to flavors to tolerate GPU nodes.
 			want: one(Error, "TaintNotTolerated", "ResourceFlavor h100",
 				`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"}]}]'`),
 		},
 		"the in-tree integration comes with the next restart": {
-			change: func(f *Facts) { f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob]}") },
+			change: withKueue(inTreeListed),
 			want:   one(Warning, "KueueNotRestarted", kueueConfig, fix...),
 		},
-		"nobody": {
-			change: uninstalled,
-			want:   one(Error, "NoIntegration", ourDeployment, managerPart.install),
-		},
+		"nobody": {change: uninstalled, want: one(Error, "NoIntegration", ourDeployment, managerPart.install)},
 		"a webhook without effect": {
 			change: func(f *Facts) { f.Probes.Job = &trainjob.TrainJob{} },
 			want:   one(Error, "WebhookWithoutEffect", ourMutating, managerPart.logs(), managerPart.install),
 		},
 		"TrainJob in both lists": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}")
-			},
-			want: one(Error, "TrainJobListedTwice", kueueConfig, fix...),
+			change: withKueue("integrations: {frameworks: [trainer.kubeflow.org/trainjob], " + externalListed + "}"),
+			want:   one(Error, "TrainJobListedTwice", kueueConfig, fix...),
 		},
 		"TrainJob in no list": {
-			change: func(f *Facts) { f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset]}") },
+			change: withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset]}"),
 			want:   one(Warning, "TrainJobNotListed", kueueConfig, fix...),
 		},
 		"TrainJob in no list, and a default queue": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset]}")
+			change: all(withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset]}"), func(f *Facts) {
 				f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "default", "gpus"))
-			},
+			}),
 			want: one(Error, "TrainJobNotListed", kueueConfig, fix...),
 		},
 		"TrainJob in no list, and jobs without a queue are managed": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset]}\nmanageJobsWithoutQueueName: true")
-			},
-			want: one(Error, "TrainJobNotListed", kueueConfig, fix...),
+			change: withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset]}\nmanageJobsWithoutQueueName: true"),
+			want:   one(Error, "TrainJobNotListed", kueueConfig, fix...),
 		},
 		"no list at all, and no JobSets": {
-			change: func(f *Facts) { f.kueueConfig("manageJobsWithoutQueueName: false") },
+			change: withKueue("manageJobsWithoutQueueName: false"),
 			want:   one(Warning, "TrainJobNotListed", kueueConfig, fix...),
 		},
 		"Kueue manages the manager's own pods and Jobs": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [batch/job, pod], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true")
-			},
-			want: one(Warning, "ManagerManaged", "Namespace kueue-trainer-system", fix...),
+			change: withKueue("integrations: {frameworks: [batch/job, pod], " + externalListed + "}\nmanageJobsWithoutQueueName: true"),
+			want:   one(Warning, "ManagerManaged", "Namespace kueue-trainer-system", fix...),
 		},
 		"Kueue manages neither pods nor Jobs": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true")
-			},
+			change: withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset], " + externalListed + "}\nmanageJobsWithoutQueueName: true"),
 		},
 		"Kueue leaves the manager's namespace out": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [batch/job], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true\n" +
-					"managedJobsNamespaceSelector: {matchLabels: {team: a}}")
-			},
+			change: withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanageJobsWithoutQueueName: true\n" +
+				"managedJobsNamespaceSelector: {matchLabels: {team: a}}"),
 		},
 		"Kueue's configuration is no YAML": {
-			change: func(f *Facts) { f.kueueConfig("integrations: [") },
+			change: withKueue("integrations: ["),
 			want:   one(Error, "KueueConfiguration", kueueConfig, "kubectl -n kueue-system edit configmap kueue-manager-config", restartKueue),
 		},
 		"without ConfigMaps": {change: func(f *Facts) { f.ConfigMaps = nil }},
@@ -355,37 +343,25 @@ func TestConfiguration(t *testing.T) {
 			},
 			want: managers("FeatureGatesDiffer"),
 		},
-		"a gate of ours": {
-			change: func(f *Facts) { f.managerConfig("featureGates: {TopologyAwareScheduling: false}") },
-			want:   managers("FeatureGatesDiffer"),
-		},
+		"a gate of ours": {change: withManager("featureGates: {TopologyAwareScheduling: false}"), want: managers("FeatureGatesDiffer")},
 		"a gate set to its default, and one that we do not know": {
 			change: func(f *Facts) {
 				f.managerConfig("featureGates: {TopologyAwareScheduling: true}")
 				f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=FromTheFuture=true"}
 			},
 		},
-		"settings differ": {
-			change: func(f *Facts) { f.managerConfig("waitForPodsReady: {timeout: 5m}") },
-			want:   managers("SettingsDiffer"),
-		},
+		"settings differ": {change: withManager("waitForPodsReady: {timeout: 5m}"), want: managers("SettingsDiffer")},
 		"a setting that is off here and on in Kueue": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true")
-				f.managerConfig("manageJobsWithoutQueueName: false")
-			},
+			change: all(withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset], "+externalListed+"}\nmanageJobsWithoutQueueName: true"),
+				withManager("manageJobsWithoutQueueName: false")),
 			want: managers("SettingsDiffer"),
 		},
 		"overrides with Kueue's own values, its defaults included": {
-			change: func(f *Facts) {
-				f.managerConfig("waitForPodsReady: {timeout: 30m}\nmanageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}")
-			},
+			change: withManager("waitForPodsReady: {timeout: 30m}\nmanageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}"),
 		},
 		"Kueue's settings are the manager's without a word of it": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org], labelKeysToCopy: [team]}\n" +
-					"waitForPodsReady: {timeout: 5m}\nfeatureGates: {TopologyAwareScheduling: false}")
-			},
+			change: withKueue("integrations: {" + externalListed + ", labelKeysToCopy: [team]}\n" +
+				"waitForPodsReady: {timeout: 5m}\nfeatureGates: {TopologyAwareScheduling: false}"),
 		},
 		"the ConfigMap that the Deployment mounts counts": {
 			change: func(f *Facts) {
@@ -408,9 +384,7 @@ func TestKueueNoise(t *testing.T) {
 	unlabelled := bare.DeepCopy()
 	unlabelled.Labels = nil
 	cases := map[string]broken{
-		"no JobSet is queued": {
-			want: []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Commands: quiet}},
-		},
+		"no JobSet is queued": {want: []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Commands: quiet}}},
 		"those of TrainJobs, and those without a queue, do not count": {
 			change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{*ofTrainJob, *unlabelled} },
 			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Commands: quiet}},
@@ -423,11 +397,7 @@ func TestKueueNoise(t *testing.T) {
 			change: func(f *Facts) { f.Unread[jobSets] = errors.New("forbidden") },
 			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject}},
 		},
-		"Kueue does not look after JobSets": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [batch/job], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}")
-			},
-		},
+		"Kueue does not look after JobSets": {change: withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}")},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -489,12 +459,9 @@ func TestLeftovers(t *testing.T) {
 	gates := one(Error, "GatesLeft", "Namespace jobs", "kubectl trainjob hand-back -n jobs")
 	gatedPod := corev1.PodTemplateSpec{Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}}
 	gated := *gatedJob(t, "jobs", "waits")
-	handedOver := func(f *Facts) {
-		uninstalled(f)
-		inTreeActive(f)
-		f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob]}")
+	handedOver := all(uninstalled, inTreeActive, withKueue(inTreeListed), func(f *Facts) {
 		f.Flavors[0].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	}
+	})
 	workload := func(change ...func(*kueue.Workload)) kueue.Workload {
 		wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-old-12345", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
 		for _, c := range change {
@@ -618,12 +585,8 @@ func TestLeftovers(t *testing.T) {
 			change: func(f *Facts) { f.Workloads = []kueue.Workload{workload()} },
 			want:   one(Warning, "WorkloadOrphaned", old, deleteOld+" --wait=false"),
 		},
-		"a Workload that MultiKueue made before its job": {
-			change: func(f *Facts) { f.Workloads = []kueue.Workload{workload(copied)} },
-		},
-		"a Workload that is finished": {
-			change: func(f *Facts) { f.Workloads = []kueue.Workload{workload(finished)} },
-		},
+		"a Workload that MultiKueue made before its job": {change: func(f *Facts) { f.Workloads = []kueue.Workload{workload(copied)} }},
+		"a Workload that is finished":                    {change: func(f *Facts) { f.Workloads = []kueue.Workload{workload(finished)} }},
 		"a JobSet of a TrainJob with a Workload of its own": {
 			change: func(f *Facts) {
 				f.JobSets = []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "twice", UID: "js", OwnerReferences: []metav1.OwnerReference{
@@ -682,7 +645,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 			reason: "there is no ConfigMap kueue-trainer-system/kueue-trainer-config: kueue-trainer is not installed, or keeps its configuration elsewhere",
 		},
 		"a configuration that is no YAML": {
-			change: func(f *Facts) { f.kueueConfig("integrations: [") },
+			change: withKueue("integrations: ["),
 			want:   []string{external, unmanaged, restarted, gates, alike},
 			reason: "Kueue's configuration cannot be read: decoding Kueue's configuration: yaml: line 3: did not find expected node content",
 		},

@@ -234,9 +234,7 @@ func TestFleet(t *testing.T) {
 			},
 			want: one(Warning, "WorkerTokenExpires", "Secret kueue-system/west-access", "kubectl -n kueue-system get secret west-access"),
 		},
-		"a worker with Kueue's in-tree integration": {
-			change: func(f *Facts) { west(f).ConfigMaps, west(f).Deployments = nil, nil },
-		},
+		"a worker with Kueue's in-tree integration": {change: func(f *Facts) { west(f).ConfigMaps, west(f).Deployments = nil, nil }},
 	}, inTheFleet)
 }
 

@@ -38,9 +38,7 @@ func TestPools(t *testing.T) {
 			},
 			want: []Finding{withoutNodes("b200", generatePools)},
 		},
-		"a flavor that no node has, without quota": {
-			change: func(f *Facts) { f.Flavors = append(f.Flavors, flavor("b200", "NVIDIA-B200")) },
-		},
+		"a flavor that no node has, without quota": {change: func(f *Facts) { f.Flavors = append(f.Flavors, flavor("b200", "NVIDIA-B200")) }},
 		"a flavor whose label is misspelled": {
 			change: func(f *Facts) { f.Flavors[0].Spec.NodeLabels[gpu.ProductLabel] = "H100" },
 			want: []Finding{
@@ -75,10 +73,8 @@ func TestPools(t *testing.T) {
 			},
 			want: []Finding{withoutFlavor("other-0")},
 		},
-		"nodes without GPUs": {
-			change: func(f *Facts) { f.Nodes = append(f.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu-0"}}) },
-		},
-		"no flavor at all": {change: func(f *Facts) { f.Flavors, f.ClusterQueues, f.LocalQueues = nil, nil, nil }},
+		"nodes without GPUs": {change: func(f *Facts) { f.Nodes = append(f.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu-0"}}) }},
+		"no flavor at all":   {change: func(f *Facts) { f.Flavors, f.ClusterQueues, f.LocalQueues = nil, nil, nil }},
 		"a quota above the nodes": {
 			change: func(f *Facts) { f.ClusterQueues[0] = clusterQueue("gpus", "h100", "24") },
 			want:   above(quota("clusterqueue", "gpus", "16")),

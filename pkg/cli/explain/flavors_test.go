@@ -36,10 +36,7 @@ func TestFlavors(t *testing.T) {
 	const noTopologyText = "the PodSet asks for a topology, and the flavor has none"
 	eachScene(t, "verdicts", map[string]row[[]told]{
 		"room in the first, the second is too small": {want: []told{h100, a100}},
-		"quota in use": {
-			scene: changes{taken("h100", 3)},
-			want:  []told{skipped("8 of 32 GPUs are free"), a100},
-		},
+		"quota in use": {scene: changes{taken("h100", 3)}, want: []told{skipped("8 of 32 GPUs are free"), a100}},
 		"a smaller job that fits in both": {
 			scene: changes{func(s *scene) { s.Workload.Spec.PodSets[0].Count = 2 }},
 			want:  []told{h100, {Flavor: "a100", Fits: true}},
@@ -157,14 +154,8 @@ func TestFlavors(t *testing.T) {
 			scene: changes{func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }},
 			want:  []told{h100, a100},
 		},
-		"a job that has its quota": {
-			scene: changes{admitted},
-			want:  []told{{Flavor: "h100", Fits: true, Assigned: true}, a100},
-		},
-		"a user who may not see Workloads": {
-			scene: changes{taken("h100", 4), unseenKind(workloads)},
-			want:  []told{h100, a100},
-		},
+		"a job that has its quota":         {scene: changes{admitted}, want: []told{{Flavor: "h100", Fits: true, Assigned: true}, a100}},
+		"a user who may not see Workloads": {scene: changes{taken("h100", 4), unseenKind(workloads)}, want: []told{h100, a100}},
 	}, func(f *Facts) (got []told) {
 		for _, v := range Flavors(f) {
 			short := told{Flavor: v.Flavor, Fits: v.Fits, Assigned: v.Assigned}

@@ -195,18 +195,14 @@ func TestPreview(t *testing.T) {
 		// want is pods of the first PodSet, the queue and the phase's reason.
 		want []any
 	}{
-		"the runtime of the cluster": {
-			files: fill(jobYAML, "ClusterTrainingRuntime", ""), want: []any{int32(2), "", "NoQueue"},
-		},
+		"the runtime of the cluster": {files: fill(jobYAML, "ClusterTrainingRuntime", ""), want: []any{int32(2), "", "NoQueue"}},
 		"a runtime of the same files wins": {
 			files: fill(jobYAML, "ClusterTrainingRuntime", "") + "---" + fill(runtimeYAML, "ClusterTrainingRuntime", "3"), want: []any{int32(3), "", "NoQueue"},
 		},
 		"a namespaced runtime, in the namespace of the command": {
 			files: fill(runtimeYAML, "TrainingRuntime", "4") + "---" + fill(jobYAML, "TrainingRuntime", ""), want: []any{int32(4), "", "NoQueue"},
 		},
-		"no such runtime": {
-			files: fill(jobYAML, "TrainingRuntime", ""), want: []any{int32(0), "", "RuntimeMissing"},
-		},
+		"no such runtime": {files: fill(jobYAML, "TrainingRuntime", ""), want: []any{int32(0), "", "RuntimeMissing"}},
 		"a job that would be refused": {
 			files: fill(jobYAML, "ClusterTrainingRuntime", "") + "---" + strings.Replace(fill(runtimeYAML, "ClusterTrainingRuntime", "3"), "limits", "requests", 1),
 			want:  []any{int32(0), "", "CannotRun"},

@@ -17,10 +17,7 @@ func TestPositionOf(t *testing.T) {
 			scene: changes{pending("later", 0, minutesAgo(1)), pending("urgent", 10, minutesAgo(1)), pending("earlier", 0, minutesAgo(9))},
 			want:  &Position{Place: 3, Pending: 4, Ahead: []string{"team/earlier", "team/urgent"}, Source: Computed},
 		},
-		"who has quota does not wait": {
-			scene: changes{taken("h100", 1)},
-			want:  &Position{Place: 1, Pending: 1, Source: Computed},
-		},
+		"who has quota does not wait": {scene: changes{taken("h100", 1)}, want: &Position{Place: 1, Pending: 1, Source: Computed}},
 		"who was stopped by an admission check queues from then on": {
 			scene: changes{pending("later", 0, minutesAgo(3)), evicted(kueue.WorkloadEvictedByAdmissionCheck, "")},
 			want:  &Position{Place: 2, Pending: 2, Ahead: []string{"team/later"}, Source: Computed},

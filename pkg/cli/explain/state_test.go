@@ -250,10 +250,7 @@ func TestStateOf(t *testing.T) {
 			}},
 			want: stuck(Unqueued, "NoQueue", "is held at the admission gate and names no queue", labelRemedy),
 		},
-		"just made": {
-			scene: changes{admitted, justMade},
-			want:  state(Unqueued, "JustMade", "has no Workload yet", ""),
-		},
+		"just made": {scene: changes{admitted, justMade}, want: state(Unqueued, "JustMade", "has no Workload yet", "")},
 		"just made, and Trainer has not made its JobSet": {
 			scene: changes{justMade},
 			want:  state(Unqueued, "AwaitsJobSet", noJobSetYet+"10s (the manager's waitForJobSet)", ""),
@@ -479,10 +476,7 @@ func TestStateOf(t *testing.T) {
 			scene: changes{admitted, func(s *scene) { s.JobSet.Spec.Suspend = ptr.To(true) }, warned("JobSetOutdated", "undo the edit")},
 			want:  stuck(Starting, "JobSetOutdated", cannotStart+"undo the edit", ""),
 		},
-		"started, no pods yet": {
-			scene: changes{admitted, atOnce},
-			want:  state(Starting, "PodsMissing", notMade, ""),
-		},
+		"started, no pods yet": {scene: changes{admitted, atOnce}, want: state(Starting, "PodsMissing", notMade, "")},
 		"started, and no pods come": {
 			scene: changes{admitted},
 			want:  stuck(Starting, "PodsMissing", notMade, "see what its Jobs say: kubectl -n team describe jobs -l jobset.sigs.k8s.io/jobset-name=llm"),
@@ -511,14 +505,8 @@ func TestStateOf(t *testing.T) {
 			})},
 			want: stuck(Starting, "ImagePullBackOff", fourPods+"ImagePullBackOff (no such image)", "kubectl -n team describe pod llm-node-0-0"),
 		},
-		"running": {
-			scene: changes{admitted, withPods(4, runningPod)},
-			want:  state(Running, "Running", runs4, ""),
-		},
-		"a manifest that fits": {
-			scene: changes{manifestOf},
-			want:  state(NotCreated, "Fits", couldHave32, ""),
-		},
+		"running":              {scene: changes{admitted, withPods(4, runningPod)}, want: state(Running, "Running", runs4, "")},
+		"a manifest that fits": {scene: changes{manifestOf}, want: state(NotCreated, "Fits", couldHave32, "")},
 		"a manifest that would wait": {
 			scene: changes{taken("h100", 1), manifestOf},
 			want:  state(NotCreated, "QuotaInUse", wouldWait+"32 GPUs, flavor h100 has 24 of 32 GPUs free; "+a100TooSmall, waitOrRise),

@@ -67,9 +67,7 @@ func TestHandBackOfAManagerCluster(t *testing.T) {
 		"it runs in another cluster": {
 			served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(false) },
 		},
-		"it waits for this one": {
-			served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.ManagedBy = nil },
-		},
+		"it waits for this one":  {served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.ManagedBy = nil }},
 		"nobody takes over":      {served: trainjob.Trainer22, placed: true},
 		"Trainer has no entries": {served: trainjob.Trainer21},
 	}

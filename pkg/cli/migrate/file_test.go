@@ -319,14 +319,7 @@ items:
 		},
 		"Windows' line ends stay": {
 			before: strings.ReplaceAll(head+"  # a\n  podTemplateOverrides:\n  - targetJobs:\n    - name: node # b\n", "\n", "\r\n"),
-			after: strings.ReplaceAll(head+`  # a
-  runtimePatches:
-  - manager: example.com/team
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          # b
+			after: strings.ReplaceAll(head+"  # a\n"+ofTeam+`          # b
           - name: node
 `, "\n", "\r\n"),
 			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
@@ -408,13 +401,7 @@ spec:
     metadata:
       labels: {team: a} # us
 `,
-			after: head + `  runtimePatches:
-  - manager: example.com/team
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          # two
+			after: head + ofTeam + `          # two
           # one
           - name: node
             template:
@@ -447,13 +434,7 @@ spec:
 		},
 		"a warning about what was made has the line of what it was made of": {
 			before: head + "  podTemplateOverrides:\n  - targetJobs: [{name: node}]\n    spec: {hostNetwork: true}\n",
-			after: head + `  runtimePatches:
-  - manager: example.com/team
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
+			after: head + ofTeam + `          - name: node
             template:
               spec:
                 template:
@@ -489,6 +470,15 @@ spec:
 		})
 	}
 }
+
+// ofTeam begins runtimePatches of the owner, and ends before the first replicated job.
+const ofTeam = `  runtimePatches:
+  - manager: example.com/team
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+`
 
 const head = `apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob

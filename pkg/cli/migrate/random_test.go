@@ -113,8 +113,7 @@ func parsed(t *testing.T, text string) any {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	value := kit.Must(decode(data))(t)
-	return value
+	return kit.Must(decode(data))(t)
 }
 
 // converted returns what the first document's JSON is converted to.
@@ -125,6 +124,5 @@ func converted(t *testing.T, text string) any {
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	value := kit.Must(decode(data))(t)
-	return value
+	return kit.Must(decode(data))(t)
 }

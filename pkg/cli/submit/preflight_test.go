@@ -29,9 +29,7 @@ func TestPreflight(t *testing.T) {
 	}{
 		"all is there":                   {ref: torch, request: request{queue: "gpus", priority: "high"}},
 		"a runtime with its own trainer": {ref: ref("ClusterTrainingRuntime", "tune"), builtin: true},
-		"no such runtime": {
-			ref: ref("ClusterTrainingRuntime", "x"), says: "there is no ClusterTrainingRuntime x; there are: torch, tune",
-		},
+		"no such runtime":                {ref: ref("ClusterTrainingRuntime", "x"), says: "there is no ClusterTrainingRuntime x; there are: torch, tune"},
 		"no such runtime in the namespace": {
 			ref: ref("TrainingRuntime", "torch"), says: "there is no TrainingRuntime torch in namespace ns, nor any other",
 		},

@@ -13,6 +13,15 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
+// began is the series of a ledger with these labels.
+func began(at model.SampleValue, labels ...string) *model.Sample {
+	metric := model.Metric{}
+	for i := 0; i < len(labels); i += 2 {
+		metric[model.LabelName(labels[i])] = model.LabelValue(labels[i+1])
+	}
+	return &model.Sample{Metric: metric, Value: at}
+}
+
 func TestClusterLabel(t *testing.T) {
 	cases := map[string]struct {
 		began model.Vector
@@ -21,50 +30,35 @@ func TestClusterLabel(t *testing.T) {
 	}{
 		"nothing is there": {},
 		"one cluster, whose leader changed": {
-			began: model.Vector{
-				{Metric: model.Metric{"cluster": "a", "pod": "1", "instance": "1"}, Value: 100},
-				{Metric: model.Metric{"cluster": "a", "pod": "2", "instance": "2"}, Value: 100},
-			},
+			began: model.Vector{began(100, "cluster", "a", "pod", "1", "instance", "1"), began(100, "cluster", "a", "pod", "2", "instance", "2")},
 		},
 		"one cluster, whose ledger began again in another installation": {
 			began: model.Vector{
-				{Metric: model.Metric{"cluster": "a", "pod": "1", "namespace": "x", "job": "x"}, Value: 100},
-				{Metric: model.Metric{"cluster": "a", "pod": "2", "namespace": "y", "job": "y"}, Value: 200},
+				began(100, "cluster", "a", "pod", "1", "namespace", "x", "job", "x"),
+				began(200, "cluster", "a", "pod", "2", "namespace", "y", "job", "y"),
 			},
 		},
 		"one cluster that two Prometheus scrape": {
-			began: model.Vector{
-				{Metric: model.Metric{"prometheus_replica": "a"}, Value: 100},
-				{Metric: model.Metric{"prometheus_replica": "b"}, Value: 100},
-			},
+			began: model.Vector{began(100, "prometheus_replica", "a"), began(100, "prometheus_replica", "b")},
 		},
 		"the same, when the ledger began again": {
 			began: model.Vector{
-				{Metric: model.Metric{"prometheus_replica": "a"}, Value: 100},
-				{Metric: model.Metric{"prometheus_replica": "b"}, Value: 100},
-				{Metric: model.Metric{"prometheus_replica": "a"}, Value: 200},
-				{Metric: model.Metric{"prometheus_replica": "b"}, Value: 200},
+				began(100, "prometheus_replica", "a"), began(100, "prometheus_replica", "b"), began(200, "prometheus_replica", "a"),
+				began(200, "prometheus_replica", "b"),
 			},
 		},
 		"two clusters": {
-			began: model.Vector{
-				{Metric: model.Metric{"cluster": "b", "pod": "1"}, Value: 100},
-				{Metric: model.Metric{"cluster": "a", "pod": "2"}, Value: 200},
-			},
+			began: model.Vector{began(100, "cluster", "b", "pod", "1"), began(200, "cluster", "a", "pod", "2")},
 			label: "cluster", want: []string{"a", "b"},
 		},
 		"two clusters, of which one has no label": {
-			began: model.Vector{
-				{Metric: model.Metric{"pod": "1"}, Value: 100},
-				{Metric: model.Metric{"cluster": "a", "pod": "2"}, Value: 200},
-			},
+			began: model.Vector{began(100, "pod", "1"), began(200, "cluster", "a", "pod", "2")},
 			label: "cluster", want: []string{"", "a"},
 		},
 		"two clusters, the ledger of one began again": {
 			began: model.Vector{
-				{Metric: model.Metric{"environment": "prod", "cluster": "b"}, Value: 100},
-				{Metric: model.Metric{"environment": "prod", "cluster": "b"}, Value: 300},
-				{Metric: model.Metric{"environment": "prod", "cluster": "a"}, Value: 200},
+				began(100, "environment", "prod", "cluster", "b"), began(300, "environment", "prod", "cluster", "b"),
+				began(200, "environment", "prod", "cluster", "a"),
 			},
 			label: "cluster", want: []string{"a", "b"},
 		},

@@ -37,24 +37,16 @@ func TestUsed(t *testing.T) {
 		"it grows": {
 			samples: samples{before: ptr.To(100.0), within: within(100, 120, 150)}, began: []float64{unix(-60)}, known: true, want: 50,
 		},
-		"it stays": {
-			samples: samples{before: ptr.To(100.0), within: within(100, 100)}, began: []float64{unix(-60)}, known: true, want: 0,
-		},
+		"it stays": {samples: samples{before: ptr.To(100.0), within: within(100, 100)}, began: []float64{unix(-60)}, known: true, want: 0},
 		"nobody leads at the end": {
 			samples: samples{before: ptr.To(100.0), within: within(100, 130)}, began: []float64{unix(-60)}, known: true, want: 30,
 		},
-		"nobody leads in the window": {
-			samples: samples{before: ptr.To(100.0)}, began: []float64{unix(-60)}, known: true, want: 0,
-		},
+		"nobody leads in the window": {samples: samples{before: ptr.To(100.0)}, began: []float64{unix(-60)}, known: true, want: 0},
 		"another process tells a little less": {
 			samples: samples{before: ptr.To(100.0), within: within(100, 120, 119, 119.5)}, began: []float64{unix(-60)}, known: true, want: 20,
 		},
-		"a queue is new": {
-			samples: samples{within: []sample{{at(30), 7}, {at(40), 9}}}, began: []float64{unix(-60)}, known: true, want: 9,
-		},
-		"the ledger is new": {
-			samples: samples{within: within(0, 5, 9)}, began: []float64{unix(2)}, first: 10, want: 9,
-		},
+		"a queue is new":    {samples: samples{within: []sample{{at(30), 7}, {at(40), 9}}}, began: []float64{unix(-60)}, known: true, want: 9},
+		"the ledger is new": {samples: samples{within: within(0, 5, 9)}, began: []float64{unix(2)}, first: 10, want: 9},
 		"Prometheus is new": {
 			samples: samples{within: []sample{{at(30), 700}, {at(40), 720}}}, began: []float64{unix(-60)}, first: 30, want: 20,
 		},

@@ -207,9 +207,7 @@ func TestHints(t *testing.T) {
 	}{
 		"it was never evicted":                  {ran: 3600},
 		"it is evicted before it does anything": {evictions: 2, ran: 40},
-		"it tells no progress": {
-			evictions: 1, ran: 3600, want: &Hint{Evictions: 1, LostSeconds: 3600, AtMost: true, GraceSeconds: 30},
-		},
+		"it tells no progress":                  {evictions: 1, ran: 3600, want: &Hint{Evictions: 1, LostSeconds: 3600, AtMost: true, GraceSeconds: 30}},
 		"it lost nearly all": {
 			evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(10, 5400),
 			want: &Hint{Evictions: 1, LostSeconds: 3600, GraceSeconds: 30},
