@@ -187,39 +187,34 @@ func TestWhatUsersSeeOfTheirNamespace(t *testing.T) {
 }
 
 func TestPreview(t *testing.T) {
+	job, namespaced := fill(jobYAML, "ClusterTrainingRuntime", ""), fill(jobYAML, "TrainingRuntime", "")
+	runtime := func(nodes string) string { return fill(runtimeYAML, "ClusterTrainingRuntime", nodes) }
 	inCluster := &trainer.ClusterTrainingRuntime{}
-	kit.OK(t, yaml.UnmarshalStrict([]byte(fill(runtimeYAML, "ClusterTrainingRuntime", "2")), inCluster))
+	kit.OK(t, yaml.UnmarshalStrict([]byte(runtime("2")), inCluster))
 	cases := map[string]struct {
 		files string
 		queue string
 		// want is pods of the first PodSet, the queue and the phase's reason.
 		want []any
 	}{
-		"the runtime of the cluster": {files: fill(jobYAML, "ClusterTrainingRuntime", ""), want: []any{int32(2), "", "NoQueue"}},
-		"a runtime of the same files wins": {
-			files: fill(jobYAML, "ClusterTrainingRuntime", "") + "---" + fill(runtimeYAML, "ClusterTrainingRuntime", "3"), want: []any{int32(3), "", "NoQueue"},
-		},
+		"the runtime of the cluster":       {files: job, want: []any{int32(2), "", "NoQueue"}},
+		"a runtime of the same files wins": {files: job + "---" + runtime("3"), want: []any{int32(3), "", "NoQueue"}},
 		"a namespaced runtime, in the namespace of the command": {
-			files: fill(runtimeYAML, "TrainingRuntime", "4") + "---" + fill(jobYAML, "TrainingRuntime", ""), want: []any{int32(4), "", "NoQueue"},
+			files: fill(runtimeYAML, "TrainingRuntime", "4") + "---" + namespaced, want: []any{int32(4), "", "NoQueue"},
 		},
-		"no such runtime": {files: fill(jobYAML, "TrainingRuntime", ""), want: []any{int32(0), "", "RuntimeMissing"}},
+		"no such runtime": {files: namespaced, want: []any{int32(0), "", "RuntimeMissing"}},
 		"a job that would be refused": {
-			files: fill(jobYAML, "ClusterTrainingRuntime", "") + "---" + strings.Replace(fill(runtimeYAML, "ClusterTrainingRuntime", "3"), "limits", "requests", 1),
+			files: job + "---" + strings.Replace(runtime("3"), "limits", "requests", 1),
 			want:  []any{int32(0), "", "CannotRun"},
 		},
-		"TrainJob and runtime in a list": {
-			files: listed(fill(jobYAML, "ClusterTrainingRuntime", ""), fill(runtimeYAML, "ClusterTrainingRuntime", "8")), want: []any{int32(8), "", "NoQueue"},
-		},
-		"a namespace with a default queue": {
-			files: fill(jobYAML, "ClusterTrainingRuntime", ""), queue: "default", want: []any{int32(2), "default", "Fits"},
-		},
+		"TrainJob and runtime in a list":   {files: listed(job, runtime("8")), want: []any{int32(8), "", "NoQueue"}},
+		"a namespace with a default queue": {files: job, queue: "default", want: []any{int32(2), "default", "Fits"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{T: t, objects: append(queued(), inCluster.DeepCopy())}
 			if tc.queue != "" {
-				queue := localQueue(tc.queue, "gpus")
-				h.objects = append(h.objects, &queue)
+				h.objects = append(h.objects, kit.MakeLocalQueue("team", tc.queue, "gpus"))
 			}
 			for _, n := range newScene().inventory.Nodes {
 				h.objects = append(h.objects, n.DeepCopy())

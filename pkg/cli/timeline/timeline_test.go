@@ -73,6 +73,15 @@ func complete() *Facts {
 	return f
 }
 
+// lines are the steps, each with its time, who did it and in which worker.
+func lines(of Timeline) (lines []string) {
+	for _, s := range of.Steps {
+		who := strings.TrimSpace(string(s.Actor) + " " + s.Cluster)
+		lines = append(lines, fmt.Sprintf("%s %s | %s | %s", after(begin, s.Time), who, s.Object, s.Step))
+	}
+	return lines
+}
+
 // spent are the seconds of each phase.
 func spent(of Timeline) map[Phase]int {
 	seconds := map[Phase]int{}
@@ -95,10 +104,6 @@ func told(of Timeline, is milestone) map[string]int {
 
 func TestOf(t *testing.T) {
 	got := Of(complete())
-	var lines []string
-	for _, s := range got.Steps {
-		lines = append(lines, fmt.Sprintf("%s %s | %s | %s", after(begin, s.Time), s.Actor, s.Object, s.Step))
-	}
 	want := []string{
 		"0s user | TrainJob llm | created it (kubectl-create)",
 		"0s webhook | TrainJob llm | suspended it and put it behind the admission gate",
@@ -124,7 +129,7 @@ func TestOf(t *testing.T) {
 		"59s kubelet | 1 pod of Job llm-node-0 | ended it",
 		"60s Trainer | TrainJob llm | reported it as Complete: all done",
 	}
-	kit.Same(t, "steps", want, lines)
+	kit.Same(t, "steps", want, lines(got))
 	wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 20, WaitingForChecks: 0, Starting: 2, WaitingForPods: 9, Running: 26, Stopping: 3}
 	kit.Same(t, "spans", wantSpent, spent(got))
 }
@@ -161,24 +166,24 @@ func TestOfAJobInAWorker(t *testing.T) {
 	common := []string{
 		"25.1s kueue-trainer west | TrainJob llm | Started: on h100",
 		"26.1s Job controller west | 1 pod of Job llm-node-0 | made it",
-		"26.2s Kueue  | Workload wl | Admitted: by gpus",
-		"26.3s kueue-trainer  | TrainJob llm | Started: runs in cluster west",
+		"26.2s Kueue | Workload wl | Admitted: by gpus",
+		"26.3s kueue-trainer | TrainJob llm | Started: runs in cluster west",
 		"30.1s kubelet west | 1 pod of Job llm-node-0 | started it",
-		"60s Trainer  | TrainJob llm | reported it as Complete: all done",
+		"60s Trainer | TrainJob llm | reported it as Complete: all done",
 	}
 	cases := map[string]struct {
 		gone bool
 		want []string
 	}{
 		"whose copy is there": {want: append([]string{
-			"0s user  | TrainJob llm | created it", "1s kueue-trainer  | Workload wl | made it", "2.1s Kueue  | Workload wl | QuotaReserved: in gpus",
+			"0s user | TrainJob llm | created it", "1s kueue-trainer | Workload wl | made it", "2.1s Kueue | Workload wl | QuotaReserved: in gpus",
 			"3s Kueue west | Workload wl | copied it from the manager cluster",
 			"4.1s Kueue west | Workload wl | Pending: 8 more needed", "22.1s Kueue west | Workload wl | QuotaReserved: in gpus", "22.2s Kueue west | Workload wl | Admitted: by gpus",
 			"23s Kueue west | TrainJob llm | copied it from the manager cluster", "23s webhook west | TrainJob llm | suspended it and put it behind the admission gate",
 			"24s Trainer west | JobSet llm | made it", "24s JobSet west | Job llm-node-0 | made it", "24.3s JobSet west | JobSet llm | SuspendedJobs: jobset is suspended",
 		}, common...)},
 		"whose copy is gone": {gone: true, want: append([]string{
-			"0s user  | TrainJob llm | created it", "1s kueue-trainer  | Workload wl | made it", "2.1s Kueue  | Workload wl | QuotaReserved: in gpus",
+			"0s user | TrainJob llm | created it", "1s kueue-trainer | Workload wl | made it", "2.1s Kueue | Workload wl | QuotaReserved: in gpus",
 			"4.1s Kueue west | Workload wl | Pending: 8 more needed", "22.1s Kueue west | Workload wl | QuotaReserved: in gpus", "22.2s Kueue west | Workload wl | Admitted: by gpus",
 			"24.3s JobSet west | JobSet llm | SuspendedJobs: jobset is suspended",
 		}, common...)},
@@ -186,11 +191,7 @@ func TestOfAJobInAWorker(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := Of(runsInWest(tc.gone))
-			var lines []string
-			for _, s := range got.Steps {
-				lines = append(lines, fmt.Sprintf("%s %s %s | %s | %s", after(begin, s.Time), s.Actor, s.Cluster, s.Object, s.Step))
-			}
-			kit.Same(t, "steps", tc.want, lines)
+			kit.Same(t, "steps", tc.want, lines(got))
 			wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 1, WaitingForChecks: 20, Starting: 4, WaitingForPods: 4, Running: 30}
 			kit.Same(t, "spans", wantSpent, spent(got))
 		})
