@@ -376,8 +376,7 @@ func TestElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := with(t, inTheFleet)
 			tc.change(f, west(f))
-			err := f.elsewhere(west(f), &cluster.Worker{Cluster: "west", Context: "west"})
-			kit.Says(t, err, tc.want)
+			kit.Says(t, f.elsewhere(west(f), &cluster.Worker{Cluster: "west", Context: "west"}), tc.want)
 		})
 	}
 }

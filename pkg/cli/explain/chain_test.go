@@ -42,10 +42,7 @@ func TestChain(t *testing.T) {
 				{Depth: 2, Kind: "Job", Name: "llm-node-0", State: "Suspended", WaitsFor: "its JobSet to be resumed"},
 			},
 		},
-		"in a stopped queue": {
-			scene: changes{queueHeld},
-			want:  []Link{suspended, workload("Pending", "its queue: LocalQueueStopped"), noJobSet},
-		},
+		"in a stopped queue": {scene: changes{queueHeld}, want: []Link{suspended, workload("Pending", "its queue: LocalQueueStopped"), noJobSet}},
 		"waiting for an admission check": {
 			scene: changes{reserved, checked("budget", kueue.CheckStatePending, "")},
 			want:  []Link{suspended, workload("QuotaReserved", "admission check budget (Pending)"), noJobSet},

@@ -512,9 +512,7 @@ func TestStateOf(t *testing.T) {
 			want:  state(NotCreated, "QuotaInUse", wouldWait+"32 GPUs, flavor h100 has 24 of 32 GPUs free; "+a100TooSmall, waitOrRise),
 		},
 		"a manifest whose pods no node would take": {
-			scene: changes{manifestOf, func(s *scene) {
-				s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"}
-			}},
+			scene: changes{manifestOf, func(s *scene) { s.PodSets[0].Template.Spec.NodeSelector = map[string]string{"disk": "fast"} }},
 			want: stuck(NotCreated, "SelectorMismatch",
 				couldHave32+", but node selector disk=fast matches no node of the flavor: Kueue looks only at labels that the flavor has, so pods stay Pending",
 				"take node selector disk=fast out of replicated job node, or label nodes of flavor h100 so"),

@@ -53,10 +53,7 @@ func withoutRuntime(s *scene) {
 func TestStateInWorkers(t *testing.T) {
 	const asks = "has quota in queue gpus (ClusterQueue gpus) and waits for a worker cluster to admit it: "
 	eachScene(t, "state", map[string]row[State]{
-		"in a worker that was not looked into": {
-			scene: changes{inWest},
-			want:  state(Elsewhere, "InWorker", "is in worker cluster west", ""),
-		},
+		"in a worker that was not looked into": {scene: changes{inWest}, want: state(Elsewhere, "InWorker", "is in worker cluster west", "")},
 		"in a worker of no known context": {
 			scene: changes{inWest, unknown("west", errors.New("no context: give --worker-context west=CONTEXT"))},
 			want:  state(Elsewhere, "InWorker", "is in worker cluster west; no context: give --worker-context west=CONTEXT", ""),
@@ -76,10 +73,7 @@ func TestStateInWorkers(t *testing.T) {
 				"Unschedulable (0/4 nodes are available: 4 Insufficient nvidia.com/gpu)",
 				"in cluster west (--context west-admin): the quota is more than the nodes have room for: kubectl trainjob pools shows both"),
 		},
-		"evicted in the manager cluster": {
-			scene: changes{inWest, evicted("Preempted", "")},
-			want:  state(Stopping, "Preempted", "was preempted", ""),
-		},
+		"evicted in the manager cluster": {scene: changes{inWest, evicted("Preempted", "")}, want: state(Stopping, "Preempted", "was preempted", "")},
 		"before any worker is asked": {
 			scene: changes{asked, unasked, atOnce},
 			want:  state(Reserved, "AdmissionCheckPending", waitsForCheck+"workers is Pending", ""),
@@ -89,10 +83,7 @@ func TestStateInWorkers(t *testing.T) {
 			want: stuck(Reserved, "NotDispatched", waitsForCheck+"workers is Pending, and Kueue has asked no worker cluster",
 				"see that a worker cluster is connected: kubectl get multikueueclusters"),
 		},
-		"while workers are asked that were not looked into": {
-			scene: changes{asked},
-			want:  state(Reserved, "Dispatching", asks+"west; east", ""),
-		},
+		"while workers are asked that were not looked into": {scene: changes{asked}, want: state(Reserved, "Dispatching", asks+"west; east", "")},
 		"while it waits in each worker": {
 			scene: changes{asked, there(t, "west", false, taken("h100", 4)), unknown("east", fmt.Errorf("%w of it", cluster.ErrNoCopy))},
 			want: state(Reserved, "Dispatching", asks+"in west it waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, "+

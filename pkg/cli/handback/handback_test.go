@@ -48,8 +48,7 @@ func TestRun(t *testing.T) {
 					gate(t, ours, job)
 				}
 			})
-			err := run(t.Context(), c, io.Discard, "ns")
-			kit.Says(t, err, tc.wantErr)
+			kit.Says(t, run(t.Context(), c, io.Discard, "ns"), tc.wantErr)
 			kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
 			kit.Same(t, "gate", tc.active, ours.HoldsGate(&waits.Spec))
 		})

@@ -113,8 +113,7 @@ func TestMovable(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := waits("gpus", tc.change).movable()
-			kit.Says(t, err, tc.want)
+			kit.Says(t, waits("gpus", tc.change).movable(), tc.want)
 		})
 	}
 }

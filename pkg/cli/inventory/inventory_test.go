@@ -3,7 +3,6 @@
 package inventory
 
 import (
-	"context"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -116,52 +115,42 @@ func TestQuotas(t *testing.T) {
 	// amounts are free, borrowed and lent of each ClusterQueue.
 	type amounts = map[kueue.ClusterQueueReference][3]string
 	cases := map[string]struct {
-		inventory Inventory
-		want      amounts
+		queues []kueue.ClusterQueue
+		holds  []kueue.Workload
+		want   amounts
 	}{
 		"alone, free is what is not reserved": {
-			inventory: Inventory{
-				ClusterQueues: []kueue.ClusterQueue{clusterQueue("a", "", "16", "6", "0")},
-				Workloads:     []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
-			},
-			want: amounts{"a": {"10", "0", "0"}},
+			queues: []kueue.ClusterQueue{clusterQueue("a", "", "16", "6", "0")},
+			holds:  []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
+			want:   amounts{"a": {"10", "0", "0"}},
 		},
 		"in a cohort, what others have not used can be borrowed": {
-			inventory: Inventory{
-				ClusterQueues: []kueue.ClusterQueue{clusterQueue("a", "all", "16", "6", "0"), clusterQueue("b", "all", "8", "0", "0")},
-				Workloads:     []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
-			},
-			want: amounts{"a": {"18", "0", "0"}, "b": {"18", "0", "0"}},
+			queues: []kueue.ClusterQueue{clusterQueue("a", "all", "16", "6", "0"), clusterQueue("b", "all", "8", "0", "0")},
+			holds:  []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
+			want:   amounts{"a": {"18", "0", "0"}, "b": {"18", "0", "0"}},
 		},
 		"what is lent is missing for its owner": {
-			inventory: Inventory{
-				ClusterQueues: []kueue.ClusterQueue{clusterQueue("a", "all", "16", "22", "6"), clusterQueue("b", "all", "8", "0", "0")},
-				Workloads:     []kueue.Workload{holding(waiting("q", "22", 1), "a", "22")},
-			},
-			want: amounts{"a": {"2", "6", "0"}, "b": {"2", "0", "6"}},
+			queues: []kueue.ClusterQueue{clusterQueue("a", "all", "16", "22", "6"), clusterQueue("b", "all", "8", "0", "0")},
+			holds:  []kueue.Workload{holding(waiting("q", "22", 1), "a", "22")},
+			want:   amounts{"a": {"2", "6", "0"}, "b": {"2", "0", "6"}},
 		},
 		"limits on borrowing and lending hold": {
-			inventory: Inventory{ClusterQueues: []kueue.ClusterQueue{
+			queues: []kueue.ClusterQueue{
 				limited(clusterQueue("a", "all", "16", "0", "0"), "2", ""), limited(clusterQueue("b", "all", "8", "0", "0"), "", "3"),
-			}},
+			},
 			want: amounts{"a": {"18", "0", "0"}, "b": {"24", "0", "0"}},
 		},
-		"a stopped ClusterQueue has nothing free": {
-			inventory: Inventory{ClusterQueues: []kueue.ClusterQueue{stopped}},
-			want:      amounts{"a": {"0", "0", "0"}},
-		},
+		"a stopped ClusterQueue has nothing free": {queues: []kueue.ClusterQueue{stopped}, want: amounts{"a": {"0", "0", "0"}}},
 		"quota taken away below what is held leaves nothing free, not less": {
-			inventory: Inventory{
-				ClusterQueues: []kueue.ClusterQueue{clusterQueue("a", "", "4", "6", "2")},
-				Workloads:     []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
-			},
-			want: amounts{"a": {"0", "2", "0"}},
+			queues: []kueue.ClusterQueue{clusterQueue("a", "", "4", "6", "2")},
+			holds:  []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
+			want:   amounts{"a": {"0", "2", "0"}},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			tc.inventory.Flavors = []kueue.ResourceFlavor{flavor("h100")}
-			quotas := kit.Must(tc.inventory.Quotas(context.Background()))(t)
+			i := &Inventory{Flavors: []kueue.ResourceFlavor{flavor("h100")}, ClusterQueues: tc.queues, Workloads: tc.holds}
+			quotas := kit.Must(i.Quotas(t.Context()))(t)
 			got := amounts{}
 			for _, q := range quotas {
 				got[q.ClusterQueue] = [3]string{q.Free.String(), q.Borrowed.String(), q.Lent.String()}
@@ -237,7 +226,7 @@ func TestLoadGoesOnWithoutWhatIsForbidden(t *testing.T) {
 		}
 		return nil
 	})).Build()
-	i := kit.Must(Load(context.Background(), c))(t)
+	i := kit.Must(Load(t.Context(), c))(t)
 	kit.Same(t, "nodes", []string{"a", "b"}, []string{i.Nodes[0].Name, i.Nodes[1].Name})
 	if i.Saw("clusterqueues.kueue.x-k8s.io") || !i.Saw("nodes") {
 		t.Errorf("Unexpected kinds unseen: %v", i.Unseen)

@@ -221,8 +221,7 @@ func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
 	c := installed(t, silent, evicted, pod, kueueConfigMap("batch/job"))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	err := uninstalling(c, io.Discard).run(ctx)
-	kit.Says(t, err, "manager-1")
+	kit.Says(t, uninstalling(c, io.Discard).run(ctx), "manager-1")
 	var webhook admissionregistrationv1.MutatingWebhookConfiguration
 	if err := c.Get(t.Context(), client.ObjectKey{Name: webhookconfig.Installed.Mutating}, &webhook); err != nil {
 		t.Errorf("The webhooks of a manager that runs are gone: %v", err)
@@ -244,8 +243,7 @@ func TestTheManagerOfAnotherNamespaceIsNamed(t *testing.T) {
 	webhooks.Webhooks = []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{
 		Service: &admissionregistrationv1.ServiceReference{Namespace: "elsewhere"}}}}
 	kit.OK(t, c.Update(t.Context(), webhooks))
-	err := uninstalling(c, io.Discard).run(t.Context())
-	kit.Says(t, err, "--manager-namespace=elsewhere")
+	kit.Says(t, uninstalling(c, io.Discard).run(t.Context()), "--manager-namespace=elsewhere")
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks); err != nil {
 		t.Errorf("The webhooks of a manager that runs are gone: %v", err)
 	}
@@ -258,8 +256,7 @@ func TestAWorkloadWaitsForThePodsOfItsJob(t *testing.T) {
 		trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	err := uninstalling(c, io.Discard).run(ctx)
-	kit.Says(t, err, "job-node-0")
+	kit.Says(t, uninstalling(c, io.Discard).run(ctx), "job-node-0")
 	kit.Same(t, "fate of the Workload", kept, fate(t, c, "job"))
 }
 

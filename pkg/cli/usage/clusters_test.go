@@ -38,9 +38,7 @@ func TestClusterLabel(t *testing.T) {
 				began(200, "cluster", "a", "pod", "2", "namespace", "y", "job", "y"),
 			},
 		},
-		"one cluster that two Prometheus scrape": {
-			began: model.Vector{began(100, "prometheus_replica", "a"), began(100, "prometheus_replica", "b")},
-		},
+		"one cluster that two Prometheus scrape": {began: model.Vector{began(100, "prometheus_replica", "a"), began(100, "prometheus_replica", "b")}},
 		"the same, when the ledger began again": {
 			began: model.Vector{
 				began(100, "prometheus_replica", "a"), began(100, "prometheus_replica", "b"), began(200, "prometheus_replica", "a"),
