@@ -25,7 +25,6 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
@@ -378,7 +377,7 @@ func TestConfiguration(t *testing.T) {
 
 func TestKueueNoise(t *testing.T) {
 	quiet := []string{"kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -", restartKueue}
-	bare := jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "bare", Labels: map[string]string{constants.QueueLabel: "queue"}}}
+	bare := jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "bare", Labels: map[string]string{kit.QueueLabel: "queue"}}}
 	ofTrainJob := bare.DeepCopy()
 	ofTrainJob.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&trainjob.TrainJob{}, trainjob.GVK)}
 	unlabelled := bare.DeepCopy()

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
@@ -66,7 +65,7 @@ func inTheFleet(f *Facts) {
 
 func dispatchedJob(name string) trainjob.TrainJob {
 	job := trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "jobs", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now), Labels: map[string]string{constants.QueueLabel: "queue"},
+		Namespace: "jobs", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now), Labels: map[string]string{kit.QueueLabel: "queue"},
 	}}
 	job.Spec.Suspend, job.Spec.ManagedBy, job.Spec.RuntimeRef.Name = ptr.To(true), ptr.To(kueue.MultiKueueControllerName), "torch"
 	return job

@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
@@ -191,7 +190,7 @@ func lent(own, lenders string, borrowing, lending *resource.Quantity) func(*scen
 
 func TestAmounts(t *testing.T) {
 	s := newScene(taken("h100", 1), lent("32", "16", nil, nil))
-	want := []Amount{{Resource: gpu.Whole, Requested: 32, Free: ptr.To[int64](40), Quota: 32, Max: 48}}
+	want := []Amount{{Resource: kit.GPU, Requested: 32, Free: ptr.To[int64](40), Quota: 32, Max: 48}}
 	kit.Same(t, "amounts", want, Flavors(s.facts(t))[0].Amounts)
 }
 

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
@@ -83,7 +82,7 @@ func (h *harness) preview(file string, queue ...string) *Facts {
 	h.Helper()
 	in := kit.Must(readFiles([]manifest.File{*manifest.Parse("job.yaml", []byte(file))}, "team"))(h)
 	for _, name := range queue {
-		metav1.SetMetaDataLabel(&in.jobs[0].ObjectMeta, kueueconstants.QueueLabel, name)
+		metav1.SetMetaDataLabel(&in.jobs[0].ObjectMeta, kit.QueueLabel, name)
 	}
 	return kit.Must(h.reader().preview(h.Context(), &in.jobs[0], in))(h)
 }

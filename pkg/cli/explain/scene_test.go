@@ -18,11 +18,9 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -74,7 +72,7 @@ func newScene(with ...func(*scene)) *scene {
 	}
 	s.Job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
 		Name: "llm", Namespace: "team", UID: "llm-uid", CreationTimestamp: minutesAgo(5),
-		Labels: map[string]string{kueueconstants.QueueLabel: "gpus"},
+		Labels: map[string]string{kit.QueueLabel: "gpus"},
 	}}
 	s.Job.Spec.RuntimeRef.Name = "torch"
 	s.Job.Spec.Suspend = ptr.To(true)
@@ -147,8 +145,8 @@ func admit(wl *kueue.Workload, cq, flavor string, conditions ...string) {
 		total := resource.NewQuantity(int64(ps.Count)*8, resource.DecimalSI)
 		wl.Status.Admission.PodSetAssignments = append(wl.Status.Admission.PodSetAssignments, kueue.PodSetAssignment{
 			Name: ps.Name, Count: ptr.To(ps.Count),
-			Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: kueue.ResourceFlavorReference(flavor)},
-			ResourceUsage: corev1.ResourceList{gpu.Whole: *total},
+			Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: kueue.ResourceFlavorReference(flavor)},
+			ResourceUsage: corev1.ResourceList{kit.GPU: *total},
 		})
 	}
 	for _, condition := range append([]string{kueue.WorkloadQuotaReserved}, conditions...) {

@@ -24,27 +24,21 @@ func TestHeld(t *testing.T) {
 			wrote(held.FieldOwner, `{"f:spec":{"f:suspend":{}}}`, 2), wrote(held.FieldOwner, label, 4), wrote(held.FieldOwner, label, 3),
 		}
 	}
+	heldBy := func(message string) State {
+		s := stuck(Held, "Held", message, "kubectl trainjob resume -n team llm")
+		s.Since = ptr.To(minutesAgo(3))
+		return s
+	}
 	eachScene(t, "state", map[string]row[State]{
-		"out of its queue": {
-			scene: changes{holds},
-			want: State{Phase: Held, Reason: "Held", Stuck: true, Since: ptr.To(minutesAgo(3)),
-				Message: "is held out of queue gpus by its user", Remedy: "kubectl trainjob resume -n team llm"},
-		},
-		"before it has a Workload again": {
-			scene: changes{holds, withoutWorkload},
-			want: State{Phase: Held, Reason: "Held", Stuck: true, Since: ptr.To(minutesAgo(3)),
-				Message: "is held out of queue gpus by its user", Remedy: "kubectl trainjob resume -n team llm"},
-		},
+		"out of its queue":               {scene: changes{holds}, want: heldBy("is held out of queue gpus by its user")},
+		"before it has a Workload again": {scene: changes{holds, withoutWorkload}, want: heldBy("is held out of queue gpus by its user")},
 		"by somebody who may not see its Workload": {
 			scene: changes{holds, func(s *scene) { s.Workload, s.WorkloadUnseen = nil, true }},
-			want: State{Phase: Held, Reason: "Held", Stuck: true, Since: ptr.To(minutesAgo(3)),
-				Message: "is held out of queue gpus by its user; you may not see its Workload, nor so whether it still has quota",
-				Remedy:  "kubectl trainjob resume -n team llm"},
+			want:  heldBy("is held out of queue gpus by its user; you may not see its Workload, nor so whether it still has quota"),
 		},
 		"while its pods end": {
 			scene: changes{admitted, withPods(2, runningPod), holds},
-			want: State{Phase: Stopping, Reason: "Held",
-				Message: "is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone"},
+			want:  state(Stopping, "Held", "is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone", ""),
 		},
 	}, StateOf)
 	t.Run("by somebody else than the plugin", func(t *testing.T) {

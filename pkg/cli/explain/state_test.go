@@ -3,7 +3,6 @@
 package explain
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -22,7 +21,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -344,7 +342,7 @@ func TestStateOf(t *testing.T) {
 				`kubectl -n team patch localqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
 		},
 		"its ClusterQueue is missing": {
-			scene: changes{func(s *scene) { s.inventory.ClusterQueues = nil }},
+			scene: changes{withoutClusterQueues},
 			want: stuck(Waiting, "ClusterQueueMissing", "waits in LocalQueue gpus, whose ClusterQueue gpus does not exist",
 				"create ClusterQueue gpus, or name another LocalQueue: gpus"),
 		},
@@ -370,18 +368,14 @@ func TestStateOf(t *testing.T) {
 				"label the namespace as spec.namespaceSelector of ClusterQueue gpus wants it, or widen the selector"),
 		},
 		"a user who may not see ClusterQueues, one that is inactive": {
-			scene: changes{func(s *scene) {
-				s.inventory.ClusterQueues, s.inventory.Unseen = nil, []inventory.Unseen{{Kind: clusterQueues, Err: errors.New("forbidden")}}
+			scene: changes{withoutClusterQueues, unseenKind(clusterQueues), func(s *scene) {
 				s.inventory.LocalQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.LocalQueueActive, Status: "False", Message: "Can't submit new workloads to clusterQueue"}}
 			}},
 			want: stuck(Waiting, "LocalQueueInactive", waits+", and the LocalQueue is not active: Can't submit new workloads to clusterQueue",
 				"ask an admin to look at the ClusterQueue: kubectl describe clusterqueue gpus"),
 		},
 		"a user who may not see ClusterQueues": {
-			scene: changes{func(s *scene) {
-				s.inventory.ClusterQueues, s.inventory.Unseen = nil, []inventory.Unseen{{Kind: clusterQueues}, {Kind: workloads}}
-				s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: "False", Message: "couldn't assign flavors"}}
-			}},
+			scene: changes{withoutClusterQueues, unseenKind(clusterQueues), unseenKind(workloads), withoutQuota("couldn't assign flavors")},
 			want: state(Waiting, "Unseen", needs32+"and Kueue says: couldn't assign flavors",
 				"ask an admin to run this command: you may not see the ClusterQueue"),
 		},
@@ -599,6 +593,8 @@ const behindRemedy = "wait, give the job a higher priority than the one in front
 
 // manifestOf makes a manifest of the job.
 func manifestOf(s *scene) { s.Job.UID, s.Workload = "", nil }
+
+func withoutClusterQueues(s *scene) { s.inventory.ClusterQueues = nil }
 
 func ofOneNode(s *scene) { s.PodSets = []kueue.PodSet{podSet("node", 1)} }
 

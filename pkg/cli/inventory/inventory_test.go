@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
@@ -37,7 +36,7 @@ func clusterQueue(name, cohort, nominal, reserved, borrowed string) kueue.Cluste
 	cq := kit.MakeClusterQueue(name, kit.Quota{Flavor: "h100", GPUs: nominal})
 	cq.Spec.CohortName = kueue.CohortReference(cohort)
 	cq.Status.FlavorsReservation = []kueue.FlavorUsage{{Name: "h100", Resources: []kueue.ResourceUsage{
-		{Name: gpu.Whole, Total: resource.MustParse(reserved), Borrowed: resource.MustParse(borrowed)},
+		{Name: kit.GPU, Total: resource.MustParse(reserved), Borrowed: resource.MustParse(borrowed)},
 	}}}
 	return *cq
 }
@@ -55,7 +54,7 @@ func holding(wl kueue.Workload, cq kueue.ClusterQueueReference, total string) ku
 	wl.Name += "-holds"
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: cq, PodSetAssignments: []kueue.PodSetAssignment{{
 		Name:          "node",
-		Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: "h100"},
+		Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: "h100"},
 		ResourceUsage: kit.Amounts("nvidia.com/gpu", total),
 	}}}
 	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
@@ -87,7 +86,7 @@ func TestNodes(t *testing.T) {
 		Flavors: []kueue.ResourceFlavor{h100},
 	}
 	picked := i.NodesOf(&h100)
-	there, used := Allocatable(picked, gpu.Whole), i.UsedOn(picked, gpu.Whole)
+	there, used := Allocatable(picked, kit.GPU), i.UsedOn(picked, kit.GPU)
 	got := map[string]any{
 		"picked": names(picked), "unpicked": names(i.NodesOfNoFlavor()),
 		"ready": []bool{Ready(picked[0]), Ready(picked[1]), Ready(&corev1.Node{})},
@@ -179,7 +178,7 @@ func TestDemand(t *testing.T) {
 			waiting("to-nowhere", "4", 1), waiting("no-queue", "5", 1), holding(waiting("q", "8", 1), "a", "8"),
 		},
 	}
-	kit.Same(t, "demand", resource.MustParse("7"), i.Demand(&h100, gpu.Whole))
+	kit.Same(t, "demand", resource.MustParse("7"), i.Demand(&h100, kit.GPU))
 }
 
 func TestRefuses(t *testing.T) {

@@ -15,12 +15,10 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/held"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
@@ -35,7 +33,7 @@ func minutesAgo(n int) metav1.Time { return metav1.NewTime(now.Add(-time.Duratio
 func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *explain.Facts {
 	t.Helper()
 	f := &explain.Facts{Now: now, Field: patch.Of(trainjob.Trainer23), Job: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "team", Name: "llm", UID: "llm", Labels: map[string]string{kueueconstants.QueueLabel: "gpus"},
+		Namespace: "team", Name: "llm", UID: "llm", Labels: map[string]string{kit.QueueLabel: "gpus"},
 	}}}
 	f.Job.Spec.Suspend = ptr.To(true)
 	f.Workload = &kueue.Workload{
@@ -72,7 +70,7 @@ func runs(ready int32) func(*explain.Facts) {
 	return func(f *explain.Facts) {
 		f.Job.Spec.Suspend = ptr.To(false)
 		f.Workload.Status.Admission = &kueue.Admission{ClusterQueue: "pool", PodSetAssignments: []kueue.PodSetAssignment{{
-			Name: "node", Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: "h100", corev1.ResourceCPU: "cpus"},
+			Name: "node", Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: "h100", corev1.ResourceCPU: "cpus"},
 		}}}
 		for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
 			f.Workload.Status.Conditions = append(f.Workload.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: minutesAgo(3)})
@@ -90,7 +88,7 @@ func ended(f *explain.Facts) {
 func dispatched(f *explain.Facts) {
 	runs(0)(f)
 	f.JobSet, f.Job.Spec.ManagedBy, f.Workload.Status.ClusterName = nil, ptr.To(kueue.MultiKueueControllerName), ptr.To("west")
-	f.Workload.Status.Admission.PodSetAssignments[0].Flavors[gpu.Whole] = "anything"
+	f.Workload.Status.Admission.PodSetAssignments[0].Flavors[kit.GPU] = "anything"
 }
 
 // in is what is known of the job in a worker.
@@ -128,7 +126,7 @@ func TestLines(t *testing.T) {
 		},
 		"one that is held, whose Workload may not be seen": {
 			unseen: everything, change: func(f *explain.Facts) {
-				f.Workload, f.WorkloadUnseen, f.Job.Labels[kueueconstants.QueueLabel] = nil, true, held.Queue("gpus")
+				f.Workload, f.WorkloadUnseen, f.Job.Labels[kit.QueueLabel] = nil, true, held.Queue("gpus")
 			},
 			want:    "llm Held gpus.held <unknown> <unknown> <unknown> - - <unknown>",
 			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority", "reason"}}},
@@ -207,7 +205,7 @@ func TestLines(t *testing.T) {
 func TestTable(t *testing.T) {
 	jobs := []TrainJob{{
 		Namespace: "team", Name: "mixed", Phase: explain.Running, Reason: "Running", Message: "runs", Queue: "gpus", ClusterQueue: "pool",
-		GPUs: map[corev1.ResourceName]int64{gpu.Whole: 2, "nvidia.com/mig-1g.10gb": 3}, Flavors: []string{"a", "b"},
+		GPUs: map[corev1.ResourceName]int64{kit.GPU: 2, "nvidia.com/mig-1g.10gb": 3}, Flavors: []string{"a", "b"},
 		Cluster: "west",
 	}, {
 		Namespace: "team", Name: "cpu", Phase: explain.Failed, Reason: "JobsFailed", GPUs: map[corev1.ResourceName]int64{}, Nominated: []string{"west", "east"},

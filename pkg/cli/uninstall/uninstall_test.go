@@ -229,7 +229,8 @@ func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
 }
 
 func TestAnUnansweredQuestionFreesNothing(t *testing.T) {
-	c := installed(t, func(*trainjob.TrainJob) error { return kit.Forbidden("trainjobs") }, trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"), kueueConfigMap("batch/job"))
+	c := installed(t, func(*trainjob.TrainJob) error { return kit.Forbidden("trainjobs") },
+		trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"), kueueConfigMap("batch/job"))
 	if err := uninstalling(c, io.Discard).run(t.Context()); !apierrors.IsForbidden(err) {
 		t.Errorf("run returned %v, want the refusal", err)
 	}
