@@ -225,6 +225,5 @@ func TestNews(t *testing.T) {
 	}
 	last := List{TrainJobs: []TrainJob{job("same", explain.Running, "for 1s"), job("moved", explain.Waiting, ""), job("gone", explain.Running, "")}}
 	next := List{TrainJobs: []TrainJob{job("same", explain.Running, "for 2s"), job("moved", explain.Running, ""), job("made", explain.Waiting, "")}}
-	want := []TrainJob{job("moved", explain.Running, ""), job("made", explain.Waiting, "")}
-	kit.Same(t, "news", want, news(last, next).TrainJobs)
+	kit.Same(t, "news", []TrainJob{job("moved", explain.Running, ""), job("made", explain.Waiting, "")}, news(last, next).TrainJobs)
 }

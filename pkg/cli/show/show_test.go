@@ -77,8 +77,7 @@ func TestKnownFormat(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := kit.Text(KnownFormat(tc.format, tc.known...))
-			kit.Same(t, "error", tc.want, got)
+			kit.Same(t, "error", tc.want, kit.Text(KnownFormat(tc.format, tc.known...)))
 		})
 	}
 }

@@ -245,8 +245,7 @@ func TestSpansOfAJobThatIsPreemptedTwiceInMinutes(t *testing.T) {
 			f.Events[i].Series = &corev1.EventSeries{Count: 2, LastObservedTime: micro(last)}
 		}
 	}
-	want := map[Phase]int{Preparing: 1, WaitingForQuota: 58, WaitingForChecks: 0, Starting: 37, Stopping: 5}
-	kit.Same(t, "spans", want, spent(Of(f)))
+	kit.Same(t, "spans", map[Phase]int{Preparing: 1, WaitingForQuota: 58, WaitingForChecks: 0, Starting: 37, Stopping: 5}, spent(Of(f)))
 }
 
 func TestPodsTogether(t *testing.T) {

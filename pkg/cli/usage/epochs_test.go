@@ -60,8 +60,7 @@ func TestUsed(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			fresh := tc.known || !time.Unix(int64(minOf(tc.began)), 0).Before(noon)
-			got := tc.samples.used(epochs(tc.began, tc.known, noon, at(60), stale), fresh, at(tc.first))
-			kit.Same(t, "use", tc.want, got)
+			kit.Same(t, "use", tc.want, tc.samples.used(epochs(tc.began, tc.known, noon, at(60), stale), fresh, at(tc.first)))
 		})
 	}
 }
@@ -87,8 +86,7 @@ func TestNotes(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			fresh := tc.known || !time.Unix(int64(minOf(tc.began)), 0).Before(noon)
-			got := notes(epochs(tc.began, tc.known, noon, at(60), stale), fresh, noon, at(tc.first))
-			kit.Same(t, "notes", tc.want, got)
+			kit.Same(t, "notes", tc.want, notes(epochs(tc.began, tc.known, noon, at(60), stale), fresh, noon, at(tc.first)))
 		})
 	}
 }
