@@ -142,11 +142,9 @@ func TestManager(t *testing.T) {
 			change: func(f *Facts) { f.Leases[0].Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-time.Minute))) },
 			want:   notRunning(managerPart.logs(), restartManager),
 		},
-		"clocks that differ a little": {
-			change: func(f *Facts) { f.Leases[0].Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-40 * time.Second))) },
-		},
-		"no lease":           {change: func(f *Facts) { f.Leases = nil }, want: notRunning(managerPart.logs(), restartManager)},
-		"no leader election": {change: func(f *Facts) { f.Leases = nil; f.managerConfig("leaderElection: {leaderElect: false}") }},
+		"clocks that differ a little": {change: func(f *Facts) { f.Leases[0].Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-40 * time.Second))) }},
+		"no lease":                    {change: func(f *Facts) { f.Leases = nil }, want: notRunning(managerPart.logs(), restartManager)},
+		"no leader election":          {change: func(f *Facts) { f.Leases = nil; f.managerConfig("leaderElection: {leaderElect: false}") }},
 		"a lease of another name": {
 			change: func(f *Facts) {
 				f.Leases[0].Name = "other"
@@ -186,20 +184,14 @@ func TestWebhooks(t *testing.T) {
 			change: func(f *Facts) { f.Mutating = slices.Delete(f.Mutating, 1, 2) },
 			want:   one(Error, "WebhookMissing", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", jobSetPart.install),
 		},
-		"ours were deleted": {
-			change: func(f *Facts) { f.Mutating[3].Webhooks = nil },
-			want:   one(Error, "WebhookMissing", ourMutating, managerPart.install),
-		},
+		"ours were deleted": {change: func(f *Facts) { f.Mutating[3].Webhooks = nil }, want: one(Error, "WebhookMissing", ourMutating, managerPart.install)},
 		"Trainer 2.1 has nothing to default": {
 			change: func(f *Facts) {
 				f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
 				f.Mutating = slices.Delete(f.Mutating, 2, 3)
 			},
 		},
-		"no authority": {
-			change: func(f *Facts) { f.Mutating[3].Webhooks[0].ClientConfig.CABundle = nil },
-			want:   service(ourMutating, restartManager),
-		},
+		"no authority": {change: func(f *Facts) { f.Mutating[3].Webhooks[0].ClientConfig.CABundle = nil }, want: service(ourMutating, restartManager)},
 		"no Service": {
 			change: func(f *Facts) { f.Services = f.Services[1:] },
 			want: append(service("MutatingWebhookConfiguration kueue-mutating-webhook-configuration", kueuePart.install),

@@ -63,12 +63,10 @@ func TestHandBackOfAManagerCluster(t *testing.T) {
 		want   string
 	}{
 		"it waits for another cluster": {served: trainjob.Trainer22, want: "entry made"},
-		"it runs in another cluster": {
-			served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(false) },
-		},
-		"it waits for this one":  {served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.ManagedBy = nil }},
-		"nobody takes over":      {served: trainjob.Trainer22, placed: true},
-		"Trainer has no entries": {served: trainjob.Trainer21},
+		"it runs in another cluster":   {served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(false) }},
+		"it waits for this one":        {served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.ManagedBy = nil }},
+		"nobody takes over":            {served: trainjob.Trainer22, placed: true},
+		"Trainer has no entries":       {served: trainjob.Trainer21},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -27,12 +27,10 @@ func TestPreflight(t *testing.T) {
 		says, note string
 		builtin    bool
 	}{
-		"all is there":                   {ref: torch, request: request{queue: "gpus", priority: "high"}},
-		"a runtime with its own trainer": {ref: ref("ClusterTrainingRuntime", "tune"), builtin: true},
-		"no such runtime":                {ref: ref("ClusterTrainingRuntime", "x"), says: "there is no ClusterTrainingRuntime x; there are: torch, tune"},
-		"no such runtime in the namespace": {
-			ref: ref("TrainingRuntime", "torch"), says: "there is no TrainingRuntime torch in namespace ns, nor any other",
-		},
+		"all is there":                     {ref: torch, request: request{queue: "gpus", priority: "high"}},
+		"a runtime with its own trainer":   {ref: ref("ClusterTrainingRuntime", "tune"), builtin: true},
+		"no such runtime":                  {ref: ref("ClusterTrainingRuntime", "x"), says: "there is no ClusterTrainingRuntime x; there are: torch, tune"},
+		"no such runtime in the namespace": {ref: ref("TrainingRuntime", "torch"), says: "there is no TrainingRuntime torch in namespace ns, nor any other"},
 		"no such queue": {
 			ref: torch, request: request{queue: "x"}, says: "there is no LocalQueue x in namespace ns; there are: cpus, drained, gpus, held, inactive",
 		},
