@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -63,23 +62,19 @@ func TestChanges(t *testing.T) {
 // TestChangesOfRefusedWatches is about users who may list and not watch, and API servers that are away.
 func TestChangesOfRefusedWatches(t *testing.T) {
 	for name, refused := range map[string]error{
-		"not allowed": apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil),
+		"not allowed": kit.Forbidden("pods"),
 		"not known":   apierrors.NewUnauthorized("the token has ended"),
 		"no answer":   io.EOF,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
 				c := watching(func() (watch.Interface, error) { return nil, refused })
-				changed := Changes(ctx, c, time.Millisecond, Kind{List: &corev1.PodList{}})
+				changed := Changes(t.Context(), c, time.Millisecond, Kind{List: &corev1.PodList{}})
 				begin := time.Now()
 				for range 4 {
 					<-changed
 				}
 				kit.Same(t, "time of 4 changes", 3*unwatched, time.Since(begin))
-				cancel()
-				synctest.Wait()
 			})
 		})
 	}
@@ -89,20 +84,16 @@ func TestChangesOfRefusedWatches(t *testing.T) {
 // behind a proxy.
 func TestChangesOfManyWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		watches := 0
 		c := watching(func() (watch.Interface, error) {
 			watches++
 			return watch.NewEmptyWatch(), nil
 		})
-		changed := Changes(ctx, c, time.Millisecond, Kind{List: &corev1.PodList{}})
+		changed := Changes(t.Context(), c, time.Millisecond, Kind{List: &corev1.PodList{}})
 		begin := time.Now()
 		for range 5 {
 			<-changed
 		}
 		kit.Same(t, "time and number of watches", []any{4 * again, 5}, []any{time.Since(begin), watches})
-		cancel()
-		synctest.Wait()
 	})
 }
