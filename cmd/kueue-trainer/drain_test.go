@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // A server that is to stop answers for a while, and every answer is the last of its connection.
@@ -44,9 +45,7 @@ func TestDraining(t *testing.T) {
 		if !closes() {
 			t.Error("A connection stays open though the server is about to stop")
 		}
-		if after := <-ended; after != drainPeriod {
-			t.Errorf("Stopped after %s, want %s", after, drainPeriod)
-		}
+		kit.Same(t, "time until it stopped", drainPeriod, <-ended)
 	})
 }
 
@@ -65,19 +64,14 @@ func TestPatience(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner, gate := &servingUntilDone{}, heap.NewGate(1, func() bool { return true })
-				leave, err := gate.Pass(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				leave := kit.Must(gate.Pass(t.Context()))(t)
 				defer leave()
 				(&drainingServer{Server: inner, gate: gate}).Register("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 					t.Error("A request passed that has no place")
 				}))
 				answer, began := httptest.NewRecorder(), time.Now()
 				inner.hook.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, tc.url, nil))
-				if waited := time.Since(began); waited != tc.want || answer.Code != http.StatusServiceUnavailable {
-					t.Errorf("Answered %d after %s, want %d after %s", answer.Code, waited, http.StatusServiceUnavailable, tc.want)
-				}
+				kit.Same(t, "time and answer", []any{tc.want, http.StatusServiceUnavailable}, []any{time.Since(began), answer.Code})
 			})
 		})
 	}

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration"
 	"github.com/kueue-trainer/kueue-trainer/pkg/version"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // extraPages is a manager that is asked for nothing but pages.
@@ -46,13 +46,9 @@ func TestDebugPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := &managerconfig.Configuration{Metrics: managerconfig.Metrics{SecureServing: &tc.secure, Pprof: tc.pprof}}
 			mgr := &extraPages{}
-			if err := addDebugPages(mgr, cfg, &readiness{}); err != nil {
-				t.Fatal(err)
-			}
+			kit.OK(t, addDebugPages(mgr, cfg, &readiness{}))
 			slices.Sort(mgr.paths)
-			if diff := cmp.Diff(tc.want, mgr.paths); diff != "" {
-				t.Errorf("Unexpected pages (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "pages", tc.want, mgr.paths)
 		})
 	}
 }
@@ -97,12 +93,8 @@ func TestHealthPage(t *testing.T) {
 			}
 			answer := httptest.NewRecorder()
 			ready.page(leads)(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/health", http.NoBody))
-			if answer.Code != tc.wantCode {
-				t.Errorf("status %d, want %d", answer.Code, tc.wantCode)
-			}
-			if diff := cmp.Diff(tc.want, answer.Body.String()); diff != "" {
-				t.Errorf("Unexpected page (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "status", tc.wantCode, answer.Code)
+			kit.Same(t, "page", tc.want, answer.Body.String())
 		})
 	}
 }

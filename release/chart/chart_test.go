@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
@@ -21,6 +20,8 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/release/internal/check"
 )
 
 const (
@@ -56,20 +57,14 @@ func (o objects) add(t *testing.T, manifest string) {
 
 func loadChart(t *testing.T) *chartv2.Chart {
 	t.Helper()
-	chart, err := loader.Load(chartPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return chart
+	return check.Must(loader.Load(chartPath))(t)
 }
 
 // render renders the chart with values, as YAML, and without notes.
 func render(t *testing.T, values string) (objects, error) {
 	t.Helper()
 	given := map[string]any{}
-	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, yaml.Unmarshal([]byte(values), &given))
 	chart := loadChart(t)
 	release := common.ReleaseOptions{Name: "test", Namespace: namespace, IsInstall: true}
 	all, err := util.ToRenderValues(chart, given, release, common.DefaultCapabilities)
@@ -91,24 +86,14 @@ func render(t *testing.T, values string) (objects, error) {
 
 func mustRender(t *testing.T, values string) objects {
 	t.Helper()
-	rendered, err := render(t, values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rendered
+	return check.Must(render(t, values))(t)
 }
 
 // kustomized builds config/default.
 func kustomized(t *testing.T) objects {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifest, err := built.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
+	built := check.Must(krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/default"))(t)
+	manifest := check.Must(built.AsYaml())(t)
 	out := objects{}
 	out.add(t, string(manifest))
 	return out
@@ -205,7 +190,5 @@ func normalizeDeployment(obj *unstructured.Unstructured) {
 
 // The chart with its defaults and config/default install the same.
 func TestDefaultsAreWhatKustomizeInstalls(t *testing.T) {
-	if diff := cmp.Diff(comparable(kustomized(t)), comparable(mustRender(t, ""))); diff != "" {
-		t.Errorf("chart and config/default differ (-config,+chart):\n%s", diff)
-	}
+	check.Same(t, "chart, unlike config/default", comparable(kustomized(t)), comparable(mustRender(t, "")))
 }

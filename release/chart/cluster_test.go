@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/kube"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -22,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kueue-trainer/kueue-trainer/release/internal/check"
 )
 
 const releaseName = "kueue-trainer"
@@ -41,18 +42,10 @@ func onCluster(t *testing.T) *release {
 	flags := genericclioptions.NewConfigFlags(true)
 	ns := namespace
 	flags.Namespace = &ns
-	rest, err := flags.ToRESTConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(rest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rest := check.Must(flags.ToRESTConfig())(t)
+	client := check.Must(kubernetes.NewForConfig(rest))(t)
 	config := action.NewConfiguration()
-	if err := config.Init(flags, namespace, ""); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, config.Init(flags, namespace, ""))
 	return &release{T: t, config: config, client: client}
 }
 
@@ -61,18 +54,14 @@ func (r *release) install(values map[string]any) {
 	install := action.NewInstall(r.config)
 	install.ReleaseName, install.Namespace, install.CreateNamespace = releaseName, namespace, true
 	install.ServerSideApply, install.WaitStrategy = true, kube.HookOnlyStrategy
-	if _, err := install.Run(loadChart(r.T), values); err != nil {
-		r.Fatal(err)
-	}
+	check.Must(install.Run(loadChart(r.T), values))(r)
 }
 
 func (r *release) upgrade(values map[string]any) {
 	r.Helper()
 	upgrade := action.NewUpgrade(r.config)
 	upgrade.Namespace, upgrade.ServerSideApply, upgrade.WaitStrategy = namespace, "auto", kube.HookOnlyStrategy
-	if _, err := upgrade.Run(releaseName, loadChart(r.T), values); err != nil {
-		r.Fatal(err)
-	}
+	check.Must(upgrade.Run(releaseName, loadChart(r.T), values))(r)
 }
 
 // uninstall has the pods of the hook end in one way.
@@ -103,21 +92,13 @@ func (r *release) endHook(ctx context.Context, how string) {
 
 func (r *release) webhooks() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	r.Helper()
-	webhooks, err := r.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().
-		Get(r.Context(), "kueue-trainer-validating-webhook-configuration", metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return webhooks
+	webhooks := r.client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	return check.Must(webhooks.Get(r.Context(), "kueue-trainer-validating-webhook-configuration", metav1.GetOptions{}))(r)
 }
 
 func (r *release) authority() *corev1.Secret {
 	r.Helper()
-	secret, err := r.client.CoreV1().Secrets(namespace).Get(r.Context(), "kueue-trainer-webhook-server-cert", metav1.GetOptions{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	return secret
+	return check.Must(r.client.CoreV1().Secrets(namespace).Get(r.Context(), "kueue-trainer-webhook-server-cert", metav1.GetOptions{}))(r)
 }
 
 // The API server takes all of it, and an upgrade leaves alone what the manager wrote.
@@ -133,14 +114,10 @@ func TestTheChartOnACluster(t *testing.T) {
 	webhooks.Webhooks[0].ClientConfig.CABundle = []byte(caBundle)
 	webhooks.Webhooks[0].MatchConditions = append(webhooks.Webhooks[0].MatchConditions,
 		admissionregistrationv1.MatchCondition{Name: "queued", Expression: "false"})
-	if _, err := r.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Update(t.Context(), webhooks, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(r.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Update(t.Context(), webhooks, metav1.UpdateOptions{}))(t)
 	secret := r.authority()
 	secret.Data = map[string][]byte{"ca.crt": []byte("authority")}
-	if _, err := r.client.CoreV1().Secrets(namespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(r.client.CoreV1().Secrets(namespace).Update(t.Context(), secret, metav1.UpdateOptions{}))(t)
 
 	r.upgrade(map[string]any{"replicas": 3, "webhooks": map[string]any{"timeoutSeconds": 7}})
 	deployment, err := r.client.AppsV1().Deployments(namespace).Get(t.Context(), "kueue-trainer-controller-manager", metav1.GetOptions{})
@@ -153,17 +130,13 @@ func TestTheChartOnACluster(t *testing.T) {
 		conditions = append(conditions, condition.Name)
 	}
 	got := []any{*upgraded.TimeoutSeconds, string(upgraded.ClientConfig.CABundle), strings.Join(conditions, " "), string(r.authority().Data["ca.crt"])}
-	if diff := cmp.Diff([]any{int32(7), caBundle, "not-deleting queued", "authority"}, got); diff != "" {
-		t.Errorf("Unexpected webhook and authority (-want,+got):\n%s", diff)
-	}
+	check.Same(t, "webhook and authority", []any{int32(7), caBundle, "not-deleting queued", "authority"}, got)
 
 	if err := r.uninstall("failed"); err == nil {
 		t.Error("It is uninstalled, although the hook refused")
 	}
 	r.webhooks()
-	if err := r.uninstall("succeeded"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.uninstall("succeeded"))
 	_, err = r.client.AppsV1().Deployments(namespace).Get(t.Context(), "kueue-trainer-controller-manager", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("The Deployment is still there (%v)", err)

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/release/internal/check"
 )
 
 // Every object that the chart renders is one that its API knows, field by field.
@@ -72,9 +74,7 @@ func TestUnknownFieldsAreInvalid(t *testing.T) {
 		if err := known.validate(t, obj); err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
-		if err := unstructured.SetNestedField(obj.Object, "x", "spec", "misspelled"); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t, unstructured.SetNestedField(obj.Object, "x", "spec", "misspelled"))
 		if err := known.validate(t, obj); err == nil {
 			t.Errorf("%s with an unknown field is valid", key)
 		}
@@ -92,10 +92,7 @@ type schemas struct {
 func newSchemas(t *testing.T) *schemas {
 	t.Helper()
 	dir := t.TempDir()
-	v, err := validator.New([]string{dir + "/{{ .Group }}-{{ .ResourceAPIVersion }}-{{ .ResourceKind }}.json"}, validator.Opts{Strict: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := check.Must(validator.New([]string{dir + "/{{ .Group }}-{{ .ResourceAPIVersion }}-{{ .ResourceKind }}.json"}, validator.Opts{Strict: true}))(t)
 	return &schemas{
 		dir: dir, validator: v,
 		kubernetes: moduleDir(t, "k8s.io/kubernetes"), certManager: moduleDir(t, "github.com/cert-manager/cert-manager"),
@@ -106,10 +103,7 @@ func newSchemas(t *testing.T) *schemas {
 // reads: its module of types has no schemas.
 func (s *schemas) validate(t *testing.T, obj *unstructured.Unstructured) error {
 	t.Helper()
-	content, err := obj.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := check.Must(obj.MarshalJSON())(t)
 	switch obj.GetKind() {
 	case monitoringv1.ServiceMonitorsKind:
 		return yaml.UnmarshalStrict(content, &monitoringv1.ServiceMonitor{})
@@ -139,13 +133,8 @@ func (s *schemas) write(t *testing.T, gvk schema.GroupVersionKind) {
 	} else {
 		content = ofOpenAPI(t, filepath.Join(s.kubernetes, "api/openapi-spec/v3"), gvk)
 	}
-	data, err := json.Marshal(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	data := check.Must(json.Marshal(content))(t)
+	check.OK(t, os.WriteFile(path, data, 0o600))
 }
 
 // ofOpenAPI takes the schema of a kind from what Kubernetes publishes of its group.
@@ -160,7 +149,7 @@ func ofOpenAPI(t *testing.T, dir string, gvk schema.GroupVersionKind) any {
 			Schemas map[string]map[string]any `json:"schemas"`
 		} `json:"components"`
 	}
-	if err := json.Unmarshal(read(t, filepath.Join(dir, name)), &document); err != nil {
+	if err := json.Unmarshal([]byte(check.File(t, filepath.Join(dir, name))), &document); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	of := []any{map[string]any{"group": gvk.Group, "version": gvk.Version, "kind": gvk.Kind}}
@@ -194,7 +183,7 @@ func ofCRD(t *testing.T, dir string, gvk schema.GroupVersionKind) any {
 		} `json:"spec"`
 	}
 	name := gvk.Group + "_" + strings.ToLower(gvk.Kind) + "s.yaml"
-	if err := yaml.Unmarshal(read(t, filepath.Join(dir, name)), &crd); err != nil {
+	if err := yaml.Unmarshal([]byte(check.File(t, filepath.Join(dir, name))), &crd); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	for _, version := range crd.Spec.Versions {
@@ -223,15 +212,6 @@ func strict(s map[string]any) {
 	}
 }
 
-func read(t *testing.T, path string) []byte {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return content
-}
-
 // moduleDir is where a module of the manager's go.mod lies, after Go has brought it.
 func moduleDir(t *testing.T, module string) string {
 	t.Helper()
@@ -242,8 +222,6 @@ func moduleDir(t *testing.T, module string) string {
 		t.Fatalf("go mod download %s: %v", module, err)
 	}
 	var downloaded struct{ Dir string }
-	if err := json.Unmarshal(out, &downloaded); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, json.Unmarshal(out, &downloaded))
 	return downloaded.Dir
 }

@@ -17,12 +17,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/spdx/tools-golang/json"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
+
+	"github.com/kueue-trainer/kueue-trainer/release/internal/check"
 )
 
 const testVersion = "v0.1.0"
@@ -46,9 +46,7 @@ func TestRelease(t *testing.T) {
 	image := "linux/" + runtime.GOARCH
 	r := &release{root: "../..", out: filepath.Join(t.TempDir(), "dist"), version: testVersion, revision: "abc", date: testDate,
 		images: []string{image}, plugins: []string{host}, compile: compileFast}
-	if err := r.make(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, r.make())
 	artefact := func(name string) string { return filepath.Join(r.out, name) }
 	plugin := fmt.Sprintf("kubectl-trainjob_%s_%s_%s", testVersion, runtime.GOOS, runtime.GOARCH)
 
@@ -67,16 +65,11 @@ func TestRelease(t *testing.T) {
 		output(t, "go", "tool", "validate-krew-manifest", "-skip-install", "-manifest", artefact("trainjob.yaml"))
 	})
 	t.Run("the chart installs the release's image", func(t *testing.T) {
-		chart, err := loader.Load(artefact("kueue-trainer-0.1.0.tgz"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{"0.1.0", testVersion}, []string{chart.Metadata.Version, chart.Metadata.AppVersion}); diff != "" {
-			t.Errorf("Unexpected versions (-want,+got):\n%s", diff)
-		}
+		chart := check.Must(loader.Load(artefact("kueue-trainer-0.1.0.tgz")))(t)
+		check.Same(t, "versions", []string{"0.1.0", testVersion}, []string{chart.Metadata.Version, chart.Metadata.AppVersion})
 	})
 	t.Run("so do the manifests", func(t *testing.T) {
-		if content := read(t, artefact("install.yaml")); !strings.Contains(content, "image: ghcr.io/kueue-trainer/kueue-trainer:"+testVersion+"\n") {
+		if content := check.File(t, artefact("install.yaml")); !strings.Contains(content, "image: ghcr.io/kueue-trainer/kueue-trainer:"+testVersion+"\n") {
 			t.Error("install.yaml does not name the image")
 		}
 	})
@@ -91,14 +84,8 @@ func TestRelease(t *testing.T) {
 	})
 	for _, name := range []string{plugin, "image_" + strings.ReplaceAll(image, "/", "_")} {
 		t.Run("what "+name+" is made of is told", func(t *testing.T) {
-			in, err := os.Open(artefact(name + ".spdx.json"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			doc, err := json.Read(in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			in := check.Must(os.Open(artefact(name + ".spdx.json")))(t)
+			doc := check.Must(json.Read(in))(t)
 			kueue := strings.TrimSpace(output(t, "go", "list", "-C", "../..", "-m", "-f", "{{.Version}}", "sigs.k8s.io/kueue"))
 			for _, p := range doc.Packages {
 				if p.PackageName == "sigs.k8s.io/kueue" && p.PackageExternalReferences[0].Locator == "pkg:golang/sigs.k8s.io/kueue@"+kueue {
@@ -110,7 +97,7 @@ func TestRelease(t *testing.T) {
 	}
 	t.Run("the checksums are those of all files", func(t *testing.T) {
 		summed := 0
-		for line := range strings.Lines(read(t, artefact("checksums.txt"))) {
+		for line := range strings.Lines(check.File(t, artefact("checksums.txt"))) {
 			sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
 			if got, err := sha256Of(artefact(name)); err != nil || got != sum {
 				t.Errorf("%s has %s (%v), want %s", name, got, err, sum)
@@ -137,9 +124,7 @@ func TestNotesOf(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.1.0": "- new\n\n### Upgrading\n\nnothing\n", "v1.0.0": "- first\n", "v0.9.0": "", "v2.0.0": "", "v1.1": "",
 	} {
-		if diff := cmp.Diff(want, notesOf(changelog, version)); diff != "" {
-			t.Errorf("Unexpected notes of %s (-want,+got):\n%s", version, diff)
-		}
+		check.Same(t, "notes of "+version, want, notesOf(changelog, version))
 	}
 }
 
@@ -161,17 +146,10 @@ func TestTheTestsOfTheRevisionAreKept(t *testing.T) {
 
 func TestWindowsGetsAZip(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(from, []byte("program"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, os.WriteFile(from, []byte("program"), 0o755))
 	archive := filepath.Join(t.TempDir(), "plugin.zip")
-	if err := packZip(archive, []file{{name: "kubectl-trainjob.exe", from: from, mode: 0o755}}, testDate); err != nil {
-		t.Fatal(err)
-	}
-	r, err := zip.OpenReader(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t, packZip(archive, []file{{name: "kubectl-trainjob.exe", from: from, mode: 0o755}}, testDate))
+	r := check.Must(zip.OpenReader(archive))(t)
 	defer r.Close() //nolint:errcheck // only read
 	if len(r.File) != 1 || r.File[0].Name != "kubectl-trainjob.exe" || r.File[0].Mode() != 0o755 || !r.File[0].Modified.Equal(testDate) {
 		t.Errorf("The archive has %+v", r.File[0].FileHeader)
@@ -187,88 +165,34 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-func read(t *testing.T, path string) string {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(content)
-}
-
 func untarGz(t *testing.T, path string) string {
 	t.Helper()
-	in, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close() //nolint:errcheck // only read
-	out, err := gzip.NewReader(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return extract(t, out)
+	return extract(t, check.Must(gzip.NewReader(strings.NewReader(check.File(t, path))))(t))
 }
 
 func untar(t *testing.T, path string) string {
 	t.Helper()
-	in, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close() //nolint:errcheck // only read
-	return extract(t, in)
+	return extract(t, strings.NewReader(check.File(t, path)))
 }
 
 // extract writes the files of a tar archive into a directory, which it returns.
 func extract(t *testing.T, in io.Reader) string {
 	t.Helper()
 	dir := t.TempDir()
-	for r := tar.NewReader(in); ; {
-		header, err := r.Next()
-		if err == io.EOF {
-			return dir
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	check.Archived(t, in, func(header *tar.Header, content []byte) {
 		path := filepath.Join(dir, filepath.Clean("/"+header.Name))
-		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, content, os.FileMode(header.Mode)); err != nil {
-			t.Fatal(err)
-		}
-	}
+		check.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		check.OK(t, os.WriteFile(path, content, os.FileMode(header.Mode)))
+	})
+	return dir
 }
 
 // extractManager takes the program out of the only image of an OCI layout.
 func extractManager(t *testing.T, dir string) string {
 	t.Helper()
-	top, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tops, err := top.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	index, err := top.ImageIndex(tops.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := index.Image(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, index := check.Index(t, dir)
+	manifest := check.Must(index.IndexManifest())(t)
+	image := check.Must(index.Image(manifest.Manifests[0].Digest))(t)
 	content := mutate.Extract(image)
 	defer content.Close() //nolint:errcheck // only read
 	return filepath.Join(extract(t, content), "kueue-trainer")

@@ -3,21 +3,17 @@
 package cluster
 
 import (
-	"context"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // configMap has a rule for one resource.
@@ -40,7 +36,6 @@ func mounting(configMap string) *appsv1.Deployment {
 }
 
 func TestManagerConfiguration(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
 	older, newer := configMap(ManagerConfigMap+"-a", "amd.com/gpu", 0), configMap(ManagerConfigMap+"-b", "habana.ai/gaudi", 1)
 	cases := map[string]struct {
 		objects []client.Object
@@ -53,22 +48,12 @@ func TestManagerConfiguration(t *testing.T) {
 		"no YAML":                                {objects: []client.Object{configMap(ManagerConfigMap, "[", 0)}},
 		"the newest":                             {objects: []client.Object{older, newer}, want: []string{"habana.ai/gaudi"}},
 		"the one that the Deployment mounts":     {objects: []client.Object{older, newer, mounting(older.Name)}, want: []string{"amd.com/gpu"}},
-		"a Deployment that may not be looked at": {objects: []client.Object{older, newer, mounting(older.Name)}, get: forbidden, want: []string{"habana.ai/gaudi"}},
+		"a Deployment that may not be looked at": {objects: []client.Object{older, newer, mounting(older.Name)}, get: kit.Forbidden("deployments"), want: []string{"habana.ai/gaudi"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := fake.NewClientBuilder().WithObjects(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-					if tc.get != nil {
-						return tc.get
-					}
-					return c.Get(ctx, key, into, opts...)
-				},
-			}).Build()
-			cfg, err := ManagerConfiguration(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := kit.Fake(kit.Scheme(), tc.objects...).WithInterceptorFuncs(kit.RefusingGet(func(client.Object, client.ObjectKey) error { return tc.get })).Build()
+			cfg := kit.Must(ManagerConfiguration(t.Context(), c))(t)
 			if cfg != nil && *cfg.Webhook.Port != 9443 {
 				t.Error("The configuration lacks its defaults")
 			}
@@ -76,19 +61,13 @@ func TestManagerConfiguration(t *testing.T) {
 			for _, rule := range Rules(cfg) {
 				got = append(got, rule.Resources...)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected resources (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "resources", tc.want, got)
 		})
 	}
 }
 
 func TestManagerConfigurationThatMayNotBeSeen(t *testing.T) {
-	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
-		},
-	}).Build()
+	c := kit.Fake(kit.Scheme()).WithInterceptorFuncs(kit.Refusing(func(any, client.ObjectKey) error { return kit.Forbidden("configmaps") })).Build()
 	if _, err := ManagerConfiguration(t.Context(), c); !apierrors.IsForbidden(err) {
 		t.Errorf("The error is not of kind Forbidden: %v", err)
 	}

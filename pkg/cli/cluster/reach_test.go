@@ -10,10 +10,11 @@ import (
 	"os"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestSentence(t *testing.T) {
@@ -39,9 +40,7 @@ func TestSentence(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Sentence(tc.err).Error()); diff != "" {
-				t.Errorf("Unexpected sentence (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "sentence", tc.want, Sentence(tc.err).Error())
 		})
 	}
 	if Sentence(nil) != nil {
@@ -64,13 +63,7 @@ func TestTrainJobName(t *testing.T) {
 	for arg, tc := range cases {
 		t.Run(arg, func(t *testing.T) {
 			got, err := TrainJobName(arg)
-			said := ""
-			if err != nil {
-				said = err.Error()
-			}
-			if got != tc.want || said != tc.says {
-				t.Errorf("Got %q and error %q, want %q and %q", got, said, tc.want, tc.says)
-			}
+			kit.Same(t, "name and error", []string{tc.want, tc.says}, []string{got, kit.Text(err)})
 		})
 	}
 }

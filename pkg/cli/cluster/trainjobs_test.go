@@ -3,29 +3,16 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
-
-// refusing answers every read with an error.
-type refusing struct {
-	client.Reader
-	err error
-}
-
-func (r refusing) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
-	return r.err
-}
-
-func (r refusing) List(context.Context, client.ObjectList, ...client.ListOption) error { return r.err }
 
 func TestTrainJobsThatCannotBeRead(t *testing.T) {
 	resource := schema.GroupResource{Group: "trainer.kubeflow.org", Resource: "trainjobs"}
@@ -57,19 +44,15 @@ func TestTrainJobsThatCannotBeRead(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := refusing{err: tc.err}
+			r := kit.Fake(kit.Scheme()).WithInterceptorFuncs(kit.Refusing(func(any, client.ObjectKey) error { return tc.err })).Build()
 			var err error
 			if tc.list {
 				_, err = TrainJobs(t.Context(), r, tc.namespace)
 			} else {
 				_, err = TrainJob(t.Context(), r, tc.namespace, "llm")
 			}
-			if diff := cmp.Diff(tc.want, err.Error()); diff != "" {
-				t.Errorf("Unexpected message (-want,+got):\n%s", diff)
-			}
-			if exit.Code(err) != tc.code {
-				t.Errorf("exit code %d, want %d", exit.Code(err), tc.code)
-			}
+			kit.Same(t, "message", tc.want, err.Error())
+			kit.Same(t, "exit code", tc.code, exit.Code(err))
 		})
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestWorkerContext(t *testing.T) {
@@ -39,13 +39,7 @@ func TestWorkerContext(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := workerContext(tc.cluster, tc.given, contexts)
-			said := ""
-			if err != nil {
-				said = err.Error()
-			}
-			if diff := cmp.Diff([]string{tc.want, tc.says}, []string{got, said}); diff != "" {
-				t.Errorf("Unexpected context and error (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "context and error", []string{tc.want, tc.says}, []string{got, kit.Text(err)})
 		})
 	}
 }
@@ -63,15 +57,11 @@ func TestInContext(t *testing.T) {
 		Token, Server, User, ClusterName string
 	}
 	want := seen{KubeConfig: "file", Context: "west", As: "jane", Groups: []string{"ml"}}
-	if diff := cmp.Diff(want, seen{
+	kit.Same(t, "flags", want, seen{
 		KubeConfig: *got.KubeConfig, Context: *got.Context, As: *got.Impersonate, Groups: *got.ImpersonateGroup,
 		Token: *got.BearerToken, Server: *got.APIServer, User: *got.AuthInfoName, ClusterName: *got.ClusterName,
-	}); diff != "" {
-		t.Errorf("Unexpected flags (-want,+got):\n%s", diff)
-	}
-	if *flags.Context != "manager" {
-		t.Errorf("The flags of the manager cluster lead to %s", *flags.Context)
-	}
+	})
+	kit.Same(t, "context of the manager cluster", "manager", *flags.Context)
 }
 
 func TestCheck(t *testing.T) {
@@ -91,13 +81,7 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			worker := &Worker{Cluster: "worker1", Context: "west"}
 			err := worker.Check(&trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", Labels: tc.labels, Annotations: tc.annotations}}, "trainjob-llm-12345")
-			said := ""
-			if err != nil {
-				said = err.Error()
-			}
-			if diff := cmp.Diff(tc.want, said); diff != "" {
-				t.Errorf("Unexpected error (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "error", tc.want, kit.Text(err))
 			if tc.want != "" && !errors.Is(err, ErrNotTheCopy) {
 				t.Error("It is not ErrNotTheCopy")
 			}

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,11 +26,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // signature is the part of a credential that must be nowhere in what is kept of it.
@@ -50,24 +48,14 @@ func kubeconfigOf(t *testing.T, info clientcmdapi.AuthInfo) []byte {
 	config.Clusters["west"] = &clientcmdapi.Cluster{Server: "https://west:6443"}
 	config.AuthInfos["kueue"], config.AuthInfos["other"] = &info, &clientcmdapi.AuthInfo{Token: jwt(`{"sub":"nobody","exp":1}`)}
 	config.Contexts["west"], config.CurrentContext = &clientcmdapi.Context{Cluster: "west", AuthInfo: "kueue"}, "west"
-	content, err := clientcmd.Write(*config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return content
+	return kit.Must(clientcmd.Write(*config))(t)
 }
 
 func certificateOf(t *testing.T, subject pkix.Name, until time.Time) []byte {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := kit.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: subject, NotAfter: until}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := kit.Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
@@ -92,9 +80,7 @@ func TestAccessBy(t *testing.T) {
 		"a token that says nothing": {
 			info: clientcmdapi.AuthInfo{Token: signature}, want: Access{Unclear: "its token is not a JWT: only the worker knows whose it is"},
 		},
-		"a token that is cut": {
-			info: clientcmdapi.AuthInfo{Token: "e30.e3." + signature}, want: Access{Unclear: "its token cannot be decoded"},
-		},
+		"a token that is cut": {info: clientcmdapi.AuthInfo{Token: "e30.e3." + signature}, want: Access{Unclear: "its token cannot be decoded"}},
 		"a client certificate": {
 			info: clientcmdapi.AuthInfo{ClientCertificateData: certificateOf(t, pkix.Name{CommonName: "kueue", Organization: []string{"managers"}}, now), ClientKeyData: []byte(signature)},
 			want: Access{Credential: certificate, Until: now, User: "kueue", Groups: []string{"managers", "system:authenticated"}},
@@ -135,12 +121,8 @@ func TestAccessBy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := accessBy(kubeconfigOf(t, tc.info))
 			tc.want.Entry = "kueue"
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected access (-want,+got):\n%s", diff)
-			}
-			if strings.Contains(fmt.Sprintf("%+v", got), signature) {
-				t.Error("The credential is kept")
-			}
+			kit.Same(t, "access", tc.want, got)
+			kit.Same(t, "sign of the credential in what is kept", false, strings.Contains(fmt.Sprintf("%+v", got), signature))
 		})
 	}
 }
@@ -152,10 +134,7 @@ func TestReadAccess(t *testing.T) {
 	info := clientcmdapi.AuthInfo{Token: jwt(`{"sub":"system:serviceaccount:kueue-system:multikueue","exp":1893758400}`)}
 	withoutContext := clientcmdapi.NewConfig()
 	withoutContext.AuthInfos["kueue"], withoutContext.Contexts["west"] = &info, &clientcmdapi.Context{AuthInfo: "kueue"}
-	headless, err := clientcmd.Write(*withoutContext)
-	if err != nil {
-		t.Fatal(err)
-	}
+	headless := kit.Must(clientcmd.Write(*withoutContext))(t)
 	objects := []client.Object{
 		secret("west", map[string][]byte{"kubeconfig": kubeconfigOf(t, info)}),
 		secret("empty", map[string][]byte{"config": kubeconfigOf(t, info)}),
@@ -173,28 +152,20 @@ func TestReadAccess(t *testing.T) {
 	}{
 		"a Secret": {at: named("west"), want: &Access{
 			Secret: "west", Entry: "kueue", Credential: token, Until: time.Unix(1893758400, 0), User: "system:serviceaccount:kueue-system:multikueue", Groups: accountGroups}},
-		"no Secret":                   {at: named("nowhere"), want: &Access{Unclear: "there is no Secret kueue-system/nowhere"}},
-		"a Secret without kubeconfig": {at: named("empty"), want: &Access{Unclear: "Secret kueue-system/empty has no kubeconfig"}},
-		"a kubeconfig that is none":   {at: named("garbled"), want: &Access{Secret: "garbled", Unclear: "its kubeconfig cannot be decoded"}},
-		"no current context":          {at: named("headless"), want: &Access{Secret: "headless", Unclear: "its kubeconfig has no user in its current context"}},
-		"a file":                      {at: &kueue.KubeConfig{LocationType: kueue.PathLocationType, Location: "/etc/west"}, want: &Access{Unclear: "its kubeconfig is not in a Secret"}},
-		"a ClusterProfile":            {want: &Access{Unclear: "its kubeconfig is not in a Secret"}},
-		"a Secret that may not be read": {
-			at: named("forbidden"), unread: "you may not get them",
-		},
+		"no Secret":                     {at: named("nowhere"), want: &Access{Unclear: "there is no Secret kueue-system/nowhere"}},
+		"a Secret without kubeconfig":   {at: named("empty"), want: &Access{Unclear: "Secret kueue-system/empty has no kubeconfig"}},
+		"a kubeconfig that is none":     {at: named("garbled"), want: &Access{Secret: "garbled", Unclear: "its kubeconfig cannot be decoded"}},
+		"no current context":            {at: named("headless"), want: &Access{Secret: "headless", Unclear: "its kubeconfig has no user in its current context"}},
+		"a file":                        {at: &kueue.KubeConfig{LocationType: kueue.PathLocationType, Location: "/etc/west"}, want: &Access{Unclear: "its kubeconfig is not in a Secret"}},
+		"a ClusterProfile":              {want: &Access{Unclear: "its kubeconfig is not in a Secret"}},
+		"a Secret that may not be read": {at: named("forbidden"), unread: "you may not get them"},
 	}
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if key.Name == "forbidden" {
-				return notAllowedTo("get", "secrets")
-			}
-			return c.Get(ctx, key, obj, opts...)
-		},
-	}).Build()
+	c := kit.Fake(kit.Scheme(), objects...).WithInterceptorFuncs(kit.RefusingGet(func(_ client.Object, key client.ObjectKey) error {
+		if key.Name == "forbidden" {
+			return notAllowedTo("get", "secrets")
+		}
+		return nil
+	})).Build()
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			l := &loader{client: c, facts: &Facts{Unread: map[Kind]error{}}}
@@ -204,12 +175,8 @@ func TestReadAccess(t *testing.T) {
 			if err := l.facts.Unread[secrets]; err != nil {
 				unread = unreadKind(secrets, err).Reason
 			}
-			if diff := cmp.Diff(tc.want, l.facts.Access["west"]); diff != "" {
-				t.Errorf("Unexpected access (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.unread, unread); diff != "" {
-				t.Errorf("Unexpected reason (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "access", tc.want, l.facts.Access["west"])
+			kit.Same(t, "reason", tc.unread, unread)
 		})
 	}
 }
@@ -228,9 +195,7 @@ func TestNeededInWorkers(t *testing.T) {
 		// status comes with the TrainJob.
 		{APIGroups: []string{"trainer.kubeflow.org"}, Resources: []string{"trainjobs"}, Verbs: []string{"create", "delete", "get", "watch"}},
 	}
-	if diff := cmp.Diff(want, neededInWorkers()); diff != "" {
-		t.Errorf("Unexpected rules (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "rules", want, neededInWorkers())
 }
 
 func TestLacking(t *testing.T) {
@@ -257,20 +222,14 @@ func TestLacking(t *testing.T) {
 			denied: []string{"delete trainjobs "}, says: "webhook is down", want: []string{"the API server cannot tell: webhook is down"},
 		},
 	}
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
 	a := &Access{User: "system:serviceaccount:kueue-system:multikueue", Groups: accountGroups}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+			c := kit.Fake(kit.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
 					review := obj.(*authorizationv1.SubjectAccessReview)
-					if diff := cmp.Diff(authorizationv1.SubjectAccessReviewSpec{User: a.User, Groups: a.Groups}, review.Spec,
-						cmpopts.IgnoreFields(authorizationv1.SubjectAccessReviewSpec{}, "ResourceAttributes")); diff != "" {
-						t.Errorf("Unexpected review (-want,+got):\n%s", diff)
-					}
+					kit.Same(t, "review", authorizationv1.SubjectAccessReviewSpec{User: a.User, Groups: a.Groups}, review.Spec,
+						cmpopts.IgnoreFields(authorizationv1.SubjectAccessReviewSpec{}, "ResourceAttributes"))
 					asked := review.Spec.ResourceAttributes
 					resource := asked.Resource
 					if asked.Subresource != "" {
@@ -289,21 +248,16 @@ func TestLacking(t *testing.T) {
 			if err != nil {
 				got = []string{err.Error()}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected rights (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "rights", tc.want, got)
 		})
 	}
 }
 
 func TestNamespacesOf(t *testing.T) {
-	f := healthy(t)
-	inTheFleet(f)
+	f := with(t, inTheFleet)
 	f.ClusterQueues = append(f.ClusterQueues, clusterQueue("here", "h100", "8"))
 	f.LocalQueues = append(f.LocalQueues, localQueue("ml", "queue", "gpus"), localQueue("jobs", "second", "gpus"), localQueue("own", "queue", "here"))
 	for worker, want := range map[string][]string{"west": {"jobs", "ml"}, "east": nil} {
-		if diff := cmp.Diff(want, f.namespacesOf(worker)); diff != "" {
-			t.Errorf("Unexpected namespaces of %s (-want,+got):\n%s", worker, diff)
-		}
+		kit.Same(t, "namespaces of "+worker, want, f.namespacesOf(worker))
 	}
 }

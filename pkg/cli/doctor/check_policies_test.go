@@ -12,6 +12,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/config/policies"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // withPolicies installs all of them.
@@ -39,7 +40,7 @@ func TestUnenforcedPolicies(t *testing.T) {
 		change func(*Facts)
 		want   []string
 	}{
-		"all are there": {change: func(*Facts) {}},
+		"all are there": {},
 		"one is not installed": {
 			change: func(f *Facts) {
 				f.Policies = slices.DeleteFunc(f.Policies, func(p admissionregistrationv1.ValidatingAdmissionPolicy) bool { return isTrainJobs(p.Name) })
@@ -67,17 +68,14 @@ func TestUnenforcedPolicies(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			tc.change(f)
+			f := with(t, tc.change)
 			var got []string
 			for _, finding := range newReport(f).Findings {
 				if finding.Reason == "PolicyNotEnforced" && finding.Severity == Warning {
 					got = append(got, finding.Object+": "+finding.Problem)
 				}
 			}
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			kit.Same(t, "policies", tc.want, got)
 		})
 	}
 }
@@ -88,21 +86,12 @@ func TestPoliciesAreNamedAfterTheirFiles(t *testing.T) {
 		t.Fatal("no policies")
 	}
 	for _, name := range names {
-		content, err := policies.Files.ReadFile(name[len("kueue-trainer-"):] + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := kit.Must(policies.Files.ReadFile(name[len("kueue-trainer-"):] + ".yaml"))(t)
 		decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 		var policy admissionregistrationv1.ValidatingAdmissionPolicy
 		var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
-		if err := decoder.Decode(&policy); err != nil {
-			t.Fatal(err)
-		}
-		if err := decoder.Decode(&binding); err != nil {
-			t.Fatal(err)
-		}
-		if policy.Name != name || binding.Name != name || binding.Spec.PolicyName != name {
-			t.Errorf("policy %q, binding %q of %q, want %q", policy.Name, binding.Name, binding.Spec.PolicyName, name)
-		}
+		kit.OK(t, decoder.Decode(&policy))
+		kit.OK(t, decoder.Decode(&binding))
+		kit.Same(t, "names", []string{name, name, name}, []string{policy.Name, binding.Name, binding.Spec.PolicyName})
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -25,13 +25,13 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // The restarts that findings give.
@@ -67,53 +67,63 @@ func (f *Facts) kueueConfig(content string) {
 
 func (f *Facts) managerConfig(content string) { f.ConfigMaps[1] = configMap(managerPart, content) }
 
+// Kueue's configuration with its own integration, and the part that names the external one.
+const (
+	inTreeListed   = "integrations: {frameworks: [trainer.kubeflow.org/trainjob]}"
+	externalListed = "externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]"
+)
+
+func withKueue(content string) func(*Facts) { return func(f *Facts) { f.kueueConfig(content) } }
+
+func withManager(content string) func(*Facts) { return func(f *Facts) { f.managerConfig(content) } }
+
+// all are several changes as one.
+func all(changes ...func(*Facts)) func(*Facts) {
+	return func(f *Facts) {
+		for _, change := range changes {
+			change(f)
+		}
+	}
+}
+
 func TestParts(t *testing.T) {
-	cases := map[string]struct {
-		change func(*Facts)
-		want   []Finding
-	}{
+	eachFinds(t, map[string]broken{
 		"without Kueue": {
 			change: func(f *Facts) { f.CRDs = f.CRDs[1:] },
-			want:   []Finding{{Severity: Error, Reason: "PartMissing", Object: "CustomResourceDefinition " + workloadCRD, Commands: []string{kueuePart.install}}},
+			want:   one(Error, "PartMissing", "CustomResourceDefinition "+workloadCRD, kueuePart.install),
 		},
 		"without Trainer": {
 			change: func(f *Facts) { f.CRDs = f.CRDs[:2] },
-			want:   []Finding{{Severity: Error, Reason: "PartMissing", Object: "CustomResourceDefinition " + trainjob.CRDName, Commands: []string{trainerPart.install}}},
+			want:   one(Error, "PartMissing", "CustomResourceDefinition "+trainjob.CRDName, trainerPart.install),
 		},
 		"Kueue of another release, by its image": {
 			change: func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:v0.18.2@sha256:00" },
-			want:   []Finding{{Severity: Warning, Reason: "KueueVersion", Object: "Kueue", Commands: []string{kueuePart.install}}},
+			want:   one(Warning, "KueueVersion", "Kueue", kueuePart.install),
 		},
 		"Kueue of another release, by the label of charts": {
 			change: func(f *Facts) {
 				f.Deployments = f.Deployments[1:]
 				f.ConfigMaps[0].Labels = map[string]string{versionLabel: "0.20.0"}
 			},
-			want: []Finding{{Severity: Warning, Reason: "KueueVersion", Object: "Kueue", Commands: []string{kueuePart.install}}},
+			want: one(Warning, "KueueVersion", "Kueue", kueuePart.install),
 		},
-		"Kueue of an unknown release": {
-			change: func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:main" },
-		},
+		"Kueue of an unknown release": {change: func(f *Facts) { f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "kueue:main" }},
 		"Kueue that does not serve our version of Workloads": {
 			change: func(f *Facts) { f.CRDs[0].Spec.Versions[0].Served = false },
-			want:   []Finding{{Severity: Error, Reason: "KueueTooOld", Object: "CustomResourceDefinition " + workloadCRD, Commands: []string{kueuePart.install}}},
+			want:   one(Error, "KueueTooOld", "CustomResourceDefinition "+workloadCRD, kueuePart.install),
 		},
 		"Trainer before 2.1": {
 			change: func(f *Facts) { f.CRDs[2].Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{} },
-			want:   []Finding{{Severity: Error, Reason: "TrainerGeneration", Object: "CustomResourceDefinition " + trainjob.CRDName, Commands: []string{trainerPart.install}}},
+			want:   one(Error, "TrainerGeneration", "CustomResourceDefinition "+trainjob.CRDName, trainerPart.install),
 		},
-	}
-	eachFinds(t, cases)
+	})
 }
 
 func TestManager(t *testing.T) {
 	notRunning := func(commands ...string) []Finding {
-		return []Finding{{Severity: Error, Reason: "ManagerNotRunning", Object: ourDeployment, Commands: commands}}
+		return one(Error, "ManagerNotRunning", ourDeployment, commands...)
 	}
-	cases := map[string]struct {
-		change func(*Facts)
-		want   []Finding
-	}{
+	eachFinds(t, map[string]broken{
 		"scaled to nothing": {
 			change: func(f *Facts) {
 				f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = ptr.To(int32(0)), 0
@@ -132,16 +142,9 @@ func TestManager(t *testing.T) {
 			change: func(f *Facts) { f.Leases[0].Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-time.Minute))) },
 			want:   notRunning(managerPart.logs(), restartManager),
 		},
-		"clocks that differ a little": {
-			change: func(f *Facts) { f.Leases[0].Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-40 * time.Second))) },
-		},
-		"no lease": {
-			change: func(f *Facts) { f.Leases = nil },
-			want:   notRunning(managerPart.logs(), restartManager),
-		},
-		"no leader election": {
-			change: func(f *Facts) { f.Leases = nil; f.managerConfig("leaderElection: {leaderElect: false}") },
-		},
+		"clocks that differ a little": {change: func(f *Facts) { f.Leases[0].Spec.RenewTime = ptr.To(metav1.NewMicroTime(now.Add(-40 * time.Second))) }},
+		"no lease":                    {change: func(f *Facts) { f.Leases = nil }, want: notRunning(managerPart.logs(), restartManager)},
+		"no leader election":          {change: func(f *Facts) { f.Leases = nil; f.managerConfig("leaderElection: {leaderElect: false}") }},
 		"a lease of another name": {
 			change: func(f *Facts) {
 				f.Leases[0].Name = "other"
@@ -150,58 +153,45 @@ func TestManager(t *testing.T) {
 		},
 		"bound to nobody": {
 			change: func(f *Facts) { f.Deployments = f.Deployments[:3]; f.ClusterRoleBindings = nil },
-			want:   []Finding{{Severity: Error, Reason: "PermissionsMissing", Object: "ClusterRoleBinding " + managerBinding, Commands: []string{"kubectl apply -k config/rbac"}}},
+			want:   one(Error, "PermissionsMissing", "ClusterRoleBinding "+managerBinding, "kubectl apply -k config/rbac"),
 		},
 		"bound to somebody else": {
 			change: func(f *Facts) { f.RoleBindings[1].Subjects = []rbacv1.Subject{{Kind: "User", Name: "other"}} },
-			want: []Finding{{Severity: Error, Reason: "PermissionsMissing", Object: "Role kueue-trainer-system/kueue-trainer-manager-role",
-				Commands: []string{"kubectl apply -f config/rbac/role.yaml"}}},
+			want:   one(Error, "PermissionsMissing", "Role kueue-trainer-system/kueue-trainer-manager-role", "kubectl apply -f config/rbac/role.yaml"),
 		},
 		"Kueue's configuration is out of its reach": {
 			change: func(f *Facts) { f.RoleBindings = f.RoleBindings[1:] },
-			want: []Finding{{Severity: Error, Reason: "PermissionsMissing", Object: "Role kueue-system/kueue-trainer-manager-role",
-				Commands: []string{"kubectl apply -f config/rbac/role.yaml"}}},
+			want:   one(Error, "PermissionsMissing", "Role kueue-system/kueue-trainer-manager-role", "kubectl apply -f config/rbac/role.yaml"),
 		},
 		"a rule is missing": {
 			change: func(f *Facts) { f.ClusterRoles[0].Rules = f.ClusterRoles[0].Rules[1:] },
-			want: []Finding{{Severity: Error, Reason: "PermissionsMissing", Object: "ClusterRole kueue-trainer-manager-role",
-				Commands: []string{"kubectl apply -f config/rbac/role.yaml"}}},
+			want:   one(Error, "PermissionsMissing", "ClusterRole kueue-trainer-manager-role", "kubectl apply -f config/rbac/role.yaml"),
 		},
 		"more than it needs": {
 			change: func(f *Facts) {
 				f.ClusterRoles[0].Rules = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 			},
 		},
-	}
-	eachFinds(t, cases)
+	})
 }
 
 func TestWebhooks(t *testing.T) {
 	service := func(object string, commands ...string) []Finding {
-		return []Finding{{Severity: Error, Reason: "WebhookService", Object: object, Commands: commands}}
+		return one(Error, "WebhookService", object, commands...)
 	}
-	cases := map[string]struct {
-		change func(*Facts)
-		want   []Finding
-	}{
+	eachFinds(t, map[string]broken{
 		"JobSet's are not installed": {
 			change: func(f *Facts) { f.Mutating = slices.Delete(f.Mutating, 1, 2) },
-			want:   []Finding{{Severity: Error, Reason: "WebhookMissing", Object: "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", Commands: []string{jobSetPart.install}}},
+			want:   one(Error, "WebhookMissing", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", jobSetPart.install),
 		},
-		"ours were deleted": {
-			change: func(f *Facts) { f.Mutating[3].Webhooks = nil },
-			want:   []Finding{{Severity: Error, Reason: "WebhookMissing", Object: ourMutating, Commands: []string{managerPart.install}}},
-		},
+		"ours were deleted": {change: func(f *Facts) { f.Mutating[3].Webhooks = nil }, want: one(Error, "WebhookMissing", ourMutating, managerPart.install)},
 		"Trainer 2.1 has nothing to default": {
 			change: func(f *Facts) {
 				f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
 				f.Mutating = slices.Delete(f.Mutating, 2, 3)
 			},
 		},
-		"no authority": {
-			change: func(f *Facts) { f.Mutating[3].Webhooks[0].ClientConfig.CABundle = nil },
-			want:   service(ourMutating, restartManager),
-		},
+		"no authority": {change: func(f *Facts) { f.Mutating[3].Webhooks[0].ClientConfig.CABundle = nil }, want: service(ourMutating, restartManager)},
 		"no Service": {
 			change: func(f *Facts) { f.Services = f.Services[1:] },
 			want: append(service("MutatingWebhookConfiguration kueue-mutating-webhook-configuration", kueuePart.install),
@@ -216,25 +206,23 @@ func TestWebhooks(t *testing.T) {
 			change: func(f *Facts) {
 				f.Probes = Probes{Flavor: callFailed("m.Kueue"), JobSet: callFailed("m.Kueue"), TrainJob: callFailed("v.Kueue")}
 			},
-			want: []Finding{{Severity: Error, Reason: "WebhookSilent", Object: "MutatingWebhookConfiguration kueue-mutating-webhook-configuration",
-				Commands: []string{kueuePart.logs(), restartKueue}}},
+			want: one(Error, "WebhookSilent", "MutatingWebhookConfiguration kueue-mutating-webhook-configuration", kueuePart.logs(), restartKueue),
 		},
 		"JobSet does not answer, and Kueue has a webhook of the same name": {
 			change: func(f *Facts) {
 				f.Mutating[0].Webhooks[0].Name, f.Mutating[1].Webhooks[0].Name = "mjobset.kb.io", "mjobset.kb.io"
 				f.Probes.JobSet = errors.New(`failed calling webhook "mjobset.kb.io": failed to call webhook: Post "https://webhook.jobset-system.svc:443/mutate?timeout=10s": no route`)
 			},
-			want: []Finding{{Severity: Error, Reason: "WebhookSilent", Object: "MutatingWebhookConfiguration jobset-mutating-webhook-configuration",
-				Commands: []string{jobSetPart.logs(), jobSetPart.restart()}}},
+			want: one(Error, "WebhookSilent", "MutatingWebhookConfiguration jobset-mutating-webhook-configuration", jobSetPart.logs(), jobSetPart.restart()),
 		},
 		"kueue-trainer does not answer": {
 			change: func(f *Facts) { f.Probes = Probes{TrainJob: callFailed("m.kueue-trainer")} },
-			want:   []Finding{{Severity: Error, Reason: "WebhookSilent", Object: ourMutating, Commands: []string{managerPart.logs(), restartManager}}},
+			want:   one(Error, "WebhookSilent", ourMutating, managerPart.logs(), restartManager),
 		},
 		"a failure is ignored": {
 			change: func(f *Facts) { f.Mutating[3].Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Ignore) },
-			want: []Finding{{Severity: Error, Reason: "WebhookPolicy", Object: ourMutating, Commands: []string{
-				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Fail"}]'`}}},
+			want: one(Error, "WebhookPolicy", ourMutating,
+				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Fail"}]'`),
 		},
 		"others are asked after ours, and ours not again": {
 			change: func(f *Facts) {
@@ -244,8 +232,8 @@ func TestWebhooks(t *testing.T) {
 					Webhooks:   []admissionregistrationv1.MutatingWebhook{{Rules: trainJobRules(admissionregistrationv1.Create)}},
 				})
 			},
-			want: []Finding{{Severity: Warning, Reason: "WebhookOrder", Object: ourMutating, Commands: []string{
-				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/0/reinvocationPolicy","value":"IfNeeded"}]'`}}},
+			want: one(Warning, "WebhookOrder", ourMutating,
+				`kubectl patch mutatingwebhookconfiguration kueue-trainer-mutating-webhook-configuration --type=json -p '[{"op":"replace","path":"/webhooks/0/reinvocationPolicy","value":"IfNeeded"}]'`),
 		},
 		"nobody is asked after ours": {
 			change: func(f *Facts) {
@@ -255,118 +243,89 @@ func TestWebhooks(t *testing.T) {
 		},
 		"updates are not seen": {
 			change: func(f *Facts) { f.Mutating[3].Webhooks[0].Rules = trainJobRules(admissionregistrationv1.Create) },
-			want:   []Finding{{Severity: Error, Reason: "WebhookScope", Object: ourMutating, Commands: []string{managerPart.install}}},
+			want:   one(Error, "WebhookScope", ourMutating, managerPart.install),
 		},
 		"a namespace is left out": {
 			change: func(f *Facts) {
 				f.Mutating[3].Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 			},
-			want: []Finding{{Severity: Error, Reason: "WebhookScope", Object: ourMutating, Commands: []string{managerPart.install}}},
+			want: one(Error, "WebhookScope", ourMutating, managerPart.install),
 		},
 		"a condition is added": {
 			change: func(f *Facts) {
 				f.Mutating[3].Webhooks[0].MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "mine", Expression: "false"}}
 			},
-			want: []Finding{{Severity: Error, Reason: "WebhookScope", Object: ourMutating, Commands: []string{managerPart.install}}},
+			want: one(Error, "WebhookScope", ourMutating, managerPart.install),
 		},
-	}
-	eachFinds(t, cases)
+	})
 }
 
 func TestConfiguration(t *testing.T) {
 	const kueueConfig = "ConfigMap kueue-system/kueue-manager-config"
 	fix := []string{fixKueueConfig, restartKueue}
 	managers := func(reason string) []Finding {
-		return []Finding{{Severity: Warning, Reason: reason, Object: "ConfigMap kueue-trainer-system/kueue-trainer-config", Commands: []string{fixManagerConfig, restartManager}}}
+		return one(Warning, reason, "ConfigMap kueue-trainer-system/kueue-trainer-config", fixManagerConfig, restartManager)
 	}
-	cases := map[string]struct {
-		change func(*Facts)
-		want   []Finding
-	}{
-		"both integrations are active": {
-			change: func(f *Facts) {
-				inTreeActive(f)
-				f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob]}")
-			},
-			want: []Finding{{Severity: Error, Reason: "BothIntegrations", Object: "Kueue", Commands: fix}},
-		},
+	eachFinds(t, map[string]broken{
+		"both integrations are active": {change: all(inTreeActive, withKueue(inTreeListed)), want: one(Error, "BothIntegrations", "Kueue", fix...)},
 		"both are active, and Kueue was not restarted since": {
 			change: inTreeActive,
 			want: []Finding{
-				{Severity: Error, Reason: "BothIntegrations", Object: "Kueue", Commands: fix},
-				{Severity: Error, Reason: "KueueNotRestarted", Object: kueueConfig, Commands: []string{restartKueue}},
+				found(Error, "BothIntegrations", "Kueue", fix...),
+				found(Error, "KueueNotRestarted", kueueConfig, restartKueue),
 			},
 		},
 		"the in-tree integration alone": {
-			change: func(f *Facts) {
-				uninstalled(f)
-				inTreeActive(f)
-				f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob]}")
-			},
+			change: all(uninstalled, inTreeActive, withKueue(inTreeListed)),
 			// It leaves it to flavors to tolerate GPU nodes.
-			want: []Finding{{Severity: Error, Reason: "TaintNotTolerated", Object: "ResourceFlavor h100", Commands: []string{
-				`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"}]}]'`}}},
+			want: one(Error, "TaintNotTolerated", "ResourceFlavor h100",
+				`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"nvidia.com/gpu","operator":"Exists","effect":"NoSchedule"}]}]'`),
 		},
 		"the in-tree integration comes with the next restart": {
-			change: func(f *Facts) { f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob]}") },
-			want:   []Finding{{Severity: Warning, Reason: "KueueNotRestarted", Object: kueueConfig, Commands: fix}},
+			change: withKueue(inTreeListed),
+			want:   one(Warning, "KueueNotRestarted", kueueConfig, fix...),
 		},
-		"nobody": {
-			change: uninstalled,
-			want:   []Finding{{Severity: Error, Reason: "NoIntegration", Object: ourDeployment, Commands: []string{managerPart.install}}},
-		},
+		"nobody": {change: uninstalled, want: one(Error, "NoIntegration", ourDeployment, managerPart.install)},
 		"a webhook without effect": {
 			change: func(f *Facts) { f.Probes.Job = &trainjob.TrainJob{} },
-			want:   []Finding{{Severity: Error, Reason: "WebhookWithoutEffect", Object: ourMutating, Commands: []string{managerPart.logs(), managerPart.install}}},
+			want:   one(Error, "WebhookWithoutEffect", ourMutating, managerPart.logs(), managerPart.install),
 		},
 		"TrainJob in both lists": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}")
-			},
-			want: []Finding{{Severity: Error, Reason: "TrainJobListedTwice", Object: kueueConfig, Commands: fix}},
+			change: withKueue("integrations: {frameworks: [trainer.kubeflow.org/trainjob], " + externalListed + "}"),
+			want:   one(Error, "TrainJobListedTwice", kueueConfig, fix...),
 		},
 		"TrainJob in no list": {
-			change: func(f *Facts) { f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset]}") },
-			want:   []Finding{{Severity: Warning, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: fix}},
+			change: withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset]}"),
+			want:   one(Warning, "TrainJobNotListed", kueueConfig, fix...),
 		},
 		"TrainJob in no list, and a default queue": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset]}")
+			change: all(withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset]}"), func(f *Facts) {
 				f.LocalQueues = append(f.LocalQueues, localQueue("jobs", "default", "gpus"))
-			},
-			want: []Finding{{Severity: Error, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: fix}},
+			}),
+			want: one(Error, "TrainJobNotListed", kueueConfig, fix...),
 		},
 		"TrainJob in no list, and jobs without a queue are managed": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset]}\nmanageJobsWithoutQueueName: true")
-			},
-			want: []Finding{{Severity: Error, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: fix}},
+			change: withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset]}\nmanageJobsWithoutQueueName: true"),
+			want:   one(Error, "TrainJobNotListed", kueueConfig, fix...),
 		},
 		"no list at all, and no JobSets": {
-			change: func(f *Facts) { f.kueueConfig("manageJobsWithoutQueueName: false") },
-			want:   []Finding{{Severity: Warning, Reason: "TrainJobNotListed", Object: kueueConfig, Commands: fix}},
+			change: withKueue("manageJobsWithoutQueueName: false"),
+			want:   one(Warning, "TrainJobNotListed", kueueConfig, fix...),
 		},
 		"Kueue manages the manager's own pods and Jobs": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [batch/job, pod], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true")
-			},
-			want: []Finding{{Severity: Warning, Reason: "ManagerManaged", Object: "Namespace kueue-trainer-system", Commands: fix}},
+			change: withKueue("integrations: {frameworks: [batch/job, pod], " + externalListed + "}\nmanageJobsWithoutQueueName: true"),
+			want:   one(Warning, "ManagerManaged", "Namespace kueue-trainer-system", fix...),
 		},
 		"Kueue manages neither pods nor Jobs": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true")
-			},
+			change: withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset], " + externalListed + "}\nmanageJobsWithoutQueueName: true"),
 		},
 		"Kueue leaves the manager's namespace out": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [batch/job], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true\n" +
-					"managedJobsNamespaceSelector: {matchLabels: {team: a}}")
-			},
+			change: withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}\nmanageJobsWithoutQueueName: true\n" +
+				"managedJobsNamespaceSelector: {matchLabels: {team: a}}"),
 		},
 		"Kueue's configuration is no YAML": {
-			change: func(f *Facts) { f.kueueConfig("integrations: [") },
-			want: []Finding{{Severity: Error, Reason: "KueueConfiguration", Object: kueueConfig,
-				Commands: []string{"kubectl -n kueue-system edit configmap kueue-manager-config", restartKueue}}},
+			change: withKueue("integrations: ["),
+			want:   one(Error, "KueueConfiguration", kueueConfig, "kubectl -n kueue-system edit configmap kueue-manager-config", restartKueue),
 		},
 		"without ConfigMaps": {change: func(f *Facts) { f.ConfigMaps = nil }},
 		"a gate by Kueue's flag": {
@@ -375,37 +334,25 @@ func TestConfiguration(t *testing.T) {
 			},
 			want: managers("FeatureGatesDiffer"),
 		},
-		"a gate of ours": {
-			change: func(f *Facts) { f.managerConfig("featureGates: {TopologyAwareScheduling: false}") },
-			want:   managers("FeatureGatesDiffer"),
-		},
+		"a gate of ours": {change: withManager("featureGates: {TopologyAwareScheduling: false}"), want: managers("FeatureGatesDiffer")},
 		"a gate set to its default, and one that we do not know": {
 			change: func(f *Facts) {
 				f.managerConfig("featureGates: {TopologyAwareScheduling: true}")
 				f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=FromTheFuture=true"}
 			},
 		},
-		"settings differ": {
-			change: func(f *Facts) { f.managerConfig("waitForPodsReady: {timeout: 5m}") },
-			want:   managers("SettingsDiffer"),
-		},
+		"settings differ": {change: withManager("waitForPodsReady: {timeout: 5m}"), want: managers("SettingsDiffer")},
 		"a setting that is off here and on in Kueue": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [jobset.x-k8s.io/jobset], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}\nmanageJobsWithoutQueueName: true")
-				f.managerConfig("manageJobsWithoutQueueName: false")
-			},
+			change: all(withKueue("integrations: {frameworks: [jobset.x-k8s.io/jobset], "+externalListed+"}\nmanageJobsWithoutQueueName: true"),
+				withManager("manageJobsWithoutQueueName: false")),
 			want: managers("SettingsDiffer"),
 		},
 		"overrides with Kueue's own values, its defaults included": {
-			change: func(f *Facts) {
-				f.managerConfig("waitForPodsReady: {timeout: 30m}\nmanageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}")
-			},
+			change: withManager("waitForPodsReady: {timeout: 30m}\nmanageJobsWithoutQueueName: false\nintegrations: {labelKeysToCopy: []}"),
 		},
 		"Kueue's settings are the manager's without a word of it": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org], labelKeysToCopy: [team]}\n" +
-					"waitForPodsReady: {timeout: 5m}\nfeatureGates: {TopologyAwareScheduling: false}")
-			},
+			change: withKueue("integrations: {" + externalListed + ", labelKeysToCopy: [team]}\n" +
+				"waitForPodsReady: {timeout: 5m}\nfeatureGates: {TopologyAwareScheduling: false}"),
 		},
 		"the ConfigMap that the Deployment mounts counts": {
 			change: func(f *Facts) {
@@ -417,25 +364,18 @@ func TestConfiguration(t *testing.T) {
 				}}}
 			},
 		},
-	}
-	eachFinds(t, cases)
+	})
 }
 
 func TestKueueNoise(t *testing.T) {
 	quiet := []string{"kubectl trainjob doctor configmap kueue --without-jobsets | kubectl replace -f -", restartKueue}
-	bare := jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "bare", Labels: map[string]string{constants.QueueLabel: "queue"}}}
+	bare := jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "bare", Labels: map[string]string{kit.QueueLabel: "queue"}}}
 	ofTrainJob := bare.DeepCopy()
 	ofTrainJob.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&trainjob.TrainJob{}, trainjob.GVK)}
 	unlabelled := bare.DeepCopy()
 	unlabelled.Labels = nil
-	cases := map[string]struct {
-		change func(*Facts)
-		want   []Finding
-	}{
-		"no JobSet is queued": {
-			change: func(*Facts) {},
-			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Commands: quiet}},
-		},
+	cases := map[string]broken{
+		"no JobSet is queued": {want: []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Commands: quiet}}},
 		"those of TrainJobs, and those without a queue, do not count": {
 			change: func(f *Facts) { f.JobSets = []jobsetapi.JobSet{*ofTrainJob, *unlabelled} },
 			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject, Commands: quiet}},
@@ -448,16 +388,11 @@ func TestKueueNoise(t *testing.T) {
 			change: func(f *Facts) { f.Unread[jobSets] = errors.New("forbidden") },
 			want:   []Finding{{Reason: "KueueNoise", Object: kueueConfigObject}},
 		},
-		"Kueue does not look after JobSets": {
-			change: func(f *Facts) {
-				f.kueueConfig("integrations: {frameworks: [batch/job], externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]}")
-			},
-		},
+		"Kueue does not look after JobSets": {change: withKueue("integrations: {frameworks: [batch/job], " + externalListed + "}")},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			tc.change(f)
+			f := with(t, tc.change)
 			got := listed(f)
 			for i := range got {
 				if got[i].Problem == "" || got[i].Effect == "" {
@@ -467,9 +402,7 @@ func TestKueueNoise(t *testing.T) {
 					got[i].Advice = ""
 				}
 			}
-			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Finding{}, "Problem", "Effect"), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("Unexpected findings (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "findings", tc.want, got, cmpopts.IgnoreFields(Finding{}, "Problem", "Effect"), cmpopts.EquateEmpty())
 		})
 	}
 }
@@ -480,56 +413,46 @@ func TestQueues(t *testing.T) {
 			f.ClusterQueues[0].Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: metav1.ConditionFalse, Reason: reason, Message: "Can't admit"}}
 		}
 	}
-	cases := map[string]struct {
-		change func(*Facts)
-		want   []Finding
-	}{
+	eachFinds(t, map[string]broken{
 		"a LocalQueue to nowhere": {
 			change: func(f *Facts) { f.LocalQueues = append(f.LocalQueues, localQueue("team", "lost", "nowhere")) },
-			want:   []Finding{{Severity: Error, Reason: "LocalQueueToNowhere", Object: "LocalQueue team/lost", Commands: []string{"kubectl -n team delete localqueue lost"}}},
+			want:   one(Error, "LocalQueueToNowhere", "LocalQueue team/lost", "kubectl -n team delete localqueue lost"),
 		},
 		"a stopped ClusterQueue": {
 			change: func(f *Facts) {
 				f.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.HoldAndDrain)
 				inactive("Stopped")(f)
 			},
-			want: []Finding{{Severity: Warning, Reason: "ClusterQueueStopped", Object: "ClusterQueue gpus",
-				Commands: []string{`kubectl patch clusterqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`}}},
+			want: one(Warning, "ClusterQueueStopped", "ClusterQueue gpus", `kubectl patch clusterqueue gpus --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
 		},
 		"a stopped LocalQueue": {
 			change: func(f *Facts) { f.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) },
-			want: []Finding{{Severity: Warning, Reason: "LocalQueueStopped", Object: "LocalQueue jobs/queue",
-				Commands: []string{`kubectl -n jobs patch localqueue queue --type=merge -p '{"spec":{"stopPolicy":"None"}}'`}}},
+			want: one(Warning, "LocalQueueStopped", "LocalQueue jobs/queue",
+				`kubectl -n jobs patch localqueue queue --type=merge -p '{"spec":{"stopPolicy":"None"}}'`),
 		},
 		"a flavor is missing": {
 			change: inactive(kueue.ClusterQueueActiveReasonFlavorNotFound),
-			want: []Finding{{Severity: Error, Reason: "ClusterQueueInactive", Object: "ClusterQueue gpus",
-				Commands: []string{generatePools, "kubectl edit clusterqueue gpus"}}},
+			want:   one(Error, "ClusterQueueInactive", "ClusterQueue gpus", generatePools, "kubectl edit clusterqueue gpus"),
 		},
 		"an admission check is missing": {
 			change: inactive(kueue.ClusterQueueActiveReasonAdmissionCheckNotFound),
-			want: []Finding{{Severity: Error, Reason: "ClusterQueueInactive", Object: "ClusterQueue gpus",
-				Commands: []string{"kubectl get admissionchecks", "kubectl edit clusterqueue gpus"}}},
+			want:   one(Error, "ClusterQueueInactive", "ClusterQueue gpus", "kubectl get admissionchecks", "kubectl edit clusterqueue gpus"),
 		},
 		"a ClusterQueue on its way out": {
 			change: inactive(kueue.ClusterQueueActiveReasonTerminating),
-			want: []Finding{{Severity: Warning, Reason: "ClusterQueueInactive", Object: "ClusterQueue gpus",
-				Commands: []string{"kubectl get workloads -A -o wide"}}},
+			want:   one(Warning, "ClusterQueueInactive", "ClusterQueue gpus", "kubectl get workloads -A -o wide"),
 		},
 		"one that Kueue has not looked at": {change: func(f *Facts) { f.ClusterQueues[0].Status.Conditions = nil }},
-	}
-	eachFinds(t, cases)
+	})
 }
 
 func TestLeftovers(t *testing.T) {
-	gates := []Finding{{Severity: Error, Reason: "GatesLeft", Object: "Namespace jobs", Commands: []string{"kubectl trainjob hand-back -n jobs"}}}
+	gates := one(Error, "GatesLeft", "Namespace jobs", "kubectl trainjob hand-back -n jobs")
 	gatedPod := corev1.PodTemplateSpec{Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}}
-	handedOver := func(f *Facts) {
-		uninstalled(f)
-		inTreeActive(f)
-		f.kueueConfig("integrations: {frameworks: [trainer.kubeflow.org/trainjob]}")
+	gated := *gatedJob(t, "jobs", "waits")
+	handedOver := all(uninstalled, inTreeActive, withKueue(inTreeListed), func(f *Facts) {
 		f.Flavors[0].Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	}
+	})
 	workload := func(change ...func(*kueue.Workload)) kueue.Workload {
 		wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "trainjob-old-12345", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}}
 		for _, c := range change {
@@ -547,29 +470,35 @@ func TestLeftovers(t *testing.T) {
 		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
 		wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"}
 	}
-	deletedCopy := func(wl *kueue.Workload) {
-		wl.Finalizers = []string{remainder.Finalizer}
-		wl.DeletionTimestamp = ptr.To(metav1.NewTime(now.Add(-time.Minute)))
+	finished := func(wl *kueue.Workload) {
+		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
+	}
+	copied := func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} }
+	goes := func(finalizer string) func(*kueue.Workload) {
+		return func(wl *kueue.Workload) {
+			wl.Finalizers, wl.DeletionTimestamp = []string{finalizer}, ptr.To(metav1.NewTime(now.Add(-time.Minute)))
+		}
 	}
 	remains := func(wl *kueue.Workload) {
 		reserved(wl)
 		wl.Name, wl.OwnerReferences = "remainder-1", []metav1.OwnerReference{{Kind: "ClusterQueue", Name: "gpus", Controller: ptr.To(true)}}
 		wl.Labels, wl.Annotations = map[string]string{remainder.Label: "old"}, map[string]string{remainder.RunsAnnotation: "former"}
 	}
-	const deleteOld = "kubectl -n jobs delete workload trainjob-old-12345"
-	cases := map[string]struct {
-		change func(*testing.T, *Facts)
-		want   []Finding
-	}{
+	const (
+		old       = "Workload jobs/trainjob-old-12345"
+		deleteOld = "kubectl -n jobs delete workload trainjob-old-12345"
+		freeOld   = `kubectl -n jobs patch workload trainjob-old-12345 --type=merge -p '{"metadata":{"finalizers":null}}'`
+	)
+	eachFinds(t, map[string]broken{
 		"a TrainJob with our gate under the in-tree integration": {
-			change: func(t *testing.T, f *Facts) {
+			change: func(f *Facts) {
 				handedOver(f)
-				f.TrainJobs = []trainjob.TrainJob{*gatedJob(t, "jobs", "waits")}
+				f.TrainJobs = []trainjob.TrainJob{gated}
 			},
 			want: gates,
 		},
 		"a JobSet, a Job and a pod with our gate": {
-			change: func(_ *testing.T, f *Facts) {
+			change: func(f *Facts) {
 				handedOver(f)
 				f.JobSets = []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{
 					{Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: gatedPod}}}}}}}
@@ -579,61 +508,51 @@ func TestLeftovers(t *testing.T) {
 			want: gates,
 		},
 		"a gate of Trainer 2.1, which has no in-tree integration": {
-			change: func(t *testing.T, f *Facts) {
+			change: func(f *Facts) {
 				uninstalled(f)
 				f.CRDs[2] = crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")
-				f.TrainJobs = []trainjob.TrainJob{*gatedJob(t, "jobs", "waits")}
+				f.TrainJobs = []trainjob.TrainJob{gated}
 			},
 			want: []Finding{
-				{Severity: Error, Reason: "NoIntegration", Object: ourDeployment, Commands: []string{managerPart.install}},
-				{Severity: Error, Reason: "GatesLeft", Object: "Namespace jobs", Commands: []string{managerPart.install}},
+				found(Error, "NoIntegration", ourDeployment, managerPart.install),
+				found(Error, "GatesLeft", "Namespace jobs", managerPart.install),
 			},
 		},
 		"gates while kueue-trainer is there": {
-			change: func(_ *testing.T, f *Facts) {
+			change: func(f *Facts) {
 				f.Pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs"}, Spec: gatedPod.Spec}}
 			},
 		},
 		"a Workload whose TrainJob is gone, with its finalizer": {
-			change: func(_ *testing.T, f *Facts) {
-				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), reserved, func(wl *kueue.Workload) {
-					wl.Finalizers = []string{"kueue.x-k8s.io/resource-in-use"}
-					wl.DeletionTimestamp = ptr.To(metav1.NewTime(now.Add(-time.Minute)))
-				})}
+			change: func(f *Facts) {
+				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), reserved, goes("kueue.x-k8s.io/resource-in-use"))}
 			},
-			want: []Finding{{Severity: Error, Reason: "WorkloadOrphaned", Object: "Workload jobs/trainjob-old-12345", Commands: []string{
-				deleteOld + " --wait=false", `kubectl -n jobs patch workload trainjob-old-12345 --type=merge -p '{"metadata":{"finalizers":null}}'`}}},
+			want: one(Error, "WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
 		},
 		"a Workload whose owner was taken away, with our finalizer": {
-			change: func(_ *testing.T, f *Facts) {
-				f.Workloads = []kueue.Workload{workload(func(wl *kueue.Workload) {
-					wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"}
-					wl.Finalizers = []string{"kueue-trainer.dev/quota"}
-					wl.DeletionTimestamp = ptr.To(metav1.NewTime(now.Add(-time.Minute)))
-					wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
-				})}
+			change: func(f *Facts) {
+				f.Workloads = []kueue.Workload{workload(copied, finished, goes("kueue-trainer.dev/quota"))}
 			},
-			want: []Finding{{Severity: Warning, Reason: "WorkloadOrphaned", Object: "Workload jobs/trainjob-old-12345", Commands: []string{
-				deleteOld + " --wait=false", `kubectl -n jobs patch workload trainjob-old-12345 --type=merge -p '{"metadata":{"finalizers":null}}'`}}},
+			want: one(Warning, "WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
 		},
 		"a Workload that MultiKueue deleted, while nobody lets it go": {
-			change: func(_ *testing.T, f *Facts) {
+			change: func(f *Facts) {
 				f.Deployments[3].Spec.Replicas, f.Deployments[3].Status.ReadyReplicas = ptr.To[int32](0), 0
-				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), deletedCopy)}
+				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), goes(remainder.Finalizer))}
 			},
 			want: []Finding{
-				{Severity: Error, Reason: "ManagerNotRunning", Object: ourDeployment, Commands: []string{"kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=1"}},
-				{Severity: Error, Reason: "WorkloadOrphaned", Object: "Workload jobs/trainjob-old-12345", Commands: []string{
-					deleteOld + " --wait=false", `kubectl -n jobs patch workload trainjob-old-12345 --type=merge -p '{"metadata":{"finalizers":null}}'`}},
+				found(Error, "ManagerNotRunning", ourDeployment,
+					"kubectl -n kueue-trainer-system scale deployment kueue-trainer-controller-manager --replicas=1"),
+				found(Error, "WorkloadOrphaned", old, deleteOld+" --wait=false", freeOld),
 			},
 		},
 		"a Workload that MultiKueue deleted, and kueue-trainer keeps": {
-			change: func(_ *testing.T, f *Facts) {
-				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), deletedCopy)}
+			change: func(f *Facts) {
+				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), goes(remainder.Finalizer))}
 			},
 		},
 		"a Workload of pods that are gone, while nobody deletes it": {
-			change: func(_ *testing.T, f *Facts) {
+			change: func(f *Facts) {
 				uninstalled(f)
 				f.Workloads = []kueue.Workload{workload(remains), workload(remains, func(wl *kueue.Workload) { wl.Name, wl.Annotations[remainder.RunsAnnotation] = "other", "run" })}
 				f.Pods = []corev1.Pod{
@@ -642,50 +561,32 @@ func TestLeftovers(t *testing.T) {
 				}
 			},
 			want: []Finding{
-				{Severity: Error, Reason: "NoIntegration", Object: ourDeployment, Commands: []string{managerPart.install}},
-				{Severity: Error, Reason: "WorkloadOrphaned", Object: "Workload jobs/remainder-1", Commands: []string{"kubectl -n jobs delete workload remainder-1 --wait=false"}},
+				found(Error, "NoIntegration", ourDeployment, managerPart.install),
+				found(Error, "WorkloadOrphaned", "Workload jobs/remainder-1", "kubectl -n jobs delete workload remainder-1 --wait=false"),
 			},
 		},
 		"a Workload that goes just now": {
-			change: func(_ *testing.T, f *Facts) {
+			change: func(f *Facts) {
 				f.Workloads = []kueue.Workload{workload(owned("TrainJob", "old", "1"), func(wl *kueue.Workload) {
 					wl.DeletionTimestamp = ptr.To(metav1.NewTime(now.Add(-time.Second)))
 				})}
 			},
 		},
 		"a Workload without an owner": {
-			change: func(_ *testing.T, f *Facts) { f.Workloads = []kueue.Workload{workload()} },
-			want: []Finding{{Severity: Warning, Reason: "WorkloadOrphaned", Object: "Workload jobs/trainjob-old-12345", Commands: []string{
-				deleteOld + " --wait=false"}}},
+			change: func(f *Facts) { f.Workloads = []kueue.Workload{workload()} },
+			want:   one(Warning, "WorkloadOrphaned", old, deleteOld+" --wait=false"),
 		},
-		"a Workload that MultiKueue made before its job": {
-			change: func(_ *testing.T, f *Facts) {
-				f.Workloads = []kueue.Workload{workload(func(wl *kueue.Workload) { wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "manager"} })}
-			},
-		},
-		"a Workload that is finished": {
-			change: func(_ *testing.T, f *Facts) {
-				f.Workloads = []kueue.Workload{workload(func(wl *kueue.Workload) {
-					wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
-				})}
-			},
-		},
+		"a Workload that MultiKueue made before its job": {change: func(f *Facts) { f.Workloads = []kueue.Workload{workload(copied)} }},
+		"a Workload that is finished":                    {change: func(f *Facts) { f.Workloads = []kueue.Workload{workload(finished)} }},
 		"a JobSet of a TrainJob with a Workload of its own": {
-			change: func(_ *testing.T, f *Facts) {
+			change: func(f *Facts) {
 				f.JobSets = []jobsetapi.JobSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "twice", UID: "js", OwnerReferences: []metav1.OwnerReference{
 					{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", UID: "1", Controller: ptr.To(true)}}}}}
 				f.Workloads = []kueue.Workload{workload(owned("JobSet", "twice", "js"))}
 			},
-			want: []Finding{{Severity: Error, Reason: "CountedTwice", Object: "Workload jobs/trainjob-old-12345", Commands: []string{deleteOld}}},
+			want: one(Error, "CountedTwice", old, deleteOld),
 		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			tc.change(t, f)
-			finds(t, f, tc.want...)
-		})
-	}
+	})
 }
 
 func TestStuckTrainJobs(t *testing.T) {
@@ -701,9 +602,7 @@ func TestStuckTrainJobs(t *testing.T) {
 	finds(t, f, Finding{Severity: Error, Reason: "TrainJobStuck", Object: "TrainJob jobs/a", Commands: []string{"kubectl trainjob explain -n jobs a"}})
 	problem := newReport(f).Findings[0].Problem
 	const want = "The TrainJob asks for queue queue and has no Workload after 60m: nobody queues it. So is 1 more in the namespace for the same reason: b."
-	if diff := cmp.Diff(want, problem); diff != "" {
-		t.Errorf("Unexpected problem (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "problem", want, problem)
 	f.managerConfig("waitForJobSet: 2h")
 	finds(t, f)
 }
@@ -737,7 +636,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 			reason: "there is no ConfigMap kueue-trainer-system/kueue-trainer-config: kueue-trainer is not installed, or keeps its configuration elsewhere",
 		},
 		"a configuration that is no YAML": {
-			change: func(f *Facts) { f.kueueConfig("integrations: [") },
+			change: withKueue("integrations: ["),
 			want:   []string{external, unmanaged, restarted, gates, alike},
 			reason: "Kueue's configuration cannot be read: decoding Kueue's configuration: yaml: line 3: did not find expected node content",
 		},
@@ -754,8 +653,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			tc.change(f)
+			f := with(t, tc.change)
 			r := newReport(f)
 			var want, got []string
 			for _, check := range tc.want {
@@ -769,9 +667,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 					got = append(got, finding.Problem)
 				}
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("Unexpected remarks (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "remarks", want, got)
 		})
 	}
 }
@@ -796,10 +692,27 @@ func TestPoolsAreJudgedByAllQuotasOrNot(t *testing.T) {
 }
 
 func TestForbiddenIsNotMissing(t *testing.T) {
-	for _, kind := range []Kind{
-		nodes, pods, flavors, clusterQueues, cohorts, localQueues, workloads, trainJobs, jobSets, jobs, crds, mutating, validating,
-		services, endpointSlices, deployments, configMaps, leases, clusterRoles, roleBindings, admissionPolicies, trainJobProbe, jobSetProbe, flavorProbe, schedulerView,
-	} {
+	// Each takes away what could not be read.
+	forget := map[Kind]func(*Facts){
+		nodes:             func(f *Facts) { f.Nodes = nil },
+		flavors:           func(f *Facts) { f.Flavors = nil },
+		clusterQueues:     func(f *Facts) { f.ClusterQueues = nil },
+		localQueues:       func(f *Facts) { f.LocalQueues = nil },
+		crds:              func(f *Facts) { f.CRDs = nil },
+		mutating:          func(f *Facts) { f.Mutating = nil },
+		validating:        func(f *Facts) { f.Validating = nil },
+		services:          func(f *Facts) { f.Services = nil },
+		endpointSlices:    func(f *Facts) { f.EndpointSlices = nil },
+		deployments:       func(f *Facts) { f.Deployments = nil },
+		configMaps:        func(f *Facts) { f.ConfigMaps = nil },
+		leases:            func(f *Facts) { f.Leases = nil },
+		clusterRoles:      func(f *Facts) { f.ClusterRoles, f.ClusterRoleBindings = nil, nil },
+		admissionPolicies: func(f *Facts) { f.Policies, f.PolicyBindings = nil, nil },
+		roleBindings:      func(f *Facts) { f.Roles, f.RoleBindings = nil, nil },
+		trainJobProbe:     func(f *Facts) { f.Probes.Job = nil },
+	}
+	there := []Kind{pods, cohorts, workloads, trainJobs, jobSets, jobs, jobSetProbe, flavorProbe, schedulerView}
+	for _, kind := range slices.AppendSeq(there, maps.Keys(forget)) {
 		t.Run(string(kind), func(t *testing.T) {
 			f := healthy(t)
 			// What is right only by the manager's configuration.
@@ -807,49 +720,13 @@ func TestForbiddenIsNotMissing(t *testing.T) {
 			f.managerConfig("leaderElection: {resourceName: other}\ntolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]")
 			finds(t, f)
 			f.Unread[kind] = errors.New("forbidden")
-			forget(f, kind)
+			if forget[kind] != nil {
+				forget[kind](f)
+			}
 			if r := newReport(f); r.Errors+r.Warnings > 0 {
 				t.Errorf("Found what nobody could see: %+v", r.Findings)
 			}
 		})
-	}
-}
-
-// forget takes away what could not be read.
-func forget(f *Facts, kind Kind) {
-	switch kind {
-	case nodes:
-		f.Nodes = nil
-	case flavors:
-		f.Flavors = nil
-	case clusterQueues:
-		f.ClusterQueues = nil
-	case localQueues:
-		f.LocalQueues = nil
-	case crds:
-		f.CRDs = nil
-	case mutating:
-		f.Mutating = nil
-	case validating:
-		f.Validating = nil
-	case services:
-		f.Services = nil
-	case endpointSlices:
-		f.EndpointSlices = nil
-	case deployments:
-		f.Deployments = nil
-	case configMaps:
-		f.ConfigMaps = nil
-	case leases:
-		f.Leases = nil
-	case clusterRoles:
-		f.ClusterRoles, f.ClusterRoleBindings = nil, nil
-	case admissionPolicies:
-		f.Policies, f.PolicyBindings = nil, nil
-	case roleBindings:
-		f.Roles, f.RoleBindings = nil, nil
-	case trainJobProbe:
-		f.Probes.Job = nil
 	}
 }
 
@@ -880,9 +757,7 @@ func TestOnlyRightsAreToldAsRights(t *testing.T) {
 				t.Errorf("The reason is not told: %+v", r.Unseen)
 			}
 			err := report(io.Discard, func(io.Writer, show.Paint, Report) error { return nil }, r)
-			if code := exit.Code(err); code != tc.code {
-				t.Errorf("The exit code is %d, want %d: %v", code, tc.code, err)
-			}
+			kit.Same(t, "exit code of error "+kit.Text(err), tc.code, exit.Code(err))
 			if listing := strings.Contains(err.Error(), "run doctor as somebody"); listing != (tc.code == exit.Unseen) {
 				t.Errorf("The advice is not what helps: %v", err)
 			}
@@ -902,15 +777,8 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 		t.Errorf("The checks that need nodes are not told: %+v", r.Unseen)
 	}
 	var out strings.Builder
-	write, err := printerFor("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if code := exit.Code(report(&out, write, r)); code != exit.Unseen {
-		t.Errorf("The exit code is %d, want %d", code, exit.Unseen)
-	}
+	write := kit.Must(printerFor(""))(t)
+	kit.Same(t, "exit code", exit.Unseen, exit.Code(report(&out, write, r)))
 	want := fmt.Sprintf("Not known: %d checks made, nothing found; %d could not be made.\nunseen   nodes (you may not list them): %d checks\n", r.Checks, r.NotMade, r.NotMade)
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("Unexpected text (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "text", want, out.String())
 }

@@ -6,12 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	yamlv3 "go.yaml.in/yaml/v3"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestPrintConfigMap(t *testing.T) {
@@ -139,21 +140,13 @@ featureGates:
 			}
 			err := printConfigMap(&out, f, p, change)
 			if tc.wantErr != "" {
-				if err == nil || err.Error() != tc.wantErr {
-					t.Errorf("Got error %v, want %s", err, tc.wantErr)
-				}
+				kit.Same(t, "error", tc.wantErr, kit.Text(err))
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.OK(t, err)
 			var got corev1.ConfigMap
-			if err := yaml.Unmarshal([]byte(out.String()), &got); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, got.Data[p.configKey]); diff != "" {
-				t.Errorf("Unexpected configuration (-want,+got):\n%s", diff)
-			}
+			kit.OK(t, yaml.Unmarshal([]byte(out.String()), &got))
+			kit.Same(t, "configuration", tc.want, got.Data[p.configKey])
 			if tc.ofKueue && got.ResourceVersion != "7" {
 				t.Errorf("The resourceVersion is %q: a change in between would be lost", got.ResourceVersion)
 			}
@@ -164,7 +157,5 @@ featureGates:
 func TestPrintConfigMapThatIsNotThere(t *testing.T) {
 	err := printConfigMap(&strings.Builder{}, &Facts{}, kueuePart, func(*yamlv3.Node) error { return nil })
 	const want = "there is no ConfigMap kueue-system/kueue-manager-config: Kueue is not installed, or keeps its configuration elsewhere"
-	if err == nil || err.Error() != want {
-		t.Errorf("Got error %v, want %s", err, want)
-	}
+	kit.Same(t, "error", want, kit.Text(err))
 }

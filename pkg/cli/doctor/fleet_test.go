@@ -9,22 +9,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const externalConfig = "integrations:\n  frameworks: [batch/job]\n  externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]\n"
@@ -68,7 +65,7 @@ func inTheFleet(f *Facts) {
 
 func dispatchedJob(name string) trainjob.TrainJob {
 	job := trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "jobs", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now), Labels: map[string]string{constants.QueueLabel: "queue"},
+		Namespace: "jobs", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now), Labels: map[string]string{kit.QueueLabel: "queue"},
 	}}
 	job.Spec.Suspend, job.Spec.ManagedBy, job.Spec.RuntimeRef.Name = ptr.To(true), ptr.To(kueue.MultiKueueControllerName), "torch"
 	return job
@@ -102,29 +99,26 @@ func TestFleet(t *testing.T) {
 		}}
 	}
 	older := []apiextensionsv1.CustomResourceDefinition{crd(trainjob.CRDName, "v1alpha1", "podTemplateOverrides")}
-	cases := map[string]struct {
-		change func(*Facts)
-		want   []Finding
-	}{
-		"in order": {change: func(*Facts) {}},
+	eachFinds(t, map[string]broken{
+		"in order": {},
 		"a queue for this cluster, too, without nodes": {
 			change: func(f *Facts) { f.ClusterQueues = append(f.ClusterQueues, clusterQueue("here", "h100", "8")) },
-			want:   []Finding{{Severity: Warning, Reason: "FlavorWithoutNodes", Object: "ResourceFlavor h100", Commands: []string{generatePools}}},
+			want:   one(Warning, "FlavorWithoutNodes", "ResourceFlavor h100", generatePools),
 		},
 		"a worker that Kueue does not reach": {
 			change: func(f *Facts) { f.MultiKueueClusters[1].Status.Conditions[0].Status = metav1.ConditionFalse },
-			want:   []Finding{{Severity: Error, Reason: "WorkerNotConnected", Object: "MultiKueueCluster west", Commands: []string{"kubectl -n kueue-system get secret west-access", restartKueue}}},
+			want:   one(Error, "WorkerNotConnected", "MultiKueueCluster west", "kubectl -n kueue-system get secret west-access", restartKueue),
 		},
 		"workers that Kueue does not look at": {
 			change: func(f *Facts) {
 				f.MultiKueueClusters = f.MultiKueueClusters[:1]
 				f.MultiKueueClusters[0].Status.Conditions = nil
 			},
-			want: []Finding{{Severity: Error, Reason: "WorkerNotConnected", Object: "MultiKueueCluster east", Commands: []string{"kubectl -n kueue-system get secret east-access", restartKueue}}},
+			want: one(Error, "WorkerNotConnected", "MultiKueueCluster east", "kubectl -n kueue-system get secret east-access", restartKueue),
 		},
 		"a Kueue that hands no TrainJobs over": {
 			change: func(f *Facts) { f.kueueConfig(externalConfig) },
-			want:   []Finding{{Severity: Error, Reason: "TrainJobNotDispatched", Object: kueueConfigObject, Commands: []string{fixKueueConfig, restartKueue}}},
+			want:   one(Error, "TrainJobNotDispatched", kueueConfigObject, fixKueueConfig, restartKueue),
 		},
 		"the same, in a cluster without workers": {
 			change: func(f *Facts) {
@@ -137,32 +131,33 @@ func TestFleet(t *testing.T) {
 			change: func(f *Facts) {
 				f.CRDs = append([]apiextensionsv1.CustomResourceDefinition{trainer23()}, f.CRDs[:2]...)
 			},
-			want: []Finding{{Severity: Warning, Reason: "WorkerTrainer", Object: "Trainer" + inWest, Commands: []string{strings.Replace(trainerPart.install, "kubectl", "kubectl --context west", 1)}}},
+			want: one(Warning, "WorkerTrainer", "Trainer"+inWest, strings.Replace(trainerPart.install, "kubectl", "kubectl --context west", 1)),
 		},
 		"an older Trainer, with another field": {
 			change: func(f *Facts) { west(f).CRDs = older },
-			want:   []Finding{{Severity: Error, Reason: "WorkerTrainer", Object: "Trainer" + inWest, Commands: []string{strings.Replace(trainerPart.install, "kubectl", "kubectl --context west", 1)}}},
+			want:   one(Error, "WorkerTrainer", "Trainer"+inWest, strings.Replace(trainerPart.install, "kubectl", "kubectl --context west", 1)),
 		},
 		"a newer Trainer, with another field": {
 			change: func(f *Facts) { f.CRDs = append(older, f.CRDs[:2]...) },
-			want:   []Finding{{Severity: Error, Reason: "WorkerTrainer", Object: "Trainer" + inWest, Commands: []string{strings.Replace(trainerPart.install, "kubectl", "kubectl --context west", 1)}}},
+			want:   one(Error, "WorkerTrainer", "Trainer"+inWest, strings.Replace(trainerPart.install, "kubectl", "kubectl --context west", 1)),
 		},
 		"a runtime that is missing, of two TrainJobs": {
 			change: func(f *Facts) { west(f).ClusterRuntimes, f.TrainJobs = nil, append(f.TrainJobs, dispatchedJob("vit")) },
-			want:   []Finding{{Severity: Error, Reason: "WorkerRuntimeMissing", Object: "ClusterTrainingRuntime torch" + inWest, Commands: []string{copyRuntime}}},
+			want:   one(Error, "WorkerRuntimeMissing", "ClusterTrainingRuntime torch"+inWest, copyRuntime),
 		},
 		"a runtime of a namespace that is missing": {
 			change: func(f *Facts) {
 				f.TrainJobs[0].Spec.RuntimeRef.Kind = ptr.To(trainer.TrainingRuntimeKind)
 				f.Runtimes = []trainer.TrainingRuntime{{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: "torch"}}}
 			},
-			want: []Finding{{Severity: Error, Reason: "WorkerRuntimeMissing", Object: "TrainingRuntime jobs/torch" + inWest, Commands: []string{
-				strings.Replace(copyRuntime, "clustertrainingruntime torch", "-n jobs trainingruntime torch", 1)}}},
+			want: one(Error, "WorkerRuntimeMissing", "TrainingRuntime jobs/torch"+inWest,
+				strings.Replace(copyRuntime, "clustertrainingruntime torch", "-n jobs trainingruntime torch", 1)),
 		},
 		"a runtime that differs": {
 			change: func(f *Facts) { west(f).ClusterRuntimes = []trainer.ClusterTrainingRuntime{torch(2)} },
-			want: []Finding{{Severity: Warning, Reason: "WorkerRuntimeDiffers", Object: "ClusterTrainingRuntime torch" + inWest, Commands: []string{
-				"diff <(kubectl get clustertrainingruntime torch -o jsonpath={.spec}) <(kubectl --context west get clustertrainingruntime torch -o jsonpath={.spec}) || true", copyRuntime}}},
+			want: one(Warning, "WorkerRuntimeDiffers", "ClusterTrainingRuntime torch"+inWest,
+				"diff <(kubectl get clustertrainingruntime torch -o jsonpath={.spec}) <(kubectl --context west get clustertrainingruntime torch -o jsonpath={.spec}) || true",
+				copyRuntime),
 		},
 		"a runtime that no TrainJob has any more": {
 			change: func(f *Facts) {
@@ -175,16 +170,16 @@ func TestFleet(t *testing.T) {
 		},
 		"a namespace that is missing": {
 			change: func(f *Facts) { west(f).Namespaces = west(f).Namespaces[1:] },
-			want:   []Finding{{Severity: Error, Reason: "WorkerNamespaceMissing", Object: "Namespace jobs" + inWest, Commands: []string{"kubectl --context west create namespace jobs"}}},
+			want:   one(Error, "WorkerNamespaceMissing", "Namespace jobs"+inWest, "kubectl --context west create namespace jobs"),
 		},
 		"a LocalQueue that is missing, for a ClusterQueue of the same name": {
 			change: func(f *Facts) { west(f).LocalQueues = nil },
-			want: []Finding{{Severity: Error, Reason: "WorkerLocalQueueMissing", Object: "LocalQueue jobs/queue" + inWest, Commands: []string{
-				strings.Replace(copyRuntime, "clustertrainingruntime torch", "-n jobs localqueue queue", 1)}}},
+			want: one(Error, "WorkerLocalQueueMissing", "LocalQueue jobs/queue"+inWest,
+				strings.Replace(copyRuntime, "clustertrainingruntime torch", "-n jobs localqueue queue", 1)),
 		},
 		"a LocalQueue that is missing": {
 			change: func(f *Facts) { west(f).LocalQueues, west(f).ClusterQueues = nil, nil },
-			want:   []Finding{{Severity: Error, Reason: "WorkerLocalQueueMissing", Object: "LocalQueue jobs/queue" + inWest, Commands: []string{"kubectl --context west get clusterqueues"}}},
+			want:   one(Error, "WorkerLocalQueueMissing", "LocalQueue jobs/queue"+inWest, "kubectl --context west get clusterqueues"),
 		},
 		"kueue-trainer of another release": {
 			change: func(f *Facts) {
@@ -192,33 +187,33 @@ func TestFleet(t *testing.T) {
 				d.Spec.Template.Spec.Containers[0].Image = "kueue-trainer:v0.1.0"
 				west(f).Deployments = append(west(f).Deployments[:3:3], d)
 			},
-			want: []Finding{{Severity: Warning, Reason: "WorkerManagerVersion", Object: "kueue-trainer" + inWest, Commands: []string{"kubectl trainjob version --context west"}}},
+			want: one(Warning, "WorkerManagerVersion", "kueue-trainer"+inWest, "kubectl trainjob version --context west"),
 		},
 		"other toleration rules": {
 			change: func(f *Facts) {
 				west(f).ConfigMaps = []corev1.ConfigMap{configMap(managerPart, "tolerationRules:\n- resources: [example.com/npu]\n  tolerations: [{key: example.com/npu, operator: Exists}]\n")}
 			},
-			want: []Finding{{Severity: Warning, Reason: "WorkerTolerationRules", Object: "ConfigMap kueue-trainer-system/kueue-trainer-config" + inWest, Commands: []string{
-				"kubectl --context west -n kueue-trainer-system edit configmap kueue-trainer-config", strings.Replace(restartManager, "kubectl", "kubectl --context west", 1)}}},
+			want: one(Warning, "WorkerTolerationRules", "ConfigMap kueue-trainer-system/kueue-trainer-config"+inWest,
+				"kubectl --context west -n kueue-trainer-system edit configmap kueue-trainer-config",
+				strings.Replace(restartManager, "kubectl", "kubectl --context west", 1)),
 		},
 		"rights that Kueue has not": {
 			change: func(f *Facts) { f.Workers[1].Lacks = deleteTrainJobs },
-			want: []Finding{{Severity: Error, Reason: "WorkerRights", Object: "ServiceAccount kueue-system/multikueue" + inWest, Commands: []string{
-				"kubectl --context west apply -k config/multikueue"}}},
+			want:   one(Error, "WorkerRights", "ServiceAccount kueue-system/multikueue"+inWest, "kubectl --context west apply -k config/multikueue"),
 		},
 		"rights that another ServiceAccount has not": {
 			change: func(f *Facts) {
 				f.Workers[1].Lacks, f.Access["west"].User = deleteTrainJobs, "system:serviceaccount:kueue-system:multikueue-sa"
 			},
-			want: []Finding{{Severity: Error, Reason: "WorkerRights", Object: "ServiceAccount kueue-system/multikueue-sa" + inWest, Commands: []string{
+			want: one(Error, "WorkerRights", "ServiceAccount kueue-system/multikueue-sa"+inWest,
 				"kubectl --context west apply -k config/multikueue",
-				"kubectl --context west create clusterrolebinding kueue-trainer-multikueue-multikueue-sa --clusterrole=kueue-trainer-multikueue --serviceaccount=kueue-system:multikueue-sa"}}},
+				"kubectl --context west create clusterrolebinding kueue-trainer-multikueue-multikueue-sa --clusterrole=kueue-trainer-multikueue --serviceaccount=kueue-system:multikueue-sa"),
 		},
 		"rights that a user has not": {
 			change: func(f *Facts) { f.Workers[1].Lacks, f.Access["west"].User = deleteTrainJobs, "kueue" },
-			want: []Finding{{Severity: Error, Reason: "WorkerRights", Object: "User kueue" + inWest, Commands: []string{
+			want: one(Error, "WorkerRights", "User kueue"+inWest,
 				"kubectl --context west apply -k config/multikueue",
-				"kubectl --context west create clusterrolebinding kueue-trainer-multikueue-kueue --clusterrole=kueue-trainer-multikueue --user=kueue"}}},
+				"kubectl --context west create clusterrolebinding kueue-trainer-multikueue-kueue --clusterrole=kueue-trainer-multikueue --user=kueue"),
 		},
 		"a token that ends in a week": {change: func(f *Facts) { f.Access["west"].Until = now.Add(7 * 24 * time.Hour) }},
 		"a token that ends before":    {change: func(f *Facts) { f.Access["west"].Until = now.Add(7*24*time.Hour - time.Second) }, want: []Finding{ends(Warning)}},
@@ -226,31 +221,20 @@ func TestFleet(t *testing.T) {
 		"a token that never ends":     {change: func(f *Facts) { f.Access["west"].Until = time.Time{} }},
 		"a token that ends, of a worker without a context": {
 			change: func(f *Facts) { f.Access["east"].Until = now.Add(time.Hour) },
-			want:   []Finding{{Severity: Warning, Reason: "WorkerTokenExpires", Object: "Secret kueue-system/east-access", Commands: []string{"kubectl config get-contexts"}}},
+			want:   one(Warning, "WorkerTokenExpires", "Secret kueue-system/east-access", "kubectl config get-contexts"),
 		},
 		"a token of somebody that ends": {
 			change: func(f *Facts) { f.Access["west"].Until, f.Access["west"].User = now.Add(time.Hour), "" },
-			want: []Finding{{Severity: Warning, Reason: "WorkerTokenExpires", Object: "Secret kueue-system/west-access", Commands: []string{
-				"kubectl -n kueue-system get secret west-access"}}},
+			want:   one(Warning, "WorkerTokenExpires", "Secret kueue-system/west-access", "kubectl -n kueue-system get secret west-access"),
 		},
 		"a client certificate that ends": {
 			change: func(f *Facts) {
 				f.Access["west"].Until, f.Access["west"].Credential, f.Access["west"].User = now.Add(time.Hour), certificate, "kueue"
 			},
-			want: []Finding{{Severity: Warning, Reason: "WorkerTokenExpires", Object: "Secret kueue-system/west-access", Commands: []string{
-				"kubectl -n kueue-system get secret west-access"}}},
+			want: one(Warning, "WorkerTokenExpires", "Secret kueue-system/west-access", "kubectl -n kueue-system get secret west-access"),
 		},
-		"a worker with Kueue's in-tree integration": {
-			change: func(f *Facts) { west(f).ConfigMaps, west(f).Deployments = nil, nil },
-		},
-	}
-	for name, tc := range cases {
-		cases[name] = struct {
-			change func(*Facts)
-			want   []Finding
-		}{change: func(f *Facts) { inTheFleet(f); tc.change(f) }, want: tc.want}
-	}
-	eachFinds(t, cases)
+		"a worker with Kueue's in-tree integration": {change: func(f *Facts) { west(f).ConfigMaps, west(f).Deployments = nil, nil }},
+	}, inTheFleet)
 }
 
 // trainer23 is the CRD of a Trainer that is newer than that of a healthy cluster.
@@ -268,7 +252,7 @@ func trainer23() apiextensionsv1.CustomResourceDefinition {
 // TestWorkersUnseen is about workers of which too little is known: they are named, and nothing is
 // found to be missing there.
 func TestWorkersUnseen(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "", errors.New(`User "jane" cannot list resource "x"`))
+	forbidden := notAllowedTo("list", "x")
 	cases := map[string]struct {
 		change func(*Worker)
 		want   []string
@@ -293,8 +277,7 @@ func TestWorkersUnseen(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			inTheFleet(f)
+			f := with(t, inTheFleet)
 			tc.change(&f.Workers[1])
 			finds(t, f)
 			report := newReport(f)
@@ -302,9 +285,7 @@ func TestWorkersUnseen(t *testing.T) {
 			for _, u := range report.Unseen {
 				got = append(got, u.Kind+": "+u.Reason)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected kinds (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "kinds", tc.want, got)
 		})
 	}
 }
@@ -320,7 +301,7 @@ func TestAccessUnseen(t *testing.T) {
 		change func(*Facts)
 		want   told
 	}{
-		"in order": {change: func(*Facts) {}, want: told{Passed: []string{lasts, may}}},
+		"in order": {want: told{Passed: []string{lasts, may}}},
 		"a kubeconfig that runs a command": {
 			change: func(f *Facts) { f.Access["west"] = &Access{Secret: "west-access", Unclear: "it runs a command"} },
 			want: told{Remarks: []string{
@@ -347,9 +328,7 @@ func TestAccessUnseen(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			inTheFleet(f)
-			tc.change(f)
+			f := with(t, inTheFleet, tc.change)
 			finds(t, f)
 			report := newReport(f)
 			var got told
@@ -368,9 +347,7 @@ func TestAccessUnseen(t *testing.T) {
 					got.Passed = append(got.Passed, name)
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected report (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "report", tc.want, got)
 		})
 	}
 }
@@ -396,13 +373,9 @@ func TestElsewhere(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			inTheFleet(f)
+			f := with(t, inTheFleet)
 			tc.change(f, west(f))
-			err := f.elsewhere(west(f), &cluster.Worker{Cluster: "west", Context: "west"})
-			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-				t.Errorf("Unexpected error %v", err)
-			}
+			kit.Says(t, f.elsewhere(west(f), &cluster.Worker{Cluster: "west", Context: "west"}), tc.want)
 		})
 	}
 }

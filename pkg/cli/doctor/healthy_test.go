@@ -17,7 +17,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -28,6 +27,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -81,7 +81,7 @@ func healthy(t *testing.T) *Facts {
 func partNamespaces() []corev1.Namespace {
 	var result []corev1.Namespace
 	for _, p := range parts {
-		result = append(result, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace, Labels: map[string]string{corev1.LabelMetadataName: p.namespace}}})
+		result = append(result, namespace(p.namespace, ""))
 	}
 	return result
 }
@@ -90,19 +90,7 @@ func partNamespaces() []corev1.Namespace {
 const kueueHead = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 
 func crd(name, version string, specFields ...string) apiextensionsv1.CustomResourceDefinition {
-	fields := map[string]apiextensionsv1.JSONSchemaProps{}
-	for _, field := range specFields {
-		fields[field] = apiextensionsv1.JSONSchemaProps{Type: "array"}
-	}
-	return apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-			Name: version, Served: true,
-			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-				Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {Properties: fields}},
-			}},
-		}}},
-	}
+	return *kit.MakeCRD(name, version, specFields...)
 }
 
 func configMap(p *part, content string) corev1.ConfigMap {
@@ -173,37 +161,24 @@ func withPermissions(f *Facts) {
 
 // gpuNode has 8 GPUs and the taint that GPU nodes have.
 func gpuNode(name, product string, taints ...corev1.Taint) corev1.Node {
-	return corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{gpu.ProductLabel: product}},
-		Spec:       corev1.NodeSpec{Taints: append([]corev1.Taint{{Key: string(gpu.Whole), Value: "present", Effect: corev1.TaintEffectNoSchedule}}, taints...)},
-		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{gpu.Whole: resource.MustParse("8")}},
-	}
+	node := kit.ReadyNode(name, map[string]string{gpu.ProductLabel: product}, "nvidia.com/gpu", "8")
+	node.Spec.Taints = append([]corev1.Taint{kit.GPUTaint()}, taints...)
+	return *node
 }
 
 func flavor(name, product string) kueue.ResourceFlavor {
-	return kueue.ResourceFlavor{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       kueue.ResourceFlavorSpec{NodeLabels: map[string]string{gpu.ProductLabel: product}},
-	}
+	return *kit.PlainFlavor(name, gpu.ProductLabel, product)
 }
 
 func clusterQueue(name, flavor, gpus string) kueue.ClusterQueue {
-	cq := kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	cq.Spec.ResourceGroups = []kueue.ResourceGroup{{
-		CoveredResources: []corev1.ResourceName{gpu.Whole},
-		Flavors: []kueue.FlavorQuotas{{Name: kueue.ResourceFlavorReference(flavor), Resources: []kueue.ResourceQuota{{
-			Name: gpu.Whole, NominalQuota: resource.MustParse(gpus),
-		}}}},
-	}}
+	cq := kit.MakeClusterQueue(name, kit.Quota{Flavor: flavor, GPUs: gpus})
+	cq.Spec.NamespaceSelector = nil
 	cq.Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: metav1.ConditionTrue}}
-	return cq
+	return *cq
 }
 
 func localQueue(namespace, name, clusterQueue string) kueue.LocalQueue {
-	return kueue.LocalQueue{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(clusterQueue)},
-	}
+	return *kit.MakeLocalQueue(namespace, name, clusterQueue)
 }
 
 // gatedJob is a TrainJob as our webhook leaves it.
@@ -211,23 +186,43 @@ func gatedJob(t *testing.T, namespace, name string) *trainjob.TrainJob {
 	t.Helper()
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	job.Spec.Suspend = ptr.To(true)
-	if _, err := patch.Of(trainjob.Trainer23).Set(&job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(patch.Of(trainjob.Trainer23).Set(&job.Spec, []patch.Placement{patch.Gated("node")}))(t)
 	return job
 }
 
-// eachFinds breaks a healthy installation in each way and compares what is found.
-func eachFinds(t *testing.T, cases map[string]struct {
+// broken is what becomes of a healthy installation, and what is found then.
+type broken struct {
 	change func(*Facts)
 	want   []Finding
-}) {
+}
+
+func found(severity Severity, reason, object string, commands ...string) Finding {
+	return Finding{Severity: severity, Reason: reason, Object: object, Commands: commands}
+}
+
+// one is the only finding.
+func one(severity Severity, reason, object string, commands ...string) []Finding {
+	return []Finding{found(severity, reason, object, commands...)}
+}
+
+// with is a healthy installation after changes.
+func with(t *testing.T, changes ...func(*Facts)) *Facts {
 	t.Helper()
-	for name, tc := range cases {
+	f := healthy(t)
+	for _, change := range changes {
+		if change != nil {
+			change(f)
+		}
+	}
+	return f
+}
+
+// eachFinds breaks a healthy installation in each way, after some other, and compares what is found.
+func eachFinds(t *testing.T, ways map[string]broken, first ...func(*Facts)) {
+	t.Helper()
+	for name, tc := range ways {
 		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			tc.change(f)
-			finds(t, f, tc.want...)
+			finds(t, with(t, slices.Concat(first, []func(*Facts){tc.change})...), tc.want...)
 		})
 	}
 }
@@ -256,7 +251,6 @@ func finds(t *testing.T, f *Facts, want ...Finding) {
 func TestHealthy(t *testing.T) {
 	f := healthy(t)
 	finds(t, f)
-	if report := newReport(f); report.Checks != len(checks) || len(report.Passed) != len(checks) {
-		t.Errorf("Made %d checks and passed %d of %d", report.Checks, len(report.Passed), len(checks))
-	}
+	report := newReport(f)
+	kit.Same(t, "checks, and those that passed", []int{len(checks), len(checks)}, []int{report.Checks, len(report.Passed)})
 }

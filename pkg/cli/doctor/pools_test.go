@@ -21,7 +21,7 @@ var teamTaint = corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffect
 func TestPools(t *testing.T) {
 	const quotaPath = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
 	above := func(commands ...string) []Finding {
-		return []Finding{{Severity: Warning, Reason: "QuotaAboveNodes", Object: "ResourceFlavor h100", Commands: commands}}
+		return one(Warning, "QuotaAboveNodes", "ResourceFlavor h100", commands...)
 	}
 	quota := func(kind, name, value string) string { return patchCommand(kind, name, "replace", quotaPath, value) }
 	withoutNodes := func(name string, commands ...string) Finding {
@@ -30,10 +30,7 @@ func TestPools(t *testing.T) {
 	withoutFlavor := func(node string) Finding {
 		return Finding{Severity: Warning, Reason: "NodesWithoutFlavor", Object: "Node " + node, Commands: []string{generatePools}}
 	}
-	cases := map[string]struct {
-		change func(*Facts)
-		want   []Finding
-	}{
+	eachFinds(t, map[string]broken{
 		"a flavor that no node has, with quota": {
 			change: func(f *Facts) {
 				f.Flavors = append(f.Flavors, flavor("b200", "NVIDIA-B200"))
@@ -41,9 +38,7 @@ func TestPools(t *testing.T) {
 			},
 			want: []Finding{withoutNodes("b200", generatePools)},
 		},
-		"a flavor that no node has, without quota": {
-			change: func(f *Facts) { f.Flavors = append(f.Flavors, flavor("b200", "NVIDIA-B200")) },
-		},
+		"a flavor that no node has, without quota": {change: func(f *Facts) { f.Flavors = append(f.Flavors, flavor("b200", "NVIDIA-B200")) }},
 		"a flavor whose label is misspelled": {
 			change: func(f *Facts) { f.Flavors[0].Spec.NodeLabels[gpu.ProductLabel] = "H100" },
 			want: []Finding{
@@ -78,10 +73,8 @@ func TestPools(t *testing.T) {
 			},
 			want: []Finding{withoutFlavor("other-0")},
 		},
-		"nodes without GPUs": {
-			change: func(f *Facts) { f.Nodes = append(f.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu-0"}}) },
-		},
-		"no flavor at all": {change: func(f *Facts) { f.Flavors, f.ClusterQueues, f.LocalQueues = nil, nil, nil }},
+		"nodes without GPUs": {change: func(f *Facts) { f.Nodes = append(f.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu-0"}}) }},
+		"no flavor at all":   {change: func(f *Facts) { f.Flavors, f.ClusterQueues, f.LocalQueues = nil, nil, nil }},
 		"a quota above the nodes": {
 			change: func(f *Facts) { f.ClusterQueues[0] = clusterQueue("gpus", "h100", "24") },
 			want:   above(quota("clusterqueue", "gpus", "16")),
@@ -125,7 +118,7 @@ func TestPools(t *testing.T) {
 				f.Flavors = append(f.Flavors, flavor("same", h100))
 				f.ClusterQueues = append(f.ClusterQueues, clusterQueue("more", "same", "20"))
 			},
-			want: []Finding{{Severity: Warning, Reason: "QuotaAboveNodes", Object: "ResourceFlavor same", Commands: []string{quota("clusterqueue", "more", "16")}}},
+			want: one(Warning, "QuotaAboveNodes", "ResourceFlavor same", quota("clusterqueue", "more", "16")),
 		},
 		"flavors that share nodes, with quotas for all of them": {
 			change: func(f *Facts) {
@@ -141,16 +134,16 @@ func TestPools(t *testing.T) {
 		},
 		"a taint that Kueue does not know of": {
 			change: func(f *Facts) { f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint) },
-			want: []Finding{{Severity: Error, Reason: "TaintNotTolerated", Object: "ResourceFlavor h100", Commands: []string{
-				`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"team","operator":"Exists","effect":"NoSchedule"}]}]'`}}},
+			want: one(Error, "TaintNotTolerated", "ResourceFlavor h100",
+				`kubectl patch resourceflavor h100 --type=json -p '[{"op":"add","path":"/spec/tolerations","value":[{"key":"team","operator":"Exists","effect":"NoSchedule"}]}]'`),
 		},
 		"a taint under a topology": {
 			change: func(f *Facts) {
 				f.Nodes[1] = gpuNode("gpu-1", h100, teamTaint)
 				f.Flavors[0].Spec.TopologyName = ptr.To(kueue.TopologyReference("racks"))
 			},
-			want: []Finding{{Severity: Error, Reason: "TaintNotTolerated", Object: "ResourceFlavor h100",
-				Commands: []string{"kubectl taint nodes -l 'nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3' team:NoSchedule-"}}},
+			want: one(Error, "TaintNotTolerated", "ResourceFlavor h100",
+				"kubectl taint nodes -l 'nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3' team:NoSchedule-"),
 		},
 		"a taint that the flavor tolerates": {
 			change: func(f *Facts) {
@@ -175,6 +168,5 @@ func TestPools(t *testing.T) {
 				f.Nodes[1] = gpuNode("gpu-1", h100, corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule})
 			},
 		},
-	}
-	eachFinds(t, cases)
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -19,6 +18,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // many are jobs that wait in the same queue, the first one longest.
@@ -69,10 +69,7 @@ func TestReadAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.harness.T, tc.harness.objects = t, slices.Concat(objects, []client.Object{pod, event})
 			c := tc.harness.client()
-			survey, err := ReadAll(t.Context(), c, jobs, "team")
-			if err != nil {
-				t.Fatal(err)
-			}
+			survey := kit.Must(ReadAll(t.Context(), c, jobs, "team"))(t)
 			got := map[string]Position{}
 			for _, f := range survey.Facts {
 				if f.Visible != nil {
@@ -85,12 +82,8 @@ func TestReadAll(t *testing.T) {
 			if tc.want == nil {
 				tc.want = map[string]Position{}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected positions (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.unseen, survey.Unseen); diff != "" {
-				t.Errorf("Unexpected kinds (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "positions", tc.want, got)
+			kit.Same(t, "kinds", tc.unseen, survey.Unseen)
 		})
 	}
 }
@@ -118,17 +111,12 @@ func TestReadAllOfCopies(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&jobs[0], wl)
 			}
-			survey, err := ReadAll(t.Context(), (&harness{T: t, objects: objects}).client(), jobs, "team")
-			if err != nil {
-				t.Fatal(err)
-			}
+			survey := kit.Must(ReadAll(t.Context(), (&harness{T: t, objects: objects}).client(), jobs, "team"))(t)
 			got := ""
 			if wl := survey.Facts[0].Workload; wl != nil {
 				got = wl.Name
 			}
-			if got != tc.want {
-				t.Errorf("Workload %q, want %q", got, tc.want)
-			}
+			kit.Same(t, "Workload", tc.want, got)
 		})
 	}
 }
@@ -139,19 +127,11 @@ func TestReadAllAsksOnce(t *testing.T) {
 		jobs, objects := many(names...)
 		h := &harness{T: t, objects: objects}
 		asked := 0
-		count := interceptor.NewClient(h.client(), interceptor.Funcs{
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-				asked++
-				return c.List(ctx, list, opts...)
-			},
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-				asked++
-				return c.Get(ctx, key, obj, opts...)
-			},
-		})
-		if _, err := ReadAll(t.Context(), count, jobs, "team"); err != nil {
-			t.Fatal(err)
-		}
+		count := interceptor.NewClient(h.client(), kit.Refusing(func(any, client.ObjectKey) error {
+			asked++
+			return nil
+		}))
+		kit.Must(ReadAll(t.Context(), count, jobs, "team"))(t)
 		return asked
 	}
 	if one, ten := requests("a"), requests(strings.Split("abcdefghij", "")...); one != ten {
@@ -195,12 +175,8 @@ func TestReadAllAsksWhereJobsWait(t *testing.T) {
 					return h.subResource(ctx, c, name, of, into)
 				},
 			})
-			if _, err := ReadAll(t.Context(), c, jobs, "team"); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, asked); diff != "" {
-				t.Errorf("Unexpected questions (-want,+got):\n%s", diff)
-			}
+			kit.Must(ReadAll(t.Context(), c, jobs, "team"))(t)
+			kit.Same(t, "questions", tc.want, asked)
 		})
 	}
 }

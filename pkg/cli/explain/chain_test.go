@@ -5,7 +5,6 @@ package explain
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -24,21 +23,16 @@ func TestChain(t *testing.T) {
 	job := Link{Depth: 2, Kind: "Job", Name: "llm-node-0", State: "Active"}
 	resumed := Link{Kind: "TrainJob", Name: "llm", State: "Resumed"}
 	suspended := Link{Kind: "TrainJob", Name: "llm", State: "Suspended", WaitsFor: "the admission of its Workload"}
-	cases := map[string]struct {
-		scene []func(*scene)
-		want  []Link
-	}{
+	eachScene(t, "chain", map[string]row[[]Link]{
 		"just made": {
-			scene: []func(*scene){func(s *scene) { s.Workload = nil }},
+			scene: changes{withoutWorkload},
 			want: []Link{
 				{Kind: "TrainJob", Name: "llm", State: "Suspended", WaitsFor: "a Workload"},
 				{Depth: 1, Kind: "Workload", Name: "-", State: "Missing", WaitsFor: "kueue-trainer to make it"}, noJobSet,
 			},
 		},
 		"waiting for quota": {
-			scene: []func(*scene){taken("h100", 3), func(s *scene) {
-				s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors = s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors[:1]
-				admitted(s)
+			scene: changes{taken("h100", 3), ofH100, admitted, func(s *scene) {
 				s.Workload.Status = kueue.WorkloadStatus{}
 				s.Job.Spec.Suspend, s.JobSet.Spec.Suspend, s.Jobs[0].Spec.Suspend = ptr.To(true), ptr.To(true), ptr.To(true)
 			}},
@@ -48,23 +42,15 @@ func TestChain(t *testing.T) {
 				{Depth: 2, Kind: "Job", Name: "llm-node-0", State: "Suspended", WaitsFor: "its JobSet to be resumed"},
 			},
 		},
-		"in a stopped queue": {
-			scene: []func(*scene){func(s *scene) { s.inventory.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }},
-			want:  []Link{suspended, workload("Pending", "its queue: LocalQueueStopped"), noJobSet},
-		},
+		"in a stopped queue": {scene: changes{queueHeld}, want: []Link{suspended, workload("Pending", "its queue: LocalQueueStopped"), noJobSet}},
 		"waiting for an admission check": {
-			scene: []func(*scene){func(s *scene) {
-				admit(s.Workload, "gpus", "h100")
-				s.Workload.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "budget", State: kueue.CheckStatePending}}
-			}},
-			want: []Link{suspended, workload("QuotaReserved", "admission check budget (Pending)"), noJobSet},
+			scene: changes{reserved, checked("budget", kueue.CheckStatePending, "")},
+			want:  []Link{suspended, workload("QuotaReserved", "admission check budget (Pending)"), noJobSet},
 		},
 		"pods of one Job in two states": {
-			scene: []func(*scene){admitted, withPods(3, runningPod), func(s *scene) {
-				withPods(1, func(p *corev1.Pod) {
-					p.Name, p.Spec.SchedulingGates = "llm-node-0-3", []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
-				})(s)
-			}},
+			scene: changes{admitted, withPods(3, runningPod), withPods(1, func(p *corev1.Pod) {
+				p.Name, p.Spec.SchedulingGates = "llm-node-0-3", []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}
+			})},
 			want: []Link{
 				resumed, workload("Admitted", ""), jobSet, job,
 				{Depth: 3, Kind: "Pods", Name: "3 pods", State: "Running"},
@@ -72,7 +58,7 @@ func TestChain(t *testing.T) {
 			},
 		},
 		"a replicated job that depends on another": {
-			scene: []func(*scene){admitted, func(s *scene) {
+			scene: changes{admitted, func(s *scene) {
 				s.JobSet.Spec.ReplicatedJobs = append(s.JobSet.Spec.ReplicatedJobs, jobsetapi.ReplicatedJob{
 					Name: "launcher", DependsOn: []jobsetapi.DependsOn{{Name: "node", Status: jobsetapi.DependencyReady}},
 				})
@@ -83,16 +69,14 @@ func TestChain(t *testing.T) {
 			},
 		},
 		"a replicated job that has waited for another": {
-			scene: []func(*scene){admitted, dependent},
+			scene: changes{admitted, dependent},
 			want: []Link{
 				resumed, workload("Admitted", ""), jobSet, {Depth: 2, Kind: "Job", Name: "llm-node-0", State: "Complete"},
 				{Depth: 2, Kind: "Job", Name: "llm-launcher", State: "Missing", WaitsFor: "JobSet to make it"},
 			},
 		},
 		"evicted": {
-			scene: []func(*scene){admitted, withPods(4, runningPod), func(s *scene) {
-				setCondition(s.Workload, kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption, "", minutesAgo(1))
-			}},
+			scene: changes{admitted, withPods(4, runningPod), evicted(kueue.WorkloadEvictedByPreemption, "")},
 			want: []Link{
 				{Kind: "TrainJob", Name: "llm", State: "Resumed", WaitsFor: "kueue-trainer to stop it"},
 				workload("Evicted", "the pods of its former run to go"), jobSet, job,
@@ -100,24 +84,13 @@ func TestChain(t *testing.T) {
 			},
 		},
 		"stopped, with pods on their way out": {
-			scene: []func(*scene){admitted, withPods(4, runningPod), func(s *scene) {
-				setCondition(s.Workload, kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption, "", minutesAgo(1))
-				s.Job.Spec.Suspend = ptr.To(true)
-			}},
+			scene: changes{admitted, withPods(4, runningPod), evicted(kueue.WorkloadEvictedByPreemption, ""), func(s *scene) { s.Job.Spec.Suspend = ptr.To(true) }},
 			want: []Link{
 				{Kind: "TrainJob", Name: "llm", State: "Suspended", WaitsFor: "the pods of its former run to go"},
 				workload("Evicted", "the pods of its former run to go"), jobSet, job,
 				{Depth: 3, Kind: "Pods", Name: "4 pods", State: "Running"},
 			},
 		},
-		"a manifest has none": {scene: []func(*scene){func(s *scene) { s.Job.UID = "" }}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := Chain(newScene(tc.scene...).facts(t))
-			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreFields(Link{}, "Pods")); diff != "" {
-				t.Errorf("Unexpected chain (-want,+got):\n%s", diff)
-			}
-		})
-	}
+		"a manifest has none": {scene: changes{func(s *scene) { s.Job.UID = "" }}},
+	}, Chain, cmpopts.IgnoreFields(Link{}, "Pods"))
 }

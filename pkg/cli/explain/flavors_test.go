@@ -3,10 +3,8 @@
 package explain
 
 import (
-	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,9 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // told is what a verdict comes down to.
@@ -35,107 +32,67 @@ func TestFlavors(t *testing.T) {
 	pod := func(change func(*corev1.PodSpec)) func(*scene) {
 		return func(s *scene) { change(&s.Workload.Spec.PodSets[0].Template.Spec) }
 	}
-	topology := func(request *kueue.PodSetTopologyRequest) func(*scene) {
-		return func(s *scene) {
-			s.inventory.Topologies = []kueue.Topology{{ObjectMeta: metav1.ObjectMeta{Name: "racks"}, Spec: kueue.TopologySpec{
-				Levels: []kueue.TopologyLevel{{NodeLabel: "rack"}, {NodeLabel: corev1.LabelHostname}},
-			}}}
-			s.inventory.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks")
-			s.Workload.Spec.PodSets[0].TopologyRequest = request
-		}
-	}
 	const noTopologyText = "the PodSet asks for a topology, and the flavor has none"
-	cases := map[string]struct {
-		scene []func(*scene)
-		want  []told
-	}{
+	eachScene(t, "verdicts", map[string]row[[]told]{
 		"room in the first, the second is too small": {want: []told{h100, a100}},
-		"quota in use": {
-			scene: []func(*scene){taken("h100", 3)},
-			want:  []told{skipped("8 of 32 GPUs are free"), a100},
-		},
+		"quota in use": {scene: changes{taken("h100", 3)}, want: []told{skipped("8 of 32 GPUs are free"), a100}},
 		"a smaller job that fits in both": {
-			scene: []func(*scene){func(s *scene) { s.Workload.Spec.PodSets[0].Count = 2 }},
+			scene: changes{func(s *scene) { s.Workload.Spec.PodSets[0].Count = 2 }},
 			want:  []told{h100, {Flavor: "a100", Fits: true}},
 		},
 		"a second replicated job finds what the first one leaves": {
-			scene: []func(*scene){func(s *scene) {
-				s.Workload.Spec.PodSets = []kueue.PodSet{podSet("node", 3), podSet("launcher", 2)}
-			}},
+			scene: changes{func(s *scene) { s.Workload.Spec.PodSets = []kueue.PodSet{podSet("node", 3), podSet("launcher", 2)} }},
 			want: []told{
 				h100, {Flavor: "a100", Messages: []string{"ClusterQueue gpus has 16 GPUs at the most"}},
 				skipped("8 of 32 GPUs are free"), {Flavor: "a100", Fits: true},
 			},
 		},
 		"the borrowing limit, for ever": {
-			scene: []func(*scene){func(s *scene) {
-				s.inventory.ClusterQueues = []kueue.ClusterQueue{
-					clusterQueue("gpus", "all", quota("h100", "16")), clusterQueue("lender", "all", quota("h100", "32")),
-				}
-				s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = resource.NewQuantity(8, resource.DecimalSI)
-			}},
-			want: []told{skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 8 GPUs, though cohort all has more")},
+			scene: changes{lent("16", "32", resource.NewQuantity(8, resource.DecimalSI), nil)},
+			want:  []told{skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 8 GPUs, though cohort all has more")},
 		},
 		"the borrowing limit, for now": {
-			scene: []func(*scene){taken("h100", 2), func(s *scene) {
-				s.inventory.ClusterQueues = []kueue.ClusterQueue{
-					clusterQueue("gpus", "all", quota("h100", "16")), clusterQueue("lender", "all", quota("h100", "48")),
-				}
-				s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = resource.NewQuantity(16, resource.DecimalSI)
-			}},
-			want: []told{skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 16 GPUs, though cohort all has more")},
+			scene: changes{taken("h100", 2), lent("16", "48", resource.NewQuantity(16, resource.DecimalSI), nil)},
+			want:  []told{skipped("ClusterQueue gpus has 16 GPUs of its own and may borrow no more than 16 GPUs, though cohort all has more")},
 		},
-		"borrowed from the cohort": {
-			scene: []func(*scene){func(s *scene) {
-				s.inventory.ClusterQueues = []kueue.ClusterQueue{
-					clusterQueue("gpus", "all", quota("h100", "0")), clusterQueue("lender", "all", quota("h100", "32")),
-				}
-			}},
-			want: []told{h100},
-		},
+		"borrowed from the cohort": {scene: changes{lent("0", "32", nil, nil)}, want: []told{h100}},
 		"a lending limit": {
-			scene: []func(*scene){func(s *scene) {
-				s.inventory.ClusterQueues = []kueue.ClusterQueue{
-					clusterQueue("gpus", "all", quota("h100", "0")), clusterQueue("lender", "all", quota("h100", "32")),
-				}
-				s.inventory.ClusterQueues[1].Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = resource.NewQuantity(8, resource.DecimalSI)
-			}},
-			want: []told{skipped("ClusterQueue gpus has 8 GPUs at the most")},
+			scene: changes{lent("0", "32", nil, resource.NewQuantity(8, resource.DecimalSI))},
+			want:  []told{skipped("ClusterQueue gpus has 8 GPUs at the most")},
 		},
 		"a taint of the flavor": {
-			scene: []func(*scene){func(s *scene) { s.inventory.Flavors[0].Spec.NodeTaints = []corev1.Taint{maintenance} }},
+			scene: changes{func(s *scene) { s.inventory.Flavors[0].Spec.NodeTaints = []corev1.Taint{maintenance} }},
 			want:  []told{skipped("taint maintenance:NoSchedule of the flavor is not tolerated"), a100},
 		},
 		"a taint that the flavor itself tolerates": {
-			scene: []func(*scene){func(s *scene) {
+			scene: changes{func(s *scene) {
 				s.inventory.Flavors[0].Spec.NodeTaints = []corev1.Taint{maintenance}
 				s.inventory.Flavors[0].Spec.Tolerations = []corev1.Toleration{{Key: "maintenance", Operator: corev1.TolerationOpExists}}
 			}},
 			want: []told{h100, a100},
 		},
 		"a taint of all nodes that the flavor does not name": {
-			scene: []func(*scene){func(s *scene) {
+			scene: changes{ofH100, func(s *scene) {
 				for i := range s.inventory.Nodes {
 					s.inventory.Nodes[i].Spec.Taints = []corev1.Taint{maintenance}
 				}
-				s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors = s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors[:1]
 			}},
 			want: []told{warned("taint maintenance:NoSchedule of the flavor's nodes is not tolerated; Kueue does not look at it, so pods stay Pending")},
 		},
 		"a node selector for another flavor, with its owner": {
-			scene: []func(*scene){pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"pool": "a100", "disk": "fast"} }), func(s *scene) {
-				s.Fields = []provenance.Field{{Job: "node", Path: "spec.template.spec.nodeSelector[pool]", Setting: provenance.Setting{Source: provenance.Source{Kind: provenance.Runtime}}}}
-				s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors = s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors[:1]
+			scene: changes{ofH100, pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"pool": "a100", "disk": "fast"} }), func(s *scene) {
+				byRuntime := provenance.Setting{Source: provenance.Source{Kind: provenance.Runtime}}
+				s.Fields = []provenance.Field{{Job: "node", Path: "spec.template.spec.nodeSelector[pool]", Setting: byRuntime}}
 			}},
 			want: []told{skipped("node selector pool=a100 of runtime torch asks for other nodes than the flavor's (pool=h100)")},
 		},
 		"a node selector that no node has": {
-			scene: []func(*scene){pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"disk": "fast"} }), taken("a100", 2)},
+			scene: changes{pod(func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"disk": "fast"} }), taken("a100", 2)},
 			want: []told{warned("node selector disk=fast matches no node of the flavor: Kueue looks only at labels that the flavor has, so pods stay Pending"),
 				{Flavor: "a100", Messages: []string{"node selector disk=fast matches no node of the flavor: Kueue looks only at labels that the flavor has, so pods stay Pending", a100.Messages[0]}}},
 		},
 		"an affinity to other nodes": {
-			scene: []func(*scene){pod(func(p *corev1.PodSpec) {
+			scene: changes{pod(func(p *corev1.PodSpec) {
 				p.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "pool", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"h100"}}}}},
 				}}}
@@ -143,32 +100,30 @@ func TestFlavors(t *testing.T) {
 			want: []told{skipped("its node affinity asks for other nodes than the flavor's (pool=h100)"), a100},
 		},
 		"a flavor without nodes": {
-			scene: []func(*scene){func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }},
+			scene: changes{func(s *scene) { s.inventory.Nodes = s.inventory.Nodes[4:] }},
 			want:  []told{warned("no node has the flavor's labels pool=h100: Kueue would admit the job, and its pods stay Pending"), a100},
 		},
 		"a flavor without nodes, of jobs that run in other clusters": {
-			scene: []func(*scene){func(s *scene) {
+			scene: changes{func(s *scene) {
 				s.inventory.Nodes = s.inventory.Nodes[4:]
-				s.inventory.AdmissionChecks = []kueue.AdmissionCheck{{
-					ObjectMeta: metav1.ObjectMeta{Name: "workers"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName},
-					Status: kueue.AdmissionCheckStatus{Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}},
-				}}
+				s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("workers")}
+				s.inventory.AdmissionChecks[0].Spec.ControllerName = kueue.MultiKueueControllerName
 				s.inventory.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "workers"}}}
 			}},
 			want: []told{h100, a100},
 		},
 		"a flavor that does not exist": {
-			scene: []func(*scene){func(s *scene) { s.inventory.Flavors = s.inventory.Flavors[1:] }},
+			scene: changes{func(s *scene) { s.inventory.Flavors = s.inventory.Flavors[1:] }},
 			want:  []told{skipped("ResourceFlavor h100 does not exist"), {Flavor: "a100", Fits: true}},
 		},
 		"a resource that the ClusterQueue does not have": {
-			scene: []func(*scene){pod(func(p *corev1.PodSpec) {
+			scene: changes{pod(func(p *corev1.PodSpec) {
 				p.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Gi")}
 			})},
 			want: []told{{Messages: []string{"ClusterQueue gpus has no quota for memory"}}, h100, a100},
 		},
 		"an admission check that nobody looks after": {
-			scene: []func(*scene){func(s *scene) {
+			scene: changes{func(s *scene) {
 				s.inventory.AdmissionChecks = []kueue.AdmissionCheck{activeCheck("budget"), {ObjectMeta: metav1.ObjectMeta{Name: "provision"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/provision"}}}
 				s.inventory.ClusterQueues[0].Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{
 					{Name: "budget"}, {Name: "provision", OnFlavors: []kueue.ResourceFlavorReference{"h100"}},
@@ -177,73 +132,72 @@ func TestFlavors(t *testing.T) {
 			want: []told{skipped("admission check provision is not active: its controller example.com/provision has not answered"), {Flavor: "a100", Fits: true}},
 		},
 		"a topology that fits": {
-			scene: []func(*scene){topology(&kueue.PodSetTopologyRequest{Preferred: ptr.To("rack")})},
+			scene: changes{topology(&kueue.PodSetTopologyRequest{Preferred: ptr.To("rack")})},
 			want:  []told{h100, {Flavor: "a100", Messages: []string{noTopologyText, a100.Messages[0]}}},
 		},
 		"a topology that is too small": {
-			scene: []func(*scene){topology(&kueue.PodSetTopologyRequest{Required: ptr.To("rack")})},
+			scene: changes{topology(&kueue.PodSetTopologyRequest{Required: ptr.To("rack")})},
 			want: []told{skipped(`topology "racks" allows to fit only 2 out of 4 pod(s)`),
 				{Flavor: "a100", Messages: []string{noTopologyText, a100.Messages[0]}}},
 		},
 		"a level that the topology does not have": {
-			scene: []func(*scene){topology(&kueue.PodSetTopologyRequest{Required: ptr.To("block")})},
+			scene: changes{topology(&kueue.PodSetTopologyRequest{Required: ptr.To("block")})},
 			want: []told{skipped("topology racks of the flavor has no level block, which the PodSet asks for"),
 				{Flavor: "a100", Messages: []string{noTopologyText, a100.Messages[0]}}},
 		},
 		"a flavor for topologies only": {
-			scene: []func(*scene){topology(nil)},
+			scene: changes{topology(nil)},
 			want:  []told{skipped("the flavor is for topology-aware scheduling only, which the PodSet does not ask for"), a100},
 		},
 		"a ClusterQueue that is stopped": {
-			scene: []func(*scene){func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }},
+			scene: changes{func(s *scene) { s.inventory.ClusterQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }},
 			want:  []told{h100, a100},
 		},
-		"a job that has its quota": {
-			scene: []func(*scene){admitted},
-			want:  []told{{Flavor: "h100", Fits: true, Assigned: true}, a100},
-		},
-		"a user who may not see Workloads": {
-			scene: []func(*scene){taken("h100", 4), func(s *scene) {
-				s.inventory.Unseen = []inventory.Unseen{{Kind: workloads, Err: errors.New("forbidden")}}
-			}},
-			want: []told{h100, a100},
-		},
+		"a job that has its quota":         {scene: changes{admitted}, want: []told{{Flavor: "h100", Fits: true, Assigned: true}, a100}},
+		"a user who may not see Workloads": {scene: changes{taken("h100", 4), unseenKind(workloads)}, want: []told{h100, a100}},
+	}, func(f *Facts) (got []told) {
+		for _, v := range Flavors(f) {
+			short := told{Flavor: v.Flavor, Fits: v.Fits, Assigned: v.Assigned}
+			for _, r := range v.Reasons {
+				short.Messages = append(short.Messages, r.Message)
+			}
+			got = append(got, short)
+		}
+		return got
+	})
+}
+
+// topology gives flavor h100 two levels, of which the job asks for something.
+func topology(request *kueue.PodSetTopologyRequest) func(*scene) {
+	return func(s *scene) {
+		s.inventory.Topologies = []kueue.Topology{*kit.MakeTopology("racks", "rack", corev1.LabelHostname)}
+		s.inventory.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks")
+		s.Workload.Spec.PodSets[0].TopologyRequest = request
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var got []told
-			for _, v := range Flavors(newScene(tc.scene...).facts(t)) {
-				short := told{Flavor: v.Flavor, Fits: v.Fits, Assigned: v.Assigned}
-				for _, r := range v.Reasons {
-					short.Messages = append(short.Messages, r.Message)
-				}
-				got = append(got, short)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected verdicts (-want,+got):\n%s", diff)
-			}
-		})
+}
+
+// lent has ClusterQueue gpus in a cohort with a lender. Limits are of what the first borrows and the
+// second lends, where there are any.
+func lent(own, lenders string, borrowing, lending *resource.Quantity) func(*scene) {
+	return func(s *scene) {
+		s.inventory.ClusterQueues = []kueue.ClusterQueue{
+			clusterQueue("gpus", "all", quota("h100", own)), clusterQueue("lender", "all", quota("h100", lenders)),
+		}
+		s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = borrowing
+		s.inventory.ClusterQueues[1].Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = lending
 	}
 }
 
 func TestAmounts(t *testing.T) {
-	s := newScene(taken("h100", 1), func(s *scene) {
-		s.inventory.ClusterQueues = []kueue.ClusterQueue{
-			clusterQueue("gpus", "all", quota("h100", "32")), clusterQueue("lender", "all", quota("h100", "16")),
-		}
-	})
-	want := []Amount{{Resource: gpu.Whole, Requested: 32, Free: ptr.To[int64](40), Quota: 32, Max: 48}}
-	if diff := cmp.Diff(want, Flavors(s.facts(t))[0].Amounts); diff != "" {
-		t.Errorf("Unexpected amounts (-want,+got):\n%s", diff)
-	}
+	s := newScene(taken("h100", 1), lent("32", "16", nil, nil))
+	want := []Amount{{Resource: kit.GPU, Requested: 32, Free: ptr.To[int64](40), Quota: 32, Max: 48}}
+	kit.Same(t, "amounts", want, Flavors(s.facts(t))[0].Amounts)
 }
 
 func TestTopologyThatFitsLater(t *testing.T) {
-	s := newScene(func(s *scene) {
-		s.inventory.Topologies = []kueue.Topology{{ObjectMeta: metav1.ObjectMeta{Name: "racks"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: "rack"}}}}}
-		s.inventory.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks")
+	s := newScene(topology(&kueue.PodSetTopologyRequest{Required: ptr.To("rack")}), func(s *scene) {
+		s.inventory.Topologies[0].Spec.Levels = s.inventory.Topologies[0].Spec.Levels[:1]
 		s.Workload.Spec.PodSets[0].Count = 2
-		s.Workload.Spec.PodSets[0].TopologyRequest = &kueue.PodSetTopologyRequest{Required: ptr.To("rack")}
 		// A pod of nobody's on a node of each rack.
 		for _, name := range []string{"h100-0", "h100-2"} {
 			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "other"}, Spec: podSet("node", 1).Template.Spec}
@@ -253,9 +207,7 @@ func TestTopologyThatFitsLater(t *testing.T) {
 	})
 	got := Flavors(s.facts(t))[0].Reasons
 	want := []Reason{{Code: Topology, Message: `topology "racks" allows to fit only 1 out of 2 pod(s)`}}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Reason{}, "Remedy")); diff != "" {
-		t.Errorf("Unexpected reasons (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "reasons", want, got, cmpopts.IgnoreFields(Reason{}, "Remedy"))
 }
 
 // TestTopologyRemedies expects advice that Kueue's own placement would take on empty nodes:
@@ -285,21 +237,15 @@ func TestTopologyRemedies(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := newScene(func(s *scene) {
-				s.inventory.Topologies = []kueue.Topology{{ObjectMeta: metav1.ObjectMeta{Name: "racks"}, Spec: kueue.TopologySpec{
-					Levels: []kueue.TopologyLevel{{NodeLabel: "rack"}, {NodeLabel: corev1.LabelHostname}},
-				}}}
-				s.inventory.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks")
+			f := newScene(topology(tc.request), func(s *scene) {
 				s.inventory.ClusterQueues[0] = clusterQueue("gpus", "", quota("h100", "64"))
-				s.Workload.Spec.PodSets[0].TopologyRequest, s.Workload.Spec.PodSets[0].Count = tc.request, tc.nodes
+				s.Workload.Spec.PodSets[0].Count = tc.nodes
 			}).facts(t)
 			verdicts := Flavors(f)
 			if len(verdicts) != 1 || len(verdicts[0].Reasons) != 1 {
 				t.Fatalf("Unexpected verdicts: %+v", verdicts)
 			}
-			if diff := cmp.Diff(tc.want, verdicts[0].Reasons[0].Remedy); diff != "" {
-				t.Errorf("Unexpected remedy (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "remedy", tc.want, verdicts[0].Reasons[0].Remedy)
 		})
 	}
 }

@@ -4,12 +4,12 @@ package explain
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,16 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const runtimeYAML = `
@@ -65,11 +64,7 @@ type harness struct {
 
 func (h *harness) client() client.WithWatch {
 	h.Helper()
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		h.Fatal(err)
-	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(h.objects...).
+	return kit.Fake(kit.Must(cluster.Scheme())(h), h.objects...).
 		WithIndex(&corev1.Event{}, "involvedObject.uid", func(o client.Object) []string { return []string{string(o.(*corev1.Event).InvolvedObject.UID)} }).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
 		WithIndex(&corev1.Event{}, "type", func(o client.Object) []string { return []string{o.(*corev1.Event).Type} }).
@@ -79,15 +74,24 @@ func (h *harness) client() client.WithWatch {
 func (h *harness) reader() *Reader {
 	h.Helper()
 	c := h.client()
-	renderer, err := trainjob.NewRenderer(h.Context(), c.Scheme())
-	if err != nil {
-		h.Fatal(err)
+	return kit.Must(NewReader(h.Context(), c, kit.Must(trainjob.NewRenderer(h.Context(), c.Scheme()))(h)))(h)
+}
+
+// preview looks at the first TrainJob of a file.
+func (h *harness) preview(file string, queue ...string) *Facts {
+	h.Helper()
+	in := kit.Must(readFiles([]manifest.File{*manifest.Parse("job.yaml", []byte(file))}, "team"))(h)
+	for _, name := range queue {
+		metav1.SetMetaDataLabel(&in.jobs[0].ObjectMeta, kit.QueueLabel, name)
 	}
-	r, err := NewReader(h.Context(), c, renderer)
-	if err != nil {
-		h.Fatal(err)
+	return kit.Must(h.reader().preview(h.Context(), &in.jobs[0], in))(h)
+}
+
+// managerConfig is a ConfigMap with the manager's configuration.
+func managerConfig(name, content string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: name}, Data: map[string]string{cluster.ManagerConfigKey: content},
 	}
-	return r
 }
 
 func (h *harness) list(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -96,13 +100,9 @@ func (h *harness) list(ctx context.Context, c client.WithWatch, list client.Obje
 	if err != nil {
 		return err
 	}
-	for _, kind := range h.forbidden {
-		if of.Namespace == "" && kinds[0].Kind == kind+"List" {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", nil)
-		}
-	}
-	if slices.Contains(h.denied, strings.TrimSuffix(kinds[0].Kind, "List")) {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: kinds[0].Kind}, "", nil)
+	kind := strings.TrimSuffix(kinds[0].Kind, "List")
+	if of.Namespace == "" && slices.Contains(h.forbidden, kind) || slices.Contains(h.denied, kind) {
+		return kit.Forbidden(kind)
 	}
 	return c.List(ctx, list, opts...)
 }
@@ -110,7 +110,7 @@ func (h *harness) list(ctx context.Context, c client.WithWatch, list client.Obje
 // get hides the CRD, which users may not read, so that the newest Trainer is assumed.
 func (h *harness) get(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if key.Name == trainjob.CRDName {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, key.Name, nil)
+		return kit.Forbidden("customresourcedefinitions")
 	}
 	return c.Get(ctx, key, obj, opts...)
 }
@@ -138,25 +138,17 @@ func TestFacts(t *testing.T) {
 	h := &harness{T: t, objects: append(queued(),
 		note("Old", 9, corev1.EventTypeWarning), note("New", 1, corev1.EventTypeWarning), note("Fine", 0, corev1.EventTypeNormal),
 		waitingWorkload("somebody", "gpus", 1, minutesAgo(1)))}
-	f, err := h.reader().Facts(t.Context(), newScene().Job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := kit.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
 	var warnings []string
 	for _, w := range f.Warnings {
 		warnings = append(warnings, w.Reason)
 	}
 	got := []any{f.Workload.Name, len(f.PodSets), warnings, f.Undescribed != nil, f.Visible}
-	if diff := cmp.Diff([]any{"trainjob-llm", 1, []string{"New", "Old"}, true, (*Position)(nil)}, got); diff != "" {
-		t.Errorf("Unexpected facts (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "facts", []any{"trainjob-llm", 1, []string{"New", "Old"}, true, (*Position)(nil)}, got)
 }
 
 func TestFactsHaveTheManagersConfiguration(t *testing.T) {
-	configured := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerConfigMap},
-		Data:       map[string]string{cluster.ManagerConfigKey: "waitForJobSet: 5m"},
-	}
+	configured := managerConfig(cluster.ManagerConfigMap, "waitForJobSet: 5m")
 	job := newScene().Job
 	cases := map[string]struct {
 		denied []string
@@ -168,22 +160,14 @@ func TestFactsHaveTheManagersConfiguration(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{T: t, objects: append(queued(), configured.DeepCopy()), denied: tc.denied}
-			one, err := h.reader().Facts(t.Context(), job)
-			if err != nil {
-				t.Fatal(err)
-			}
-			survey, err := ReadAll(t.Context(), h.client(), []trainjob.TrainJob{*job}, "team")
-			if err != nil {
-				t.Fatal(err)
-			}
+			one := kit.Must(h.reader().Facts(t.Context(), job))(t)
+			survey := kit.Must(ReadAll(t.Context(), h.client(), []trainjob.TrainJob{*job}, "team"))(t)
 			for i, f := range []*Facts{one, survey.Facts[0]} {
 				var got *time.Duration
 				if f.Manager != nil {
 					got = &f.Manager.WaitForJobSet.Duration
 				}
-				if diff := cmp.Diff(tc.want, got); diff != "" {
-					t.Errorf("%d: unexpected wait (-want,+got):\n%s", i, diff)
-				}
+				kit.Same(t, fmt.Sprintf("wait of the facts read in way %d", i), tc.want, got)
 			}
 		})
 	}
@@ -192,93 +176,58 @@ func TestFactsHaveTheManagersConfiguration(t *testing.T) {
 func TestWhatUsersSeeOfTheirNamespace(t *testing.T) {
 	h := &harness{T: t, objects: queued(), forbidden: []string{"LocalQueue", "ClusterQueue", "Workload", "Node"},
 		visible: []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-llm"}, PositionInClusterQueue: 4}}}
-	f, err := h.reader().Facts(t.Context(), newScene().Job)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(&Position{Place: 5, Source: Visibility}, f.Visible); diff != "" {
-		t.Errorf("Unexpected position (-want,+got):\n%s", diff)
-	}
+	f := kit.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
+	kit.Same(t, "position", &Position{Place: 5, Source: Visibility}, f.Visible)
 	if f.localQueue() == nil || f.Workload == nil {
 		t.Error("LocalQueue or Workload of the namespace was not read")
 	}
 	want := []string{"nodes", clusterQueues, workloads, "customresourcedefinitions.apiextensions.k8s.io"}
-	if diff := cmp.Diff(want, Explain(f).Unseen); diff != "" {
-		t.Errorf("Unexpected unseen kinds (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "unseen kinds", want, Explain(f).Unseen)
 }
 
 func TestPreview(t *testing.T) {
-	fill := func(text, kind, nodes string) string {
-		return strings.NewReplacer("%KIND", kind, "%NODES", nodes, "%NS", "team").Replace(text)
-	}
+	job, namespaced := fill(jobYAML, "ClusterTrainingRuntime", ""), fill(jobYAML, "TrainingRuntime", "")
+	runtime := func(nodes string) string { return fill(runtimeYAML, "ClusterTrainingRuntime", nodes) }
 	inCluster := &trainer.ClusterTrainingRuntime{}
-	decode(t, fill(runtimeYAML, "ClusterTrainingRuntime", "2"), inCluster)
+	kit.OK(t, yaml.UnmarshalStrict([]byte(runtime("2")), inCluster))
 	cases := map[string]struct {
 		files string
 		queue string
 		// want is pods of the first PodSet, the queue and the phase's reason.
 		want []any
 	}{
-		"the runtime of the cluster": {
-			files: fill(jobYAML, "ClusterTrainingRuntime", ""), want: []any{int32(2), "", "NoQueue"},
-		},
-		"a runtime of the same files wins": {
-			files: fill(jobYAML, "ClusterTrainingRuntime", "") + "---" + fill(runtimeYAML, "ClusterTrainingRuntime", "3"), want: []any{int32(3), "", "NoQueue"},
-		},
+		"the runtime of the cluster":       {files: job, want: []any{int32(2), "", "NoQueue"}},
+		"a runtime of the same files wins": {files: job + "---" + runtime("3"), want: []any{int32(3), "", "NoQueue"}},
 		"a namespaced runtime, in the namespace of the command": {
-			files: fill(runtimeYAML, "TrainingRuntime", "4") + "---" + fill(jobYAML, "TrainingRuntime", ""), want: []any{int32(4), "", "NoQueue"},
+			files: fill(runtimeYAML, "TrainingRuntime", "4") + "---" + namespaced, want: []any{int32(4), "", "NoQueue"},
 		},
-		"no such runtime": {
-			files: fill(jobYAML, "TrainingRuntime", ""), want: []any{int32(0), "", "RuntimeMissing"},
-		},
-		"a job that would be refused": {
-			files: fill(jobYAML, "ClusterTrainingRuntime", "") + "---" + strings.Replace(fill(runtimeYAML, "ClusterTrainingRuntime", "3"), "limits", "requests", 1),
-			want:  []any{int32(0), "", "CannotRun"},
-		},
-		"TrainJob and runtime in a list": {
-			files: listed(fill(jobYAML, "ClusterTrainingRuntime", ""), fill(runtimeYAML, "ClusterTrainingRuntime", "8")), want: []any{int32(8), "", "NoQueue"},
-		},
-		"a namespace with a default queue": {
-			files: fill(jobYAML, "ClusterTrainingRuntime", ""), queue: "default", want: []any{int32(2), "default", "Fits"},
-		},
+		"no such runtime":                  {files: namespaced, want: []any{int32(0), "", "RuntimeMissing"}},
+		"a job that would be refused":      {files: job + "---" + strings.Replace(runtime("3"), "limits", "requests", 1), want: []any{int32(0), "", "CannotRun"}},
+		"TrainJob and runtime in a list":   {files: listed(job, runtime("8")), want: []any{int32(8), "", "NoQueue"}},
+		"a namespace with a default queue": {files: job, queue: "default", want: []any{int32(2), "default", "Fits"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{T: t, objects: append(queued(), inCluster.DeepCopy())}
 			if tc.queue != "" {
-				queue := localQueue(tc.queue, "gpus")
-				h.objects = append(h.objects, &queue)
+				h.objects = append(h.objects, kit.MakeLocalQueue("team", tc.queue, "gpus"))
 			}
 			for _, n := range newScene().inventory.Nodes {
 				h.objects = append(h.objects, n.DeepCopy())
 			}
-			file := manifest.Parse("job.yaml", []byte(tc.files))
-			in, err := readFiles([]manifest.File{*file}, "team")
-			if err != nil {
-				t.Fatal(err)
-			}
-			f, err := h.reader().preview(t.Context(), &in.jobs[0], in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := h.preview(tc.files)
 			pods := int32(0)
 			if len(f.PodSets) > 0 {
 				pods = f.PodSets[0].Count
 			}
-			if diff := cmp.Diff(tc.want, []any{pods, f.queueName(), StateOf(f).Reason}); diff != "" {
-				t.Errorf("Unexpected preview (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "preview", tc.want, []any{pods, f.queueName(), StateOf(f).Reason})
 		})
 	}
 }
 
 func TestPreviewWithTolerationRules(t *testing.T) {
 	taint := corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
-	rules := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerConfigMap + "-7g6h"},
-		Data:       map[string]string{cluster.ManagerConfigKey: "tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]"},
-	}
+	rules := managerConfig(cluster.ManagerConfigMap+"-7g6h", "tolerationRules: [{resources: [nvidia.com/*], tolerations: [{key: team, operator: Exists}]}]")
 	const unseen = "configmaps of namespace " + config.Namespace
 	type outcome struct {
 		Reason string
@@ -312,20 +261,8 @@ func TestPreviewWithTolerationRules(t *testing.T) {
 			for i := range s.inventory.Nodes {
 				h.objects = append(h.objects, &s.inventory.Nodes[i])
 			}
-			file := manifest.Parse("job.yaml", []byte(strings.NewReplacer("%KIND", "TrainingRuntime", "%NODES", "2", "%NS", "team").Replace(jobYAML+"---"+runtimeYAML)))
-			in, err := readFiles([]manifest.File{*file}, "team")
-			if err != nil {
-				t.Fatal(err)
-			}
-			in.jobs[0].Labels = map[string]string{kueueconstants.QueueLabel: "gpus"}
-			f, err := h.reader().preview(t.Context(), &in.jobs[0], in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			e := Explain(f)
-			if diff := cmp.Diff(tc.want, outcome{e.State.Reason, slices.Contains(e.Unseen, unseen)}); diff != "" {
-				t.Errorf("Unexpected preview (-want,+got):\n%s", diff)
-			}
+			e := Explain(h.preview(fill(jobYAML+"---"+runtimeYAML, "TrainingRuntime", "2"), "gpus"))
+			kit.Same(t, "preview", tc.want, outcome{e.State.Reason, slices.Contains(e.Unseen, unseen)})
 		})
 	}
 }
@@ -337,11 +274,9 @@ func TestFilesWithoutTrainJob(t *testing.T) {
 	}
 }
 
-func decode(t *testing.T, text string, into client.Object) {
-	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
-		t.Fatal(err)
-	}
+// fill returns a manifest for a kind of runtime.
+func fill(text, kind, nodes string) string {
+	return strings.NewReplacer("%KIND", kind, "%NODES", nodes, "%NS", "team").Replace(text)
 }
 
 // listed puts objects into a List.

@@ -6,9 +6,8 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestPlacement(t *testing.T) {
@@ -39,9 +38,7 @@ func TestPlacement(t *testing.T) {
 		{ReplicatedJob: "node", Field: "labels[kueue.x-k8s.io/podset]", Value: json.RawMessage(`"node"`), SetBy: "runtime torch"},
 		{ReplicatedJob: "node", Field: "metadata.labels[team]", Value: json.RawMessage(`"a"`), SetBy: "example.com/me"},
 	}
-	if diff := cmp.Diff(want, Placement(f)); diff != "" {
-		t.Errorf("Unexpected placement (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "placement", want, Placement(f))
 }
 
 func TestValueText(t *testing.T) {
@@ -53,9 +50,7 @@ func TestValueText(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := valueText(tc.field, json.RawMessage(tc.value)); got != tc.want {
-				t.Errorf("valueText gave %q, want %q", got, tc.want)
-			}
+			kit.Same(t, "text of a value", tc.want, valueText(tc.field, json.RawMessage(tc.value)))
 		})
 	}
 }

@@ -10,10 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestPrint(t *testing.T) {
@@ -46,32 +47,29 @@ node             nodeSelector[disk]                           long long long lon
 
 Not seen: you may not list nodes, so this is not the whole story; an admin sees more.
 `
-	e := Explain(waits.facts(t))
+	kit.Same(t, "output", want, printed(t, ptr.To(Explain(waits.facts(t)))))
+}
+
+func printed(t *testing.T, e *Explanation) string {
+	t.Helper()
 	var out strings.Builder
-	if err := (&printer{out: &out}).print(&e); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("Unexpected output (-want,+got):\n%s", diff)
-	}
+	kit.OK(t, (&printer{out: &out}).print(e))
+	return out.String()
 }
 
 func TestPrintInWorkers(t *testing.T) {
-	const (
-		here = `
+	const here = `
 Queue: LocalQueue gpus, ClusterQueue gpus, BestEffortFIFO, priority 0
 
 REPLICATED JOB   FLAVOR   NEEDS     FREE   QUOTA   MAX   VERDICT
 node             h100     32 GPUs   0      32      32    assigned
 `
-		wait = "wait until others in ClusterQueue gpus have ended, or raise the job's priority (label kueue.x-k8s.io/priority-class) where the queue preempts"
-	)
 	cases := map[string]struct {
-		scene []func(*scene)
+		scene changes
 		want  string
 	}{
 		"of no known context": {
-			scene: []func(*scene){inWest, unknown("west", errors.New("no context"))},
+			scene: changes{inWest, unknown("west", errors.New("no context"))},
 			want: `TrainJob team/llm is in worker cluster west; no context.
 
 OBJECT                    STATE      WAITS FOR
@@ -81,7 +79,7 @@ TrainJob llm              Resumed
 ` + here,
 		},
 		"with flavors there alone": {
-			scene: []func(*scene){inWest, there(t, "west", true, admitted, withPods(4, runningPod), func(s *scene) { s.inventory.Unseen = []inventory.Unseen{{Kind: nodes}} })},
+			scene: changes{inWest, there(t, "west", true, admitted, withPods(4, runningPod), unseenKind(nodes))},
 			want: `TrainJob team/llm is in worker cluster west, where it runs with 4 pods in queue gpus (ClusterQueue gpus): 32 GPUs, node on flavor h100.
 
 OBJECT                        STATE      WAITS FOR
@@ -102,9 +100,9 @@ Not seen: you may not list nodes, so this is not the whole story; an admin sees 
 `,
 		},
 		"while one is asked": {
-			scene: []func(*scene){asked, there(t, "west", false, taken("h100", 4))},
+			scene: changes{asked, there(t, "west", false, taken("h100", 4))},
 			want: `TrainJob team/llm has quota in queue gpus (ClusterQueue gpus) and waits for a worker cluster to admit it: in west it waits in queue gpus (ClusterQueue gpus): needs 32 GPUs, flavor h100 has 0 of 32 GPUs free; flavor a100 has 16 GPUs at the most for it, 1st of 1 pending; east.
-What helps: in cluster west (--context west-admin): ` + wait + `
+What helps: in cluster west (--context west-admin): ` + waitOrRise + `
 
 OBJECT                        STATE           WAITS FOR
 TrainJob llm                  Suspended       the admission of its Workload
@@ -138,26 +136,15 @@ What helps with a flavor:
 					w.Explanation.Placement = nil
 				}
 			}
-			var out strings.Builder
-			if err := (&printer{out: &out}).print(&e); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
-				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "output", tc.want, printed(t, &e))
 		})
 	}
 }
 
 func TestNamesInJSON(t *testing.T) {
-	data, err := json.Marshal(Explain(newScene(taken("h100", 3), withPods(1, runningPod)).facts(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := kit.Must(json.Marshal(Explain(newScene(taken("h100", 3), withPods(1, runningPod)).facts(t))))(t)
 	var got map[string]json.RawMessage
-	if err := json.Unmarshal(data, &got); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, json.Unmarshal(data, &got))
 	names := map[string][]string{"": slices.Sorted(maps.Keys(got))}
 	for _, part := range []string{"state", "queue", "chain", "flavors", "podSets", "placement"} {
 		names[part] = namesOf(t, got[part])
@@ -171,9 +158,7 @@ func TestNamesInJSON(t *testing.T) {
 		"podSets":   {"name", "perPod", "pods"},
 		"placement": {"field", "setBy", "value"},
 	}
-	if diff := cmp.Diff(want, names); diff != "" {
-		t.Errorf("Names that scripts rely on (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "names, which scripts rely on", want, names)
 }
 
 // namesOf returns the names in an object, or in the first one of a list.
@@ -184,8 +169,6 @@ func namesOf(t *testing.T, data json.RawMessage) []string {
 		return slices.Sorted(maps.Keys(list[0]))
 	}
 	var object map[string]any
-	if err := json.Unmarshal(data, &object); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, json.Unmarshal(data, &object))
 	return slices.Sorted(maps.Keys(object))
 }

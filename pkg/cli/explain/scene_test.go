@@ -3,10 +3,12 @@
 package explain
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,13 +18,12 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -37,8 +38,27 @@ type scene struct {
 	inventory *inventory.Inventory
 }
 
+// changes make a scene of what newScene begins with.
+type changes = []func(*scene)
+
+// row is a scene and what is made of its facts.
+type row[T any] struct {
+	scene changes
+	want  T
+}
+
+// eachScene compares what is made of each scene.
+func eachScene[T any](t *testing.T, what string, rows map[string]row[T], of func(*Facts) T, options ...cmp.Option) {
+	t.Helper()
+	for name, tc := range rows {
+		t.Run(name, func(t *testing.T) {
+			kit.Same(t, what, tc.want, of(newScene(tc.scene...).facts(t)), options...)
+		})
+	}
+}
+
 // newScene begins with a job of 4 nodes x 8 GPUs that was queued 5 minutes ago.
-func newScene(changes ...func(*scene)) *scene {
+func newScene(with ...func(*scene)) *scene {
 	s := &scene{Facts: &Facts{Now: now, Field: patch.Of(trainjob.Trainer23), Manager: waitingFor(10 * time.Second)}, inventory: &inventory.Inventory{
 		Flavors:       []kueue.ResourceFlavor{flavor("h100"), flavor("a100")},
 		ClusterQueues: []kueue.ClusterQueue{clusterQueue("gpus", "", quota("h100", "32"), quota("a100", "16"))},
@@ -52,13 +72,13 @@ func newScene(changes ...func(*scene)) *scene {
 	}
 	s.Job = &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
 		Name: "llm", Namespace: "team", UID: "llm-uid", CreationTimestamp: minutesAgo(5),
-		Labels: map[string]string{kueueconstants.QueueLabel: "gpus"},
+		Labels: map[string]string{kit.QueueLabel: "gpus"},
 	}}
 	s.Job.Spec.RuntimeRef.Name = "torch"
 	s.Job.Spec.Suspend = ptr.To(true)
 	s.Workload = waitingWorkload("llm", "gpus", 4, minutesAgo(5))
 	s.PodSets = s.Workload.Spec.PodSets
-	for _, change := range changes {
+	for _, change := range with {
 		change(s)
 	}
 	return s
@@ -84,50 +104,27 @@ func (s *scene) facts(t *testing.T) *Facts {
 }
 
 func node(pool string, i int) corev1.Node {
-	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", pool, i), Labels: map[string]string{
-		"pool": pool, "rack": fmt.Sprintf("%s-rack-%d", pool, i/2), corev1.LabelHostname: fmt.Sprintf("%s-%d", pool, i),
-	}}}
-	n.Status.Allocatable = corev1.ResourceList{gpu.Whole: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("110")}
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	return n
+	name := fmt.Sprintf("%s-%d", pool, i)
+	labels := map[string]string{"pool": pool, "rack": fmt.Sprintf("%s-rack-%d", pool, i/2), corev1.LabelHostname: name}
+	return *kit.ReadyNode(name, labels, "nvidia.com/gpu", "8", "memory", "1Ti", "pods", "110")
 }
 
-func flavor(name string) kueue.ResourceFlavor {
-	return kueue.ResourceFlavor{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": name}},
-	}
+func flavor(name string) kueue.ResourceFlavor { return *kit.PlainFlavor(name, "pool", name) }
+
+func quota(flavor, gpus string) kit.Quota { return kit.Quota{Flavor: flavor, GPUs: gpus} }
+
+// clusterQueue is one that preempts nobody.
+func clusterQueue(name, cohort string, quotas ...kit.Quota) kueue.ClusterQueue {
+	cq := kit.MakeClusterQueue(name, quotas...)
+	cq.Spec.CohortName, cq.Spec.QueueingStrategy = kueue.CohortReference(cohort), kueue.BestEffortFIFO
+	cq.Spec.Preemption, cq.Spec.FlavorFungibility = nil, nil
+	return *cq
 }
 
-func quota(flavor, gpus string) kueue.FlavorQuotas {
-	return kueue.FlavorQuotas{Name: kueue.ResourceFlavorReference(flavor), Resources: []kueue.ResourceQuota{
-		{Name: gpu.Whole, NominalQuota: resource.MustParse(gpus)},
-	}}
-}
-
-func clusterQueue(name, cohort string, quotas ...kueue.FlavorQuotas) kueue.ClusterQueue {
-	return kueue.ClusterQueue{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: kueue.ClusterQueueSpec{
-			CohortName: kueue.CohortReference(cohort), NamespaceSelector: &metav1.LabelSelector{}, QueueingStrategy: kueue.BestEffortFIFO,
-			ResourceGroups: []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpu.Whole}, Flavors: quotas}},
-		},
-	}
-}
-
-func localQueue(name, cq string) kueue.LocalQueue {
-	return kueue.LocalQueue{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "team"},
-		Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(cq)},
-	}
-}
+func localQueue(name, cq string) kueue.LocalQueue { return *kit.MakeLocalQueue("team", name, cq) }
 
 func podSet(name string, count int32) kueue.PodSet {
-	return kueue.PodSet{Name: kueue.PodSetReference(name), Count: count, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-		Containers: []corev1.Container{{Name: "node", Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{gpu.Whole: resource.MustParse("8")},
-		}}},
-	}}}
+	return kit.MakePodSet(name, count, "nvidia.com/gpu", "8")
 }
 
 // waitingWorkload is the Workload of a TrainJob with pods of 8 GPUs.
@@ -148,8 +145,8 @@ func admit(wl *kueue.Workload, cq, flavor string, conditions ...string) {
 		total := resource.NewQuantity(int64(ps.Count)*8, resource.DecimalSI)
 		wl.Status.Admission.PodSetAssignments = append(wl.Status.Admission.PodSetAssignments, kueue.PodSetAssignment{
 			Name: ps.Name, Count: ptr.To(ps.Count),
-			Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: kueue.ResourceFlavorReference(flavor)},
-			ResourceUsage: corev1.ResourceList{gpu.Whole: *total},
+			Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: kueue.ResourceFlavorReference(flavor)},
+			ResourceUsage: corev1.ResourceList{kit.GPU: *total},
 		})
 	}
 	for _, condition := range append([]string{kueue.WorkloadQuotaReserved}, conditions...) {
@@ -162,6 +159,68 @@ func setCondition(wl *kueue.Workload, name, reason, message string, at metav1.Ti
 		Type: name, Status: metav1.ConditionTrue, Reason: reason, Message: message, LastTransitionTime: at,
 	})
 }
+
+// with gives the job's Workload a condition since some minutes.
+func with(kind, reason, message string, minutes int) func(*scene) {
+	return func(s *scene) { setCondition(s.Workload, kind, reason, message, minutesAgo(minutes)) }
+}
+
+func evicted(reason, message string) func(*scene) {
+	return with(kueue.WorkloadEvicted, reason, message, 1)
+}
+
+// preemptedBy is the job evicted for another one, in Kueue's words.
+func preemptedBy(job string, minutes int) func(*scene) {
+	return with(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption,
+		fmt.Sprintf("Preempted to accommodate a workload (UID: %[1]s-workload, JobUID: %[1]s-uid) due to prioritization in the ClusterQueue", job), minutes)
+}
+
+// withoutQuota is the job's Workload after Kueue has looked at it, and what Kueue says.
+func withoutQuota(message string) func(*scene) {
+	return func(s *scene) {
+		s.Workload.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Message: message}}
+	}
+}
+
+// checked is what an admission check says.
+func checked(name string, state kueue.CheckState, message string) func(*scene) {
+	return func(s *scene) {
+		s.Workload.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: kueue.AdmissionCheckReference(name), State: state, Message: message}}
+	}
+}
+
+// ended is the job with a final condition.
+func ended(kind, reason, message string) func(*scene) {
+	return func(s *scene) {
+		s.Job.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}}
+	}
+}
+
+func unseenKind(kind string) func(*scene) {
+	return func(s *scene) {
+		s.inventory.Unseen = append(s.inventory.Unseen, inventory.Unseen{Kind: kind, Err: errors.New("forbidden")})
+	}
+}
+
+func withoutWorkload(s *scene) { s.Workload = nil }
+
+func switchedOff(s *scene) { s.Workload.Spec.Active = ptr.To(false) }
+
+func queueHeld(s *scene) { s.inventory.LocalQueues[0].Spec.StopPolicy = ptr.To(kueue.Hold) }
+
+// ofH100 leaves the ClusterQueue with the first of its flavors.
+func ofH100(s *scene) {
+	flavors := &s.inventory.ClusterQueues[0].Spec.ResourceGroups[0].Flavors
+	*flavors = (*flavors)[:1]
+}
+
+// reserved is the job with quota of h100, and placed the job admitted to it.
+func reserved(s *scene) { admit(s.Workload, "gpus", "h100") }
+
+func placed(s *scene) { admit(s.Workload, "gpus", "h100", kueue.WorkloadAdmitted) }
+
+// atOnce looks at the moment of the admission.
+func atOnce(s *scene) { s.Now = minutesAgo(2).Time }
 
 // taken lets another job hold GPUs of a flavor.
 func taken(flavor string, nodes int32) func(*scene) {
@@ -183,7 +242,7 @@ func pending(name string, priority int32, since metav1.Time) func(*scene) {
 
 // admitted is the job with quota of h100, resumed, with its JobSet and Job.
 func admitted(s *scene) {
-	admit(s.Workload, "gpus", "h100", kueue.WorkloadAdmitted)
+	placed(s)
 	s.Job.Spec.Suspend = ptr.To(false)
 	s.JobSet = &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "llm", Namespace: "team"}}
 	s.JobSet.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}

@@ -5,7 +5,6 @@ package explain
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -25,39 +24,23 @@ func TestHeld(t *testing.T) {
 			wrote(held.FieldOwner, `{"f:spec":{"f:suspend":{}}}`, 2), wrote(held.FieldOwner, label, 4), wrote(held.FieldOwner, label, 3),
 		}
 	}
-	cases := map[string]struct {
-		changes []func(*scene)
-		want    State
-	}{
-		"out of its queue": {
-			changes: []func(*scene){holds},
-			want: State{Phase: Held, Reason: "Held", Stuck: true, Since: ptr.To(minutesAgo(3)),
-				Message: "is held out of queue gpus by its user", Remedy: "kubectl trainjob resume -n team llm"},
-		},
-		"before it has a Workload again": {
-			changes: []func(*scene){holds, func(s *scene) { s.Workload = nil }},
-			want: State{Phase: Held, Reason: "Held", Stuck: true, Since: ptr.To(minutesAgo(3)),
-				Message: "is held out of queue gpus by its user", Remedy: "kubectl trainjob resume -n team llm"},
-		},
+	heldBy := func(message string) State {
+		s := stuck(Held, "Held", message, "kubectl trainjob resume -n team llm")
+		s.Since = ptr.To(minutesAgo(3))
+		return s
+	}
+	eachScene(t, "state", map[string]row[State]{
+		"out of its queue":               {scene: changes{holds}, want: heldBy("is held out of queue gpus by its user")},
+		"before it has a Workload again": {scene: changes{holds, withoutWorkload}, want: heldBy("is held out of queue gpus by its user")},
 		"by somebody who may not see its Workload": {
-			changes: []func(*scene){holds, func(s *scene) { s.Workload, s.WorkloadUnseen = nil, true }},
-			want: State{Phase: Held, Reason: "Held", Stuck: true, Since: ptr.To(minutesAgo(3)),
-				Message: "is held out of queue gpus by its user; you may not see its Workload, nor so whether it still has quota",
-				Remedy:  "kubectl trainjob resume -n team llm"},
+			scene: changes{holds, func(s *scene) { s.Workload, s.WorkloadUnseen = nil, true }},
+			want:  heldBy("is held out of queue gpus by its user; you may not see its Workload, nor so whether it still has quota"),
 		},
 		"while its pods end": {
-			changes: []func(*scene){admitted, withPods(2, runningPod), holds},
-			want: State{Phase: Stopping, Reason: "Held",
-				Message: "is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone"},
+			scene: changes{admitted, withPods(2, runningPod), holds},
+			want:  state(Stopping, "Held", "is being stopped, to be held out of queue gpus; 2 pods still there, it keeps the quota until they are gone", ""),
 		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, StateOf(newScene(tc.changes...).facts(t))); diff != "" {
-				t.Errorf("Unexpected state (-want,+got):\n%s", diff)
-			}
-		})
-	}
+	}, StateOf)
 	t.Run("by somebody else than the plugin", func(t *testing.T) {
 		s := newScene(holds)
 		s.Job.ManagedFields = s.Job.ManagedFields[:4]

@@ -6,42 +6,35 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestTimeLimit(t *testing.T) {
 	limit := func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = ptr.To[int32](3600) }
 	ranBefore := func(s *scene) { s.Workload.Status.AccumulatedPastExecutionTimeSeconds = ptr.To[int32](600) }
 	for name, tc := range map[string]struct {
-		scene []func(*scene)
+		scene changes
 		want  *TimeLimit
 		says  string
 	}{
-		"none":                   {scene: []func(*scene){admitted}},
-		"no Workload":            {scene: []func(*scene){limit, func(s *scene) { s.Workload = nil }}},
-		"while it waits":         {scene: []func(*scene){limit}, want: &TimeLimit{Seconds: 3600}, says: "Time limit: 60m, 0s used, 60m left"},
-		"of the first admission": {scene: []func(*scene){limit, admitted}, want: &TimeLimit{Seconds: 3600, UsedSeconds: 120}, says: "Time limit: 60m, 2m used, 58m left"},
-		"of all admissions":      {scene: []func(*scene){limit, ranBefore, admitted}, want: &TimeLimit{Seconds: 3600, UsedSeconds: 720}, says: "Time limit: 60m, 12m used, 48m left"},
+		"none":                   {scene: changes{admitted}},
+		"no Workload":            {scene: changes{limit, withoutWorkload}},
+		"while it waits":         {scene: changes{limit}, want: &TimeLimit{Seconds: 3600}, says: "Time limit: 60m, 0s used, 60m left"},
+		"of the first admission": {scene: changes{limit, admitted}, want: &TimeLimit{Seconds: 3600, UsedSeconds: 120}, says: "Time limit: 60m, 2m used, 58m left"},
+		"of all admissions":      {scene: changes{limit, ranBefore, admitted}, want: &TimeLimit{Seconds: 3600, UsedSeconds: 720}, says: "Time limit: 60m, 12m used, 48m left"},
 		"exceeded while it stops": {
-			scene: []func(*scene){limit, admitted, func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = ptr.To[int32](60) }},
+			scene: changes{limit, admitted, func(s *scene) { s.Workload.Spec.MaximumExecutionTimeSeconds = ptr.To[int32](60) }},
 			want:  &TimeLimit{Seconds: 60, UsedSeconds: 120}, says: "Time limit: 60s, 2m used, 0s left"},
-		"over": {scene: []func(*scene){limit, admitted, func(s *scene) {
-			setCondition(s.Workload, kueue.WorkloadFinished, "", "", minutesAgo(1))
-		}}},
+		"over": {scene: changes{limit, admitted, with(kueue.WorkloadFinished, "", "", 1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := Explain(newScene(tc.scene...).facts(t))
-			if diff := cmp.Diff(tc.want, e.TimeLimit); diff != "" {
-				t.Errorf("Unexpected time limit (-want,+got):\n%s", diff)
-			}
-			var out strings.Builder
-			if err := (&printer{out: &out}).print(&e); err != nil {
-				t.Fatal(err)
-			}
-			if tc.says == "" && strings.Contains(out.String(), "Time limit:") || !strings.Contains(out.String(), tc.says) {
-				t.Errorf("Want %q in:\n%s", tc.says, out.String())
+			kit.Same(t, "time limit", tc.want, e.TimeLimit)
+			if text := printed(t, &e); tc.says == "" && strings.Contains(text, "Time limit:") || !strings.Contains(text, tc.says) {
+				t.Errorf("Want %q in:\n%s", tc.says, text)
 			}
 		})
 	}

@@ -13,11 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestEach(t *testing.T) {
@@ -60,12 +60,8 @@ func TestEach(t *testing.T) {
 				if tc.want == nil && err != nil || tc.want != nil && !strings.Contains(fmt.Sprint(err), tc.want.Error()) {
 					t.Errorf("Error %v, want %v", err, tc.want)
 				}
-				if diff := cmp.Diff(tc.notes, notes.String()); diff != "" {
-					t.Errorf("Unexpected notes (-want,+got):\n%s", diff)
-				}
-				if took := time.Since(begin); took != tc.took || n != len(tc.looks) {
-					t.Errorf("%d looks in %s, want %d in %s", n, took, len(tc.looks), tc.took)
-				}
+				kit.Same(t, "notes", tc.notes, notes.String())
+				kit.Same(t, "time and number of looks", []any{tc.took, len(tc.looks)}, []any{time.Since(begin), n})
 			})
 		})
 	}

@@ -11,42 +11,42 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
+
+// watching is a client whose watches begin so.
+func watching(begin func() (watch.Interface, error)) client.WithWatch {
+	return fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+			return begin()
+		},
+	}).Build()
+}
 
 func TestChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		pods := watch.NewFake()
-		c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-			Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
-				return pods, nil
-			},
-		}).Build()
+		c := watching(func() (watch.Interface, error) { return pods, nil })
 		changed := Changes(ctx, c, time.Minute, Kind{List: &corev1.PodList{}})
 		begin := time.Now()
 		<-changed
-		if waited := time.Since(begin); waited != 0 {
-			t.Errorf("The beginning was told after %s", waited)
-		}
+		kit.Same(t, "wait for the beginning", time.Duration(0), time.Since(begin))
 		for range 3 {
 			pods.Add(&corev1.Pod{})
 		}
 		<-changed
-		if waited := time.Since(begin); waited != time.Minute {
-			t.Errorf("The first changes were told after %s", waited)
-		}
+		kit.Same(t, "wait for changes", time.Minute, time.Since(begin))
 		begin = time.Now()
 		pods.Add(&corev1.Pod{})
 		<-changed
-		if waited := time.Since(begin); waited != time.Minute {
-			t.Errorf("Another change was told after %s", waited)
-		}
+		kit.Same(t, "wait for changes", time.Minute, time.Since(begin))
 		synctest.Wait()
 		select {
 		case <-changed:
@@ -62,29 +62,19 @@ func TestChanges(t *testing.T) {
 // TestChangesOfRefusedWatches is about users who may list and not watch, and API servers that are away.
 func TestChangesOfRefusedWatches(t *testing.T) {
 	for name, refused := range map[string]error{
-		"not allowed": apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil),
+		"not allowed": kit.Forbidden("pods"),
 		"not known":   apierrors.NewUnauthorized("the token has ended"),
 		"no answer":   io.EOF,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-					Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
-						return nil, refused
-					},
-				}).Build()
-				changed := Changes(ctx, c, time.Millisecond, Kind{List: &corev1.PodList{}})
+				c := watching(func() (watch.Interface, error) { return nil, refused })
+				changed := Changes(t.Context(), c, time.Millisecond, Kind{List: &corev1.PodList{}})
 				begin := time.Now()
 				for range 4 {
 					<-changed
 				}
-				if took := time.Since(begin); took != 3*unwatched {
-					t.Errorf("4 changes in %s, want %s", took, 3*unwatched)
-				}
-				cancel()
-				synctest.Wait()
+				kit.Same(t, "time of 4 changes", 3*unwatched, time.Since(begin))
 			})
 		})
 	}
@@ -94,24 +84,16 @@ func TestChangesOfRefusedWatches(t *testing.T) {
 // behind a proxy.
 func TestChangesOfManyWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		watches := 0
-		c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-			Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
-				watches++
-				return watch.NewEmptyWatch(), nil
-			},
-		}).Build()
-		changed := Changes(ctx, c, time.Millisecond, Kind{List: &corev1.PodList{}})
+		c := watching(func() (watch.Interface, error) {
+			watches++
+			return watch.NewEmptyWatch(), nil
+		})
+		changed := Changes(t.Context(), c, time.Millisecond, Kind{List: &corev1.PodList{}})
 		begin := time.Now()
 		for range 5 {
 			<-changed
 		}
-		if took := time.Since(begin); took != 4*again || watches != 5 {
-			t.Errorf("%d watches in %s, and a change told at the beginning of 5", watches, took)
-		}
-		cancel()
-		synctest.Wait()
+		kit.Same(t, "time and number of watches", []any{4 * again, 5}, []any{time.Since(begin), watches})
 	})
 }

@@ -10,21 +10,18 @@ import (
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestRun(t *testing.T) {
@@ -51,16 +48,9 @@ func TestRun(t *testing.T) {
 					gate(t, ours, job)
 				}
 			})
-			err := run(t.Context(), c, io.Discard, "ns")
-			if (err != nil) != (tc.wantErr != "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
-				t.Fatalf("run returned %v, want %q", err, tc.wantErr)
-			}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits); err != nil {
-				t.Fatal(err)
-			}
-			if gated := ours.HoldsGate(&waits.Spec); gated != tc.active {
-				t.Errorf("The TrainJob is at the gate: %t, want %t", gated, tc.active)
-			}
+			kit.Says(t, run(t.Context(), c, io.Discard, "ns"), tc.wantErr)
+			kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
+			kit.Same(t, "gate", tc.active, ours.HoldsGate(&waits.Spec))
 		})
 	}
 }
@@ -73,14 +63,10 @@ func TestHandBackOfAManagerCluster(t *testing.T) {
 		want   string
 	}{
 		"it waits for another cluster": {served: trainjob.Trainer22, want: "entry made"},
-		"it runs in another cluster": {
-			served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(false) },
-		},
-		"it waits for this one": {
-			served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.ManagedBy = nil },
-		},
-		"nobody takes over":      {served: trainjob.Trainer22, placed: true},
-		"Trainer has no entries": {served: trainjob.Trainer21},
+		"it runs in another cluster":   {served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(false) }},
+		"it waits for this one":        {served: trainjob.Trainer22, change: func(job *trainjob.TrainJob) { job.Spec.ManagedBy = nil }},
+		"nobody takes over":            {served: trainjob.Trainer22, placed: true},
+		"Trainer has no entries":       {served: trainjob.Trainer21},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -91,24 +77,14 @@ func TestHandBackOfAManagerCluster(t *testing.T) {
 			}
 			c := clusterWith(t, "runtimePatches", job, func(*trainjob.TrainJob) {})
 			h := &handBack{client: c, served: tc.served, field: patch.Of(tc.served), placed: tc.placed}
-			if got, err := h.handBack(t.Context(), job); err != nil || got != tc.want {
-				t.Fatalf("handBack() = %q, %v; want %q", got, err, tc.want)
-			}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil {
-				t.Fatal(err)
-			}
+			kit.Same(t, "answer", tc.want, kit.Must(h.handBack(t.Context(), job))(t))
+			kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
 			var entries string
 			for _, p := range job.Spec.RuntimePatches {
-				data, err := json.Marshal(p)
-				if err != nil {
-					t.Fatal(err)
-				}
-				entries += string(data)
+				entries += string(kit.Must(json.Marshal(p))(t))
 			}
 			want := map[string]string{"entry made": `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`}[tc.want]
-			if entries != want {
-				t.Errorf("It has entries %s, want %s", entries, want)
-			}
+			kit.Same(t, "entries", want, entries)
 		})
 	}
 }
@@ -128,49 +104,30 @@ func TestHandBackOfAWorker(t *testing.T) {
 			Namespace: "ns", Name: "remainder-1", Labels: map[string]string{remainder.Label: "former"}, Annotations: map[string]string{remainder.RunsAnnotation: "run"},
 		}})
 	var out strings.Builder
-	if err := run(t.Context(), c, &out, "ns"); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, run(t.Context(), c, &out, "ns"))
 	want := "0 of 1 TrainJobs changed\nworkload ns/gone: finalizer removed\nworkload ns/runs: finalizer removed\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("Unexpected output (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "output", want, out.String())
 	var left kueue.WorkloadList
-	if err := c.List(t.Context(), &left); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, c.List(t.Context(), &left))
 	got := map[string][]string{}
 	for i := range left.Items {
 		got[left.Items[i].Name] = left.Items[i].Finalizers
 	}
-	if diff := cmp.Diff(map[string][]string{"runs": {kueues}, "local": {kueues}, "remainder-1": nil}, got); diff != "" {
-		t.Errorf("Unexpected Workloads (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "Workloads", map[string][]string{"runs": {kueues}, "local": {kueues}, "remainder-1": nil}, got)
 }
 
 func gate(t *testing.T, ours patch.Field, job *trainjob.TrainJob) {
 	t.Helper()
-	if _, err := ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}))(t)
 }
 
 // clusterWith returns a cluster with a TrainJob whose CRD has the field, and with a webhook
 // for the TrainJobs that are created.
 func clusterWith(t *testing.T, field string, job *trainjob.TrainJob, webhook func(*trainjob.TrainJob), others ...client.Object) client.Client {
 	t.Helper()
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec := apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{field: {}}}
-	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: trainjob.CRDName}}
-	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{
-		Name: trainjob.GVK.Version, Served: true, Schema: &apiextensionsv1.CustomResourceValidation{
-			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec}}},
-	}}
+	crd := kit.MakeCRD(trainjob.CRDName, trainjob.GVK.Version, field)
 	runtime := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(crd, runtime, job).WithObjects(others...).WithInterceptorFuncs(interceptor.Funcs{
+	return kit.Fake(kit.Scheme(trainjob.AddToScheme), crd, runtime, job).WithObjects(others...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			webhook(obj.(*trainjob.TrainJob))
 			return c.Create(ctx, obj, opts...)
@@ -200,28 +157,12 @@ func TestUngateJobSet(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{}
-			if err := json.Unmarshal([]byte(pod(tc.template)), js); err != nil {
-				t.Fatal(err)
-			}
-			ungate, err := ungateJobSet(js)
-			if err != nil {
-				t.Fatal(err)
-			}
-			data, err := ungate.Data(js)
-			if err != nil {
-				t.Fatal(err)
-			}
-			operations, err := jsonpatch.DecodePatch(data)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := operations.Apply([]byte(pod(tc.template)))
-			if err != nil {
-				t.Fatalf("Patch %s does not apply: %v", data, err)
-			}
-			if diff := cmp.Diff(decoded(t, []byte(pod(tc.want))), decoded(t, got)); diff != "" {
-				t.Errorf("Unexpected JobSet (-want,+got):\n%s", diff)
-			}
+			kit.OK(t, json.Unmarshal([]byte(pod(tc.template)), js))
+			ungate := kit.Must(ungateJobSet(js))(t)
+			data := kit.Must(ungate.Data(js))(t)
+			operations := kit.Must(jsonpatch.DecodePatch(data))(t)
+			got := kit.Must(operations.Apply([]byte(pod(tc.template))))(t)
+			kit.Same(t, "JobSet", decoded(t, []byte(pod(tc.want))), decoded(t, got))
 		})
 	}
 }
@@ -229,8 +170,6 @@ func TestUngateJobSet(t *testing.T) {
 func decoded(t *testing.T, data []byte) any {
 	t.Helper()
 	var value any
-	if err := json.Unmarshal(data, &value); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, json.Unmarshal(data, &value))
 	return value
 }

@@ -16,12 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // TestAwaitQuota has its answers one after the other, the last one again and again.
@@ -45,10 +44,6 @@ func TestAwaitQuota(t *testing.T) {
 		"an API server that stays away":       {answers: []error{holds, away}, want: context.DeadlineExceeded, says: "whether it still has its quota is not known: listing the Workloads"},
 		"given back at the very end":          {answers: append(slices.Repeat([]error{holds}, 13), nil), settled: true},
 	}
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -59,7 +54,7 @@ func TestAwaitQuota(t *testing.T) {
 					Status:     before.workload.Status,
 				}
 				asked, answered := 0, time.Time{}
-				c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+				c := kit.Fake(kit.Scheme(trainjob.AddToScheme)).WithInterceptorFuncs(interceptor.Funcs{
 					Watch: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
 						w := watch.NewFake()
 						context.AfterFunc(ctx, w.Stop)
@@ -83,9 +78,7 @@ func TestAwaitQuota(t *testing.T) {
 				if tc.says != "" && !strings.HasPrefix(err.Error(), tc.says) {
 					t.Errorf("It says %q, want %q", err, tc.says)
 				}
-				if settled := time.Since(answered) == settle; settled != tc.settled {
-					t.Errorf("Returned %s after the last answer", time.Since(answered))
-				}
+				kit.Same(t, "time after the last answer", tc.settled, time.Since(answered) == settle)
 				synctest.Wait()
 			})
 		})

@@ -14,6 +14,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // waits is a job in a queue.
@@ -85,12 +86,8 @@ func TestPlans(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := tc.plan(tc.view)
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(change{})); diff != "" {
-				t.Errorf("Unexpected change (-want,+got):\n%s", diff)
-			}
-			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
-				t.Errorf("Unexpected error %v, want %q", err, tc.err)
-			}
+			kit.Same(t, "change", tc.want, got, cmp.AllowUnexported(change{}))
+			kit.Says(t, err, tc.err)
 		})
 	}
 }
@@ -116,19 +113,14 @@ func TestMovable(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := waits("gpus", tc.change).movable()
-			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-				t.Errorf("Unexpected error %v, want %q", err, tc.want)
-			}
+			kit.Says(t, waits("gpus", tc.change).movable(), tc.want)
 		})
 	}
 }
 
 func TestToldBack(t *testing.T) {
 	c := change{queue: "gpus"}
-	if got, want := toldBack(waits("gpus.held"), c), "queued again in gpus"; got != want {
-		t.Errorf("Unexpected words %q, want %q", got, want)
-	}
+	kit.Same(t, "words", "queued again in gpus", toldBack(waits("gpus.held"), c))
 	if got, want := toldBack(waits("gpus.held", unseen), c), "it may start again on the quota that it had"; !strings.Contains(got, want) {
 		t.Errorf("Unexpected words %q, want %q in them", got, want)
 	}

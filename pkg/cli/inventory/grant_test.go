@@ -5,8 +5,9 @@ package inventory
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestGrants(t *testing.T) {
@@ -28,9 +29,7 @@ func TestGrants(t *testing.T) {
 		{"h100", "nvidia.com/gpu", "/spec/resourceGroups/2/flavors/0/resources/0"},
 		{"a100", "nvidia.com/gpu", "/spec/resourceGroups/2/flavors/1/resources/0"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected grants (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "grants", want, got)
 	for grant := range Grants(groups) {
 		if grant.Quota != &groups[0].Flavors[0].Resources[0] {
 			t.Error("The quota is a copy of the object's")

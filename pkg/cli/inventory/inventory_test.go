@@ -3,77 +3,50 @@
 package inventory
 
 import (
-	"context"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func node(name, pool, gpus string, change ...func(*corev1.Node)) corev1.Node {
-	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": pool}}}
-	n.Status.Allocatable = corev1.ResourceList{gpu.Whole: resource.MustParse(gpus)}
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	n := kit.ReadyNode(name, map[string]string{"pool": pool}, "nvidia.com/gpu", gpus)
 	for _, c := range change {
-		c(&n)
+		c(n)
 	}
-	return n
-}
-
-func podSpec(gpus string) corev1.PodSpec {
-	return corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{gpu.Whole: resource.MustParse(gpus)},
-	}}}}
+	return *n
 }
 
 func pod(node, gpus string, phase corev1.PodPhase) corev1.Pod {
-	spec := podSpec(gpus)
+	spec := kit.PodRequests("nvidia.com/gpu", gpus)
 	spec.NodeName = node
 	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: node + gpus + string(phase)}, Spec: spec, Status: corev1.PodStatus{Phase: phase}}
 }
 
-func flavor(name string) kueue.ResourceFlavor {
-	return kueue.ResourceFlavor{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": name}},
-	}
-}
+func flavor(name string) kueue.ResourceFlavor { return *kit.PlainFlavor(name, "pool", name) }
 
 func clusterQueue(name, cohort, nominal, reserved, borrowed string) kueue.ClusterQueue {
-	return kueue.ClusterQueue{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: kueue.ClusterQueueSpec{
-			CohortName: kueue.CohortReference(cohort),
-			ResourceGroups: []kueue.ResourceGroup{{
-				CoveredResources: []corev1.ResourceName{gpu.Whole},
-				Flavors: []kueue.FlavorQuotas{{Name: "h100", Resources: []kueue.ResourceQuota{
-					{Name: gpu.Whole, NominalQuota: resource.MustParse(nominal)},
-				}}},
-			}},
-		},
-		Status: kueue.ClusterQueueStatus{FlavorsReservation: []kueue.FlavorUsage{{Name: "h100", Resources: []kueue.ResourceUsage{
-			{Name: gpu.Whole, Total: resource.MustParse(reserved), Borrowed: resource.MustParse(borrowed)},
-		}}}},
-	}
+	cq := kit.MakeClusterQueue(name, kit.Quota{Flavor: "h100", GPUs: nominal})
+	cq.Spec.CohortName = kueue.CohortReference(cohort)
+	cq.Status.FlavorsReservation = []kueue.FlavorUsage{{Name: "h100", Resources: []kueue.ResourceUsage{
+		{Name: kit.GPU, Total: resource.MustParse(reserved), Borrowed: resource.MustParse(borrowed)},
+	}}}
+	return *cq
 }
 
 func waiting(queue, gpus string, count int32) kueue.Workload {
 	return kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Name: queue + gpus, Namespace: "team"},
-		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue), PodSets: []kueue.PodSet{
-			{Name: "node", Count: count, Template: corev1.PodTemplateSpec{Spec: podSpec(gpus)}},
-		}},
+		Spec: kueue.WorkloadSpec{
+			QueueName: kueue.LocalQueueName(queue), PodSets: []kueue.PodSet{kit.MakePodSet("node", count, "nvidia.com/gpu", gpus)},
+		},
 	}
 }
 
@@ -81,19 +54,14 @@ func holding(wl kueue.Workload, cq kueue.ClusterQueueReference, total string) ku
 	wl.Name += "-holds"
 	wl.Status.Admission = &kueue.Admission{ClusterQueue: cq, PodSetAssignments: []kueue.PodSetAssignment{{
 		Name:          "node",
-		Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: "h100"},
-		ResourceUsage: corev1.ResourceList{gpu.Whole: resource.MustParse(total)},
+		Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: "h100"},
+		ResourceUsage: kit.Amounts("nvidia.com/gpu", total),
 	}}}
 	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
 	return wl
 }
 
-func localQueue(name, cq string) kueue.LocalQueue {
-	return kueue.LocalQueue{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "team"},
-		Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(cq)},
-	}
-}
+func localQueue(name, cq string) kueue.LocalQueue { return *kit.MakeLocalQueue("team", name, cq) }
 
 func names(nodes []*corev1.Node) []string {
 	var names []string
@@ -118,7 +86,7 @@ func TestNodes(t *testing.T) {
 		Flavors: []kueue.ResourceFlavor{h100},
 	}
 	picked := i.NodesOf(&h100)
-	there, used := Allocatable(picked, gpu.Whole), i.UsedOn(picked, gpu.Whole)
+	there, used := Allocatable(picked, kit.GPU), i.UsedOn(picked, kit.GPU)
 	got := map[string]any{
 		"picked": names(picked), "unpicked": names(i.NodesOfNoFlavor()),
 		"ready": []bool{Ready(picked[0]), Ready(picked[1]), Ready(&corev1.Node{})},
@@ -127,17 +95,12 @@ func TestNodes(t *testing.T) {
 	want := map[string]any{
 		"picked": []string{"a", "b"}, "unpicked": []string{"c"}, "ready": []bool{true, false, false}, "there": "16", "used": "3",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected nodes (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "nodes", want, got)
 }
 
 func TestQuotas(t *testing.T) {
-	stopped := func(cq kueue.ClusterQueue) kueue.ClusterQueue {
-		hold := kueue.Hold
-		cq.Spec.StopPolicy = &hold
-		return cq
-	}
+	stopped := clusterQueue("a", "", "16", "0", "0")
+	stopped.Spec.StopPolicy = ptr.To(kueue.Hold)
 	limited := func(cq kueue.ClusterQueue, borrowing, lending string) kueue.ClusterQueue {
 		q := &cq.Spec.ResourceGroups[0].Flavors[0].Resources[0]
 		if borrowing != "" {
@@ -148,64 +111,50 @@ func TestQuotas(t *testing.T) {
 		}
 		return cq
 	}
-	// free, borrowed and lent of each ClusterQueue
+	// amounts are free, borrowed and lent of each ClusterQueue.
+	type amounts = map[kueue.ClusterQueueReference][3]string
 	cases := map[string]struct {
-		inventory Inventory
-		want      map[kueue.ClusterQueueReference][3]string
+		queues []kueue.ClusterQueue
+		holds  []kueue.Workload
+		want   amounts
 	}{
 		"alone, free is what is not reserved": {
-			inventory: Inventory{
-				ClusterQueues: []kueue.ClusterQueue{clusterQueue("a", "", "16", "6", "0")},
-				Workloads:     []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
-			},
-			want: map[kueue.ClusterQueueReference][3]string{"a": {"10", "0", "0"}},
+			queues: []kueue.ClusterQueue{clusterQueue("a", "", "16", "6", "0")},
+			holds:  []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
+			want:   amounts{"a": {"10", "0", "0"}},
 		},
 		"in a cohort, what others have not used can be borrowed": {
-			inventory: Inventory{
-				ClusterQueues: []kueue.ClusterQueue{clusterQueue("a", "all", "16", "6", "0"), clusterQueue("b", "all", "8", "0", "0")},
-				Workloads:     []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
-			},
-			want: map[kueue.ClusterQueueReference][3]string{"a": {"18", "0", "0"}, "b": {"18", "0", "0"}},
+			queues: []kueue.ClusterQueue{clusterQueue("a", "all", "16", "6", "0"), clusterQueue("b", "all", "8", "0", "0")},
+			holds:  []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
+			want:   amounts{"a": {"18", "0", "0"}, "b": {"18", "0", "0"}},
 		},
 		"what is lent is missing for its owner": {
-			inventory: Inventory{
-				ClusterQueues: []kueue.ClusterQueue{clusterQueue("a", "all", "16", "22", "6"), clusterQueue("b", "all", "8", "0", "0")},
-				Workloads:     []kueue.Workload{holding(waiting("q", "22", 1), "a", "22")},
-			},
-			want: map[kueue.ClusterQueueReference][3]string{"a": {"2", "6", "0"}, "b": {"2", "0", "6"}},
+			queues: []kueue.ClusterQueue{clusterQueue("a", "all", "16", "22", "6"), clusterQueue("b", "all", "8", "0", "0")},
+			holds:  []kueue.Workload{holding(waiting("q", "22", 1), "a", "22")},
+			want:   amounts{"a": {"2", "6", "0"}, "b": {"2", "0", "6"}},
 		},
 		"limits on borrowing and lending hold": {
-			inventory: Inventory{ClusterQueues: []kueue.ClusterQueue{
+			queues: []kueue.ClusterQueue{
 				limited(clusterQueue("a", "all", "16", "0", "0"), "2", ""), limited(clusterQueue("b", "all", "8", "0", "0"), "", "3"),
-			}},
-			want: map[kueue.ClusterQueueReference][3]string{"a": {"18", "0", "0"}, "b": {"24", "0", "0"}},
-		},
-		"a stopped ClusterQueue has nothing free": {
-			inventory: Inventory{ClusterQueues: []kueue.ClusterQueue{stopped(clusterQueue("a", "", "16", "0", "0"))}},
-			want:      map[kueue.ClusterQueueReference][3]string{"a": {"0", "0", "0"}},
-		},
-		"quota taken away below what is held leaves nothing free, not less": {
-			inventory: Inventory{
-				ClusterQueues: []kueue.ClusterQueue{clusterQueue("a", "", "4", "6", "2")},
-				Workloads:     []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
 			},
-			want: map[kueue.ClusterQueueReference][3]string{"a": {"0", "2", "0"}},
+			want: amounts{"a": {"18", "0", "0"}, "b": {"24", "0", "0"}},
+		},
+		"a stopped ClusterQueue has nothing free": {queues: []kueue.ClusterQueue{stopped}, want: amounts{"a": {"0", "0", "0"}}},
+		"quota taken away below what is held leaves nothing free, not less": {
+			queues: []kueue.ClusterQueue{clusterQueue("a", "", "4", "6", "2")},
+			holds:  []kueue.Workload{holding(waiting("q", "2", 3), "a", "6")},
+			want:   amounts{"a": {"0", "2", "0"}},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			tc.inventory.Flavors = []kueue.ResourceFlavor{flavor("h100")}
-			quotas, err := tc.inventory.Quotas(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := map[kueue.ClusterQueueReference][3]string{}
+			i := &Inventory{Flavors: []kueue.ResourceFlavor{flavor("h100")}, ClusterQueues: tc.queues, Workloads: tc.holds}
+			quotas := kit.Must(i.Quotas(t.Context()))(t)
+			got := amounts{}
 			for _, q := range quotas {
 				got[q.ClusterQueue] = [3]string{q.Free.String(), q.Borrowed.String(), q.Lent.String()}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected free, borrowed, lent (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "free, borrowed, lent", tc.want, got)
 		})
 	}
 }
@@ -229,10 +178,7 @@ func TestDemand(t *testing.T) {
 			waiting("to-nowhere", "4", 1), waiting("no-queue", "5", 1), holding(waiting("q", "8", 1), "a", "8"),
 		},
 	}
-	demand := i.Demand(&h100, gpu.Whole)
-	if got := demand.String(); got != "7" {
-		t.Errorf("Demand is %s, want 7", got)
-	}
+	kit.Same(t, "demand", resource.MustParse("7"), i.Demand(&h100, kit.GPU))
 }
 
 func TestRefuses(t *testing.T) {
@@ -266,34 +212,21 @@ func TestRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := flavor("h100")
 			f.Spec.NodeTaints, f.Spec.Tolerations = tc.flavor.NodeTaints, tc.flavor.Tolerations
-			if got := Refuses(&f, &tc.pod); got != tc.want {
-				t.Errorf("Refuses gave %q, want %q", got, tc.want)
-			}
+			kit.Same(t, "refusal", tc.want, Refuses(&f, &tc.pod))
 		})
 	}
 }
 
 func TestLoadGoesOnWithoutWhatIsForbidden(t *testing.T) {
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
 	b, a := node("b", "h100", "8"), node("a", "h100", "8")
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&b, &a).WithInterceptorFuncs(interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, ok := list.(*kueue.ClusterQueueList); ok {
-				return apierrors.NewForbidden(schema.GroupResource{Resource: "clusterqueues"}, "", nil)
-			}
-			return c.List(ctx, list, opts...)
-		},
-	}).Build()
-	i, err := Load(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"a", "b"}, []string{i.Nodes[0].Name, i.Nodes[1].Name}); diff != "" {
-		t.Errorf("Unexpected nodes (-want,+got):\n%s", diff)
-	}
+	c := kit.Fake(kit.Scheme(trainjob.AddToScheme), &b, &a).WithInterceptorFuncs(kit.Refusing(func(object any, _ client.ObjectKey) error {
+		if _, ok := object.(*kueue.ClusterQueueList); ok {
+			return kit.Forbidden("clusterqueues")
+		}
+		return nil
+	})).Build()
+	i := kit.Must(Load(t.Context(), c))(t)
+	kit.Same(t, "nodes", []string{"a", "b"}, []string{i.Nodes[0].Name, i.Nodes[1].Name})
 	if i.Saw("clusterqueues.kueue.x-k8s.io") || !i.Saw("nodes") {
 		t.Errorf("Unexpected kinds unseen: %v", i.Unseen)
 	}
@@ -304,7 +237,5 @@ func TestLoadGoesOnWithoutWhatIsForbidden(t *testing.T) {
 func TestSnapshotWithoutAdmission(t *testing.T) {
 	wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "wl"}}
 	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
-	if _, err := (&Inventory{Workloads: []kueue.Workload{wl}}).Snapshot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must((&Inventory{Workloads: []kueue.Workload{wl}}).Snapshot(t.Context()))(t)
 }

@@ -9,23 +9,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/explain"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
-	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/pkg/held"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -36,43 +33,35 @@ func minutesAgo(n int) metav1.Time { return metav1.NewTime(now.Add(-time.Duratio
 func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *explain.Facts {
 	t.Helper()
 	f := &explain.Facts{Now: now, Field: patch.Of(trainjob.Trainer23), Job: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "team", Name: "llm", UID: "llm", Labels: map[string]string{kueueconstants.QueueLabel: "gpus"},
+		Namespace: "team", Name: "llm", UID: "llm", Labels: map[string]string{kit.QueueLabel: "gpus"},
 	}}}
 	f.Job.Spec.Suspend = ptr.To(true)
 	f.Workload = &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "trainjob-llm", UID: "wl", CreationTimestamp: minutesAgo(5)},
-		Spec: kueue.WorkloadSpec{QueueName: "gpus", Priority: ptr.To[int32](100), PodSets: []kueue.PodSet{{
-			Name: "node", Count: 2, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-				Name: "node", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpu.Whole: resource.MustParse("8")}},
-			}}}},
-		}}},
+		Spec:       kueue.WorkloadSpec{QueueName: "gpus", Priority: ptr.To[int32](100), PodSets: []kueue.PodSet{kit.MakePodSet("node", 2)}},
 	}
+	// What limits alone say counts, too.
+	f.Workload.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Limits = kit.Amounts("nvidia.com/gpu", "8")
 	for _, change := range changes {
-		change(f)
+		if change != nil {
+			change(f)
+		}
 	}
 	if f.Workload != nil {
 		f.PodSets = f.Workload.Spec.PodSets
 	}
-	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "gpus"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "pool"}}}}
+	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{*kit.MakeLocalQueue("team", "gpus", "pool")}}
 	for _, kind := range unseen {
 		i.Unseen = append(i.Unseen, inventory.Unseen{Kind: kind, Err: errors.New("forbidden")})
 	}
 	if i.Saw(clusterQueues) {
 		i.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}
-		i.ClusterQueues = []kueue.ClusterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "pool"}, Spec: kueue.ClusterQueueSpec{
-			NamespaceSelector: &metav1.LabelSelector{},
-			ResourceGroups: []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpu.Whole}, Flavors: []kueue.FlavorQuotas{{
-				Name: "h100", Resources: []kueue.ResourceQuota{{Name: gpu.Whole, NominalQuota: resource.MustParse("8")}},
-			}}}},
-		}}}
+		i.ClusterQueues = []kueue.ClusterQueue{*kit.MakeClusterQueue("pool", kit.Quota{Flavor: "h100", GPUs: "8"})}
 	}
 	if f.Workload != nil && i.Saw(workloads) {
 		i.Workloads = []kueue.Workload{*f.Workload}
 	}
-	var err error
-	if f.Cluster, err = explain.NewCluster(t.Context(), i); err != nil {
-		t.Fatal(err)
-	}
+	f.Cluster = kit.Must(explain.NewCluster(t.Context(), i))(t)
 	return f
 }
 
@@ -81,7 +70,7 @@ func runs(ready int32) func(*explain.Facts) {
 	return func(f *explain.Facts) {
 		f.Job.Spec.Suspend = ptr.To(false)
 		f.Workload.Status.Admission = &kueue.Admission{ClusterQueue: "pool", PodSetAssignments: []kueue.PodSetAssignment{{
-			Name: "node", Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu.Whole: "h100", corev1.ResourceCPU: "cpus"},
+			Name: "node", Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{kit.GPU: "h100", corev1.ResourceCPU: "cpus"},
 		}}}
 		for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
 			f.Workload.Status.Conditions = append(f.Workload.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, LastTransitionTime: minutesAgo(3)})
@@ -91,11 +80,15 @@ func runs(ready int32) func(*explain.Facts) {
 	}
 }
 
+func ended(f *explain.Facts) {
+	f.Job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue, Reason: "Done", LastTransitionTime: minutesAgo(5)}}
+}
+
 // dispatched is the job as the manager cluster of MultiKueue has it; its flavor there says nothing.
 func dispatched(f *explain.Facts) {
 	runs(0)(f)
 	f.JobSet, f.Job.Spec.ManagedBy, f.Workload.Status.ClusterName = nil, ptr.To(kueue.MultiKueueControllerName), ptr.To("west")
-	f.Workload.Status.Admission.PodSetAssignments[0].Flavors[gpu.Whole] = "anything"
+	f.Workload.Status.Admission.PodSetAssignments[0].Flavors[kit.GPU] = "anything"
 }
 
 // in is what is known of the job in a worker.
@@ -133,7 +126,7 @@ func TestLines(t *testing.T) {
 		},
 		"one that is held, whose Workload may not be seen": {
 			unseen: everything, change: func(f *explain.Facts) {
-				f.Workload, f.WorkloadUnseen, f.Job.Labels[kueueconstants.QueueLabel] = nil, true, held.Queue("gpus")
+				f.Workload, f.WorkloadUnseen, f.Job.Labels[kit.QueueLabel] = nil, true, held.Queue("gpus")
 			},
 			want:    "llm Held gpus.held <unknown> <unknown> <unknown> - - <unknown>",
 			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority", "reason"}}},
@@ -141,7 +134,7 @@ func TestLines(t *testing.T) {
 		"one that has ended, whose Workload may not be seen": {
 			unseen: everything, change: func(f *explain.Facts) {
 				f.Workload, f.WorkloadUnseen = nil, true
-				f.Job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue, Reason: "Done", LastTransitionTime: minutesAgo(5)}}
+				ended(f)
 			},
 			want:    "llm Succeeded gpus <unknown> <unknown> <unknown> - 5m Done",
 			unknown: []Unseen{{workloads, []string{"flavors", "gpus", "priority"}}},
@@ -175,7 +168,7 @@ func TestLines(t *testing.T) {
 		"one that has ended in a worker": {
 			change: func(f *explain.Facts) {
 				dispatched(f)
-				f.Job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue, Reason: "Done", LastTransitionTime: minutesAgo(5)}}
+				ended(f)
 			},
 			want: "llm Succeeded gpus <unknown> 16 100 - 5m Done",
 		},
@@ -193,11 +186,7 @@ func TestLines(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var changes []func(*explain.Facts)
-			if tc.change != nil {
-				changes = append(changes, tc.change)
-			}
-			survey := &explain.Survey{Facts: []*explain.Facts{facts(t, tc.unseen, changes...)}}
+			survey := &explain.Survey{Facts: []*explain.Facts{facts(t, tc.unseen, tc.change)}}
 			if tc.noPods {
 				survey.Unseen = []string{pods}
 			}
@@ -206,15 +195,9 @@ func TestLines(t *testing.T) {
 			for _, cell := range (table{}).row(&got.TrainJobs[0], now) {
 				cells = append(cells, fmt.Sprint(cell))
 			}
-			if diff := cmp.Diff(tc.want, strings.Join(cells, " ")); diff != "" {
-				t.Errorf("Unexpected line (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.unknown, got.Unseen); diff != "" {
-				t.Errorf("Unexpected kinds (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.workers, got.Workers); diff != "" {
-				t.Errorf("Unexpected workers (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "line", tc.want, strings.Join(cells, " "))
+			kit.Same(t, "kinds", tc.unknown, got.Unseen)
+			kit.Same(t, "workers", tc.workers, got.Workers)
 		})
 	}
 }
@@ -222,22 +205,18 @@ func TestLines(t *testing.T) {
 func TestTable(t *testing.T) {
 	jobs := []TrainJob{{
 		Namespace: "team", Name: "mixed", Phase: explain.Running, Reason: "Running", Message: "runs", Queue: "gpus", ClusterQueue: "pool",
-		GPUs: map[corev1.ResourceName]int64{gpu.Whole: 2, "nvidia.com/mig-1g.10gb": 3}, Flavors: []string{"a", "b"},
+		GPUs: map[corev1.ResourceName]int64{kit.GPU: 2, "nvidia.com/mig-1g.10gb": 3}, Flavors: []string{"a", "b"},
 		Cluster: "west",
 	}, {
 		Namespace: "team", Name: "cpu", Phase: explain.Failed, Reason: "JobsFailed", GPUs: map[corev1.ResourceName]int64{}, Nominated: []string{"west", "east"},
 	}}
 	var out strings.Builder
-	if err := (table{paint: show.Paint{}, namespaces: true, wide: true}).print(&out, jobs, now); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, (table{paint: show.Paint{}, namespaces: true, wide: true}).print(&out, jobs, now))
 	want := `NAMESPACE   NAME    STATE     QUEUE   FLAVOR   GPUS              PRIORITY   POSITION   SINCE   REASON       CLUSTERQUEUE   CLUSTER      MESSAGE
 team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -          -       -            pool           west         runs
 team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              west,east?   -
 `
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("Unexpected table (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "table", want, out.String())
 }
 
 func TestNews(t *testing.T) {
@@ -246,8 +225,5 @@ func TestNews(t *testing.T) {
 	}
 	last := List{TrainJobs: []TrainJob{job("same", explain.Running, "for 1s"), job("moved", explain.Waiting, ""), job("gone", explain.Running, "")}}
 	next := List{TrainJobs: []TrainJob{job("same", explain.Running, "for 2s"), job("moved", explain.Running, ""), job("made", explain.Waiting, "")}}
-	want := []TrainJob{job("moved", explain.Running, ""), job("made", explain.Waiting, "")}
-	if diff := cmp.Diff(want, news(last, next).TrainJobs); diff != "" {
-		t.Errorf("Unexpected news (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "news", []TrainJob{job("moved", explain.Running, ""), job("made", explain.Waiting, "")}, news(last, next).TrainJobs)
 }

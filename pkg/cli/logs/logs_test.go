@@ -15,13 +15,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // pod is one whose containers run.
@@ -61,9 +62,7 @@ func TestTargets(t *testing.T) {
 			for _, target := range tc.selection.targets(pods, nil) {
 				got = append(got, target.prefix)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected containers (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "containers", tc.want, got)
 		})
 	}
 }
@@ -87,9 +86,7 @@ func TestStates(t *testing.T) {
 			p := pod("node", 0, 0, "node")
 			p.Status.ContainerStatuses = tc.status
 			got := selection{index: -1}.targets([]corev1.Pod{p}, nil)[0]
-			if got.started != tc.started || got.waits != tc.waits {
-				t.Errorf("started %t, waits %q; want %t, %q", got.started, got.waits, tc.started, tc.waits)
-			}
+			kit.Same(t, "start and wait", []any{tc.started, tc.waits}, []any{got.started, got.waits})
 		})
 	}
 }
@@ -135,26 +132,14 @@ func TestReadAll(t *testing.T) {
 	late.Status.ContainerStatuses = nil
 	c := &kubelets{logs: map[string]string{first.Name + "/node": "a\nb", second.Name + "/node": "c\n"}}
 	r, out, errOut := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](7), Previous: true})
-	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late, second, first}, c.open)); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff("[node-0-0] a\n[node-0-0] b\n[node-0-1] c\n", out.String()); diff != "" {
-		t.Errorf("Unexpected lines (-want,+got):\n%s", diff)
-	}
-	if want := "note: node-0-2 (pod llm-node-0-2-xyz) has not started: Running\n"; errOut.String() != want {
-		t.Errorf("Unexpected notes %q, want %q", errOut, want)
-	}
-	if want := (corev1.PodLogOptions{Container: "node", TailLines: ptr.To[int64](7), Previous: true}); !cmp.Equal(c.asked[0], want) {
-		t.Errorf("Unexpected options %+v", c.asked[0])
-	}
+	kit.OK(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late, second, first}, c.open)))
+	kit.Same(t, "lines", "[node-0-0] a\n[node-0-0] b\n[node-0-1] c\n", out.String())
+	kit.Same(t, "notes", "note: node-0-2 (pod llm-node-0-2-xyz) has not started: Running\n", errOut.String())
+	kit.Same(t, "options", corev1.PodLogOptions{Container: "node", TailLines: ptr.To[int64](7), Previous: true}, c.asked[0])
 
 	delete(c.logs, second.Name+"/node")
-	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{first, second}, c.open)); err == nil || !strings.Contains(err.Error(), "node-0-1 (pod llm-node-0-1-xyz): no such log") {
-		t.Errorf("Unexpected error %v", err)
-	}
-	if err := r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late}, c.open)); err == nil || !strings.Contains(err.Error(), "--follow") {
-		t.Errorf("Unexpected error %v", err)
-	}
+	kit.Says(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{first, second}, c.open)), "node-0-1 (pod llm-node-0-1-xyz): no such log")
+	kit.Says(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late}, c.open)), "--follow")
 }
 
 // line is one with its time, as the API server gives it.
@@ -186,17 +171,11 @@ func TestFollow(t *testing.T) {
 			}
 			changed <- struct{}{}
 		}
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
+		kit.OK(t, <-ended)
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		slices.Sort(lines)
-		if diff := cmp.Diff([]string{"[node-0-0] a", "[node-0-0] of the second run", "[node-0-1] b"}, lines); diff != "" {
-			t.Errorf("Unexpected lines (-want,+got):\n%s", diff)
-		}
-		if errOut.Len() > 0 {
-			t.Errorf("Unexpected notes %q", errOut)
-		}
+		kit.Same(t, "lines", []string{"[node-0-0] a", "[node-0-0] of the second run", "[node-0-1] b"}, lines)
+		kit.Same(t, "notes", "", errOut.String())
 		for _, options := range c.asked {
 			if !options.Follow || options.TailLines != nil {
 				t.Errorf("Unexpected options %+v: what comes later is printed whole", options)
@@ -230,15 +209,9 @@ func TestFollowBroken(t *testing.T) {
 		c.write(log, line(3, "the last"))
 		now = ended
 		changed <- struct{}{}
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff("a\ncut o\ncut off\nb\nthe last\n", out.String()); diff != "" {
-			t.Errorf("Unexpected lines (-want,+got):\n%s", diff)
-		}
-		if want := "note: node-0-0 (pod llm-node-0-0-xyz): connection lost\n"; errOut.String() != want {
-			t.Errorf("Unexpected notes %q, want %q", errOut, want)
-		}
+		kit.OK(t, <-done)
+		kit.Same(t, "lines", "a\ncut o\ncut off\nb\nthe last\n", out.String())
+		kit.Same(t, "notes", "note: node-0-0 (pod llm-node-0-0-xyz): connection lost\n", errOut.String())
 		if since := c.asked[1].SinceTime; since == nil || !strings.HasPrefix(line(0, "a"), since.Format(time.RFC3339Nano)) {
 			t.Errorf("Opened again from %v on", since)
 		}
@@ -255,9 +228,7 @@ func TestFollowFirst(t *testing.T) {
 	look := func(context.Context) (sight, error) {
 		return sight{targets: selection{index: -1}.targets([]corev1.Pod{first}, c.open), over: true}, nil
 	}
-	if err := r.follow(t.Context(), nil, look); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, r.follow(t.Context(), nil, look))
 	if len(c.asked) != 1 || c.asked[0].TailLines == nil {
 		t.Errorf("Unexpected options %+v: what was there is cut by --tail", c.asked)
 	}

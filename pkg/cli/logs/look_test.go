@@ -3,19 +3,14 @@
 package logs
 
 import (
-	"context"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // TestPodsOf is about whose JobSet it is that has the job's name.
@@ -36,10 +31,6 @@ func TestPodsOf(t *testing.T) {
 		"a former TrainJob's":                 {owner: &metav1.OwnerReference{Kind: "TrainJob", Name: "llm", UID: "former"}},
 		"somebody else's":                     {err: "JobSet llm is not of TrainJob llm: delete one of them"},
 	}
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "js"}}
@@ -57,22 +48,14 @@ func TestPodsOf(t *testing.T) {
 			if !tc.gone {
 				objects = append(objects, js)
 			}
-			at := &place{client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-					if tc.unseen {
-						return apierrors.NewForbidden(schema.GroupResource{Resource: "jobsets"}, key.Name, nil)
-					}
-					return c.Get(ctx, key, obj, opts...)
-				},
-			}).Build()}
+			at := &place{client: kit.Fake(kit.Scheme(trainjob.AddToScheme), objects...).WithInterceptorFuncs(kit.RefusingGet(func(client.Object, client.ObjectKey) error {
+				if tc.unseen {
+					return kit.Forbidden("jobsets")
+				}
+				return nil
+			})).Build()}
 			pods, err := l.podsOf(t.Context(), at, &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "job"}})
-			got := ""
-			if err != nil {
-				got = err.Error()
-			}
-			if len(pods) != tc.pods || got != tc.err {
-				t.Errorf("%d pods and error %q, want %d and %q", len(pods), got, tc.pods, tc.err)
-			}
+			kit.Same(t, "number of pods and error", []any{tc.pods, tc.err}, []any{len(pods), kit.Text(err)})
 		})
 	}
 }

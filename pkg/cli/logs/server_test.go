@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // TestManyLogs is about a TrainJob of hundreds of pods: client-go alone opens 5 logs a second.
@@ -29,18 +29,11 @@ func TestManyLogs(t *testing.T) {
 		Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://localhost"}},
 		Contexts: map[string]*clientcmdapi.Context{"c": {Cluster: "c"}}, CurrentContext: "c",
 	}
-	if err := clientcmd.WriteToFile(config, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, clientcmd.WriteToFile(config, kubeconfig))
 	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
 	flags.KubeConfig = &kubeconfig
-	clientset, err := clientset(flags)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if qps := clientset.CoreV1().RESTClient().GetRateLimiter().QPS(); qps != 50 {
-		t.Errorf("%g requests a second, want those of every other client: 50", qps)
-	}
+	clientset := kit.Must(clientset(flags))(t)
+	kit.Same(t, "requests a second, which every other client has 50 of", float32(50), clientset.CoreV1().RESTClient().GetRateLimiter().QPS())
 }
 
 // TestOpener asks an API server, which answers with what it was asked.
@@ -51,21 +44,11 @@ func TestOpener(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := kit.Must(kubernetes.NewForConfig(&rest.Config{Host: server.URL}))(t)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm-node-0-1-xyz"}}
 	log, err := openerOf(c)(t.Context(), pod, &corev1.PodLogOptions{Container: "node", Follow: true, TailLines: ptr.To[int64](5), SinceSeconds: ptr.To[int64](60)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := io.ReadAll(log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, err)
+	got := kit.Must(io.ReadAll(log))(t)
 	want := "/api/v1/namespaces/team/pods/llm-node-0-1-xyz/log?container=node&follow=true&sinceSeconds=60&tailLines=5"
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("Unexpected request (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "request", want, string(got))
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestParse(t *testing.T) {
@@ -35,9 +35,7 @@ func TestParse(t *testing.T) {
 			for _, doc := range file.Documents {
 				got = append(got, strings.Join([]string{string(rune('0' + doc.Line)), string(doc.Text())}, " "))
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected documents (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "documents", tc.want, got)
 		})
 	}
 }
@@ -86,17 +84,12 @@ func TestTrainJobs(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			file := Parse("f.yaml", []byte(tc.data))
-			found, err := file.Documents[0].TrainJobs()
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := kit.Must(file.Documents[0].TrainJobs())(t)
 			var got []string
 			for _, o := range found {
 				got = append(got, o.Name())
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected TrainJobs (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "TrainJobs", tc.want, got)
 		})
 	}
 }
@@ -109,9 +102,7 @@ func TestLineOf(t *testing.T) {
 		got[path] = doc.LineOf(path)
 	}
 	want := map[string]int{"spec": 3, "spec.list[1].name": 6, "spec.list[1].deep.gone": 7, "spec.list[7]": 4, "other": 3, "": 3}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected lines (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "lines", want, got)
 }
 
 func TestRead(t *testing.T) {
@@ -120,12 +111,8 @@ func TestRead(t *testing.T) {
 		"b.yaml": "b: 1", "a.json": "{}", "notes.txt": "no", "below/c.yml": "c: 1",
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		kit.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		kit.OK(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	cases := map[string]struct {
 		paths     []string
@@ -141,17 +128,12 @@ func TestRead(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			files, err := Read(tc.paths, tc.recursive, strings.NewReader("in: 1"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			files := kit.Must(Read(tc.paths, tc.recursive, strings.NewReader("in: 1")))(t)
 			var got []string
 			for _, file := range files {
 				got = append(got, strings.TrimPrefix(file.Path, dir+"/"))
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected files (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "files", tc.want, got)
 		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const runtimeList = `apiVersion: v1
@@ -22,10 +24,7 @@ items:
 
 func TestRuntimes(t *testing.T) {
 	unreadable := Parse("g.yaml", []byte("a: b: c\n"))
-	runtimes, err := NewRuntimes([]File{*Parse("f.yaml", []byte(runtimeList)), *unreadable}, "team", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	runtimes := kit.Must(NewRuntimes([]File{*Parse("f.yaml", []byte(runtimeList)), *unreadable}, "team", nil))(t)
 	cases := map[string]struct {
 		into client.Object
 		key  client.ObjectKey

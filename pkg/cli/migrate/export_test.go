@@ -5,8 +5,9 @@ package migrate
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const served = `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{
@@ -31,27 +32,18 @@ func TestExport(t *testing.T) {
 			json: served + `"spec":{"runtimeRef":{"name":"torch"},"suspend":true,"podTemplateOverrides":[{"targetJobs":[{"name":"node"}],"metadata":{"annotations":{"kueue-trainer.dev/manager":"kueue.x-k8s.io/manager"}}}]}}`,
 			want: exported + "spec:\n  runtimeRef:\n    name: torch\n",
 		},
-		"a finished TrainJob": {
-			json: served + `"spec":{"runtimeRef":{"name":"torch"}},"status":{"conditions":[{"type":"Complete","status":"True"}]}}`,
-		},
+		"a finished TrainJob": {json: served + `"spec":{"runtimeRef":{"name":"torch"}},"status":{"conditions":[{"type":"Complete","status":"True"}]}}`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			u := &unstructured.Unstructured{}
-			if err := u.UnmarshalJSON([]byte(tc.json)); err != nil {
-				t.Fatal(err)
-			}
-			file, err := exportOne(u)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.OK(t, u.UnmarshalJSON([]byte(tc.json)))
+			file := kit.Must(exportOne(u))(t)
 			got := ""
 			if file != nil {
 				got = string(file.Data)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected manifest (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "manifest", tc.want, got)
 		})
 	}
 }

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const owner = "example.com/team"
@@ -320,14 +319,7 @@ items:
 		},
 		"Windows' line ends stay": {
 			before: strings.ReplaceAll(head+"  # a\n  podTemplateOverrides:\n  - targetJobs:\n    - name: node # b\n", "\n", "\r\n"),
-			after: strings.ReplaceAll(head+`  # a
-  runtimePatches:
-  - manager: example.com/team
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          # b
+			after: strings.ReplaceAll(head+"  # a\n"+ofTeam+`          # b
           - name: node
 `, "\n", "\r\n"),
 			messages: []string{"f.yaml:1: trainjob job: podTemplateOverrides → runtimePatches of example.com/team"},
@@ -409,13 +401,7 @@ spec:
     metadata:
       labels: {team: a} # us
 `,
-			after: head + `  runtimePatches:
-  - manager: example.com/team
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          # two
+			after: head + ofTeam + `          # two
           # one
           - name: node
             template:
@@ -448,13 +434,7 @@ spec:
 		},
 		"a warning about what was made has the line of what it was made of": {
 			before: head + "  podTemplateOverrides:\n  - targetJobs: [{name: node}]\n    spec: {hostNetwork: true}\n",
-			after: head + `  runtimePatches:
-  - manager: example.com/team
-    trainingRuntimeSpec:
-      template:
-        spec:
-          replicatedJobs:
-          - name: node
+			after: head + ofTeam + `          - name: node
             template:
               spec:
                 template:
@@ -484,18 +464,21 @@ spec:
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r, messages := migrated(t, tc.before)
-			if diff := cmp.Diff(strings.Split(tc.after, "\n"), strings.Split(string(r.data), "\n")); diff != "" {
-				t.Errorf("Unexpected text (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.messages, messages); diff != "" {
-				t.Errorf("Unexpected report (-want,+got):\n%s", diff)
-			}
-			if r.failed > 0 {
-				t.Errorf("%d TrainJobs failed", r.failed)
-			}
+			kit.Same(t, "text", strings.Split(tc.after, "\n"), strings.Split(string(r.data), "\n"))
+			kit.Same(t, "report", tc.messages, messages)
+			kit.Same(t, "failed TrainJobs", 0, r.failed)
 		})
 	}
 }
+
+// ofTeam begins runtimePatches of the owner, and ends before the first replicated job.
+const ofTeam = `  runtimePatches:
+  - manager: example.com/team
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+`
 
 const head = `apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
@@ -586,12 +569,8 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r, messages := migrated(t, tc.text)
-			if diff := cmp.Diff(tc.text, string(r.data)); diff != "" {
-				t.Errorf("The text changed (-before,+after):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.messages, messages); diff != "" {
-				t.Errorf("Unexpected report (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "change of the text", tc.text, string(r.data))
+			kit.Same(t, "report", tc.messages, messages)
 			if r.failed+r.unreadable == 0 || r.changed > 0 {
 				t.Errorf("%d TrainJobs failed, %d changed", r.failed, r.changed)
 			}

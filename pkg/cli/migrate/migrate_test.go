@@ -9,12 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const (
@@ -99,33 +98,17 @@ func TestCommand(t *testing.T) {
 				if changed, ok := tc.wantFiles[name]; ok {
 					want[name] = changed
 				}
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				kit.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 			}
-			streams, in, out, _ := genericiooptions.NewTestIOStreams()
-			in.WriteString(tc.stdin)
-			cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
-			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			cmd.SetArgs(strings.Split(strings.ReplaceAll(strings.Join(tc.args, "\n"), "DIR", dir), "\n"))
-			err := cmd.Execute()
-			if code := exit.Code(err); code != tc.wantCode {
-				t.Errorf("The exit code is %d and not %d: %v", code, tc.wantCode, err)
-			}
-			if diff := cmp.Diff(tc.wantOut, strings.ReplaceAll(out.String(), dir, "DIR")); diff != "" {
-				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
-			}
+			args := strings.Split(strings.ReplaceAll(strings.Join(tc.args, "\n"), "DIR", dir), "\n")
+			out, err := kit.Run(t, NewCommand, cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, tc.stdin, args...)
+			kit.Same(t, "exit code of error "+kit.Text(err), tc.wantCode, exit.Code(err))
+			kit.Same(t, "output", tc.wantOut, strings.ReplaceAll(out, dir, "DIR"))
 			got := map[string]string{}
 			for name := range tc.files {
-				data, err := os.ReadFile(filepath.Join(dir, name))
-				if err != nil {
-					t.Fatal(err)
-				}
-				got[name] = string(data)
+				got[name] = read(t, filepath.Join(dir, name))
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("Unexpected files (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "files", want, got)
 		})
 	}
 }

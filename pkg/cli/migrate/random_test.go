@@ -19,6 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var (
@@ -61,9 +62,7 @@ func olderJob(s random.Source) random.Object {
 func write(t *testing.T, s random.Source, job random.Object) string {
 	t.Helper()
 	data, err := json.MarshalIndent(job, "", strings.Repeat(" ", s.IntN(5)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, err)
 	if s.IntN(4) == 0 {
 		return string(data)
 	}
@@ -71,9 +70,7 @@ func write(t *testing.T, s random.Source, job random.Object) string {
 		t.Fatal(err)
 	}
 	var doc yaml.Node
-	if err := yaml.Unmarshal(data, &doc); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, yaml.Unmarshal(data, &doc))
 	comments := 0
 	comment(s, &doc, &comments)
 	var out bytes.Buffer
@@ -82,9 +79,7 @@ func write(t *testing.T, s random.Source, job random.Object) string {
 	if s.IntN(2) == 0 {
 		encoder.CompactSeqIndent()
 	}
-	if err := encoder.Encode(&doc); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, encoder.Encode(&doc))
 	text := "# above\n---\n" + out.String() + "---\n# below\nkind: Other\n"
 	if s.IntN(4) == 0 {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
@@ -118,27 +113,16 @@ func parsed(t *testing.T, text string) any {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	value, err := decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return value
+	return kit.Must(decode(data))(t)
 }
 
 // converted returns what the first document's JSON is converted to.
 func converted(t *testing.T, text string) any {
 	t.Helper()
-	data, err := json.Marshal(parsed(t, text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := kit.Must(json.Marshal(parsed(t, text)))(t)
 	data, _, errs := convert.ManifestToRuntimePatches(data, owner)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	value, err := decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return value
+	return kit.Must(decode(data))(t)
 }

@@ -16,24 +16,14 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-func amountsOf(pairs ...string) corev1.ResourceList {
-	list := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return list
-}
-
 func gpuNode(name, product string, taints ...corev1.Taint) corev1.Node {
-	n := corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{gpu.ProductLabel: product, corev1.LabelHostname: name}},
-		Spec:       corev1.NodeSpec{Taints: taints},
-	}
-	n.Status.Allocatable = amountsOf("cpu", "96", "memory", "1Ti", "pods", "110", "hugepages-2Mi", "0", "nvidia.com/gpu", "8")
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	return n
+	labels := map[string]string{gpu.ProductLabel: product, corev1.LabelHostname: name}
+	n := kit.ReadyNode(name, labels, "cpu", "96", "memory", "1Ti", "pods", "110", "hugepages-2Mi", "0", "nvidia.com/gpu", "8")
+	n.Spec.Taints = taints
+	return *n
 }
 
 func taint(key, value string) corev1.Taint {
@@ -120,43 +110,32 @@ func TestPlan(t *testing.T) {
 	node.Labels[corev1.LabelTopologyZone], node.Labels[gpu.CliqueLabel] = "z", "u.1"
 	// DaemonSets' pods keep what they have, other pods come and go.
 	pod := func(name, owner, cpu, memory string) corev1.Pod {
-		return corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{Kind: owner, Controller: ptr.To(true)}}},
-			Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{
-				Resources: corev1.ResourceRequirements{Requests: amountsOf("cpu", cpu, "memory", memory)},
-			}}},
-		}
+		p := corev1.Pod{Spec: kit.PodRequests("cpu", cpu, "memory", memory)}
+		p.Name, p.OwnerReferences = name, []metav1.OwnerReference{{Kind: owner, Controller: ptr.To(true)}}
+		p.Spec.NodeName = "a"
+		return p
 	}
 	i := &inventory.Inventory{Nodes: []corev1.Node{node}, Pods: []corev1.Pod{pod("daemon", "DaemonSet", "1500m", "200Mi"), pod("job", "Job", "8", "64Gi")}}
-	plan, err := newPlan(i, []team{{"vision", 1}}, "gpus")
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := kit.Must(newPlan(i, []team{{"vision", 1}}, "gpus"))(t)
 	var out strings.Builder
-	if err := plan.write(&out); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(planned, out.String()); diff != "" {
-		t.Errorf("Unexpected manifest (-want,+got):\n%s", diff)
-	}
+	kit.OK(t, plan.write(&out))
+	kit.Same(t, "manifest", planned, out.String())
 }
 
 func TestPlanRemarks(t *testing.T) {
 	cpuNode := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c", Labels: map[string]string{corev1.LabelHostname: "c"}}}
 	broken := gpuNode("b", "NVIDIA-H100")
-	broken.Status.Allocatable = amountsOf("cpu", "96")
+	broken.Status.Allocatable = kit.Amounts("cpu", "96")
 	ours := map[string]string{managedByLabel: managedBy}
 	flavor := func(name, product string, labels map[string]string, topology *kueue.TopologyReference) kueue.ResourceFlavor {
-		return kueue.ResourceFlavor{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
-			Spec:       kueue.ResourceFlavorSpec{NodeLabels: map[string]string{gpu.ProductLabel: product}, TopologyName: topology},
-		}
+		f := kit.PlainFlavor(name, gpu.ProductLabel, product)
+		f.Labels, f.Spec.TopologyName = labels, topology
+		return *f
 	}
 	queue := func(name, clusterQueue string, labels map[string]string) kueue.LocalQueue {
-		return kueue.LocalQueue{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "vision", Name: name, Labels: labels},
-			Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(clusterQueue)},
-		}
+		lq := kit.MakeLocalQueue("vision", name, clusterQueue)
+		lq.Labels = labels
+		return *lq
 	}
 	h100 := gpuNode("a", "NVIDIA-H100")
 	tainted := gpuNode("a", "NVIDIA-H100", taint("nvidia.com/gpu", "present"))
@@ -212,23 +191,16 @@ func TestPlanRemarks(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			plan, err := newPlan(&tc.inventory, []team{{"vision", 1}}, "gpus")
-			if err != nil {
-				t.Fatal(err)
-			}
+			plan := kit.Must(newPlan(&tc.inventory, []team{{"vision", 1}}, "gpus"))(t)
 			startsWith := cmp.Comparer(func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) })
-			if diff := cmp.Diff(tc.want, plan.remarks, startsWith, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("Unexpected remarks (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "remarks", tc.want, plan.remarks, startsWith, cmpopts.EquateEmpty())
 		})
 	}
 }
 
 func TestNoPlanWithoutGPUs(t *testing.T) {
 	_, err := newPlan(&inventory.Inventory{Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []team{{"vision", 1}}, "gpus")
-	if err == nil || !strings.Contains(err.Error(), "no node has NVIDIA GPUs") {
-		t.Errorf("Unexpected error: %v", err)
-	}
+	kit.Says(t, err, "no node has NVIDIA GPUs")
 }
 
 func TestPortion(t *testing.T) {
@@ -262,9 +234,7 @@ func TestPortion(t *testing.T) {
 				q := portion(tc.name, resource.MustParse(tc.total), n, teams)
 				got = append(got, q.String())
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected parts (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "parts", tc.want, got)
 		})
 	}
 }
@@ -285,15 +255,8 @@ func TestParseTeams(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := (&generate{teams: tc.args}).parseTeams()
-			if tc.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Errorf("Error %v, want one with %q", err, tc.err)
-				}
-				return
-			}
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(team{})); diff != "" || err != nil {
-				t.Errorf("Unexpected teams, error %v (-want,+got):\n%s", err, diff)
-			}
+			kit.Says(t, err, tc.err)
+			kit.Same(t, "teams", tc.want, got, cmp.AllowUnexported(team{}))
 		})
 	}
 }

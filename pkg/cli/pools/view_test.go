@@ -8,16 +8,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // someCluster has two H100 nodes of which one is cordoned, a flavor for them, a team with
@@ -26,8 +26,7 @@ func someCluster() *inventory.Inventory {
 	cordoned := gpuNode("h1", "NVIDIA-H100")
 	cordoned.Spec.Unschedulable = true
 	other := gpuNode("l0", "NVIDIA-L4")
-	cpu := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c0"}}
-	cpu.Status = corev1.NodeStatus{Allocatable: amountsOf("cpu", "32"), Conditions: other.Status.Conditions}
+	cpu := *kit.ReadyNode("c0", nil, "cpu", "32")
 	h0 := gpuNode("h0", "NVIDIA-H100")
 	for _, node := range []*corev1.Node{&h0, &cordoned} {
 		node.Labels[gpu.MemoryLabel] = "81559"
@@ -35,25 +34,16 @@ func someCluster() *inventory.Inventory {
 	usage := func(total string) []kueue.FlavorUsage {
 		return []kueue.FlavorUsage{{Name: "h100", Resources: []kueue.ResourceUsage{{Name: gpu.Whole, Total: resource.MustParse(total)}}}}
 	}
+	pod := corev1.Pod{Spec: kit.PodRequests("nvidia.com/gpu", "6")}
+	pod.Spec.NodeName = "h0"
+	vision := kit.MakeClusterQueue("vision", kit.Quota{Flavor: "h100", GPUs: "16"})
+	group := &vision.Spec.ResourceGroups[0]
+	group.CoveredResources = append(group.CoveredResources, "nvidia.com/gpu.shared")
+	group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: "nvidia.com/gpu.shared"})
+	vision.Status.FlavorsReservation, vision.Status.FlavorsUsage = usage("8"), usage("6")
 	return &inventory.Inventory{
-		Nodes: []corev1.Node{cpu, h0, cordoned, other},
-		Pods: []corev1.Pod{{Spec: corev1.PodSpec{NodeName: "h0", Containers: []corev1.Container{{
-			Resources: corev1.ResourceRequirements{Requests: amountsOf("nvidia.com/gpu", "6")},
-		}}}}},
-		Flavors: []kueue.ResourceFlavor{{
-			ObjectMeta: metav1.ObjectMeta{Name: "h100"},
-			Spec:       kueue.ResourceFlavorSpec{NodeLabels: map[string]string{gpu.ProductLabel: "NVIDIA-H100"}},
-		}},
-		ClusterQueues: []kueue.ClusterQueue{{
-			ObjectMeta: metav1.ObjectMeta{Name: "vision"},
-			Spec: kueue.ClusterQueueSpec{ResourceGroups: []kueue.ResourceGroup{{
-				CoveredResources: []corev1.ResourceName{gpu.Whole, "nvidia.com/gpu.shared"},
-				Flavors: []kueue.FlavorQuotas{{Name: "h100", Resources: []kueue.ResourceQuota{
-					{Name: gpu.Whole, NominalQuota: resource.MustParse("16")}, {Name: "nvidia.com/gpu.shared"},
-				}}},
-			}}},
-			Status: kueue.ClusterQueueStatus{FlavorsReservation: usage("8"), FlavorsUsage: usage("6")},
-		}},
+		Nodes: []corev1.Node{cpu, h0, cordoned, other}, Pods: []corev1.Pod{pod},
+		Flavors: []kueue.ResourceFlavor{*kit.PlainFlavor("h100", gpu.ProductLabel, "NVIDIA-H100")}, ClusterQueues: []kueue.ClusterQueue{*vision},
 	}
 }
 
@@ -87,8 +77,7 @@ h100          nvidia.com/gpu   1/2     8             16      8          6       
 `},
 		"a stopped ClusterQueue": {
 			change: func(i *inventory.Inventory) {
-				hold := kueue.HoldAndDrain
-				i.ClusterQueues[0].Spec.StopPolicy, i.Nodes = &hold, nil
+				i.ClusterQueues[0].Spec.StopPolicy, i.Nodes = ptr.To(kueue.HoldAndDrain), nil
 			},
 			format: "wide",
 			want: `
@@ -156,48 +145,30 @@ unseen:
 			if tc.change != nil {
 				tc.change(i)
 			}
-			view, err := newView(context.Background(), i)
-			if err != nil {
-				t.Fatal(err)
-			}
-			write, err := newPrinter(tc.format)
-			if err != nil {
-				t.Fatal(err)
-			}
+			view := kit.Must(newView(context.Background(), i))(t)
+			write := kit.Must(newPrinter(tc.format))(t)
 			var out strings.Builder
-			if err := write(&out, view, show.Paint{}); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), out.String()); diff != "" {
-				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
-			}
+			kit.OK(t, write(&out, view, show.Paint{}))
+			kit.Same(t, "output", strings.TrimPrefix(tc.want, "\n"), out.String())
 		})
 	}
 }
 
 func TestScreenShowsOnlyChanges(t *testing.T) {
-	write, err := newPrinter("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	write := kit.Must(newPrinter(""))(t)
 	var out strings.Builder
 	s := &screen{out: &out, write: write}
 	changed := someCluster()
 	changed.Pods = nil
 	for _, i := range []*inventory.Inventory{someCluster(), someCluster(), changed} {
-		if err := s.show(context.Background(), i); err != nil {
-			t.Fatal(err)
-		}
+		kit.OK(t, s.show(context.Background(), i))
 	}
-	if got := strings.Count(out.String(), "POOL"); got != 2 {
-		t.Errorf("Printed %d tables, want 2:\n%s", got, out.String())
-	}
+	kit.Same(t, "number of tables", 2, strings.Count(out.String(), "POOL"))
 }
 
 func TestUnknownFormat(t *testing.T) {
-	if _, err := newPrinter("xml"); err == nil || !strings.Contains(err.Error(), "wide, json, yaml or jsonpath=TEMPLATE") {
-		t.Errorf("Unexpected error: %v", err)
-	}
+	_, err := newPrinter("xml")
+	kit.Says(t, err, "wide, json, yaml or jsonpath=TEMPLATE")
 }
 
 func TestNotAllowedToLook(t *testing.T) {
@@ -215,13 +186,9 @@ func TestNotAllowedToLook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			i := &inventory.Inventory{}
 			unseen(tc.unseen...)(i)
-			err, text := notAll(i), ""
-			if err != nil {
-				text = err.Error()
-			}
-			if diff := cmp.Diff(tc.wantErr, text); diff != "" || exit.Code(err) != tc.wantCode {
-				t.Errorf("Unexpected exit code %d (-want,+got):\n%s", exit.Code(err), diff)
-			}
+			err := notAll(i)
+			kit.Same(t, "error", tc.wantErr, kit.Text(err))
+			kit.Same(t, "exit code", tc.wantCode, exit.Code(err))
 		})
 	}
 }

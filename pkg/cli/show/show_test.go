@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestTable(t *testing.T) {
@@ -36,12 +36,8 @@ func TestTable(t *testing.T) {
 				table.Row(row...)
 			}
 			var out strings.Builder
-			if err := table.Print(&out, tc.paint, ""); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
-				t.Errorf("Unexpected table (-want,+got):\n%s", diff)
-			}
+			kit.OK(t, table.Print(&out, tc.paint, ""))
+			kit.Same(t, "table", tc.want, out.String())
 		})
 	}
 }
@@ -52,21 +48,15 @@ func TestUnits(t *testing.T) {
 		Age(now, now.Add(-90*time.Second)), Age(now, time.Time{}),
 		Count(1, "GPU"), Count(0, "GPU"), Count(16, "node"),
 	}
-	if diff := cmp.Diff([]string{"90s", "<unknown>", "1 GPU", "0 GPUs", "16 nodes"}, got); diff != "" {
-		t.Errorf("Unexpected units (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "units", []string{"90s", "<unknown>", "1 GPU", "0 GPUs", "16 nodes"}, got)
 }
 
 func TestEncode(t *testing.T) {
 	value := map[string]any{"a": []string{"<b>"}}
 	for format, want := range map[string]string{JSON: "{\n  \"a\": [\n    \"<b>\"\n  ]\n}\n", YAML: "a:\n- <b>\n", JSONPath + "{.a[0]}": "<b>", JSONPath + ".a[*]": "<b>", JSONPath + "{.none}": ""} {
 		var out strings.Builder
-		if err := Encode(&out, format, value); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, out.String()); diff != "" {
-			t.Errorf("Unexpected %s (-want,+got):\n%s", format, diff)
-		}
+		kit.OK(t, Encode(&out, format, value))
+		kit.Same(t, format, want, out.String())
 	}
 }
 
@@ -87,13 +77,7 @@ func TestKnownFormat(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := ""
-			if err := KnownFormat(tc.format, tc.known...); err != nil {
-				got = err.Error()
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected error (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "error", tc.want, kit.Text(KnownFormat(tc.format, tc.known...)))
 		})
 	}
 }
@@ -112,15 +96,11 @@ func TestColoursAreSwitchedOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("NO_COLOR", tc.noColor)
 			t.Setenv("TERM", tc.term)
-			if got := wanted(); got != tc.want {
-				t.Errorf("Colours are wanted: %v", got)
-			}
+			kit.Same(t, "colours", tc.want, wanted())
 		})
 	}
 }
 
 func TestOnlyTerminalsArePainted(t *testing.T) {
-	if got := Painter(&strings.Builder{}).Red("text"); got != "text" {
-		t.Errorf("Painted %q", got)
-	}
+	kit.Same(t, "text", "text", Painter(&strings.Builder{}).Red("text"))
 }

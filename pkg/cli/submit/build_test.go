@@ -8,14 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const ofTorch = "runtimeRef: {apiGroup: trainer.kubeflow.org, kind: ClusterTrainingRuntime, name: torch}"
@@ -78,23 +77,15 @@ podTemplateOverrides:
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			tc.request.namespace = "ns"
-			job, err := tc.request.trainJob(false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			job := kit.Must(tc.request.trainJob(false))(t)
 			if tc.generation == 0 {
 				tc.generation = trainjob.Trainer23
 			}
-			got, err := manifest(job, tc.generation)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := kit.Must(manifest(job, tc.generation))(t)
 			metadata := object(t, tc.metadata)
 			metadata["namespace"] = "ns"
 			want := map[string]any{"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": object(t, tc.spec)}
-			if diff := cmp.Diff(text(t, want), text(t, got.Object)); diff != "" {
-				t.Errorf("Unexpected TrainJob (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "TrainJob", text(t, want), text(t, got.Object))
 		})
 	}
 }
@@ -111,31 +102,18 @@ func object(t *testing.T, text string) (read map[string]any) {
 
 func text(t *testing.T, value any) string {
 	t.Helper()
-	data, err := yaml.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := kit.Must(yaml.Marshal(value))(t)
 	return string(data)
 }
 
 func TestRuntimePatchFromAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "patch.yaml")
-	if err := os.WriteFile(path, []byte(patchOfNode), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, os.WriteFile(path, []byte(patchOfNode), 0o600))
 	r := request{patch: path}
-	got, err := r.runtimePatch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := kit.Must(r.runtimePatch())(t)
 	r.patch = patchOfNode
-	want, err := r.runtimePatch()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("Unexpected patch (-want,+got):\n%s", diff)
-	}
+	want := kit.Must(r.runtimePatch())(t)
+	kit.Same(t, "patch", want, got)
 }
 
 func TestRefusals(t *testing.T) {
@@ -178,12 +156,8 @@ func TestRefusals(t *testing.T) {
 			if err == nil {
 				_, err = manifest(job, max(tc.generation, trainjob.Trainer21))
 			}
-			if err == nil || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("The error is %v and not %q", err, tc.says)
-			}
-			if code := exit.Code(err); code != max(tc.code, exit.Failed) {
-				t.Errorf("The exit code is %d and not %d", code, max(tc.code, exit.Failed))
-			}
+			kit.Says(t, err, tc.says)
+			kit.Same(t, "exit code of error "+kit.Text(err), max(tc.code, exit.Failed), exit.Code(err))
 		})
 	}
 }
@@ -198,25 +172,19 @@ func TestFlagsThatSayNothing(t *testing.T) {
 		"--nodes and --gpus-per-node are 1 or more":             {"--nodes", "-1"},
 		"--nodes=0: no pod would run; name 1 or more, or leave": {"--nodes", "0", "--gpus-per-node", "0"},
 	} {
-		streams, _, _, _ := genericiooptions.NewTestIOStreams()
-		cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
-		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		cmd.SetArgs(append([]string{"a", "--runtime", "torch", "--dry-run", "client"}, args...))
-		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("With %q the error is %v and not %q", args, err, says)
-		}
+		_, err := dryRun(t, args...)
+		kit.Says(t, err, says)
 	}
 }
 
+func dryRun(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
+	return kit.Run(t, NewCommand, flags, "", append([]string{"a", "--runtime", "torch", "--dry-run", "client"}, args...)...)
+}
+
 func TestDryRunOfAWrongPatch(t *testing.T) {
-	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs([]string{"a", "--runtime", "torch", "--dry-run", "client", "-o", "yaml", "--runtime-patch", strings.Replace(patchOfNode, `{mine: "1"}`, "5", 1)})
-	if err := cmd.ExecuteContext(t.Context()); exit.Code(err) != exit.Findings {
-		t.Errorf("The exit code is %d and not %d: %v", exit.Code(err), exit.Findings, err)
-	}
-	if out.Len() > 0 {
-		t.Errorf("Printed %s", out)
-	}
+	out, err := dryRun(t, "-o", "yaml", "--runtime-patch", strings.Replace(patchOfNode, `{mine: "1"}`, "5", 1))
+	kit.Same(t, "exit code of error "+kit.Text(err), exit.Findings, exit.Code(err))
+	kit.Same(t, "output", "", out)
 }

@@ -9,11 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // TestLook is about what is left of a former TrainJob: Kubernetes deletes it after the TrainJob.
@@ -28,10 +27,6 @@ func TestLook(t *testing.T) {
 		"those of a former TrainJob":        {owner: "former", runs: "js"},
 		"a JobSet of its own, and old pods": {owner: "job", runs: "former", jobSet: true},
 	}
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			job := trainJob("")
@@ -40,14 +35,9 @@ func TestLook(t *testing.T) {
 			former.UID = tc.owner
 			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "js", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(former, trainjob.GVK)}}}
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", Labels: map[string]string{jobsetapi.JobSetNameKey: "job", jobsetapi.JobSetUIDKey: string(tc.runs)}}}
-			f := &follower{client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(job, js, pod).Build(), job: client.ObjectKeyFromObject(job)}
-			v, err := f.look(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := v.jobSet != nil; got != tc.jobSet || len(v.pods) != tc.pods {
-				t.Errorf("JobSet %v, %d pods; want %v, %d", got, len(v.pods), tc.jobSet, tc.pods)
-			}
+			f := &follower{client: kit.Fake(kit.Scheme(trainjob.AddToScheme), job, js, pod).Build(), job: client.ObjectKeyFromObject(job)}
+			v := kit.Must(f.look(t.Context()))(t)
+			kit.Same(t, "JobSet and number of pods", []any{tc.jobSet, tc.pods}, []any{v.jobSet != nil, len(v.pods)})
 		})
 	}
 }

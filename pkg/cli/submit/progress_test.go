@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func trainJob(queue string, conditions ...metav1.Condition) *trainjob.TrainJob {
@@ -77,6 +77,7 @@ func assigned(wl *kueue.Workload, worker string) *kueue.Workload {
 }
 
 func TestProgress(t *testing.T) {
+	dispatched := managedBy(trainJob("q"), kueue.MultiKueueControllerName)
 	leaving := pods(corev1.PodRunning)
 	leaving[0].DeletionTimestamp = ptr.To(metav1.Now())
 	deactivated := workload(condition("Evicted", "True", "the Workload is deactivated"))
@@ -88,6 +89,10 @@ func TestProgress(t *testing.T) {
 	admitted := func() *kueue.Workload {
 		return in("cq", workload(condition("QuotaReserved", "True", ""), condition("Admitted", "True", "")), "h100", "h100", "cpu")
 	}
+	const (
+		queued   = "+ submitted: trainjob ns/job\n+ queued: LocalQueue q"
+		reserved = queued + "\n+ quota reserved: ClusterQueue cq"
+	)
 	cases := map[string]struct {
 		view view
 		// want has a line for each step, with + where it is done, and the failure.
@@ -100,57 +105,35 @@ func TestProgress(t *testing.T) {
 - admitted
 - pods created
 - pods running`},
-		"waiting": {view: view{job: trainJob("q"), workload: workload(condition("QuotaReserved", "False", "no quota left")), jobSet: jobSet(1, 2)}, want: `
-+ submitted: trainjob ns/job
-+ queued: LocalQueue q
+		"waiting": {view: view{job: trainJob("q"), workload: workload(condition("QuotaReserved", "False", "no quota left")), jobSet: jobSet(1, 2)}, want: queued + `
 - quota reserved: no quota left
 - admitted
 - pods created: 0 of 2 pods
 - pods running: 0 of 2 pods`},
-		"evicted": {view: view{job: trainJob("q"), workload: workload(condition("QuotaReserved", "False", "no quota left"), condition("Evicted", "True", "preempted")), pods: leaving, jobSet: jobSet(1, 1)}, want: `
-+ submitted: trainjob ns/job
-+ queued: LocalQueue q
+		"evicted": {view: view{job: trainJob("q"), workload: workload(condition("QuotaReserved", "False", "no quota left"), condition("Evicted", "True", "preempted")), pods: leaving, jobSet: jobSet(1, 1)}, want: queued + `
 - quota reserved: evicted: preempted
 - admitted
 - pods created: 0 of 1 pod
 - pods running: 0 of 1 pod`},
-		"behind an admission check": {view: view{job: trainJob("q"), workload: checked}, want: `
-+ submitted: trainjob ns/job
-+ queued: LocalQueue q
-+ quota reserved: ClusterQueue cq
+		"behind an admission check": {view: view{job: trainJob("q"), workload: checked}, want: reserved + `
 - admitted: waits for admission check prov: nodes come
 - pods created
 - pods running`},
-		"admitted": {view: view{job: trainJob("q"), workload: admitted(), jobSet: jobSet(2, 2), pods: pods(corev1.PodPending, corev1.PodRunning)}, want: `
-+ submitted: trainjob ns/job
-+ queued: LocalQueue q
-+ quota reserved: ClusterQueue cq
+		"admitted": {view: view{job: trainJob("q"), workload: admitted(), jobSet: jobSet(2, 2), pods: pods(corev1.PodPending, corev1.PodRunning)}, want: reserved + `
 + admitted: flavor cpu, h100
 - pods created: 2 of 4 pods
 - pods running: 1 of 4 pods`},
-		"running; a pod that is done counts": {view: view{job: trainJob("q"), workload: admitted(), jobSet: jobSet(1, 2), pods: pods(corev1.PodSucceeded, corev1.PodRunning)}, want: `
-+ submitted: trainjob ns/job
-+ queued: LocalQueue q
-+ quota reserved: ClusterQueue cq
+		"running; a pod that is done counts": {view: view{job: trainJob("q"), workload: admitted(), jobSet: jobSet(1, 2), pods: pods(corev1.PodSucceeded, corev1.PodRunning)}, want: reserved + `
 + admitted: flavor cpu, h100
 + pods created: 2 of 2 pods
 + pods running: 2 of 2 pods`},
-		"taken to other clusters, and none has it yet": {view: view{job: managedBy(trainJob("q"), kueue.MultiKueueControllerName), workload: checked}, want: `
-+ submitted: trainjob ns/job
-+ queued: LocalQueue q
-+ quota reserved: ClusterQueue cq
+		"taken to other clusters, and none has it yet": {view: view{job: dispatched, workload: checked}, want: reserved + `
 - admitted: waits for admission check prov: nodes come
 - in a worker`},
-		"assigned to another cluster, and about to be admitted": {view: view{job: managedBy(trainJob("q"), kueue.MultiKueueControllerName), workload: assigned(in("cq", workload(condition("QuotaReserved", "True", ""))), "west")}, want: `
-+ submitted: trainjob ns/job
-+ queued: LocalQueue q
-+ quota reserved: ClusterQueue cq
+		"assigned to another cluster, and about to be admitted": {view: view{job: dispatched, workload: assigned(in("cq", workload(condition("QuotaReserved", "True", ""))), "west")}, want: reserved + `
 - admitted
 - in a worker`},
-		"in another cluster": {view: view{job: managedBy(trainJob("q"), kueue.MultiKueueControllerName), workload: assigned(admitted(), "west")}, want: `
-+ submitted: trainjob ns/job
-+ queued: LocalQueue q
-+ quota reserved: ClusterQueue cq
+		"in another cluster": {view: view{job: dispatched, workload: assigned(admitted(), "west")}, want: reserved + `
 + admitted: flavor cpu, h100
 + in a worker: cluster west`},
 		"running, with fewer completions than parallelism": {view: view{job: trainJob(""), jobSet: completing(jobSet(1, 4), 2), pods: pods(corev1.PodRunning, corev1.PodRunning)}, want: `
@@ -166,18 +149,13 @@ func TestProgress(t *testing.T) {
 - pods created
 - pods running
 it failed: backoff limit`},
-		"deactivated": {view: view{job: trainJob("q"), workload: deactivated}, want: `
-+ submitted: trainjob ns/job
-+ queued: LocalQueue q
+		"deactivated": {view: view{job: trainJob("q"), workload: deactivated}, want: queued + `
 - quota reserved: evicted: the Workload is deactivated
 - admitted
 - pods created
 - pods running
 its Workload was deactivated: the Workload is deactivated`},
-		"rejected": {view: view{job: trainJob("q"), workload: rejected}, want: `
-+ submitted: trainjob ns/job
-+ queued: LocalQueue q
-+ quota reserved: ClusterQueue cq
+		"rejected": {view: view{job: trainJob("q"), workload: rejected}, want: reserved + `
 - admitted: waits for admission check prov: nodes come
 - pods created
 - pods running
@@ -201,9 +179,7 @@ it was deleted`},
 			if p.failure != "" {
 				lines = append(lines, p.failure)
 			}
-			if diff := cmp.Diff(strings.TrimSpace(tc.want), strings.Join(lines, "\n")); diff != "" {
-				t.Errorf("Unexpected progress (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "progress", strings.TrimSpace(tc.want), strings.Join(lines, "\n"))
 		})
 	}
 }
@@ -265,9 +241,7 @@ func TestDisplay(t *testing.T) {
 			for i, p := range tc.shown {
 				d.show(p, start.Add(time.Duration(i)*time.Second))
 			}
-			if diff := cmp.Diff(tc.want, out.String()); diff != "" {
-				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "output", tc.want, out.String())
 		})
 	}
 }

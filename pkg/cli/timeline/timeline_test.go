@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var begin = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -72,12 +73,37 @@ func complete() *Facts {
 	return f
 }
 
+// lines are the steps, each with its time, who did it and in which worker.
+func lines(of Timeline) (lines []string) {
+	for _, s := range of.Steps {
+		who := strings.TrimSpace(string(s.Actor) + " " + s.Cluster)
+		lines = append(lines, fmt.Sprintf("%s %s | %s | %s", after(begin, s.Time), who, s.Object, s.Step))
+	}
+	return lines
+}
+
+// spent are the seconds of each phase.
+func spent(of Timeline) map[Phase]int {
+	seconds := map[Phase]int{}
+	for _, span := range of.Spans {
+		seconds[span.Phase] = int(span.Seconds + 0.5)
+	}
+	return seconds
+}
+
+// told counts the steps of a milestone by their cluster.
+func told(of Timeline, is milestone) map[string]int {
+	count := map[string]int{}
+	for _, s := range of.Steps {
+		if s.milestone == is {
+			count[s.Cluster]++
+		}
+	}
+	return count
+}
+
 func TestOf(t *testing.T) {
 	got := Of(complete())
-	var lines []string
-	for _, s := range got.Steps {
-		lines = append(lines, fmt.Sprintf("%s %s | %s | %s", after(begin, s.Time), s.Actor, s.Object, s.Step))
-	}
 	want := []string{
 		"0s user | TrainJob llm | created it (kubectl-create)",
 		"0s webhook | TrainJob llm | suspended it and put it behind the admission gate",
@@ -103,17 +129,9 @@ func TestOf(t *testing.T) {
 		"59s kubelet | 1 pod of Job llm-node-0 | ended it",
 		"60s Trainer | TrainJob llm | reported it as Complete: all done",
 	}
-	if diff := cmp.Diff(want, lines); diff != "" {
-		t.Errorf("Unexpected steps (-want,+got):\n%s", diff)
-	}
-	spent := map[Phase]int{}
-	for _, span := range got.Spans {
-		spent[span.Phase] = int(span.Seconds + 0.5)
-	}
+	kit.Same(t, "steps", want, lines(got))
 	wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 20, WaitingForChecks: 0, Starting: 2, WaitingForPods: 9, Running: 26, Stopping: 3}
-	if diff := cmp.Diff(wantSpent, spent); diff != "" {
-		t.Errorf("Unexpected spans (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "spans", wantSpent, spent(got))
 }
 
 // runsInWest is a job of MultiKueue that waited 20 s for worker west, and ran there.
@@ -148,24 +166,24 @@ func TestOfAJobInAWorker(t *testing.T) {
 	common := []string{
 		"25.1s kueue-trainer west | TrainJob llm | Started: on h100",
 		"26.1s Job controller west | 1 pod of Job llm-node-0 | made it",
-		"26.2s Kueue  | Workload wl | Admitted: by gpus",
-		"26.3s kueue-trainer  | TrainJob llm | Started: runs in cluster west",
+		"26.2s Kueue | Workload wl | Admitted: by gpus",
+		"26.3s kueue-trainer | TrainJob llm | Started: runs in cluster west",
 		"30.1s kubelet west | 1 pod of Job llm-node-0 | started it",
-		"60s Trainer  | TrainJob llm | reported it as Complete: all done",
+		"60s Trainer | TrainJob llm | reported it as Complete: all done",
 	}
 	cases := map[string]struct {
 		gone bool
 		want []string
 	}{
 		"whose copy is there": {want: append([]string{
-			"0s user  | TrainJob llm | created it", "1s kueue-trainer  | Workload wl | made it", "2.1s Kueue  | Workload wl | QuotaReserved: in gpus",
+			"0s user | TrainJob llm | created it", "1s kueue-trainer | Workload wl | made it", "2.1s Kueue | Workload wl | QuotaReserved: in gpus",
 			"3s Kueue west | Workload wl | copied it from the manager cluster",
 			"4.1s Kueue west | Workload wl | Pending: 8 more needed", "22.1s Kueue west | Workload wl | QuotaReserved: in gpus", "22.2s Kueue west | Workload wl | Admitted: by gpus",
 			"23s Kueue west | TrainJob llm | copied it from the manager cluster", "23s webhook west | TrainJob llm | suspended it and put it behind the admission gate",
 			"24s Trainer west | JobSet llm | made it", "24s JobSet west | Job llm-node-0 | made it", "24.3s JobSet west | JobSet llm | SuspendedJobs: jobset is suspended",
 		}, common...)},
 		"whose copy is gone": {gone: true, want: append([]string{
-			"0s user  | TrainJob llm | created it", "1s kueue-trainer  | Workload wl | made it", "2.1s Kueue  | Workload wl | QuotaReserved: in gpus",
+			"0s user | TrainJob llm | created it", "1s kueue-trainer | Workload wl | made it", "2.1s Kueue | Workload wl | QuotaReserved: in gpus",
 			"4.1s Kueue west | Workload wl | Pending: 8 more needed", "22.1s Kueue west | Workload wl | QuotaReserved: in gpus", "22.2s Kueue west | Workload wl | Admitted: by gpus",
 			"24.3s JobSet west | JobSet llm | SuspendedJobs: jobset is suspended",
 		}, common...)},
@@ -173,21 +191,9 @@ func TestOfAJobInAWorker(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := Of(runsInWest(tc.gone))
-			var lines []string
-			for _, s := range got.Steps {
-				lines = append(lines, fmt.Sprintf("%s %s %s | %s | %s", after(begin, s.Time), s.Actor, s.Cluster, s.Object, s.Step))
-			}
-			if diff := cmp.Diff(tc.want, lines); diff != "" {
-				t.Errorf("Unexpected steps (-want,+got):\n%s", diff)
-			}
-			spent := map[Phase]int{}
-			for _, span := range got.Spans {
-				spent[span.Phase] = int(span.Seconds + 0.5)
-			}
+			kit.Same(t, "steps", tc.want, lines(got))
 			wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 1, WaitingForChecks: 20, Starting: 4, WaitingForPods: 4, Running: 30}
-			if diff := cmp.Diff(wantSpent, spent); diff != "" {
-				t.Errorf("Unexpected spans (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "spans", wantSpent, spent(got))
 		})
 	}
 }
@@ -200,24 +206,14 @@ func TestStatusOfACopy(t *testing.T) {
 	if last.Cluster != "west" || last.milestone != finished {
 		t.Errorf("Unexpected last step %+v", last)
 	}
-	told := 0
-	for _, s := range Of(f).Steps {
-		if s.milestone == finished {
-			told++
-		}
-	}
-	if told != 1 {
-		t.Errorf("Its end is told %d times", told)
-	}
+	kit.Same(t, "times that its end is told", map[string]int{"west": 1}, told(Of(f), finished))
 }
 
 func TestSpansOfAJobThatWaits(t *testing.T) {
 	f := complete()
 	f.Now, f.Job.Status.Conditions, f.Workloads[0].Status.Conditions, f.Events, f.Pods = begin.Add(11*time.Second), nil, nil, nil, nil
 	want := []Span{{Phase: Preparing, Seconds: 1, Share: 1.0 / 11}, {Phase: WaitingForQuota, Seconds: 10, Share: 10.0 / 11}}
-	if diff := cmp.Diff(want, Of(f).Spans); diff != "" {
-		t.Errorf("Unexpected spans (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "spans", want, Of(f).Spans)
 }
 
 // Kueue says that it waits right after the manager gave the quota back.
@@ -233,9 +229,7 @@ func TestBothTellOfQuotaThatIsFree(t *testing.T) {
 			told = append(told, s.Actor)
 		}
 	}
-	if diff := cmp.Diff([]Actor{Manager, Kueue}, told); diff != "" {
-		t.Errorf("Unexpected actors (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "actors", []Actor{Manager, Kueue}, told)
 }
 
 // Events that tell the same again within minutes are one, which notes when it was seen last.
@@ -251,14 +245,7 @@ func TestSpansOfAJobThatIsPreemptedTwiceInMinutes(t *testing.T) {
 			f.Events[i].Series = &corev1.EventSeries{Count: 2, LastObservedTime: micro(last)}
 		}
 	}
-	want := map[Phase]int{Preparing: 1, WaitingForQuota: 58, WaitingForChecks: 0, Starting: 37, Stopping: 5}
-	spent := map[Phase]int{}
-	for _, span := range Of(f).Spans {
-		spent[span.Phase] = int(span.Seconds + 0.5)
-	}
-	if diff := cmp.Diff(want, spent); diff != "" {
-		t.Errorf("Unexpected spans (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "spans", map[Phase]int{Preparing: 1, WaitingForQuota: 58, WaitingForChecks: 0, Starting: 37, Stopping: 5}, spent(Of(f)))
 }
 
 func TestPodsTogether(t *testing.T) {
@@ -272,9 +259,7 @@ func TestPodsTogether(t *testing.T) {
 			lines = append(lines, s.Step)
 		}
 	}
-	if diff := cmp.Diff([]string{"made them", "started 1 of them", "ended 1 of them"}, lines); diff != "" {
-		t.Errorf("Unexpected steps (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "steps", []string{"made them", "started 1 of them", "ended 1 of them"}, lines)
 }
 
 func TestSVG(t *testing.T) {
@@ -283,32 +268,24 @@ func TestSVG(t *testing.T) {
 	timeline := Of(f)
 	var pictures [2]strings.Builder
 	for i := range pictures {
-		if err := writeSVG(&pictures[i], &timeline, f.Now); err != nil {
-			t.Fatal(err)
-		}
+		kit.OK(t, writeSVG(&pictures[i], &timeline, f.Now))
 	}
 	picture := pictures[0].String()
-	if picture != pictures[1].String() {
-		t.Error("Two pictures of the same differ")
-	}
+	kit.Same(t, "second picture of the same", picture, pictures[1].String())
 	marks, lanes := 0, 0
 	for decoder := xml.NewDecoder(strings.NewReader(picture)); ; {
 		token, err := decoder.Token()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.OK(t, err)
 		if element, is := token.(xml.StartElement); is && element.Name.Local == "circle" {
 			marks++
 		} else if is && element.Name.Local == "rect" && strings.Contains(fmt.Sprint(element.Attr), "#cbd2d9") {
 			lanes++
 		}
 	}
-	if marks != len(timeline.Steps) || lanes != len(actors) {
-		t.Errorf("%d marks in %d lanes, want %d in %d", marks, lanes, len(timeline.Steps), len(actors))
-	}
+	kit.Same(t, "marks and lanes", []int{len(timeline.Steps), len(actors)}, []int{marks, lanes})
 	if strings.Contains(picture, "<script>") {
 		t.Error("A message is part of the document")
 	}
@@ -329,17 +306,13 @@ func TestPodsOfOthers(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := jobOf(f, tc.pod); got != tc.want {
-				t.Errorf("Pod %s is of Job %q, want %q", tc.pod, got, tc.want)
-			}
+			kit.Same(t, "Job of a pod", tc.want, jobOf(f, tc.pod))
 		})
 	}
 	f = complete()
 	want := Of(f).Steps
 	f.Events = append(f.Events, event("Pod", "llm-node-0-b-node-0-0-x7k2p", "Scheduled", "to b", 6000))
-	if diff := cmp.Diff(want, Of(f).Steps, cmp.AllowUnexported(Step{})); diff != "" {
-		t.Errorf("Steps of another TrainJob (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "steps of another TrainJob", want, Of(f).Steps, cmp.AllowUnexported(Step{}))
 }
 
 // A worker that was lost had the job before.
@@ -349,21 +322,11 @@ func TestOfAJobInTwoWorkers(t *testing.T) {
 	former.Cluster, former.last = "east", false
 	f.Copies = append([]Copy{former, {Worker: Worker{Cluster: "north", Problem: "no context"}}}, f.Copies...)
 	got := Of(f)
-	if diff := cmp.Diff([]Worker{{Cluster: "east"}, {Cluster: "north", Problem: "no context"}}, got.FormerWorkers); diff != "" {
-		t.Errorf("Unexpected former workers (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "former workers", []Worker{{Cluster: "east"}, {Cluster: "north", Problem: "no context"}}, got.FormerWorkers)
 	if got.Worker == nil || got.Worker.Cluster != "west" {
 		t.Errorf("The worker is %+v, want west", got.Worker)
 	}
-	told := map[string]int{}
-	for _, s := range got.Steps {
-		if s.milestone == started {
-			told[s.Cluster]++
-		}
-	}
-	if diff := cmp.Diff(map[string]int{"": 1, "east": 1, "west": 1}, told); diff != "" {
-		t.Errorf("Unexpected starts by cluster (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "starts by cluster", map[string]int{"": 1, "east": 1, "west": 1}, told(got, started))
 }
 
 func TestGivenTo(t *testing.T) {
@@ -389,9 +352,7 @@ func TestGivenTo(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, givenTo(tc.events, tc.assigned)); diff != "" {
-				t.Errorf("Unexpected workers (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "workers", tc.want, givenTo(tc.events, tc.assigned))
 		})
 	}
 }

@@ -17,15 +17,12 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -38,36 +35,37 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // installed is a cluster with the manager, a runtime and some objects. Dry runs of TrainJobs
 // come back as webhook leaves them.
 func installed(t *testing.T, webhook func(*trainjob.TrainJob) error, objects ...client.Object) client.Client {
 	t.Helper()
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec := apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"runtimePatches": {}}}
-	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: trainjob.CRDName}}
-	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{
-		Name: trainjob.GVK.Version, Served: true, Schema: &apiextensionsv1.CustomResourceValidation{
-			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec}}},
-	}}
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: cluster.ManagerDeployment}}
 	deployment.Spec.Replicas = ptr.To[int32](2)
 	deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "manager"}}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace}}
-	objects = append(objects, crd, namespace, deployment, &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}},
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Validating}},
-		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policies.Names()[0]}})
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	objects = append(objects, kit.MakeCRD(trainjob.CRDName, trainjob.GVK.Version, "runtimePatches"), namespace, deployment,
+		&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}})
+	return kit.Fake(kit.Must(cluster.Scheme())(t), append(objects, enforcing()...)...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
 			return webhook(obj.(*trainjob.TrainJob))
 		},
 	}).Build()
 }
+
+// enforcing are the manager's objects that have the API server refuse or change what others write.
+func enforcing() []client.Object {
+	return []client.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Validating}},
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policies.Names()[0]}},
+	}
+}
+
+// silent is a webhook that changes nothing.
+func silent(*trainjob.TrainJob) error { return nil }
 
 // kueueConfigMap is Kueue's configuration with these frameworks.
 func kueueConfigMap(frameworks string) *corev1.ConfigMap {
@@ -86,6 +84,16 @@ func trainJob(name string, change func(*trainjob.TrainJob)) *trainjob.TrainJob {
 	job.Spec.Suspend = ptr.To(true)
 	change(job)
 	return job
+}
+
+var ours = patch.Of(trainjob.Trainer22)
+
+// placed is a job that waits, with an entry of the manager.
+func placed(t *testing.T, name string, placement patch.Placement) *trainjob.TrainJob {
+	t.Helper()
+	return trainJob(name, func(job *trainjob.TrainJob) {
+		kit.Must(ours.Set(&job.Spec, []patch.Placement{placement}))(t)
+	})
 }
 
 func workloadOf(kind, job string) *kueue.Workload {
@@ -163,12 +171,8 @@ func TestWorkloadsAreFreed(t *testing.T) {
 				job.Spec.Suspend = ptr.To(tc.inTree)
 				return nil
 			}, objects...)
-			if err := uninstalling(c, io.Discard).run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if got := fate(t, c, "job"); got != tc.want {
-				t.Errorf("The Workload %s, want: %s", got, tc.want)
-			}
+			kit.OK(t, uninstalling(c, io.Discard).run(t.Context()))
+			kit.Same(t, "fate of the Workload", tc.want, fate(t, c, "job"))
 		})
 	}
 }
@@ -176,55 +180,35 @@ func TestWorkloadsAreFreed(t *testing.T) {
 func TestQuotaOfPodsThatMultiKueueLeftIsFreed(t *testing.T) {
 	rest := workloadOf("ClusterQueue", "gpus")
 	rest.Labels, rest.Finalizers = map[string]string{remainder.Label: "llm"}, nil
-	c := installed(t, func(*trainjob.TrainJob) error { return nil }, rest, workloadOf("Job", "job"), kueueConfigMap("batch/job"))
+	c := installed(t, silent, rest, workloadOf("Job", "job"), kueueConfigMap("batch/job"))
 	var out strings.Builder
-	if err := uninstalling(c, &out).run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, uninstalling(c, &out).run(t.Context()))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(rest), rest); !apierrors.IsNotFound(err) {
 		t.Errorf("The Workload of the pods that are left is there: %v", err)
 	}
-	if got := fate(t, c, "job"); got != kept {
-		t.Errorf("The Workload of a Job %s, want: %s", got, kept)
-	}
+	kit.Same(t, "fate of the Workload", kept, fate(t, c, "job"))
 	if told := "workload ns/gpus: deleted; pods of TrainJob llm may be left"; !strings.Contains(out.String(), told) {
 		t.Errorf("Told %q, want %q in it", out.String(), told)
 	}
 }
 
 func TestTheManagerStopsAndNobodyAsksIt(t *testing.T) {
-	ours := patch.Of(trainjob.Trainer22)
-	waits := trainJob("waits", func(job *trainjob.TrainJob) {
-		if _, err := ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
-			t.Fatal(err)
-		}
-	})
-	c := installed(t, func(*trainjob.TrainJob) error { return nil }, waits, kueueConfigMap("batch/job"))
+	waits := placed(t, "waits", patch.Gated("node"))
+	c := installed(t, silent, waits, kueueConfigMap("batch/job"))
 	out := &bytes.Buffer{}
 	for range 2 { // the second time there is nothing left to do
-		if err := uninstalling(c, out).run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		kit.OK(t, uninstalling(c, out).run(t.Context()))
 	}
 	var deployment appsv1.Deployment
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: config.Namespace, Name: cluster.ManagerDeployment}, &deployment); err != nil {
-		t.Fatal(err)
-	}
-	if replicas := ptr.Deref(deployment.Spec.Replicas, 1); replicas != 0 {
-		t.Errorf("The Deployment has %d replicas, want 0", replicas)
-	}
-	for _, obj := range []client.Object{
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Validating}},
-		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: policies.Names()[0]}},
-	} {
+	kit.OK(t, c.Get(t.Context(), client.ObjectKey{Namespace: config.Namespace, Name: cluster.ManagerDeployment}, &deployment))
+	kit.Same(t, "replicas", ptr.To[int32](0), deployment.Spec.Replicas)
+	for _, obj := range enforcing() {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); !apierrors.IsNotFound(err) {
 			t.Errorf("%T %s is still there (%v)", obj, obj.GetName(), err)
 		}
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits); err != nil || ours.HoldsGate(&waits.Spec) {
-		t.Errorf("The TrainJob that waits is still at the gate (%v)", err)
-	}
+	kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
+	kit.Same(t, "gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
 	if !strings.Contains(out.String(), "ns/waits: gate removed") {
 		t.Errorf("People are not told of the TrainJob:\n%s", out)
 	}
@@ -234,13 +218,10 @@ func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: config.Namespace, Name: "manager-1", Labels: map[string]string{"app": "manager"}}}
 	evicted := pod.DeepCopy()
 	evicted.Name, evicted.Status.Phase = "manager-0", corev1.PodFailed
-	c := installed(t, func(*trainjob.TrainJob) error { return nil }, evicted, pod, kueueConfigMap("batch/job"))
+	c := installed(t, silent, evicted, pod, kueueConfigMap("batch/job"))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	err := uninstalling(c, io.Discard).run(ctx)
-	if err == nil || !strings.Contains(err.Error(), "manager-1") {
-		t.Errorf("run returned %v, want an error that names pod manager-1", err)
-	}
+	kit.Says(t, uninstalling(c, io.Discard).run(ctx), "manager-1")
 	var webhook admissionregistrationv1.MutatingWebhookConfiguration
 	if err := c.Get(t.Context(), client.ObjectKey{Name: webhookconfig.Installed.Mutating}, &webhook); err != nil {
 		t.Errorf("The webhooks of a manager that runs are gone: %v", err)
@@ -248,31 +229,22 @@ func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
 }
 
 func TestAnUnansweredQuestionFreesNothing(t *testing.T) {
-	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "trainjobs"}, "dry-run", nil)
-	c := installed(t, func(*trainjob.TrainJob) error { return refusal }, trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"), kueueConfigMap("batch/job"))
+	c := installed(t, func(*trainjob.TrainJob) error { return kit.Forbidden("trainjobs") },
+		trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"), kueueConfigMap("batch/job"))
 	if err := uninstalling(c, io.Discard).run(t.Context()); !apierrors.IsForbidden(err) {
 		t.Errorf("run returned %v, want the refusal", err)
 	}
-	if got := fate(t, c, "job"); got != alone {
-		t.Errorf("The Workload %s, want: %s", got, alone)
-	}
+	kit.Same(t, "fate of the Workload", alone, fate(t, c, "job"))
 }
 
 func TestTheManagerOfAnotherNamespaceIsNamed(t *testing.T) {
 	webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}}
-	c := installed(t, func(*trainjob.TrainJob) error { return nil }, kueueConfigMap("batch/job"))
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks); err != nil {
-		t.Fatal(err)
-	}
+	c := installed(t, silent, kueueConfigMap("batch/job"))
+	kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks))
 	webhooks.Webhooks = []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{
 		Service: &admissionregistrationv1.ServiceReference{Namespace: "elsewhere"}}}}
-	if err := c.Update(t.Context(), webhooks); err != nil {
-		t.Fatal(err)
-	}
-	err := uninstalling(c, io.Discard).run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "--manager-namespace=elsewhere") {
-		t.Errorf("run returned %v, want an error that names the namespace", err)
-	}
+	kit.OK(t, c.Update(t.Context(), webhooks))
+	kit.Says(t, uninstalling(c, io.Discard).run(t.Context()), "--manager-namespace=elsewhere")
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks); err != nil {
 		t.Errorf("The webhooks of a manager that runs are gone: %v", err)
 	}
@@ -281,60 +253,36 @@ func TestTheManagerOfAnotherNamespaceIsNamed(t *testing.T) {
 func TestAWorkloadWaitsForThePodsOfItsJob(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-node-0", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"}}}
 	pod.Spec.NodeName, pod.Status.Phase = "gpu-0", corev1.PodRunning
-	c := installed(t, func(*trainjob.TrainJob) error { return nil }, pod, kueueConfigMap("batch/job"),
+	c := installed(t, silent, pod, kueueConfigMap("batch/job"),
 		trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	err := uninstalling(c, io.Discard).run(ctx)
-	if err == nil || !strings.Contains(err.Error(), "job-node-0") {
-		t.Errorf("run returned %v, want an error that names the pod", err)
-	}
-	if got := fate(t, c, "job"); got != kept {
-		t.Errorf("The Workload %s, want: %s", got, kept)
-	}
+	kit.Says(t, uninstalling(c, io.Discard).run(ctx), "job-node-0")
+	kit.Same(t, "fate of the Workload", kept, fate(t, c, "job"))
 }
 
 func TestAWaitingJobKeepsNoPlacement(t *testing.T) {
-	ours := patch.Of(trainjob.Trainer22)
-	evicted := trainJob("evicted", func(job *trainjob.TrainJob) {
-		placement := patch.Freed("node")
-		placement.NodeSelector = map[string]string{"pool": "h100"}
-		if _, err := ours.Set(&job.Spec, []patch.Placement{placement}); err != nil {
-			t.Fatal(err)
-		}
-	})
-	c := installed(t, func(*trainjob.TrainJob) error { return nil }, evicted, kueueConfigMap("batch/job"))
-	if err := uninstalling(c, io.Discard).run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(evicted), evicted); err != nil {
-		t.Fatal(err)
-	}
+	placement := patch.Freed("node")
+	placement.NodeSelector = map[string]string{"pool": "h100"}
+	evicted := placed(t, "evicted", placement)
+	c := installed(t, silent, evicted, kueueConfigMap("batch/job"))
+	kit.OK(t, uninstalling(c, io.Discard).run(t.Context()))
+	kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(evicted), evicted))
 	if data, err := json.Marshal(evicted.Spec); err != nil || strings.Contains(string(data), "h100") {
 		t.Errorf("The TrainJob still says %s (%v)", data, err)
 	}
 }
 
 func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {
-	ours := patch.Of(trainjob.Trainer22)
-	waits := trainJob("waits", func(job *trainjob.TrainJob) {
-		if _, err := ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
-			t.Fatal(err)
+	waits := placed(t, "waits", patch.Gated("node"))
+	c := installed(t, silent, waits)
+	gone := interceptor.NewClient(c.(client.WithWatch), kit.Refusing(func(object any, _ client.ObjectKey) error {
+		if _, ok := object.(*kueue.WorkloadList); ok {
+			return &meta.NoKindMatchError{GroupKind: kueue.SchemeGroupVersion.WithKind("Workload").GroupKind()}
 		}
-	})
-	c := installed(t, func(*trainjob.TrainJob) error { return nil }, waits)
-	gone := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, ok := list.(*kueue.WorkloadList); ok {
-				return &meta.NoKindMatchError{GroupKind: kueue.SchemeGroupVersion.WithKind("Workload").GroupKind()}
-			}
-			return c.List(ctx, list, opts...)
-		},
-	})
-	if err := uninstalling(gone, io.Discard).run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits); err != nil || ours.HoldsGate(&waits.Spec) {
-		t.Errorf("The TrainJob that waits is still at the gate (%v)", err)
-	}
+		return nil
+	}))
+	kit.OK(t, uninstalling(gone, io.Discard).run(t.Context()))
+	kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
+	kit.Same(t, "gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
 }

@@ -8,9 +8,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
+
+// began is the series of a ledger with these labels.
+func began(at model.SampleValue, labels ...string) *model.Sample {
+	metric := model.Metric{}
+	for i := 0; i < len(labels); i += 2 {
+		metric[model.LabelName(labels[i])] = model.LabelValue(labels[i+1])
+	}
+	return &model.Sample{Metric: metric, Value: at}
+}
 
 func TestClusterLabel(t *testing.T) {
 	cases := map[string]struct {
@@ -20,50 +30,33 @@ func TestClusterLabel(t *testing.T) {
 	}{
 		"nothing is there": {},
 		"one cluster, whose leader changed": {
-			began: model.Vector{
-				{Metric: model.Metric{"cluster": "a", "pod": "1", "instance": "1"}, Value: 100},
-				{Metric: model.Metric{"cluster": "a", "pod": "2", "instance": "2"}, Value: 100},
-			},
+			began: model.Vector{began(100, "cluster", "a", "pod", "1", "instance", "1"), began(100, "cluster", "a", "pod", "2", "instance", "2")},
 		},
 		"one cluster, whose ledger began again in another installation": {
 			began: model.Vector{
-				{Metric: model.Metric{"cluster": "a", "pod": "1", "namespace": "x", "job": "x"}, Value: 100},
-				{Metric: model.Metric{"cluster": "a", "pod": "2", "namespace": "y", "job": "y"}, Value: 200},
+				began(100, "cluster", "a", "pod", "1", "namespace", "x", "job", "x"),
+				began(200, "cluster", "a", "pod", "2", "namespace", "y", "job", "y"),
 			},
 		},
-		"one cluster that two Prometheus scrape": {
-			began: model.Vector{
-				{Metric: model.Metric{"prometheus_replica": "a"}, Value: 100},
-				{Metric: model.Metric{"prometheus_replica": "b"}, Value: 100},
-			},
-		},
+		"one cluster that two Prometheus scrape": {began: model.Vector{began(100, "prometheus_replica", "a"), began(100, "prometheus_replica", "b")}},
 		"the same, when the ledger began again": {
 			began: model.Vector{
-				{Metric: model.Metric{"prometheus_replica": "a"}, Value: 100},
-				{Metric: model.Metric{"prometheus_replica": "b"}, Value: 100},
-				{Metric: model.Metric{"prometheus_replica": "a"}, Value: 200},
-				{Metric: model.Metric{"prometheus_replica": "b"}, Value: 200},
+				began(100, "prometheus_replica", "a"), began(100, "prometheus_replica", "b"), began(200, "prometheus_replica", "a"),
+				began(200, "prometheus_replica", "b"),
 			},
 		},
 		"two clusters": {
-			began: model.Vector{
-				{Metric: model.Metric{"cluster": "b", "pod": "1"}, Value: 100},
-				{Metric: model.Metric{"cluster": "a", "pod": "2"}, Value: 200},
-			},
+			began: model.Vector{began(100, "cluster", "b", "pod", "1"), began(200, "cluster", "a", "pod", "2")},
 			label: "cluster", want: []string{"a", "b"},
 		},
 		"two clusters, of which one has no label": {
-			began: model.Vector{
-				{Metric: model.Metric{"pod": "1"}, Value: 100},
-				{Metric: model.Metric{"cluster": "a", "pod": "2"}, Value: 200},
-			},
+			began: model.Vector{began(100, "pod", "1"), began(200, "cluster", "a", "pod", "2")},
 			label: "cluster", want: []string{"", "a"},
 		},
 		"two clusters, the ledger of one began again": {
 			began: model.Vector{
-				{Metric: model.Metric{"environment": "prod", "cluster": "b"}, Value: 100},
-				{Metric: model.Metric{"environment": "prod", "cluster": "b"}, Value: 300},
-				{Metric: model.Metric{"environment": "prod", "cluster": "a"}, Value: 200},
+				began(100, "environment", "prod", "cluster", "b"), began(300, "environment", "prod", "cluster", "b"),
+				began(200, "environment", "prod", "cluster", "a"),
 			},
 			label: "cluster", want: []string{"a", "b"},
 		},
@@ -71,9 +64,8 @@ func TestClusterLabel(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			label, values := clusterLabel(tc.began)
-			if diff := cmp.Diff(tc.want, values); label != tc.label || diff != "" {
-				t.Errorf("clusterLabel() = %q (-want,+got):\n%s", label, diff)
-			}
+			kit.Same(t, "label", tc.label, label)
+			kit.Same(t, "values", tc.want, values)
 		})
 	}
 }
@@ -96,9 +88,7 @@ func TestSeveral(t *testing.T) {
 			for _, count := range tc.counts {
 				series.Values = append(series.Values, model.SamplePair{Value: count})
 			}
-			if got := several(model.Matrix{series}); got != tc.want {
-				t.Errorf("several() = %t, want %t", got, tc.want)
-			}
+			kit.Same(t, "answer", tc.want, several(model.Matrix{series}))
 		})
 	}
 }
@@ -123,20 +113,14 @@ func TestBillOfSeveralClusters(t *testing.T) {
 				_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":` + answer + `}}`))
 			}))
 			t.Cleanup(server.Close)
-			q, err := newQuerier(server.URL, "", map[string]string{"region": "all", "env": `"`}, noon, at(10), "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, _, err := q.bill(t.Context()); err == nil || err.Error() != tc.want {
-				t.Errorf("bill() = %v, want %s", err, tc.want)
-			}
+			q := kit.Must(newQuerier(server.URL, "", map[string]string{"region": "all", "env": `"`}, noon, at(10), ""))(t)
+			_, _, err := q.bill(t.Context())
+			kit.Same(t, "error", tc.want, kit.Text(err))
 			want := []string{
 				`count(count_values("began", last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[5m])))`,
 				`last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[30m])`,
 			}
-			if diff := cmp.Diff(want, asked); diff != "" {
-				t.Errorf("Unexpected queries (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "queries", want, asked)
 		})
 	}
 }

@@ -6,14 +6,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/ptr"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // at returns a time some minutes after noon.
 func at(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
+
+// hourAgo is when a ledger began before all that is asked for.
+var hourAgo = []float64{unix(-60)}
 
 func unix(minutes int) float64 { return float64(at(minutes).Unix()) }
 
@@ -33,33 +37,17 @@ func TestUsed(t *testing.T) {
 		first int
 		want  float64
 	}{
-		"it grows": {
-			samples: samples{before: ptr.To(100.0), within: within(100, 120, 150)}, began: []float64{unix(-60)}, known: true, want: 50,
-		},
-		"it stays": {
-			samples: samples{before: ptr.To(100.0), within: within(100, 100)}, began: []float64{unix(-60)}, known: true, want: 0,
-		},
-		"nobody leads at the end": {
-			samples: samples{before: ptr.To(100.0), within: within(100, 130)}, began: []float64{unix(-60)}, known: true, want: 30,
-		},
-		"nobody leads in the window": {
-			samples: samples{before: ptr.To(100.0)}, began: []float64{unix(-60)}, known: true, want: 0,
-		},
+		"it grows":                   {samples: samples{before: ptr.To(100.0), within: within(100, 120, 150)}, began: hourAgo, known: true, want: 50},
+		"it stays":                   {samples: samples{before: ptr.To(100.0), within: within(100, 100)}, began: hourAgo, known: true, want: 0},
+		"nobody leads at the end":    {samples: samples{before: ptr.To(100.0), within: within(100, 130)}, began: hourAgo, known: true, want: 30},
+		"nobody leads in the window": {samples: samples{before: ptr.To(100.0)}, began: hourAgo, known: true, want: 0},
 		"another process tells a little less": {
-			samples: samples{before: ptr.To(100.0), within: within(100, 120, 119, 119.5)}, began: []float64{unix(-60)}, known: true, want: 20,
+			samples: samples{before: ptr.To(100.0), within: within(100, 120, 119, 119.5)}, began: hourAgo, known: true, want: 20,
 		},
-		"a queue is new": {
-			samples: samples{within: []sample{{at(30), 7}, {at(40), 9}}}, began: []float64{unix(-60)}, known: true, want: 9,
-		},
-		"the ledger is new": {
-			samples: samples{within: within(0, 5, 9)}, began: []float64{unix(2)}, first: 10, want: 9,
-		},
-		"Prometheus is new": {
-			samples: samples{within: []sample{{at(30), 700}, {at(40), 720}}}, began: []float64{unix(-60)}, first: 30, want: 20,
-		},
-		"Prometheus is new, and a queue newer": {
-			samples: samples{within: []sample{{at(40), 6}, {at(50), 8}}}, began: []float64{unix(-60)}, first: 30, want: 8,
-		},
+		"a queue is new":                       {samples: samples{within: []sample{{at(30), 7}, {at(40), 9}}}, began: hourAgo, known: true, want: 9},
+		"the ledger is new":                    {samples: samples{within: within(0, 5, 9)}, began: []float64{unix(2)}, first: 10, want: 9},
+		"Prometheus is new":                    {samples: samples{within: []sample{{at(30), 700}, {at(40), 720}}}, began: hourAgo, first: 30, want: 20},
+		"Prometheus is new, and a queue newer": {samples: samples{within: []sample{{at(40), 6}, {at(50), 8}}}, began: hourAgo, first: 30, want: 8},
 		"the ledger was lost": {
 			samples: samples{before: ptr.To(100.0), within: []sample{{at(0), 100}, {at(10), 130}, {at(22), 130}, {at(30), 4}, {at(40), 9}}},
 			began:   []float64{unix(-60), unix(20)}, known: true, want: 39,
@@ -71,12 +59,8 @@ func TestUsed(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			to := at(60)
 			fresh := tc.known || !time.Unix(int64(minOf(tc.began)), 0).Before(noon)
-			got := tc.samples.used(epochs(tc.began, tc.known, noon, to, stale), fresh, at(tc.first))
-			if got != tc.want {
-				t.Errorf("Used %v, want %v", got, tc.want)
-			}
+			kit.Same(t, "use", tc.want, tc.samples.used(epochs(tc.began, tc.known, noon, at(60), stale), fresh, at(tc.first)))
 		})
 	}
 }
@@ -102,10 +86,7 @@ func TestNotes(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			fresh := tc.known || !time.Unix(int64(minOf(tc.began)), 0).Before(noon)
-			got := notes(epochs(tc.began, tc.known, noon, at(60), stale), fresh, noon, at(tc.first))
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected notes (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "notes", tc.want, notes(epochs(tc.began, tc.known, noon, at(60), stale), fresh, noon, at(tc.first)))
 		})
 	}
 }

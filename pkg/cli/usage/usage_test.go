@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // prometheusOf serves what a Prometheus answers, by the metric that is asked for.
@@ -74,13 +74,8 @@ func TestBillOfPrometheus(t *testing.T) {
 		"ended_resource_seconds_total": `{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","outcome":"lost"},"values":[[1893499320,"900"]]}`,
 	})
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	q, err := newQuerier(url, token, nil, noon, at(10), "team")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, os.WriteFile(token, []byte("secret\n"), 0o600))
+	q := kit.Must(newQuerier(url, token, nil, noon, at(10), "team"))(t)
 	totals, notes, err := q.bill(t.Context())
 	if err != nil || len(notes) > 0 {
 		t.Fatalf("bill() = %v, %v", notes, err)
@@ -89,9 +84,7 @@ func TestBillOfPrometheus(t *testing.T) {
 		ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours",
 		Held: 2.5, Waiting: 0.5, Running: 2, Lost: 0.25,
 	}}
-	if diff := cmp.Diff(want, lines(totals, byQueue)); diff != "" {
-		t.Errorf("Unexpected bill (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "bill", want, lines(totals, byQueue))
 }
 
 func TestBillOfLocalQueuesTogether(t *testing.T) {
@@ -100,18 +93,11 @@ func TestBillOfLocalQueuesTogether(t *testing.T) {
 		"quota_resource_seconds_total": `{"metric":{"cluster_queue":"gpus","flavor":"h100","resource":"nvidia.com/gpu",` +
 			`"namespace":"kueue-trainer-system","phase":"running"},"values":[[1893499260,"3600"]]}`,
 	})
-	q, err := newQuerier(url, "", nil, noon, at(10), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := kit.Must(newQuerier(url, "", nil, noon, at(10), ""))(t)
 	totals, _, err := q.bill(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, err)
 	want := []Line{{ClusterQueue: "gpus", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1}}
-	if diff := cmp.Diff(want, lines(totals, byQueue)); diff != "" {
-		t.Errorf("Unexpected bill (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "bill", want, lines(totals, byQueue))
 	q.namespace = "team"
 	if _, _, err := q.bill(t.Context()); !errors.Is(err, errTogether) {
 		t.Errorf("bill() of a namespace = %v, want %v", err, errTogether)
@@ -129,19 +115,12 @@ func TestTokenStaysWithItsServer(t *testing.T) {
 	}))
 	t.Cleanup(first.Close)
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	q, err := newQuerier(first.URL, token, nil, noon, at(10), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, os.WriteFile(token, []byte("secret"), 0o600))
+	q := kit.Must(newQuerier(first.URL, token, nil, noon, at(10), ""))(t)
 	if _, _, err := q.bill(t.Context()); err == nil {
 		t.Error("Nothing is taken for an answer")
 	}
-	if sent != "Bearer secret" || got != "" {
-		t.Errorf("The server was sent %q, that which it redirects to %q", sent, got)
-	}
+	kit.Same(t, "tokens of the server, and of that which it redirects to", []string{"Bearer secret", ""}, []string{sent, got})
 }
 
 func TestPrometheusDoesNotTellPasswords(t *testing.T) {
@@ -161,13 +140,9 @@ func TestPrometheusWithoutAnAnswer(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			q, err := newQuerier(prometheusOf(t, tc.token, nil, nil), "", nil, noon, at(10), "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, _, err := q.bill(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("bill() = %v, want %q", err, tc.want)
-			}
+			q := kit.Must(newQuerier(prometheusOf(t, tc.token, nil, nil), "", nil, noon, at(10), ""))(t)
+			_, _, err := q.bill(t.Context())
+			kit.Says(t, err, tc.want)
 		})
 	}
 }
@@ -196,9 +171,7 @@ func TestLines(t *testing.T) {
 		},
 	}
 	for by, want := range cases {
-		if diff := cmp.Diff(want, lines(totals, by)); diff != "" {
-			t.Errorf("By %s (-want,+got):\n%s", by, diff)
-		}
+		kit.Same(t, "lines by "+by, want, lines(totals, by))
 	}
 }
 
@@ -207,27 +180,17 @@ func TestPrint(t *testing.T) {
 		{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 2.5, Running: 2.5, Lost: 1. / 3},
 	}, Hints: []Hint{{Namespace: "team", Name: "llm", Evictions: 2, LostSeconds: 7200, GraceSeconds: 30}}}
 	var table, csv bytes.Buffer
-	if err := printTable(&table, show.Paint{}, bill); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, printTable(&table, show.Paint{}, bill))
 	want := "CLUSTERQUEUE   QUEUE    RESOURCE         UNIT        HELD   WAITING   RUNNING   STOPPING   USEFUL   LOST   FAILED   DELETED\n" +
 		"gpus           team/q   nvidia.com/gpu   GPU-hours   2.50   0.00      2.50      0.00       0.00     0.33   0.00     0.00\n" +
 		"hint: TrainJob team/llm was evicted 2 times and lost about 120m of its running time; its pods have a grace period of 30s: " +
 		"write a checkpoint on TERM and give it time (docs/howto/checkpoints.md)\n"
-	if diff := cmp.Diff(want, table.String()); diff != "" {
-		t.Errorf("Unexpected table (-want,+got):\n%s", diff)
-	}
-	if err := printCSV(&csv, bill); err != nil {
-		t.Fatal(err)
-	}
+	kit.Same(t, "table", want, table.String())
+	kit.OK(t, printCSV(&csv, bill))
 	want = "FROM,TO,CLUSTERQUEUE,NAMESPACE,QUEUE,USER,FLAVOR,RESOURCE,UNIT,HELD,WAITING,RUNNING,STOPPING,USEFUL,LOST,FAILED,DELETED\n" +
 		"2030-01-01T12:00:00Z,2030-01-01T13:00:00Z,gpus,team,q,,,nvidia.com/gpu,GPU-hours,2.5,0,2.5,0,0,0.3333333333333333,0,0\n"
-	if diff := cmp.Diff(want, csv.String()); diff != "" {
-		t.Errorf("Unexpected CSV (-want,+got):\n%s", diff)
-	}
-	if _, err := json.Marshal(bill); err != nil {
-		t.Error(err)
-	}
+	kit.Same(t, "CSV", want, csv.String())
+	kit.Must(json.Marshal(bill))(t)
 }
 
 func TestHints(t *testing.T) {
@@ -244,9 +207,7 @@ func TestHints(t *testing.T) {
 	}{
 		"it was never evicted":                  {ran: 3600},
 		"it is evicted before it does anything": {evictions: 2, ran: 40},
-		"it tells no progress": {
-			evictions: 1, ran: 3600, want: &Hint{Evictions: 1, LostSeconds: 3600, AtMost: true, GraceSeconds: 30},
-		},
+		"it tells no progress":                  {evictions: 1, ran: 3600, want: &Hint{Evictions: 1, LostSeconds: 3600, AtMost: true, GraceSeconds: 30}},
 		"it lost nearly all": {
 			evictions: 1, ran: 3600, runs: 600 * time.Second, status: progressed(10, 5400),
 			want: &Hint{Evictions: 1, LostSeconds: 3600, GraceSeconds: 30},
@@ -274,9 +235,7 @@ func TestHints(t *testing.T) {
 				got = &h
 				tc.want.Namespace, tc.want.Name = "team", "llm"
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected hint (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "hint", tc.want, got)
 		})
 	}
 }

@@ -9,14 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const runtime = `apiVersion: trainer.kubeflow.org/v1alpha1
@@ -53,6 +52,13 @@ spec:
 
 const ofNode = "  runtimePatches:\n  - manager: example.com/me\n    trainingRuntimeSpec: {template: {spec: {replicatedJobs: [\n"
 
+// How a report of a TrainJob and its runtime ends.
+const (
+	inOrder   = "1 TrainJob and 1 runtime for Trainer 2.3: 0 errors, 0 warnings\n"
+	oneError  = "\n1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings\n"
+	twoErrors = "\n1 TrainJob and 1 runtime for Trainer 2.3: 2 errors, 0 warnings\n"
+)
+
 func TestCommand(t *testing.T) {
 	cases := map[string]struct {
 		stdin string
@@ -60,10 +66,7 @@ func TestCommand(t *testing.T) {
 		want  string
 		code  int
 	}{
-		"in order": {
-			stdin: job("") + "---\n" + runtime,
-			want:  "1 TrainJob and 1 runtime for Trainer 2.3: 0 errors, 0 warnings\n",
-		},
+		"in order": {stdin: job("") + "---\n" + runtime, want: inOrder},
 		"other kinds only": {
 			stdin: "kind: Other\n",
 			want:  "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n",
@@ -94,15 +97,13 @@ func TestCommand(t *testing.T) {
 		},
 		"a job of a runtime that waits for itself": {
 			stdin: job("") + "---\n" + strings.Replace(runtime, "      - name: node\n", "      - {name: a, template: {spec: {template: {spec: {containers: [{name: a, image: i}]}}}}}\n      - name: node\n        dependsOn: [{name: node, status: Ready}]\n", 1),
-			want: `-:9: error: spec.runtimeRef: Invalid value: "torch": the JobSet would wait for ever: spec.replicatedJobs[1].dependsOn[0].name: Invalid value: "node": the replicated job depends on itself, and JobSet never makes its Jobs: remove it, or name one that stands before it; change ClusterTrainingRuntime torch, or use another runtime
-1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
-`,
-			code: exit.Findings,
+			want:  `-:9: error: spec.runtimeRef: Invalid value: "torch": the JobSet would wait for ever: spec.replicatedJobs[1].dependsOn[0].name: Invalid value: "node": the replicated job depends on itself, and JobSet never makes its Jobs: remove it, or name one that stands before it; change ClusterTrainingRuntime torch, or use another runtime` + oneError,
+			code:  exit.Findings,
 		},
 		"runtimes below the files are told once": {
 			args:  []string{"-f", "RUNTIME", "--runtimes", "RUNTIME"},
 			stdin: job(""),
-			want:  "1 TrainJob and 1 runtime for Trainer 2.3: 0 errors, 0 warnings\n",
+			want:  inOrder,
 		},
 		"a runtime that Trainer ships": {
 			stdin: strings.Replace(job(""), "{name: torch}", "{name: torch-distributed}", 1),
@@ -113,9 +114,7 @@ func TestCommand(t *testing.T) {
 		"a runtime of a file in place of the one that Trainer ships": {
 			stdin: strings.Replace(job("  initializer: {dataset: {storageUri: hf://a/b}}\n"), "{name: torch}", "{name: torchtune-qwen2.5-1.5b}", 1) +
 				"---\n" + strings.Replace(runtime, "name: torch}", "name: torchtune-qwen2.5-1.5b}", 1),
-			want: `-:9: error: spec.runtimeRef: Invalid value: must have dataset-initializer job when trainJob is configured with input datasetConfig: use a runtime that has it, or remove what asks for it
-1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
-`,
+			want: `-:9: error: spec.runtimeRef: Invalid value: must have dataset-initializer job when trainJob is configured with input datasetConfig: use a runtime that has it, or remove what asks for it` + oneError,
 			code: exit.Findings,
 		},
 		"what no pod comes of": {
@@ -141,25 +140,19 @@ func TestCommand(t *testing.T) {
 		},
 		"a name that leaves JobSet no room, without a queue": {
 			stdin: runtime + "---\n" + strings.Replace(strings.Replace(job(""), "  labels: {kueue.x-k8s.io/queue-name: q}\n", "", 1), "name: job", "name: a"+strings.Repeat("b", 55), 1),
-			want: `-:22: error: metadata.name: Invalid value: "abbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb": JobSet makes pods with names as long as NAME-node-0-0-abcde, which may have 63 characters: choose a name of at most 48 characters
-1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
-`,
-			code: exit.Findings,
+			want:  `-:22: error: metadata.name: Invalid value: "abbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb": JobSet makes pods with names as long as NAME-node-0-0-abcde, which may have 63 characters: choose a name of at most 48 characters` + oneError,
+			code:  exit.Findings,
 		},
 		"what JobSet refuses of a runtime": {
 			stdin: job("") + "---\n" + strings.Replace(runtime, "    spec:\n      replicatedJobs:", "    spec:\n      successPolicy: {operator: All, targetReplicatedJobs: [other]}\n      network: {subdomain: Not_One}\n      replicatedJobs:", 1),
 			want: `-:9: error: spec.runtimeRef: Invalid value: "torch": the JobSet would be refused for good: spec.network.subdomain: Invalid value: "Not_One": a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?'); change ClusterTrainingRuntime torch, or use another runtime
--:9: error: spec.runtimeRef: Invalid value: "torch": the JobSet would be refused for good: spec.successPolicy.targetReplicatedJobs[0]: Unsupported value: "other": supported values: "node"; change ClusterTrainingRuntime torch, or use another runtime
-1 TrainJob and 1 runtime for Trainer 2.3: 2 errors, 0 warnings
-`,
+-:9: error: spec.runtimeRef: Invalid value: "torch": the JobSet would be refused for good: spec.successPolicy.targetReplicatedJobs[0]: Unsupported value: "other": supported values: "node"; change ClusterTrainingRuntime torch, or use another runtime` + twoErrors,
 			code: exit.Findings,
 		},
 		"what only the schema knows": {
 			stdin: runtime + "---\n" + job("  trainer: {env: [{name: A, value: a}, {name: A, value: b}]}\n"),
-			want: `-:27: error: spec.trainer.env[1]: Duplicate value: {"name":"A"}
-1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
-`,
-			code: exit.Findings,
+			want:  `-:27: error: spec.trainer.env[1]: Duplicate value: {"name":"A"}` + oneError,
+			code:  exit.Findings,
 		},
 		"nothing at all": {want: "0 TrainJobs for Trainer 2.3: 0 errors, 0 warnings\n", code: exit.Failed},
 		"a kind that Trainer does not have": {
@@ -223,9 +216,7 @@ func TestCommand(t *testing.T) {
 		"what Trainer's library refuses": {
 			stdin: job("  initializer: {dataset: {storageUri: hf://a/b}}\n  trainer:\n    env: [{name: PET_NNODES, value: '3'}]\n") + "---\n" + runtime,
 			want: `-:9: error: spec.runtimeRef: Invalid value: must have dataset-initializer job when trainJob is configured with input datasetConfig: use a runtime that has it, or remove what asks for it
--:12: error: spec.trainer.env: Invalid value: must not have reserved envs, invalid envs configured: [PET_NNODES]: remove them, Trainer sets them
-1 TrainJob and 1 runtime for Trainer 2.3: 2 errors, 0 warnings
-`,
+-:12: error: spec.trainer.env: Invalid value: must not have reserved envs, invalid envs configured: [PET_NNODES]: remove them, Trainer sets them` + twoErrors,
 			code: exit.Findings,
 		},
 		"what Kueue cannot take": {
@@ -258,10 +249,8 @@ func TestCommand(t *testing.T) {
 		},
 		"older fields": {
 			stdin: job("  podTemplateOverrides: []\n") + "---\n" + runtime,
-			want: `-:10: error: spec.podTemplateOverrides: Forbidden: it is of Trainer 2.1: kubectl trainjob migrate makes runtimePatches of it
-1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
-`,
-			code: exit.Findings,
+			want:  `-:10: error: spec.podTemplateOverrides: Forbidden: it is of Trainer 2.1: kubectl trainjob migrate makes runtimePatches of it` + oneError,
+			code:  exit.Findings,
 		},
 		"a runtime that no file has": {
 			stdin: job(ofNode + "    {name: extra}]}}}\n"),
@@ -273,7 +262,7 @@ func TestCommand(t *testing.T) {
 		"a runtime in another file": {
 			args:  []string{"--runtimes", "RUNTIME"},
 			stdin: job(""),
-			want:  "1 TrainJob and 1 runtime for Trainer 2.3: 0 errors, 0 warnings\n",
+			want:  inOrder,
 		},
 		"a key twice": {
 			stdin: job("  suspend: true\n  suspend: true\n"),
@@ -324,14 +313,12 @@ trainer: "2.2"
 		"workflow commands": {
 			args:  []string{"-o", "github"},
 			stdin: job("  runtimePatches:\n  - manager: \"me,\\n100%\"\n    time: 2030-01-01T00:00:00Z\n") + "---\n" + runtime,
-			want: `::error file=-,line=11,title=kubectl trainjob validate::spec.runtimePatches[0].manager: Invalid value: "me,\n100%25": must be a domain-prefixed path (such as "acme.io/foo")
-1 TrainJob and 1 runtime for Trainer 2.3: 1 error, 0 warnings
-`,
-			code: exit.Findings,
+			want:  `::error file=-,line=11,title=kubectl trainjob validate::spec.runtimePatches[0].manager: Invalid value: "me,\n100%25": must be a domain-prefixed path (such as "acme.io/foo")` + oneError,
+			code:  exit.Findings,
 		},
 		"a runtime in a list": {
 			stdin: "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(runtime), "\n", "\n  ") + "\n---\n" + job(""),
-			want:  "1 TrainJob and 1 runtime for Trainer 2.3: 0 errors, 0 warnings\n",
+			want:  inOrder,
 		},
 		"what cannot be read hides nothing else": {
 			stdin: "a: b: c\n---\n" + job("  numNode: 1\n") + "---\n" + runtime,
@@ -347,46 +334,32 @@ trainer: "2.2"
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "runtime.yaml")
-			if err := os.WriteFile(path, []byte(runtime), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			streams, in, out, _ := genericiooptions.NewTestIOStreams()
-			in.WriteString(tc.stdin)
-			cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
-			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			kit.OK(t, os.WriteFile(path, []byte(runtime), 0o600))
 			args := []string{"-f", "-"}
 			for _, arg := range tc.args {
 				args = append(args, strings.Replace(arg, "RUNTIME", path, 1))
 			}
-			cmd.SetArgs(args)
-			err := cmd.ExecuteContext(t.Context())
-			if code := exit.Code(err); code != tc.code {
-				t.Errorf("The exit code is %d and not %d: %v", code, tc.code, err)
-			}
-			if diff := cmp.Diff(strings.Split(tc.want, "\n"), strings.Split(out.String(), "\n")); diff != "" {
-				t.Errorf("Unexpected output (-want,+got):\n%s", diff)
-			}
+			out, err := run(t, tc.stdin, args...)
+			kit.Same(t, "exit code of error "+kit.Text(err), tc.code, exit.Code(err))
+			kit.Same(t, "output", strings.Split(tc.want, "\n"), strings.Split(out, "\n"))
 		})
 	}
 }
 
+func run(t *testing.T, stdin string, args ...string) (string, error) {
+	t.Helper()
+	return kit.Run(t, NewCommand, cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, stdin, args...)
+}
+
 func TestEveryShippedRuntimeIsTaken(t *testing.T) {
 	for _, release := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23} {
-		shipped, err := releases.Runtimes(release)
-		if err != nil {
-			t.Fatal(err)
-		}
+		shipped := kit.Must(releases.Runtimes(release))(t)
 		var jobs strings.Builder
 		names := regexp.MustCompile(`(?m)^  name: (.+)$`).FindAllStringSubmatch(string(shipped), -1)
 		for _, name := range names {
 			jobs.WriteString(strings.Replace(job(""), "{name: torch}", "{name: "+name[1]+"}", 1) + "---\n")
 		}
-		streams, in, out, _ := genericiooptions.NewTestIOStreams()
-		in.WriteString(jobs.String())
-		cmd := NewCommand(cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, streams)
-		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		cmd.SetArgs([]string{"-f", "-", "--trainer", release.String()})
-		if err := cmd.ExecuteContext(t.Context()); err != nil || strings.Count(out.String(), ": note: ") != len(names) || len(names) < 6 {
+		if out, err := run(t, jobs.String(), "-f", "-", "--trainer", release.String()); err != nil || strings.Count(out, ": note: ") != len(names) || len(names) < 6 {
 			t.Errorf("Trainer %s: %v\n%s", release, err, out)
 		}
 	}

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // jobSet has a replicated job before the nodes; more is what the spec has beside them.
@@ -28,9 +29,7 @@ spec:
     dependsOn: [{name: data, status: Complete}]
     template: {spec: {parallelism: 3, completions: 3, template: {spec: {` + podSpec + `}}}}
 `
-	if err := yaml.UnmarshalStrict([]byte(text), js); err != nil {
-		t.Fatal(err)
-	}
+	kit.OK(t, yaml.UnmarshalStrict([]byte(text), js))
 	// Where there are both, the claim is the one under test.
 	if strings.Contains(more, "volumeClaimPolicies") {
 		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Volumes = nil
@@ -80,9 +79,7 @@ func TestOf(t *testing.T) {
 					t.Errorf("Nothing is said of %s", r.Path)
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Unexpected refusals (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "refusals", tc.want, got)
 		})
 	}
 }
@@ -106,9 +103,7 @@ func TestDependsOnItself(t *testing.T) {
 		Kind: "JobSet", Path: "spec.replicatedJobs[1].dependsOn[0].name", Waits: true,
 		Message: `Invalid value: "node": the replicated job depends on itself, and JobSet never makes its Jobs: remove it, or name one that stands before it`,
 	}}
-	if diff := cmp.Diff(want, Of(t.Context(), js)); diff != "" {
-		t.Errorf("Unexpected refusals (-want,+got):\n%s", diff)
-	}
+	kit.Same(t, "refusals", want, Of(t.Context(), js))
 	// JobSet refuses all dependencies of the first.
 	jobs[0], jobs[1] = jobs[1], jobs[0]
 	if got := Of(t.Context(), js); len(got) != 1 || got[0].Waits {

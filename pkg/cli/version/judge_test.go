@@ -3,12 +3,13 @@
 package version
 
 import (
+	"cmp"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // parts are of one generation of Trainer, in order.
@@ -20,8 +21,13 @@ func parts(changes ...func([]Part)) []Part {
 	return all
 }
 
+func breaks(message string) []Problem { return []Problem{{Breaks: true, Message: message}} }
+
+func warns(message string) []Problem { return []Problem{{Message: message}} }
+
 func TestJudge(t *testing.T) {
 	cases := map[string]struct {
+		// plugin is v0.1.0 unless it says another.
 		plugin   string
 		parts    []Part
 		unseen   []string
@@ -31,73 +37,67 @@ func TestJudge(t *testing.T) {
 	}{
 		"what was made for each other":              {plugin: "v0.1.3", parts: parts(), together: Yes},
 		"a plugin of a checkout with any manager":   {plugin: "v0.0.0-20261122183337-abc", parts: parts(), together: Yes},
-		"a cluster whose Deployments are not there": {plugin: "v0.1.0", parts: parts(func(p []Part) { p[1].Version, p[3].Version = "", "" }), together: Unknown},
-		"a Trainer that tells its generation alone": {plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Version = "" }), together: Yes},
+		"a cluster whose Deployments are not there": {parts: parts(func(p []Part) { p[1].Version, p[3].Version = "", "" }), together: Unknown},
+		"a Trainer that tells its generation alone": {parts: parts(func(p []Part) { p[2].Version = "" }), together: Yes},
 		"no manager": {
-			plugin: "v0.1.0", parts: parts(func(p []Part) { p[3].Version, p[3].Missing = "", true }), together: No, code: exit.Findings,
-			problems: []Problem{{Breaks: true, Message: "kueue-trainer is not installed"}},
+			parts: parts(func(p []Part) { p[3].Version, p[3].Missing = "", true }), together: No, code: exit.Findings,
+			problems: breaks("kueue-trainer is not installed"),
 		},
 		"a checkout whose manager may not be seen": {
 			plugin: "v0.0.0-20261122183337-abc", parts: parts(func(p []Part) { p[3].Version, p[3].unseen = "", true }), unseen: []string{"deployments.apps"},
 			together: Unknown, code: exit.Unseen,
 		},
-		"a Trainer whose CRD may not be seen": {plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Generation, p[2].unseen = "", true }), unseen: []string{"crds"}, together: Yes},
+		"a Trainer whose CRD may not be seen": {parts: parts(func(p []Part) { p[2].Generation, p[2].unseen = "", true }), unseen: []string{"crds"}, together: Yes},
 		"a JobSet that is not of such a Trainer": {
-			plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Generation, p[2].Version = "", "v2.2.1" }), together: No, code: exit.Warnings,
-			problems: []Problem{{Message: "JobSet is v0.12.0, and Trainer requires 0.11"}},
+			parts: parts(func(p []Part) { p[2].Generation, p[2].Version = "", "v2.2.1" }), together: No, code: exit.Warnings,
+			problems: warns("JobSet is v0.12.0, and Trainer requires 0.11"),
 		},
 		"a Trainer before 2.1 whose CRD may not be seen": {
-			plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Generation, p[2].Version = "", "v2.0.0" }), together: No, code: exit.Findings,
-			problems: []Problem{{Breaks: true, Message: "Trainer is of a generation that kueue-trainer does not know"}},
+			parts: parts(func(p []Part) { p[2].Generation, p[2].Version = "", "v2.0.0" }), together: No, code: exit.Findings,
+			problems: breaks("Trainer is of a generation that kueue-trainer does not know"),
 		},
 		"a Trainer of which nothing may be seen": {
-			plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Generation, p[2].Version = "", "" }), unseen: []string{"deployments.apps"}, together: Unknown, code: exit.Unseen,
+			parts: parts(func(p []Part) { p[2].Generation, p[2].Version = "", "" }), unseen: []string{"deployments.apps"}, together: Unknown, code: exit.Unseen,
 		},
 		"a Trainer whose controller was not upgraded": {
-			plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Version = "v2.1.0" }), together: No, code: exit.Warnings,
-			problems: []Problem{{Message: "Trainer's controller is v2.1.0, and its CRD serves TrainJobs of 2.3: one of them was not upgraded"}},
+			parts: parts(func(p []Part) { p[2].Version = "v2.1.0" }), together: No, code: exit.Warnings,
+			problems: warns("Trainer's controller is v2.1.0, and its CRD serves TrainJobs of 2.3: one of them was not upgraded"),
 		},
 		"a Trainer that is newer than all that are known": {
-			plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Version = "v2.4.0" }), together: No, code: exit.Warnings,
-			problems: []Problem{{Message: "Trainer is v2.4.0, and kueue-trainer is made for 2.1 to 2.3 and tested with them only"}},
+			parts: parts(func(p []Part) { p[2].Version = "v2.4.0" }), together: No, code: exit.Warnings,
+			problems: warns("Trainer is v2.4.0, and kueue-trainer is made for 2.1 to 2.3 and tested with them only"),
 		},
 		"another Kueue": {
-			plugin: "v0.1.0", parts: parts(func(p []Part) { p[0].Version = "v0.18.1" }), together: No, code: exit.Warnings,
-			problems: []Problem{{Message: "Kueue is v0.18.1, and kueue-trainer is made for 0.19 and tested with it only"}},
+			parts: parts(func(p []Part) { p[0].Version = "v0.18.1" }), together: No, code: exit.Warnings,
+			problems: warns("Kueue is v0.18.1, and kueue-trainer is made for 0.19 and tested with it only"),
 		},
 		"no Kueue": {
-			plugin: "v0.1.0", parts: parts(func(p []Part) { p[0].Version, p[0].Missing = "", true }), together: No, code: exit.Findings,
-			problems: []Problem{{Breaks: true, Message: "Kueue is not installed"}},
+			parts: parts(func(p []Part) { p[0].Version, p[0].Missing = "", true }), together: No, code: exit.Findings,
+			problems: breaks("Kueue is not installed"),
 		},
 		"an older JobSet than Trainer requires": {
-			plugin: "v0.1.0", parts: parts(func(p []Part) { p[1].Version = "v0.10.1" }), together: No, code: exit.Warnings,
-			problems: []Problem{{Message: "JobSet is v0.10.1, and Trainer requires 0.12"}},
+			parts: parts(func(p []Part) { p[1].Version = "v0.10.1" }), together: No, code: exit.Warnings,
+			problems: warns("JobSet is v0.10.1, and Trainer requires 0.12"),
 		},
-		"the JobSet of an older Trainer": {plugin: "v0.1.0", parts: parts(func(p []Part) {
+		"the JobSet of an older Trainer": {parts: parts(func(p []Part) {
 			p[1].Version, p[2].Version, p[2].Generation = "v0.10.1", "v2.1.0", "2.1"
 		}), together: Yes},
 		"a Trainer before 2.1": {
-			plugin: "v0.1.0", parts: parts(func(p []Part) { p[2].Version, p[2].Generation = "v2.0.0", "unknown" }), together: No, code: exit.Findings,
-			problems: []Problem{{Breaks: true, Message: "Trainer is of a generation that kueue-trainer does not know"}},
+			parts: parts(func(p []Part) { p[2].Version, p[2].Generation = "v2.0.0", "unknown" }), together: No, code: exit.Findings,
+			problems: breaks("Trainer is of a generation that kueue-trainer does not know"),
 		},
 		"a plugin of another release": {
 			plugin: "v0.2.0", parts: parts(), together: No, code: exit.Warnings,
-			problems: []Problem{{Message: "kueue-trainer is v0.1.0, and this plugin of 0.2"}},
+			problems: warns("kueue-trainer is v0.1.0, and this plugin of 0.2"),
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := &Report{Plugin: Plugin{Version: tc.plugin}, Parts: tc.parts, Unseen: tc.unseen}
+			r := &Report{Plugin: Plugin{Version: cmp.Or(tc.plugin, "v0.1.0")}, Parts: tc.parts, Unseen: tc.unseen}
 			judge(r)
-			if r.Together != tc.together {
-				t.Errorf("Together: %s, want %s", r.Together, tc.together)
-			}
-			if diff := cmp.Diff(tc.problems, r.Problems, cmpopts.IgnoreFields(Problem{}, "Remedy")); diff != "" {
-				t.Errorf("Unexpected problems (-want,+got):\n%s", diff)
-			}
-			if code := exit.Code(r.err()); code != tc.code {
-				t.Errorf("Exit code %d, want %d", code, tc.code)
-			}
+			kit.Same(t, "answer whether they go together", tc.together, r.Together)
+			kit.Same(t, "problems", tc.problems, r.Problems, cmpopts.IgnoreFields(Problem{}, "Remedy"))
+			kit.Same(t, "exit code", tc.code, exit.Code(r.err()))
 			for _, p := range r.Problems {
 				if p.Remedy == "" {
 					t.Errorf("No remedy for %q", p.Message)

@@ -3,20 +3,17 @@
 package version
 
 import (
-	"context"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestManagerInstalled(t *testing.T) {
@@ -40,31 +37,21 @@ func TestManagerInstalled(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			refused := map[string]bool{}
-			for _, kind := range tc.unseen {
-				refused[kind] = true
-			}
-			c := fake.NewClientBuilder().WithObjects(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-					_, isDeployment := into.(*appsv1.Deployment)
-					if isDeployment && refused[deployments] || !isDeployment && refused[webhooks] {
-						return apierrors.NewForbidden(schema.GroupResource{}, key.Name, nil)
-					}
-					return c.Get(ctx, key, into, opts...)
-				},
-			}).Build()
+			c := kit.Fake(kit.Scheme(), tc.objects...).WithInterceptorFuncs(kit.RefusingGet(func(object client.Object, _ client.ObjectKey) error {
+				kind := webhooks
+				if _, is := object.(*appsv1.Deployment); is {
+					kind = deployments
+				}
+				if slices.Contains(tc.unseen, kind) {
+					return kit.Forbidden(kind)
+				}
+				return nil
+			})).Build()
 			l := &loader{client: c}
-			got, err := l.part(t.Context(), cluster.Manager)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := kit.Must(l.part(t.Context(), cluster.Manager))(t)
 			tc.want.Name = cluster.Manager.Name
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(Part{})); diff != "" {
-				t.Errorf("Unexpected part (-want,+got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.unseen, l.unseen); diff != "" {
-				t.Errorf("Unexpected kinds (-want,+got):\n%s", diff)
-			}
+			kit.Same(t, "part", tc.want, got, cmp.AllowUnexported(Part{}))
+			kit.Same(t, "kinds", tc.unseen, l.unseen)
 		})
 	}
 }

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kit
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Amounts are pairs of a resource and how much of it.
+func Amounts(pairs ...string) corev1.ResourceList {
+	amounts := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		amounts[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return amounts
+}
+
+// ReadyNode builds a node without taints that pods can have those amounts of.
+func ReadyNode(name string, labels map[string]string, allocatable ...string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	node.Status.Allocatable = Amounts(allocatable...)
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	return node
+}
+
+// PlainFlavor builds a ResourceFlavor of the nodes with one label, whose taints it does not name.
+func PlainFlavor(name, label, value string) *kueue.ResourceFlavor {
+	flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	flavor.Spec.NodeLabels = map[string]string{label: value}
+	return flavor
+}
+
+// PodRequests is a pod of one container, named node, that asks for those amounts.
+func PodRequests(amounts ...string) corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "node", Resources: corev1.ResourceRequirements{Requests: Amounts(amounts...)},
+	}}}
+}
+
+// MakePodSet builds a PodSet of such pods.
+func MakePodSet(name string, count int32, amounts ...string) kueue.PodSet {
+	return kueue.PodSet{Name: kueue.PodSetReference(name), Count: count, Template: corev1.PodTemplateSpec{Spec: PodRequests(amounts...)}}
+}
+
+// MakeCRD builds a CustomResourceDefinition that serves a version, with those fields of the spec.
+func MakeCRD(name, version string, specFields ...string) *apiextensionsv1.CustomResourceDefinition {
+	fields := map[string]apiextensionsv1.JSONSchemaProps{}
+	for _, field := range specFields {
+		fields[field] = apiextensionsv1.JSONSchemaProps{Type: "array"}
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{
+		Name: version, Served: true,
+		Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+			Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": {Properties: fields}},
+		}},
+	}}
+	return crd
+}
+
+// Forbidden is what the API server answers to whom RBAC gives no right.
+func Forbidden(resource string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", nil)
+}
+
+// Refusing has an API server refuse what is got or listed, where refuse says an error. A list has
+// its namespace alone as key.
+func Refusing(refuse func(object any, key client.ObjectKey) error) interceptor.Funcs {
+	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			if err := refuse(into, key); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, into, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			of := (&client.ListOptions{}).ApplyOptions(opts)
+			if err := refuse(list, client.ObjectKey{Namespace: of.Namespace}); err != nil {
+				return err
+			}
+			return c.List(ctx, list, opts...)
+		},
+	}
+}
+
+// RefusingGet has an API server refuse what is got alone.
+func RefusingGet(refuse func(object client.Object, key client.ObjectKey) error) interceptor.Funcs {
+	return Refusing(func(object any, key client.ObjectKey) error {
+		if got, is := object.(client.Object); is {
+			return refuse(got, key)
+		}
+		return nil
+	})
+}
