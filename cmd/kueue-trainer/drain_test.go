@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/heap"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // A server that is to stop answers for a while, and every answer is the last of its connection.
@@ -45,7 +45,7 @@ func TestDraining(t *testing.T) {
 		if !closes() {
 			t.Error("A connection stays open though the server is about to stop")
 		}
-		kit.Same(t, "time until it stopped", drainPeriod, <-ended)
+		expect.Same(t, "Unexpected time until it stopped", drainPeriod, <-ended)
 	})
 }
 
@@ -64,14 +64,14 @@ func TestPatience(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner, gate := &servingUntilDone{}, heap.NewGate(1, func() bool { return true })
-				leave := kit.Must(gate.Pass(t.Context()))(t)
+				leave := expect.Must(gate.Pass(t.Context()))(t)
 				defer leave()
 				(&drainingServer{Server: inner, gate: gate}).Register("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 					t.Error("A request passed that has no place")
 				}))
 				answer, began := httptest.NewRecorder(), time.Now()
 				inner.hook.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, tc.url, nil))
-				kit.Same(t, "time and answer", []any{tc.want, http.StatusServiceUnavailable}, []any{time.Since(began), answer.Code})
+				expect.Same(t, "Unexpected time and answer", []any{tc.want, http.StatusServiceUnavailable}, []any{time.Since(began), answer.Code})
 			})
 		})
 	}

@@ -15,7 +15,7 @@ import (
 	managerconfig "github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration"
 	"github.com/kueue-trainer/kueue-trainer/pkg/version"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // extraPages is a manager that is asked for nothing but pages.
@@ -46,9 +46,9 @@ func TestDebugPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := &managerconfig.Configuration{Metrics: managerconfig.Metrics{SecureServing: &tc.secure, Pprof: tc.pprof}}
 			mgr := &extraPages{}
-			kit.OK(t, addDebugPages(mgr, cfg, &readiness{}))
+			expect.NoError(t, addDebugPages(mgr, cfg, &readiness{}))
 			slices.Sort(mgr.paths)
-			kit.Same(t, "pages", tc.want, mgr.paths)
+			expect.Same(t, "Unexpected pages", tc.want, mgr.paths)
 		})
 	}
 }
@@ -93,8 +93,8 @@ func TestHealthPage(t *testing.T) {
 			}
 			answer := httptest.NewRecorder()
 			ready.page(leads)(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/health", http.NoBody))
-			kit.Same(t, "status", tc.wantCode, answer.Code)
-			kit.Same(t, "page", tc.want, answer.Body.String())
+			expect.Same(t, "Unexpected status", tc.wantCode, answer.Code)
+			expect.Same(t, "Unexpected page", tc.want, answer.Body.String())
 		})
 	}
 }

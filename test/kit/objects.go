@@ -47,13 +47,13 @@ func PodRequests(amounts ...string) corev1.PodSpec {
 	}}}
 }
 
-// MakePodSet builds a PodSet of such pods.
-func MakePodSet(name string, count int32, amounts ...string) kueue.PodSet {
+// PodSet builds a PodSet of such pods.
+func PodSet(name string, count int32, amounts ...string) kueue.PodSet {
 	return kueue.PodSet{Name: kueue.PodSetReference(name), Count: count, Template: corev1.PodTemplateSpec{Spec: PodRequests(amounts...)}}
 }
 
-// MakeCRD builds a CustomResourceDefinition that serves a version, with those fields of the spec.
-func MakeCRD(name, version string, specFields ...string) *apiextensionsv1.CustomResourceDefinition {
+// CRD builds a CustomResourceDefinition that serves a version, with those fields of the spec.
+func CRD(name, version string, specFields ...string) *apiextensionsv1.CustomResourceDefinition {
 	fields := map[string]apiextensionsv1.JSONSchemaProps{}
 	for _, field := range specFields {
 		fields[field] = apiextensionsv1.JSONSchemaProps{Type: "array"}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // configMap has a rule for one resource.
@@ -53,7 +54,7 @@ func TestManagerConfiguration(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c := kit.Fake(kit.Scheme(), tc.objects...).WithInterceptorFuncs(kit.RefusingGet(func(client.Object, client.ObjectKey) error { return tc.get })).Build()
-			cfg := kit.Must(ManagerConfiguration(t.Context(), c))(t)
+			cfg := expect.Must(ManagerConfiguration(t.Context(), c))(t)
 			if cfg != nil && *cfg.Webhook.Port != 9443 {
 				t.Error("The configuration lacks its defaults")
 			}
@@ -61,7 +62,7 @@ func TestManagerConfiguration(t *testing.T) {
 			for _, rule := range Rules(cfg) {
 				got = append(got, rule.Resources...)
 			}
-			kit.Same(t, "resources", tc.want, got)
+			expect.Same(t, "Unexpected resources", tc.want, got)
 		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestSentence(t *testing.T) {
@@ -40,7 +40,7 @@ func TestSentence(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			kit.Same(t, "sentence", tc.want, Sentence(tc.err).Error())
+			expect.Same(t, "Unexpected sentence", tc.want, Sentence(tc.err).Error())
 		})
 	}
 	if Sentence(nil) != nil {
@@ -63,7 +63,7 @@ func TestTrainJobName(t *testing.T) {
 	for arg, tc := range cases {
 		t.Run(arg, func(t *testing.T) {
 			got, err := TrainJobName(arg)
-			kit.Same(t, "name and error", []string{tc.want, tc.says}, []string{got, kit.Text(err)})
+			expect.Same(t, "Unexpected name and error", []string{tc.want, tc.says}, []string{got, expect.Text(err)})
 		})
 	}
 }

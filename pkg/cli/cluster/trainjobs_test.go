@@ -12,6 +12,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestTrainJobsThatCannotBeRead(t *testing.T) {
@@ -51,8 +52,8 @@ func TestTrainJobsThatCannotBeRead(t *testing.T) {
 			} else {
 				_, err = TrainJob(t.Context(), r, tc.namespace, "llm")
 			}
-			kit.Same(t, "message", tc.want, err.Error())
-			kit.Same(t, "exit code", tc.code, exit.Code(err))
+			expect.Same(t, "Unexpected message", tc.want, err.Error())
+			expect.Same(t, "Unexpected exit code", tc.code, exit.Code(err))
 		})
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestWorkerContext(t *testing.T) {
@@ -39,7 +39,7 @@ func TestWorkerContext(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := workerContext(tc.cluster, tc.given, contexts)
-			kit.Same(t, "context and error", []string{tc.want, tc.says}, []string{got, kit.Text(err)})
+			expect.Same(t, "Unexpected context and error", []string{tc.want, tc.says}, []string{got, expect.Text(err)})
 		})
 	}
 }
@@ -57,11 +57,11 @@ func TestInContext(t *testing.T) {
 		Token, Server, User, ClusterName string
 	}
 	want := seen{KubeConfig: "file", Context: "west", As: "jane", Groups: []string{"ml"}}
-	kit.Same(t, "flags", want, seen{
+	expect.Same(t, "Unexpected flags", want, seen{
 		KubeConfig: *got.KubeConfig, Context: *got.Context, As: *got.Impersonate, Groups: *got.ImpersonateGroup,
 		Token: *got.BearerToken, Server: *got.APIServer, User: *got.AuthInfoName, ClusterName: *got.ClusterName,
 	})
-	kit.Same(t, "context of the manager cluster", "manager", *flags.Context)
+	expect.Same(t, "Unexpected context of the manager cluster", "manager", *flags.Context)
 }
 
 func TestCheck(t *testing.T) {
@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			worker := &Worker{Cluster: "worker1", Context: "west"}
 			err := worker.Check(&trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", Labels: tc.labels, Annotations: tc.annotations}}, "trainjob-llm-12345")
-			kit.Same(t, "error", tc.want, kit.Text(err))
+			expect.Same(t, "Unexpected error", tc.want, expect.Text(err))
 			if tc.want != "" && !errors.Is(err, ErrNotTheCopy) {
 				t.Error("It is not ErrNotTheCopy")
 			}

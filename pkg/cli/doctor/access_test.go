@@ -30,6 +30,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // signature is the part of a credential that must be nowhere in what is kept of it.
@@ -48,14 +49,14 @@ func kubeconfigOf(t *testing.T, info clientcmdapi.AuthInfo) []byte {
 	config.Clusters["west"] = &clientcmdapi.Cluster{Server: "https://west:6443"}
 	config.AuthInfos["kueue"], config.AuthInfos["other"] = &info, &clientcmdapi.AuthInfo{Token: jwt(`{"sub":"nobody","exp":1}`)}
 	config.Contexts["west"], config.CurrentContext = &clientcmdapi.Context{Cluster: "west", AuthInfo: "kueue"}, "west"
-	return kit.Must(clientcmd.Write(*config))(t)
+	return expect.Must(clientcmd.Write(*config))(t)
 }
 
 func certificateOf(t *testing.T, subject pkix.Name, until time.Time) []byte {
 	t.Helper()
-	key := kit.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	key := expect.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: subject, NotAfter: until}
-	der := kit.Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	der := expect.Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
@@ -121,8 +122,8 @@ func TestAccessBy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := accessBy(kubeconfigOf(t, tc.info))
 			tc.want.Entry = "kueue"
-			kit.Same(t, "access", tc.want, got)
-			kit.Same(t, "sign of the credential in what is kept", false, strings.Contains(fmt.Sprintf("%+v", got), signature))
+			expect.Same(t, "Unexpected access", tc.want, got)
+			expect.Same(t, "Unexpected sign of the credential in what is kept", false, strings.Contains(fmt.Sprintf("%+v", got), signature))
 		})
 	}
 }
@@ -134,7 +135,7 @@ func TestReadAccess(t *testing.T) {
 	info := clientcmdapi.AuthInfo{Token: jwt(`{"sub":"system:serviceaccount:kueue-system:multikueue","exp":1893758400}`)}
 	withoutContext := clientcmdapi.NewConfig()
 	withoutContext.AuthInfos["kueue"], withoutContext.Contexts["west"] = &info, &clientcmdapi.Context{AuthInfo: "kueue"}
-	headless := kit.Must(clientcmd.Write(*withoutContext))(t)
+	headless := expect.Must(clientcmd.Write(*withoutContext))(t)
 	objects := []client.Object{
 		secret("west", map[string][]byte{"kubeconfig": kubeconfigOf(t, info)}),
 		secret("empty", map[string][]byte{"config": kubeconfigOf(t, info)}),
@@ -175,8 +176,8 @@ func TestReadAccess(t *testing.T) {
 			if err := l.facts.Unread[secrets]; err != nil {
 				unread = unreadKind(secrets, err).Reason
 			}
-			kit.Same(t, "access", tc.want, l.facts.Access["west"])
-			kit.Same(t, "reason", tc.unread, unread)
+			expect.Same(t, "Unexpected access", tc.want, l.facts.Access["west"])
+			expect.Same(t, "Unexpected reason", tc.unread, unread)
 		})
 	}
 }
@@ -195,7 +196,7 @@ func TestNeededInWorkers(t *testing.T) {
 		// status comes with the TrainJob.
 		{APIGroups: []string{"trainer.kubeflow.org"}, Resources: []string{"trainjobs"}, Verbs: []string{"create", "delete", "get", "watch"}},
 	}
-	kit.Same(t, "rules", want, neededInWorkers())
+	expect.Same(t, "Unexpected rules", want, neededInWorkers())
 }
 
 func TestLacking(t *testing.T) {
@@ -228,7 +229,7 @@ func TestLacking(t *testing.T) {
 			c := kit.Fake(kit.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
 					review := obj.(*authorizationv1.SubjectAccessReview)
-					kit.Same(t, "review", authorizationv1.SubjectAccessReviewSpec{User: a.User, Groups: a.Groups}, review.Spec,
+					expect.Same(t, "Unexpected review", authorizationv1.SubjectAccessReviewSpec{User: a.User, Groups: a.Groups}, review.Spec,
 						cmpopts.IgnoreFields(authorizationv1.SubjectAccessReviewSpec{}, "ResourceAttributes"))
 					asked := review.Spec.ResourceAttributes
 					resource := asked.Resource
@@ -248,7 +249,7 @@ func TestLacking(t *testing.T) {
 			if err != nil {
 				got = []string{err.Error()}
 			}
-			kit.Same(t, "rights", tc.want, got)
+			expect.Same(t, "Unexpected rights", tc.want, got)
 		})
 	}
 }
@@ -258,6 +259,6 @@ func TestNamespacesOf(t *testing.T) {
 	f.ClusterQueues = append(f.ClusterQueues, clusterQueue("here", "h100", "8"))
 	f.LocalQueues = append(f.LocalQueues, localQueue("ml", "queue", "gpus"), localQueue("jobs", "second", "gpus"), localQueue("own", "queue", "here"))
 	for worker, want := range map[string][]string{"west": {"jobs", "ml"}, "east": nil} {
-		kit.Same(t, "namespaces of "+worker, want, f.namespacesOf(worker))
+		expect.Same(t, "Unexpected namespaces of "+worker, want, f.namespacesOf(worker))
 	}
 }

@@ -12,7 +12,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/config/policies"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // withPolicies installs all of them.
@@ -75,7 +75,7 @@ func TestUnenforcedPolicies(t *testing.T) {
 					got = append(got, finding.Object+": "+finding.Problem)
 				}
 			}
-			kit.Same(t, "policies", tc.want, got)
+			expect.Same(t, "Unexpected policies", tc.want, got)
 		})
 	}
 }
@@ -86,12 +86,12 @@ func TestPoliciesAreNamedAfterTheirFiles(t *testing.T) {
 		t.Fatal("no policies")
 	}
 	for _, name := range names {
-		content := kit.Must(policies.Files.ReadFile(name[len("kueue-trainer-"):] + ".yaml"))(t)
+		content := expect.Must(policies.Files.ReadFile(name[len("kueue-trainer-"):] + ".yaml"))(t)
 		decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 		var policy admissionregistrationv1.ValidatingAdmissionPolicy
 		var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
-		kit.OK(t, decoder.Decode(&policy))
-		kit.OK(t, decoder.Decode(&binding))
-		kit.Same(t, "names", []string{name, name, name}, []string{policy.Name, binding.Name, binding.Spec.PolicyName})
+		expect.NoError(t, decoder.Decode(&policy))
+		expect.NoError(t, decoder.Decode(&binding))
+		expect.Same(t, "Unexpected names", []string{name, name, name}, []string{policy.Name, binding.Name, binding.Spec.PolicyName})
 	}
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // The restarts that findings give.
@@ -402,7 +403,7 @@ func TestKueueNoise(t *testing.T) {
 					got[i].Advice = ""
 				}
 			}
-			kit.Same(t, "findings", tc.want, got, cmpopts.IgnoreFields(Finding{}, "Problem", "Effect"), cmpopts.EquateEmpty())
+			expect.Same(t, "Unexpected findings", tc.want, got, cmpopts.IgnoreFields(Finding{}, "Problem", "Effect"), cmpopts.EquateEmpty())
 		})
 	}
 }
@@ -602,7 +603,7 @@ func TestStuckTrainJobs(t *testing.T) {
 	finds(t, f, Finding{Severity: Error, Reason: "TrainJobStuck", Object: "TrainJob jobs/a", Commands: []string{"kubectl trainjob explain -n jobs a"}})
 	problem := newReport(f).Findings[0].Problem
 	const want = "The TrainJob asks for queue queue and has no Workload after 60m: nobody queues it. So is 1 more in the namespace for the same reason: b."
-	kit.Same(t, "problem", want, problem)
+	expect.Same(t, "Unexpected problem", want, problem)
 	f.managerConfig("waitForJobSet: 2h")
 	finds(t, f)
 }
@@ -667,7 +668,7 @@ func TestWhatIsNotThereIsNotCalledInOrder(t *testing.T) {
 					got = append(got, finding.Problem)
 				}
 			}
-			kit.Same(t, "remarks", want, got)
+			expect.Same(t, "Unexpected remarks", want, got)
 		})
 	}
 }
@@ -757,7 +758,7 @@ func TestOnlyRightsAreToldAsRights(t *testing.T) {
 				t.Errorf("The reason is not told: %+v", r.Unseen)
 			}
 			err := report(io.Discard, func(io.Writer, show.Paint, Report) error { return nil }, r)
-			kit.Same(t, "exit code of error "+kit.Text(err), tc.code, exit.Code(err))
+			expect.Same(t, "Unexpected exit code of error "+expect.Text(err), tc.code, exit.Code(err))
 			if listing := strings.Contains(err.Error(), "run doctor as somebody"); listing != (tc.code == exit.Unseen) {
 				t.Errorf("The advice is not what helps: %v", err)
 			}
@@ -777,8 +778,8 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 		t.Errorf("The checks that need nodes are not told: %+v", r.Unseen)
 	}
 	var out strings.Builder
-	write := kit.Must(printerFor(""))(t)
-	kit.Same(t, "exit code", exit.Unseen, exit.Code(report(&out, write, r)))
+	write := expect.Must(printerFor(""))(t)
+	expect.Same(t, "Unexpected exit code", exit.Unseen, exit.Code(report(&out, write, r)))
 	want := fmt.Sprintf("Not known: %d checks made, nothing found; %d could not be made.\nunseen   nodes (you may not list them): %d checks\n", r.Checks, r.NotMade, r.NotMade)
-	kit.Same(t, "text", want, out.String())
+	expect.Same(t, "Unexpected text", want, out.String())
 }

@@ -12,7 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestPrintConfigMap(t *testing.T) {
@@ -140,13 +140,13 @@ featureGates:
 			}
 			err := printConfigMap(&out, f, p, change)
 			if tc.wantErr != "" {
-				kit.Same(t, "error", tc.wantErr, kit.Text(err))
+				expect.Same(t, "Unexpected error", tc.wantErr, expect.Text(err))
 				return
 			}
-			kit.OK(t, err)
+			expect.NoError(t, err)
 			var got corev1.ConfigMap
-			kit.OK(t, yaml.Unmarshal([]byte(out.String()), &got))
-			kit.Same(t, "configuration", tc.want, got.Data[p.configKey])
+			expect.NoError(t, yaml.Unmarshal([]byte(out.String()), &got))
+			expect.Same(t, "Unexpected configuration", tc.want, got.Data[p.configKey])
 			if tc.ofKueue && got.ResourceVersion != "7" {
 				t.Errorf("The resourceVersion is %q: a change in between would be lost", got.ResourceVersion)
 			}
@@ -157,5 +157,5 @@ featureGates:
 func TestPrintConfigMapThatIsNotThere(t *testing.T) {
 	err := printConfigMap(&strings.Builder{}, &Facts{}, kueuePart, func(*yamlv3.Node) error { return nil })
 	const want = "there is no ConfigMap kueue-system/kueue-manager-config: Kueue is not installed, or keeps its configuration elsewhere"
-	kit.Same(t, "error", want, kit.Text(err))
+	expect.Same(t, "Unexpected error", want, expect.Text(err))
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const externalConfig = "integrations:\n  frameworks: [batch/job]\n  externalFrameworks: [TrainJob.v1alpha1.trainer.kubeflow.org]\n"
@@ -285,7 +286,7 @@ func TestWorkersUnseen(t *testing.T) {
 			for _, u := range report.Unseen {
 				got = append(got, u.Kind+": "+u.Reason)
 			}
-			kit.Same(t, "kinds", tc.want, got)
+			expect.Same(t, "Unexpected kinds", tc.want, got)
 		})
 	}
 }
@@ -347,7 +348,7 @@ func TestAccessUnseen(t *testing.T) {
 					got.Passed = append(got.Passed, name)
 				}
 			}
-			kit.Same(t, "report", tc.want, got)
+			expect.Same(t, "Unexpected report", tc.want, got)
 		})
 	}
 }
@@ -375,7 +376,7 @@ func TestElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := with(t, inTheFleet)
 			tc.change(f, west(f))
-			kit.Says(t, f.elsewhere(west(f), &cluster.Worker{Cluster: "west", Context: "west"}), tc.want)
+			expect.Says(t, f.elsewhere(west(f), &cluster.Worker{Cluster: "west", Context: "west"}), tc.want)
 		})
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookscope"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -90,7 +91,7 @@ func partNamespaces() []corev1.Namespace {
 const kueueHead = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 
 func crd(name, version string, specFields ...string) apiextensionsv1.CustomResourceDefinition {
-	return *kit.MakeCRD(name, version, specFields...)
+	return *kit.CRD(name, version, specFields...)
 }
 
 func configMap(p *part, content string) corev1.ConfigMap {
@@ -171,14 +172,14 @@ func flavor(name, product string) kueue.ResourceFlavor {
 }
 
 func clusterQueue(name, flavor, gpus string) kueue.ClusterQueue {
-	cq := kit.MakeClusterQueue(name, kit.Quota{Flavor: flavor, GPUs: gpus})
+	cq := kit.ClusterQueue(name, kit.Quota{Flavor: flavor, GPUs: gpus})
 	cq.Spec.NamespaceSelector = nil
 	cq.Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: metav1.ConditionTrue}}
 	return *cq
 }
 
 func localQueue(namespace, name, clusterQueue string) kueue.LocalQueue {
-	return *kit.MakeLocalQueue(namespace, name, clusterQueue)
+	return *kit.LocalQueue(namespace, name, clusterQueue)
 }
 
 // gatedJob is a TrainJob as our webhook leaves it.
@@ -186,7 +187,7 @@ func gatedJob(t *testing.T, namespace, name string) *trainjob.TrainJob {
 	t.Helper()
 	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	job.Spec.Suspend = ptr.To(true)
-	kit.Must(patch.Of(trainjob.Trainer23).Set(&job.Spec, []patch.Placement{patch.Gated("node")}))(t)
+	expect.Must(patch.Of(trainjob.Trainer23).Set(&job.Spec, []patch.Placement{patch.Gated("node")}))(t)
 	return job
 }
 
@@ -252,5 +253,5 @@ func TestHealthy(t *testing.T) {
 	f := healthy(t)
 	finds(t, f)
 	report := newReport(f)
-	kit.Same(t, "checks, and those that passed", []int{len(checks), len(checks)}, []int{report.Checks, len(report.Passed)})
+	expect.Same(t, "Unexpected checks, and those that passed", []int{len(checks), len(checks)}, []int{report.Checks, len(report.Passed)})
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // many are jobs that wait in the same queue, the first one longest.
@@ -69,7 +70,7 @@ func TestReadAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.harness.T, tc.harness.objects = t, slices.Concat(objects, []client.Object{pod, event})
 			c := tc.harness.client()
-			survey := kit.Must(ReadAll(t.Context(), c, jobs, "team"))(t)
+			survey := expect.Must(ReadAll(t.Context(), c, jobs, "team"))(t)
 			got := map[string]Position{}
 			for _, f := range survey.Facts {
 				if f.Visible != nil {
@@ -82,8 +83,8 @@ func TestReadAll(t *testing.T) {
 			if tc.want == nil {
 				tc.want = map[string]Position{}
 			}
-			kit.Same(t, "positions", tc.want, got)
-			kit.Same(t, "kinds", tc.unseen, survey.Unseen)
+			expect.Same(t, "Unexpected positions", tc.want, got)
+			expect.Same(t, "Unexpected kinds", tc.unseen, survey.Unseen)
 		})
 	}
 }
@@ -111,12 +112,12 @@ func TestReadAllOfCopies(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&jobs[0], wl)
 			}
-			survey := kit.Must(ReadAll(t.Context(), (&harness{T: t, objects: objects}).client(), jobs, "team"))(t)
+			survey := expect.Must(ReadAll(t.Context(), (&harness{T: t, objects: objects}).client(), jobs, "team"))(t)
 			got := ""
 			if wl := survey.Facts[0].Workload; wl != nil {
 				got = wl.Name
 			}
-			kit.Same(t, "Workload", tc.want, got)
+			expect.Same(t, "Unexpected Workload", tc.want, got)
 		})
 	}
 }
@@ -131,7 +132,7 @@ func TestReadAllAsksOnce(t *testing.T) {
 			asked++
 			return nil
 		}))
-		kit.Must(ReadAll(t.Context(), count, jobs, "team"))(t)
+		expect.Must(ReadAll(t.Context(), count, jobs, "team"))(t)
 		return asked
 	}
 	if one, ten := requests("a"), requests(strings.Split("abcdefghij", "")...); one != ten {
@@ -175,8 +176,8 @@ func TestReadAllAsksWhereJobsWait(t *testing.T) {
 					return h.subResource(ctx, c, name, of, into)
 				},
 			})
-			kit.Must(ReadAll(t.Context(), c, jobs, "team"))(t)
-			kit.Same(t, "questions", tc.want, asked)
+			expect.Must(ReadAll(t.Context(), c, jobs, "team"))(t)
+			expect.Same(t, "Unexpected questions", tc.want, asked)
 		})
 	}
 }

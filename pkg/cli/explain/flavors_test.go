@@ -14,6 +14,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // told is what a verdict comes down to.
@@ -170,7 +171,7 @@ func TestFlavors(t *testing.T) {
 // topology gives flavor h100 two levels, of which the job asks for something.
 func topology(request *kueue.PodSetTopologyRequest) func(*scene) {
 	return func(s *scene) {
-		s.inventory.Topologies = []kueue.Topology{*kit.MakeTopology("racks", "rack", corev1.LabelHostname)}
+		s.inventory.Topologies = []kueue.Topology{*kit.Topology("racks", "rack", corev1.LabelHostname)}
 		s.inventory.Flavors[0].Spec.TopologyName = ptr.To[kueue.TopologyReference]("racks")
 		s.Workload.Spec.PodSets[0].TopologyRequest = request
 	}
@@ -191,7 +192,7 @@ func lent(own, lenders string, borrowing, lending *resource.Quantity) func(*scen
 func TestAmounts(t *testing.T) {
 	s := newScene(taken("h100", 1), lent("32", "16", nil, nil))
 	want := []Amount{{Resource: kit.GPU, Requested: 32, Free: ptr.To[int64](40), Quota: 32, Max: 48}}
-	kit.Same(t, "amounts", want, Flavors(s.facts(t))[0].Amounts)
+	expect.Same(t, "Unexpected amounts", want, Flavors(s.facts(t))[0].Amounts)
 }
 
 func TestTopologyThatFitsLater(t *testing.T) {
@@ -207,7 +208,7 @@ func TestTopologyThatFitsLater(t *testing.T) {
 	})
 	got := Flavors(s.facts(t))[0].Reasons
 	want := []Reason{{Code: Topology, Message: `topology "racks" allows to fit only 1 out of 2 pod(s)`}}
-	kit.Same(t, "reasons", want, got, cmpopts.IgnoreFields(Reason{}, "Remedy"))
+	expect.Same(t, "Unexpected reasons", want, got, cmpopts.IgnoreFields(Reason{}, "Remedy"))
 }
 
 // TestTopologyRemedies expects advice that Kueue's own placement would take on empty nodes:
@@ -245,7 +246,7 @@ func TestTopologyRemedies(t *testing.T) {
 			if len(verdicts) != 1 || len(verdicts[0].Reasons) != 1 {
 				t.Fatalf("Unexpected verdicts: %+v", verdicts)
 			}
-			kit.Same(t, "remedy", tc.want, verdicts[0].Reasons[0].Remedy)
+			expect.Same(t, "Unexpected remedy", tc.want, verdicts[0].Reasons[0].Remedy)
 		})
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/config"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const runtimeYAML = `
@@ -64,7 +65,7 @@ type harness struct {
 
 func (h *harness) client() client.WithWatch {
 	h.Helper()
-	return kit.Fake(kit.Must(cluster.Scheme())(h), h.objects...).
+	return kit.Fake(expect.Must(cluster.Scheme())(h), h.objects...).
 		WithIndex(&corev1.Event{}, "involvedObject.uid", func(o client.Object) []string { return []string{string(o.(*corev1.Event).InvolvedObject.UID)} }).
 		WithIndex(&corev1.Event{}, "involvedObject.kind", func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }).
 		WithIndex(&corev1.Event{}, "type", func(o client.Object) []string { return []string{o.(*corev1.Event).Type} }).
@@ -74,17 +75,17 @@ func (h *harness) client() client.WithWatch {
 func (h *harness) reader() *Reader {
 	h.Helper()
 	c := h.client()
-	return kit.Must(NewReader(h.Context(), c, kit.Must(trainjob.NewRenderer(h.Context(), c.Scheme()))(h)))(h)
+	return expect.Must(NewReader(h.Context(), c, expect.Must(trainjob.NewRenderer(h.Context(), c.Scheme()))(h)))(h)
 }
 
 // preview looks at the first TrainJob of a file.
 func (h *harness) preview(file string, queue ...string) *Facts {
 	h.Helper()
-	in := kit.Must(readFiles([]manifest.File{*manifest.Parse("job.yaml", []byte(file))}, "team"))(h)
+	in := expect.Must(readFiles([]manifest.File{*manifest.Parse("job.yaml", []byte(file))}, "team"))(h)
 	for _, name := range queue {
 		metav1.SetMetaDataLabel(&in.jobs[0].ObjectMeta, kit.QueueLabel, name)
 	}
-	return kit.Must(h.reader().preview(h.Context(), &in.jobs[0], in))(h)
+	return expect.Must(h.reader().preview(h.Context(), &in.jobs[0], in))(h)
 }
 
 // managerConfig is a ConfigMap with the manager's configuration.
@@ -138,13 +139,13 @@ func TestFacts(t *testing.T) {
 	h := &harness{T: t, objects: append(queued(),
 		note("Old", 9, corev1.EventTypeWarning), note("New", 1, corev1.EventTypeWarning), note("Fine", 0, corev1.EventTypeNormal),
 		waitingWorkload("somebody", "gpus", 1, minutesAgo(1)))}
-	f := kit.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
+	f := expect.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
 	var warnings []string
 	for _, w := range f.Warnings {
 		warnings = append(warnings, w.Reason)
 	}
 	got := []any{f.Workload.Name, len(f.PodSets), warnings, f.Undescribed != nil, f.Visible}
-	kit.Same(t, "facts", []any{"trainjob-llm", 1, []string{"New", "Old"}, true, (*Position)(nil)}, got)
+	expect.Same(t, "Unexpected facts", []any{"trainjob-llm", 1, []string{"New", "Old"}, true, (*Position)(nil)}, got)
 }
 
 func TestFactsHaveTheManagersConfiguration(t *testing.T) {
@@ -160,14 +161,14 @@ func TestFactsHaveTheManagersConfiguration(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{T: t, objects: append(queued(), configured.DeepCopy()), denied: tc.denied}
-			one := kit.Must(h.reader().Facts(t.Context(), job))(t)
-			survey := kit.Must(ReadAll(t.Context(), h.client(), []trainjob.TrainJob{*job}, "team"))(t)
+			one := expect.Must(h.reader().Facts(t.Context(), job))(t)
+			survey := expect.Must(ReadAll(t.Context(), h.client(), []trainjob.TrainJob{*job}, "team"))(t)
 			for i, f := range []*Facts{one, survey.Facts[0]} {
 				var got *time.Duration
 				if f.Manager != nil {
 					got = &f.Manager.WaitForJobSet.Duration
 				}
-				kit.Same(t, fmt.Sprintf("wait of the facts read in way %d", i), tc.want, got)
+				expect.Same(t, fmt.Sprintf("Unexpected wait of the facts read in way %d", i), tc.want, got)
 			}
 		})
 	}
@@ -176,20 +177,20 @@ func TestFactsHaveTheManagersConfiguration(t *testing.T) {
 func TestWhatUsersSeeOfTheirNamespace(t *testing.T) {
 	h := &harness{T: t, objects: queued(), forbidden: []string{"LocalQueue", "ClusterQueue", "Workload", "Node"},
 		visible: []visibility.PendingWorkload{{ObjectMeta: metav1.ObjectMeta{Name: "trainjob-llm"}, PositionInClusterQueue: 4}}}
-	f := kit.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
-	kit.Same(t, "position", &Position{Place: 5, Source: Visibility}, f.Visible)
+	f := expect.Must(h.reader().Facts(t.Context(), newScene().Job))(t)
+	expect.Same(t, "Unexpected position", &Position{Place: 5, Source: Visibility}, f.Visible)
 	if f.localQueue() == nil || f.Workload == nil {
 		t.Error("LocalQueue or Workload of the namespace was not read")
 	}
 	want := []string{"nodes", clusterQueues, workloads, "customresourcedefinitions.apiextensions.k8s.io"}
-	kit.Same(t, "unseen kinds", want, Explain(f).Unseen)
+	expect.Same(t, "Unexpected unseen kinds", want, Explain(f).Unseen)
 }
 
 func TestPreview(t *testing.T) {
 	job, namespaced := fill(jobYAML, "ClusterTrainingRuntime", ""), fill(jobYAML, "TrainingRuntime", "")
 	runtime := func(nodes string) string { return fill(runtimeYAML, "ClusterTrainingRuntime", nodes) }
 	inCluster := &trainer.ClusterTrainingRuntime{}
-	kit.OK(t, yaml.UnmarshalStrict([]byte(runtime("2")), inCluster))
+	expect.NoError(t, yaml.UnmarshalStrict([]byte(runtime("2")), inCluster))
 	cases := map[string]struct {
 		files string
 		queue string
@@ -210,7 +211,7 @@ func TestPreview(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := &harness{T: t, objects: append(queued(), inCluster.DeepCopy())}
 			if tc.queue != "" {
-				h.objects = append(h.objects, kit.MakeLocalQueue("team", tc.queue, "gpus"))
+				h.objects = append(h.objects, kit.LocalQueue("team", tc.queue, "gpus"))
 			}
 			for _, n := range newScene().inventory.Nodes {
 				h.objects = append(h.objects, n.DeepCopy())
@@ -220,7 +221,7 @@ func TestPreview(t *testing.T) {
 			if len(f.PodSets) > 0 {
 				pods = f.PodSets[0].Count
 			}
-			kit.Same(t, "preview", tc.want, []any{pods, f.queueName(), StateOf(f).Reason})
+			expect.Same(t, "Unexpected preview", tc.want, []any{pods, f.queueName(), StateOf(f).Reason})
 		})
 	}
 }
@@ -262,7 +263,7 @@ func TestPreviewWithTolerationRules(t *testing.T) {
 				h.objects = append(h.objects, &s.inventory.Nodes[i])
 			}
 			e := Explain(h.preview(fill(jobYAML+"---"+runtimeYAML, "TrainingRuntime", "2"), "gpus"))
-			kit.Same(t, "preview", tc.want, outcome{e.State.Reason, slices.Contains(e.Unseen, unseen)})
+			expect.Same(t, "Unexpected preview", tc.want, outcome{e.State.Reason, slices.Contains(e.Unseen, unseen)})
 		})
 	}
 }

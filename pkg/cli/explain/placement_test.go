@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestPlacement(t *testing.T) {
@@ -38,7 +38,7 @@ func TestPlacement(t *testing.T) {
 		{ReplicatedJob: "node", Field: "labels[kueue.x-k8s.io/podset]", Value: json.RawMessage(`"node"`), SetBy: "runtime torch"},
 		{ReplicatedJob: "node", Field: "metadata.labels[team]", Value: json.RawMessage(`"a"`), SetBy: "example.com/me"},
 	}
-	kit.Same(t, "placement", want, Placement(f))
+	expect.Same(t, "Unexpected placement", want, Placement(f))
 }
 
 func TestValueText(t *testing.T) {
@@ -50,7 +50,7 @@ func TestValueText(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			kit.Same(t, "text of a value", tc.want, valueText(tc.field, json.RawMessage(tc.value)))
+			expect.Same(t, "Unexpected text of a value", tc.want, valueText(tc.field, json.RawMessage(tc.value)))
 		})
 	}
 }

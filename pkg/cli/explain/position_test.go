@@ -7,7 +7,7 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestPositionOf(t *testing.T) {
@@ -28,5 +28,5 @@ func TestPositionOf(t *testing.T) {
 
 func TestOrdinal(t *testing.T) {
 	got := []string{ordinal(1), ordinal(2), ordinal(3), ordinal(4), ordinal(11), ordinal(21), ordinal(112)}
-	kit.Same(t, "ordinals", []string{"1st", "2nd", "3rd", "4th", "11th", "21st", "112th"}, got)
+	expect.Same(t, "Unexpected ordinals", []string{"1st", "2nd", "3rd", "4th", "11th", "21st", "112th"}, got)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/provenance"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestPrint(t *testing.T) {
@@ -47,13 +47,13 @@ node             nodeSelector[disk]                           long long long lon
 
 Not seen: you may not list nodes, so this is not the whole story; an admin sees more.
 `
-	kit.Same(t, "output", want, printed(t, ptr.To(Explain(waits.facts(t)))))
+	expect.Same(t, "Unexpected output", want, printed(t, ptr.To(Explain(waits.facts(t)))))
 }
 
 func printed(t *testing.T, e *Explanation) string {
 	t.Helper()
 	var out strings.Builder
-	kit.OK(t, (&printer{out: &out}).print(e))
+	expect.NoError(t, (&printer{out: &out}).print(e))
 	return out.String()
 }
 
@@ -136,15 +136,15 @@ What helps with a flavor:
 					w.Explanation.Placement = nil
 				}
 			}
-			kit.Same(t, "output", tc.want, printed(t, &e))
+			expect.Same(t, "Unexpected output", tc.want, printed(t, &e))
 		})
 	}
 }
 
 func TestNamesInJSON(t *testing.T) {
-	data := kit.Must(json.Marshal(Explain(newScene(taken("h100", 3), withPods(1, runningPod)).facts(t))))(t)
+	data := expect.Must(json.Marshal(Explain(newScene(taken("h100", 3), withPods(1, runningPod)).facts(t))))(t)
 	var got map[string]json.RawMessage
-	kit.OK(t, json.Unmarshal(data, &got))
+	expect.NoError(t, json.Unmarshal(data, &got))
 	names := map[string][]string{"": slices.Sorted(maps.Keys(got))}
 	for _, part := range []string{"state", "queue", "chain", "flavors", "podSets", "placement"} {
 		names[part] = namesOf(t, got[part])
@@ -158,7 +158,7 @@ func TestNamesInJSON(t *testing.T) {
 		"podSets":   {"name", "perPod", "pods"},
 		"placement": {"field", "setBy", "value"},
 	}
-	kit.Same(t, "names, which scripts rely on", want, names)
+	expect.Same(t, "Unexpected names, which scripts rely on", want, names)
 }
 
 // namesOf returns the names in an object, or in the first one of a list.
@@ -169,6 +169,6 @@ func namesOf(t *testing.T, data json.RawMessage) []string {
 		return slices.Sorted(maps.Keys(list[0]))
 	}
 	var object map[string]any
-	kit.OK(t, json.Unmarshal(data, &object))
+	expect.NoError(t, json.Unmarshal(data, &object))
 	return slices.Sorted(maps.Keys(object))
 }

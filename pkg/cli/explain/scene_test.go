@@ -24,6 +24,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -52,7 +53,7 @@ func eachScene[T any](t *testing.T, what string, rows map[string]row[T], of func
 	t.Helper()
 	for name, tc := range rows {
 		t.Run(name, func(t *testing.T) {
-			kit.Same(t, what, tc.want, of(newScene(tc.scene...).facts(t)), options...)
+			expect.Same(t, "Unexpected "+what, tc.want, of(newScene(tc.scene...).facts(t)), options...)
 		})
 	}
 }
@@ -115,16 +116,16 @@ func quota(flavor, gpus string) kit.Quota { return kit.Quota{Flavor: flavor, GPU
 
 // clusterQueue is one that preempts nobody.
 func clusterQueue(name, cohort string, quotas ...kit.Quota) kueue.ClusterQueue {
-	cq := kit.MakeClusterQueue(name, quotas...)
+	cq := kit.ClusterQueue(name, quotas...)
 	cq.Spec.CohortName, cq.Spec.QueueingStrategy = kueue.CohortReference(cohort), kueue.BestEffortFIFO
 	cq.Spec.Preemption, cq.Spec.FlavorFungibility = nil, nil
 	return *cq
 }
 
-func localQueue(name, cq string) kueue.LocalQueue { return *kit.MakeLocalQueue("team", name, cq) }
+func localQueue(name, cq string) kueue.LocalQueue { return *kit.LocalQueue("team", name, cq) }
 
 func podSet(name string, count int32) kueue.PodSet {
-	return kit.MakePodSet(name, count, "nvidia.com/gpu", "8")
+	return kit.PodSet(name, count, "nvidia.com/gpu", "8")
 }
 
 // waitingWorkload is the Workload of a TrainJob with pods of 8 GPUs.

@@ -15,7 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // inWest is the job admitted in the manager cluster, and in worker west.
@@ -155,5 +155,5 @@ func TestExplainInAWorker(t *testing.T) {
 		t.Errorf("Unexpected explanation %+v", got)
 	}
 	e = Explain(newScene(inWest, unknown("west", errors.New("no answer"))).facts(t))
-	kit.Same(t, "workers", []WorkerExplanation{{Cluster: "west", Problem: "no answer"}}, e.Workers)
+	expect.Same(t, "Unexpected workers", []WorkerExplanation{{Cluster: "west", Problem: "no answer"}}, e.Workers)
 }

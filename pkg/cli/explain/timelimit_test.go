@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestTimeLimit(t *testing.T) {
@@ -32,7 +32,7 @@ func TestTimeLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := Explain(newScene(tc.scene...).facts(t))
-			kit.Same(t, "time limit", tc.want, e.TimeLimit)
+			expect.Same(t, "Unexpected time limit", tc.want, e.TimeLimit)
 			if text := printed(t, &e); tc.says == "" && strings.Contains(text, "Time limit:") || !strings.Contains(text, tc.says) {
 				t.Errorf("Want %q in:\n%s", tc.says, text)
 			}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestEach(t *testing.T) {
@@ -60,8 +60,8 @@ func TestEach(t *testing.T) {
 				if tc.want == nil && err != nil || tc.want != nil && !strings.Contains(fmt.Sprint(err), tc.want.Error()) {
 					t.Errorf("Error %v, want %v", err, tc.want)
 				}
-				kit.Same(t, "notes", tc.notes, notes.String())
-				kit.Same(t, "time and number of looks", []any{tc.took, len(tc.looks)}, []any{time.Since(begin), n})
+				expect.Same(t, "Unexpected notes", tc.notes, notes.String())
+				expect.Same(t, "Unexpected time and number of looks", []any{tc.took, len(tc.looks)}, []any{time.Since(begin), n})
 			})
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // watching is a client whose watches begin so.
@@ -37,16 +38,16 @@ func TestChanges(t *testing.T) {
 		changed := Changes(ctx, c, time.Minute, Kind{List: &corev1.PodList{}})
 		begin := time.Now()
 		<-changed
-		kit.Same(t, "wait for the beginning", time.Duration(0), time.Since(begin))
+		expect.Same(t, "Unexpected wait for the beginning", time.Duration(0), time.Since(begin))
 		for range 3 {
 			pods.Add(&corev1.Pod{})
 		}
 		<-changed
-		kit.Same(t, "wait for changes", time.Minute, time.Since(begin))
+		expect.Same(t, "Unexpected wait for changes", time.Minute, time.Since(begin))
 		begin = time.Now()
 		pods.Add(&corev1.Pod{})
 		<-changed
-		kit.Same(t, "wait for changes", time.Minute, time.Since(begin))
+		expect.Same(t, "Unexpected wait for changes", time.Minute, time.Since(begin))
 		synctest.Wait()
 		select {
 		case <-changed:
@@ -74,7 +75,7 @@ func TestChangesOfRefusedWatches(t *testing.T) {
 				for range 4 {
 					<-changed
 				}
-				kit.Same(t, "time of 4 changes", 3*unwatched, time.Since(begin))
+				expect.Same(t, "Unexpected time of 4 changes", 3*unwatched, time.Since(begin))
 			})
 		})
 	}
@@ -94,6 +95,6 @@ func TestChangesOfManyWatches(t *testing.T) {
 		for range 5 {
 			<-changed
 		}
-		kit.Same(t, "time and number of watches", []any{4 * again, 5}, []any{time.Since(begin), watches})
+		expect.Same(t, "Unexpected time and number of watches", []any{4 * again, 5}, []any{time.Since(begin), watches})
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestRun(t *testing.T) {
@@ -48,9 +49,9 @@ func TestRun(t *testing.T) {
 					gate(t, ours, job)
 				}
 			})
-			kit.Says(t, run(t.Context(), c, io.Discard, "ns"), tc.wantErr)
-			kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
-			kit.Same(t, "gate", tc.active, ours.HoldsGate(&waits.Spec))
+			expect.Says(t, run(t.Context(), c, io.Discard, "ns"), tc.wantErr)
+			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
+			expect.Same(t, "Unexpected gate", tc.active, ours.HoldsGate(&waits.Spec))
 		})
 	}
 }
@@ -77,14 +78,14 @@ func TestHandBackOfAManagerCluster(t *testing.T) {
 			}
 			c := clusterWith(t, "runtimePatches", job, func(*trainjob.TrainJob) {})
 			h := &handBack{client: c, served: tc.served, field: patch.Of(tc.served), placed: tc.placed}
-			kit.Same(t, "answer", tc.want, kit.Must(h.handBack(t.Context(), job))(t))
-			kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
+			expect.Same(t, "Unexpected answer", tc.want, expect.Must(h.handBack(t.Context(), job))(t))
+			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(job), job))
 			var entries string
 			for _, p := range job.Spec.RuntimePatches {
-				entries += string(kit.Must(json.Marshal(p))(t))
+				entries += string(expect.Must(json.Marshal(p))(t))
 			}
 			want := map[string]string{"entry made": `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{}}}}`}[tc.want]
-			kit.Same(t, "entries", want, entries)
+			expect.Same(t, "Unexpected entries", want, entries)
 		})
 	}
 }
@@ -104,28 +105,28 @@ func TestHandBackOfAWorker(t *testing.T) {
 			Namespace: "ns", Name: "remainder-1", Labels: map[string]string{remainder.Label: "former"}, Annotations: map[string]string{remainder.RunsAnnotation: "run"},
 		}})
 	var out strings.Builder
-	kit.OK(t, run(t.Context(), c, &out, "ns"))
+	expect.NoError(t, run(t.Context(), c, &out, "ns"))
 	want := "0 of 1 TrainJobs changed\nworkload ns/gone: finalizer removed\nworkload ns/runs: finalizer removed\n"
-	kit.Same(t, "output", want, out.String())
+	expect.Same(t, "Unexpected output", want, out.String())
 	var left kueue.WorkloadList
-	kit.OK(t, c.List(t.Context(), &left))
+	expect.NoError(t, c.List(t.Context(), &left))
 	got := map[string][]string{}
 	for i := range left.Items {
 		got[left.Items[i].Name] = left.Items[i].Finalizers
 	}
-	kit.Same(t, "Workloads", map[string][]string{"runs": {kueues}, "local": {kueues}, "remainder-1": nil}, got)
+	expect.Same(t, "Unexpected Workloads", map[string][]string{"runs": {kueues}, "local": {kueues}, "remainder-1": nil}, got)
 }
 
 func gate(t *testing.T, ours patch.Field, job *trainjob.TrainJob) {
 	t.Helper()
-	kit.Must(ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}))(t)
+	expect.Must(ours.Set(&job.Spec, []patch.Placement{patch.Gated("node")}))(t)
 }
 
 // clusterWith returns a cluster with a TrainJob whose CRD has the field, and with a webhook
 // for the TrainJobs that are created.
 func clusterWith(t *testing.T, field string, job *trainjob.TrainJob, webhook func(*trainjob.TrainJob), others ...client.Object) client.Client {
 	t.Helper()
-	crd := kit.MakeCRD(trainjob.CRDName, trainjob.GVK.Version, field)
+	crd := kit.CRD(trainjob.CRDName, trainjob.GVK.Version, field)
 	runtime := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
 	return kit.Fake(kit.Scheme(trainjob.AddToScheme), crd, runtime, job).WithObjects(others...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
@@ -157,12 +158,12 @@ func TestUngateJobSet(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{}
-			kit.OK(t, json.Unmarshal([]byte(pod(tc.template)), js))
-			ungate := kit.Must(ungateJobSet(js))(t)
-			data := kit.Must(ungate.Data(js))(t)
-			operations := kit.Must(jsonpatch.DecodePatch(data))(t)
-			got := kit.Must(operations.Apply([]byte(pod(tc.template))))(t)
-			kit.Same(t, "JobSet", decoded(t, []byte(pod(tc.want))), decoded(t, got))
+			expect.NoError(t, json.Unmarshal([]byte(pod(tc.template)), js))
+			ungate := expect.Must(ungateJobSet(js))(t)
+			data := expect.Must(ungate.Data(js))(t)
+			operations := expect.Must(jsonpatch.DecodePatch(data))(t)
+			got := expect.Must(operations.Apply([]byte(pod(tc.template))))(t)
+			expect.Same(t, "Unexpected JobSet", decoded(t, []byte(pod(tc.want))), decoded(t, got))
 		})
 	}
 }
@@ -170,6 +171,6 @@ func TestUngateJobSet(t *testing.T) {
 func decoded(t *testing.T, data []byte) any {
 	t.Helper()
 	var value any
-	kit.OK(t, json.Unmarshal(data, &value))
+	expect.NoError(t, json.Unmarshal(data, &value))
 	return value
 }

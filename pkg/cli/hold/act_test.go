@@ -21,6 +21,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // TestAwaitQuota has its answers one after the other, the last one again and again.
@@ -78,7 +79,7 @@ func TestAwaitQuota(t *testing.T) {
 				if tc.says != "" && !strings.HasPrefix(err.Error(), tc.says) {
 					t.Errorf("It says %q, want %q", err, tc.says)
 				}
-				kit.Same(t, "time after the last answer", tc.settled, time.Since(answered) == settle)
+				expect.Same(t, "Unexpected time after the last answer", tc.settled, time.Since(answered) == settle)
 				synctest.Wait()
 			})
 		})

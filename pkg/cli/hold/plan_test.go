@@ -14,7 +14,7 @@ import (
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // waits is a job in a queue.
@@ -86,8 +86,8 @@ func TestPlans(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := tc.plan(tc.view)
-			kit.Same(t, "change", tc.want, got, cmp.AllowUnexported(change{}))
-			kit.Says(t, err, tc.err)
+			expect.Same(t, "Unexpected change", tc.want, got, cmp.AllowUnexported(change{}))
+			expect.Says(t, err, tc.err)
 		})
 	}
 }
@@ -113,14 +113,14 @@ func TestMovable(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			kit.Says(t, waits("gpus", tc.change).movable(), tc.want)
+			expect.Says(t, waits("gpus", tc.change).movable(), tc.want)
 		})
 	}
 }
 
 func TestToldBack(t *testing.T) {
 	c := change{queue: "gpus"}
-	kit.Same(t, "words", "queued again in gpus", toldBack(waits("gpus.held"), c))
+	expect.Same(t, "Unexpected words", "queued again in gpus", toldBack(waits("gpus.held"), c))
 	if got, want := toldBack(waits("gpus.held", unseen), c), "it may start again on the quota that it had"; !strings.Contains(got, want) {
 		t.Errorf("Unexpected words %q, want %q in them", got, want)
 	}

@@ -7,7 +7,7 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestGrants(t *testing.T) {
@@ -29,7 +29,7 @@ func TestGrants(t *testing.T) {
 		{"h100", "nvidia.com/gpu", "/spec/resourceGroups/2/flavors/0/resources/0"},
 		{"a100", "nvidia.com/gpu", "/spec/resourceGroups/2/flavors/1/resources/0"},
 	}
-	kit.Same(t, "grants", want, got)
+	expect.Same(t, "Unexpected grants", want, got)
 	for grant := range Grants(groups) {
 		if grant.Quota != &groups[0].Flavors[0].Resources[0] {
 			t.Error("The quota is a copy of the object's")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func node(name, pool, gpus string, change ...func(*corev1.Node)) corev1.Node {
@@ -33,7 +34,7 @@ func pod(node, gpus string, phase corev1.PodPhase) corev1.Pod {
 func flavor(name string) kueue.ResourceFlavor { return *kit.PlainFlavor(name, "pool", name) }
 
 func clusterQueue(name, cohort, nominal, reserved, borrowed string) kueue.ClusterQueue {
-	cq := kit.MakeClusterQueue(name, kit.Quota{Flavor: "h100", GPUs: nominal})
+	cq := kit.ClusterQueue(name, kit.Quota{Flavor: "h100", GPUs: nominal})
 	cq.Spec.CohortName = kueue.CohortReference(cohort)
 	cq.Status.FlavorsReservation = []kueue.FlavorUsage{{Name: "h100", Resources: []kueue.ResourceUsage{
 		{Name: kit.GPU, Total: resource.MustParse(reserved), Borrowed: resource.MustParse(borrowed)},
@@ -45,7 +46,7 @@ func waiting(queue, gpus string, count int32) kueue.Workload {
 	return kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Name: queue + gpus, Namespace: "team"},
 		Spec: kueue.WorkloadSpec{
-			QueueName: kueue.LocalQueueName(queue), PodSets: []kueue.PodSet{kit.MakePodSet("node", count, "nvidia.com/gpu", gpus)},
+			QueueName: kueue.LocalQueueName(queue), PodSets: []kueue.PodSet{kit.PodSet("node", count, "nvidia.com/gpu", gpus)},
 		},
 	}
 }
@@ -61,7 +62,7 @@ func holding(wl kueue.Workload, cq kueue.ClusterQueueReference, total string) ku
 	return wl
 }
 
-func localQueue(name, cq string) kueue.LocalQueue { return *kit.MakeLocalQueue("team", name, cq) }
+func localQueue(name, cq string) kueue.LocalQueue { return *kit.LocalQueue("team", name, cq) }
 
 func names(nodes []*corev1.Node) []string {
 	var names []string
@@ -95,7 +96,7 @@ func TestNodes(t *testing.T) {
 	want := map[string]any{
 		"picked": []string{"a", "b"}, "unpicked": []string{"c"}, "ready": []bool{true, false, false}, "there": "16", "used": "3",
 	}
-	kit.Same(t, "nodes", want, got)
+	expect.Same(t, "Unexpected nodes", want, got)
 }
 
 func TestQuotas(t *testing.T) {
@@ -149,12 +150,12 @@ func TestQuotas(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			i := &Inventory{Flavors: []kueue.ResourceFlavor{flavor("h100")}, ClusterQueues: tc.queues, Workloads: tc.holds}
-			quotas := kit.Must(i.Quotas(t.Context()))(t)
+			quotas := expect.Must(i.Quotas(t.Context()))(t)
 			got := amounts{}
 			for _, q := range quotas {
 				got[q.ClusterQueue] = [3]string{q.Free.String(), q.Borrowed.String(), q.Lent.String()}
 			}
-			kit.Same(t, "free, borrowed, lent", tc.want, got)
+			expect.Same(t, "Unexpected free, borrowed, lent", tc.want, got)
 		})
 	}
 }
@@ -178,7 +179,7 @@ func TestDemand(t *testing.T) {
 			waiting("to-nowhere", "4", 1), waiting("no-queue", "5", 1), holding(waiting("q", "8", 1), "a", "8"),
 		},
 	}
-	kit.Same(t, "demand", resource.MustParse("7"), i.Demand(&h100, kit.GPU))
+	expect.Same(t, "Unexpected demand", resource.MustParse("7"), i.Demand(&h100, kit.GPU))
 }
 
 func TestRefuses(t *testing.T) {
@@ -212,7 +213,7 @@ func TestRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := flavor("h100")
 			f.Spec.NodeTaints, f.Spec.Tolerations = tc.flavor.NodeTaints, tc.flavor.Tolerations
-			kit.Same(t, "refusal", tc.want, Refuses(&f, &tc.pod))
+			expect.Same(t, "Unexpected refusal", tc.want, Refuses(&f, &tc.pod))
 		})
 	}
 }
@@ -225,8 +226,8 @@ func TestLoadGoesOnWithoutWhatIsForbidden(t *testing.T) {
 		}
 		return nil
 	})).Build()
-	i := kit.Must(Load(t.Context(), c))(t)
-	kit.Same(t, "nodes", []string{"a", "b"}, []string{i.Nodes[0].Name, i.Nodes[1].Name})
+	i := expect.Must(Load(t.Context(), c))(t)
+	expect.Same(t, "Unexpected nodes", []string{"a", "b"}, []string{i.Nodes[0].Name, i.Nodes[1].Name})
 	if i.Saw("clusterqueues.kueue.x-k8s.io") || !i.Saw("nodes") {
 		t.Errorf("Unexpected kinds unseen: %v", i.Unseen)
 	}
@@ -237,5 +238,5 @@ func TestLoadGoesOnWithoutWhatIsForbidden(t *testing.T) {
 func TestSnapshotWithoutAdmission(t *testing.T) {
 	wl := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "wl"}}
 	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
-	kit.Must((&Inventory{Workloads: []kueue.Workload{wl}}).Snapshot(t.Context()))(t)
+	expect.Must((&Inventory{Workloads: []kueue.Workload{wl}}).Snapshot(t.Context()))(t)
 }

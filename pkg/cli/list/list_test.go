@@ -23,6 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -38,7 +39,7 @@ func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *expl
 	f.Job.Spec.Suspend = ptr.To(true)
 	f.Workload = &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "trainjob-llm", UID: "wl", CreationTimestamp: minutesAgo(5)},
-		Spec:       kueue.WorkloadSpec{QueueName: "gpus", Priority: ptr.To[int32](100), PodSets: []kueue.PodSet{kit.MakePodSet("node", 2)}},
+		Spec:       kueue.WorkloadSpec{QueueName: "gpus", Priority: ptr.To[int32](100), PodSets: []kueue.PodSet{kit.PodSet("node", 2)}},
 	}
 	// What limits alone say counts, too.
 	f.Workload.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Limits = kit.Amounts("nvidia.com/gpu", "8")
@@ -50,18 +51,18 @@ func facts(t *testing.T, unseen []string, changes ...func(*explain.Facts)) *expl
 	if f.Workload != nil {
 		f.PodSets = f.Workload.Spec.PodSets
 	}
-	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{*kit.MakeLocalQueue("team", "gpus", "pool")}}
+	i := &inventory.Inventory{LocalQueues: []kueue.LocalQueue{*kit.LocalQueue("team", "gpus", "pool")}}
 	for _, kind := range unseen {
 		i.Unseen = append(i.Unseen, inventory.Unseen{Kind: kind, Err: errors.New("forbidden")})
 	}
 	if i.Saw(clusterQueues) {
 		i.Flavors = []kueue.ResourceFlavor{{ObjectMeta: metav1.ObjectMeta{Name: "h100"}}}
-		i.ClusterQueues = []kueue.ClusterQueue{*kit.MakeClusterQueue("pool", kit.Quota{Flavor: "h100", GPUs: "8"})}
+		i.ClusterQueues = []kueue.ClusterQueue{*kit.ClusterQueue("pool", kit.Quota{Flavor: "h100", GPUs: "8"})}
 	}
 	if f.Workload != nil && i.Saw(workloads) {
 		i.Workloads = []kueue.Workload{*f.Workload}
 	}
-	f.Cluster = kit.Must(explain.NewCluster(t.Context(), i))(t)
+	f.Cluster = expect.Must(explain.NewCluster(t.Context(), i))(t)
 	return f
 }
 
@@ -195,9 +196,9 @@ func TestLines(t *testing.T) {
 			for _, cell := range (table{}).row(&got.TrainJobs[0], now) {
 				cells = append(cells, fmt.Sprint(cell))
 			}
-			kit.Same(t, "line", tc.want, strings.Join(cells, " "))
-			kit.Same(t, "kinds", tc.unknown, got.Unseen)
-			kit.Same(t, "workers", tc.workers, got.Workers)
+			expect.Same(t, "Unexpected line", tc.want, strings.Join(cells, " "))
+			expect.Same(t, "Unexpected kinds", tc.unknown, got.Unseen)
+			expect.Same(t, "Unexpected workers", tc.workers, got.Workers)
 		})
 	}
 }
@@ -211,12 +212,12 @@ func TestTable(t *testing.T) {
 		Namespace: "team", Name: "cpu", Phase: explain.Failed, Reason: "JobsFailed", GPUs: map[corev1.ResourceName]int64{}, Nominated: []string{"west", "east"},
 	}}
 	var out strings.Builder
-	kit.OK(t, (table{paint: show.Paint{}, namespaces: true, wide: true}).print(&out, jobs, now))
+	expect.NoError(t, (table{paint: show.Paint{}, namespaces: true, wide: true}).print(&out, jobs, now))
 	want := `NAMESPACE   NAME    STATE     QUEUE   FLAVOR   GPUS              PRIORITY   POSITION   SINCE   REASON       CLUSTERQUEUE   CLUSTER      MESSAGE
 team        mixed   Running   gpus    a,b      2,3 mig-1g.10gb   -          -          -       -            pool           west         runs
 team        cpu     Failed    -       -        0                 -          -          -       JobsFailed   -              west,east?   -
 `
-	kit.Same(t, "table", want, out.String())
+	expect.Same(t, "Unexpected table", want, out.String())
 }
 
 func TestNews(t *testing.T) {
@@ -225,5 +226,5 @@ func TestNews(t *testing.T) {
 	}
 	last := List{TrainJobs: []TrainJob{job("same", explain.Running, "for 1s"), job("moved", explain.Waiting, ""), job("gone", explain.Running, "")}}
 	next := List{TrainJobs: []TrainJob{job("same", explain.Running, "for 2s"), job("moved", explain.Running, ""), job("made", explain.Waiting, "")}}
-	kit.Same(t, "news", []TrainJob{job("moved", explain.Running, ""), job("made", explain.Waiting, "")}, news(last, next).TrainJobs)
+	expect.Same(t, "Unexpected news", []TrainJob{job("moved", explain.Running, ""), job("made", explain.Waiting, "")}, news(last, next).TrainJobs)
 }

@@ -22,7 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // pod is one whose containers run.
@@ -62,7 +62,7 @@ func TestTargets(t *testing.T) {
 			for _, target := range tc.selection.targets(pods, nil) {
 				got = append(got, target.prefix)
 			}
-			kit.Same(t, "containers", tc.want, got)
+			expect.Same(t, "Unexpected containers", tc.want, got)
 		})
 	}
 }
@@ -86,7 +86,7 @@ func TestStates(t *testing.T) {
 			p := pod("node", 0, 0, "node")
 			p.Status.ContainerStatuses = tc.status
 			got := selection{index: -1}.targets([]corev1.Pod{p}, nil)[0]
-			kit.Same(t, "start and wait", []any{tc.started, tc.waits}, []any{got.started, got.waits})
+			expect.Same(t, "Unexpected start and wait", []any{tc.started, tc.waits}, []any{got.started, got.waits})
 		})
 	}
 }
@@ -132,14 +132,14 @@ func TestReadAll(t *testing.T) {
 	late.Status.ContainerStatuses = nil
 	c := &kubelets{logs: map[string]string{first.Name + "/node": "a\nb", second.Name + "/node": "c\n"}}
 	r, out, errOut := c.reader(true, corev1.PodLogOptions{TailLines: ptr.To[int64](7), Previous: true})
-	kit.OK(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late, second, first}, c.open)))
-	kit.Same(t, "lines", "[node-0-0] a\n[node-0-0] b\n[node-0-1] c\n", out.String())
-	kit.Same(t, "notes", "note: node-0-2 (pod llm-node-0-2-xyz) has not started: Running\n", errOut.String())
-	kit.Same(t, "options", corev1.PodLogOptions{Container: "node", TailLines: ptr.To[int64](7), Previous: true}, c.asked[0])
+	expect.NoError(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late, second, first}, c.open)))
+	expect.Same(t, "Unexpected lines", "[node-0-0] a\n[node-0-0] b\n[node-0-1] c\n", out.String())
+	expect.Same(t, "Unexpected notes", "note: node-0-2 (pod llm-node-0-2-xyz) has not started: Running\n", errOut.String())
+	expect.Same(t, "Unexpected options", corev1.PodLogOptions{Container: "node", TailLines: ptr.To[int64](7), Previous: true}, c.asked[0])
 
 	delete(c.logs, second.Name+"/node")
-	kit.Says(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{first, second}, c.open)), "node-0-1 (pod llm-node-0-1-xyz): no such log")
-	kit.Says(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late}, c.open)), "--follow")
+	expect.Says(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{first, second}, c.open)), "node-0-1 (pod llm-node-0-1-xyz): no such log")
+	expect.Says(t, r.readAll(t.Context(), selection{index: -1}.targets([]corev1.Pod{late}, c.open)), "--follow")
 }
 
 // line is one with its time, as the API server gives it.
@@ -171,11 +171,11 @@ func TestFollow(t *testing.T) {
 			}
 			changed <- struct{}{}
 		}
-		kit.OK(t, <-ended)
+		expect.NoError(t, <-ended)
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		slices.Sort(lines)
-		kit.Same(t, "lines", []string{"[node-0-0] a", "[node-0-0] of the second run", "[node-0-1] b"}, lines)
-		kit.Same(t, "notes", "", errOut.String())
+		expect.Same(t, "Unexpected lines", []string{"[node-0-0] a", "[node-0-0] of the second run", "[node-0-1] b"}, lines)
+		expect.Same(t, "Unexpected notes", "", errOut.String())
 		for _, options := range c.asked {
 			if !options.Follow || options.TailLines != nil {
 				t.Errorf("Unexpected options %+v: what comes later is printed whole", options)
@@ -209,9 +209,9 @@ func TestFollowBroken(t *testing.T) {
 		c.write(log, line(3, "the last"))
 		now = ended
 		changed <- struct{}{}
-		kit.OK(t, <-done)
-		kit.Same(t, "lines", "a\ncut o\ncut off\nb\nthe last\n", out.String())
-		kit.Same(t, "notes", "note: node-0-0 (pod llm-node-0-0-xyz): connection lost\n", errOut.String())
+		expect.NoError(t, <-done)
+		expect.Same(t, "Unexpected lines", "a\ncut o\ncut off\nb\nthe last\n", out.String())
+		expect.Same(t, "Unexpected notes", "note: node-0-0 (pod llm-node-0-0-xyz): connection lost\n", errOut.String())
 		if since := c.asked[1].SinceTime; since == nil || !strings.HasPrefix(line(0, "a"), since.Format(time.RFC3339Nano)) {
 			t.Errorf("Opened again from %v on", since)
 		}
@@ -228,7 +228,7 @@ func TestFollowFirst(t *testing.T) {
 	look := func(context.Context) (sight, error) {
 		return sight{targets: selection{index: -1}.targets([]corev1.Pod{first}, c.open), over: true}, nil
 	}
-	kit.OK(t, r.follow(t.Context(), nil, look))
+	expect.NoError(t, r.follow(t.Context(), nil, look))
 	if len(c.asked) != 1 || c.asked[0].TailLines == nil {
 		t.Errorf("Unexpected options %+v: what was there is cut by --tail", c.asked)
 	}

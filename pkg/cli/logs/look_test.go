@@ -11,6 +11,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // TestPodsOf is about whose JobSet it is that has the job's name.
@@ -55,7 +56,7 @@ func TestPodsOf(t *testing.T) {
 				return nil
 			})).Build()}
 			pods, err := l.podsOf(t.Context(), at, &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "job"}})
-			kit.Same(t, "number of pods and error", []any{tc.pods, tc.err}, []any{len(pods), kit.Text(err)})
+			expect.Same(t, "Unexpected number of pods and error", []any{tc.pods, tc.err}, []any{len(pods), expect.Text(err)})
 		})
 	}
 }

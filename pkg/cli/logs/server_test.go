@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // TestManyLogs is about a TrainJob of hundreds of pods: client-go alone opens 5 logs a second.
@@ -29,11 +29,11 @@ func TestManyLogs(t *testing.T) {
 		Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://localhost"}},
 		Contexts: map[string]*clientcmdapi.Context{"c": {Cluster: "c"}}, CurrentContext: "c",
 	}
-	kit.OK(t, clientcmd.WriteToFile(config, kubeconfig))
+	expect.NoError(t, clientcmd.WriteToFile(config, kubeconfig))
 	flags := cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}
 	flags.KubeConfig = &kubeconfig
-	clientset := kit.Must(clientset(flags))(t)
-	kit.Same(t, "requests a second, which every other client has 50 of", float32(50), clientset.CoreV1().RESTClient().GetRateLimiter().QPS())
+	clientset := expect.Must(clientset(flags))(t)
+	expect.Same(t, "Unexpected requests a second, which every other client has 50 of", float32(50), clientset.CoreV1().RESTClient().GetRateLimiter().QPS())
 }
 
 // TestOpener asks an API server, which answers with what it was asked.
@@ -44,11 +44,11 @@ func TestOpener(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c := kit.Must(kubernetes.NewForConfig(&rest.Config{Host: server.URL}))(t)
+	c := expect.Must(kubernetes.NewForConfig(&rest.Config{Host: server.URL}))(t)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm-node-0-1-xyz"}}
 	log, err := openerOf(c)(t.Context(), pod, &corev1.PodLogOptions{Container: "node", Follow: true, TailLines: ptr.To[int64](5), SinceSeconds: ptr.To[int64](60)})
-	kit.OK(t, err)
-	got := kit.Must(io.ReadAll(log))(t)
+	expect.NoError(t, err)
+	got := expect.Must(io.ReadAll(log))(t)
 	want := "/api/v1/namespaces/team/pods/llm-node-0-1-xyz/log?container=node&follow=true&sinceSeconds=60&tailLines=5"
-	kit.Same(t, "request", want, string(got))
+	expect.Same(t, "Unexpected request", want, string(got))
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestParse(t *testing.T) {
@@ -35,7 +35,7 @@ func TestParse(t *testing.T) {
 			for _, doc := range file.Documents {
 				got = append(got, strings.Join([]string{string(rune('0' + doc.Line)), string(doc.Text())}, " "))
 			}
-			kit.Same(t, "documents", tc.want, got)
+			expect.Same(t, "Unexpected documents", tc.want, got)
 		})
 	}
 }
@@ -84,12 +84,12 @@ func TestTrainJobs(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			file := Parse("f.yaml", []byte(tc.data))
-			found := kit.Must(file.Documents[0].TrainJobs())(t)
+			found := expect.Must(file.Documents[0].TrainJobs())(t)
 			var got []string
 			for _, o := range found {
 				got = append(got, o.Name())
 			}
-			kit.Same(t, "TrainJobs", tc.want, got)
+			expect.Same(t, "Unexpected TrainJobs", tc.want, got)
 		})
 	}
 }
@@ -102,7 +102,7 @@ func TestLineOf(t *testing.T) {
 		got[path] = doc.LineOf(path)
 	}
 	want := map[string]int{"spec": 3, "spec.list[1].name": 6, "spec.list[1].deep.gone": 7, "spec.list[7]": 4, "other": 3, "": 3}
-	kit.Same(t, "lines", want, got)
+	expect.Same(t, "Unexpected lines", want, got)
 }
 
 func TestRead(t *testing.T) {
@@ -111,8 +111,8 @@ func TestRead(t *testing.T) {
 		"b.yaml": "b: 1", "a.json": "{}", "notes.txt": "no", "below/c.yml": "c: 1",
 	} {
 		path := filepath.Join(dir, name)
-		kit.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		kit.OK(t, os.WriteFile(path, []byte(content), 0o600))
+		expect.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	cases := map[string]struct {
 		paths     []string
@@ -128,12 +128,12 @@ func TestRead(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			files := kit.Must(Read(tc.paths, tc.recursive, strings.NewReader("in: 1")))(t)
+			files := expect.Must(Read(tc.paths, tc.recursive, strings.NewReader("in: 1")))(t)
 			var got []string
 			for _, file := range files {
 				got = append(got, strings.TrimPrefix(file.Path, dir+"/"))
 			}
-			kit.Same(t, "files", tc.want, got)
+			expect.Same(t, "Unexpected files", tc.want, got)
 		})
 	}
 }

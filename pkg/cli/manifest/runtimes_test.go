@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const runtimeList = `apiVersion: v1
@@ -24,7 +24,7 @@ items:
 
 func TestRuntimes(t *testing.T) {
 	unreadable := Parse("g.yaml", []byte("a: b: c\n"))
-	runtimes := kit.Must(NewRuntimes([]File{*Parse("f.yaml", []byte(runtimeList)), *unreadable}, "team", nil))(t)
+	runtimes := expect.Must(NewRuntimes([]File{*Parse("f.yaml", []byte(runtimeList)), *unreadable}, "team", nil))(t)
 	cases := map[string]struct {
 		into client.Object
 		key  client.ObjectKey

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const served = `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{
@@ -37,13 +37,13 @@ func TestExport(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			u := &unstructured.Unstructured{}
-			kit.OK(t, u.UnmarshalJSON([]byte(tc.json)))
-			file := kit.Must(exportOne(u))(t)
+			expect.NoError(t, u.UnmarshalJSON([]byte(tc.json)))
+			file := expect.Must(exportOne(u))(t)
 			got := ""
 			if file != nil {
 				got = string(file.Data)
 			}
-			kit.Same(t, "manifest", tc.want, got)
+			expect.Same(t, "Unexpected manifest", tc.want, got)
 		})
 	}
 }

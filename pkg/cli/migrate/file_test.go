@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const owner = "example.com/team"
@@ -464,9 +464,9 @@ spec:
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r, messages := migrated(t, tc.before)
-			kit.Same(t, "text", strings.Split(tc.after, "\n"), strings.Split(string(r.data), "\n"))
-			kit.Same(t, "report", tc.messages, messages)
-			kit.Same(t, "failed TrainJobs", 0, r.failed)
+			expect.Same(t, "Unexpected text", strings.Split(tc.after, "\n"), strings.Split(string(r.data), "\n"))
+			expect.Same(t, "Unexpected report", tc.messages, messages)
+			expect.Same(t, "Unexpected failed TrainJobs", 0, r.failed)
 		})
 	}
 }
@@ -569,8 +569,8 @@ func TestFilesWithErrorsStayAsTheyAre(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r, messages := migrated(t, tc.text)
-			kit.Same(t, "change of the text", tc.text, string(r.data))
-			kit.Same(t, "report", tc.messages, messages)
+			expect.Same(t, "Unexpected change of the text", tc.text, string(r.data))
+			expect.Same(t, "Unexpected report", tc.messages, messages)
 			if r.failed+r.unreadable == 0 || r.changed > 0 {
 				t.Errorf("%d TrainJobs failed, %d changed", r.failed, r.changed)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const (
@@ -98,17 +99,17 @@ func TestCommand(t *testing.T) {
 				if changed, ok := tc.wantFiles[name]; ok {
 					want[name] = changed
 				}
-				kit.OK(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+				expect.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 			}
 			args := strings.Split(strings.ReplaceAll(strings.Join(tc.args, "\n"), "DIR", dir), "\n")
 			out, err := kit.Run(t, NewCommand, cluster.Flags{ConfigFlags: genericclioptions.NewConfigFlags(true)}, tc.stdin, args...)
-			kit.Same(t, "exit code of error "+kit.Text(err), tc.wantCode, exit.Code(err))
-			kit.Same(t, "output", tc.wantOut, strings.ReplaceAll(out, dir, "DIR"))
+			expect.Same(t, "Unexpected exit code of error "+expect.Text(err), tc.wantCode, exit.Code(err))
+			expect.Same(t, "Unexpected output", tc.wantOut, strings.ReplaceAll(out, dir, "DIR"))
 			got := map[string]string{}
 			for name := range tc.files {
 				got[name] = read(t, filepath.Join(dir, name))
 			}
-			kit.Same(t, "files", want, got)
+			expect.Same(t, "Unexpected files", want, got)
 		})
 	}
 }

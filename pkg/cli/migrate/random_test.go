@@ -19,7 +19,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch/convert"
 	"github.com/kueue-trainer/kueue-trainer/test/generations/random"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var (
@@ -62,7 +62,7 @@ func olderJob(s random.Source) random.Object {
 func write(t *testing.T, s random.Source, job random.Object) string {
 	t.Helper()
 	data, err := json.MarshalIndent(job, "", strings.Repeat(" ", s.IntN(5)))
-	kit.OK(t, err)
+	expect.NoError(t, err)
 	if s.IntN(4) == 0 {
 		return string(data)
 	}
@@ -70,7 +70,7 @@ func write(t *testing.T, s random.Source, job random.Object) string {
 		t.Fatal(err)
 	}
 	var doc yaml.Node
-	kit.OK(t, yaml.Unmarshal(data, &doc))
+	expect.NoError(t, yaml.Unmarshal(data, &doc))
 	comments := 0
 	comment(s, &doc, &comments)
 	var out bytes.Buffer
@@ -79,7 +79,7 @@ func write(t *testing.T, s random.Source, job random.Object) string {
 	if s.IntN(2) == 0 {
 		encoder.CompactSeqIndent()
 	}
-	kit.OK(t, encoder.Encode(&doc))
+	expect.NoError(t, encoder.Encode(&doc))
 	text := "# above\n---\n" + out.String() + "---\n# below\nkind: Other\n"
 	if s.IntN(4) == 0 {
 		text = strings.ReplaceAll(text, "\n", "\r\n")
@@ -113,16 +113,16 @@ func parsed(t *testing.T, text string) any {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	return kit.Must(decode(data))(t)
+	return expect.Must(decode(data))(t)
 }
 
 // converted returns what the first document's JSON is converted to.
 func converted(t *testing.T, text string) any {
 	t.Helper()
-	data := kit.Must(json.Marshal(parsed(t, text)))(t)
+	data := expect.Must(json.Marshal(parsed(t, text)))(t)
 	data, _, errs := convert.ManifestToRuntimePatches(data, owner)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
-	return kit.Must(decode(data))(t)
+	return expect.Must(decode(data))(t)
 }

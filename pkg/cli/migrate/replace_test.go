@@ -11,13 +11,13 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/manifest"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestAFileThatCannotBeWrittenIsReportedWithWhatWasDone(t *testing.T) {
 	dir := t.TempDir()
 	good, gone := filepath.Join(dir, "z.yaml"), filepath.Join(dir, "gone", "a.yaml")
-	kit.OK(t, os.WriteFile(good, []byte(older), 0o600))
+	expect.NoError(t, os.WriteFile(good, []byte(older), 0o600))
 	var results []result
 	for _, path := range []string{gone, good} {
 		file := manifest.Parse(path, []byte(older))
@@ -26,23 +26,23 @@ func TestAFileThatCannotBeWrittenIsReportedWithWhatWasDone(t *testing.T) {
 	streams, _, _, errOut := genericiooptions.NewTestIOStreams()
 	o := &options{inPlace: true, streams: streams}
 	err := o.finish(results)
-	kit.Same(t, "exit code", exit.Failed, exit.Code(err))
-	kit.Says(t, err, gone+" is left as it is")
+	expect.Same(t, "Unexpected exit code", exit.Failed, exit.Code(err))
+	expect.Says(t, err, gone+" is left as it is")
 	want := good + ":1: trainjob job: podTemplateOverrides → nothing\n2 TrainJobs: 1 migrated, 1 left as they were\n"
-	kit.Same(t, "report", want, errOut.String())
-	kit.Same(t, "file behind the one that failed", head, read(t, good))
+	expect.Same(t, "Unexpected report", want, errOut.String())
+	expect.Same(t, "Unexpected file behind the one that failed", head, read(t, good))
 }
 
 func TestReplaceKeepsLinkAndMode(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "link.yaml")
-	kit.OK(t, os.WriteFile(path, []byte("old"), 0o640))
-	kit.OK(t, os.Symlink("a.yaml", link))
-	kit.OK(t, replace(link, []byte("new")))
-	kit.Same(t, "file that the link leads to", "new", read(t, path))
-	info := kit.Must(os.Stat(path))(t)
-	kit.Same(t, "mode", os.FileMode(0o640), info.Mode())
-	entries := kit.Must(os.ReadDir(dir))(t)
+	expect.NoError(t, os.WriteFile(path, []byte("old"), 0o640))
+	expect.NoError(t, os.Symlink("a.yaml", link))
+	expect.NoError(t, replace(link, []byte("new")))
+	expect.Same(t, "Unexpected file that the link leads to", "new", read(t, path))
+	info := expect.Must(os.Stat(path))(t)
+	expect.Same(t, "Unexpected mode", os.FileMode(0o640), info.Mode())
+	entries := expect.Must(os.ReadDir(dir))(t)
 	if entries[1].Type() != os.ModeSymlink || len(entries) != 2 {
 		t.Errorf("In the directory there are now %v", entries)
 	}
@@ -56,6 +56,6 @@ func TestReplaceRefusesWhatIsNoFile(t *testing.T) {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	data := kit.Must(os.ReadFile(path))(t)
+	data := expect.Must(os.ReadFile(path))(t)
 	return string(data)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/inventory"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func gpuNode(name, product string, taints ...corev1.Taint) corev1.Node {
@@ -116,10 +117,10 @@ func TestPlan(t *testing.T) {
 		return p
 	}
 	i := &inventory.Inventory{Nodes: []corev1.Node{node}, Pods: []corev1.Pod{pod("daemon", "DaemonSet", "1500m", "200Mi"), pod("job", "Job", "8", "64Gi")}}
-	plan := kit.Must(newPlan(i, []team{{"vision", 1}}, "gpus"))(t)
+	plan := expect.Must(newPlan(i, []team{{"vision", 1}}, "gpus"))(t)
 	var out strings.Builder
-	kit.OK(t, plan.write(&out))
-	kit.Same(t, "manifest", planned, out.String())
+	expect.NoError(t, plan.write(&out))
+	expect.Same(t, "Unexpected manifest", planned, out.String())
 }
 
 func TestPlanRemarks(t *testing.T) {
@@ -133,7 +134,7 @@ func TestPlanRemarks(t *testing.T) {
 		return *f
 	}
 	queue := func(name, clusterQueue string, labels map[string]string) kueue.LocalQueue {
-		lq := kit.MakeLocalQueue("vision", name, clusterQueue)
+		lq := kit.LocalQueue("vision", name, clusterQueue)
 		lq.Labels = labels
 		return *lq
 	}
@@ -191,16 +192,16 @@ func TestPlanRemarks(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			plan := kit.Must(newPlan(&tc.inventory, []team{{"vision", 1}}, "gpus"))(t)
+			plan := expect.Must(newPlan(&tc.inventory, []team{{"vision", 1}}, "gpus"))(t)
 			startsWith := cmp.Comparer(func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) })
-			kit.Same(t, "remarks", tc.want, plan.remarks, startsWith, cmpopts.EquateEmpty())
+			expect.Same(t, "Unexpected remarks", tc.want, plan.remarks, startsWith, cmpopts.EquateEmpty())
 		})
 	}
 }
 
 func TestNoPlanWithoutGPUs(t *testing.T) {
 	_, err := newPlan(&inventory.Inventory{Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}, []team{{"vision", 1}}, "gpus")
-	kit.Says(t, err, "no node has NVIDIA GPUs")
+	expect.Says(t, err, "no node has NVIDIA GPUs")
 }
 
 func TestPortion(t *testing.T) {
@@ -234,7 +235,7 @@ func TestPortion(t *testing.T) {
 				q := portion(tc.name, resource.MustParse(tc.total), n, teams)
 				got = append(got, q.String())
 			}
-			kit.Same(t, "parts", tc.want, got)
+			expect.Same(t, "Unexpected parts", tc.want, got)
 		})
 	}
 }
@@ -255,8 +256,8 @@ func TestParseTeams(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := (&generate{teams: tc.args}).parseTeams()
-			kit.Says(t, err, tc.err)
-			kit.Same(t, "teams", tc.want, got, cmp.AllowUnexported(team{}))
+			expect.Says(t, err, tc.err)
+			expect.Same(t, "Unexpected teams", tc.want, got, cmp.AllowUnexported(team{}))
 		})
 	}
 }

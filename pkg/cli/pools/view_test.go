@@ -18,6 +18,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/gpu"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // someCluster has two H100 nodes of which one is cordoned, a flavor for them, a team with
@@ -36,7 +37,7 @@ func someCluster() *inventory.Inventory {
 	}
 	pod := corev1.Pod{Spec: kit.PodRequests("nvidia.com/gpu", "6")}
 	pod.Spec.NodeName = "h0"
-	vision := kit.MakeClusterQueue("vision", kit.Quota{Flavor: "h100", GPUs: "16"})
+	vision := kit.ClusterQueue("vision", kit.Quota{Flavor: "h100", GPUs: "16"})
 	group := &vision.Spec.ResourceGroups[0]
 	group.CoveredResources = append(group.CoveredResources, "nvidia.com/gpu.shared")
 	group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: "nvidia.com/gpu.shared"})
@@ -145,30 +146,30 @@ unseen:
 			if tc.change != nil {
 				tc.change(i)
 			}
-			view := kit.Must(newView(context.Background(), i))(t)
-			write := kit.Must(newPrinter(tc.format))(t)
+			view := expect.Must(newView(context.Background(), i))(t)
+			write := expect.Must(newPrinter(tc.format))(t)
 			var out strings.Builder
-			kit.OK(t, write(&out, view, show.Paint{}))
-			kit.Same(t, "output", strings.TrimPrefix(tc.want, "\n"), out.String())
+			expect.NoError(t, write(&out, view, show.Paint{}))
+			expect.Same(t, "Unexpected output", strings.TrimPrefix(tc.want, "\n"), out.String())
 		})
 	}
 }
 
 func TestScreenShowsOnlyChanges(t *testing.T) {
-	write := kit.Must(newPrinter(""))(t)
+	write := expect.Must(newPrinter(""))(t)
 	var out strings.Builder
 	s := &screen{out: &out, write: write}
 	changed := someCluster()
 	changed.Pods = nil
 	for _, i := range []*inventory.Inventory{someCluster(), someCluster(), changed} {
-		kit.OK(t, s.show(context.Background(), i))
+		expect.NoError(t, s.show(context.Background(), i))
 	}
-	kit.Same(t, "number of tables", 2, strings.Count(out.String(), "POOL"))
+	expect.Same(t, "Unexpected number of tables", 2, strings.Count(out.String(), "POOL"))
 }
 
 func TestUnknownFormat(t *testing.T) {
 	_, err := newPrinter("xml")
-	kit.Says(t, err, "wide, json, yaml or jsonpath=TEMPLATE")
+	expect.Says(t, err, "wide, json, yaml or jsonpath=TEMPLATE")
 }
 
 func TestNotAllowedToLook(t *testing.T) {
@@ -187,8 +188,8 @@ func TestNotAllowedToLook(t *testing.T) {
 			i := &inventory.Inventory{}
 			unseen(tc.unseen...)(i)
 			err := notAll(i)
-			kit.Same(t, "error", tc.wantErr, kit.Text(err))
-			kit.Same(t, "exit code", tc.wantCode, exit.Code(err))
+			expect.Same(t, "Unexpected error", tc.wantErr, expect.Text(err))
+			expect.Same(t, "Unexpected exit code", tc.wantCode, exit.Code(err))
 		})
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestTable(t *testing.T) {
@@ -36,8 +36,8 @@ func TestTable(t *testing.T) {
 				table.Row(row...)
 			}
 			var out strings.Builder
-			kit.OK(t, table.Print(&out, tc.paint, ""))
-			kit.Same(t, "table", tc.want, out.String())
+			expect.NoError(t, table.Print(&out, tc.paint, ""))
+			expect.Same(t, "Unexpected table", tc.want, out.String())
 		})
 	}
 }
@@ -48,15 +48,15 @@ func TestUnits(t *testing.T) {
 		Age(now, now.Add(-90*time.Second)), Age(now, time.Time{}),
 		Count(1, "GPU"), Count(0, "GPU"), Count(16, "node"),
 	}
-	kit.Same(t, "units", []string{"90s", "<unknown>", "1 GPU", "0 GPUs", "16 nodes"}, got)
+	expect.Same(t, "Unexpected units", []string{"90s", "<unknown>", "1 GPU", "0 GPUs", "16 nodes"}, got)
 }
 
 func TestEncode(t *testing.T) {
 	value := map[string]any{"a": []string{"<b>"}}
 	for format, want := range map[string]string{JSON: "{\n  \"a\": [\n    \"<b>\"\n  ]\n}\n", YAML: "a:\n- <b>\n", JSONPath + "{.a[0]}": "<b>", JSONPath + ".a[*]": "<b>", JSONPath + "{.none}": ""} {
 		var out strings.Builder
-		kit.OK(t, Encode(&out, format, value))
-		kit.Same(t, format, want, out.String())
+		expect.NoError(t, Encode(&out, format, value))
+		expect.Same(t, "Unexpected "+format, want, out.String())
 	}
 }
 
@@ -77,7 +77,7 @@ func TestKnownFormat(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			kit.Same(t, "error", tc.want, kit.Text(KnownFormat(tc.format, tc.known...)))
+			expect.Same(t, "Unexpected error", tc.want, expect.Text(KnownFormat(tc.format, tc.known...)))
 		})
 	}
 }
@@ -96,11 +96,11 @@ func TestColoursAreSwitchedOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("NO_COLOR", tc.noColor)
 			t.Setenv("TERM", tc.term)
-			kit.Same(t, "colours", tc.want, wanted())
+			expect.Same(t, "Unexpected colours", tc.want, wanted())
 		})
 	}
 }
 
 func TestOnlyTerminalsArePainted(t *testing.T) {
-	kit.Same(t, "text", "text", Painter(&strings.Builder{}).Red("text"))
+	expect.Same(t, "Unexpected text", "text", Painter(&strings.Builder{}).Red("text"))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const ofTorch = "runtimeRef: {apiGroup: trainer.kubeflow.org, kind: ClusterTrainingRuntime, name: torch}"
@@ -77,15 +78,15 @@ podTemplateOverrides:
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			tc.request.namespace = "ns"
-			job := kit.Must(tc.request.trainJob(false))(t)
+			job := expect.Must(tc.request.trainJob(false))(t)
 			if tc.generation == 0 {
 				tc.generation = trainjob.Trainer23
 			}
-			got := kit.Must(manifest(job, tc.generation))(t)
+			got := expect.Must(manifest(job, tc.generation))(t)
 			metadata := object(t, tc.metadata)
 			metadata["namespace"] = "ns"
 			want := map[string]any{"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": object(t, tc.spec)}
-			kit.Same(t, "TrainJob", text(t, want), text(t, got.Object))
+			expect.Same(t, "Unexpected TrainJob", text(t, want), text(t, got.Object))
 		})
 	}
 }
@@ -102,18 +103,18 @@ func object(t *testing.T, text string) (read map[string]any) {
 
 func text(t *testing.T, value any) string {
 	t.Helper()
-	data := kit.Must(yaml.Marshal(value))(t)
+	data := expect.Must(yaml.Marshal(value))(t)
 	return string(data)
 }
 
 func TestRuntimePatchFromAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "patch.yaml")
-	kit.OK(t, os.WriteFile(path, []byte(patchOfNode), 0o600))
+	expect.NoError(t, os.WriteFile(path, []byte(patchOfNode), 0o600))
 	r := request{patch: path}
-	got := kit.Must(r.runtimePatch())(t)
+	got := expect.Must(r.runtimePatch())(t)
 	r.patch = patchOfNode
-	want := kit.Must(r.runtimePatch())(t)
-	kit.Same(t, "patch", want, got)
+	want := expect.Must(r.runtimePatch())(t)
+	expect.Same(t, "Unexpected patch", want, got)
 }
 
 func TestRefusals(t *testing.T) {
@@ -156,8 +157,8 @@ func TestRefusals(t *testing.T) {
 			if err == nil {
 				_, err = manifest(job, max(tc.generation, trainjob.Trainer21))
 			}
-			kit.Says(t, err, tc.says)
-			kit.Same(t, "exit code of error "+kit.Text(err), max(tc.code, exit.Failed), exit.Code(err))
+			expect.Says(t, err, tc.says)
+			expect.Same(t, "Unexpected exit code of error "+expect.Text(err), max(tc.code, exit.Failed), exit.Code(err))
 		})
 	}
 }
@@ -173,7 +174,7 @@ func TestFlagsThatSayNothing(t *testing.T) {
 		"--nodes=0: no pod would run; name 1 or more, or leave": {"--nodes", "0", "--gpus-per-node", "0"},
 	} {
 		_, err := dryRun(t, args...)
-		kit.Says(t, err, says)
+		expect.Says(t, err, says)
 	}
 }
 
@@ -185,6 +186,6 @@ func dryRun(t *testing.T, args ...string) (string, error) {
 
 func TestDryRunOfAWrongPatch(t *testing.T) {
 	out, err := dryRun(t, "-o", "yaml", "--runtime-patch", strings.Replace(patchOfNode, `{mine: "1"}`, "5", 1))
-	kit.Same(t, "exit code of error "+kit.Text(err), exit.Findings, exit.Code(err))
-	kit.Same(t, "output", "", out)
+	expect.Same(t, "Unexpected exit code of error "+expect.Text(err), exit.Findings, exit.Code(err))
+	expect.Same(t, "Unexpected output", "", out)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // TestLook is about what is left of a former TrainJob: Kubernetes deletes it after the TrainJob.
@@ -36,8 +37,8 @@ func TestLook(t *testing.T) {
 			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "js", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(former, trainjob.GVK)}}}
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", Labels: map[string]string{jobsetapi.JobSetNameKey: "job", jobsetapi.JobSetUIDKey: string(tc.runs)}}}
 			f := &follower{client: kit.Fake(kit.Scheme(trainjob.AddToScheme), job, js, pod).Build(), job: client.ObjectKeyFromObject(job)}
-			v := kit.Must(f.look(t.Context()))(t)
-			kit.Same(t, "JobSet and number of pods", []any{tc.jobSet, tc.pods}, []any{v.jobSet != nil, len(v.pods)})
+			v := expect.Must(f.look(t.Context()))(t)
+			expect.Same(t, "Unexpected JobSet and number of pods", []any{tc.jobSet, tc.pods}, []any{v.jobSet != nil, len(v.pods)})
 		})
 	}
 }

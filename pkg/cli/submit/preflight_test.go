@@ -14,6 +14,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestPreflight(t *testing.T) {
@@ -61,11 +62,11 @@ func TestPreflight(t *testing.T) {
 			if err == nil {
 				err = p.queue(t.Context(), &tc.request)
 			}
-			kit.Same(t, "error", tc.says, kit.Text(err))
+			expect.Same(t, "Unexpected error", tc.says, expect.Text(err))
 			if !strings.HasPrefix(notes.String(), tc.note) || tc.note == "" && notes.Len() > 0 {
 				t.Errorf("The notes are %q and not %q", notes.String(), tc.note)
 			}
-			kit.Same(t, "trainer of the runtime", tc.builtin, builtin)
+			expect.Same(t, "Unexpected trainer of the runtime", tc.builtin, builtin)
 		})
 	}
 }
@@ -73,13 +74,13 @@ func TestPreflight(t *testing.T) {
 // newClient returns a cluster with a few names, or one that lets nothing be read.
 func newClient(forbidden bool) client.Client {
 	tune := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "tune", Labels: map[string]string{frameworkLabel: torchtune}}}
-	held, drained, inactive := kit.MakeLocalQueue("ns", "held", ""), kit.MakeLocalQueue("ns", "drained", "stopped"), kit.MakeLocalQueue("ns", "inactive", "")
+	held, drained, inactive := kit.LocalQueue("ns", "held", ""), kit.LocalQueue("ns", "drained", "stopped"), kit.LocalQueue("ns", "inactive", "")
 	held.Spec.StopPolicy = ptr.To(kueue.Hold)
 	inactive.Status.Conditions = []metav1.Condition{{Type: kueue.LocalQueueActive, Status: metav1.ConditionFalse, Message: "no such ClusterQueue"}}
 	stopped := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "stopped"}, Spec: kueue.ClusterQueueSpec{StopPolicy: ptr.To(kueue.HoldAndDrain)}}
 	return kit.Fake(kit.Scheme(trainjob.AddToScheme), tune, &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}},
-		kit.MakeLocalQueue("ns", "gpus", ""), kit.MakeLocalQueue("ns", "cpus", ""), kit.MakeLocalQueue("other", "x", ""),
-		held, drained, inactive, stopped, kit.MakePriority("high", 0)).
+		kit.LocalQueue("ns", "gpus", ""), kit.LocalQueue("ns", "cpus", ""), kit.LocalQueue("other", "x", ""),
+		held, drained, inactive, stopped, kit.Priority("high", 0)).
 		WithInterceptorFuncs(kit.RefusingGet(func(client.Object, client.ObjectKey) error {
 			if forbidden {
 				return kit.Forbidden("objects")

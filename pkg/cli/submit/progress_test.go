@@ -17,7 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func trainJob(queue string, conditions ...metav1.Condition) *trainjob.TrainJob {
@@ -179,7 +179,7 @@ it was deleted`},
 			if p.failure != "" {
 				lines = append(lines, p.failure)
 			}
-			kit.Same(t, "progress", strings.TrimSpace(tc.want), strings.Join(lines, "\n"))
+			expect.Same(t, "Unexpected progress", strings.TrimSpace(tc.want), strings.Join(lines, "\n"))
 		})
 	}
 }
@@ -241,7 +241,7 @@ func TestDisplay(t *testing.T) {
 			for i, p := range tc.shown {
 				d.show(p, start.Add(time.Duration(i)*time.Second))
 			}
-			kit.Same(t, "output", tc.want, out.String())
+			expect.Same(t, "Unexpected output", tc.want, out.String())
 		})
 	}
 }

@@ -21,7 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var begin = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -129,9 +129,9 @@ func TestOf(t *testing.T) {
 		"59s kubelet | 1 pod of Job llm-node-0 | ended it",
 		"60s Trainer | TrainJob llm | reported it as Complete: all done",
 	}
-	kit.Same(t, "steps", want, lines(got))
+	expect.Same(t, "Unexpected steps", want, lines(got))
 	wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 20, WaitingForChecks: 0, Starting: 2, WaitingForPods: 9, Running: 26, Stopping: 3}
-	kit.Same(t, "spans", wantSpent, spent(got))
+	expect.Same(t, "Unexpected spans", wantSpent, spent(got))
 }
 
 // runsInWest is a job of MultiKueue that waited 20 s for worker west, and ran there.
@@ -191,9 +191,9 @@ func TestOfAJobInAWorker(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := Of(runsInWest(tc.gone))
-			kit.Same(t, "steps", tc.want, lines(got))
+			expect.Same(t, "Unexpected steps", tc.want, lines(got))
 			wantSpent := map[Phase]int{Preparing: 1, WaitingForQuota: 1, WaitingForChecks: 20, Starting: 4, WaitingForPods: 4, Running: 30}
-			kit.Same(t, "spans", wantSpent, spent(got))
+			expect.Same(t, "Unexpected spans", wantSpent, spent(got))
 		})
 	}
 }
@@ -206,14 +206,14 @@ func TestStatusOfACopy(t *testing.T) {
 	if last.Cluster != "west" || last.milestone != finished {
 		t.Errorf("Unexpected last step %+v", last)
 	}
-	kit.Same(t, "times that its end is told", map[string]int{"west": 1}, told(Of(f), finished))
+	expect.Same(t, "Unexpected times that its end is told", map[string]int{"west": 1}, told(Of(f), finished))
 }
 
 func TestSpansOfAJobThatWaits(t *testing.T) {
 	f := complete()
 	f.Now, f.Job.Status.Conditions, f.Workloads[0].Status.Conditions, f.Events, f.Pods = begin.Add(11*time.Second), nil, nil, nil, nil
 	want := []Span{{Phase: Preparing, Seconds: 1, Share: 1.0 / 11}, {Phase: WaitingForQuota, Seconds: 10, Share: 10.0 / 11}}
-	kit.Same(t, "spans", want, Of(f).Spans)
+	expect.Same(t, "Unexpected spans", want, Of(f).Spans)
 }
 
 // Kueue says that it waits right after the manager gave the quota back.
@@ -229,7 +229,7 @@ func TestBothTellOfQuotaThatIsFree(t *testing.T) {
 			told = append(told, s.Actor)
 		}
 	}
-	kit.Same(t, "actors", []Actor{Manager, Kueue}, told)
+	expect.Same(t, "Unexpected actors", []Actor{Manager, Kueue}, told)
 }
 
 // Events that tell the same again within minutes are one, which notes when it was seen last.
@@ -245,7 +245,7 @@ func TestSpansOfAJobThatIsPreemptedTwiceInMinutes(t *testing.T) {
 			f.Events[i].Series = &corev1.EventSeries{Count: 2, LastObservedTime: micro(last)}
 		}
 	}
-	kit.Same(t, "spans", map[Phase]int{Preparing: 1, WaitingForQuota: 58, WaitingForChecks: 0, Starting: 37, Stopping: 5}, spent(Of(f)))
+	expect.Same(t, "Unexpected spans", map[Phase]int{Preparing: 1, WaitingForQuota: 58, WaitingForChecks: 0, Starting: 37, Stopping: 5}, spent(Of(f)))
 }
 
 func TestPodsTogether(t *testing.T) {
@@ -259,7 +259,7 @@ func TestPodsTogether(t *testing.T) {
 			lines = append(lines, s.Step)
 		}
 	}
-	kit.Same(t, "steps", []string{"made them", "started 1 of them", "ended 1 of them"}, lines)
+	expect.Same(t, "Unexpected steps", []string{"made them", "started 1 of them", "ended 1 of them"}, lines)
 }
 
 func TestSVG(t *testing.T) {
@@ -268,24 +268,24 @@ func TestSVG(t *testing.T) {
 	timeline := Of(f)
 	var pictures [2]strings.Builder
 	for i := range pictures {
-		kit.OK(t, writeSVG(&pictures[i], &timeline, f.Now))
+		expect.NoError(t, writeSVG(&pictures[i], &timeline, f.Now))
 	}
 	picture := pictures[0].String()
-	kit.Same(t, "second picture of the same", picture, pictures[1].String())
+	expect.Same(t, "Unexpected second picture of the same", picture, pictures[1].String())
 	marks, lanes := 0, 0
 	for decoder := xml.NewDecoder(strings.NewReader(picture)); ; {
 		token, err := decoder.Token()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		kit.OK(t, err)
+		expect.NoError(t, err)
 		if element, is := token.(xml.StartElement); is && element.Name.Local == "circle" {
 			marks++
 		} else if is && element.Name.Local == "rect" && strings.Contains(fmt.Sprint(element.Attr), "#cbd2d9") {
 			lanes++
 		}
 	}
-	kit.Same(t, "marks and lanes", []int{len(timeline.Steps), len(actors)}, []int{marks, lanes})
+	expect.Same(t, "Unexpected marks and lanes", []int{len(timeline.Steps), len(actors)}, []int{marks, lanes})
 	if strings.Contains(picture, "<script>") {
 		t.Error("A message is part of the document")
 	}
@@ -306,13 +306,13 @@ func TestPodsOfOthers(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			kit.Same(t, "Job of a pod", tc.want, jobOf(f, tc.pod))
+			expect.Same(t, "Unexpected Job of a pod", tc.want, jobOf(f, tc.pod))
 		})
 	}
 	f = complete()
 	want := Of(f).Steps
 	f.Events = append(f.Events, event("Pod", "llm-node-0-b-node-0-0-x7k2p", "Scheduled", "to b", 6000))
-	kit.Same(t, "steps of another TrainJob", want, Of(f).Steps, cmp.AllowUnexported(Step{}))
+	expect.Same(t, "Unexpected steps of another TrainJob", want, Of(f).Steps, cmp.AllowUnexported(Step{}))
 }
 
 // A worker that was lost had the job before.
@@ -322,11 +322,11 @@ func TestOfAJobInTwoWorkers(t *testing.T) {
 	former.Cluster, former.last = "east", false
 	f.Copies = append([]Copy{former, {Worker: Worker{Cluster: "north", Problem: "no context"}}}, f.Copies...)
 	got := Of(f)
-	kit.Same(t, "former workers", []Worker{{Cluster: "east"}, {Cluster: "north", Problem: "no context"}}, got.FormerWorkers)
+	expect.Same(t, "Unexpected former workers", []Worker{{Cluster: "east"}, {Cluster: "north", Problem: "no context"}}, got.FormerWorkers)
 	if got.Worker == nil || got.Worker.Cluster != "west" {
 		t.Errorf("The worker is %+v, want west", got.Worker)
 	}
-	kit.Same(t, "starts by cluster", map[string]int{"": 1, "east": 1, "west": 1}, told(got, started))
+	expect.Same(t, "Unexpected starts by cluster", map[string]int{"": 1, "east": 1, "west": 1}, told(got, started))
 }
 
 func TestGivenTo(t *testing.T) {
@@ -352,7 +352,7 @@ func TestGivenTo(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			kit.Same(t, "workers", tc.want, givenTo(tc.events, tc.assigned))
+			expect.Same(t, "Unexpected workers", tc.want, givenTo(tc.events, tc.assigned))
 		})
 	}
 }

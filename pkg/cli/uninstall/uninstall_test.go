@@ -36,6 +36,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/pkg/webhookconfig"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // installed is a cluster with the manager, a runtime and some objects. Dry runs of TrainJobs
@@ -46,9 +47,9 @@ func installed(t *testing.T, webhook func(*trainjob.TrainJob) error, objects ...
 	deployment.Spec.Replicas = ptr.To[int32](2)
 	deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "manager"}}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: config.Namespace}}
-	objects = append(objects, kit.MakeCRD(trainjob.CRDName, trainjob.GVK.Version, "runtimePatches"), namespace, deployment,
+	objects = append(objects, kit.CRD(trainjob.CRDName, trainjob.GVK.Version, "runtimePatches"), namespace, deployment,
 		&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}})
-	return kit.Fake(kit.Must(cluster.Scheme())(t), append(objects, enforcing()...)...).WithInterceptorFuncs(interceptor.Funcs{
+	return kit.Fake(expect.Must(cluster.Scheme())(t), append(objects, enforcing()...)...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
 			return webhook(obj.(*trainjob.TrainJob))
 		},
@@ -92,7 +93,7 @@ var ours = patch.Of(trainjob.Trainer22)
 func placed(t *testing.T, name string, placement patch.Placement) *trainjob.TrainJob {
 	t.Helper()
 	return trainJob(name, func(job *trainjob.TrainJob) {
-		kit.Must(ours.Set(&job.Spec, []patch.Placement{placement}))(t)
+		expect.Must(ours.Set(&job.Spec, []patch.Placement{placement}))(t)
 	})
 }
 
@@ -171,8 +172,8 @@ func TestWorkloadsAreFreed(t *testing.T) {
 				job.Spec.Suspend = ptr.To(tc.inTree)
 				return nil
 			}, objects...)
-			kit.OK(t, uninstalling(c, io.Discard).run(t.Context()))
-			kit.Same(t, "fate of the Workload", tc.want, fate(t, c, "job"))
+			expect.NoError(t, uninstalling(c, io.Discard).run(t.Context()))
+			expect.Same(t, "Unexpected fate of the Workload", tc.want, fate(t, c, "job"))
 		})
 	}
 }
@@ -182,11 +183,11 @@ func TestQuotaOfPodsThatMultiKueueLeftIsFreed(t *testing.T) {
 	rest.Labels, rest.Finalizers = map[string]string{remainder.Label: "llm"}, nil
 	c := installed(t, silent, rest, workloadOf("Job", "job"), kueueConfigMap("batch/job"))
 	var out strings.Builder
-	kit.OK(t, uninstalling(c, &out).run(t.Context()))
+	expect.NoError(t, uninstalling(c, &out).run(t.Context()))
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(rest), rest); !apierrors.IsNotFound(err) {
 		t.Errorf("The Workload of the pods that are left is there: %v", err)
 	}
-	kit.Same(t, "fate of the Workload", kept, fate(t, c, "job"))
+	expect.Same(t, "Unexpected fate of the Workload", kept, fate(t, c, "job"))
 	if told := "workload ns/gpus: deleted; pods of TrainJob llm may be left"; !strings.Contains(out.String(), told) {
 		t.Errorf("Told %q, want %q in it", out.String(), told)
 	}
@@ -197,18 +198,18 @@ func TestTheManagerStopsAndNobodyAsksIt(t *testing.T) {
 	c := installed(t, silent, waits, kueueConfigMap("batch/job"))
 	out := &bytes.Buffer{}
 	for range 2 { // the second time there is nothing left to do
-		kit.OK(t, uninstalling(c, out).run(t.Context()))
+		expect.NoError(t, uninstalling(c, out).run(t.Context()))
 	}
 	var deployment appsv1.Deployment
-	kit.OK(t, c.Get(t.Context(), client.ObjectKey{Namespace: config.Namespace, Name: cluster.ManagerDeployment}, &deployment))
-	kit.Same(t, "replicas", ptr.To[int32](0), deployment.Spec.Replicas)
+	expect.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: config.Namespace, Name: cluster.ManagerDeployment}, &deployment))
+	expect.Same(t, "Unexpected replicas", ptr.To[int32](0), deployment.Spec.Replicas)
 	for _, obj := range enforcing() {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); !apierrors.IsNotFound(err) {
 			t.Errorf("%T %s is still there (%v)", obj, obj.GetName(), err)
 		}
 	}
-	kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
-	kit.Same(t, "gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
+	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
+	expect.Same(t, "Unexpected gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
 	if !strings.Contains(out.String(), "ns/waits: gate removed") {
 		t.Errorf("People are not told of the TrainJob:\n%s", out)
 	}
@@ -221,7 +222,7 @@ func TestAPodThatDoesNotEndIsNamed(t *testing.T) {
 	c := installed(t, silent, evicted, pod, kueueConfigMap("batch/job"))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	kit.Says(t, uninstalling(c, io.Discard).run(ctx), "manager-1")
+	expect.Says(t, uninstalling(c, io.Discard).run(ctx), "manager-1")
 	var webhook admissionregistrationv1.MutatingWebhookConfiguration
 	if err := c.Get(t.Context(), client.ObjectKey{Name: webhookconfig.Installed.Mutating}, &webhook); err != nil {
 		t.Errorf("The webhooks of a manager that runs are gone: %v", err)
@@ -234,17 +235,17 @@ func TestAnUnansweredQuestionFreesNothing(t *testing.T) {
 	if err := uninstalling(c, io.Discard).run(t.Context()); !apierrors.IsForbidden(err) {
 		t.Errorf("run returned %v, want the refusal", err)
 	}
-	kit.Same(t, "fate of the Workload", alone, fate(t, c, "job"))
+	expect.Same(t, "Unexpected fate of the Workload", alone, fate(t, c, "job"))
 }
 
 func TestTheManagerOfAnotherNamespaceIsNamed(t *testing.T) {
 	webhooks := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: webhookconfig.Installed.Mutating}}
 	c := installed(t, silent, kueueConfigMap("batch/job"))
-	kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks))
+	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks))
 	webhooks.Webhooks = []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{
 		Service: &admissionregistrationv1.ServiceReference{Namespace: "elsewhere"}}}}
-	kit.OK(t, c.Update(t.Context(), webhooks))
-	kit.Says(t, uninstalling(c, io.Discard).run(t.Context()), "--manager-namespace=elsewhere")
+	expect.NoError(t, c.Update(t.Context(), webhooks))
+	expect.Says(t, uninstalling(c, io.Discard).run(t.Context()), "--manager-namespace=elsewhere")
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(webhooks), webhooks); err != nil {
 		t.Errorf("The webhooks of a manager that runs are gone: %v", err)
 	}
@@ -257,8 +258,8 @@ func TestAWorkloadWaitsForThePodsOfItsJob(t *testing.T) {
 		trainJob("job", func(*trainjob.TrainJob) {}), workloadOf(trainer.TrainJobKind, "job"))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	kit.Says(t, uninstalling(c, io.Discard).run(ctx), "job-node-0")
-	kit.Same(t, "fate of the Workload", kept, fate(t, c, "job"))
+	expect.Says(t, uninstalling(c, io.Discard).run(ctx), "job-node-0")
+	expect.Same(t, "Unexpected fate of the Workload", kept, fate(t, c, "job"))
 }
 
 func TestAWaitingJobKeepsNoPlacement(t *testing.T) {
@@ -266,8 +267,8 @@ func TestAWaitingJobKeepsNoPlacement(t *testing.T) {
 	placement.NodeSelector = map[string]string{"pool": "h100"}
 	evicted := placed(t, "evicted", placement)
 	c := installed(t, silent, evicted, kueueConfigMap("batch/job"))
-	kit.OK(t, uninstalling(c, io.Discard).run(t.Context()))
-	kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(evicted), evicted))
+	expect.NoError(t, uninstalling(c, io.Discard).run(t.Context()))
+	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(evicted), evicted))
 	if data, err := json.Marshal(evicted.Spec); err != nil || strings.Contains(string(data), "h100") {
 		t.Errorf("The TrainJob still says %s (%v)", data, err)
 	}
@@ -282,7 +283,7 @@ func TestAClusterWhoseKueueIsGoneIsFreed(t *testing.T) {
 		}
 		return nil
 	}))
-	kit.OK(t, uninstalling(gone, io.Discard).run(t.Context()))
-	kit.OK(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
-	kit.Same(t, "gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
+	expect.NoError(t, uninstalling(gone, io.Discard).run(t.Context()))
+	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(waits), waits))
+	expect.Same(t, "Unexpected gate of a TrainJob that waits", false, ours.HoldsGate(&waits.Spec))
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // began is the series of a ledger with these labels.
@@ -64,8 +64,8 @@ func TestClusterLabel(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			label, values := clusterLabel(tc.began)
-			kit.Same(t, "label", tc.label, label)
-			kit.Same(t, "values", tc.want, values)
+			expect.Same(t, "Unexpected label", tc.label, label)
+			expect.Same(t, "Unexpected values", tc.want, values)
 		})
 	}
 }
@@ -88,7 +88,7 @@ func TestSeveral(t *testing.T) {
 			for _, count := range tc.counts {
 				series.Values = append(series.Values, model.SamplePair{Value: count})
 			}
-			kit.Same(t, "answer", tc.want, several(model.Matrix{series}))
+			expect.Same(t, "Unexpected answer", tc.want, several(model.Matrix{series}))
 		})
 	}
 }
@@ -113,14 +113,14 @@ func TestBillOfSeveralClusters(t *testing.T) {
 				_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":` + answer + `}}`))
 			}))
 			t.Cleanup(server.Close)
-			q := kit.Must(newQuerier(server.URL, "", map[string]string{"region": "all", "env": `"`}, noon, at(10), ""))(t)
+			q := expect.Must(newQuerier(server.URL, "", map[string]string{"region": "all", "env": `"`}, noon, at(10), ""))(t)
 			_, _, err := q.bill(t.Context())
-			kit.Same(t, "error", tc.want, kit.Text(err))
+			expect.Same(t, "Unexpected error", tc.want, expect.Text(err))
 			want := []string{
 				`count(count_values("began", last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[5m])))`,
 				`last_over_time(kueue_trainer_ledger_began_timestamp_seconds{env="\"", region="all"}[30m])`,
 			}
-			kit.Same(t, "queries", want, asked)
+			expect.Same(t, "Unexpected queries", want, asked)
 		})
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -60,7 +60,7 @@ func TestUsed(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			fresh := tc.known || !time.Unix(int64(minOf(tc.began)), 0).Before(noon)
-			kit.Same(t, "use", tc.want, tc.samples.used(epochs(tc.began, tc.known, noon, at(60), stale), fresh, at(tc.first)))
+			expect.Same(t, "Unexpected use", tc.want, tc.samples.used(epochs(tc.began, tc.known, noon, at(60), stale), fresh, at(tc.first)))
 		})
 	}
 }
@@ -86,7 +86,7 @@ func TestNotes(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			fresh := tc.known || !time.Unix(int64(minOf(tc.began)), 0).Before(noon)
-			kit.Same(t, "notes", tc.want, notes(epochs(tc.began, tc.known, noon, at(60), stale), fresh, noon, at(tc.first)))
+			expect.Same(t, "Unexpected notes", tc.want, notes(epochs(tc.began, tc.known, noon, at(60), stale), fresh, noon, at(tc.first)))
 		})
 	}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/show"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // prometheusOf serves what a Prometheus answers, by the metric that is asked for.
@@ -74,8 +74,8 @@ func TestBillOfPrometheus(t *testing.T) {
 		"ended_resource_seconds_total": `{"metric":{` + gpus + `,"namespace":"team","local_queue":"q","outcome":"lost"},"values":[[1893499320,"900"]]}`,
 	})
 	token := filepath.Join(t.TempDir(), "token")
-	kit.OK(t, os.WriteFile(token, []byte("secret\n"), 0o600))
-	q := kit.Must(newQuerier(url, token, nil, noon, at(10), "team"))(t)
+	expect.NoError(t, os.WriteFile(token, []byte("secret\n"), 0o600))
+	q := expect.Must(newQuerier(url, token, nil, noon, at(10), "team"))(t)
 	totals, notes, err := q.bill(t.Context())
 	if err != nil || len(notes) > 0 {
 		t.Fatalf("bill() = %v, %v", notes, err)
@@ -84,7 +84,7 @@ func TestBillOfPrometheus(t *testing.T) {
 		ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours",
 		Held: 2.5, Waiting: 0.5, Running: 2, Lost: 0.25,
 	}}
-	kit.Same(t, "bill", want, lines(totals, byQueue))
+	expect.Same(t, "Unexpected bill", want, lines(totals, byQueue))
 }
 
 func TestBillOfLocalQueuesTogether(t *testing.T) {
@@ -93,11 +93,11 @@ func TestBillOfLocalQueuesTogether(t *testing.T) {
 		"quota_resource_seconds_total": `{"metric":{"cluster_queue":"gpus","flavor":"h100","resource":"nvidia.com/gpu",` +
 			`"namespace":"kueue-trainer-system","phase":"running"},"values":[[1893499260,"3600"]]}`,
 	})
-	q := kit.Must(newQuerier(url, "", nil, noon, at(10), ""))(t)
+	q := expect.Must(newQuerier(url, "", nil, noon, at(10), ""))(t)
 	totals, _, err := q.bill(t.Context())
-	kit.OK(t, err)
+	expect.NoError(t, err)
 	want := []Line{{ClusterQueue: "gpus", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 1, Running: 1}}
-	kit.Same(t, "bill", want, lines(totals, byQueue))
+	expect.Same(t, "Unexpected bill", want, lines(totals, byQueue))
 	q.namespace = "team"
 	if _, _, err := q.bill(t.Context()); !errors.Is(err, errTogether) {
 		t.Errorf("bill() of a namespace = %v, want %v", err, errTogether)
@@ -115,12 +115,12 @@ func TestTokenStaysWithItsServer(t *testing.T) {
 	}))
 	t.Cleanup(first.Close)
 	token := filepath.Join(t.TempDir(), "token")
-	kit.OK(t, os.WriteFile(token, []byte("secret"), 0o600))
-	q := kit.Must(newQuerier(first.URL, token, nil, noon, at(10), ""))(t)
+	expect.NoError(t, os.WriteFile(token, []byte("secret"), 0o600))
+	q := expect.Must(newQuerier(first.URL, token, nil, noon, at(10), ""))(t)
 	if _, _, err := q.bill(t.Context()); err == nil {
 		t.Error("Nothing is taken for an answer")
 	}
-	kit.Same(t, "tokens of the server, and of that which it redirects to", []string{"Bearer secret", ""}, []string{sent, got})
+	expect.Same(t, "Unexpected tokens of the server, and of that which it redirects to", []string{"Bearer secret", ""}, []string{sent, got})
 }
 
 func TestPrometheusDoesNotTellPasswords(t *testing.T) {
@@ -140,9 +140,9 @@ func TestPrometheusWithoutAnAnswer(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			q := kit.Must(newQuerier(prometheusOf(t, tc.token, nil, nil), "", nil, noon, at(10), ""))(t)
+			q := expect.Must(newQuerier(prometheusOf(t, tc.token, nil, nil), "", nil, noon, at(10), ""))(t)
 			_, _, err := q.bill(t.Context())
-			kit.Says(t, err, tc.want)
+			expect.Says(t, err, tc.want)
 		})
 	}
 }
@@ -171,7 +171,7 @@ func TestLines(t *testing.T) {
 		},
 	}
 	for by, want := range cases {
-		kit.Same(t, "lines by "+by, want, lines(totals, by))
+		expect.Same(t, "Unexpected lines by "+by, want, lines(totals, by))
 	}
 }
 
@@ -180,17 +180,17 @@ func TestPrint(t *testing.T) {
 		{ClusterQueue: "gpus", Namespace: "team", LocalQueue: "q", Resource: "nvidia.com/gpu", Unit: "GPU-hours", Held: 2.5, Running: 2.5, Lost: 1. / 3},
 	}, Hints: []Hint{{Namespace: "team", Name: "llm", Evictions: 2, LostSeconds: 7200, GraceSeconds: 30}}}
 	var table, csv bytes.Buffer
-	kit.OK(t, printTable(&table, show.Paint{}, bill))
+	expect.NoError(t, printTable(&table, show.Paint{}, bill))
 	want := "CLUSTERQUEUE   QUEUE    RESOURCE         UNIT        HELD   WAITING   RUNNING   STOPPING   USEFUL   LOST   FAILED   DELETED\n" +
 		"gpus           team/q   nvidia.com/gpu   GPU-hours   2.50   0.00      2.50      0.00       0.00     0.33   0.00     0.00\n" +
 		"hint: TrainJob team/llm was evicted 2 times and lost about 120m of its running time; its pods have a grace period of 30s: " +
 		"write a checkpoint on TERM and give it time (docs/howto/checkpoints.md)\n"
-	kit.Same(t, "table", want, table.String())
-	kit.OK(t, printCSV(&csv, bill))
+	expect.Same(t, "Unexpected table", want, table.String())
+	expect.NoError(t, printCSV(&csv, bill))
 	want = "FROM,TO,CLUSTERQUEUE,NAMESPACE,QUEUE,USER,FLAVOR,RESOURCE,UNIT,HELD,WAITING,RUNNING,STOPPING,USEFUL,LOST,FAILED,DELETED\n" +
 		"2030-01-01T12:00:00Z,2030-01-01T13:00:00Z,gpus,team,q,,,nvidia.com/gpu,GPU-hours,2.5,0,2.5,0,0,0.3333333333333333,0,0\n"
-	kit.Same(t, "CSV", want, csv.String())
-	kit.Must(json.Marshal(bill))(t)
+	expect.Same(t, "Unexpected CSV", want, csv.String())
+	expect.Must(json.Marshal(bill))(t)
 }
 
 func TestHints(t *testing.T) {
@@ -235,7 +235,7 @@ func TestHints(t *testing.T) {
 				got = &h
 				tc.want.Namespace, tc.want.Name = "team", "llm"
 			}
-			kit.Same(t, "hint", tc.want, got)
+			expect.Same(t, "Unexpected hint", tc.want, got)
 		})
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 var found = &report{Trainer: "2.3", TrainJobs: 2, Findings: []finding{
@@ -21,8 +21,8 @@ var found = &report{Trainer: "2.3", TrainJobs: 2, Findings: []finding{
 
 func TestSARIF(t *testing.T) {
 	var out strings.Builder
-	kit.OK(t, found.printAs(&out, sarifFormat))
-	log := kit.Must(sarif.FromString(out.String()))(t)
+	expect.NoError(t, found.printAs(&out, sarifFormat))
+	log := expect.Must(sarif.FromString(out.String()))(t)
 	if err := log.Validate(); err != nil {
 		t.Errorf("The log is not as its schema has it: %v\n%s", err, out.String())
 	}
@@ -44,13 +44,13 @@ func TestSARIF(t *testing.T) {
 		{"Unreadable", "warning", "no YAML", "stdin", 1},
 		{"Unreadable", "warning", "a: b, c", "./c,d:e.yaml", 2},
 	}
-	kit.Same(t, "results", want, got)
+	expect.Same(t, "Unexpected results", want, got)
 }
 
 func TestEmptySARIF(t *testing.T) {
 	var out strings.Builder
-	kit.OK(t, (&report{}).printAs(&out, sarifFormat))
-	log := kit.Must(sarif.FromString(out.String()))(t)
+	expect.NoError(t, (&report{}).printAs(&out, sarifFormat))
+	log := expect.Must(sarif.FromString(out.String()))(t)
 	if err := log.Validate(); err != nil || !strings.Contains(out.String(), `"results": []`) {
 		t.Errorf("The log is not as code scanning wants it: %v\n%s", err, out.String())
 	}
@@ -58,12 +58,12 @@ func TestEmptySARIF(t *testing.T) {
 
 func TestGitHub(t *testing.T) {
 	var out strings.Builder
-	kit.OK(t, found.printAs(&out, githubFormat))
+	expect.NoError(t, found.printAs(&out, githubFormat))
 	const want = `::error file=a b/job.yaml,line=3,title=kubectl trainjob validate::spec.trainer: set it
 ::notice file=a b/job.yaml,line=4,title=kubectl trainjob validate::50%25%0Aof it
 ::warning file=-,line=1,title=kubectl trainjob validate::no YAML
 ::warning file=c%2Cd%3Ae.yaml,line=2,title=kubectl trainjob validate::a: b, c
 2 TrainJobs for Trainer 2.3: 1 error, 2 warnings
 `
-	kit.Same(t, "commands", want, out.String())
+	expect.Same(t, "Unexpected commands", want, out.String())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/releases"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 const runtime = `apiVersion: trainer.kubeflow.org/v1alpha1
@@ -334,14 +335,14 @@ trainer: "2.2"
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "runtime.yaml")
-			kit.OK(t, os.WriteFile(path, []byte(runtime), 0o600))
+			expect.NoError(t, os.WriteFile(path, []byte(runtime), 0o600))
 			args := []string{"-f", "-"}
 			for _, arg := range tc.args {
 				args = append(args, strings.Replace(arg, "RUNTIME", path, 1))
 			}
 			out, err := run(t, tc.stdin, args...)
-			kit.Same(t, "exit code of error "+kit.Text(err), tc.code, exit.Code(err))
-			kit.Same(t, "output", strings.Split(tc.want, "\n"), strings.Split(out, "\n"))
+			expect.Same(t, "Unexpected exit code of error "+expect.Text(err), tc.code, exit.Code(err))
+			expect.Same(t, "Unexpected output", strings.Split(tc.want, "\n"), strings.Split(out, "\n"))
 		})
 	}
 }
@@ -353,7 +354,7 @@ func run(t *testing.T, stdin string, args ...string) (string, error) {
 
 func TestEveryShippedRuntimeIsTaken(t *testing.T) {
 	for _, release := range []trainjob.TrainerVersion{trainjob.Trainer21, trainjob.Trainer22, trainjob.Trainer23} {
-		shipped := kit.Must(releases.Runtimes(release))(t)
+		shipped := expect.Must(releases.Runtimes(release))(t)
 		var jobs strings.Builder
 		names := regexp.MustCompile(`(?m)^  name: (.+)$`).FindAllStringSubmatch(string(shipped), -1)
 		for _, name := range names {

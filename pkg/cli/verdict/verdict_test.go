@@ -9,7 +9,7 @@ import (
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // jobSet has a replicated job before the nodes; more is what the spec has beside them.
@@ -29,7 +29,7 @@ spec:
     dependsOn: [{name: data, status: Complete}]
     template: {spec: {parallelism: 3, completions: 3, template: {spec: {` + podSpec + `}}}}
 `
-	kit.OK(t, yaml.UnmarshalStrict([]byte(text), js))
+	expect.NoError(t, yaml.UnmarshalStrict([]byte(text), js))
 	// Where there are both, the claim is the one under test.
 	if strings.Contains(more, "volumeClaimPolicies") {
 		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Volumes = nil
@@ -79,7 +79,7 @@ func TestOf(t *testing.T) {
 					t.Errorf("Nothing is said of %s", r.Path)
 				}
 			}
-			kit.Same(t, "refusals", tc.want, got)
+			expect.Same(t, "Unexpected refusals", tc.want, got)
 		})
 	}
 }
@@ -103,7 +103,7 @@ func TestDependsOnItself(t *testing.T) {
 		Kind: "JobSet", Path: "spec.replicatedJobs[1].dependsOn[0].name", Waits: true,
 		Message: `Invalid value: "node": the replicated job depends on itself, and JobSet never makes its Jobs: remove it, or name one that stands before it`,
 	}}
-	kit.Same(t, "refusals", want, Of(t.Context(), js))
+	expect.Same(t, "Unexpected refusals", want, Of(t.Context(), js))
 	// JobSet refuses all dependencies of the first.
 	jobs[0], jobs[1] = jobs[1], jobs[0]
 	if got := Of(t.Context(), js); len(got) != 1 || got[0].Waits {

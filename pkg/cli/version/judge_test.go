@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/exit"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 // parts are of one generation of Trainer, in order.
@@ -95,9 +95,9 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &Report{Plugin: Plugin{Version: cmp.Or(tc.plugin, "v0.1.0")}, Parts: tc.parts, Unseen: tc.unseen}
 			judge(r)
-			kit.Same(t, "answer whether they go together", tc.together, r.Together)
-			kit.Same(t, "problems", tc.problems, r.Problems, cmpopts.IgnoreFields(Problem{}, "Remedy"))
-			kit.Same(t, "exit code", tc.code, exit.Code(r.err()))
+			expect.Same(t, "Unexpected answer whether they go together", tc.together, r.Together)
+			expect.Same(t, "Unexpected problems", tc.problems, r.Problems, cmpopts.IgnoreFields(Problem{}, "Remedy"))
+			expect.Same(t, "Unexpected exit code", tc.code, exit.Code(r.err()))
 			for _, p := range r.Problems {
 				if p.Remedy == "" {
 					t.Errorf("No remedy for %q", p.Message)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/cli/cluster"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/expect"
 )
 
 func TestManagerInstalled(t *testing.T) {
@@ -48,10 +49,10 @@ func TestManagerInstalled(t *testing.T) {
 				return nil
 			})).Build()
 			l := &loader{client: c}
-			got := kit.Must(l.part(t.Context(), cluster.Manager))(t)
+			got := expect.Must(l.part(t.Context(), cluster.Manager))(t)
 			tc.want.Name = cluster.Manager.Name
-			kit.Same(t, "part", tc.want, got, cmp.AllowUnexported(Part{}))
-			kit.Same(t, "kinds", tc.unseen, l.unseen)
+			expect.Same(t, "Unexpected part", tc.want, got, cmp.AllowUnexported(Part{}))
+			expect.Same(t, "Unexpected kinds", tc.unseen, l.unseen)
 		})
 	}
 }

@@ -71,6 +71,23 @@ func FieldsAndTypes(errs field.ErrorList) (all []string) {
 	return all
 }
 
+// Says fails a test where an error does not have the text in it, or where there is any and the text
+// is empty.
+func Says(t testing.TB, err error, text string) {
+	t.Helper()
+	if text == "" && err != nil || text != "" && !strings.Contains(Text(err), text) {
+		t.Errorf("The error is %v, want one with %q", err, text)
+	}
+}
+
+// Text is what an error says, and nothing where there is none.
+func Text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
 // FromYAML decodes what a test has as text, without fields that the type does not know.
 func FromYAML[T any](t testing.TB, text string) (value T) {
 	t.Helper()
