@@ -53,6 +53,10 @@ var (
 	nodeImage = part{name: "node-image", target: []string{"kind-node-image"}, busy: true, engine: true, needs: []string{"binaries"}}
 )
 
+// ofGenerations are the files with specs of what differs between the generations of Trainer: which
+// field holds the manager's entry, what it becomes, and which writes Trainer takes.
+const ofGenerations = "(mainjob|exact|others|restore|start|quota|rules|walk|generation)_test"
+
 // gateParts are what every change has to pass, in the order in which they start.
 var gateParts = []part{
 	binaries,
@@ -60,7 +64,8 @@ var gateParts = []part{
 	generated,
 	e2e("e2e-control", "e2e-control", "(control || docs-page) && !long"),
 	unit,
-	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, needs: []string{"binaries"}},
+	{name: "e2e-2.1", target: []string{"e2e-core-2.1"}, needs: []string{"binaries"},
+		env: []string{"E2E_FLAGS=-ginkgo.focus-file='" + ofGenerations + "'"}},
 	nodeImage,
 	e2e("fleet", "e2e-fleet", "!long"),
 	lint,
