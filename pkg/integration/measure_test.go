@@ -12,15 +12,12 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // recorded returns what a registry has: values of counters, and counts of histograms, by name and by
@@ -28,9 +25,7 @@ import (
 func recorded(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	out := map[string]float64{}
 	for _, family := range families {
 		if family.GetName() == metrics.UngatedPods().Name {
@@ -52,7 +47,6 @@ func recorded(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 // measured is a TrainJob "llm" and its Workload, in the eyes of a manager.
 type measured struct {
 	registry *prometheus.Registry
-	env      *environment
 	r        *attempt
 	j        *job
 	wl       *kueue.Workload
@@ -60,12 +54,11 @@ type measured struct {
 
 func newMeasured(t *testing.T) *measured {
 	t.Helper()
-	m := &measured{registry: prometheus.NewRegistry(), wl: inttest.WorkloadOf("a", true)}
-	m.wl.Spec.QueueName = "queue"
-	m.wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"}
-	m.env = &environment{memory: &memory{}, metrics: metrics.NewRecorder(m.registry, metrics.QueueLabels{LocalQueues: true})}
-	m.r = &attempt{env: m.env}
-	m.j = &job{env: m.env, TrainJob: trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}}
+	m := &measured{registry: prometheus.NewRegistry(), wl: inttest.AdmittedOf("a")}
+	m.wl.Spec.QueueName, m.wl.Status.Admission.ClusterQueue = "queue", "gpus"
+	m.r, _ = newReconciler(t)
+	m.r.env.metrics = metrics.NewRecorder(m.registry, metrics.QueueLabels{LocalQueues: true})
+	m.j = jobOf(m.r, inttest.Job("a"))
 	m.seen(t)
 	return m
 }
@@ -73,12 +66,12 @@ func newMeasured(t *testing.T) *measured {
 // seen has the manager see the Workload as it is.
 func (m *measured) seen(t *testing.T) {
 	t.Helper()
-	m.env.state = state.FromCache(inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(m.wl.DeepCopy())).Build())
+	m.r.env.state = state.FromCache(inttest.Fake(m.wl.DeepCopy()).Build())
 }
 
 func (m *measured) evict(t *testing.T, reason string) {
 	t.Helper()
-	apimeta.SetStatusCondition(&m.wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason})
+	inttest.Is(kueue.WorkloadEvicted, reason)(m.wl)
 	m.seen(t)
 }
 
@@ -129,7 +122,7 @@ func TestMeasured(t *testing.T) {
 		},
 		"a start after an eviction by another leader": {
 			do: func(t *testing.T, m *measured) {
-				apimeta.SetStatusCondition(&m.wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionFalse, Reason: "QuotaReserved"})
+				inttest.Isnt(kueue.WorkloadEvicted, "QuotaReserved")(m.wl)
 				m.seen(t)
 				m.r.measureStart(t.Context(), m.j)
 			},
@@ -205,7 +198,7 @@ func TestMeasured(t *testing.T) {
 		"another job of its name": {
 			do: func(t *testing.T, m *measured) {
 				m.r.measureStart(t.Context(), m.j)
-				m.j.UID, m.wl = "b", inttest.WorkloadOf("b", true)
+				m.j.UID, m.wl = "b", inttest.AdmittedOf("b")
 				m.seen(t)
 				m.suspend(true)
 				m.j.measureStopped(t.Context())
@@ -227,8 +220,8 @@ func TestMeasured(t *testing.T) {
 
 // What the manager suspends is no stop by its user.
 func TestStopsOfTheManager(t *testing.T) {
-	failed := metav1.Condition{Type: trainer.TrainJobFailed, Status: metav1.ConditionTrue}
-	ended := metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonFailed}
+	failed := inttest.True(trainer.TrainJobFailed, "")
+	ended := inttest.True(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)
 	cases := map[string]struct {
 		job, workload []metav1.Condition
 		stop          func(*attempt, *job) error
@@ -252,19 +245,14 @@ func TestStopsOfTheManager(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
-			stored.Spec.RuntimeRef.Name = "torch"
 			stored.Status.Conditions = append(stored.Status.Conditions, tc.job...)
-			wl := inttest.WorkloadOf(stored.UID, true)
-			wl.Namespace, wl.OwnerReferences[0].Name, wl.Spec.QueueName = "ns", "job", "q"
-			wl.Status.Admission = &kueue.Admission{}
+			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			wl.Status.Conditions = append(wl.Status.Conditions, tc.workload...)
 			r, _ := newReconciler(t, stored, wl)
 			registry := prometheus.NewRegistry()
 			r.env.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
-			j := &job{env: r.env, TrainJob: *stored, key: client.ObjectKeyFromObject(stored)}
-			if err := tc.stop(r, j); err != nil {
-				t.Fatal(err)
-			}
+			j := jobOf(r, stored)
+			inttest.Must(t, tc.stop(r, j))
 			if !j.IsSuspended() {
 				t.Error("It is not suspended")
 			}
@@ -278,9 +266,8 @@ func TestStopsOfTheManager(t *testing.T) {
 
 func TestResumedAt(t *testing.T) {
 	admitted, resumed := time.Unix(100, 0), time.Unix(200, 0)
-	wl := &kueue.Workload{}
-	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(admitted)}}
-	job := &trainjob.TrainJob{}
+	wl, job := inttest.AdmittedOf("a"), inttest.Job("a")
+	apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime = metav1.NewTime(admitted)
 	if got := resumedAt(job, wl); !got.Equal(admitted) {
 		t.Errorf("Trainer says nothing: resumed at %s, want %s", got, admitted)
 	}
@@ -291,21 +278,11 @@ func TestResumedAt(t *testing.T) {
 }
 
 func TestMeasureGone(t *testing.T) {
-	evicted := func(wl *kueue.Workload) {
-		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted"})
-	}
-	released := func(wl *kueue.Workload) {
-		evicted(wl)
-		wl.Status.Admission = nil
-		for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-			apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: "Pending"})
-		}
-	}
-	finished := func(wl *kueue.Workload) {
-		released(wl)
-		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: "Succeeded"})
-	}
+	evicted, waits := inttest.Is(kueue.WorkloadEvicted, "Preempted"), inttest.Isnt(kueue.WorkloadAdmitted, "Pending")
+	released := and(evicted, waits, inttest.Isnt(kueue.WorkloadQuotaReserved, "Pending"), func(wl *kueue.Workload) { wl.Status.Admission = nil })
+	finished := and(released, inttest.Is(kueue.WorkloadFinished, "Succeeded"))
 	foreign := func(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "Job" }
+	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = ptr.To(metav1.Now()) }
 	same := func(*kueue.Workload) {}
 	cases := map[string]struct {
 		before, after func(*kueue.Workload)
@@ -315,22 +292,14 @@ func TestMeasureGone(t *testing.T) {
 		"nothing changes":                    {evicted, evicted, 0},
 		"it gives its quota back":            {evicted, released, 1},
 		"it has given its quota back before": {released, released, 0},
-		"it was not admitted yet": {func(wl *kueue.Workload) {
-			evicted(wl)
-			apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionFalse, Reason: "Pending"})
-		}, released, 0},
-		"it is deleted meanwhile": {func(wl *kueue.Workload) {
-			evicted(wl)
-			wl.DeletionTimestamp = ptr.To(metav1.Now())
-		}, released, 0},
-		"it finishes meanwhile": {evicted, finished, 0},
-		"it is of another kind": {evicted, func(wl *kueue.Workload) { released(wl); foreign(wl) }, 0},
+		"it was not admitted yet":            {and(evicted, waits), released, 0},
+		"it is deleted meanwhile":            {and(evicted, deleted), released, 0},
+		"it finishes meanwhile":              {evicted, finished, 0},
+		"it is of another kind":              {evicted, and(released, foreign), 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			before, after := inttest.WorkloadOf("a", true), inttest.WorkloadOf("a", true)
-			tc.before(before)
-			tc.after(after)
+			before, after := inttest.AdmittedOf("a", tc.before), inttest.AdmittedOf("a", tc.after)
 			registry := prometheus.NewRegistry()
 			if !measureGone(metrics.NewRecorder(registry, metrics.QueueLabels{})).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
 				t.Error("the event is kept from the controller")

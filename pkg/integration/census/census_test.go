@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -29,6 +28,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // jobOf returns a TrainJob in queue "queue" that waits.
@@ -42,24 +42,16 @@ func jobOf(name string) *trainjob.TrainJob {
 
 // workloadOf returns the Workload of a job, with conditions that are true.
 func workloadOf(job *trainjob.TrainJob, conditions ...string) *kueue.Workload {
-	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
-		Namespace: job.Namespace, Name: job.Name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)},
-	}}
-	wl.Spec.QueueName = "queue"
+	wl := inttest.WorkloadOf(job)
 	for _, condition := range conditions {
-		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition})
+		inttest.Is(condition, condition)(wl)
 	}
 	return wl
 }
 
 // jobSetOf returns a JobSet of one replicated job with one child Job.
 func jobSetOf(job *trainjob.TrainJob, suspended bool) *jobsetapi.JobSet {
-	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: job.Namespace, Name: job.Name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)},
-	}}
-	js.Spec.Suspend = ptr.To(suspended)
-	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
-	return js
+	return inttest.JobSetOf(job, suspended, jobsetapi.ReplicatedJob{Name: "node", Replicas: 1})
 }
 
 func TestStateOf(t *testing.T) {
@@ -69,7 +61,7 @@ func TestStateOf(t *testing.T) {
 		job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
 	}
 	complete := func(job *trainjob.TrainJob) {
-		job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
+		job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobComplete, "")}
 	}
 	deleted := func(job *trainjob.TrainJob) { job.DeletionTimestamp = ptr.To(metav1.Now()) }
 	elsewhere := func(job *trainjob.TrainJob) {
@@ -143,16 +135,17 @@ func TestTell(t *testing.T) {
 	former := workloadOf(jobOf("a"), kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadFinished)
 	former.Name = "former"
 	gated := func(name string, gates ...string) *corev1.Pod {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: map[string]string{patch.GatedLabel: "true"}}}
-		for _, gate := range gates {
-			pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: gate})
-		}
-		return pod
+		return inttest.PodOf("team", name, func(pod *corev1.Pod) {
+			pod.Labels[patch.GatedLabel] = "true"
+			for _, gate := range gates {
+				pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: gate})
+			}
+		})
 	}
 	objects := []client.Object{
 		jobOf("a"), jobOf("b"), jobOf("c"), free, madeUp,
 		former, workloadOf(jobOf("a")), moved,
-		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "queue"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "gpus"}},
+		kit.MakeLocalQueue("team", "queue", "gpus"),
 		gated("at-the-gate", patch.AdmissionGate), gated("freed"), gated("of-another", "example.com/gate"),
 	}
 	trouble := func(uid types.UID) string {
@@ -190,7 +183,7 @@ func TestTell(t *testing.T) {
 				close(leads)
 			}
 			c := &Census{
-				Cached: fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(objects...).Build(),
+				Cached: inttest.Fake(objects...).Build(),
 				Leads:  leads, Trouble: trouble, Labels: tc.labels,
 			}
 			got := map[told]bool{}

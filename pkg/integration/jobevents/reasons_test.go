@@ -8,18 +8,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 )
 
 // Every reason is explained where users look for it.
 func TestEveryReasonIsDocumented(t *testing.T) {
 	source, err := os.ReadFile("reasons.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	docs, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "trainjobs.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	_, events, _ := strings.Cut(string(docs), "\n## Events\n")
 	reasons := regexp.MustCompile(`Reason\w+\s+= "(\w+)"`).FindAllStringSubmatch(string(source), -1)
 	if len(reasons) < 20 {
@@ -35,18 +33,14 @@ func TestEveryReasonIsDocumented(t *testing.T) {
 // Every event has a line in the log, which admins find by its reason.
 func TestEveryReasonIsLogged(t *testing.T) {
 	source, err := os.ReadFile("reasons.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	for _, reason := range regexp.MustCompile(`Reason\w+\s+= "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
 		if messages[reason[1]] == "" {
 			t.Errorf("No message is logged of event %s", reason[1])
 		}
 	}
 	docs, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "logging.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	for reason, message := range messages {
 		if row := "\n| `" + message + "` | 0 | `" + reason + "` |"; !strings.Contains(string(docs), row) {
 			t.Errorf("docs/logging.md lacks the row %s", row)

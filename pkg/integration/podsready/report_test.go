@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
@@ -26,16 +25,15 @@ func TestReportIsWrittenByAnOldViewFromThenOn(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			wl := inttest.WorkloadOf("a", true)
-			wl.Status.Admission = &kueue.Admission{}
+			wl := inttest.AdmittedOf("a")
 			written := false
-			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(wl).WithInterceptorFuncs(interceptor.Funcs{
+			c := inttest.Fake(wl).WithInterceptorFuncs(interceptor.Funcs{
 				SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 					written = true
 					return nil
 				},
 			}).Build()
-			r := Reporter{Client: c, Kueue: inttest.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}
+			r := Reporter{Client: c, Kueue: testenv.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}
 			key := client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}
 			view := jobclient.VersionsOf([]kueue.Workload{*wl})
 			reported, err := r.Report(t.Context(), key, wl, tc.ready)
@@ -62,16 +60,15 @@ func TestReportCountsAStartAndNoRecovery(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			wl := inttest.WorkloadOf("a", true)
-			wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(t.Name())}
+			wl := inttest.AdmittedOf("a")
+			wl.Status.Admission.ClusterQueue = kueue.ClusterQueueReference(t.Name())
 			if tc.was != "" {
-				wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse, Reason: tc.was})
+				inttest.Isnt(kueue.WorkloadPodsReady, tc.was)(wl)
 			}
-			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithStatusSubresource(wl).WithObjects(wl).Build()
-			r := Reporter{Client: c, Kueue: inttest.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}
-			if _, err := r.Report(t.Context(), client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}, wl, true); err != nil {
-				t.Fatal(err)
-			}
+			c := inttest.Fake(wl).WithStatusSubresource(wl).Build()
+			r := Reporter{Client: c, Kueue: testenv.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}
+			_, err := r.Report(t.Context(), client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}, wl, true)
+			inttest.Must(t, err)
 			if got := readyCount(t, t.Name()); got != tc.want {
 				t.Errorf("Counted as ready %d times, want %d", got, tc.want)
 			}
@@ -85,9 +82,7 @@ func readyCount(t *testing.T, clusterQueue string) uint64 {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(kueuelib.JobMetrics()...)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			for _, label := range metric.GetLabel() {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -76,9 +77,8 @@ func TestLacksGate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			field := patch.Of(trainjob.Trainer23)
 			job := &trainjob.TrainJob{}
-			if _, err := field.Set(&job.Spec, []patch.Placement{tc.placement}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := field.Set(&job.Spec, []patch.Placement{tc.placement})
+			inttest.Must(t, err)
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "node"}}}}
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = tc.gates
 			if got := LacksGate(js, job, field); got != tc.want {

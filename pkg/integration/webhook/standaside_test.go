@@ -5,19 +5,14 @@ package webhook
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 )
 
 func TestWebhooksStandAside(t *testing.T) {
 	d, v := newHandlers(t)
-	in := serving.NewInTree(nil, "", serving.NewTrainJobs(nil))
-	if err := in.Observe(t.Context(), time.Now(), true, nil); err != nil {
-		t.Fatal(err)
-	}
-	d.InTree = in
+	d.InTree = testenv.InTree(t, true)
 	// What the in-tree integration does at a start: no gate, its own entry, resumed.
 	old := inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`+gateJSON+`]}`)
 	object := inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager"}]}`)

@@ -3,41 +3,44 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
+
+// queue leads to ClusterQueue "cq".
+var queue = kit.MakeLocalQueue("ns", "q", "cq")
 
 const self = "system:serviceaccount:kueue-trainer-system:kueue-trainer-controller-manager"
 
-// newHandlers returns both webhooks on a cluster with one runtime of one replicated job, "node".
-func newHandlers(tb testing.TB) (*defaulter, *validator) {
+// newHandlers returns both webhooks on a cluster with objects, and one runtime of one replicated job, "node".
+func newHandlers(tb testing.TB, objects ...client.Object) (*defaulter, *validator) {
 	tb.Helper()
-	c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(tb)).
-		WithObjects(inttest.Runtime(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})).Build()
-	settings := kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})
+	c := inttest.Fake(append(objects, inttest.Runtime(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})...).Build()
+	settings := testenv.Kueue()
 	h := &handler{decoder: admission.NewDecoder(c.Scheme()), Options: Options{
-		Client: c, InTree: inttest.InTreeOff(tb), Trainer: inttest.Served(tb, trainjob.Trainer23),
-		Describer: inttest.Describer(tb, c), Queues: queues.New(c, c, settings), Kueue: settings, Self: self,
+		Client: c, InTree: testenv.InTree(tb, false), Trainer: testenv.Served(tb, trainjob.Trainer23),
+		Describer: testenv.Describer(tb, c), Queues: queues.New(c, c, settings), Kueue: settings, Self: self,
 	}}
 	return &defaulter{h}, &validator{h}
 }
@@ -125,18 +128,7 @@ func TestDefaulter(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
-			old := ""
-			if tc.oldSpec != "" {
-				old = inttest.Manifest(tc.queue, tc.oldSpec)
-			}
-			object := inttest.Manifest(tc.queue, tc.spec)
-			response := d.Handle(context.Background(), request(tc.user, object, old))
-			if !response.Allowed {
-				t.Fatalf("Refused: %v", response.Result)
-			}
-			if diff := cmp.Diff(decoded(t, inttest.Manifest(tc.queue, tc.want)), decoded(t, patched(t, object, response))); diff != "" {
-				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
-			}
+			wantDefaulted(t, d, tc.user, tc.queue, tc.oldSpec, tc.spec, tc.want)
 		})
 	}
 }
@@ -147,8 +139,7 @@ func TestDefaulterWarnsOfWhatItDrops(t *testing.T) {
 	for name, queue := range map[string]string{"a job in a queue": queued, "a job without one": ""} {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
-			d.Trainer = serving.NewTrainer(serving.NewTrainJobs(nil))
-			d.Trainer.Set(t.Context(), trainjob.Trainer21, nil)
+			d.Trainer = testenv.Served(t, trainjob.Trainer21)
 			response := d.Handle(t.Context(), request("user", inttest.Manifest(queue, marked), ""))
 			if len(response.Warnings) != 1 || !strings.HasPrefix(response.Warnings[0], "spec.podTemplateOverrides[0].spec.serviceAccountName is dropped") {
 				t.Errorf("Warnings: %q", response.Warnings)
@@ -160,16 +151,29 @@ func TestDefaulterWarnsOfWhatItDrops(t *testing.T) {
 	}
 }
 
+// wantDefaulted has the defaulter look at a TrainJob, after an older one if there is one, and fails
+// where it does not have a spec afterwards.
+func wantDefaulted(t *testing.T, d *defaulter, user, queue, oldSpec, spec, want string) {
+	t.Helper()
+	old, object := "", inttest.Manifest(queue, spec)
+	if oldSpec != "" {
+		old = inttest.Manifest(queue, oldSpec)
+	}
+	response := d.Handle(t.Context(), request(user, object, old))
+	if !response.Allowed {
+		t.Fatalf("Refused: %v", response.Result)
+	}
+	if diff := gocmp.Diff(decoded(t, inttest.Manifest(queue, want)), decoded(t, patched(t, object, response))); diff != "" {
+		t.Errorf("Unexpected object (-want,+got):\n%s", diff)
+	}
+}
+
 func patched(t *testing.T, object string, response admission.Response) string {
 	t.Helper()
 	data, err := json.Marshal(response.Patches)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	patch, err := jsonpatch.DecodePatch(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	out, err := patch.Apply([]byte(object))
 	if err != nil {
 		t.Fatalf("Patch %s does not apply: %v", data, err)
@@ -180,9 +184,7 @@ func patched(t *testing.T, object string, response admission.Response) string {
 func decoded(t *testing.T, object string) any {
 	t.Helper()
 	var value any
-	if err := json.Unmarshal([]byte(object), &value); err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, json.Unmarshal([]byte(object), &value))
 	return value
 }
 
@@ -241,7 +243,7 @@ func TestValidator(t *testing.T) {
 					got = append(got, cause.Field)
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := gocmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("Unexpected fields refused (-want,+got):\n%s", diff)
 			}
 		})
@@ -257,43 +259,26 @@ func large(more int) string {
 
 func TestManagedBy(t *testing.T) {
 	const elsewhere = `{"runtimeRef":{"name":"torch"},"managedBy":"kueue.x-k8s.io/multikueue","suspend":true,"runtimePatches":[` + gateJSON + `]}`
-	queue := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"}}
-	clusterQueue := func(checks ...string) *kueue.ClusterQueue {
-		cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{AdmissionChecksStrategy: &kueue.AdmissionChecksStrategy{}}}
-		for _, check := range checks {
-			cq.Spec.AdmissionChecksStrategy.AdmissionChecks = append(cq.Spec.AdmissionChecksStrategy.AdmissionChecks,
-				kueue.AdmissionCheckStrategyRule{Name: kueue.AdmissionCheckReference(check)})
-		}
-		return cq
-	}
-	check := func(name, controller string) *kueue.AdmissionCheck {
-		return &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.AdmissionCheckSpec{ControllerName: controller}}
-	}
-	other, remote := check("other", "example.com/budget"), check("remote", kueue.MultiKueueControllerName)
+	other, remote := inttest.Check("other", "example.com/budget"), inttest.Check("remote", kueue.MultiKueueControllerName)
 	cases := map[string]struct {
 		objects     []client.Object
 		object, old string
 		refused     bool
 	}{
-		"a queue without checks":           {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(queued, elsewhere), refused: true},
-		"a queue with another check":       {objects: []client.Object{queue, clusterQueue("other"), other}, object: inttest.Manifest(queued, elsewhere), refused: true},
-		"a queue with MultiKueue":          {objects: []client.Object{queue, clusterQueue("other", "remote"), other, remote}, object: inttest.Manifest(queued, elsewhere)},
-		"a check that is not there yet":    {objects: []client.Object{queue, clusterQueue("other", "remote"), other}, object: inttest.Manifest(queued, elsewhere)},
+		"a queue without checks":           {objects: []client.Object{queue, inttest.ClusterQueue()}, object: inttest.Manifest(queued, elsewhere), refused: true},
+		"a queue with another check":       {objects: []client.Object{queue, inttest.ClusterQueue("other"), other}, object: inttest.Manifest(queued, elsewhere), refused: true},
+		"a queue with MultiKueue":          {objects: []client.Object{queue, inttest.ClusterQueue("other", "remote"), other, remote}, object: inttest.Manifest(queued, elsewhere)},
+		"a check that is not there yet":    {objects: []client.Object{queue, inttest.ClusterQueue("other", "remote"), other}, object: inttest.Manifest(queued, elsewhere)},
 		"a ClusterQueue that is not there": {objects: []client.Object{queue}, object: inttest.Manifest(queued, elsewhere)},
 		"a LocalQueue that is not there":   {object: inttest.Manifest(queued, elsewhere)},
-		"a job of Trainer's":               {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"managedBy":"trainer.kubeflow.org/trainjob-controller"}`)},
-		"no queue":                         {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(``, elsewhere)},
-		"a move to such a queue":           {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(queued, elsewhere), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"far"`, elsewhere), refused: true},
-		"a label of a job that is there":   {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(queued+`,"a":"b"`, elsewhere), old: inttest.Manifest(queued, elsewhere)},
+		"a job of Trainer's":               {objects: []client.Object{queue, inttest.ClusterQueue()}, object: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"managedBy":"trainer.kubeflow.org/trainjob-controller"}`)},
+		"no queue":                         {objects: []client.Object{queue, inttest.ClusterQueue()}, object: inttest.Manifest(``, elsewhere)},
+		"a move to such a queue":           {objects: []client.Object{queue, inttest.ClusterQueue()}, object: inttest.Manifest(queued, elsewhere), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"far"`, elsewhere), refused: true},
+		"a label of a job that is there":   {objects: []client.Object{queue, inttest.ClusterQueue()}, object: inttest.Manifest(queued+`,"a":"b"`, elsewhere), old: inttest.Manifest(queued, elsewhere)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, v := newHandlers(t)
-			for _, obj := range tc.objects {
-				if err := v.Client.Create(t.Context(), obj.DeepCopyObject().(client.Object)); err != nil {
-					t.Fatal(err)
-				}
-			}
+			_, v := newHandlers(t, tc.objects...)
 			response := v.Handle(t.Context(), request("user", tc.object, tc.old))
 			if response.Allowed == tc.refused || tc.refused && !strings.Contains(response.Result.Message, "spec.managedBy") {
 				t.Errorf("allowed: %t, %v", response.Allowed, response.Result)
@@ -320,24 +305,16 @@ func TestDefaulterOfManagedNamespaces(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
-			d.Kueue = kueueconfig.Fixed(kueueconfig.Settings{ManageJobsWithoutQueueName: true, ManagedJobsNamespaceSelector: tc.selector})
+			d.Kueue = testenv.Kueue(func(settings *kueueconfig.Settings) {
+				settings.ManageJobsWithoutQueueName, settings.ManagedJobsNamespaceSelector = true, tc.selector
+			})
 			d.Queues = queues.New(d.Client, d.Client, d.Kueue)
-			response := d.Handle(context.Background(), request("user", inttest.Manifest(``, spec), ""))
-			if diff := cmp.Diff(decoded(t, inttest.Manifest(``, tc.want)), decoded(t, patched(t, inttest.Manifest(``, spec), response))); diff != "" {
-				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
-			}
+			wantDefaulted(t, d, "user", "", "", spec, tc.want)
 		})
 	}
 }
 
 func TestDefaulterHandsToMultiKueue(t *testing.T) {
-	check := kueue.AdmissionCheckStrategyRule{Name: "remote"}
-	objects := []client.Object{
-		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"}},
-		&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{
-			AdmissionChecksStrategy: &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{check}}}},
-		&kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "remote"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName}},
-	}
 	const elsewhere = `"runtimeRef":{"name":"torch"},"managedBy":"kueue.x-k8s.io/multikueue","suspend":true`
 	cases := map[string]struct{ spec, oldSpec, want string }{
 		"a job whose queue leads there, without an entry of ours": {
@@ -382,20 +359,8 @@ func TestDefaulterHandsToMultiKueue(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			d, _ := newHandlers(t)
-			for _, obj := range objects {
-				if err := d.Client.Create(context.Background(), obj.DeepCopyObject().(client.Object)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			old := ""
-			if tc.oldSpec != "" {
-				old = inttest.Manifest(queued, tc.oldSpec)
-			}
-			response := d.Handle(context.Background(), request("user", inttest.Manifest(queued, tc.spec), old))
-			if diff := cmp.Diff(decoded(t, inttest.Manifest(queued, tc.want)), decoded(t, patched(t, inttest.Manifest(queued, tc.spec), response))); diff != "" {
-				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
-			}
+			d, _ := newHandlers(t, queue, inttest.ClusterQueue("remote"), inttest.Check("remote", kueue.MultiKueueControllerName))
+			wantDefaulted(t, d, "user", queued, tc.oldSpec, tc.spec, tc.want)
 		})
 	}
 }
@@ -419,17 +384,16 @@ func FuzzWebhooks(f *testing.F) {
 }
 
 func TestJobThatGivesItsQuotaBackIsNotResumed(t *testing.T) {
-	evicted := metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}
 	cases := map[string]struct {
-		conditions    []metav1.Condition
+		evicted       bool
 		noWorkload    bool
 		user          string
 		wantSuspended bool
 	}{
-		"it was evicted":         {conditions: []metav1.Condition{evicted}, wantSuspended: true},
+		"it was evicted":         {evicted: true, wantSuspended: true},
 		"it is admitted":         {},
 		"it has no Workload":     {noWorkload: true},
-		"the manager resumes it": {conditions: []metav1.Condition{evicted}, user: self},
+		"the manager resumes it": {evicted: true, user: self},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -437,26 +401,18 @@ func TestJobThatGivesItsQuotaBackIsNotResumed(t *testing.T) {
 			old := inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`+gateJSON+`]}`)
 			resumed := inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[`+gateJSON+`]}`)
 			var job trainjob.TrainJob
-			if err := json.Unmarshal([]byte(old), &job); err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, json.Unmarshal([]byte(old), &job))
 			if !tc.noWorkload {
-				wl := inttest.WorkloadOf(job.UID, true)
-				wl.Namespace, wl.OwnerReferences[0].Name = "ns", job.Name
-				wl.Status.Conditions = append(wl.Status.Conditions, tc.conditions...)
-				if err := d.Client.Create(t.Context(), wl); err != nil {
-					t.Fatal(err)
+				job.Namespace = "ns"
+				wl := inttest.WorkloadOf(&job, inttest.Admitted)
+				if tc.evicted {
+					inttest.Is(kueue.WorkloadEvicted, "")(wl)
 				}
+				inttest.Must(t, d.Client.Create(t.Context(), wl))
 			}
-			user := "user"
-			if tc.user != "" {
-				user = tc.user
-			}
-			response := d.Handle(t.Context(), request(user, resumed, old))
+			response := d.Handle(t.Context(), request(cmp.Or(tc.user, "user"), resumed, old))
 			var after trainjob.TrainJob
-			if err := json.Unmarshal([]byte(patched(t, resumed, response)), &after); err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, json.Unmarshal([]byte(patched(t, resumed, response)), &after))
 			if after.Suspended() != tc.wantSuspended || len(response.Warnings) > 0 != tc.wantSuspended {
 				t.Errorf("The job is suspended: %t, with warnings %q; want %t", after.Suspended(), response.Warnings, tc.wantSuspended)
 			}
