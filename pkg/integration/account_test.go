@@ -24,55 +24,50 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// accountScene is a TrainJob that runs, with its JobSet, Job and Workload.
-func accountScene(t *testing.T) (*attempt, *trainjob.TrainJob, *kueue.Workload, metav1.Time) {
+var accountedStart = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// accountScene is a TrainJob that runs since then, with its JobSet, Job and Workload.
+func accountScene(t *testing.T) (*attempt, *trainjob.TrainJob, *kueue.Workload) {
 	t.Helper()
-	started := metav1.NewTime(time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC))
-	stored, js := disagreeing(false, false, true, started.Time)
+	stored, js := disagreeing(false, false, true, accountedStart)
 	stored.Labels["example.com/user"] = "ann"
 	child := doneJob(js)
-	child.Status.StartTime = &started
+	child.Status.StartTime = ptr.To(metav1.NewTime(accountedStart))
 	wl := inttest.WorkloadOf(stored, inttest.Admitted)
 	wl.UID = "wl"
 	r, _ := newReconciler(t, stored, js, child, wl)
-	return r, stored, wl, started
+	return r, stored, wl
 }
 
 func TestAccountFacts(t *testing.T) {
 	cases := map[string]struct {
 		waits  bool
 		change func(*trainjob.TrainJob, *kueue.Workload)
-		want   func(started metav1.Time) ledger.Facts
+		want   ledger.Facts
 	}{
-		"it runs": {want: func(started metav1.Time) ledger.Facts { return ledger.Facts{Started: started.Time, User: "ann"} }},
-		"Kueue waits for pods": {
-			waits: true,
-			want:  func(metav1.Time) ledger.Facts { return ledger.Facts{WaitsForPods: true, User: "ann"} },
-		},
+		"it runs":              {want: ledger.Facts{Started: accountedStart, User: "ann"}},
+		"Kueue waits for pods": {waits: true, want: ledger.Facts{WaitsForPods: true, User: "ann"}},
 		"it has failed": {
 			change: func(job *trainjob.TrainJob, _ *kueue.Workload) {
 				job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobFailed, "")}
-				job.Status.Conditions[0].LastTransitionTime = metav1.Unix(1000, 0)
 			},
-			want: func(started metav1.Time) ledger.Facts {
-				return ledger.Facts{Started: started.Time, User: "ann", JobEnded: time.Unix(1000, 0), Outcome: metrics.OutcomeFailed}
-			},
+			want: ledger.Facts{Started: accountedStart, User: "ann", JobEnded: time.Unix(1, 0), Outcome: metrics.OutcomeFailed},
 		},
 		"it runs in another cluster": {
 			change: func(job *trainjob.TrainJob, wl *kueue.Workload) {
 				job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
 				wl.Status.Conditions[1].LastTransitionTime = metav1.Unix(2000, 0)
 			},
-			want: func(metav1.Time) ledger.Facts { return ledger.Facts{Started: time.Unix(2000, 0), User: "ann"} },
+			want: ledger.Facts{Started: time.Unix(2000, 0), User: "ann"},
 		},
 		"it is a former job's": {
 			change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences[0].UID = "former" },
-			want:   func(metav1.Time) ledger.Facts { return ledger.Facts{UserUnknown: true} },
+			want:   ledger.Facts{UserUnknown: true},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r, job, wl, started := accountScene(t)
+			r, job, wl := accountScene(t)
 			if tc.change != nil {
 				tc.change(job, wl)
 				inttest.Must(t, r.env.client.Update(t.Context(), job))
@@ -81,7 +76,7 @@ func TestAccountFacts(t *testing.T) {
 				r.env.kueue = testenv.Kueue(testenv.WaitsForPods)
 			}
 			got := accountFacts{client: r.env.client, env: r.env, userLabel: "example.com/user"}.of(t.Context(), wl)
-			if diff := cmp.Diff(tc.want(started), got); diff != "" {
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("Unexpected facts (-want,+got):\n%s", diff)
 			}
 		})
@@ -108,7 +103,7 @@ func TestQuotaIsKeptUntilItIsAccountedFor(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r, stored, wl, _ := accountScene(t)
+			r, stored, wl := accountScene(t)
 			tc.change(stored, wl)
 			inttest.Must(t, r.env.client.Update(t.Context(), wl))
 			if !tc.nobody {
@@ -134,16 +129,15 @@ func unreadLedger(r *attempt) *ledger.Ledger {
 
 // Trainer may be about to resume the job: with the gate in the same request, no pod of it is bound.
 func TestStopSetsTheGateBeforeItIsAccountedFor(t *testing.T) {
-	r, stored, wl, _ := accountScene(t)
+	r, stored, wl := accountScene(t)
 	inttest.Isnt(kueue.WorkloadAdmitted, "")(wl)
 	inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)(wl)
 	inttest.Must(t, r.env.client.Update(t.Context(), wl))
 	inttest.Must(t, r.env.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("ns")))
 	r.env.ledger = unreadLedger(r)
 	j := jobOf(r, stored)
-	if _, err := j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, ""); err != nil {
-		t.Fatal(err)
-	}
+	_, err := j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, "")
+	inttest.Must(t, err)
 	if !j.IsSuspended() || !r.env.Field.HoldsGate(&j.Spec) {
 		t.Errorf("Stop left the TrainJob with suspend: %t, entry with the gate: %t", j.IsSuspended(), r.env.Field.HoldsGate(&j.Spec))
 	}

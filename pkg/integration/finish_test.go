@@ -46,9 +46,8 @@ func TestEndOfAJob(t *testing.T) {
 			r.env.client = withStatus(r.env.client)
 			// A write is not seen again before the next reconcile.
 			for range 2 {
-				if _, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest); err != nil {
-					t.Fatal(err)
-				}
+				_, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
+				inttest.Must(t, err)
 			}
 			inttest.Reload(t, r.env.client, wl)
 			if finished := apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished); finished != tc.wantFinished {

@@ -61,7 +61,7 @@ func TestCorrectDrift(t *testing.T) {
 		"a job that is not Kueue's":       {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) { t.Labels = nil }, wantJobSet: "runs"},
 		"the JobSet of a former TrainJob": {job: true, said: true, jobSet: false, since: long, change: func(_ *trainjob.TrainJob, js *jobsetapi.JobSet) { js.OwnerReferences[0].UID = "former" }, wantJobSet: "runs"},
 		"a finished job is beyond stop or start": {job: true, said: true, jobSet: false, since: long, change: func(t *trainjob.TrainJob, _ *jobsetapi.JobSet) {
-			t.Status.Conditions = append(t.Status.Conditions, metav1.Condition{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue})
+			t.Status.Conditions = append(t.Status.Conditions, inttest.True(trainer.TrainJobComplete, ""))
 		}, wantJobSet: "runs"},
 	}
 	for name, tc := range cases {

@@ -27,6 +27,10 @@ func TestNoticeOf(t *testing.T) {
 	unreserved := func(reason, message string) func(*kueue.Workload) {
 		return condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
 	}
+	rejected := notice{
+		reason:  "AdmissionCheckRejected",
+		message: "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, delete it, and the job queues again",
+	}
 	type changes []func(*kueue.Workload)
 	tests := map[string]struct {
 		workload changes
@@ -65,26 +69,26 @@ func TestNoticeOf(t *testing.T) {
 			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated; set its spec.active to true, and the job queues again", meant: true},
 		},
 		"a check rejects": {
-			workload: changes{check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")},
-			want:     notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, delete it, and the job queues again"},
-		}, "a check rejects, which deactivates it": {
-			workload: changes{inactive, check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")},
-			want:     notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, delete it, and the job queues again"},
+			workload: changes{check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")}, want: rejected,
+		},
+		"a check rejects, which deactivates it": {
+			workload: changes{inactive, check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")}, want: rejected,
 		},
 		"a check rejects without a word": {
 			workload: changes{check("site", kueue.CheckStateRejected, "")},
 			want:     notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check \"site\"; when that is put right, delete it, and the job queues again"},
 		},
 		"a check rejected, and it is about to be deactivated": {
-			workload: changes{check("site", kueue.CheckStatePending, ""), condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, kueue.WorkloadEvictedByAdmissionCheck, `AdmissionCheck in Rejected state: "site" (no such site)`)},
-			want:     notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, delete it, and the job queues again"},
+			workload: changes{
+				check("site", kueue.CheckStatePending, ""),
+				condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, kueue.WorkloadEvictedByAdmissionCheck, `AdmissionCheck in Rejected state: "site" (no such site)`),
+			}, want: rejected,
 		},
 		"a check rejected, and its state is set back": {
 			workload: changes{
 				inactive, check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Rejected"),
 				condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToAdmissionCheck", `The workload is deactivated due to AdmissionCheck in Rejected state: "site" (no such site)`),
-			},
-			want: notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, delete it, and the job queues again"},
+			}, want: rejected,
 		},
 		"a check rejected it once, and somebody made it active again": {
 			workload: changes{condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToAdmissionCheck", `The workload is deactivated due to AdmissionCheck in Rejected state: "site" (no such site)`)},

@@ -70,7 +70,7 @@ func newWorker(t *testing.T, objects ...client.Object) *worker {
 	return &worker{Client: c, attempt: r}
 }
 
-// delete deletes an object as it is without what the API server adds.
+// delete deletes an object, and leaves ours as it is.
 func (w *worker) delete(t *testing.T, obj client.Object) {
 	t.Helper()
 	inttest.Must(t, w.Delete(t.Context(), obj.DeepCopyObject().(client.Object)))

@@ -66,19 +66,28 @@ func TestLastRefusalOf(t *testing.T) {
 	}
 }
 
+// refusalsBy are those that an API server answers with.
+func refusalsBy(answer func(*eventsv1.EventList, client.ListOptions) error) *Refusals {
+	return NewRefusals(interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			asked := client.ListOptions{}
+			asked.ApplyOptions(opts)
+			return answer(list.(*eventsv1.EventList), asked)
+		},
+	}))
+}
+
 // However many jobs are late, the API server looks through its events once in a while.
 func TestRefusalsAreReadForAllJobsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads, takes := 0, 2*time.Second
 		var told []eventsv1.Event
-		r := NewRefusals(interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{
-			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
-				reads++
-				time.Sleep(takes)
-				list.(*eventsv1.EventList).Items = told
-				return nil
-			},
-		}))
+		r := refusalsBy(func(list *eventsv1.EventList, _ client.ListOptions) error {
+			reads++
+			time.Sleep(takes)
+			list.Items = told
+			return nil
+		})
 		ask := func(asOf time.Time) (string, time.Duration) {
 			note, again, err := r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, asOf)
 			if err != nil {
@@ -121,13 +130,11 @@ func TestRefusalsAreReadForAllJobsAtATime(t *testing.T) {
 func TestRefusalsThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer, reads := errors.New("timed out"), 0
-		r := NewRefusals(interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{
-			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-				reads++
-				time.Sleep(time.Second)
-				return answer
-			},
-		}))
+		r := refusalsBy(func(*eventsv1.EventList, client.ListOptions) error {
+			reads++
+			time.Sleep(time.Second)
+			return answer
+		})
 		ask := func() (string, time.Duration, error) {
 			return r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, time.Time{})
 		}
@@ -158,24 +165,18 @@ func TestRefusalsAreReadInChunks(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			reads := 0
-			r := NewRefusals(interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{
-				List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-					asked := client.ListOptions{}
-					asked.ApplyOptions(opts)
-					if want := strings.Repeat("x", reads); asked.Limit != chunkSize || asked.Continue != want {
-						t.Errorf("It asks for %d from %q on, want %d from %q on", asked.Limit, asked.Continue, chunkSize, want)
-					}
-					reads++
-					about, next := types.UID("other"), strings.Repeat("x", reads)
-					if !tc.endless && reads == tc.wantReads {
-						about, next = job, ""
-					}
-					*list.(*eventsv1.EventList) = eventsv1.EventList{
-						ListMeta: metav1.ListMeta{Continue: next}, Items: []eventsv1.Event{*inttest.Refusal(time.Unix(1000, 0), about, "denied")},
-					}
-					return nil
-				},
-			}))
+			r := refusalsBy(func(list *eventsv1.EventList, asked client.ListOptions) error {
+				if want := strings.Repeat("x", reads); asked.Limit != chunkSize || asked.Continue != want {
+					t.Errorf("It asks for %d from %q on, want %d from %q on", asked.Limit, asked.Continue, chunkSize, want)
+				}
+				reads++
+				about, next := types.UID("other"), strings.Repeat("x", reads)
+				if !tc.endless && reads == tc.wantReads {
+					about, next = job, ""
+				}
+				list.Continue, list.Items = next, []eventsv1.Event{*inttest.Refusal(time.Unix(1000, 0), about, "denied")}
+				return nil
+			})
 			note, _, err := r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, time.Time{})
 			if note != tc.want || err != nil || reads != tc.wantReads {
 				t.Errorf("It says %q, %v after %d reads; want %q after %d", note, err, reads, tc.want, tc.wantReads)

@@ -93,14 +93,10 @@ func TestWithoutAQueueNobodyIsAsked(t *testing.T) {
 
 func TestStopped(t *testing.T) {
 	local := func(policy *kueue.StopPolicy) client.Object {
-		lq := kit.MakeLocalQueue("ns", "q", "cq")
-		lq.Spec.StopPolicy = policy
-		return lq
+		return &kueue.LocalQueue{ObjectMeta: queue.ObjectMeta, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq", StopPolicy: policy}}
 	}
 	cluster := func(policy *kueue.StopPolicy) client.Object {
-		cq := inttest.ClusterQueue()
-		cq.Spec.StopPolicy = policy
-		return cq
+		return &kueue.ClusterQueue{ObjectMeta: here.ObjectMeta, Spec: kueue.ClusterQueueSpec{StopPolicy: policy}}
 	}
 	runs, holds, drains := ptr.To(kueue.None), ptr.To(kueue.Hold), ptr.To(kueue.HoldAndDrain)
 	cases := map[string]struct {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -17,7 +16,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -135,11 +133,6 @@ func Refusal(at time.Time, about types.UID, note string) *eventsv1.Event {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "refusal"}, EventTime: metav1.NewMicroTime(at), Type: corev1.EventTypeWarning,
 		Reason: "TrainJobResourcesCreationFailed", Regarding: corev1.ObjectReference{Kind: "TrainJob", UID: about}, Note: note,
 	}
-}
-
-// Metrics returns a Recorder that nobody reads.
-func Metrics() *metrics.Recorder {
-	return metrics.NewRecorder(prometheus.NewRegistry(), metrics.QueueLabels{})
 }
 
 // Manifest returns a TrainJob in a queue, or in none, with a spec.
