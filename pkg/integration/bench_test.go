@@ -36,10 +36,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
@@ -197,7 +196,9 @@ func newStore(tb testing.TB, server apiServer, scheme *runtime.Scheme, job clien
 	if server.client != nil {
 		job.SetUID(freeze(tb, server.client))
 	}
-	for _, obj := range []client.Object{job, rt, frozen(tb, rt, job), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchKey.Namespace}}} {
+	text, err := yaml.Marshal(rt)
+	check(tb, err, true)
+	for _, obj := range []client.Object{job, rt, snapshotFor(job, string(text)), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchKey.Namespace}}} {
 		s.objects[reflect.TypeOf(obj)] = obj
 	}
 	return s
@@ -205,18 +206,6 @@ func newStore(tb testing.TB, server apiServer, scheme *runtime.Scheme, job clien
 
 // snapshotKey is where Trainer freezes the runtime of the job.
 var snapshotKey = client.ObjectKey{Namespace: benchKey.Namespace, Name: benchKey.Name + "-runtime-snapshot"}
-
-// frozen returns rt as Trainer freezes it for job.
-func frozen(tb testing.TB, rt *trainer.ClusterTrainingRuntime, job client.Object) *corev1.ConfigMap {
-	tb.Helper()
-	text, err := yaml.Marshal(rt)
-	check(tb, err, true)
-	owner := metav1.OwnerReference{APIVersion: trainjob.GVK.GroupVersion().String(), Kind: trainjob.GVK.Kind, Name: job.GetName(), UID: job.GetUID(), Controller: ptr.To(true)}
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: snapshotKey.Namespace, Name: snapshotKey.Name, OwnerReferences: []metav1.OwnerReference{owner}},
-		Data:       map[string]string{"runtime": string(text)},
-	}
-}
 
 // freeze makes the job in a cluster, in no queue, and returns its UID when the Trainer there
 // has frozen its runtime.
@@ -247,11 +236,7 @@ func newInTreeStore(tb testing.TB, server apiServer) *store {
 func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 	tb.Helper()
 	s := newStore(tb, server, inttest.Scheme, &trainjob.TrainJob{})
-	renderer, err := trainjob.NewRenderer(tb.Context(), s.scheme)
-	check(tb, err, true)
-	env := fresh(environmentOn(tb, s, &podsets.Describer{
-		Renderer: renderer, Field: patch.Of(trainjob.Trainer23), State: state.FromCache(s), Recorder: jobevents.New(&events.FakeRecorder{}),
-	}), s, server)
+	env := fresh(environmentOn(tb, s, testenv.Describer(tb, s)), s, server)
 	env.client = jobclient.New(s, s, env.trainer, env.expectations, env.backoff, env.metrics)
 	env.memory.waitForJobSet = 0
 	// There is no Trainer that would make a JobSet, and the wait for it is over.

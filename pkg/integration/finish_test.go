@@ -9,6 +9,7 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -34,7 +35,9 @@ func TestEndOfAJob(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
-			stored.Status.Conditions = append(stored.Status.Conditions, inttest.True(tc.condition, ""))
+			ended := inttest.True(tc.condition, "")
+			ended.LastTransitionTime = metav1.Now()
+			stored.Status.Conditions = append(stored.Status.Conditions, ended)
 			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			if tc.ended {
 				inttest.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)(wl)

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Quota must not hang on a ConfigMap that every tenant can break.
@@ -59,8 +59,8 @@ func TestStopNeedsNoRuntime(t *testing.T) {
 }
 
 // snapshotFor is what stands where Trainer froze the runtime of a job.
-func snapshotFor(job *trainjob.TrainJob, content string) *corev1.ConfigMap {
+func snapshotFor(job client.Object, content string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: inttest.Owned(job, job.Name+"-runtime-snapshot"), Data: map[string]string{"runtime": content},
+		ObjectMeta: inttest.Owned(job, job.GetName()+"-runtime-snapshot"), Data: map[string]string{"runtime": content},
 	}
 }

@@ -85,7 +85,8 @@ func TestDecisionsAreLogged(t *testing.T) {
 	}{
 		{what: "it comes to its queue without a gate", want: []said{{Msg: "Created the Workload of TrainJob", Reason: "CreatedWorkload"}, {Msg: "Set the admission gate"}}},
 		{what: "it waits"},
-		{what: "it is admitted", change: func() { changeWorkload(t, c, giveQuota) }, want: []said{{Msg: "Saw the running Trainer read the patches"}, {Msg: "Started TrainJob", Reason: "Started"}}},
+		{what: "it is admitted", change: func() { changeWorkload(t, c, giveQuota) },
+			want: []said{{Msg: "Saw the running Trainer read the patches"}, {Msg: "Started TrainJob", Reason: "Started"}}},
 		{what: "it runs", change: func() { follow(false) }},
 		{what: "it is preempted", change: func() {
 			changeWorkload(t, c, inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption))

@@ -81,7 +81,8 @@ func TestNoticeOf(t *testing.T) {
 		"a check rejected, and it is about to be deactivated": {
 			workload: changes{
 				check("site", kueue.CheckStatePending, ""),
-				condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, kueue.WorkloadEvictedByAdmissionCheck, `AdmissionCheck in Rejected state: "site" (no such site)`),
+				condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, kueue.WorkloadEvictedByAdmissionCheck,
+					`AdmissionCheck in Rejected state: "site" (no such site)`),
 			}, want: rejected,
 		},
 		"a check rejected, and its state is set back": {

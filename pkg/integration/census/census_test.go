@@ -118,13 +118,6 @@ func TestStateOf(t *testing.T) {
 	}
 }
 
-// told is one value of a gauge.
-type told struct {
-	Name   string
-	Value  float64
-	Labels string
-}
-
 func TestTell(t *testing.T) {
 	free := jobOf("free")
 	free.Labels = nil
@@ -154,26 +147,26 @@ func TestTell(t *testing.T) {
 	cases := map[string]struct {
 		labels metrics.QueueLabels
 		leads  bool
-		want   map[told]bool
+		want   []string
 	}{
-		"another replica leads": {want: map[told]bool{}},
-		"by LocalQueue": {labels: metrics.QueueLabels{LocalQueues: true}, leads: true, want: map[told]bool{
-			{"kueue_trainer_gated_pods", 1, ""}:                                   true,
-			{"kueue_trainer_trainjobs", 1, "gpus,team,queue,queued"}:              true,
-			{"kueue_trainer_trainjobs", 1, "former,team,queue,admitted"}:          true,
-			{"kueue_trainer_trainjobs", 1, "gpus,team,queue,waiting_for_trainer"}: true,
-			{"kueue_trainer_trainjobs", 1, ",team,,waiting_for_trainer"}:          true,
-			{"kueue_trainer_stuck_trainjobs", 1, "gpus,team,queue,CannotStart"}:   true,
-			{"kueue_trainer_stuck_trainjobs", 1, ",team,,NotAdmissible"}:          true,
+		"another replica leads": {},
+		"by LocalQueue": {labels: metrics.QueueLabels{LocalQueues: true}, leads: true, want: []string{
+			"kueue_trainer_gated_pods 1 ",
+			"kueue_trainer_stuck_trainjobs 1 ,team,,NotAdmissible",
+			"kueue_trainer_stuck_trainjobs 1 gpus,team,queue,CannotStart",
+			"kueue_trainer_trainjobs 1 ,team,,waiting_for_trainer",
+			"kueue_trainer_trainjobs 1 former,team,queue,admitted",
+			"kueue_trainer_trainjobs 1 gpus,team,queue,queued",
+			"kueue_trainer_trainjobs 1 gpus,team,queue,waiting_for_trainer",
 		}},
-		"by ClusterQueue": {leads: true, want: map[told]bool{
-			{"kueue_trainer_gated_pods", 1, ""}:                          true,
-			{"kueue_trainer_trainjobs", 1, "gpus,,,queued"}:              true,
-			{"kueue_trainer_trainjobs", 1, "former,,,admitted"}:          true,
-			{"kueue_trainer_trainjobs", 1, "gpus,,,waiting_for_trainer"}: true,
-			{"kueue_trainer_trainjobs", 1, ",,,waiting_for_trainer"}:     true,
-			{"kueue_trainer_stuck_trainjobs", 1, "gpus,,,CannotStart"}:   true,
-			{"kueue_trainer_stuck_trainjobs", 1, ",,,NotAdmissible"}:     true,
+		"by ClusterQueue": {leads: true, want: []string{
+			"kueue_trainer_gated_pods 1 ",
+			"kueue_trainer_stuck_trainjobs 1 ,,,NotAdmissible",
+			"kueue_trainer_stuck_trainjobs 1 gpus,,,CannotStart",
+			"kueue_trainer_trainjobs 1 ,,,waiting_for_trainer",
+			"kueue_trainer_trainjobs 1 former,,,admitted",
+			"kueue_trainer_trainjobs 1 gpus,,,queued",
+			"kueue_trainer_trainjobs 1 gpus,,,waiting_for_trainer",
 		}},
 	}
 	for name, tc := range cases {
@@ -182,14 +175,12 @@ func TestTell(t *testing.T) {
 			if tc.leads {
 				close(leads)
 			}
-			c := &Census{
-				Cached: inttest.Fake(objects...).Build(),
-				Leads:  leads, Trouble: trouble, Labels: tc.labels,
-			}
-			got := map[told]bool{}
+			c := &Census{Cached: inttest.Fake(objects...).Build(), Leads: leads, Trouble: trouble, Labels: tc.labels}
+			var got []string
 			c.Tell(func(m metrics.Metric, value float64, labels ...string) {
-				got[told{m.Name, value, strings.Join(labels, ",")}] = true
+				got = append(got, fmt.Sprintf("%s %v %s", m.Name, value, strings.Join(labels, ",")))
 			})
+			slices.Sort(got)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("Unexpected gauges (-want,+got):\n%s", diff)
 			}

@@ -30,6 +30,7 @@ import (
 )
 
 func TestGuardedPatch(t *testing.T) {
+	const seen = `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},`
 	const noLabels = `{"op":"test","path":"/metadata/labels"},{"op":"test","path":"/metadata/annotations"},`
 	cases := map[string]struct {
 		known   metav1.ObjectMeta
@@ -39,12 +40,13 @@ func TestGuardedPatch(t *testing.T) {
 	}{
 		"a start is made under a test of the generation, and of labels that are not there": {
 			merge: `{"metadata":{"resourceVersion":"7"},"spec":{"suspend":false,"runtimePatches":[{"manager":"a","x":{"zero":false}}]}}`,
-			want:  `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},` + noLabels + `{"op":"add","path":"/spec/runtimePatches","value":[{"manager":"a","x":{"zero":false}}]},{"op":"add","path":"/spec/suspend","value":false}]`,
+			want: seen + noLabels +
+				`{"op":"add","path":"/spec/runtimePatches","value":[{"manager":"a","x":{"zero":false}}]},{"op":"add","path":"/spec/suspend","value":false}]`,
 		},
 		"and of those that are": {
 			known: metav1.ObjectMeta{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q", "a": "b"}, Annotations: map[string]string{"c": "d"}},
 			merge: `{"spec":{"suspend":false}}`,
-			want: `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},` +
+			want: seen +
 				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"q"},` +
 				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1prebuilt-workload-name"},` +
 				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1max-exec-time-seconds"},` +
@@ -55,21 +57,15 @@ func TestGuardedPatch(t *testing.T) {
 		"a stop is not kept from a job by its labels": {
 			known: metav1.ObjectMeta{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}},
 			merge: `{"spec":{"suspend":true}}`,
-			want:  `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},{"op":"add","path":"/spec/suspend","value":true}]`,
+			want:  seen + `{"op":"add","path":"/spec/suspend","value":true}]`,
 		},
 		"a field that goes is removed": {
 			merge: `{"spec":{"runtimePatches":null}}`,
-			want:  `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},{"op":"remove","path":"/spec/runtimePatches"}]`,
+			want:  seen + `{"op":"remove","path":"/spec/runtimePatches"}]`,
 		},
-		"labels are not our business": {
-			merge:   `{"metadata":{"labels":{"a":"b"}},"spec":{"suspend":true}}`,
-			wantErr: true,
-		},
-		"nor are other fields": {
-			merge:   `{"spec":{"trainer":{"numNodes":3}}}`,
-			wantErr: true,
-		},
-		"no JSON": {merge: `{`, wantErr: true},
+		"labels are not our business": {merge: `{"metadata":{"labels":{"a":"b"}},"spec":{"suspend":true}}`, wantErr: true},
+		"nor are other fields":        {merge: `{"spec":{"trainer":{"numNodes":3}}}`, wantErr: true},
+		"no JSON":                     {merge: `{`, wantErr: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -266,17 +262,11 @@ func TestWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := jobAt(1)
 			inttest.Must(t, json.Unmarshal([]byte(`{"runtimePatches":[{"manager":"b"}],"podTemplateOverrides":[{"targetJobs":[]}]}`), &job.Spec))
-			stored := inttest.Fake(job).Build()
-			c := clientOn(t, interceptor.NewClient(stored, interceptor.Funcs{
-				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-					err := c.Patch(ctx, obj, p, opts...)
-					if tc.dropped {
-						job := obj.(*trainjob.TrainJob)
-						job.Spec = trainjob.Spec{Suspend: job.Spec.Suspend}
-					}
-					return err
-				},
-			}), stored)
+			c := clientAnswered(t, job, func(spec *trainjob.Spec) {
+				if tc.dropped {
+					*spec = trainjob.Spec{Suspend: spec.Suspend}
+				}
+			})
 			err := c.write(t.Context(), job.DeepCopy(), tc.step)
 			if apierrors.IsConflict(err) != tc.wantConflict || (err != nil) != tc.wantConflict {
 				t.Errorf("write returned %v, want a conflict: %t", err, tc.wantConflict)
@@ -287,15 +277,8 @@ func TestWrite(t *testing.T) {
 
 func TestWriteInVainIsCounted(t *testing.T) {
 	job := jobAt(1)
-	stored := inttest.Fake(job).Build()
 	registry := prometheus.NewRegistry()
-	c := clientOn(t, interceptor.NewClient(stored, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			err := c.Patch(ctx, obj, p, opts...)
-			obj.(*trainjob.TrainJob).Spec.Suspend = nil
-			return err
-		},
-	}), stored)
+	c := clientAnswered(t, job, func(spec *trainjob.Spec) { spec.Suspend = nil })
 	c.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
 	if err := c.write(t.Context(), job.DeepCopy(), changes{"suspend": json.RawMessage(`true`)}); BackoffOf(err) == 0 {
 		t.Errorf("write returned %v, want to be told to wait", err)
@@ -318,6 +301,19 @@ func clientOn(t *testing.T, cached client.Client, live client.Reader) *Client {
 	served := serving.NewTrainer(serving.NewTrainJobs(nil))
 	served.Set(t.Context(), trainjob.Trainer23, nil)
 	return New(cached, live, served, ledFrom(time.Time{}), NewBackoff(clock.RealClock{}), inttest.Metrics())
+}
+
+// clientAnswered returns the same of an API server that has a TrainJob, and changes what it answers.
+func clientAnswered(t *testing.T, job *trainjob.TrainJob, change func(*trainjob.Spec)) *Client {
+	t.Helper()
+	stored := inttest.Fake(job).Build()
+	return clientOn(t, interceptor.NewClient(stored, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			err := c.Patch(ctx, obj, p, opts...)
+			change(&obj.(*trainjob.TrainJob).Spec)
+			return err
+		},
+	}), stored)
 }
 
 // ledFrom returns the expectations of a process that has led from a time on.

@@ -44,27 +44,24 @@ func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error, objects ...cl
 func TestInTreeProbe(t *testing.T) {
 	refused := apierrors.NewForbidden(trainJobsResource, "dry-run", errors.New("not with this runtime"))
 	away := apierrors.NewInternalError(errors.New(`failed calling webhook "queued-trainjobs-need-kueue-trainer-running.kueue-trainer.dev"`))
+	suspend := func(job *trainjob.TrainJob) error {
+		job.Spec.Suspend = ptr.To(true)
+		return nil
+	}
 	cases := map[string]struct {
 		answer  func(*trainjob.TrainJob) error
 		own     []client.Object
 		want    bool
 		wantErr error
 	}{
-		"nobody suspends it": {answer: func(*trainjob.TrainJob) error { return nil }},
-		"the in-tree webhook suspends it": {
-			answer: func(job *trainjob.TrainJob) error {
-				job.Spec.Suspend = ptr.To(true)
-				return nil
-			},
-			want: true,
-		},
+		"nobody suspends it":              {answer: func(*trainjob.TrainJob) error { return nil }},
+		"the in-tree webhook suspends it": {answer: suspend, want: true},
 		"a runtime that plain TrainJobs cannot use decides nothing": {
 			answer: func(job *trainjob.TrainJob) error {
 				if job.Spec.RuntimeRef.Name == "a" {
 					return refused
 				}
-				job.Spec.Suspend = ptr.To(true)
-				return nil
+				return suspend(job)
 			},
 			want: true,
 		},
@@ -82,8 +79,7 @@ func TestInTreeProbe(t *testing.T) {
 				if *job.Spec.RuntimeRef.Kind == trainer.ClusterTrainingRuntimeKind {
 					return refused
 				}
-				job.Spec.Suspend = ptr.To(true)
-				return nil
+				return suspend(job)
 			},
 			own:  []client.Object{&trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: "own"}}},
 			want: true,

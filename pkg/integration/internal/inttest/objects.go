@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // Job is TrainJob team/llm.
@@ -25,9 +26,9 @@ func Job(uid types.UID) *trainjob.TrainJob {
 }
 
 // Owned is the metadata of what a TrainJob controls.
-func Owned(job *trainjob.TrainJob, name string) metav1.ObjectMeta {
+func Owned(job metav1.Object, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Namespace: job.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)},
+		Namespace: job.GetNamespace(), Name: name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)},
 	}
 }
 
@@ -114,11 +115,7 @@ func PodOf(namespace, jobSet string, changes ...func(*corev1.Pod)) *corev1.Pod {
 // ClusterQueue makes a ClusterQueue "cq" behind admission checks.
 func ClusterQueue(checks ...string) *kueue.ClusterQueue {
 	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}}
-	cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{}
-	for _, check := range checks {
-		cq.Spec.AdmissionChecksStrategy.AdmissionChecks = append(cq.Spec.AdmissionChecksStrategy.AdmissionChecks,
-			kueue.AdmissionCheckStrategyRule{Name: kueue.AdmissionCheckReference(check)})
-	}
+	kit.Behind(cq, &kueue.ResourceFlavor{}, checks...)
 	return cq
 }
 
