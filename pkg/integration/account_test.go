@@ -14,78 +14,69 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/ledger"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// accountScene is a TrainJob that runs, with its JobSet, Job and Workload.
-func accountScene(t *testing.T) (*attempt, *trainjob.TrainJob, *kueue.Workload, metav1.Time) {
+var accountedStart = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// accountScene is a TrainJob that runs since then, with its JobSet, Job and Workload.
+func accountScene(t *testing.T) (*attempt, *trainjob.TrainJob, *kueue.Workload) {
 	t.Helper()
-	started := metav1.NewTime(time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC))
-	stored, js := disagreeing(false, false, true, started.Time)
-	stored.Spec.RuntimeRef.Name, stored.Labels["example.com/user"] = "torch", "ann"
-	js.UID = "js"
+	stored, js := disagreeing(false, false, true, accountedStart)
+	stored.Labels["example.com/user"] = "ann"
 	child := doneJob(js)
-	child.Status.StartTime = &started
-	wl := inttest.WorkloadOf(stored.UID, true)
-	wl.Namespace, wl.OwnerReferences[0].Name, wl.UID = "ns", "job", "wl"
-	wl.Spec.QueueName, wl.Status.Admission = "q", &kueue.Admission{}
+	child.Status.StartTime = ptr.To(metav1.NewTime(accountedStart))
+	wl := inttest.WorkloadOf(stored, inttest.Admitted)
+	wl.UID = "wl"
 	r, _ := newReconciler(t, stored, js, child, wl)
-	return r, stored, wl, started
+	return r, stored, wl
 }
 
 func TestAccountFacts(t *testing.T) {
 	cases := map[string]struct {
 		waits  bool
 		change func(*trainjob.TrainJob, *kueue.Workload)
-		want   func(started metav1.Time) ledger.Facts
+		want   ledger.Facts
 	}{
-		"it runs": {want: func(started metav1.Time) ledger.Facts { return ledger.Facts{Started: started.Time, User: "ann"} }},
-		"Kueue waits for pods": {
-			waits: true,
-			want:  func(metav1.Time) ledger.Facts { return ledger.Facts{WaitsForPods: true, User: "ann"} },
-		},
+		"it runs":              {want: ledger.Facts{Started: accountedStart, User: "ann"}},
+		"Kueue waits for pods": {waits: true, want: ledger.Facts{WaitsForPods: true, User: "ann"}},
 		"it has failed": {
 			change: func(job *trainjob.TrainJob, _ *kueue.Workload) {
-				job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobFailed, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Unix(1000, 0)}}
+				job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobFailed, "")}
 			},
-			want: func(started metav1.Time) ledger.Facts {
-				return ledger.Facts{Started: started.Time, User: "ann", JobEnded: time.Unix(1000, 0), Outcome: metrics.OutcomeFailed}
-			},
+			want: ledger.Facts{Started: accountedStart, User: "ann", JobEnded: time.Unix(1, 0), Outcome: metrics.OutcomeFailed},
 		},
 		"it runs in another cluster": {
 			change: func(job *trainjob.TrainJob, wl *kueue.Workload) {
 				job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
 				wl.Status.Conditions[1].LastTransitionTime = metav1.Unix(2000, 0)
 			},
-			want: func(metav1.Time) ledger.Facts { return ledger.Facts{Started: time.Unix(2000, 0), User: "ann"} },
+			want: ledger.Facts{Started: time.Unix(2000, 0), User: "ann"},
 		},
 		"it is a former job's": {
 			change: func(_ *trainjob.TrainJob, wl *kueue.Workload) { wl.OwnerReferences[0].UID = "former" },
-			want:   func(metav1.Time) ledger.Facts { return ledger.Facts{UserUnknown: true} },
+			want:   ledger.Facts{UserUnknown: true},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r, job, wl, started := accountScene(t)
+			r, job, wl := accountScene(t)
 			if tc.change != nil {
 				tc.change(job, wl)
-				if err := r.env.client.Update(t.Context(), job); err != nil {
-					t.Fatal(err)
-				}
+				inttest.Must(t, r.env.client.Update(t.Context(), job))
 			}
 			if tc.waits {
-				r.env.kueue = kueueconfig.Fixed(kueueconfig.Settings{WaitForPodsReady: &configapi.WaitForPodsReady{}})
+				r.env.kueue = testenv.Kueue(testenv.WaitsForPods)
 			}
 			got := accountFacts{client: r.env.client, env: r.env, userLabel: "example.com/user"}.of(t.Context(), wl)
-			if diff := cmp.Diff(tc.want(started), got); diff != "" {
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("Unexpected facts (-want,+got):\n%s", diff)
 			}
 		})
@@ -94,9 +85,7 @@ func TestAccountFacts(t *testing.T) {
 
 func TestQuotaIsKeptUntilItIsAccountedFor(t *testing.T) {
 	condition := func(kind string) func(*trainjob.TrainJob, *kueue.Workload) {
-		return func(_ *trainjob.TrainJob, wl *kueue.Workload) {
-			wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue})
-		}
+		return func(_ *trainjob.TrainJob, wl *kueue.Workload) { inttest.Is(kind, "")(wl) }
 	}
 	cases := map[string]struct {
 		change func(*trainjob.TrainJob, *kueue.Workload)
@@ -107,24 +96,20 @@ func TestQuotaIsKeptUntilItIsAccountedFor(t *testing.T) {
 		"it is evicted, and nobody accounts": {change: condition(kueue.WorkloadEvicted), nobody: true, want: true},
 		"its Workload is about to say that it finished": {
 			change: func(job *trainjob.TrainJob, _ *kueue.Workload) {
-				job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
+				job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobComplete, "")}
 			}, want: true,
 		},
 		"its Workload says that it has finished": {change: condition(kueue.WorkloadFinished), want: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r, stored, wl, _ := accountScene(t)
+			r, stored, wl := accountScene(t)
 			tc.change(stored, wl)
-			if err := r.env.client.Update(t.Context(), wl); err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, r.env.client.Update(t.Context(), wl))
 			if !tc.nobody {
-				facts := accountFacts{client: r.env.client, env: r.env}
-				// One that has not read what was saved yet saves nothing.
-				r.env.ledger = ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
+				r.env.ledger = unreadLedger(r)
 			}
-			j := &job{env: r.env, TrainJob: *stored, key: client.ObjectKeyFromObject(stored)}
+			j := jobOf(r, stored)
 			got, err := j.accountedHolding(t.Context(), false)
 			if err != nil || got != tc.want {
 				t.Errorf("accountedHolding() = %t, %v; want %t", got, err, tc.want)
@@ -136,26 +121,23 @@ func TestQuotaIsKeptUntilItIsAccountedFor(t *testing.T) {
 	}
 }
 
+// unreadLedger is one that has not read what was saved yet, so that it saves nothing.
+func unreadLedger(r *attempt) *ledger.Ledger {
+	facts := accountFacts{client: r.env.client, env: r.env}
+	return ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
+}
+
 // Trainer may be about to resume the job: with the gate in the same request, no pod of it is bound.
 func TestStopSetsTheGateBeforeItIsAccountedFor(t *testing.T) {
-	r, stored, wl, _ := accountScene(t)
-	wl.Status.Conditions = []metav1.Condition{
-		{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue},
-		{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByPreemption},
-	}
-	if err := r.env.client.Update(t.Context(), wl); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.env.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("ns")); err != nil {
-		t.Fatal(err)
-	}
-	facts := accountFacts{client: r.env.client, env: r.env}
-	// One that has not read what was saved yet saves nothing.
-	r.env.ledger = ledger.New(ledger.Options{Facts: facts.of, Clock: clock.RealClock{}, Log: logr.Discard()})
-	j := &job{env: r.env, TrainJob: *stored, key: client.ObjectKeyFromObject(stored)}
-	if _, err := j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, ""); err != nil {
-		t.Fatal(err)
-	}
+	r, stored, wl := accountScene(t)
+	inttest.Isnt(kueue.WorkloadAdmitted, "")(wl)
+	inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)(wl)
+	inttest.Must(t, r.env.client.Update(t.Context(), wl))
+	inttest.Must(t, r.env.client.DeleteAllOf(t.Context(), &batchv1.Job{}, client.InNamespace("ns")))
+	r.env.ledger = unreadLedger(r)
+	j := jobOf(r, stored)
+	_, err := j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, "")
+	inttest.Must(t, err)
 	if !j.IsSuspended() || !r.env.Field.HoldsGate(&j.Spec) {
 		t.Errorf("Stop left the TrainJob with suspend: %t, entry with the gate: %t", j.IsSuspended(), r.env.Field.HoldsGate(&j.Spec))
 	}

@@ -3,14 +3,10 @@
 package integration
 
 import (
-	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 )
 
 func TestAwaitTrainer(t *testing.T) {
@@ -43,19 +39,16 @@ func TestAwaitTrainer(t *testing.T) {
 			if tc.notKueues {
 				stored.Labels = nil
 			}
-			r, recorder := newReconciler(t, stored, js, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}})
-			r.env.expectations = inttest.LedSince(time.Now().Add(-tc.written))
+			r, recorder := newReconciler(t, stored, js)
+			r.env.expectations = testenv.LedSince(time.Now().Add(-tc.written))
 			if tc.changed {
 				r.env.expectations.Satisfied(stored)
 			}
-			wait, err := r.awaitTrainer(t.Context(), &job{TrainJob: *stored, env: r.env})
+			wait, err := r.awaitTrainer(t.Context(), jobOf(r, stored))
 			if err != nil || (wait > 0) != tc.wantWait || wait > trainerSilent {
 				t.Errorf("awaitTrainer() = %s, %v; want to wait: %t", wait, err, tc.wantWait)
 			}
-			close(recorder.Events)
-			if told := <-recorder.Events; !strings.Contains(told, tc.wantTold) || (told == "") != (tc.wantTold == "") {
-				t.Errorf("The user is told %q, want %q in it", told, tc.wantTold)
-			}
+			wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
 		})
 	}
 }

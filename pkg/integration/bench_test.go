@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,30 +26,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 	intree "sigs.k8s.io/kueue/pkg/controller/jobs/trainjob"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // The benchmarks compare this integration with Kueue's in-tree one on the same TrainJob:
@@ -177,7 +170,7 @@ func apiServers(tb testing.TB) []apiServer {
 	check(tb, err, true)
 	// The limit of both integrations would be what is measured.
 	config.QPS = -1
-	c, err := client.New(config, client.Options{Scheme: inttest.Scheme(tb)})
+	c, err := client.New(config, client.Options{Scheme: inttest.Scheme})
 	check(tb, err, true)
 	return append(all, apiServer{name: "local API server", client: c})
 }
@@ -197,16 +190,15 @@ var errNothingToDo = errors.New("there is nothing to do, and it was written")
 
 func newStore(tb testing.TB, server apiServer, scheme *runtime.Scheme, job client.Object) *store {
 	tb.Helper()
-	crd := moduleYAML(tb, "sigs.k8s.io/kueue", "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml", &apiextensionsv1.CustomResourceDefinition{})
 	rt := moduleYAML(tb, "github.com/kubeflow/trainer/v2", "manifests/base/runtimes/torch_distributed.yaml", &trainer.ClusterTrainingRuntime{})
 	check(tb, json.Unmarshal([]byte(benchJob), job), true)
-	defaults, err := podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version)
-	check(tb, err, true)
-	s := &store{server: server, scheme: scheme, defaults: defaults, objects: map[reflect.Type]client.Object{}}
+	s := &store{server: server, scheme: scheme, defaults: servedDefaults(tb), objects: map[reflect.Type]client.Object{}}
 	if server.client != nil {
 		job.SetUID(freeze(tb, server.client))
 	}
-	for _, obj := range []client.Object{job, crd, rt, frozen(tb, rt, job), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchKey.Namespace}}} {
+	text, err := yaml.Marshal(rt)
+	check(tb, err, true)
+	for _, obj := range []client.Object{job, rt, snapshotFor(job, string(text)), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchKey.Namespace}}} {
 		s.objects[reflect.TypeOf(obj)] = obj
 	}
 	return s
@@ -214,18 +206,6 @@ func newStore(tb testing.TB, server apiServer, scheme *runtime.Scheme, job clien
 
 // snapshotKey is where Trainer freezes the runtime of the job.
 var snapshotKey = client.ObjectKey{Namespace: benchKey.Namespace, Name: benchKey.Name + "-runtime-snapshot"}
-
-// frozen returns rt as Trainer freezes it for job.
-func frozen(tb testing.TB, rt *trainer.ClusterTrainingRuntime, job client.Object) *corev1.ConfigMap {
-	tb.Helper()
-	text, err := yaml.Marshal(rt)
-	check(tb, err, true)
-	owner := metav1.OwnerReference{APIVersion: trainjob.GVK.GroupVersion().String(), Kind: trainjob.GVK.Kind, Name: job.GetName(), UID: job.GetUID(), Controller: ptr.To(true)}
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: snapshotKey.Namespace, Name: snapshotKey.Name, OwnerReferences: []metav1.OwnerReference{owner}},
-		Data:       map[string]string{"runtime": string(text)},
-	}
-}
 
 // freeze makes the job in a cluster, in no queue, and returns its UID when the Trainer there
 // has frozen its runtime.
@@ -246,11 +226,7 @@ func freeze(tb testing.TB, c client.Client) types.UID {
 
 func newInTreeStore(tb testing.TB, server apiServer) *store {
 	tb.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme, jobsetapi.AddToScheme, trainer.AddToScheme} {
-		check(tb, add(scheme), true)
-	}
-	s := newStore(tb, server, scheme, &trainer.TrainJob{})
+	s := newStore(tb, server, kit.Scheme(trainer.AddToScheme), &trainer.TrainJob{})
 	// It also sets Trainer's library up, which is the process's.
 	_, err := intree.NewReconciler(tb.Context(), s, noIndex{}, &events.FakeRecorder{})
 	check(tb, err, true)
@@ -259,21 +235,15 @@ func newInTreeStore(tb testing.TB, server apiServer) *store {
 
 func newBenchReconciler(tb testing.TB, server apiServer) (*attempt, *store) {
 	tb.Helper()
-	s := newStore(tb, server, inttest.Scheme(tb), &trainjob.TrainJob{})
-	renderer, err := trainjob.NewRenderer(tb.Context(), s.scheme)
-	check(tb, err, true)
-	settings := kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})
-	env := fresh(&environment{
-		client:    jobclient.New(s, s, inttest.Served(tb, trainjob.Trainer23), inttest.LedSince(time.Time{}), jobclient.NewBackoff(clock.RealClock{}), inttest.Metrics()),
-		Describer: &podsets.Describer{Renderer: renderer, Field: patch.Of(trainjob.Trainer23), State: state.FromCache(s), Recorder: jobevents.New(&events.FakeRecorder{})},
-		state:     state.FromCache(s), live: s, refusals: jobevents.NewRefusals(s), expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour),
-		backoff: jobclient.NewBackoff(clock.RealClock{}),
-		inTree:  inttest.InTreeOff(tb), trainer: inttest.Served(tb, trainjob.Trainer23),
-		kueue: settings, queues: queues.New(s, s, settings), metrics: inttest.Metrics(),
-	}, s, server)
+	s := newStore(tb, server, inttest.Scheme, &trainjob.TrainJob{})
+	env := fresh(environmentOn(tb, s, testenv.Describer(tb, s)), s, server)
+	env.client = jobclient.New(s, s, env.trainer, env.expectations, env.backoff, env.metrics)
+	env.memory.waitForJobSet = 0
 	// There is no Trainer that would make a JobSet, and the wait for it is over.
 	env.memory.waits = map[types.NamespacedName]*waiting{benchKey: {uid: s.objects[reflect.TypeFor[*trainjob.TrainJob]()].GetUID()}}
-	return &attempt{env: env, framework: jobframework.NewReconciler(env.client, env.Recorder.ForFramework())}, s
+	r := &attempt{env: env}
+	r.framework = frameworkOf(r)
+	return r, s
 }
 
 // fresh returns the environment of a process that has seen no TrainJob yet.
@@ -304,9 +274,7 @@ func moduleYAML[T any](tb testing.TB, module, file string, into T) T {
 
 // run starts the job, as far as its integration knows.
 func run(tb testing.TB, s *store) {
-	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-		apimeta.SetStatusCondition(&s.workloads[0].Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition})
-	}
+	inttest.Admitted(&s.workloads[0])
 	s.workloads[0].Status.Admission = &kueue.Admission{ClusterQueue: "bench"}
 	for _, obj := range s.objects {
 		switch job := obj.(type) {
@@ -314,8 +282,7 @@ func run(tb testing.TB, s *store) {
 			job.Spec.Suspend = ptr.To(false)
 		case *trainjob.TrainJob:
 			job.Spec.Suspend = ptr.To(false)
-			_, err := patch.Of(trainjob.Trainer23).Set(&job.Spec, []patch.Placement{{Name: "node"}})
-			check(tb, err, true)
+			place(tb, job, patch.Placement{Name: "node"})
 		}
 	}
 }

@@ -10,8 +10,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -23,18 +21,12 @@ func TestPlacingKeepsWhatTheCacheLacks(t *testing.T) {
 	stored := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "js-node-0", Annotations: counted}}
 	stored.Spec.Template.Annotations = withKey(counted, "kueue.x-k8s.io/workload", "former")
 	stored.Spec.Template.Labels = withKey(counted, "kueue.x-k8s.io/podset", "node")
-	c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(stored).Build()
+	c := inttest.Fake(stored).Build()
 	cached, err := caches.TrimJob(stored.DeepCopy())
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	want := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "h100"}}}
-	if err := placeChildJob(t.Context(), c, cached.(*batchv1.Job), want); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, placeChildJob(t.Context(), c, cached.(*batchv1.Job), want))
+	inttest.Reload(t, c, stored)
 	want.Labels, want.Annotations = counted, counted
 	if diff := cmp.Diff(*want, stored.Spec.Template); diff != "" {
 		t.Errorf("template (-want +got):\n%s", diff)

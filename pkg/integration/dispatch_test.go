@@ -10,17 +10,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -28,13 +26,13 @@ import (
 // dispatched returns a reconciler for a TrainJob that MultiKueue runs in another cluster.
 func dispatched(t *testing.T, change func(*trainjob.TrainJob)) *attempt {
 	t.Helper()
-	stored, _ := disagreeing(true, true, true, time.Now())
-	stored.Spec.RuntimeRef.Name, stored.Spec.ManagedBy = "torch", ptr.To(kueue.MultiKueueControllerName)
+	stored, _ := suspendedJob()
+	stored.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
 	if change != nil {
 		change(stored)
 	}
 	r, _ := newReconciler(t, stored)
-	r.env.Defaults = servedDefaults(t)
+	r.env.Defaults = podsets.FixedDefaults(servedDefaults(t))
 	return r
 }
 
@@ -42,15 +40,9 @@ func dispatched(t *testing.T, change func(*trainjob.TrainJob)) *attempt {
 // afterwards: the fake API server has no status of Workloads to write.
 func reconciled(t *testing.T, r *attempt) *trainjob.TrainJob {
 	t.Helper()
-	key := client.ObjectKey{Namespace: "ns", Name: "job"}
-	if _, err := r.reconcile(t.Context(), ctrl.Request{NamespacedName: key}, &job{env: r.env}); client.IgnoreNotFound(err) != nil {
-		t.Fatal(err)
-	}
-	stored := &trainjob.TrainJob{}
-	if err := r.env.client.Get(t.Context(), key, stored); err != nil {
-		t.Fatal(err)
-	}
-	return stored
+	_, err := r.reconcile(t.Context(), jobRequest, &job{env: r.env})
+	inttest.Must(t, client.IgnoreNotFound(err))
+	return storedJob(t, r)
 }
 
 // admittedOn has quota given to a Workload, and MultiKueue say where it runs.
@@ -61,10 +53,7 @@ func admittedOn(cluster string) func(*kueue.Workload) {
 	}
 }
 
-func evicted(wl *kueue.Workload) {
-	apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{
-		Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByAdmissionCheck})
-}
+var evicted = inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByAdmissionCheck)
 
 // What MultiKueue copies to a worker has to be the user's alone, at any time.
 func TestJobOfAnotherClusterGetsNoEntry(t *testing.T) {
@@ -97,9 +86,7 @@ func TestJobOfAnotherClusterGetsNoEntry(t *testing.T) {
 func TestJobOfAnotherClusterKeepsTheEntryThatItHas(t *testing.T) {
 	var before trainjob.Spec
 	r := dispatched(t, func(job *trainjob.TrainJob) {
-		if _, err := patch.Of(trainjob.Trainer23).Set(&job.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
-			t.Fatal(err)
-		}
+		place(t, job, patch.Gated("node"))
 		before = job.DeepCopy().Spec
 	})
 	reconciled(t, r)
@@ -115,9 +102,7 @@ func TestJobOfAnotherClusterIsSuspendedWithoutQuota(t *testing.T) {
 	r := dispatched(t, nil)
 	stored := reconciled(t, r)
 	stored.Spec.Suspend = ptr.To(false)
-	if err := r.env.client.Update(t.Context(), stored); err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, r.env.client.Update(t.Context(), stored))
 	if stopped := reconciled(t, r); !stopped.Suspended() || r.env.Field.Has(&stopped.Spec) {
 		t.Errorf("It is suspended: %t, with patches %v", stopped.Suspended(), stopped.Spec.RuntimePatches)
 	}
@@ -145,13 +130,7 @@ func TestDispatchIsTold(t *testing.T) {
 // MultiKueue deletes Workload and TrainJob of a run, and sends the same job again at once.
 func TestJobSentAgainWaitsForThePodsOfItsFormerRun(t *testing.T) {
 	pod := func(jobSet string) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod",
-				Labels:          map[string]string{jobsetapi.JobSetNameKey: "job", jobsetapi.JobSetUIDKey: jobSet},
-				OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: "job-node-0", UID: "j", Controller: new(true)}}},
-			Spec:   corev1.PodSpec{NodeName: "node"},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning},
-		}
+		return inttest.PodOf("ns", "job", func(pod *corev1.Pod) { pod.Labels[jobsetapi.JobSetUIDKey] = jobSet })
 	}
 	cases := map[string]struct {
 		origin string
@@ -165,8 +144,7 @@ func TestJobSentAgainWaitsForThePodsOfItsFormerRun(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(true, true, true, time.Now())
-			js.UID = "js"
+			stored, js := suspendedJob()
 			if tc.origin != "" {
 				stored.Labels[kueue.MultiKueueOriginLabel] = tc.origin
 			}
@@ -175,7 +153,7 @@ func TestJobSentAgainWaitsForThePodsOfItsFormerRun(t *testing.T) {
 				objects = append(objects, tc.pod)
 			}
 			r, _ := newReconciler(t, objects...)
-			j := &job{TrainJob: *stored, env: r.env, key: client.ObjectKeyFromObject(stored)}
+			j := jobOf(r, stored)
 			if o := j.awaitPodsOfFormer(t.Context()); o.err != nil || o.done != tc.want || (o.again > 0) != tc.want {
 				t.Errorf("awaitPodsOfFormer() = %+v, want to wait: %t", o, tc.want)
 			}
@@ -187,9 +165,8 @@ func TestJobSentAgainWaitsForThePodsOfItsFormerRun(t *testing.T) {
 func TestJobThatNoClusterIsAskedForIsLookedAtAgain(t *testing.T) {
 	reserved := func(ago, asked time.Duration, checks ...kueue.CheckState) func(*kueue.Workload) {
 		return func(wl *kueue.Workload) {
-			wl.Status.Conditions = []metav1.Condition{{
-				Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-ago)),
-			}}
+			inttest.Is(kueue.WorkloadQuotaReserved, "")(wl)
+			wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-ago))
 			for i, check := range checks {
 				wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{
 					Name: kueue.AdmissionCheckReference(fmt.Sprint(i)), State: check})
@@ -219,23 +196,18 @@ func TestJobThatNoClusterIsAskedForIsLookedAtAgain(t *testing.T) {
 		"a cluster is asked":                 {workload: and(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = []string{"west"} })},
 		"a cluster has it":                   {workload: and(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Status.ClusterName = ptr.To("west") })},
 		"it is evicted":                      {workload: and(reserved(2*time.Minute, 0, pending), evicted)},
-		"it is deactivated":                  {workload: and(reserved(2*time.Minute, 0, pending), func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(false) })},
+		"it is deactivated":                  {workload: and(reserved(2*time.Minute, 0, pending), inttest.Deactivated)},
 		"it has no quota":                    {workload: func(*kueue.Workload) {}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r, j, before := dispatchedOn(t, tc.workload)
 			wait, err := r.ensureDispatched(t.Context(), j)
-			if err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, err)
 			if again := math.Round(wait.Minutes()*10) / 10; again != tc.again {
 				t.Errorf("Looks again in %v min, want %v", again, tc.again)
 			}
-			var wl kueue.Workload
-			if err := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(before), &wl); err != nil {
-				t.Fatal(err)
-			}
+			wl := theWorkload(t, r.env.client)
 			if asks := wl.Annotations[askedAgainAnnotation] != before.Annotations[askedAgainAnnotation]; asks != tc.asks {
 				t.Errorf("Kueue looks again: %t, want %t", asks, tc.asks)
 			}
@@ -260,11 +232,10 @@ func TestJobThatWasTakenForGoneQueuesAgain(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			want := tc.want
 			r, j, wl := dispatchedOn(t, func(wl *kueue.Workload) {
 				wl.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
 				wl.Spec.Active = ptr.To(!tc.inactive)
-				apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: tc.reason})
+				inttest.Is(kueue.WorkloadFinished, tc.reason)(wl)
 			})
 			if tc.prebuilt {
 				j.Labels = map[string]string{kueueconstants.PrebuiltWorkloadLabel: wl.Name}
@@ -273,9 +244,8 @@ func TestJobThatWasTakenForGoneQueuesAgain(t *testing.T) {
 			if err != nil || (wait > 0) != (tc.age == 0) {
 				t.Fatalf("ensureDispatched() = %v, %v", wait, err)
 			}
-			err = r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), &kueue.Workload{})
-			if gone := apierrors.IsNotFound(err); gone != want {
-				t.Errorf("The Workload is gone: %t (%v), want %t", gone, err, want)
+			if gone := !inttest.Exists(t, r.env.client, wl); gone != tc.want {
+				t.Errorf("The Workload is gone: %t, want %t", gone, tc.want)
 			}
 		})
 	}
@@ -284,13 +254,11 @@ func TestJobThatWasTakenForGoneQueuesAgain(t *testing.T) {
 // dispatchedOn returns a job of MultiKueue with a Workload.
 func dispatchedOn(t *testing.T, change func(*kueue.Workload)) (*attempt, *job, *kueue.Workload) {
 	t.Helper()
-	stored, _ := disagreeing(true, true, true, time.Now())
+	stored, _ := suspendedJob()
 	stored.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
-	wl := inttest.WorkloadOf(stored.UID, false)
-	wl.Namespace, wl.OwnerReferences = stored.Namespace, []metav1.OwnerReference{*metav1.NewControllerRef(stored, trainjob.GVK)}
-	change(wl)
+	wl := inttest.WorkloadOf(stored, change)
 	r, _ := newReconciler(t, wl)
-	return r, &job{TrainJob: *stored, env: r.env, key: client.ObjectKeyFromObject(stored)}, wl
+	return r, jobOf(r, stored), wl
 }
 
 func and(changes ...func(*kueue.Workload)) func(*kueue.Workload) {

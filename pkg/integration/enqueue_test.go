@@ -25,23 +25,17 @@ import (
 func TestDecidedFirst(t *testing.T) {
 	mapper := apimeta.NewDefaultRESTMapper(nil)
 	mapper.Add(trainjob.GVK, apimeta.RESTScopeNamespace)
-	workload := func(conditions ...metav1.Condition) *kueue.Workload {
-		wl := inttest.WorkloadOf("uid", false)
-		wl.Spec.Active, wl.Status.Conditions = ptr.To(true), conditions
-		return wl
+	workload := func(changes ...func(*kueue.Workload)) *kueue.Workload {
+		return inttest.WorkloadOf(inttest.Job("uid"), append([]func(*kueue.Workload){func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(true) }}, changes...)...)
 	}
-	admitted := metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue}
-	evicted := metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue}
-	deactivated := workload(admitted)
-	deactivated.Spec.Active = ptr.To(false)
-	ready := metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionTrue}
+	admitted, ready := inttest.Is(kueue.WorkloadAdmitted, ""), inttest.Is(kueue.WorkloadPodsReady, "")
 	tests := map[string]struct {
 		before, after *kueue.Workload
 		want          string
 	}{
 		"an admission":      {before: workload(), after: workload(admitted), want: "llm"},
 		"an eviction":       {before: workload(admitted), after: workload(admitted, evicted), want: "llm"},
-		"a deactivation":    {before: workload(admitted), after: deactivated, want: "llm"},
+		"a deactivation":    {before: workload(admitted), after: workload(admitted, inttest.Deactivated), want: "llm"},
 		"pods that are up":  {before: workload(admitted), after: workload(admitted, ready), want: "earlier"},
 		"a pending message": {before: workload(), after: workload(ready), want: "earlier"},
 	}
@@ -51,7 +45,7 @@ func TestDecidedFirst(t *testing.T) {
 			defer queue.ShutDown()
 			queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "earlier"}})
 			tc.before.ResourceVersion, tc.after.ResourceVersion = "1", "2"
-			ofOwner := handler.EnqueueRequestForOwner(inttest.Scheme(t), mapper, &trainjob.TrainJob{}, handler.OnlyControllerOwner())
+			ofOwner := handler.EnqueueRequestForOwner(inttest.Scheme, mapper, &trainjob.TrainJob{}, handler.OnlyControllerOwner())
 			decidedFirst(ofOwner).Update(t.Context(), event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}, queue)
 			if got, _ := queue.Get(); got.Name != tc.want {
 				t.Errorf("looked first at %s, want %s", got.Name, tc.want)
@@ -65,8 +59,9 @@ func TestBatched(t *testing.T) {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "llm", ResourceVersion: "1"}}
 	h := batched(&handler.EnqueueRequestForObject{})
 	ofWorkloads := decidedFirst(&handler.EnqueueRequestForObject{})
-	wl, ready, rejected := inttest.WorkloadOf("uid", true), inttest.WorkloadOf("uid", true), inttest.WorkloadOf("uid", true)
-	ready.Status.Conditions = append(ready.Status.Conditions, metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionTrue})
+	wl := inttest.AdmittedOf("uid")
+	ready, rejected := wl.DeepCopy(), wl.DeepCopy()
+	inttest.Is(kueue.WorkloadPodsReady, "")(ready)
 	rejected.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "site", State: kueue.CheckStateRejected}}
 	tests := map[string]struct {
 		send func(queue)

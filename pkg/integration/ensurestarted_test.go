@@ -5,11 +5,9 @@ package integration
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,13 +25,8 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// refusalOf makes an event as Trainer tells it.
 func refusalOf(uid types.UID, ago time.Duration) *eventsv1.Event {
-	return &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "refusal"},
-		EventTime:  metav1.NewMicroTime(time.Now().Add(-ago)), Type: corev1.EventTypeWarning, Reason: "TrainJobResourcesCreationFailed",
-		Regarding: corev1.ObjectReference{Kind: "TrainJob", UID: uid}, Note: "denied by policy",
-	}
+	return inttest.Refusal(time.Now().Add(-ago), uid, "denied by policy")
 }
 
 // liveEvents returns a client that lists events without field selectors, which the fake API
@@ -75,8 +68,7 @@ func TestEnsureStarted(t *testing.T) {
 		"events may not be read":            {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), reading: forbidden, wantKept: true, wantWait: true, wantTold: "NotStarted"},
 		"events cannot be read":             {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), reading: errors.New("away"), wantKept: true, wantErr: true},
 		"in another cluster": {lacking: time.Hour, change: func(j *trainjob.TrainJob, _ *kueue.Workload) {
-			multi := kueue.MultiKueueControllerName
-			j.Spec.ManagedBy = &multi
+			j.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
 		}, wantKept: true},
 		"a prebuilt Workload": {lacking: 3 * time.Minute, refusal: refusalOf("uid", 0), change: func(j *trainjob.TrainJob, wl *kueue.Workload) {
 			j.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = wl.Name
@@ -89,44 +81,42 @@ func TestEnsureStarted(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
-			wl := inttest.WorkloadOf(stored.UID, true)
-			wl.Namespace, wl.OwnerReferences[0].Name, wl.UID = stored.Namespace, stored.Name, "wl"
-			for i := range wl.Status.Conditions {
-				wl.Status.Conditions[i].LastTransitionTime = metav1.NewTime(time.Now().Add(-time.Hour))
-			}
+			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl.UID = "wl"
+			since(wl, time.Hour)
 			if tc.change != nil {
 				tc.change(stored, wl)
 			}
-			objects := []client.Object{stored, wl}
+			r, recorder := newReconciler(t, stored, wl)
 			if tc.refusal != nil {
-				objects = append(objects, tc.refusal)
+				inttest.Must(t, r.env.client.Create(t.Context(), tc.refusal))
 			}
-			r, recorder := newReconciler(t, objects...)
 			r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, tc.reading))
 			r.env.starts = newStarts(0)
 			by := admissionOf(wl)
 			if tc.before {
 				former := wl.DeepCopy()
-				for i := range former.Status.Conditions {
-					former.Status.Conditions[i].LastTransitionTime = metav1.NewTime(time.Now().Add(-2 * time.Hour))
-				}
+				since(former, 2*time.Hour)
 				by = admissionOf(former)
 			}
 			r.env.starts.jobs[client.ObjectKeyFromObject(stored)] = &startRecord{
 				uid: stored.UID, admission: by, lacking: time.Now().Add(-tc.lacking), look: time.Now().Add(2*time.Minute - tc.lacking)}
-			wait, err := r.ensureStarted(t.Context(), &job{TrainJob: *stored, env: r.env}, tc.start)
+			wait, err := r.ensureStarted(t.Context(), jobOf(r, stored), tc.start)
 			if (err != nil) != tc.wantErr || (wait > 0) != tc.wantWait {
 				t.Errorf("ensureStarted() = %s, %v", wait, err)
 			}
-			err = r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl)
-			if kept := err == nil; kept != tc.wantKept {
-				t.Errorf("The job keeps its Workload: %t, want %t; %v", kept, tc.wantKept, err)
+			if kept := inttest.Exists(t, r.env.client, wl); kept != tc.wantKept {
+				t.Errorf("The job keeps its Workload: %t, want %t", kept, tc.wantKept)
 			}
-			told := strings.Join(eventsSoFar(recorder, "Warning"), "\n")
-			if !strings.Contains(told, tc.wantTold) || (told == "") != (tc.wantTold == "") {
-				t.Errorf("The user is told %q, want %q", told, tc.wantTold)
-			}
+			wantTold(t, eventsSoFar(recorder, "Warning"), tc.wantTold)
 		})
+	}
+}
+
+// since has Kueue have said some time ago what a Workload says.
+func since(wl *kueue.Workload, ago time.Duration) {
+	for i := range wl.Status.Conditions {
+		wl.Status.Conditions[i].LastTransitionTime = metav1.NewTime(time.Now().Add(-ago))
 	}
 }
 
@@ -141,13 +131,11 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			stored, _ := disagreeing(true, true, true, time.Now())
+			stored, _ := suspendedJob()
 			r, recorder := newReconciler(t, stored, tc.refusal)
-			r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, nil))
 			r.env.starts = newStarts(0)
 			for i := range 2 {
-				j := &job{TrainJob: *stored, env: r.env}
-				got := j.awaitJobSet(t.Context())
+				got := jobOf(r, stored).awaitJobSet(t.Context())
 				if got.err != nil || got.ends() != tc.want || (got.again > 0) != tc.want {
 					t.Errorf("%d: awaitJobSet() = %+v, want it to wait: %t", i, got, tc.want)
 				}
@@ -165,13 +153,12 @@ func TestRefusedJobSetDoesNotQueue(t *testing.T) {
 
 // What was read before it had waited its time may lack what Trainer said since.
 func TestLateJobWaitsForNewsOfItsTime(t *testing.T) {
-	stored, _ := disagreeing(true, true, true, time.Now())
+	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored)
-	r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, nil))
 	if _, again, err := r.env.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{}); again > 0 || err != nil {
 		t.Fatalf("Reading for another job: again %s, %v", again, err)
 	}
-	j := &job{TrainJob: *stored, env: r.env}
+	j := jobOf(r, stored)
 	r.env.memory.waits = map[types.NamespacedName]*waiting{
 		client.ObjectKeyFromObject(stored): {uid: stored.UID, began: time.Now().Add(-awaited.JobSet)},
 	}

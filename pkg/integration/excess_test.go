@@ -3,12 +3,10 @@
 package integration
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -27,26 +25,20 @@ func TestDriftedJobSetIsReplacedOnce(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			stored, js := disagreeing(true, true, true, time.Now())
+			stored, js := suspendedJob()
 			js.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
 			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 2}}
-			wl := inttest.WorkloadOf(stored.UID, true)
-			wl.Namespace, wl.OwnerReferences[0].Name = "ns", "job"
+			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			r, recorder := newReconciler(t, js, wl)
 			r.env.starts = newStarts(time.Minute)
-			if err := r.renewExceeding(t.Context(), &job{TrainJob: *stored, env: r.env, start: start{excess: "replicated job node has 2 pods instead of 1"}}); err != nil {
-				t.Fatal(err)
-			}
-			if kept := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(js), js) == nil; kept != tc.wantJobSet {
+			inttest.Must(t, r.renewExceeding(t.Context(), &job{TrainJob: *stored, env: r.env, start: start{excess: "replicated job node has 2 pods instead of 1"}}))
+			if kept := inttest.Exists(t, r.env.client, js); kept != tc.wantJobSet {
 				t.Errorf("The JobSet is kept: %t, want %t", kept, tc.wantJobSet)
 			}
-			if kept := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl) == nil; kept != tc.wantQuota {
+			if kept := inttest.Exists(t, r.env.client, wl); kept != tc.wantQuota {
 				t.Errorf("The quota is kept: %t, want %t", kept, tc.wantQuota)
 			}
-			close(recorder.Events)
-			if told := <-recorder.Events; !strings.Contains(told, tc.wantTold) {
-				t.Errorf("The user is told %q, want %s", told, tc.wantTold)
-			}
+			wantTold(t, eventsSoFar(recorder, ""), tc.wantTold)
 		})
 	}
 }

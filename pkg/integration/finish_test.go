@@ -8,18 +8,13 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 func TestEndOfAJob(t *testing.T) {
@@ -40,40 +35,28 @@ func TestEndOfAJob(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
-			stored.Spec.RuntimeRef.Name = "torch"
-			stored.Status.Conditions = append(stored.Status.Conditions, metav1.Condition{Type: tc.condition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()})
-			wl := inttest.WorkloadOf(stored.UID, true)
-			wl.Namespace, wl.OwnerReferences[0].Name, wl.Spec.QueueName = "ns", "job", "q"
-			wl.Status.Admission = &kueue.Admission{}
+			ended := inttest.True(tc.condition, "")
+			ended.LastTransitionTime = metav1.Now()
+			stored.Status.Conditions = append(stored.Status.Conditions, ended)
+			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			if tc.ended {
-				wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{
-					Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonFailed})
+				inttest.Is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)(wl)
 			}
-			objects := []client.Object{stored, wl}
+			r, _ := newReconciler(t, stored, wl)
 			if tc.pod {
-				objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-					Namespace: "ns", Name: "left", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"},
-					OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: "gone", UID: "gone", Controller: ptr.To(true)}},
-				}, Spec: corev1.PodSpec{NodeName: "node"}})
+				inttest.Must(t, r.env.client.Create(t.Context(), inttest.PodOf("ns", "job")))
 			}
-			r, _ := newReconciler(t, objects...)
 			r.env.client = withStatus(r.env.client)
 			// A write is not seen again before the next reconcile.
 			for range 2 {
-				if _, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)}); err != nil {
-					t.Fatal(err)
-				}
+				_, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
+				inttest.Must(t, err)
 			}
-			if err := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
-				t.Fatal(err)
-			}
+			inttest.Reload(t, r.env.client, wl)
 			if finished := apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished); finished != tc.wantFinished {
 				t.Errorf("The Workload is finished: %t, want %t", finished, tc.wantFinished)
 			}
-			var after trainjob.TrainJob
-			if err := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(stored), &after); err != nil {
-				t.Fatal(err)
-			}
+			after := storedJob(t, r)
 			if failed := tc.condition == trainer.TrainJobFailed; after.Suspended() != failed {
 				t.Errorf("The job is suspended: %t, want %t", after.Suspended(), failed)
 			}

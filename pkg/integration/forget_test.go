@@ -4,38 +4,29 @@ package integration
 
 import (
 	"testing"
-	"time"
 
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 )
 
 func TestWhatIsRememberedGoesWithTheJob(t *testing.T) {
-	stored, _ := disagreeing(true, true, true, time.Now())
-	stored.Spec.RuntimeRef.Name = "torch"
+	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored)
 	env := r.env
-	env.backoff = jobclient.NewBackoff(clock.RealClock{})
-	env.Remembered = podsets.NewRemembered()
 	remember := func() {
-		if err := env.Remember(t.Context(), stored, []kueue.PodSet{{}}); err != nil {
-			t.Fatal(err)
-		}
+		inttest.Must(t, env.Remember(t.Context(), stored, []kueue.PodSet{{}}))
 		env.Recorder.Eventf(stored, nil, "Normal", "Reason", "Action", "told")
 		env.Recorder.WarnOfState(stored, jobevents.ActionQueue, "NotAdmissible", "told")
 		env.backoff.InVain(stored.UID, "write", "undone")
 		env.inTree.First(stored.UID)
 		env.trainer.First(stored.UID)
 		env.trainer.Rollout.First(stored.UID)
-		if _, err := env.Runtimes.Of(t.Context(), stored); err != nil {
-			t.Fatal(err)
-		}
+		_, err := env.Runtimes.Of(t.Context(), stored)
+		inttest.Must(t, err)
 	}
 	remembered := func() int {
 		told := 0

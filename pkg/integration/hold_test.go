@@ -8,8 +8,6 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -29,39 +27,27 @@ func TestEnsureHeld(t *testing.T) {
 		"a job that nobody knows":  {job: func(job *trainjob.TrainJob) { job.UID = "" }},
 		"another job of that name": {job: func(job *trainjob.TrainJob) { job.UID = "other" }},
 		"a finished job": {job: func(job *trainjob.TrainJob) {
-			job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
+			job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobComplete, "")}
 		}},
-		"a finished Workload": {workload: func(wl *kueue.Workload) {
-			wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
-		}},
+		"a finished Workload": {workload: inttest.Is(kueue.WorkloadFinished, "")},
 		"a Workload that is deleted": {workload: func(wl *kueue.Workload) {
 			wl.DeletionTimestamp, wl.Finalizers = now, []string{"example.com/mine"}
 		}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			trainJob := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
-			wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "team", Name: "wl", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(trainJob, trainjob.GVK)},
-			}}
+			trainJob := inttest.Job("a")
+			wl := inttest.WorkloadOf(trainJob)
 			if tc.job != nil {
 				tc.job(trainJob)
 			}
 			if tc.workload != nil {
 				tc.workload(wl)
 			}
-			j := &job{TrainJob: *trainJob}
-			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(wl).Build()
-			var list kueue.WorkloadList
-			if err := c.List(t.Context(), &list); err != nil {
-				t.Fatal(err)
-			}
-			if err := (&attempt{env: &environment{client: c}}).ensureHeld(t.Context(), j, list.Items); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
-				t.Fatal(err)
-			}
+			c := inttest.Fake(wl).Build()
+			there := []kueue.Workload{*theWorkload(t, c)}
+			inttest.Must(t, (&attempt{env: &environment{client: c}}).ensureHeld(t.Context(), &job{TrainJob: *trainJob}, there))
+			inttest.Reload(t, c, wl)
 			if held := controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName); held != tc.want {
 				t.Errorf("The Workload has the finalizer: %t, want %t", held, tc.want)
 			}

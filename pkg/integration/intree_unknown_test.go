@@ -10,14 +10,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/ungater"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -26,15 +25,14 @@ import (
 // While nobody knows who looks after TrainJobs, none of them is written, nor told before
 // it has lasted; every answer has all of them looked at.
 func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
-	stored, _ := disagreeing(true, true, true, time.Now())
-	stored.Spec.RuntimeRef.Name, stored.Labels = "torch", map[string]string{"kueue.x-k8s.io/queue-name": "queue"}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}, Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}}
+	stored, _ := suspendedJob()
+	pod := inttest.PodOf("ns", "job", func(pod *corev1.Pod) {
+		pod.Spec = corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: patch.AdmissionGate}}}
+	})
 	r, recorder := newReconciler(t, stored, pod)
 	refused := errors.New("refused")
 	all, queue := serving.NewTrainJobs(r.env.client), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	if err := all.Source().Start(t.Context(), queue); err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, all.Source().Start(t.Context(), queue))
 	writes := 0
 	count := func(...any) error { writes++; return nil }
 	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
@@ -48,21 +46,19 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	look := func(since time.Time) ctrl.Result {
 		t.Helper()
 		r.env.inTree = serving.NewInTree(nil, "ours", all)
-		if err := r.env.inTree.Observe(t.Context(), since, false, refused); err != nil {
-			t.Fatal(err)
-		}
-		key := types.NamespacedName{Namespace: "ns", Name: "job"}
-		result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
-		if err != nil {
-			t.Fatal(err)
-		}
+		inttest.Must(t, r.env.inTree.Observe(t.Context(), since, false, refused))
+		result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
+		inttest.Must(t, err)
 		return result
 	}
 	look(time.Now())
 	if len(recorder.Events) > 0 {
 		t.Errorf("Told at once: %s", <-recorder.Events)
 	}
-	freed, err := (&ungater.Ungater{Client: r.env.client, InTree: r.env.inTree, Trainer: r.env.trainer, Describer: r.env.Describer, Recorder: r.env.Recorder, Metrics: r.env.metrics}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
+	freed, err := (&ungater.Ungater{
+		Client: r.env.client, InTree: r.env.inTree, Trainer: r.env.trainer,
+		Describer: r.env.Describer, Recorder: r.env.Recorder, Metrics: r.env.metrics,
+	}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
 	if err != nil || freed.RequeueAfter == 0 {
 		t.Errorf("Ungater: %+v, %v; want a time after which it looks again", freed, err)
 	}
@@ -78,9 +74,7 @@ func TestNothingIsWrittenBeforeTheAnswer(t *testing.T) {
 	}
 	for _, answer := range []bool{false, true, false} {
 		drain(queue)
-		if err := r.env.inTree.Observe(t.Context(), time.Now(), answer, nil); err != nil {
-			t.Fatal(err)
-		}
+		inttest.Must(t, r.env.inTree.Observe(t.Context(), time.Now(), answer, nil))
 		if queue.Len() != 1 || r.env.inTree.CheckKnown(nil) != nil {
 			t.Errorf("Active %v, and the TrainJob is not looked at", answer)
 		}

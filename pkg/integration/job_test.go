@@ -4,11 +4,7 @@ package integration
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
-	"time"
-
-	"k8s.io/client-go/tools/events"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
@@ -24,32 +20,26 @@ func TestPodSetsTellsWhyThereAreNone(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			env := newEnvironmentOn(t)
-			recorder := events.NewFakeRecorder(1)
-			env.Recorder, env.Field = jobevents.New(recorder), patch.Of(trainjob.Trainer21)
-			j := &job{env: env}
-			if err := json.Unmarshal([]byte(inttest.Manifest(inttest.Queued, tc.spec)), &j.TrainJob); err != nil {
-				t.Fatal(err)
-			}
+			r, recorder := newReconciler(t)
+			r.env.Field = patch.Of(trainjob.Trainer21)
+			j := &job{env: r.env}
+			inttest.Must(t, json.Unmarshal([]byte(inttest.Manifest(inttest.Queued, tc.spec)), &j.TrainJob))
 			j.Namespace = "ns"
 			j.Suspend()
-			if podSets, err := j.PodSets(t.Context(), env.client); err == nil {
+			if podSets, err := j.PodSets(t.Context(), r.env.client); err == nil {
 				t.Errorf("PodSets returned %v", podSets)
 			}
-			close(recorder.Events)
-			if told := <-recorder.Events; !strings.Contains(told, jobevents.ReasonNotDescribed) || !strings.Contains(told, tc.want) {
-				t.Errorf("The user is told %q, want %q in it", told, tc.want)
-			}
+			wantTold(t, eventsSoFar(recorder, jobevents.ReasonNotDescribed), tc.want)
 		})
 	}
 }
 
 // A runtime that is deleted, made and deleted again is told of twice.
 func TestPodSetsTellsAgainWhatWasMended(t *testing.T) {
-	stored, _ := disagreeing(true, true, true, time.Now())
+	stored, _ := suspendedJob()
 	r, recorder := newReconciler(t)
 	for _, runtime := range []string{"none", "none", "torch", "none"} {
-		j := &job{env: r.env, TrainJob: *stored.DeepCopy()}
+		j := jobOf(r, stored)
 		j.Spec.RuntimeRef.Name = runtime
 		if _, err := j.PodSets(t.Context(), r.env.client); (err == nil) != (runtime == "torch") {
 			t.Fatalf("PodSets with runtime %s: %v", runtime, err)

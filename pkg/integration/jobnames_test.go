@@ -8,24 +8,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Quota must not hang on a ConfigMap that every tenant can break.
 func TestStopNeedsNoRuntime(t *testing.T) {
-	placed := func(t *testing.T, stored *trainjob.TrainJob) {
-		t.Helper()
-		if _, err := patch.Of(trainjob.Trainer23).Set(&stored.Spec, []patch.Placement{{Name: "node"}}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	tests := map[string]struct {
 		// entry and jobSet name the replicated jobs of the job.
 		entry, jobSet bool
@@ -41,28 +34,19 @@ func TestStopNeedsNoRuntime(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(false, false, true, time.Now().Add(-time.Minute))
-			stored.Spec.RuntimeRef.Name = "torch"
 			if tc.entry {
-				placed(t, stored)
+				place(t, stored, patch.Placement{Name: "node"})
 			}
 			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node"}}
-			objects := []client.Object{stored, snapshotFor(stored, tc.snapshot)}
+			r, recorder := newReconciler(t, stored, snapshotFor(stored, tc.snapshot))
 			if tc.jobSet {
-				objects = append(objects, js)
+				inttest.Must(t, r.env.client.Create(t.Context(), js))
 			}
-			r, recorder := newReconciler(t, objects...)
 			for range 2 {
-				j := &job{env: r.env}
-				if err := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(stored), &j.TrainJob); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := j.Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, ""); err != nil {
-					t.Fatal(err)
-				}
+				_, err := jobOf(r, storedJob(t, r)).Stop(t.Context(), r.env.client, nil, jobframework.StopReasonWorkloadEvicted, "")
+				inttest.Must(t, err)
 			}
-			if err := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {
-				t.Fatal(err)
-			}
+			stored = storedJob(t, r)
 			if !stored.Suspended() || r.env.Field.HoldsGate(&stored.Spec) != tc.wantGate {
 				t.Errorf("suspended: %t, at the gate: %t, want %t", stored.Suspended(), r.env.Field.HoldsGate(&stored.Spec), tc.wantGate)
 			}
@@ -75,10 +59,8 @@ func TestStopNeedsNoRuntime(t *testing.T) {
 }
 
 // snapshotFor is what stands where Trainer froze the runtime of a job.
-func snapshotFor(job *trainjob.TrainJob, content string) *corev1.ConfigMap {
+func snapshotFor(job client.Object, content string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name + "-runtime-snapshot",
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
-		Data: map[string]string{"runtime": content},
+		ObjectMeta: inttest.Owned(job, job.GetName()+"-runtime-snapshot"), Data: map[string]string{"runtime": content},
 	}
 }

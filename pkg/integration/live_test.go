@@ -3,54 +3,36 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-func clientOf(t *testing.T, objs ...client.Object) client.WithWatch {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{kueue.AddToScheme, trainjob.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).Build()
-}
-
 func TestStillAdmitted(t *testing.T) {
-	going := inttest.WorkloadOf("a", true)
-	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
-	foreign := inttest.WorkloadOf("a", true)
-	foreign.OwnerReferences[0].UID = "b"
+	going := inttest.AdmittedOf("a", func(wl *kueue.Workload) {
+		wl.DeletionTimestamp, wl.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
+	})
+	foreign := inttest.AdmittedOf("a", func(wl *kueue.Workload) { wl.OwnerReferences[0].UID = "b" })
 	tests := map[string]struct {
 		live *kueue.Workload
 		want bool
 	}{
-		"it is":                           {live: inttest.WorkloadOf("a", true), want: true},
-		"it waits":                        {live: inttest.WorkloadOf("a", false)},
+		"it is":                           {live: inttest.AdmittedOf("a"), want: true},
+		"it waits":                        {live: inttest.WorkloadOf(inttest.Job("a"))},
 		"the Workload is being deleted":   {live: going},
-		"the admission is a former job's": {live: inttest.WorkloadOf("b", true)},
+		"the admission is a former job's": {live: inttest.AdmittedOf("b")},
 		"there is no Workload":            {},
 		"somebody else's has its name":    {live: foreign},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			live := clientOf(t, some(tc.live)...)
-			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
-			got, err := stillAdmitted(context.Background(), live, job)
+			got, err := stillAdmitted(t.Context(), inttest.Fake(some(tc.live)...).Build(), inttest.Job("a"))
 			if err != nil || got != tc.want {
 				t.Errorf("stillAdmitted() = %t, %v; want %t", got, err, tc.want)
 			}
@@ -59,22 +41,20 @@ func TestStillAdmitted(t *testing.T) {
 }
 
 func TestConfirm(t *testing.T) {
-	const uid = types.UID("a")
-	otherFlavor := inttest.WorkloadOf(uid, true)
-	otherFlavor.Status.Admission = &kueue.Admission{ClusterQueue: "other"}
+	other := func(wl *kueue.Workload) { wl.Status.Admission.ClusterQueue = "other" }
 	tests := map[string]struct {
 		cached, live *kueue.Workload
 		want         error
 	}{
-		"the admission stands": {cached: inttest.WorkloadOf(uid, true), live: inttest.WorkloadOf(uid, true)},
-		"it is gone":           {cached: inttest.WorkloadOf(uid, true), live: inttest.WorkloadOf(uid, false), want: errOutdated},
-		"it is another one":    {cached: inttest.WorkloadOf(uid, true), live: otherFlavor, want: errOutdated},
-		"the Workload is gone": {cached: inttest.WorkloadOf(uid, true), want: errOutdated},
+		"the admission stands": {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a")},
+		"it is gone":           {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a", inttest.Isnt(kueue.WorkloadAdmitted, "")), want: errOutdated},
+		"it is another one":    {cached: inttest.AdmittedOf("a"), live: inttest.AdmittedOf("a", other), want: errOutdated},
+		"the Workload is gone": {cached: inttest.AdmittedOf("a"), want: errOutdated},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			live := clientOf(t, some(tc.live)...)
-			if got := confirm(context.Background(), live, tc.cached); !errors.Is(got, tc.want) {
+			live := inttest.Fake(some(tc.live)...).Build()
+			if got := confirm(t.Context(), live, tc.cached); !errors.Is(got, tc.want) {
 				t.Errorf("confirm() = %v, want %v", got, tc.want)
 			}
 		})

@@ -21,7 +21,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/logging"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -42,12 +43,11 @@ type logged struct {
 func (l *logged) look(t *testing.T) []said {
 	t.Helper()
 	l.out.Reset()
-	req := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "job"}}
+	req := jobRequest
 	log := logging.ForController(logging.New(zap.WriteTo(&l.out)), "trainjob", "trainJob")(&req)
+	_, err := (&reconciler{env: l.env}).Reconcile(ctrl.LoggerInto(t.Context(), log), req)
 	// The fake client has no status of Workloads to patch.
-	if _, err := (&reconciler{env: l.env}).Reconcile(ctrl.LoggerInto(t.Context(), log), req); client.IgnoreNotFound(err) != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, client.IgnoreNotFound(err))
 	if strings.Contains(l.out.String(), "s3cret") {
 		t.Errorf("The job's environment is in the log:\n%s", l.out.String())
 	}
@@ -64,19 +64,16 @@ func (l *logged) look(t *testing.T) []said {
 
 // A decision is logged once, when it is made, with the names that it is looked for by.
 func TestDecisionsAreLogged(t *testing.T) {
-	stored, js := disagreeing(true, true, true, time.Now())
-	stored.Spec.RuntimeRef.Name = "torch"
+	stored, js := suspendedJob()
 	stored.Spec.Trainer = &trainer.Trainer{Env: []corev1.EnvVar{{Name: "TOKEN", Value: "s3cret"}}}
 	r, _ := newReconciler(t, stored, js)
-	r.env.Defaults, r.env.expectations = servedDefaults(t), inttest.LedSince(time.Now().Add(-trainerSilent/2))
+	r.env.Defaults, r.env.expectations = podsets.FixedDefaults(servedDefaults(t)), testenv.LedSince(time.Now().Add(-trainerSilent/2))
 	c, l := r.env.client, &logged{attempt: r}
 	// Trainer and JobSet follow the TrainJob.
 	follow := func(suspend bool) {
 		js.Spec.Suspend = &suspend
-		if err := c.Update(t.Context(), js); err != nil {
-			t.Fatal(err)
-		}
-		changeJob(t, c, func(job *trainjob.TrainJob) {
+		inttest.Must(t, c.Update(t.Context(), js))
+		changeJob(t, r, func(job *trainjob.TrainJob) {
 			apimeta.SetStatusCondition(&job.Status.Conditions, metav1.Condition{
 				Type: trainer.TrainJobSuspended, Status: map[bool]metav1.ConditionStatus{true: "True", false: "False"}[suspend]})
 		})
@@ -88,12 +85,11 @@ func TestDecisionsAreLogged(t *testing.T) {
 	}{
 		{what: "it comes to its queue without a gate", want: []said{{Msg: "Created the Workload of TrainJob", Reason: "CreatedWorkload"}, {Msg: "Set the admission gate"}}},
 		{what: "it waits"},
-		{what: "it is admitted", change: func() { admit(t, c) }, want: []said{{Msg: "Saw the running Trainer read the patches"}, {Msg: "Started TrainJob", Reason: "Started"}}},
+		{what: "it is admitted", change: func() { changeWorkload(t, c, giveQuota) },
+			want: []said{{Msg: "Saw the running Trainer read the patches"}, {Msg: "Started TrainJob", Reason: "Started"}}},
 		{what: "it runs", change: func() { follow(false) }},
 		{what: "it is preempted", change: func() {
-			changeWorkload(t, c, func(wl *kueue.Workload) {
-				apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByPreemption})
-			})
+			changeWorkload(t, c, inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption))
 		}, want: []said{{Msg: "Stopped TrainJob", Reason: "Stopped"}}},
 		{what: "it stops"},
 		{what: "its pods are gone", change: func() { follow(true) }, want: []said{{Msg: "Set the admission gate"}, {Msg: "Found no pod left and let the quota go", Reason: "Preempted"}}},
@@ -105,51 +101,24 @@ func TestDecisionsAreLogged(t *testing.T) {
 		}
 		got := l.look(t)
 		for i := range step.want {
-			step.want[i].TrainJob = types.NamespacedName{Namespace: "ns", Name: "job"}
+			step.want[i].TrainJob = jobKey
 			// Only the next look knows of one that was made meanwhile.
 			step.want[i].Workload = workload
 		}
-		workload = theWorkload(t, c)
+		workload = client.ObjectKeyFromObject(theWorkload(t, c))
 		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Errorf("When %s, the log has (-want +got):\n%s", step.what, diff)
 		}
 	}
 }
 
-// changeJob changes the one TrainJob, as its user or Trainer does.
-func changeJob(t *testing.T, c client.Client, change func(*trainjob.TrainJob)) {
-	t.Helper()
-	var job trainjob.TrainJob
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "job"}, &job); err != nil {
-		t.Fatal(err)
-	}
-	change(&job)
-	if err := c.Update(t.Context(), &job); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// theWorkload names the one Workload.
-func theWorkload(t *testing.T, c client.Client) types.NamespacedName {
-	t.Helper()
-	var list kueue.WorkloadList
-	if err := c.List(t.Context(), &list); err != nil || len(list.Items) != 1 {
-		t.Fatalf("there are %d Workloads, want one; error: %v", len(list.Items), err)
-	}
-	return client.ObjectKeyFromObject(&list.Items[0])
-}
-
 // Who stands aside says so of each TrainJob once.
 func TestStandingAsideIsLogged(t *testing.T) {
-	stored, _ := disagreeing(true, true, true, time.Now())
-	stored.Spec.RuntimeRef.Name = "torch"
+	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored)
 	l := &logged{attempt: r}
-	r.env.inTree = serving.NewInTree(nil, "", serving.NewTrainJobs(nil))
-	if err := r.env.inTree.Observe(t.Context(), time.Now(), true, nil); err != nil {
-		t.Fatal(err)
-	}
-	want := []said{{Msg: "Stood aside from TrainJob for Kueue's in-tree integration", Reason: "InTreeActive", TrainJob: client.ObjectKeyFromObject(stored)}}
+	r.env.inTree = testenv.InTree(t, true)
+	want := []said{{Msg: "Stood aside from TrainJob for Kueue's in-tree integration", Reason: "InTreeActive", TrainJob: jobKey}}
 	if diff := cmp.Diff(want, l.look(t)); diff != "" {
 		t.Errorf("The log has (-want +got):\n%s", diff)
 	}

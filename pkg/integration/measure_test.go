@@ -12,47 +12,27 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// recorded returns what a registry has: values of counters, and counts of histograms, by name and by
-// kind or reason.
+// recorded returns what a registry has by kind or reason. Of pods that were freed it tells before the first.
 func recorded(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := map[string]float64{}
-	for _, family := range families {
-		if family.GetName() == metrics.UngatedPods().Name {
-			continue // It is there before the first pod.
-		}
-		for _, metric := range family.Metric {
-			name := family.GetName()
-			for _, pair := range metric.Label {
-				if pair.GetName() == metrics.Kind || pair.GetName() == metrics.Reason {
-					name += " " + pair.GetValue()
-				}
-			}
-			out[name] += metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
-		}
-	}
+	out := inttest.Recorded(t, registry, metrics.Kind, metrics.Reason)
+	delete(out, metrics.UngatedPods().Name)
 	return out
 }
 
 // measured is a TrainJob "llm" and its Workload, in the eyes of a manager.
 type measured struct {
+	t        *testing.T
 	registry *prometheus.Registry
-	env      *environment
 	r        *attempt
 	j        *job
 	wl       *kueue.Workload
@@ -60,164 +40,111 @@ type measured struct {
 
 func newMeasured(t *testing.T) *measured {
 	t.Helper()
-	m := &measured{registry: prometheus.NewRegistry(), wl: inttest.WorkloadOf("a", true)}
-	m.wl.Spec.QueueName = "queue"
-	m.wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"}
-	m.env = &environment{memory: &memory{}, metrics: metrics.NewRecorder(m.registry, metrics.QueueLabels{LocalQueues: true})}
-	m.r = &attempt{env: m.env}
-	m.j = &job{env: m.env, TrainJob: trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}}
-	m.seen(t)
+	m := &measured{t: t, registry: prometheus.NewRegistry(), wl: inttest.AdmittedOf("a")}
+	m.wl.Spec.QueueName, m.wl.Status.Admission.ClusterQueue = "queue", "gpus"
+	m.r, _ = newReconciler(t)
+	m.r.env.metrics = metrics.NewRecorder(m.registry, metrics.QueueLabels{LocalQueues: true})
+	m.j = jobOf(m.r, inttest.Job("a"))
+	says(func(*kueue.Workload) {})(m)
 	return m
 }
 
-// seen has the manager see the Workload as it is.
-func (m *measured) seen(t *testing.T) {
-	t.Helper()
-	m.env.state = state.FromCache(inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(m.wl.DeepCopy())).Build())
+// says has the manager see a Workload that says something else.
+func says(change func(*kueue.Workload)) func(*measured) {
+	return func(m *measured) {
+		change(m.wl)
+		m.r.env.state = state.FromCache(inttest.Fake(m.wl.DeepCopy()).Build())
+	}
 }
 
-func (m *measured) evict(t *testing.T, reason string) {
-	t.Helper()
-	apimeta.SetStatusCondition(&m.wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason})
-	m.seen(t)
+// admittedAgo is another admission.
+func admittedAgo(ago time.Duration) func(*measured) {
+	return says(func(wl *kueue.Workload) {
+		apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime = metav1.NewTime(time.Now().Add(-ago))
+	})
 }
 
-func (m *measured) admit(t *testing.T, at time.Time) {
-	t.Helper()
-	apimeta.FindStatusCondition(m.wl.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime = metav1.NewTime(at)
-	m.seen(t)
+// resumes has the manager start the job.
+func resumes(m *measured) { m.r.measureStart(m.t.Context(), m.j) }
+
+// isSuspended has the manager see that somebody did it.
+func isSuspended(m *measured) {
+	m.j.Suspend()
+	m.j.measureStopped(m.t.Context())
 }
 
-func (m *measured) suspend(suspended bool) { m.j.Spec.Suspend = ptr.To(suspended) }
+// stops has the manager stop it.
+func stops(reason jobframework.StopReason) func(*measured) {
+	return func(m *measured) { m.j.measureStop(m.t.Context(), m.j.stopReason(m.t.Context(), reason)) }
+}
 
-func yes() bool { return true }
-func no() bool  { return false }
+func ready(m *measured)    { m.r.measureReady(m.t.Context(), m.j, func() bool { return true }) }
+func notReady(m *measured) { m.r.measureReady(m.t.Context(), m.j, func() bool { return false }) }
+
+// isAnother has somebody make another job of the name.
+func isAnother(m *measured) {
+	m.j.UID, m.wl = "b", inttest.AdmittedOf("b")
+	says(func(*kueue.Workload) {})(m)
+}
 
 func TestMeasured(t *testing.T) {
 	const (
 		first, again = "kueue_trainer_starts_total first", "kueue_trainer_starts_total again"
 		untilStarted = "kueue_trainer_admitted_until_started_seconds"
 		untilReady   = "kueue_trainer_started_until_ready_seconds"
-		stops        = "kueue_trainer_stops_total "
+		stopsTotal   = "kueue_trainer_stops_total "
 	)
+	preempted := says(inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption))
+	type steps []func(*measured)
 	cases := map[string]struct {
-		do   func(*testing.T, *measured)
+		do   steps
 		want map[string]float64
 	}{
-		"a start": {
-			do:   func(t *testing.T, m *measured) { m.r.measureStart(t.Context(), m.j) },
-			want: map[string]float64{first: 1, untilStarted: 1},
-		},
+		"a start": {do: steps{resumes}, want: map[string]float64{first: 1, untilStarted: 1}},
 		"its user stops it, and starts it again on the same admission": {
-			do: func(t *testing.T, m *measured) {
-				m.admit(t, time.Now().Add(-time.Hour))
-				m.r.measureStart(t.Context(), m.j)
-				m.suspend(true)
-				m.j.measureStopped(t.Context())
-				m.r.measureStart(t.Context(), m.j)
-			},
-			want: map[string]float64{first: 1, again: 1, untilStarted: 1, stops + "SuspendedByUser": 1},
+			do:   steps{admittedAgo(time.Hour), resumes, isSuspended, resumes},
+			want: map[string]float64{first: 1, again: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1},
 		},
 		"a start on another admission": {
-			do: func(t *testing.T, m *measured) {
-				m.admit(t, time.Now().Add(-time.Hour))
-				m.r.measureStart(t.Context(), m.j)
-				m.admit(t, time.Now().Add(-time.Minute))
-				m.r.measureStart(t.Context(), m.j)
-			},
+			do:   steps{admittedAgo(time.Hour), resumes, admittedAgo(time.Minute), resumes},
 			want: map[string]float64{first: 1, again: 1, untilStarted: 2},
 		},
 		"a start after an eviction by another leader": {
-			do: func(t *testing.T, m *measured) {
-				apimeta.SetStatusCondition(&m.wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionFalse, Reason: "QuotaReserved"})
-				m.seen(t)
-				m.r.measureStart(t.Context(), m.j)
-			},
+			do:   steps{says(inttest.Isnt(kueue.WorkloadEvicted, "QuotaReserved")), resumes},
 			want: map[string]float64{again: 1, untilStarted: 1},
 		},
 		"pods are ready once for each start": {
-			do: func(t *testing.T, m *measured) {
-				m.r.measureStart(t.Context(), m.j)
-				for _, ready := range []func() bool{no, yes, yes, no, yes} {
-					m.r.measureReady(t.Context(), m.j, ready)
-				}
-				m.r.measureStart(t.Context(), m.j)
-				m.r.measureReady(t.Context(), m.j, yes)
-			},
+			do:   steps{resumes, notReady, ready, ready, notReady, ready, resumes, ready},
 			want: map[string]float64{first: 1, again: 1, untilStarted: 1, untilReady: 2},
 		},
-		"pods were ready before this process led": {
-			do: func(t *testing.T, m *measured) {
-				m.r.measureReady(t.Context(), m.j, yes)
-				m.r.measureReady(t.Context(), m.j, yes)
-			},
-			want: map[string]float64{},
-		},
-		"pods get ready that another process started": {
-			do: func(t *testing.T, m *measured) {
-				m.r.measureReady(t.Context(), m.j, no)
-				m.r.measureReady(t.Context(), m.j, yes)
-			},
-			want: map[string]float64{untilReady: 1},
-		},
-		"it waits": {
-			do: func(t *testing.T, m *measured) {
-				m.suspend(true)
-				m.j.measureStopped(t.Context())
-				m.r.measureReady(t.Context(), m.j, yes)
-			},
-			want: map[string]float64{},
-		},
+		"pods were ready before this process led":     {do: steps{ready, ready}, want: map[string]float64{}},
+		"pods get ready that another process started": {do: steps{notReady, ready}, want: map[string]float64{untilReady: 1}},
+		"it waits": {do: steps{isSuspended, ready}, want: map[string]float64{}},
 		"its user stops it": {
-			do: func(t *testing.T, m *measured) {
-				m.r.measureStart(t.Context(), m.j)
-				m.suspend(true)
-				m.j.measureStopped(t.Context())
-				m.j.measureStopped(t.Context())
-			},
-			want: map[string]float64{first: 1, untilStarted: 1, stops + "SuspendedByUser": 1},
+			do:   steps{resumes, isSuspended, isSuspended},
+			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "SuspendedByUser": 1},
 		},
 		"it is preempted": {
-			do: func(t *testing.T, m *measured) {
-				m.r.measureStart(t.Context(), m.j)
-				m.evict(t, kueue.WorkloadEvictedByPreemption)
-				m.j.measureStop(t.Context(), m.j.stopReason(t.Context(), "WorkloadEvicted"))
-				m.suspend(true)
-				m.j.measureStopped(t.Context())
-			},
-			want: map[string]float64{first: 1, untilStarted: 1, stops + "Preempted": 1},
+			do:   steps{resumes, preempted, stops(jobframework.StopReasonWorkloadEvicted), isSuspended},
+			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1},
 		},
 		"it was stopped for a preemption, and the manager does not know that it did": {
-			do: func(t *testing.T, m *measured) {
-				m.r.measureStart(t.Context(), m.j)
-				m.evict(t, kueue.WorkloadEvictedByPreemption)
-				m.suspend(true)
-				m.j.measureStopped(t.Context())
-			},
-			want: map[string]float64{first: 1, untilStarted: 1, stops + "Preempted": 1},
+			do:   steps{resumes, preempted, isSuspended},
+			want: map[string]float64{first: 1, untilStarted: 1, stopsTotal + "Preempted": 1},
 		},
 		"it is stopped that another process started": {
-			do: func(t *testing.T, m *measured) {
-				m.j.measureStop(t.Context(), m.j.stopReason(t.Context(), "NotAdmitted"))
-			},
-			want: map[string]float64{stops + "NotAdmitted": 1},
+			do: steps{stops("NotAdmitted")}, want: map[string]float64{stopsTotal + "NotAdmitted": 1},
 		},
 		"another job of its name": {
-			do: func(t *testing.T, m *measured) {
-				m.r.measureStart(t.Context(), m.j)
-				m.j.UID, m.wl = "b", inttest.WorkloadOf("b", true)
-				m.seen(t)
-				m.suspend(true)
-				m.j.measureStopped(t.Context())
-				m.r.measureStart(t.Context(), m.j)
-			},
-			want: map[string]float64{first: 2, untilStarted: 2},
+			do: steps{resumes, isAnother, isSuspended, resumes}, want: map[string]float64{first: 2, untilStarted: 2},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			m := newMeasured(t)
-			tc.do(t, m)
+			for _, do := range tc.do {
+				do(m)
+			}
 			if diff := cmp.Diff(tc.want, recorded(t, m.registry)); diff != "" {
 				t.Errorf("Unexpected metrics (-want,+got):\n%s", diff)
 			}
@@ -227,8 +154,8 @@ func TestMeasured(t *testing.T) {
 
 // What the manager suspends is no stop by its user.
 func TestStopsOfTheManager(t *testing.T) {
-	failed := metav1.Condition{Type: trainer.TrainJobFailed, Status: metav1.ConditionTrue}
-	ended := metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonFailed}
+	failed := inttest.True(trainer.TrainJobFailed, "")
+	ended := inttest.True(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed)
 	cases := map[string]struct {
 		job, workload []metav1.Condition
 		stop          func(*attempt, *job) error
@@ -252,19 +179,14 @@ func TestStopsOfTheManager(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(false, false, false, time.Now())
-			stored.Spec.RuntimeRef.Name = "torch"
 			stored.Status.Conditions = append(stored.Status.Conditions, tc.job...)
-			wl := inttest.WorkloadOf(stored.UID, true)
-			wl.Namespace, wl.OwnerReferences[0].Name, wl.Spec.QueueName = "ns", "job", "q"
-			wl.Status.Admission = &kueue.Admission{}
+			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			wl.Status.Conditions = append(wl.Status.Conditions, tc.workload...)
 			r, _ := newReconciler(t, stored, wl)
 			registry := prometheus.NewRegistry()
 			r.env.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
-			j := &job{env: r.env, TrainJob: *stored, key: client.ObjectKeyFromObject(stored)}
-			if err := tc.stop(r, j); err != nil {
-				t.Fatal(err)
-			}
+			j := jobOf(r, stored)
+			inttest.Must(t, tc.stop(r, j))
 			if !j.IsSuspended() {
 				t.Error("It is not suspended")
 			}
@@ -278,9 +200,8 @@ func TestStopsOfTheManager(t *testing.T) {
 
 func TestResumedAt(t *testing.T) {
 	admitted, resumed := time.Unix(100, 0), time.Unix(200, 0)
-	wl := &kueue.Workload{}
-	wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(admitted)}}
-	job := &trainjob.TrainJob{}
+	wl, job := inttest.AdmittedOf("a"), inttest.Job("a")
+	apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime = metav1.NewTime(admitted)
 	if got := resumedAt(job, wl); !got.Equal(admitted) {
 		t.Errorf("Trainer says nothing: resumed at %s, want %s", got, admitted)
 	}
@@ -291,21 +212,11 @@ func TestResumedAt(t *testing.T) {
 }
 
 func TestMeasureGone(t *testing.T) {
-	evicted := func(wl *kueue.Workload) {
-		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted"})
-	}
-	released := func(wl *kueue.Workload) {
-		evicted(wl)
-		wl.Status.Admission = nil
-		for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-			apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: "Pending"})
-		}
-	}
-	finished := func(wl *kueue.Workload) {
-		released(wl)
-		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: "Succeeded"})
-	}
+	evicted, waits := inttest.Is(kueue.WorkloadEvicted, "Preempted"), inttest.Isnt(kueue.WorkloadAdmitted, "Pending")
+	released := and(evicted, waits, inttest.Isnt(kueue.WorkloadQuotaReserved, "Pending"), func(wl *kueue.Workload) { wl.Status.Admission = nil })
+	finished := and(released, inttest.Is(kueue.WorkloadFinished, "Succeeded"))
 	foreign := func(wl *kueue.Workload) { wl.OwnerReferences[0].Kind = "Job" }
+	deleted := func(wl *kueue.Workload) { wl.DeletionTimestamp = ptr.To(metav1.Now()) }
 	same := func(*kueue.Workload) {}
 	cases := map[string]struct {
 		before, after func(*kueue.Workload)
@@ -315,22 +226,14 @@ func TestMeasureGone(t *testing.T) {
 		"nothing changes":                    {evicted, evicted, 0},
 		"it gives its quota back":            {evicted, released, 1},
 		"it has given its quota back before": {released, released, 0},
-		"it was not admitted yet": {func(wl *kueue.Workload) {
-			evicted(wl)
-			apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionFalse, Reason: "Pending"})
-		}, released, 0},
-		"it is deleted meanwhile": {func(wl *kueue.Workload) {
-			evicted(wl)
-			wl.DeletionTimestamp = ptr.To(metav1.Now())
-		}, released, 0},
-		"it finishes meanwhile": {evicted, finished, 0},
-		"it is of another kind": {evicted, func(wl *kueue.Workload) { released(wl); foreign(wl) }, 0},
+		"it was not admitted yet":            {and(evicted, waits), released, 0},
+		"it is deleted meanwhile":            {and(evicted, deleted), released, 0},
+		"it finishes meanwhile":              {evicted, finished, 0},
+		"it is of another kind":              {evicted, and(released, foreign), 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			before, after := inttest.WorkloadOf("a", true), inttest.WorkloadOf("a", true)
-			tc.before(before)
-			tc.after(after)
+			before, after := inttest.AdmittedOf("a", tc.before), inttest.AdmittedOf("a", tc.after)
 			registry := prometheus.NewRegistry()
 			if !measureGone(metrics.NewRecorder(registry, metrics.QueueLabels{})).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
 				t.Error("the event is kept from the controller")

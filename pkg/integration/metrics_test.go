@@ -19,12 +19,10 @@ import (
 )
 
 func TestFollowQueues(t *testing.T) {
-	queues := &informertest.FakeInformers{Scheme: inttest.Scheme(t)}
+	queues := &informertest.FakeInformers{Scheme: inttest.Scheme}
 	teams := map[string]string{}
 	err := followQueues(t.Context(), queues, func(queue client.Object) { teams[queue.GetName()] = queue.GetLabels()["team"] })
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	queue := func(name, team string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": team}}
 	}
@@ -41,10 +39,8 @@ func TestFollowQueues(t *testing.T) {
 func TestForgetQueues(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	recorder := metrics.NewRecorder(registry, metrics.QueueLabels{LocalQueues: true})
-	queues := &informertest.FakeInformers{Scheme: inttest.Scheme(t)}
-	if err := forgetQueues(t.Context(), queues, recorder); err != nil {
-		t.Fatal(err)
-	}
+	queues := &informertest.FakeInformers{Scheme: inttest.Scheme}
+	inttest.Must(t, forgetQueues(t.Context(), queues, recorder))
 	for _, queue := range []metrics.Queue{
 		{ClusterQueue: "gpus", Namespace: "ocr", LocalQueue: "q"}, {ClusterQueue: "gpus", Namespace: "ocr", LocalQueue: "r"},
 		{ClusterQueue: "gpus", Namespace: "vision", LocalQueue: "q"}, {ClusterQueue: "cpus", Namespace: "vision", LocalQueue: "s"},
@@ -80,8 +76,6 @@ func TestForgetQueues(t *testing.T) {
 func informerOf(t *testing.T, queues *informertest.FakeInformers, obj client.Object) *controllertest.FakeInformer {
 	t.Helper()
 	informer, err := queues.FakeInformerFor(t.Context(), obj)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	return informer
 }

@@ -3,32 +3,33 @@
 package integration
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 func TestNoticeOf(t *testing.T) {
 	condition := func(kind string, status metav1.ConditionStatus, reason, message string) func(*kueue.Workload) {
-		return func(wl *kueue.Workload) {
-			wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
-		}
+		return inttest.Says(metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 	}
 	check := func(name string, state kueue.CheckState, message string) func(*kueue.Workload) {
 		return func(wl *kueue.Workload) {
 			wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: kueue.AdmissionCheckReference(name), State: state, Message: message})
 		}
 	}
-	inactive := func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(false) }
+	inactive := inttest.Deactivated
 	unreserved := func(reason, message string) func(*kueue.Workload) {
 		return condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
+	}
+	rejected := notice{
+		reason:  "AdmissionCheckRejected",
+		message: "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, delete it, and the job queues again",
 	}
 	type changes []func(*kueue.Workload)
 	tests := map[string]struct {
@@ -68,26 +69,27 @@ func TestNoticeOf(t *testing.T) {
 			want:     notice{reason: "WorkloadDeactivated", message: "Workload wl was deactivated; set its spec.active to true, and the job queues again", meant: true},
 		},
 		"a check rejects": {
-			workload: changes{check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")},
-			want:     notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, delete it, and the job queues again"},
-		}, "a check rejects, which deactivates it": {
-			workload: changes{inactive, check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")},
-			want:     notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, delete it, and the job queues again"},
+			workload: changes{check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")}, want: rejected,
+		},
+		"a check rejects, which deactivates it": {
+			workload: changes{inactive, check("budget", kueue.CheckStateReady, ""), check("site", kueue.CheckStateRejected, "no such site")}, want: rejected,
 		},
 		"a check rejects without a word": {
 			workload: changes{check("site", kueue.CheckStateRejected, "")},
 			want:     notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check \"site\"; when that is put right, delete it, and the job queues again"},
 		},
 		"a check rejected, and it is about to be deactivated": {
-			workload: changes{check("site", kueue.CheckStatePending, ""), condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, kueue.WorkloadEvictedByAdmissionCheck, `AdmissionCheck in Rejected state: "site" (no such site)`)},
-			want:     notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, delete it, and the job queues again"},
+			workload: changes{
+				check("site", kueue.CheckStatePending, ""),
+				condition(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, kueue.WorkloadEvictedByAdmissionCheck,
+					`AdmissionCheck in Rejected state: "site" (no such site)`),
+			}, want: rejected,
 		},
 		"a check rejected, and its state is set back": {
 			workload: changes{
 				inactive, check("site", kueue.CheckStatePending, "Reset to Pending after eviction. Previously: Rejected"),
 				condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToAdmissionCheck", `The workload is deactivated due to AdmissionCheck in Rejected state: "site" (no such site)`),
-			},
-			want: notice{reason: "AdmissionCheckRejected", message: "Workload wl was rejected by admission check \"site\" (no such site); when that is put right, delete it, and the job queues again"},
+			}, want: rejected,
 		},
 		"a check rejected it once, and somebody made it active again": {
 			workload: changes{condition(kueue.WorkloadEvicted, metav1.ConditionTrue, "DeactivatedDueToAdmissionCheck", `The workload is deactivated due to AdmissionCheck in Rejected state: "site" (no such site)`)},
@@ -149,20 +151,15 @@ func TestNoticeOf(t *testing.T) {
 
 // Whatever else is told of a TrainJob meanwhile, a notice is told once while it holds.
 func TestNoticeIsToldOncePerChange(t *testing.T) {
-	stored, _ := disagreeing(true, true, true, metav1.Now().Time)
+	stored, _ := suspendedJob()
 	r, recorder := newReconciler(t, stored)
 	stopped, missing := notice{reason: "NotAdmissible", message: "stopped"}, notice{reason: "NotAdmissible", message: "missing"}
 	for _, n := range []notice{stopped, stopped, {}, stopped, missing, missing} {
 		r.env.Recorder.WarnOfState(stored, jobevents.ActionQueue, n.reason, n.message)
 		r.env.Recorder.Eventf(stored, nil, "Normal", "Else", "Else", "something else")
 	}
-	var told []string
-	for len(recorder.Events) > 0 {
-		if event := <-recorder.Events; strings.HasPrefix(event, "Warning") {
-			told = append(told, event)
-		}
-	}
-	if diff := cmp.Diff([]string{"Warning NotAdmissible stopped", "Warning NotAdmissible stopped", "Warning NotAdmissible missing"}, told); diff != "" {
+	want := []string{"Warning NotAdmissible stopped", "Warning NotAdmissible stopped", "Warning NotAdmissible missing"}
+	if diff := cmp.Diff(want, eventsSoFar(recorder, "Warning")); diff != "" {
 		t.Errorf("Unexpected events (-want,+got):\n%s", diff)
 	}
 }
@@ -170,17 +167,12 @@ func TestNoticeIsToldOncePerChange(t *testing.T) {
 // What somebody means is told, and is no trouble. Kueue's words for a queue that is stopped are those
 // for one that lacks a flavor.
 func TestTroubleOfNotices(t *testing.T) {
-	notAdmissible := func(wl *kueue.Workload) {
-		wl.Status.Conditions = []metav1.Condition{{
-			Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse,
-			Reason: kueue.WorkloadQuotaReservedReasonSuspended, Message: "ClusterQueue cq is inactive",
-		}}
-	}
+	notAdmissible := inttest.Says(metav1.Condition{
+		Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse,
+		Reason: kueue.WorkloadQuotaReservedReasonSuspended, Message: "ClusterQueue cq is inactive",
+	})
 	deactivated := func(reason string) func(*kueue.Workload) {
-		return func(wl *kueue.Workload) {
-			wl.Spec.Active = ptr.To(false)
-			wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason}}
-		}
+		return and(inttest.Deactivated, inttest.Is(kueue.WorkloadEvicted, reason))
 	}
 	tests := map[string]struct {
 		says   func(*kueue.Workload)
@@ -196,18 +188,11 @@ func TestTroubleOfNotices(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			stored, _ := disagreeing(true, true, true, metav1.Now().Time)
-			wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "ns", Name: "wl", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(stored, trainjob.GVK)},
-			}}
-			tc.says(wl)
-			r, recorder := newReconciler(t, wl,
-				&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"}},
-				&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{StopPolicy: &tc.policy}})
-			j := &job{env: r.env, TrainJob: *stored}
-			if err := r.tellNotice(t.Context(), j); err != nil {
-				t.Fatal(err)
-			}
+			stored, _ := suspendedJob()
+			cq := inttest.ClusterQueue()
+			cq.Spec.StopPolicy = &tc.policy
+			r, recorder := newReconciler(t, inttest.WorkloadOf(stored, tc.says), kit.MakeLocalQueue("ns", "q", "cq"), cq)
+			inttest.Must(t, r.tellNotice(t.Context(), jobOf(r, stored)))
 			r.env.Recorder.Looked(stored.UID)
 			if got := r.env.Recorder.Trouble(stored.UID); got != tc.want {
 				t.Errorf("The trouble is %q, want %q", got, tc.want)

@@ -10,31 +10,25 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 )
 
 // What says that the pods are ready is reset first, and the quota of an evicted job follows
 // with the next view of its Workload: none of its writes is a conflict.
 func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 	stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
-	stored.Spec.RuntimeRef.Name = "torch"
-	wl := inttest.WorkloadOf(stored.UID, true)
-	wl.Namespace, wl.OwnerReferences[0].Name, wl.Spec.QueueName = "ns", "job", "q"
+	wl := inttest.WorkloadOf(stored, inttest.Admitted)
 	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
-	wl.Status.Admission = &kueue.Admission{}
-	wl.Status.Conditions = append(wl.Status.Conditions,
-		metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByPreemption},
-		metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionTrue, Reason: kueue.WorkloadStarted})
+	inttest.Is(kueue.WorkloadEvicted, kueue.WorkloadEvictedByPreemption)(wl)
+	inttest.Is(kueue.WorkloadPodsReady, kueue.WorkloadStarted)(wl)
 	r, _ := newReconciler(t, stored, js, wl)
 	var written []string
 	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
@@ -48,7 +42,7 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 		},
 	})
 	r.framework = frameworkOf(r)
-	r.env.kueue = kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}, WaitForPodsReady: &configapi.WaitForPodsReady{}})
+	r.env.kueue = testenv.Kueue(testenv.WaitsForPods)
 
 	for range 2 {
 		// The second one has the same view as the first.
@@ -58,10 +52,8 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 		t.Errorf("Unexpected writes (-want,+got):\n%s", diff)
 	}
 	written = nil
-	apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse, Reason: kueue.WorkloadWaitForStart})
-	if err := r.env.client.Update(t.Context(), wl); err != nil {
-		t.Fatal(err)
-	}
+	inttest.Isnt(kueue.WorkloadPodsReady, kueue.WorkloadWaitForStart)(wl)
+	inttest.Must(t, r.env.client.Update(t.Context(), wl))
 	reconcileOnce(t, r)
 	if !slices.Contains(written, kueue.WorkloadQuotaReserved) {
 		t.Errorf("The next view of the Workload has %v written, want its quota to be given back", written)
@@ -71,11 +63,8 @@ func TestEvictionResetsPodsReadyBeforeItFreesQuota(t *testing.T) {
 // A view without what was just written must not have it written again.
 func TestPodsReadyIsWrittenOnceByAnOldView(t *testing.T) {
 	stored, js := disagreeing(false, false, false, time.Now().Add(-time.Minute))
-	stored.Spec.RuntimeRef.Name = "torch"
-	wl := inttest.WorkloadOf(stored.UID, true)
-	wl.Namespace, wl.OwnerReferences[0].Name, wl.Spec.QueueName = "ns", "job", "q"
+	wl := inttest.WorkloadOf(stored, inttest.Admitted)
 	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
-	wl.Status.Admission = &kueue.Admission{}
 	r, _ := newReconciler(t, stored, js, wl)
 	written := 0
 	r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
@@ -84,12 +73,9 @@ func TestPodsReadyIsWrittenOnceByAnOldView(t *testing.T) {
 			return nil
 		},
 	})
-	r.env.kueue = kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}, WaitForPodsReady: &configapi.WaitForPodsReady{}})
+	r.env.kueue = testenv.Kueue(testenv.WaitsForPods)
 	for range 2 {
-		j := &job{env: r.env, TrainJob: *stored, key: client.ObjectKeyFromObject(stored)}
-		if err := r.reportPodsReady(t.Context(), j); err != nil {
-			t.Fatal(err)
-		}
+		inttest.Must(t, r.reportPodsReady(t.Context(), jobOf(r, stored)))
 	}
 	if written != 1 {
 		t.Errorf("PodsReady is written %d times, want once", written)
@@ -117,7 +103,7 @@ func TestPodsAreNotReadyBeforeTrainerHasResumed(t *testing.T) {
 			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
 			stored.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
 			r, _ := newReconciler(t, js)
-			if got := (&job{TrainJob: *stored, env: r.env}).PodsReady(t.Context(), nil); got != tc.want {
+			if got := jobOf(r, stored).PodsReady(t.Context(), nil); got != tc.want {
 				t.Errorf("PodsReady() = %t, want %t", got, tc.want)
 			}
 		})

@@ -9,35 +9,22 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
-	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 func TestNotYet(t *testing.T) {
-	trainJob := func() *trainjob.TrainJob {
-		return &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: "llm", UID: "a", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"},
-			// The API server's clock is ahead of ours.
-			CreationTimestamp: metav1.Time{Time: time.Now().Add(time.Hour)},
-		}}
-	}
+	trainJob := inttest.Job("a")
+	trainJob.Namespace, trainJob.Labels = "ns", map[string]string{"kueue.x-k8s.io/queue-name": "q"}
+	// The API server's clock is ahead of ours.
+	trainJob.CreationTimestamp = metav1.Time{Time: time.Now().Add(time.Hour)}
 	looked := func(uid types.UID, began, jobSet time.Duration) *waiting {
 		w := &waiting{uid: uid, began: time.Now().Add(-began)}
 		if jobSet > 0 {
@@ -46,16 +33,15 @@ func TestNotYet(t *testing.T) {
 		return w
 	}
 	jobSet := func(spec jobsetapi.JobSetSpec) client.Object {
-		return &jobsetapi.JobSet{Spec: spec, ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: "llm", UID: "js", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(trainJob(), trainjob.GVK)},
-		}}
+		js := inttest.JobSetOf(trainJob, false)
+		js.Spec = spec
+		return js
 	}
 	child := func(replicatedJob string, index int) client.Object {
-		return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: fmt.Sprintf("llm-%s-%d", replicatedJob, index),
-			Labels:          map[string]string{jobsetapi.JobSetNameKey: "llm", jobsetapi.ReplicatedJobNameKey: replicatedJob},
-			OwnerReferences: []metav1.OwnerReference{{Kind: "JobSet", Name: "llm", UID: "js", Controller: ptr.To(true)}},
-		}}
+		child := doneJob(inttest.JobSetOf(trainJob, false))
+		child.Name = fmt.Sprintf("llm-%s-%d", replicatedJob, index)
+		child.Labels[jobsetapi.ReplicatedJobNameKey] = replicatedJob
+		return child
 	}
 	two := []jobsetapi.ReplicatedJob{{Name: "a", Replicas: 1}, {Name: "b", Replicas: 2}}
 	after := []jobsetapi.ReplicatedJob{{Name: "a", Replicas: 1}, {Name: "b", Replicas: 2, DependsOn: []jobsetapi.DependsOn{{Name: "a"}}}}
@@ -89,17 +75,16 @@ func TestNotYet(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(append(tc.objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})...)).Build()
-			recorder := events.NewFakeRecorder(2)
-			j := &job{TrainJob: *trainJob(), env: &environment{Describer: &podsets.Describer{Field: patch.Of(trainjob.Trainer23), Recorder: jobevents.New(recorder)}, client: c, live: c, refusals: jobevents.NewRefusals(liveEvents(c, nil)), state: state.FromCache(c), queues: queues.New(c, c, inttest.KueueDefaults(t)), expectations: inttest.LedSince(time.Time{}), memory: &memory{waitForJobSet: awaited.JobSet}, starts: newStarts(time.Hour)}}
+			r, recorder := newReconciler(t, tc.objects...)
+			j := jobOf(r, trainJob.DeepCopy())
 			if tc.waited != nil {
-				j.env.memory.waits = map[types.NamespacedName]*waiting{client.ObjectKeyFromObject(&j.TrainJob): tc.waited}
+				r.env.memory.waits = map[types.NamespacedName]*waiting{j.key: tc.waited}
 			}
 			if tc.managedBy != "" {
 				j.Spec.ManagedBy = &tc.managedBy
 			}
 			if tc.queued {
-				j.env.expectations.Queued(client.ObjectKeyFromObject(&j.TrainJob), j.UID)
+				r.env.expectations.Queued(j.key, j.UID)
 			}
 			got := j.notYet(t.Context())
 			if told := len(recorder.Events) > 0; told != tc.wantTold {
@@ -134,27 +119,21 @@ func TestWaitForJobSet(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				stored, _ := disagreeing(true, true, true, time.Now())
+				stored, _ := suspendedJob()
 				r, recorder := newReconciler(t, stored)
 				r.env.memory.waitForJobSet = tc.wait
-				r.env.refusals = jobevents.NewRefusals(liveEvents(r.env.client, nil))
 				if tc.refused {
-					if err := r.env.client.Create(t.Context(), refusalOf(stored.UID, 0)); err != nil {
-						t.Fatal(err)
-					}
+					inttest.Must(t, r.env.client.Create(t.Context(), refusalOf(stored.UID, 0)))
 				}
 				if tc.asked {
-					if _, _, err := r.env.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{}); err != nil {
-						t.Fatal(err)
-					}
+					_, _, err := r.env.refusals.Last(t.Context(), "ns", trainjob.GVK.Kind, []types.UID{"other"}, time.Time{}, time.Time{})
+					inttest.Must(t, err)
 					time.Sleep(time.Millisecond)
 				}
 				var got []time.Duration
 				for len(got) < 3 {
-					o := (&job{TrainJob: *stored, env: r.env}).notYet(t.Context())
-					if o.err != nil {
-						t.Fatal(o.err)
-					}
+					o := jobOf(r, stored).notYet(t.Context())
+					inttest.Must(t, o.err)
 					if !o.ends() {
 						break
 					}

@@ -4,73 +4,28 @@ package integration
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
-	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// newReconciler returns a reconciler for a cluster with one runtime, "torch", and objects.
-func newReconciler(t *testing.T, objects ...client.Object) (*attempt, *events.FakeRecorder) {
-	t.Helper()
-	env := newEnvironmentOn(t)
-	recorder := events.NewFakeRecorder(10)
-	env.live, env.Recorder = inttest.PodsByPhase(env.client), jobevents.New(recorder)
-	for _, obj := range objects {
-		if err := env.client.Create(t.Context(), obj); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r := &attempt{env: env}
-	r.framework = frameworkOf(r)
-	return r, recorder
-}
-
-func frameworkOf(r *attempt) *jobframework.JobReconciler {
-	return jobframework.NewReconciler(r.env.client, r.env.Recorder.ForFramework())
-}
-
-func reconcileOnce(t *testing.T, r *attempt) (ctrl.Result, *trainjob.TrainJob) {
-	t.Helper()
-	key := client.ObjectKey{Namespace: "ns", Name: "job"}
-	result, err := r.reconcile(t.Context(), ctrl.Request{NamespacedName: key}, &job{env: r.env})
-	if err != nil && !errors.Is(err, errOldView) {
-		t.Fatal(err)
-	}
-	var stored trainjob.TrainJob
-	if err := r.env.client.Get(t.Context(), key, &stored); err != nil {
-		t.Fatal(err)
-	}
-	return result, &stored
-}
-
 // A TrainJob that was made while the webhook was away must not get child Jobs without the gate.
 func TestGateComesBeforeTheQueue(t *testing.T) {
-	stored, _ := disagreeing(true, true, true, time.Now())
-	stored.CreationTimestamp, stored.Spec.RuntimeRef.Name = metav1.Now(), "torch"
+	stored, _ := suspendedJob()
+	stored.CreationTimestamp = metav1.Now()
 	r, _ := newReconciler(t, stored)
 	reads := 0
 	r.env.Runtimes.Live = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
@@ -93,19 +48,18 @@ func TestGateComesBeforeTheQueue(t *testing.T) {
 
 // kubectl replace --force deletes a TrainJob and makes it again at once.
 func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
-	stored, _ := disagreeing(true, true, true, time.Now())
-	stored.CreationTimestamp, stored.Spec.RuntimeRef.Name = metav1.Now(), "torch"
-	wl := inttest.WorkloadOf("former", true)
-	wl.Namespace, wl.OwnerReferences[0].Name, wl.Finalizers = "ns", "job", []string{kueue.ResourceInUseFinalizerName}
+	stored, _ := suspendedJob()
+	stored.CreationTimestamp = metav1.Now()
+	former := stored.DeepCopy()
+	former.UID = "former"
+	wl := inttest.WorkloadOf(former, inttest.Admitted)
+	wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 	r, _ := newReconciler(t, stored, wl)
-	if err := r.env.client.Delete(t.Context(), wl); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); !apierrors.IsNotFound(err) {
-		t.Errorf("The former job's Workload is still there (%v), with finalizers %v", err, wl.Finalizers)
+	inttest.Must(t, r.env.client.Delete(t.Context(), wl))
+	_, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
+	inttest.Must(t, err)
+	if inttest.Exists(t, r.env.client, wl) {
+		t.Error("The former job's Workload is still there")
 	}
 	var left kueue.WorkloadList
 	if err := r.env.client.List(t.Context(), &left); err != nil || len(left.Items) > 0 {
@@ -115,23 +69,17 @@ func TestFormerWorkloadGivesItsQuotaBack(t *testing.T) {
 
 // A start is told by one event, with the flavors, and one that repeats another is told, too.
 func TestEveryStartIsToldOnce(t *testing.T) {
-	stored, js := disagreeing(true, true, true, time.Now())
-	stored.Spec.RuntimeRef.Name = "torch"
+	stored, js := suspendedJob()
 	r, recorder := newReconciler(t, stored, js)
-	r.env.trainer = serving.NewTrainer(serving.NewTrainJobs(nil))
-	r.env.trainer.Set(t.Context(), trainjob.Trainer23, nil)
-	r.env.Defaults = servedDefaults(t)
+	r.env.Defaults = podsets.FixedDefaults(servedDefaults(t))
 	reconcileOnce(t, r)
-	admit(t, r.env.client)
+	changeWorkload(t, r.env.client, giveQuota)
 	_, started := reconcileOnce(t, r)
 	if started.Suspended() {
 		t.Fatal("An admitted job was not started")
 	}
 	// The user suspends it, which holds no job that is admitted.
-	started.Spec.Suspend = ptr.To(true)
-	if err := r.env.client.Update(t.Context(), started); err != nil {
-		t.Fatal(err)
-	}
+	changeJob(t, r, func(job *trainjob.TrainJob) { job.Spec.Suspend = ptr.To(true) })
 	reconcileOnce(t, r)
 	const start = "Normal Started Admitted from queue q by ClusterQueue gpus: node 1 pod on no flavor, it requests nothing"
 	if diff := cmp.Diff([]string{start, start}, eventsSoFar(recorder, " Started ")); diff != "" {
@@ -139,54 +87,12 @@ func TestEveryStartIsToldOnce(t *testing.T) {
 	}
 }
 
-// admit gives quota to the one Workload.
-func admit(t *testing.T, c client.Client) {
-	t.Helper()
-	changeWorkload(t, c, giveQuota)
-}
-
-// changeWorkload changes the one Workload.
-func changeWorkload(t *testing.T, c client.Client, change func(*kueue.Workload)) {
-	t.Helper()
-	var list kueue.WorkloadList
-	if err := c.List(t.Context(), &list); err != nil || len(list.Items) != 1 {
-		t.Fatalf("there are %d Workloads, want one; error: %v", len(list.Items), err)
-	}
-	change(&list.Items[0])
-	if err := c.Update(t.Context(), &list.Items[0]); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func giveQuota(wl *kueue.Workload) {
-	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition})
-	}
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{Name: "node", Count: ptr.To[int32](1)}}}
-}
-
-// eventsSoFar returns those that contain a text.
-func eventsSoFar(recorder *events.FakeRecorder, text string) []string {
-	var found []string
-	for {
-		select {
-		case event := <-recorder.Events:
-			if strings.Contains(event, text) {
-				found = append(found, event)
-			}
-		default:
-			return found
-		}
-	}
-}
-
 // A job that waits for something is looked at when its time comes, and not before those
 // about which Kueue has decided meanwhile.
 func TestWhatWaitsIsNotFirst(t *testing.T) {
-	stored, _ := disagreeing(true, true, true, time.Now())
-	stored.Spec.RuntimeRef.Name = "torch"
+	stored, _ := suspendedJob()
 	r, _ := newReconciler(t, stored)
-	result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
+	result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
 	if err != nil || result.RequeueAfter == 0 || ptr.Deref(result.Priority, decidedPriority) != 0 {
 		t.Errorf("Reconcile() = %+v, %v; want to come again with priority 0", result, err)
 	}
@@ -209,52 +115,25 @@ func TestRunningJobStaysWithinItsQuota(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(false, false, false, time.Now().Add(-time.Hour))
-			js.UID = "js"
 			js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: tc.replicas}}
 			js.Spec.ReplicatedJobs[0].Template.Spec.Parallelism = &tc.parallelism
 			child := doneJob(js)
 			child.Labels[jobsetapi.ReplicatedJobNameKey] = "node"
 			child.Spec.Parallelism, child.Status = ptr.To(max(tc.pods, tc.parallelism)), batchv1.JobStatus{Active: 1}
-			wl := inttest.WorkloadOf(stored.UID, true)
-			wl.Namespace, wl.OwnerReferences[0].Name = stored.Namespace, stored.Name
+			wl := inttest.WorkloadOf(stored, inttest.Admitted)
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "node", Count: 1}}
 			wl.Spec.Active = ptr.To(!tc.inactive)
 			r, _ := newReconciler(t, js, child, wl)
 			if tc.old {
 				// What the cache has of it is older than what the API server has.
-				now, _ := newReconciler(t, unstored(js), scaledTo(unstored(child), 1))
-				r.env.live = now.env.client
+				now := child.DeepCopy()
+				now.Spec.Parallelism = ptr.To[int32](1)
+				r.env.live = inttest.Fake(js, now).Build()
 			}
-			if err := r.ensureWithinQuota(t.Context(), &job{TrainJob: *stored, env: r.env}); err != nil {
-				t.Fatal(err)
-			}
-			err := r.env.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl)
-			if kept := err == nil; kept != tc.kept {
-				t.Errorf("The job keeps its Workload: %t, want %t; %v", kept, tc.kept, err)
+			inttest.Must(t, r.ensureWithinQuota(t.Context(), jobOf(r, stored)))
+			if kept := inttest.Exists(t, r.env.client, wl); kept != tc.kept {
+				t.Errorf("The job keeps its Workload: %t, want %t", kept, tc.kept)
 			}
 		})
 	}
-}
-
-// unstored returns an object as before it was stored.
-func unstored[T client.Object](obj T) T {
-	out := obj.DeepCopyObject().(T)
-	out.SetResourceVersion("")
-	return out
-}
-
-func scaledTo(child *batchv1.Job, pods int32) *batchv1.Job {
-	child.Spec.Parallelism = &pods
-	return child
-}
-
-// servedDefaults are those of Kueue's Workload CRD. Without a schema, PodSets are empty.
-func servedDefaults(t *testing.T) *podsets.Defaults {
-	t.Helper()
-	crd := moduleYAML(t, "sigs.k8s.io/kueue", "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml", &apiextensionsv1.CustomResourceDefinition{})
-	defaults, err := podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return podsets.FixedDefaults(defaults)
 }

@@ -11,13 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -26,15 +23,21 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // copyOf makes the Workload of a TrainJob "llm" that MultiKueue made, with quota.
 func copyOf(finalizers ...string) *kueue.Workload {
-	wl := inttest.WorkloadOf("a", true)
+	wl := inttest.AdmittedOf("a")
 	wl.UID, wl.Finalizers = "wl", finalizers
 	wl.Labels = map[string]string{kueue.MultiKueueOriginLabel: "fleet"}
-	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus"}
+	wl.Status.Admission.ClusterQueue = "gpus"
+	return wl
+}
+
+// changed changes a copy that remainders are made of.
+func changed(change func(*kueue.Workload)) *kueue.Workload {
+	wl := copyOf(remainder.Finalizer)
+	change(wl)
 	return wl
 }
 
@@ -44,43 +47,43 @@ func gpusQueue() *kueue.ClusterQueue {
 
 // podLeft is a pod of TrainJob "llm" that has a node.
 func podLeft() *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: "llm-0", UID: "pod", Labels: map[string]string{jobsetapi.JobSetNameKey: "llm", jobsetapi.JobSetUIDKey: "run"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "llm", UID: "j", Controller: new(true)}},
-		},
-		Spec:   corev1.PodSpec{NodeName: "node"},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning},
-	}
+	return inttest.PodOf("team", "llm", func(pod *corev1.Pod) { pod.Labels[jobsetapi.JobSetUIDKey] = "run" })
+}
+
+// remainderOf is what podLeft is charged by.
+func remainderOf(wl *kueue.Workload) *kueue.Workload {
+	return remainder.Of(wl, gpusQueue(), "llm", []corev1.Pod{*podLeft()})
 }
 
 // worker is what the manager of a worker cluster sees of TrainJob team/llm.
 type worker struct {
 	client.Client
-	env *environment
+	*attempt
 }
 
 func newWorker(t *testing.T, objects ...client.Object) *worker {
 	t.Helper()
-	env := newEnvironmentOn(t)
-	c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).
-		WithStatusSubresource(&kueue.Workload{}).WithObjects(append(objects, gpusQueue())...)).Build()
-	env.client, env.live, env.state = c, inttest.PodsByPhase(c), state.FromCache(c)
-	return &worker{Client: c, env: env}
+	r, _ := newReconciler(t)
+	c := inttest.Fake(append(objects, gpusQueue())...).WithStatusSubresource(&kueue.Workload{}).Build()
+	r.env.client, r.env.live, r.env.state = c, inttest.PodsByPhase(c), state.FromCache(c)
+	r.framework = frameworkOf(r)
+	return &worker{Client: c, attempt: r}
+}
+
+// delete deletes an object, and leaves ours as it is.
+func (w *worker) delete(t *testing.T, obj client.Object) {
+	t.Helper()
+	inttest.Must(t, w.Delete(t.Context(), obj.DeepCopyObject().(client.Object)))
 }
 
 // look has the manager look at the Workloads of the job once, and returns whether it comes again.
 func (w *worker) look(t *testing.T) bool {
 	t.Helper()
-	key := types.NamespacedName{Namespace: "team", Name: "llm"}
+	key := client.ObjectKeyFromObject(inttest.Job("a"))
 	workloads, err := w.env.state.Workloads(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	wait, err := releaseCopies(t.Context(), w.env, key, workloads)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	return wait > 0
 }
 
@@ -100,26 +103,20 @@ func (w *worker) get(t *testing.T, name string) *kueue.Workload {
 
 func TestReleaseCopies(t *testing.T) {
 	const kueues, ours = kueue.ResourceInUseFinalizerName, remainder.Finalizer
-	trainJob := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
+	trainJob := inttest.Job("a")
 	local := copyOf(kueues)
 	local.Labels = nil
 	relabelled := copyOf(kueues, ours)
 	relabelled.Labels = nil
-	finished := copyOf(ours)
-	apimeta.SetStatusCondition(&finished.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: "Succeeded"})
-	uncharged := remainder.Of(copyOf(), gpusQueue(), "llm", []corev1.Pod{*podLeft()})
+	uncharged := remainderOf(copyOf())
 	uncharged.Name = "remainder-former"
 	charged := uncharged.DeepCopy()
 	charged.Status = remainder.Charge(copyOf())
 	planted := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "remainder-wl"}, Status: charged.Status}
-	plain := podLeft()
-	delete(plain.Labels, jobsetapi.JobSetUIDKey)
-	unknown := copyOf(ours)
-	unknown.Status.Admission = nil
-	elsewhere := copyOf(ours)
-	elsewhere.Status.Admission.ClusterQueue = "gone"
-	deactivated := copyOf(ours)
-	deactivated.Spec.Active = new(false)
+	plain := inttest.PodOf("team", "llm")
+	finished := inttest.Is(kueue.WorkloadFinished, "Succeeded")
+	unknown := func(wl *kueue.Workload) { wl.Status.Admission = nil }
+	elsewhere := func(wl *kueue.Workload) { wl.Status.Admission.ClusterQueue = "gone" }
 	for name, tc := range map[string]struct {
 		wl    *kueue.Workload
 		there []client.Object
@@ -134,11 +131,11 @@ func TestReleaseCopies(t *testing.T) {
 		"with a pod of a former run":               {wl: copyOf(ours), there: []client.Object{podLeft(), charged}},
 		"with a pod that another is to be charged": {wl: copyOf(ours), there: []client.Object{podLeft(), uncharged}, kept: true, charged: true},
 		"with a pod, and one that others made":     {wl: copyOf(ours), there: []client.Object{podLeft(), planted}, kept: true, charged: true},
-		"with a pod, and Kueue has its quota back": {wl: deactivated, there: []client.Object{podLeft()}},
+		"with a pod, and Kueue has its quota back": {wl: changed(inttest.Deactivated), there: []client.Object{podLeft()}},
 		"with a pod that no JobSet made":           {wl: copyOf(ours), there: []client.Object{plain}},
-		"with a pod, and charged to nobody":        {wl: unknown, there: []client.Object{podLeft()}},
-		"with a pod, and its ClusterQueue is gone": {wl: elsewhere, there: []client.Object{podLeft()}},
-		"finished, with a pod":                     {wl: finished, there: []client.Object{podLeft()}},
+		"with a pod, and charged to nobody":        {wl: changed(unknown), there: []client.Object{podLeft()}},
+		"with a pod, and its ClusterQueue is gone": {wl: changed(elsewhere), there: []client.Object{podLeft()}},
+		"finished, with a pod":                     {wl: changed(finished), there: []client.Object{podLeft()}},
 		"of a job that stops here":                 {wl: copyOf(kueues, ours), there: []client.Object{trainJob, podLeft()}, kept: true},
 		"of a job that MultiKueue left":            {wl: copyOf(ours), there: []client.Object{trainJob, podLeft()}, kept: true, charged: true},
 		"of a job of this cluster":                 {wl: local, there: []client.Object{podLeft()}, kept: true},
@@ -148,9 +145,7 @@ func TestReleaseCopies(t *testing.T) {
 			if w.look(t) || w.get(t, tc.wl.Name) == nil {
 				t.Fatal("The Workload is touched before it is deleted")
 			}
-			if err := w.Delete(t.Context(), tc.wl.DeepCopy()); err != nil {
-				t.Fatal(err)
-			}
+			w.delete(t, tc.wl)
 			again := w.look(t)
 			if kept := w.get(t, tc.wl.Name) != nil; kept != tc.kept {
 				t.Errorf("The Workload is there: %t, want %t", kept, tc.kept)
@@ -166,30 +161,22 @@ func TestReleaseCopies(t *testing.T) {
 func TestRemainderIsChargedOnceKueueHasJudgedIt(t *testing.T) {
 	wl := copyOf(remainder.Finalizer)
 	w := newWorker(t, wl.DeepCopy(), podLeft())
-	if err := w.Delete(t.Context(), wl.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
+	w.delete(t, wl)
 	for _, reason := range []string{"", kueue.WorkloadQuotaReservedReasonPendingEvaluation, ""} {
 		if !w.look(t) || w.get(t, "remainder-wl").Status.Admission != nil {
 			t.Fatal("The remainder is charged before Kueue has looked at it")
 		}
 		rest := w.get(t, "remainder-wl")
 		rest.CreationTimestamp = metav1.Now()
-		if err := w.Update(t.Context(), rest); err != nil {
-			t.Fatal(err)
-		}
+		inttest.Must(t, w.Update(t.Context(), rest))
 		if reason != "" {
-			rest.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: reason}}
-			if err := w.Status().Update(t.Context(), rest); err != nil {
-				t.Fatal(err)
-			}
+			inttest.Isnt(kueue.WorkloadQuotaReserved, reason)(rest)
+			inttest.Must(t, w.Status().Update(t.Context(), rest))
 		}
 	}
 	rest := w.get(t, "remainder-wl")
-	rest.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "Pending"}}
-	if err := w.Status().Update(t.Context(), rest); err != nil {
-		t.Fatal(err)
-	}
+	inttest.Isnt(kueue.WorkloadQuotaReserved, "Pending")(rest)
+	inttest.Must(t, w.Status().Update(t.Context(), rest))
 
 	if w.look(t) || w.get(t, wl.Name) != nil {
 		t.Error("The Workload stays though its remainder is charged")
@@ -211,15 +198,11 @@ func TestWorkloadStaysWhereItsRemainderIsRefused(t *testing.T) {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "workloads"}, "", errors.New("the namespace is being terminated"))
 		},
 	})
-	if err := w.Delete(t.Context(), wl.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
+	w.delete(t, wl)
 	if !w.look(t) || w.get(t, wl.Name) == nil {
 		t.Error("The Workload goes before its pods, or nobody looks at it again")
 	}
-	if err := w.Delete(t.Context(), podLeft()); err != nil {
-		t.Fatal(err)
-	}
+	w.delete(t, podLeft())
 	if w.look(t) || w.get(t, wl.Name) != nil {
 		t.Error("The Workload stays when its pods are gone")
 	}
@@ -228,12 +211,10 @@ func TestWorkloadStaysWhereItsRemainderIsRefused(t *testing.T) {
 // In a queue whose head waits, Kueue does not look at what comes after it.
 func TestRemainderThatKueueDoesNotJudgeIsChargedAndSeenToStay(t *testing.T) {
 	wl := copyOf(remainder.Finalizer)
-	rest := remainder.Of(wl, gpusQueue(), "llm", []corev1.Pod{*podLeft()})
+	rest := remainderOf(wl)
 	rest.CreationTimestamp = metav1.NewTime(time.Now().Add(-judgedWithin - time.Second))
 	w := newWorker(t, wl.DeepCopy(), podLeft(), rest)
-	if err := w.Delete(t.Context(), wl.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
+	w.delete(t, wl)
 	if !w.look(t) || w.get(t, wl.Name) == nil || !kueuelib.HasQuotaReservation(w.get(t, rest.Name)) {
 		t.Error("The remainder is not charged, or the Workload goes before it is seen to be")
 	}
@@ -252,14 +233,11 @@ func TestRemainderOfADeactivatedWorkloadGoes(t *testing.T) {
 		"charged":         {status: remainder.Charge(copyOf()), want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wl := copyOf(remainder.Finalizer)
-			wl.Spec.Active = new(false)
-			rest := remainder.Of(wl, gpusQueue(), "llm", []corev1.Pod{*podLeft()})
+			wl := changed(inttest.Deactivated)
+			rest := remainderOf(wl)
 			rest.Status = tc.status
 			w := newWorker(t, wl.DeepCopy(), podLeft(), rest)
-			if err := w.Delete(t.Context(), wl.DeepCopy()); err != nil {
-				t.Fatal(err)
-			}
+			w.delete(t, wl)
 			if w.look(t) || w.get(t, wl.Name) != nil {
 				t.Error("The Workload stays")
 			}
@@ -272,7 +250,7 @@ func TestRemainderOfADeactivatedWorkloadGoes(t *testing.T) {
 
 func TestRemainderGoesWithItsLastPod(t *testing.T) {
 	made := func(change ...func(*kueue.Workload)) *kueue.Workload {
-		rest := remainder.Of(copyOf(), gpusQueue(), "llm", []corev1.Pod{*podLeft()})
+		rest := remainderOf(copyOf())
 		rest.Status, rest.CreationTimestamp = remainder.Charge(copyOf()), metav1.NewTime(time.Now().Add(-time.Hour))
 		for _, c := range change {
 			c(rest)
@@ -301,9 +279,7 @@ func TestRemainderGoesWithItsLastPod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorker(t, append(tc.there, tc.rest)...)
 			result, err := (&remainders{env: w.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(tc.rest)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, err)
 			if kept := w.get(t, tc.rest.Name) != nil; kept != tc.kept || (result.RequeueAfter > 0) != tc.again {
 				t.Errorf("The remainder is there: %t, want %t; the manager comes again in %s, want that: %t", kept, tc.kept, result.RequeueAfter, tc.again)
 			}
@@ -313,8 +289,6 @@ func TestRemainderGoesWithItsLastPod(t *testing.T) {
 
 // MultiKueue takes a job for running while its Workload is there.
 func TestWorkloadGoesBeforeADeletedJobThatStays(t *testing.T) {
-	over := copyOf(remainder.Finalizer)
-	apimeta.SetStatusCondition(&over.Status.Conditions, metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: "Succeeded"})
 	for name, tc := range map[string]struct {
 		wl    *kueue.Workload
 		there []client.Object
@@ -323,21 +297,15 @@ func TestWorkloadGoesBeforeADeletedJobThatStays(t *testing.T) {
 	}{
 		"when its pods are gone":                      {wl: copyOf(remainder.Finalizer), want: true},
 		"not while one is left":                       {wl: copyOf(remainder.Finalizer), there: []client.Object{podLeft()}, again: true},
-		"not before MultiKueue has read how it ended": {wl: over},
+		"not before MultiKueue has read how it ended": {wl: changed(inttest.Is(kueue.WorkloadFinished, "Succeeded"))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stays := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a", Finalizers: []string{"example.com/mine"}}}
-			stays.Spec.Suspend = new(true)
+			stays := inttest.Job("a")
+			stays.Finalizers, stays.Spec.Suspend = []string{"example.com/mine"}, new(true)
 			w := newWorker(t, append(tc.there, stays, tc.wl)...)
-			if err := w.Delete(t.Context(), stays); err != nil {
-				t.Fatal(err)
-			}
-			r := &attempt{env: w.env}
-			r.framework = frameworkOf(r)
-			result, err := r.reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stays)}, &job{env: w.env})
-			if err != nil {
-				t.Fatal(err)
-			}
+			w.delete(t, stays)
+			result, err := w.reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stays)}, &job{env: w.env})
+			inttest.Must(t, err)
 			if deleted := !w.get(t, copyOf().Name).DeletionTimestamp.IsZero(); deleted != tc.want || (result.RequeueAfter > 0) != tc.again {
 				t.Errorf("The Workload is deleted: %t, and the manager comes again in %s; want it deleted: %t", deleted, result.RequeueAfter, tc.want)
 			}
@@ -352,16 +320,12 @@ func TestCopyOfDeletedTrainJobIsNotFinished(t *testing.T) {
 		want bool
 	}{
 		"a copy":                     {wl: copyOf(kueue.ResourceInUseFinalizerName, remainder.Finalizer)},
-		"a Workload of this cluster": {wl: inttest.WorkloadOf("a", false), want: true},
+		"a Workload of this cluster": {wl: inttest.WorkloadOf(inttest.Job("a")), want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorker(t, tc.wl.DeepCopy())
-			r := &attempt{env: w.env}
-			r.framework = frameworkOf(r)
-			_, err := r.reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "llm"}}, &job{env: w.env})
-			if err != nil {
-				t.Fatal(err)
-			}
+			_, err := w.reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(inttest.Job("a"))}, &job{env: w.env})
+			inttest.Must(t, err)
 			if finished := kueuelib.IsFinished(w.get(t, tc.wl.Name)); finished != tc.want {
 				t.Errorf("The Workload is finished: %t, want %t", finished, tc.want)
 			}

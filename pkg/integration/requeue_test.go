@@ -4,21 +4,12 @@ package integration
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // A Workload that is not replaced while it gives its quota back stays deactivated.
@@ -32,15 +23,14 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			wl := inttest.WorkloadOf("a", true)
-			wl.Spec.Active = ptr.To(false)
+			wl := inttest.AdmittedOf("a", inttest.Deactivated)
 			wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
 			if tc.evicted {
-				wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue})
+				inttest.Is(kueue.WorkloadEvicted, "")(wl)
 			}
-			j := &job{env: &environment{Describer: &podsets.Describer{}, state: state.FromCache(indexed(t, wl)), expectations: inttest.LedSince(time.Time{}), memory: &memory{}, starts: newStarts(time.Hour)}, TrainJob: trainjob.TrainJob{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}, Spec: trainjob.Spec{Suspend: ptr.To(true)},
-			}}
+			r, _ := newReconciler(t, wl)
+			j := jobOf(r, inttest.Job("a"))
+			j.Suspend()
 			got := j.follow(t.Context())
 			if got.err != nil || got.ends() != tc.wantSkip {
 				t.Errorf("follow() = %+v, want it to end here: %t", got, tc.wantSkip)
@@ -59,21 +49,15 @@ func TestDeactivatedWorkloadStays(t *testing.T) {
 // One that is deleted is stopped for by jobframework only as long as it matches, whatever its runtime
 // says by now.
 func TestDeletedWorkloadDescribesTheJob(t *testing.T) {
-	wl := inttest.WorkloadOf("a", true)
-	wl.Spec.PodSets = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}
-	wl.DeletionTimestamp, wl.Finalizers = ptr.To(metav1.Now()), []string{kueue.ResourceInUseFinalizerName}
-	recorder := jobevents.New(events.NewFakeRecorder(1))
-	j := &job{env: &environment{Describer: &podsets.Describer{Recorder: recorder}, state: state.FromCache(indexed(t, wl))}, active: ptr.To(false), TrainJob: trainjob.TrainJob{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}, Spec: trainjob.Spec{Suspend: ptr.To(true)},
-	}, described: []kueue.PodSet{{Name: "as-it-would-run", Count: 2}}}
+	wl := inttest.AdmittedOf("a")
+	wl.Spec.PodSets, wl.Finalizers = []kueue.PodSet{{Name: "as-it-ran", Count: 4}}, []string{kueue.ResourceInUseFinalizerName}
+	r, _ := newReconciler(t, wl)
+	inttest.Must(t, r.env.client.Delete(t.Context(), wl))
+	j := jobOf(r, inttest.Job("a"))
+	j.Suspend()
+	j.active, j.described = ptr.To(false), []kueue.PodSet{{Name: "as-it-would-run", Count: 2}}
 	podSets, err := j.PodSets(t.Context(), nil)
 	if diff := cmp.Diff(wl.Spec.PodSets, podSets); err != nil || diff != "" {
 		t.Errorf("Unexpected PodSets (-want,+got), error %v:\n%s", err, diff)
 	}
-}
-
-// indexed returns a client that has a Workload.
-func indexed(t *testing.T, wl *kueue.Workload) client.Client {
-	t.Helper()
-	return inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(wl)).Build()
 }

@@ -9,16 +9,11 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -43,24 +38,16 @@ func TestAwaitReading(t *testing.T) {
 			if tc.volumes {
 				js.Spec.VolumeClaimPolicies = []jobsetapi.VolumeClaimPolicy{{}}
 			}
-			recorder := events.NewFakeRecorder(4)
-			served := serving.NewTrainer(serving.NewTrainJobs(nil))
-			served.Set(t.Context(), trainjob.Trainer22, nil)
-			c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(stored, js)).Build()
-			env, err := (&environment{client: c, state: state.FromCache(c), queues: queues.New(c, c, inttest.KueueDefaults(t)), trainer: served, Describer: &podsets.Describer{Runtimes: trainjob.NewRuntimes(c, c), Recorder: jobevents.New(recorder)},
-				expectations: inttest.LedSince(tc.written), memory: &memory{}, starts: newStarts(time.Hour)}).now()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := (&attempt{env: env}).awaitRollout(t.Context(), &job{TrainJob: *stored, env: env}); err != nil {
-				t.Fatal(err)
-			}
-			if got := jobSetState(t, c, js); got != tc.wantJobSet {
+			r, recorder := newReconciler(t, stored, js)
+			r.env.expectations, r.env.trainer = testenv.LedSince(tc.written), testenv.Served(t, trainjob.Trainer22)
+			env, err := r.env.now()
+			inttest.Must(t, err)
+			inttest.Must(t, (&attempt{env: env}).awaitRollout(t.Context(), &job{TrainJob: *stored, env: env}))
+			if got := jobSetState(t, env.client, js); got != tc.wantJobSet {
 				t.Errorf("The JobSet is %s, want %s", got, tc.wantJobSet)
 			}
-			close(recorder.Events)
 			var got []string
-			for event := range recorder.Events {
+			for _, event := range eventsSoFar(recorder, "") {
 				got = append(got, strings.Fields(event)[1])
 			}
 			if diff := gocmp.Diff(tc.wantEvents, got); diff != "" {

@@ -4,28 +4,24 @@ package integration
 
 import (
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 // Whoever was told that the manager stands aside is told again the next time it does.
 func TestStandAsideIsToldEachTime(t *testing.T) {
-	stored, _ := disagreeing(true, true, true, time.Now())
+	stored, _ := suspendedJob()
 	r, recorder := newReconciler(t, stored)
 	var reasons serving.Told
 	for range 2 {
 		for range 2 {
-			if _, err := (&reconciler{env: r.env}).standAside(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)}, &reasons, jobevents.ReasonNotAlone, serving.InTreeRemedy); err != nil {
-				t.Fatal(err)
-			}
+			_, err := (&reconciler{env: r.env}).standAside(t.Context(), jobRequest, &reasons, jobevents.ReasonNotAlone, serving.InTreeRemedy)
+			inttest.Must(t, err)
 		}
 		reasons.Drop(stored.UID)
 	}
@@ -36,8 +32,7 @@ func TestStandAsideIsToldEachTime(t *testing.T) {
 
 // Nothing brings a TrainJob here again that is gone, and its Workload still has quota.
 func TestStandAsideComesBackForWorkloadsLeft(t *testing.T) {
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "uid"}}
-	left := inttest.WorkloadOf(job.UID, true)
+	job, left := inttest.Job("uid"), inttest.AdmittedOf("uid")
 	for name, tc := range map[string]struct {
 		there []client.Object
 		again bool

@@ -13,8 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
@@ -119,8 +121,7 @@ func TestDecide(t *testing.T) {
 func TestHoldBackCountsFromTheEndOfTheQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		field := patch.Of(trainjob.Trainer23)
-		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"}}
-		s := newStarts(0)
+		job, s := inttest.Job("uid"), newStarts(0)
 		s.quotaGoes(job, "wl")
 		if wait := s.heldBack(job, field); wait != 0 {
 			t.Errorf("A job that was evicted waits for %s", wait)
@@ -143,8 +144,7 @@ func TestHoldBackCountsFromTheEndOfTheQuota(t *testing.T) {
 // Kueue admits the same Workload again: what it lacked before counts no more, nor that it was complete.
 func TestLacksBeginsWithEachAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"}}
-		s, first, second := newStarts(time.Minute), admission{"wl", 1}, admission{"wl", 2}
+		job, s, first, second := inttest.Job("uid"), newStarts(time.Minute), admission{"wl", 1}, admission{"wl", 2}
 		s.lacks(job, first)
 		time.Sleep(time.Hour)
 		if lacking, wait, complete := s.lacks(job, first); lacking != time.Hour || wait != 0 || complete {
@@ -165,8 +165,7 @@ func TestLacksBeginsWithEachAdmission(t *testing.T) {
 
 func TestHoldBack(t *testing.T) {
 	field := patch.Of(trainjob.Trainer23)
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"}}
-	s := newStarts(0)
+	job, s := inttest.Job("uid"), newStarts(0)
 	if wait := s.heldBack(job, field); wait != 0 {
 		t.Errorf("A job that never started waits for %s", wait)
 	}
@@ -182,9 +181,7 @@ func TestHoldBack(t *testing.T) {
 		t.Errorf("held back for %s, want an hour at the most", wait)
 	}
 	ours := *job.DeepCopy()
-	if _, err := field.Set(&ours.Spec, []patch.Placement{patch.Gated("node")}); err != nil {
-		t.Fatal(err)
-	}
+	place(t, &ours, patch.Gated("node"))
 	ours.Spec.Suspend = ptr.To(true)
 	if s.heldBack(&ours, field) == 0 {
 		t.Error("Our own write frees the job")
@@ -201,7 +198,7 @@ func TestHoldBack(t *testing.T) {
 	if got := s.holdBack(&changed, "wl", field); got != time.Minute {
 		t.Errorf("A job that has started since is held back for %s, want a minute", got)
 	}
-	s.forget(types.NamespacedName{Namespace: "ns", Name: "job"})
+	s.forget(client.ObjectKeyFromObject(job))
 	if len(s.jobs) > 0 {
 		t.Error("A job that is gone is remembered")
 	}

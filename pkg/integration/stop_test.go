@@ -5,14 +5,12 @@ package integration
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -27,9 +25,8 @@ import (
 func TestLongStopIsTold(t *testing.T) {
 	evicted := func(ago time.Duration) func(*kueue.Workload) {
 		return func(wl *kueue.Workload) {
-			wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{
-				Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-ago)),
-			})
+			inttest.Is(kueue.WorkloadEvicted, "")(wl)
+			since(wl, ago)
 		}
 	}
 	cases := map[string]struct {
@@ -48,13 +45,11 @@ func TestLongStopIsTold(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			stored, js := disagreeing(true, true, true, time.Now().Add(-time.Minute))
-			stored.Spec.RuntimeRef.Name = "torch"
-			js.UID, js.Status.ReplicatedJobsStatus = "js", []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: tc.active}}
+			js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: tc.active}}
 			child := doneJob(js)
 			child.Status.Active = tc.pods
-			wl := inttest.WorkloadOf(stored.UID, true)
-			wl.Namespace, wl.OwnerReferences[0].Name, wl.Finalizers = "ns", "job", []string{kueue.ResourceInUseFinalizerName}
-			wl.Spec.QueueName, wl.Status.Admission = "q", &kueue.Admission{}
+			wl := inttest.WorkloadOf(stored, inttest.Admitted)
+			wl.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 			if tc.stop != nil {
 				tc.stop(wl)
 			}
@@ -62,14 +57,11 @@ func TestLongStopIsTold(t *testing.T) {
 			if tc.deleted {
 				deletedLongAgo(t, r, wl)
 			}
-			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
+			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
 			if err != nil || (tc.deleted || tc.want == "") && result.RequeueAfter == 0 {
 				t.Errorf("Reconcile returned %v, %v", result, err)
 			}
-			close(recorder.Events)
-			if told := <-recorder.Events; !strings.HasPrefix(told, tc.want) || (told == "") != (tc.want == "") {
-				t.Errorf("The user is told %q, want %q", told, tc.want)
-			}
+			wantTold(t, eventsSoFar(recorder, ""), tc.want)
 		})
 	}
 }
@@ -106,26 +98,18 @@ func TestLagOfTrainerIsToldInTheEnd(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			stored, _ := disagreeing(true, true, true, time.Now().Add(-time.Minute))
-			stored.Spec.RuntimeRef.Name = "torch"
-			wl := inttest.WorkloadOf(stored.UID, false)
-			wl.Namespace, wl.OwnerReferences[0].Name = "ns", "job"
-			r, recorder := newReconciler(t, stored, wl)
+			r, recorder := newReconciler(t, stored, inttest.WorkloadOf(stored))
 			r.env.expectations = jobclient.NewExpectations(clocktesting.NewFakePassiveClock(tc.began))
 			r.env.client = interceptor.NewClient(r.env.client.(client.WithWatch), interceptor.Funcs{
 				Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 					return apierrors.NewForbidden(jobclient.Resource, "job", errors.New("the JobSet's ReplicatedJob node is still active"))
 				},
 			})
-			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(stored)})
+			result, err := (&reconciler{env: r.env}).Reconcile(t.Context(), jobRequest)
 			if (err != nil) != tc.wantTold || (result.RequeueAfter == retrySlowly) == tc.wantTold {
 				t.Errorf("Reconcile returned %v, %v", result, err)
 			}
-			close(recorder.Events)
-			var told []string
-			for event := range recorder.Events {
-				told = append(told, event)
-			}
-			if strings.Contains(strings.Join(told, "\n"), jobevents.ReasonRefused) != tc.wantTold {
+			if told := eventsSoFar(recorder, jobevents.ReasonRefused); (len(told) > 0) != tc.wantTold {
 				t.Errorf("The user is told %q, want to be told: %t", told, tc.wantTold)
 			}
 		})

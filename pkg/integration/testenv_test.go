@@ -3,33 +3,206 @@
 package integration
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/awaited"
-	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
-// newEnvironmentOn returns the environment on a cluster with one runtime, "torch".
-func newEnvironmentOn(tb testing.TB) *environment {
+// The job of most tests.
+var (
+	jobKey     = client.ObjectKey{Namespace: "ns", Name: "job"}
+	jobRequest = ctrl.Request{NamespacedName: jobKey}
+)
+
+// environmentOn returns the environment of a manager that has led for ever, of Trainer 2.3 and of a
+// Kueue that manages all namespaces.
+func environmentOn(tb testing.TB, c client.Client, describer *podsets.Describer) *environment {
 	tb.Helper()
-	c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(tb)).
-		WithObjects(inttest.Runtime(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})).Build()
-	settings := kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})
+	settings, now := testenv.Kueue(), state.FromCache(c)
 	return &environment{
-		Describer: inttest.Describer(tb, c), client: c, state: state.FromCache(c),
-		inTree: inttest.InTreeOff(tb), trainer: inttest.Served(tb, trainjob.Trainer23),
-		expectations: inttest.LedSince(time.Time{}), memory: &memory{waitForJobSet: awaited.JobSet}, starts: newStarts(time.Hour), backoff: jobclient.NewBackoff(clock.RealClock{}),
+		Describer: describer, client: c, live: c, state: now,
+		refusals: jobevents.NewRefusals(c), inTree: testenv.InTree(tb, false), trainer: testenv.Served(tb, trainjob.Trainer23),
+		expectations: testenv.LedSince(time.Time{}), memory: &memory{waitForJobSet: awaited.JobSet},
+		starts: newStarts(time.Hour), backoff: jobclient.NewBackoff(clock.RealClock{}),
 		kueue: settings, queues: queues.New(c, c, settings), metrics: inttest.Metrics(),
 	}
+}
+
+// newReconciler returns a reconciler for a cluster with one runtime, "torch", and objects.
+func newReconciler(t *testing.T, objects ...client.Object) (*attempt, *events.FakeRecorder) {
+	t.Helper()
+	c := inttest.Fake(inttest.Runtime(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: jobKey.Namespace}}).Build()
+	env, recorder := environmentOn(t, c, testenv.Describer(t, c)), events.NewFakeRecorder(10)
+	env.live, env.Recorder, env.refusals = inttest.PodsByPhase(c), jobevents.New(recorder), jobevents.NewRefusals(liveEvents(c, nil))
+	for _, obj := range objects {
+		inttest.Must(t, c.Create(t.Context(), obj))
+	}
+	r := &attempt{env: env}
+	r.framework = frameworkOf(r)
+	return r, recorder
+}
+
+func frameworkOf(r *attempt) *jobframework.JobReconciler {
+	return jobframework.NewReconciler(r.env.client, r.env.Recorder.ForFramework())
+}
+
+// jobOf is a TrainJob in the eyes of a reconcile.
+func jobOf(r *attempt, stored *trainjob.TrainJob) *job {
+	return &job{env: r.env, TrainJob: *stored, key: client.ObjectKeyFromObject(stored)}
+}
+
+func reconcileOnce(t *testing.T, r *attempt) (ctrl.Result, *trainjob.TrainJob) {
+	t.Helper()
+	result, err := r.reconcile(t.Context(), jobRequest, &job{env: r.env})
+	if !errors.Is(err, errOldView) {
+		inttest.Must(t, err)
+	}
+	return result, storedJob(t, r)
+}
+
+// storedJob is the TrainJob as the API server has it.
+func storedJob(t *testing.T, r *attempt) *trainjob.TrainJob {
+	t.Helper()
+	stored := &trainjob.TrainJob{}
+	inttest.Must(t, r.env.client.Get(t.Context(), jobKey, stored))
+	return stored
+}
+
+// disagreeing returns a TrainJob and its JobSet: whether each is suspended, and what Trainer says of
+// the job since a time.
+func disagreeing(job, said, jobSet bool, since time.Time) (*trainjob.TrainJob, *jobsetapi.JobSet) {
+	condition := metav1.Condition{Type: trainer.TrainJobSuspended, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(since)}
+	if said {
+		condition.Status = metav1.ConditionTrue
+	}
+	t := &trainjob.TrainJob{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}},
+		Spec:       trainjob.Spec{Suspend: &job, RuntimeRef: trainer.RuntimeRef{Name: "torch"}},
+		Status:     trainer.TrainJobStatus{Conditions: []metav1.Condition{condition}},
+	}
+	js := inttest.JobSetOf(t, jobSet)
+	js.Status.Conditions = []metav1.Condition{inttest.True(string(jobsetapi.JobSetSuspended), "")}
+	js.Status.Conditions[0].LastTransitionTime = metav1.NewTime(since.Add(-time.Minute))
+	return t, js
+}
+
+// suspendedJob returns a TrainJob that waits, and its JobSet.
+func suspendedJob() (*trainjob.TrainJob, *jobsetapi.JobSet) {
+	return disagreeing(true, true, true, time.Now())
+}
+
+// place gives a TrainJob our entry.
+func place(tb testing.TB, job *trainjob.TrainJob, placements ...patch.Placement) {
+	tb.Helper()
+	_, err := patch.Of(trainjob.Trainer23).Set(&job.Spec, placements)
+	inttest.Must(tb, err)
+}
+
+// doneJob returns a child Job of the JobSet that has succeeded.
+func doneJob(js *jobsetapi.JobSet) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: "job-download-0", Labels: map[string]string{jobsetapi.JobSetNameKey: js.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobsetapi.SchemeGroupVersion.WithKind("JobSet"))}},
+		Status: batchv1.JobStatus{Succeeded: 1},
+	}
+}
+
+func jobSetState(t *testing.T, c client.Client, js *jobsetapi.JobSet) string {
+	t.Helper()
+	if !inttest.Exists(t, c, js) {
+		return "gone"
+	}
+	inttest.Reload(t, c, js)
+	if ptr.Deref(js.Spec.Suspend, false) {
+		return "suspended"
+	}
+	return "runs"
+}
+
+// changeJob changes the TrainJob, as its user or Trainer does.
+func changeJob(t *testing.T, r *attempt, change func(*trainjob.TrainJob)) {
+	t.Helper()
+	stored := storedJob(t, r)
+	change(stored)
+	inttest.Must(t, r.env.client.Update(t.Context(), stored))
+}
+
+// theWorkload returns the one Workload.
+func theWorkload(t *testing.T, c client.Client) *kueue.Workload {
+	t.Helper()
+	var list kueue.WorkloadList
+	if err := c.List(t.Context(), &list); err != nil || len(list.Items) != 1 {
+		t.Fatalf("there are %d Workloads, want one; error: %v", len(list.Items), err)
+	}
+	return &list.Items[0]
+}
+
+// changeWorkload changes the one Workload.
+func changeWorkload(t *testing.T, c client.Client, change func(*kueue.Workload)) {
+	t.Helper()
+	wl := theWorkload(t, c)
+	change(wl)
+	inttest.Must(t, c.Update(t.Context(), wl))
+}
+
+// giveQuota admits a Workload by ClusterQueue gpus.
+func giveQuota(wl *kueue.Workload) {
+	inttest.Admitted(wl)
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "gpus", PodSetAssignments: []kueue.PodSetAssignment{{Name: "node", Count: ptr.To[int32](1)}}}
+}
+
+// eventsSoFar returns those that contain a text.
+func eventsSoFar(recorder *events.FakeRecorder, text string) []string {
+	var found []string
+	for len(recorder.Events) > 0 {
+		if event := <-recorder.Events; strings.Contains(event, text) {
+			found = append(found, event)
+		}
+	}
+	return found
+}
+
+// wantTold fails where the first that the user was told lacks a text. With no text wanted, it is that
+// anything was told.
+func wantTold(t *testing.T, told []string, want string) {
+	t.Helper()
+	if (len(told) > 0) != (want != "") || len(told) > 0 && !strings.Contains(told[0], want) {
+		t.Errorf("The user is told %q, want %q", told, want)
+	}
+}
+
+// servedDefaults are those of Kueue's Workload CRD. Without a schema, PodSets are empty.
+func servedDefaults(tb testing.TB) *podset.Defaults {
+	tb.Helper()
+	crd := moduleYAML(tb, "sigs.k8s.io/kueue", "config/components/crd/bases/kueue.x-k8s.io_workloads.yaml", &apiextensionsv1.CustomResourceDefinition{})
+	defaults, err := podset.NewDefaults(crd, kueue.SchemeGroupVersion.Version)
+	inttest.Must(tb, err)
+	return defaults
 }

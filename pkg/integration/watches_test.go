@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -22,16 +23,16 @@ func TestTrainJobsOf(t *testing.T) {
 			j.Spec.RuntimeRef.Kind = ptr.To(kind)
 		}
 		for _, s := range status {
-			j.Status.Conditions = append(j.Status.Conditions, metav1.Condition{Type: s, Status: metav1.ConditionTrue})
+			j.Status.Conditions = append(j.Status.Conditions, inttest.True(s, ""))
 		}
 		return j
 	}
 	other := job("a", "other", "", true)
 	other.Spec.RuntimeRef.Name = "mpi"
-	m := mapper{clientOf(t,
+	m := mapper{inttest.Fake(
 		job("a", "waits", "", true), job("b", "waits-too", trainer.ClusterTrainingRuntimeKind, true),
 		job("a", "runs", "", false), job("a", "is-over", "", true, trainer.TrainJobComplete), other,
-		job("a", "of-its-namespace", trainer.TrainingRuntimeKind, true), job("b", "of-another", trainer.TrainingRuntimeKind, true))}
+		job("a", "of-its-namespace", trainer.TrainingRuntimeKind, true), job("b", "of-another", trainer.TrainingRuntimeKind, true)).Build()}
 	tests := map[string]struct {
 		runtime client.Object
 		want    []string

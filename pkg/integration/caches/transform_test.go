@@ -38,10 +38,13 @@ func TestTrim(t *testing.T) {
 	asked := full.DeepCopy()
 	asked.Spec.Containers[0].Image = ""
 	lean := corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}, SchedulingGates: gates}}
-	jobSet := func(template corev1.PodTemplateSpec) jobsetapi.JobSetSpec {
-		return jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{
-			Name: "node", Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}},
-		}}}
+	workload := func(meta metav1.ObjectMeta, spec kueue.WorkloadSpec) *kueue.Workload {
+		return &kueue.Workload{ObjectMeta: meta, Spec: spec}
+	}
+	jobSet := func(owner string, template corev1.PodTemplateSpec) *jobsetapi.JobSet {
+		js := &jobsetapi.JobSet{ObjectMeta: owned(owner), Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "node"}}}}
+		js.Spec.ReplicatedJobs[0].Template.Spec.Template = template
+		return js
 	}
 	name := map[string]string{"jobset.sigs.k8s.io/jobset-name": "js"}
 	whose := union(name, map[string]string{"jobset.sigs.k8s.io/replicatedjob-name": "node"})
@@ -51,33 +54,18 @@ func TestTrim(t *testing.T) {
 		trim     func(any) (any, error)
 		in, want any
 	}{
-		"a TrainJob's Workload loses its managed fields": {
-			trim: trimWorkload,
-			in:   &kueue.Workload{ObjectMeta: managed, Spec: spec}, want: &kueue.Workload{ObjectMeta: owned("TrainJob"), Spec: spec},
-		},
-		"another kind's Workload keeps its name": {
-			trim: trimWorkload,
-			in:   &kueue.Workload{ObjectMeta: owned("Job"), Spec: spec}, want: &kueue.Workload{ObjectMeta: owned("Job")},
-		},
+		"a TrainJob's Workload loses its managed fields": {trim: trimWorkload, in: workload(managed, spec), want: workload(owned("TrainJob"), spec)},
+		"another kind's Workload keeps its name":         {trim: trimWorkload, in: workload(owned("Job"), spec), want: workload(owned("Job"), kueue.WorkloadSpec{})},
 		"another kind's Workload that a TrainJob owns as well stays": {
-			trim: trimWorkload,
-			in:   &kueue.Workload{ObjectMeta: shared, Spec: spec}, want: &kueue.Workload{ObjectMeta: shared, Spec: spec},
+			trim: trimWorkload, in: workload(shared, spec), want: workload(shared, spec),
 		},
-		"a Workload for pods that are left stays": {
-			trim: trimWorkload,
-			in:   &kueue.Workload{ObjectMeta: rest, Spec: spec}, want: &kueue.Workload{ObjectMeta: rest, Spec: spec},
-		},
-		"a Workload without an owner stays": {
-			trim: trimWorkload,
-			in:   &kueue.Workload{Spec: spec}, want: &kueue.Workload{Spec: spec},
-		},
+		"a Workload for pods that are left stays": {trim: trimWorkload, in: workload(rest, spec), want: workload(rest, spec)},
+		"a Workload without an owner stays":       {trim: trimWorkload, in: &kueue.Workload{Spec: spec}, want: &kueue.Workload{Spec: spec}},
 		"a TrainJob's JobSet keeps where its pods go and what they ask for": {
-			trim: trimJobSet,
-			in:   &jobsetapi.JobSet{ObjectMeta: owned("TrainJob"), Spec: jobSet(full)}, want: &jobsetapi.JobSet{ObjectMeta: owned("TrainJob"), Spec: jobSet(*asked)},
+			trim: trimJobSet, in: jobSet("TrainJob", full), want: jobSet("TrainJob", *asked),
 		},
 		"another kind's JobSet keeps its name": {
-			trim: trimJobSet,
-			in:   &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper"), Spec: jobSet(full)}, want: &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper")},
+			trim: trimJobSet, in: jobSet("AppWrapper", full), want: &jobsetapi.JobSet{ObjectMeta: owned("AppWrapper")},
 		},
 		"a Job keeps whose it is and where its pods go": {
 			trim: TrimJob,

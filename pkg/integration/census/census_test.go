@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
@@ -29,6 +28,7 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // jobOf returns a TrainJob in queue "queue" that waits.
@@ -42,24 +42,16 @@ func jobOf(name string) *trainjob.TrainJob {
 
 // workloadOf returns the Workload of a job, with conditions that are true.
 func workloadOf(job *trainjob.TrainJob, conditions ...string) *kueue.Workload {
-	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
-		Namespace: job.Namespace, Name: job.Name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)},
-	}}
-	wl.Spec.QueueName = "queue"
+	wl := inttest.WorkloadOf(job)
 	for _, condition := range conditions {
-		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition})
+		inttest.Is(condition, condition)(wl)
 	}
 	return wl
 }
 
 // jobSetOf returns a JobSet of one replicated job with one child Job.
 func jobSetOf(job *trainjob.TrainJob, suspended bool) *jobsetapi.JobSet {
-	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: job.Namespace, Name: job.Name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)},
-	}}
-	js.Spec.Suspend = ptr.To(suspended)
-	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1}}
-	return js
+	return inttest.JobSetOf(job, suspended, jobsetapi.ReplicatedJob{Name: "node", Replicas: 1})
 }
 
 func TestStateOf(t *testing.T) {
@@ -69,7 +61,7 @@ func TestStateOf(t *testing.T) {
 		job.Status.JobsStatus = []trainer.JobStatus{{Name: "node", Ready: ptr.To[int32](1)}}
 	}
 	complete := func(job *trainjob.TrainJob) {
-		job.Status.Conditions = []metav1.Condition{{Type: trainer.TrainJobComplete, Status: metav1.ConditionTrue}}
+		job.Status.Conditions = []metav1.Condition{inttest.True(trainer.TrainJobComplete, "")}
 	}
 	deleted := func(job *trainjob.TrainJob) { job.DeletionTimestamp = ptr.To(metav1.Now()) }
 	elsewhere := func(job *trainjob.TrainJob) {
@@ -126,13 +118,6 @@ func TestStateOf(t *testing.T) {
 	}
 }
 
-// told is one value of a gauge.
-type told struct {
-	Name   string
-	Value  float64
-	Labels string
-}
-
 func TestTell(t *testing.T) {
 	free := jobOf("free")
 	free.Labels = nil
@@ -143,16 +128,17 @@ func TestTell(t *testing.T) {
 	former := workloadOf(jobOf("a"), kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadFinished)
 	former.Name = "former"
 	gated := func(name string, gates ...string) *corev1.Pod {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Labels: map[string]string{patch.GatedLabel: "true"}}}
-		for _, gate := range gates {
-			pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: gate})
-		}
-		return pod
+		return inttest.PodOf("team", name, func(pod *corev1.Pod) {
+			pod.Labels[patch.GatedLabel] = "true"
+			for _, gate := range gates {
+				pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: gate})
+			}
+		})
 	}
 	objects := []client.Object{
 		jobOf("a"), jobOf("b"), jobOf("c"), free, madeUp,
 		former, workloadOf(jobOf("a")), moved,
-		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "queue"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "gpus"}},
+		kit.MakeLocalQueue("team", "queue", "gpus"),
 		gated("at-the-gate", patch.AdmissionGate), gated("freed"), gated("of-another", "example.com/gate"),
 	}
 	trouble := func(uid types.UID) string {
@@ -161,26 +147,26 @@ func TestTell(t *testing.T) {
 	cases := map[string]struct {
 		labels metrics.QueueLabels
 		leads  bool
-		want   map[told]bool
+		want   []string
 	}{
-		"another replica leads": {want: map[told]bool{}},
-		"by LocalQueue": {labels: metrics.QueueLabels{LocalQueues: true}, leads: true, want: map[told]bool{
-			{"kueue_trainer_gated_pods", 1, ""}:                                   true,
-			{"kueue_trainer_trainjobs", 1, "gpus,team,queue,queued"}:              true,
-			{"kueue_trainer_trainjobs", 1, "former,team,queue,admitted"}:          true,
-			{"kueue_trainer_trainjobs", 1, "gpus,team,queue,waiting_for_trainer"}: true,
-			{"kueue_trainer_trainjobs", 1, ",team,,waiting_for_trainer"}:          true,
-			{"kueue_trainer_stuck_trainjobs", 1, "gpus,team,queue,CannotStart"}:   true,
-			{"kueue_trainer_stuck_trainjobs", 1, ",team,,NotAdmissible"}:          true,
+		"another replica leads": {},
+		"by LocalQueue": {labels: metrics.QueueLabels{LocalQueues: true}, leads: true, want: []string{
+			"kueue_trainer_gated_pods 1 ",
+			"kueue_trainer_stuck_trainjobs 1 ,team,,NotAdmissible",
+			"kueue_trainer_stuck_trainjobs 1 gpus,team,queue,CannotStart",
+			"kueue_trainer_trainjobs 1 ,team,,waiting_for_trainer",
+			"kueue_trainer_trainjobs 1 former,team,queue,admitted",
+			"kueue_trainer_trainjobs 1 gpus,team,queue,queued",
+			"kueue_trainer_trainjobs 1 gpus,team,queue,waiting_for_trainer",
 		}},
-		"by ClusterQueue": {leads: true, want: map[told]bool{
-			{"kueue_trainer_gated_pods", 1, ""}:                          true,
-			{"kueue_trainer_trainjobs", 1, "gpus,,,queued"}:              true,
-			{"kueue_trainer_trainjobs", 1, "former,,,admitted"}:          true,
-			{"kueue_trainer_trainjobs", 1, "gpus,,,waiting_for_trainer"}: true,
-			{"kueue_trainer_trainjobs", 1, ",,,waiting_for_trainer"}:     true,
-			{"kueue_trainer_stuck_trainjobs", 1, "gpus,,,CannotStart"}:   true,
-			{"kueue_trainer_stuck_trainjobs", 1, ",,,NotAdmissible"}:     true,
+		"by ClusterQueue": {leads: true, want: []string{
+			"kueue_trainer_gated_pods 1 ",
+			"kueue_trainer_stuck_trainjobs 1 ,,,NotAdmissible",
+			"kueue_trainer_stuck_trainjobs 1 gpus,,,CannotStart",
+			"kueue_trainer_trainjobs 1 ,,,waiting_for_trainer",
+			"kueue_trainer_trainjobs 1 former,,,admitted",
+			"kueue_trainer_trainjobs 1 gpus,,,queued",
+			"kueue_trainer_trainjobs 1 gpus,,,waiting_for_trainer",
 		}},
 	}
 	for name, tc := range cases {
@@ -189,14 +175,12 @@ func TestTell(t *testing.T) {
 			if tc.leads {
 				close(leads)
 			}
-			c := &Census{
-				Cached: fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(objects...).Build(),
-				Leads:  leads, Trouble: trouble, Labels: tc.labels,
-			}
-			got := map[told]bool{}
+			c := &Census{Cached: inttest.Fake(objects...).Build(), Leads: leads, Trouble: trouble, Labels: tc.labels}
+			var got []string
 			c.Tell(func(m metrics.Metric, value float64, labels ...string) {
-				got[told{m.Name, value, strings.Join(labels, ",")}] = true
+				got = append(got, fmt.Sprintf("%s %v %s", m.Name, value, strings.Join(labels, ",")))
 			})
+			slices.Sort(got)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("Unexpected gauges (-want,+got):\n%s", diff)
 			}

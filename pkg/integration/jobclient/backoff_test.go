@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -57,36 +58,32 @@ func TestKeptWritesAreFree(t *testing.T) {
 	r := NewBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	for range 100 {
 		for _, write := range []string{"start", "suspend", "gate"} {
-			if err := r.may("job", write); err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, r.may("job", write))
 			r.kept("job", write)
 		}
 	}
 }
 
 func TestChanged(t *testing.T) {
-	gated := changes{"runtimePatches": []byte(`[{"manager":"example.com/a"},` + entry + `]`), "suspend": []byte("false")}
+	gated := changes{"runtimePatches": []byte(`[{"manager":"example.com/a"},` + inttest.Gate + `]`), "suspend": []byte("false")}
 	tests := map[string]struct {
 		step   changes
 		stored string
 		want   string
 	}{
-		"kept":                       {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/a"},` + entry + `]}`, ""},
-		"somebody else's may change": {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/b"},` + entry + `]}`, ""},
+		"kept":                       {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/a"},` + inttest.Gate + `]}`, ""},
+		"somebody else's may change": {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/b"},` + inttest.Gate + `]}`, ""},
 		"ours is gone":               {gated, `{"suspend":false,"runtimePatches":[{"manager":"example.com/a"}]}`, "spec.runtimePatches"},
 		"all are gone":               {gated, `{"suspend":false}`, "spec.runtimePatches"},
 		"ours says something else":   {gated, `{"suspend":false,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[]}}}}]}`, "spec.runtimePatches"},
-		"suspended again":            {gated, `{"suspend":true,"runtimePatches":[` + entry + `]}`, "spec.suspend"},
+		"suspended again":            {gated, `{"suspend":true,"runtimePatches":[` + inttest.Gate + `]}`, "spec.suspend"},
 		"only suspend was set":       {changes{"suspend": []byte("true")}, `{"suspend":true}`, ""},
 		"a field was taken away":     {changes{"runtimePatches": []byte("null")}, `{}`, ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			var stored trainjob.Spec
-			if err := stored.UnmarshalJSON([]byte(tc.stored)); err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, stored.UnmarshalJSON([]byte(tc.stored)))
 			got, err := tc.step.changed(&stored)
 			if err != nil || got != tc.want {
 				t.Errorf("changed() = %q, %v; want %q", got, err, tc.want)
@@ -97,5 +94,3 @@ func TestChanged(t *testing.T) {
 		t.Error("Another error waits for nothing")
 	}
 }
-
-const entry = `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}}}}]}}}}`

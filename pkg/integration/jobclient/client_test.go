@@ -14,18 +14,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
 	"github.com/kueue-trainer/kueue-trainer/pkg/remainder"
@@ -33,6 +30,7 @@ import (
 )
 
 func TestGuardedPatch(t *testing.T) {
+	const seen = `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},`
 	const noLabels = `{"op":"test","path":"/metadata/labels"},{"op":"test","path":"/metadata/annotations"},`
 	cases := map[string]struct {
 		known   metav1.ObjectMeta
@@ -42,12 +40,13 @@ func TestGuardedPatch(t *testing.T) {
 	}{
 		"a start is made under a test of the generation, and of labels that are not there": {
 			merge: `{"metadata":{"resourceVersion":"7"},"spec":{"suspend":false,"runtimePatches":[{"manager":"a","x":{"zero":false}}]}}`,
-			want:  `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},` + noLabels + `{"op":"add","path":"/spec/runtimePatches","value":[{"manager":"a","x":{"zero":false}}]},{"op":"add","path":"/spec/suspend","value":false}]`,
+			want: seen + noLabels +
+				`{"op":"add","path":"/spec/runtimePatches","value":[{"manager":"a","x":{"zero":false}}]},{"op":"add","path":"/spec/suspend","value":false}]`,
 		},
 		"and of those that are": {
 			known: metav1.ObjectMeta{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q", "a": "b"}, Annotations: map[string]string{"c": "d"}},
 			merge: `{"spec":{"suspend":false}}`,
-			want: `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},` +
+			want: seen +
 				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"q"},` +
 				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1prebuilt-workload-name"},` +
 				`{"op":"test","path":"/metadata/labels/kueue.x-k8s.io~1max-exec-time-seconds"},` +
@@ -58,21 +57,15 @@ func TestGuardedPatch(t *testing.T) {
 		"a stop is not kept from a job by its labels": {
 			known: metav1.ObjectMeta{Labels: map[string]string{"kueue.x-k8s.io/queue-name": "q"}},
 			merge: `{"spec":{"suspend":true}}`,
-			want:  `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},{"op":"add","path":"/spec/suspend","value":true}]`,
+			want:  seen + `{"op":"add","path":"/spec/suspend","value":true}]`,
 		},
 		"a field that goes is removed": {
 			merge: `{"spec":{"runtimePatches":null}}`,
-			want:  `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},{"op":"remove","path":"/spec/runtimePatches"}]`,
+			want:  seen + `{"op":"remove","path":"/spec/runtimePatches"}]`,
 		},
-		"labels are not our business": {
-			merge:   `{"metadata":{"labels":{"a":"b"}},"spec":{"suspend":true}}`,
-			wantErr: true,
-		},
-		"nor are other fields": {
-			merge:   `{"spec":{"trainer":{"numNodes":3}}}`,
-			wantErr: true,
-		},
-		"no JSON": {merge: `{`, wantErr: true},
+		"labels are not our business": {merge: `{"metadata":{"labels":{"a":"b"}},"spec":{"suspend":true}}`, wantErr: true},
+		"nor are other fields":        {merge: `{"spec":{"trainer":{"numNodes":3}}}`, wantErr: true},
+		"no JSON":                     {merge: `{`, wantErr: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -85,13 +78,9 @@ func TestGuardedPatch(t *testing.T) {
 			}
 			tc.known.UID, tc.known.Generation = "uid", 3
 			patch, err := guardedPatch(changes, &tc.known)
-			if err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, err)
 			data, err := patch.Data(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, err)
 			if diff := cmp.Diff(tc.want, string(data)); diff != "" {
 				t.Errorf("Unexpected patch (-want,+got):\n%s", diff)
 			}
@@ -122,12 +111,7 @@ func TestFailedTest(t *testing.T) {
 }
 
 func TestExpectations(t *testing.T) {
-	job := func(generation int64) *trainjob.TrainJob {
-		j := &trainjob.TrainJob{}
-		j.UID, j.Generation = "uid", generation
-		return j
-	}
-	e := ledFrom(time.Time{})
+	e, job := ledFrom(time.Time{}), jobAt
 	if !e.Satisfied(job(1)) {
 		t.Error("A job that we never wrote must be seen as it is")
 	}
@@ -153,30 +137,27 @@ func TestExpectations(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	overtaken := apierrors.NewGenericServerResponse(422, "", schema.GroupResource{}, "", "testing value failed", 0, false)
-	at := func(generation int64) *trainjob.TrainJob {
-		return &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Generation: generation}}
-	}
-	labelled := at(3)
-	labelled.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "other"}
+	labelled, namesake := jobAt(3), jobAt(3)
+	labelled.Labels, namesake.UID = map[string]string{"kueue.x-k8s.io/queue-name": "other"}, "new"
 	cases := map[string]struct {
 		live         *trainjob.TrainJob
 		err          error
 		wantConflict bool
 	}{
-		"somebody was faster":              {live: at(4), err: overtaken, wantConflict: true},
+		"somebody was faster":              {live: jobAt(4), err: overtaken, wantConflict: true},
 		"the queue is another by now":      {live: labelled, err: overtaken, wantConflict: true},
-		"a webhook's refusal looks alike":  {live: at(3), err: overtaken},
-		"another job has the name by now":  {live: &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "new", Generation: 3}}, err: overtaken, wantConflict: true},
-		"anything else stays what it was ": {live: at(4), err: errors.New("network")},
+		"a webhook's refusal looks alike":  {live: jobAt(3), err: overtaken},
+		"another job has the name by now":  {live: namesake, err: overtaken, wantConflict: true},
+		"anything else stays what it was ": {live: jobAt(4), err: errors.New("network")},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := New(nil, clientWith(t, tc.live), servedTrainer(t), ledFrom(time.Time{}), NewBackoff(clock.RealClock{}), newRecorder())
-			if got := apierrors.IsConflict(c.refused(t.Context(), at(3), &at(3).ObjectMeta, tc.err)); got != tc.wantConflict {
+			c := clientOn(t, nil, inttest.Fake(tc.live).Build())
+			if got := apierrors.IsConflict(c.refused(t.Context(), jobAt(3), &jobAt(3).ObjectMeta, tc.err)); got != tc.wantConflict {
 				t.Errorf("a conflict: %t, want %t", got, tc.wantConflict)
 			}
 			newer := tc.wantConflict && tc.live.Generation > 3
-			if c.expectations.Satisfied(at(3)) == newer {
+			if c.expectations.Satisfied(jobAt(3)) == newer {
 				t.Error("A view must be waited for if, and only if, there is a newer one")
 			}
 		})
@@ -213,7 +194,7 @@ func TestSteps(t *testing.T) {
 func TestWroteBy(t *testing.T) {
 	began := time.Unix(1, 0)
 	e := ledFrom(began)
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"}}
+	job := inttest.Job("uid")
 	if got := e.WroteBy(job); !got.Equal(began) {
 		t.Errorf("A write before this process: %s, want its start", got)
 	}
@@ -231,7 +212,7 @@ func TestWroteBy(t *testing.T) {
 func TestChangedBy(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1, 0))
 	e := NewExpectations(clock)
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Generation: 1}}
+	job := jobAt(1)
 	for _, step := range []struct {
 		what       string
 		at         int64
@@ -257,7 +238,7 @@ func TestChangedBy(t *testing.T) {
 			t.Errorf("%s: changed by %d, want %d", step.what, got, step.want)
 		}
 	}
-	e.Forget(types.NamespacedName{Namespace: "ns", Name: "job"})
+	e.Forget(client.ObjectKeyFromObject(job))
 	if len(e.seen) > 0 {
 		t.Error("A job that is gone is remembered")
 	}
@@ -279,21 +260,13 @@ func TestWrite(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Generation: 1}}
-			if err := json.Unmarshal([]byte(`{"runtimePatches":[{"manager":"b"}],"podTemplateOverrides":[{"targetJobs":[]}]}`), &job.Spec); err != nil {
-				t.Fatal(err)
-			}
-			stored := clientWith(t, job)
-			c := New(interceptor.NewClient(stored, interceptor.Funcs{
-				Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-					err := c.Patch(ctx, obj, p, opts...)
-					if tc.dropped {
-						job := obj.(*trainjob.TrainJob)
-						job.Spec = trainjob.Spec{Suspend: job.Spec.Suspend}
-					}
-					return err
-				},
-			}), stored, servedTrainer(t), ledFrom(time.Time{}), NewBackoff(clock.RealClock{}), newRecorder())
+			job := jobAt(1)
+			inttest.Must(t, json.Unmarshal([]byte(`{"runtimePatches":[{"manager":"b"}],"podTemplateOverrides":[{"targetJobs":[]}]}`), &job.Spec))
+			c := clientAnswered(t, job, func(spec *trainjob.Spec) {
+				if tc.dropped {
+					*spec = trainjob.Spec{Suspend: spec.Suspend}
+				}
+			})
 			err := c.write(t.Context(), job.DeepCopy(), tc.step)
 			if apierrors.IsConflict(err) != tc.wantConflict || (err != nil) != tc.wantConflict {
 				t.Errorf("write returned %v, want a conflict: %t", err, tc.wantConflict)
@@ -303,16 +276,10 @@ func TestWrite(t *testing.T) {
 }
 
 func TestWriteInVainIsCounted(t *testing.T) {
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid", Generation: 1}}
-	stored := clientWith(t, job)
+	job := jobAt(1)
 	registry := prometheus.NewRegistry()
-	c := New(interceptor.NewClient(stored, interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			err := c.Patch(ctx, obj, p, opts...)
-			obj.(*trainjob.TrainJob).Spec.Suspend = nil
-			return err
-		},
-	}), stored, servedTrainer(t), ledFrom(time.Time{}), NewBackoff(clock.RealClock{}), metrics.NewRecorder(registry, metrics.QueueLabels{}))
+	c := clientAnswered(t, job, func(spec *trainjob.Spec) { spec.Suspend = nil })
+	c.metrics = metrics.NewRecorder(registry, metrics.QueueLabels{})
 	if err := c.write(t.Context(), job.DeepCopy(), changes{"suspend": json.RawMessage(`true`)}); BackoffOf(err) == 0 {
 		t.Errorf("write returned %v, want to be told to wait", err)
 	}
@@ -321,24 +288,32 @@ func TestWriteInVainIsCounted(t *testing.T) {
 	}
 }
 
-func newRecorder() *metrics.Recorder {
-	return metrics.NewRecorder(prometheus.NewRegistry(), metrics.QueueLabels{})
+// jobAt is a TrainJob of a generation.
+func jobAt(generation int64) *trainjob.TrainJob {
+	job := inttest.Job("uid")
+	job.Generation = generation
+	return job
 }
 
-func clientWith(t *testing.T, objects ...client.Object) client.WithWatch {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := trainjob.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
-}
-
-func servedTrainer(t *testing.T) *serving.Trainer {
+// clientOn returns the client of a manager that has led for ever, beside Trainer 2.3.
+func clientOn(t *testing.T, cached client.Client, live client.Reader) *Client {
 	t.Helper()
 	served := serving.NewTrainer(serving.NewTrainJobs(nil))
 	served.Set(t.Context(), trainjob.Trainer23, nil)
-	return served
+	return New(cached, live, served, ledFrom(time.Time{}), NewBackoff(clock.RealClock{}), inttest.Metrics())
+}
+
+// clientAnswered returns the same of an API server that has a TrainJob, and changes what it answers.
+func clientAnswered(t *testing.T, job *trainjob.TrainJob, change func(*trainjob.Spec)) *Client {
+	t.Helper()
+	stored := inttest.Fake(job).Build()
+	return clientOn(t, interceptor.NewClient(stored, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			err := c.Patch(ctx, obj, p, opts...)
+			change(&obj.(*trainjob.TrainJob).Spec)
+			return err
+		},
+	}), stored)
 }
 
 // ledFrom returns the expectations of a process that has led from a time on.
@@ -350,14 +325,14 @@ func ledFrom(began time.Time) *Expectations {
 }
 
 func TestMissingTrainJobIsAskedForLive(t *testing.T) {
-	key := client.ObjectKey{Namespace: "team", Name: "llm"}
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	c := New(clientWith(t), clientWith(t, job), nil, nil, nil, newRecorder())
-	if err := c.Get(context.Background(), key, &trainjob.TrainJob{}); err != nil {
+	job := inttest.Job("a")
+	key := client.ObjectKeyFromObject(job)
+	c := clientOn(t, inttest.Fake().Build(), inttest.Fake(job).Build())
+	if err := c.Get(t.Context(), key, &trainjob.TrainJob{}); err != nil {
 		t.Errorf("a TrainJob that the cache has not heard of: %v", err)
 	}
-	c.live = clientWith(t)
-	if err := c.Get(context.Background(), key, &trainjob.TrainJob{}); !apierrors.IsNotFound(err) {
+	c.live = inttest.Fake().Build()
+	if err := c.Get(t.Context(), key, &trainjob.TrainJob{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a TrainJob that is gone: %v", err)
 	}
 }
@@ -366,16 +341,15 @@ func TestMissingTrainJobIsAskedForLive(t *testing.T) {
 func TestUpdateOfAWorkload(t *testing.T) {
 	const kueues, ours, mine = kueue.ResourceInUseFinalizerName, remainder.Finalizer, "example.com/mine"
 	copied := func(owned bool, finalizers ...string) *kueue.Workload {
-		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: "wl", Labels: map[string]string{kueue.MultiKueueOriginLabel: "fleet"}, Finalizers: finalizers,
-		}}
-		if owned {
-			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "trainer.kubeflow.org/v1alpha1", Kind: "TrainJob", Name: "llm", UID: "1", Controller: ptr.To(true)}}
+		wl := inttest.WorkloadOf(inttest.Job("1"))
+		wl.Labels, wl.Finalizers = map[string]string{kueue.MultiKueueOriginLabel: "fleet"}, finalizers
+		if !owned {
+			wl.OwnerReferences = nil
 		}
 		return wl
 	}
 	finished := func(wl *kueue.Workload) *kueue.Workload {
-		wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
+		inttest.Is(kueue.WorkloadFinished, "")(wl)
 		return wl
 	}
 	local := copied(true)
@@ -394,18 +368,10 @@ func TestUpdateOfAWorkload(t *testing.T) {
 		"a finished copy that was never held": {wl: finished(copied(true))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			if err := kueue.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
-			stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.wl.DeepCopy()).Build()
-			wl := tc.wl.DeepCopy()
-			if err := stored.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
-				t.Fatal(err)
-			}
-			if err := (&Client{Client: stored}).Update(t.Context(), wl); err != nil {
-				t.Fatal(err)
-			}
+			wl := tc.wl
+			stored := inttest.Fake(wl).Build()
+			inttest.Reload(t, stored, wl)
+			inttest.Must(t, (&Client{Client: stored}).Update(t.Context(), wl))
 			if diff := cmp.Diff(tc.want, wl.Finalizers); diff != "" {
 				t.Errorf("Finalizers (-want +got):\n%s", diff)
 			}

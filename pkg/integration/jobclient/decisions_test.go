@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	// The library that the API server applies JSON patches with.
@@ -56,17 +57,11 @@ func TestDecisionTests(t *testing.T) {
 func applied(t *testing.T, known, live *metav1.ObjectMeta) error {
 	t.Helper()
 	ops, err := json.Marshal(decisionTests(known))
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	patch, err := jsonpatch.DecodePatch(ops)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	object, err := json.Marshal(map[string]any{"metadata": live})
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	_, err = patch.Apply(object)
 	return err
 }

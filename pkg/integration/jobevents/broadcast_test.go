@@ -13,11 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 )
 
 func TestBroadcast(t *testing.T) {
@@ -36,20 +35,12 @@ func TestBroadcast(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			if err := trainjob.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
 			client := fake.NewClientset()
-			recorder, err := Broadcast(t.Context(), client.EventsV1(), scheme, "controller")
-			if err != nil {
-				t.Fatal(err)
-			}
+			recorder, err := Broadcast(t.Context(), client.EventsV1(), inttest.Scheme, "controller")
+			inttest.Must(t, err)
 			written := func() []string {
 				list, err := client.EventsV1().Events("team").List(t.Context(), metav1.ListOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				inttest.Must(t, err)
 				slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
 				var told []string
 				for _, e := range list.Items {
@@ -61,7 +52,8 @@ func TestBroadcast(t *testing.T) {
 				}
 				return told
 			}
-			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "1", ResourceVersion: "7"}}
+			job := inttest.Job("1")
+			job.ResourceVersion = "7"
 			for _, note := range tc.notes {
 				recorder.Eventf(job, nil, corev1.EventTypeWarning, "Waits", "Describe", "%s", note)
 				// The broadcaster does not keep the order of what is recorded at once.

@@ -6,12 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 func TestRecorder(t *testing.T) {
@@ -41,7 +39,7 @@ func TestRecorder(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
 			once := New(recorder)
 			for _, e := range tc.events {
-				job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{UID: e.uid}}
+				job := inttest.Job(e.uid)
 				once.Eventf(job, nil, corev1.EventTypeNormal, e.reason, "Act", "%s", e.note)
 			}
 			var got []string
@@ -67,7 +65,7 @@ func TestResolvedEventIsNews(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
 			once := New(recorder)
-			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
+			job := inttest.Job("a")
 			for range 2 {
 				once.Eventf(job, nil, corev1.EventTypeWarning, "Unknown", "Act", "no runtime")
 				once.Resolve(job.UID, tc.settled)

@@ -10,14 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
@@ -40,21 +39,13 @@ func TestToldAt(t *testing.T) {
 
 const job types.UID = "job"
 
-// refusedAt is what Trainer says of a JobSet that it could not make.
-func refusedAt(at time.Time, about types.UID, note string) *eventsv1.Event {
-	return &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: note}, EventTime: metav1.NewMicroTime(at), Type: corev1.EventTypeWarning,
-		Reason: "TrainJobResourcesCreationFailed", Regarding: corev1.ObjectReference{Kind: "TrainJob", UID: about}, Note: note,
-	}
-}
-
 func TestLastRefusalOf(t *testing.T) {
 	at := time.Unix(1000, 0)
-	other := refusedAt(at.Add(5*time.Minute), job, "no refusal")
+	other := inttest.Refusal(at.Add(5*time.Minute), job, "no refusal")
 	other.Reason = "Suspended"
 	p := newPage(at)
 	p.add([]eventsv1.Event{
-		*refusedAt(at.Add(time.Minute), job, "second"), *refusedAt(at, job, "first"), *refusedAt(at.Add(2*time.Minute), "other", "third"), *other,
+		*inttest.Refusal(at.Add(time.Minute), job, "second"), *inttest.Refusal(at, job, "first"), *inttest.Refusal(at.Add(2*time.Minute), "other", "third"), *other,
 	})
 	tests := map[string]struct {
 		asked []types.UID
@@ -75,19 +66,28 @@ func TestLastRefusalOf(t *testing.T) {
 	}
 }
 
+// refusalsBy are those that an API server answers with.
+func refusalsBy(answer func(*eventsv1.EventList, client.ListOptions) error) *Refusals {
+	return NewRefusals(interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			asked := client.ListOptions{}
+			asked.ApplyOptions(opts)
+			return answer(list.(*eventsv1.EventList), asked)
+		},
+	}))
+}
+
 // However many jobs are late, the API server looks through its events once in a while.
 func TestRefusalsAreReadForAllJobsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads, takes := 0, 2*time.Second
 		var told []eventsv1.Event
-		r := NewRefusals(interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
-			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
-				reads++
-				time.Sleep(takes)
-				list.(*eventsv1.EventList).Items = told
-				return nil
-			},
-		}))
+		r := refusalsBy(func(list *eventsv1.EventList, _ client.ListOptions) error {
+			reads++
+			time.Sleep(takes)
+			list.Items = told
+			return nil
+		})
 		ask := func(asOf time.Time) (string, time.Duration) {
 			note, again, err := r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, asOf)
 			if err != nil {
@@ -104,7 +104,7 @@ func TestRefusalsAreReadForAllJobsAtATime(t *testing.T) {
 		}
 		time.Sleep(takes)
 		synctest.Wait()
-		told = []eventsv1.Event{*refusedAt(time.Now(), job, "denied")}
+		told = []eventsv1.Event{*inttest.Refusal(time.Now(), job, "denied")}
 		if note, again := ask(time.Time{}); note != "" || again > 0 || reads != 1 {
 			t.Errorf("It says %q, again %s after %d reads; want an answer of before the refusal after 1", note, again, reads)
 		}
@@ -130,13 +130,11 @@ func TestRefusalsAreReadForAllJobsAtATime(t *testing.T) {
 func TestRefusalsThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer, reads := errors.New("timed out"), 0
-		r := NewRefusals(interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
-			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-				reads++
-				time.Sleep(time.Second)
-				return answer
-			},
-		}))
+		r := refusalsBy(func(*eventsv1.EventList, client.ListOptions) error {
+			reads++
+			time.Sleep(time.Second)
+			return answer
+		})
 		ask := func() (string, time.Duration, error) {
 			return r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, time.Time{})
 		}
@@ -167,24 +165,18 @@ func TestRefusalsAreReadInChunks(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			reads := 0
-			r := NewRefusals(interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
-				List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-					asked := client.ListOptions{}
-					asked.ApplyOptions(opts)
-					if want := strings.Repeat("x", reads); asked.Limit != chunkSize || asked.Continue != want {
-						t.Errorf("It asks for %d from %q on, want %d from %q on", asked.Limit, asked.Continue, chunkSize, want)
-					}
-					reads++
-					about, next := types.UID("other"), strings.Repeat("x", reads)
-					if !tc.endless && reads == tc.wantReads {
-						about, next = job, ""
-					}
-					*list.(*eventsv1.EventList) = eventsv1.EventList{
-						ListMeta: metav1.ListMeta{Continue: next}, Items: []eventsv1.Event{*refusedAt(time.Unix(1000, 0), about, "denied")},
-					}
-					return nil
-				},
-			}))
+			r := refusalsBy(func(list *eventsv1.EventList, asked client.ListOptions) error {
+				if want := strings.Repeat("x", reads); asked.Limit != chunkSize || asked.Continue != want {
+					t.Errorf("It asks for %d from %q on, want %d from %q on", asked.Limit, asked.Continue, chunkSize, want)
+				}
+				reads++
+				about, next := types.UID("other"), strings.Repeat("x", reads)
+				if !tc.endless && reads == tc.wantReads {
+					about, next = job, ""
+				}
+				list.Continue, list.Items = next, []eventsv1.Event{*inttest.Refusal(time.Unix(1000, 0), about, "denied")}
+				return nil
+			})
 			note, _, err := r.Last(t.Context(), "ns", "TrainJob", []types.UID{job}, time.Time{}, time.Time{})
 			if note != tc.want || err != nil || reads != tc.wantReads {
 				t.Errorf("It says %q, %v after %d reads; want %q after %d", note, err, reads, tc.want, tc.wantReads)

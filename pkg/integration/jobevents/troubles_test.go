@@ -6,15 +6,13 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-
-	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 func TestTroubles(t *testing.T) {
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{UID: "a"}}
+	job := inttest.Job("a")
 	warn := func(reason string) func(*Recorder) {
 		return func(r *Recorder) { r.Warn(job, reason, ActionStart, errors.New("why")) }
 	}

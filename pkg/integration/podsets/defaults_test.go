@@ -5,6 +5,7 @@ package podsets
 import (
 	"testing"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,9 +41,7 @@ func TestWorkloadDefaultsStayTheSame(t *testing.T) {
 			var w Defaults
 			w.look(crd("a", 1, "1"))
 			before, err := w.get()
-			if err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, err)
 			if tc.gone {
 				w.gone()
 			}

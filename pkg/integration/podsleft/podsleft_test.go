@@ -10,33 +10,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 func TestPodsLeft(t *testing.T) {
-	pod := func(change func(*corev1.Pod)) *corev1.Pod {
-		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "ns", Name: "pod", Labels: map[string]string{jobsetapi.JobSetNameKey: "job"},
-				OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: "job-node-0", UID: "j", Controller: new(true)}},
-			},
-			Spec:   corev1.PodSpec{NodeName: "node"},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning},
-		}
-		change(p)
-		return p
-	}
+	pod := func(changes ...func(*corev1.Pod)) *corev1.Pod { return inttest.PodOf("ns", "job", changes...) }
 	tests := map[string]struct {
 		pod  *corev1.Pod
 		want int
 	}{
-		"a pod that runs": {pod: pod(func(*corev1.Pod) {}), want: 1},
+		"a pod that runs": {pod: pod(), want: 1},
 		"a pod on its way out": {pod: pod(func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"test/hold"}
 		}), want: 1},
@@ -51,7 +40,7 @@ func TestPodsLeft(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(tc.pod).Build()
+			c := inttest.Fake(tc.pod).Build()
 			pods, err := Pods{Live: inttest.PodsByPhase(c)}.Left(t.Context(), types.NamespacedName{Namespace: "ns", Name: "job"})
 			if err != nil || len(pods) != tc.want {
 				t.Errorf("Left returns %d pods, %v, want %d", len(pods), err, tc.want)
@@ -86,7 +75,7 @@ func TestOvertaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: tc.jobs}}
 			job := &trainjob.TrainJob{Spec: trainjob.Spec{Suspend: ptr.To(true), RuntimePatches: tc.patches}}
-			pods := Pods{Field: patch.Of(trainjob.Trainer23), Expectations: inttest.LedSince(time.Time{})}
+			pods := Pods{Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
 			if got := pods.MayStillResume(job, js) > 0; got != tc.want {
 				t.Errorf("overtaken = %t, want %t", got, tc.want)
 			}
@@ -95,13 +84,11 @@ func TestOvertaken(t *testing.T) {
 }
 
 func TestActive(t *testing.T) {
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
+	job := inttest.Job("a")
 	jobSet := func(suspend bool, active int32) *jobsetapi.JobSet {
-		return &jobsetapi.JobSet{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "js", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
-			Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(suspend)},
-			Status:     jobsetapi.JobSetStatus{ReplicatedJobsStatus: []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: active}}},
-		}
+		js := inttest.JobSetOf(job, suspend)
+		js.Status.ReplicatedJobsStatus = []jobsetapi.ReplicatedJobStatus{{Name: "node", Active: active}}
+		return js
 	}
 	tests := map[string]struct {
 		jobSet *jobsetapi.JobSet
@@ -114,12 +101,12 @@ func TestActive(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			builder := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)))
+			builder := inttest.Fake()
 			if tc.jobSet != nil {
 				builder = builder.WithObjects(tc.jobSet)
 			}
 			c := builder.Build()
-			pods := Pods{State: state.FromCache(c), Field: patch.Of(trainjob.Trainer23), Expectations: inttest.LedSince(time.Time{})}
+			pods := Pods{State: state.FromCache(c), Field: patch.Of(trainjob.Trainer23), Expectations: testenv.LedSince(time.Time{})}
 			if got, err := pods.Active(t.Context(), job); err != nil || got != tc.want {
 				t.Errorf("Active() = %t, %v; want %t", got, err, tc.want)
 			}

@@ -9,10 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
@@ -83,15 +82,12 @@ func TestStoppedJobIsActiveUntilTrainerAnswered(t *testing.T) {
 			if !tc.entryWritten.IsZero() {
 				job.Spec.RuntimePatches = entryAt(t, tc.entryWritten, patch.Placement{Name: "node"})
 			}
-			builder := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(t)))
+			builder := inttest.Fake()
 			if !tc.noJobSet {
-				builder = builder.WithObjects(&jobsetapi.JobSet{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
-					Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(true)},
-				})
+				builder = builder.WithObjects(inttest.JobSetOf(job, true))
 			}
 			c := builder.Build()
-			expectations, clock := inttest.LedSinceByClock(tc.began)
+			expectations, clock := testenv.LedSinceByClock(tc.began)
 			pods := Pods{State: state.FromCache(c), Field: patch.Of(trainjob.Trainer23), Expectations: expectations}
 			if tc.before != nil {
 				tc.before(expectations, clock, job)
@@ -111,16 +107,11 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 		"a JobSet is still suspended": {suspended: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
-			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(&jobsetapi.JobSet{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}},
-				Spec:       jobsetapi.JobSetSpec{Suspend: ptr.To(tc.suspended)},
-			}).Build()
-			expectations := inttest.LedSince(time.Time{})
+			job := inttest.Job("a")
+			c := inttest.Fake(inttest.JobSetOf(job, tc.suspended)).Build()
+			expectations := testenv.LedSince(time.Time{})
 			expectations.ExpectResume(job)
-			if err := (Pods{State: state.FromCache(c), Expectations: expectations}).NoteResumed(t.Context(), job); err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, (Pods{State: state.FromCache(c), Expectations: expectations}).NoteResumed(t.Context(), job))
 			job.Generation++
 			if _, waits := expectations.StoppedBeforeResume(job); waits == tc.want {
 				t.Errorf("Trainer has answered: %t, want %t", !waits, tc.want)
@@ -133,16 +124,11 @@ func TestJobSetThatRunsIsTrainersAnswer(t *testing.T) {
 func entryAt(t *testing.T, at time.Time, placements ...patch.Placement) []trainjob.RuntimePatch {
 	t.Helper()
 	ours, err := patch.Entry(placements)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	typed, err := ours.Decode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	typed.Time = ptr.To(metav1.NewTime(at))
-	if ours, err = trainjob.NewRuntimePatch(&typed); err != nil {
-		t.Fatal(err)
-	}
+	ours, err = trainjob.NewRuntimePatch(&typed)
+	inttest.Must(t, err)
 	return []trainjob.RuntimePatch{ours}
 }

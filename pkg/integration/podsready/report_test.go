@@ -7,14 +7,13 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobclient"
 	"github.com/kueue-trainer/kueue-trainer/pkg/kueuelib"
 )
@@ -26,16 +25,15 @@ func TestReportIsWrittenByAnOldViewFromThenOn(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			wl := inttest.WorkloadOf("a", true)
-			wl.Status.Admission = &kueue.Admission{}
+			wl := inttest.AdmittedOf("a")
 			written := false
-			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(wl).WithInterceptorFuncs(interceptor.Funcs{
+			c := inttest.Fake(wl).WithInterceptorFuncs(interceptor.Funcs{
 				SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 					written = true
 					return nil
 				},
 			}).Build()
-			r := Reporter{Client: c, Kueue: inttest.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}
+			r := Reporter{Client: c, Kueue: testenv.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}
 			key := client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}
 			view := jobclient.VersionsOf([]kueue.Workload{*wl})
 			reported, err := r.Report(t.Context(), key, wl, tc.ready)
@@ -55,47 +53,27 @@ func TestReportIsWrittenByAnOldViewFromThenOn(t *testing.T) {
 func TestReportCountsAStartAndNoRecovery(t *testing.T) {
 	cases := map[string]struct {
 		was  string
-		want uint64
+		want float64
 	}{
 		"it gets ready": {want: 1},
 		"it recovers":   {was: kueue.WorkloadWaitForRecovery},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			wl := inttest.WorkloadOf("a", true)
-			wl.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(t.Name())}
+			wl := inttest.AdmittedOf("a")
+			wl.Status.Admission.ClusterQueue = kueue.ClusterQueueReference(t.Name())
 			if tc.was != "" {
-				wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse, Reason: tc.was})
+				inttest.Isnt(kueue.WorkloadPodsReady, tc.was)(wl)
 			}
-			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithStatusSubresource(wl).WithObjects(wl).Build()
-			r := Reporter{Client: c, Kueue: inttest.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}
-			if _, err := r.Report(t.Context(), client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}, wl, true); err != nil {
-				t.Fatal(err)
-			}
-			if got := readyCount(t, t.Name()); got != tc.want {
-				t.Errorf("Counted as ready %d times, want %d", got, tc.want)
+			c := inttest.Fake(wl).WithStatusSubresource(wl).Build()
+			r := Reporter{Client: c, Kueue: testenv.KueueDefaults(t), Expectations: jobclient.NewExpectations(clock.RealClock{})}
+			_, err := r.Report(t.Context(), client.ObjectKey{Namespace: wl.Namespace, Name: "llm"}, wl, true)
+			inttest.Must(t, err)
+			registry := prometheus.NewRegistry()
+			registry.MustRegister(kueuelib.JobMetrics()...)
+			if got := inttest.Recorded(t, registry, "cluster_queue")["kueue_ready_wait_time_seconds "+t.Name()]; got != tc.want {
+				t.Errorf("Counted as ready %v times, want %v", got, tc.want)
 			}
 		})
 	}
-}
-
-// readyCount is how often Workloads of a ClusterQueue were counted as ready.
-func readyCount(t *testing.T, clusterQueue string) uint64 {
-	t.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(kueuelib.JobMetrics()...)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			for _, label := range metric.GetLabel() {
-				if family.GetName() == "kueue_ready_wait_time_seconds" && label.GetName() == "cluster_queue" && label.GetValue() == clusterQueue {
-					return metric.GetHistogram().GetSampleCount()
-				}
-			}
-		}
-	}
-	return 0
 }

@@ -9,23 +9,30 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	kueueconstants "sigs.k8s.io/kueue/pkg/controller/constants"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
+// The queue of the jobs, and its ClusterQueue behind MultiKueue and not.
+var (
+	queue  = kit.MakeLocalQueue("ns", "q", "cq")
+	behind = inttest.ClusterQueue("remote")
+	here   = inttest.ClusterQueue()
+	check  = inttest.Check("remote", kueue.MultiKueueControllerName)
+)
+
+func queuedJob() *trainjob.TrainJob {
+	return &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{kueueconstants.QueueLabel: "q"}}}
+}
+
 func TestLeadsToMultiKueue(t *testing.T) {
-	queue := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"}}
-	behind := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{
-		AdmissionChecksStrategy: &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "remote"}}}}}
-	here := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}}
-	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "remote"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName}}
 	cases := map[string]struct {
 		cached, stored []client.Object
 		want           bool
@@ -39,7 +46,7 @@ func TestLeadsToMultiKueue(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := New(having(t, tc.cached), having(t, tc.stored), nil).LeadsToMultiKueue(t.Context(), "ns", "q")
+			got, err := New(inttest.Fake(tc.cached...).Build(), inttest.Fake(tc.stored...).Build(), nil).LeadsToMultiKueue(t.Context(), "ns", "q")
 			if err != nil || got != tc.want {
 				t.Errorf("LeadsToMultiKueue() = %t, %v; want %t", got, err, tc.want)
 			}
@@ -48,11 +55,6 @@ func TestLeadsToMultiKueue(t *testing.T) {
 }
 
 func TestReachable(t *testing.T) {
-	queue := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"}}
-	behind := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{
-		AdmissionChecksStrategy: &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "remote"}}}}}
-	here := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}}
-	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "remote"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName}}
 	there, nowhere := []client.Object{queue, behind, check}, []client.Object{queue, here}
 	cases := map[string]struct {
 		cached, stored []client.Object
@@ -67,9 +69,9 @@ func TestReachable(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{kueueconstants.QueueLabel: "q"}}}
+			job := queuedJob()
 			job.Spec.ManagedBy = ptr.To(kueue.MultiKueueControllerName)
-			if err := New(having(t, tc.cached), having(t, tc.stored), nil).Reachable(t.Context(), job); !errors.Is(err, tc.want) {
+			if err := New(inttest.Fake(tc.cached...).Build(), inttest.Fake(tc.stored...).Build(), nil).Reachable(t.Context(), job); !errors.Is(err, tc.want) {
 				t.Errorf("Reachable() = %v, want %v", err, tc.want)
 			}
 		})
@@ -78,38 +80,23 @@ func TestReachable(t *testing.T) {
 
 // A client refuses to ask the API server for an object without a name.
 func TestWithoutAQueueNobodyIsAsked(t *testing.T) {
-	refuse := interceptor.NewClient(having(t, nil).(client.WithWatch), interceptor.Funcs{
+	refuse := interceptor.NewClient(inttest.Fake().Build(), interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
 			return fmt.Errorf("%T %q was asked for", obj, key)
 		},
 	})
-	leads, err := New(having(t, nil), refuse, nil).LeadsToMultiKueue(t.Context(), "ns", "")
+	leads, err := New(inttest.Fake().Build(), refuse, nil).LeadsToMultiKueue(t.Context(), "ns", "")
 	if err != nil || leads {
 		t.Errorf("LeadsToMultiKueue() = %t, %v; want false", leads, err)
 	}
 }
 
-func having(t *testing.T, objects []client.Object) client.Client {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := kueue.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).Build()
-	for _, obj := range objects {
-		if err := c.Create(t.Context(), obj.DeepCopyObject().(client.Object)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return c
-}
-
 func TestStopped(t *testing.T) {
 	local := func(policy *kueue.StopPolicy) client.Object {
-		return &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq", StopPolicy: policy}}
+		return &kueue.LocalQueue{ObjectMeta: queue.ObjectMeta, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq", StopPolicy: policy}}
 	}
 	cluster := func(policy *kueue.StopPolicy) client.Object {
-		return &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{StopPolicy: policy}}
+		return &kueue.ClusterQueue{ObjectMeta: here.ObjectMeta, Spec: kueue.ClusterQueueSpec{StopPolicy: policy}}
 	}
 	runs, holds, drains := ptr.To(kueue.None), ptr.To(kueue.Hold), ptr.To(kueue.HoldAndDrain)
 	cases := map[string]struct {
@@ -127,8 +114,7 @@ func TestStopped(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{kueueconstants.QueueLabel: "q"}}}
-			got, err := New(having(t, tc.there), nil, nil).Stopped(t.Context(), job)
+			got, err := New(inttest.Fake(tc.there...).Build(), nil, nil).Stopped(t.Context(), queuedJob())
 			if err != nil || got != tc.want {
 				t.Errorf("Stopped() = %t, %v; want %t", got, err, tc.want)
 			}

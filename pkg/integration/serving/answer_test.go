@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,8 +27,8 @@ func TestInTreeWaits(t *testing.T) {
 		waits, now = append(waits, wait.Truncate(100*time.Millisecond)), now.Add(wait)
 	}
 	ms := time.Millisecond
-	want := append([]time.Duration{200 * ms, 400 * ms, 800 * ms, 1600 * ms}, repeat(2*time.Second, 14)...)
-	if diff := cmp.Diff(append(want, repeat(inTreeEvery, 3)...), waits); diff != "" {
+	want := append([]time.Duration{200 * ms, 400 * ms, 800 * ms, 1600 * ms}, slices.Repeat([]time.Duration{2 * time.Second}, 14)...)
+	if diff := cmp.Diff(append(want, slices.Repeat([]time.Duration{inTreeEvery}, 3)...), waits); diff != "" {
 		t.Errorf("Unexpected waits (-want,+got):\n%s", diff)
 	}
 	if wait := view.heard(true).wait(now); wait != inTreeRetry {
@@ -36,14 +37,6 @@ func TestInTreeWaits(t *testing.T) {
 	if wait := view.heard(false).wait(now); wait != inTreeEvery {
 		t.Errorf("All is well, and it looks again after %s", wait)
 	}
-}
-
-func repeat(d time.Duration, n int) []time.Duration {
-	out := make([]time.Duration, n)
-	for i := range out {
-		out[i] = d
-	}
-	return out
 }
 
 func TestInTreeAnswerHolds(t *testing.T) {

@@ -11,14 +11,13 @@ import (
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
@@ -26,15 +25,10 @@ import (
 // are answer, with two runtimes, "a" and "b", and objects.
 func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error, objects ...client.Object) *InTree {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := trainjob.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"a", "b"} {
+		objects = append(objects, &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).
-		WithObjects(
-			&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
-			&trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "b"}}).
-		WithObjects(objects...).
+	c := inttest.Fake(objects...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(_ context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 				options := (&client.CreateOptions{}).ApplyOptions(opts)
@@ -50,27 +44,24 @@ func inTreeOn(t *testing.T, answer func(*trainjob.TrainJob) error, objects ...cl
 func TestInTreeProbe(t *testing.T) {
 	refused := apierrors.NewForbidden(trainJobsResource, "dry-run", errors.New("not with this runtime"))
 	away := apierrors.NewInternalError(errors.New(`failed calling webhook "queued-trainjobs-need-kueue-trainer-running.kueue-trainer.dev"`))
+	suspend := func(job *trainjob.TrainJob) error {
+		job.Spec.Suspend = ptr.To(true)
+		return nil
+	}
 	cases := map[string]struct {
 		answer  func(*trainjob.TrainJob) error
 		own     []client.Object
 		want    bool
 		wantErr error
 	}{
-		"nobody suspends it": {answer: func(*trainjob.TrainJob) error { return nil }},
-		"the in-tree webhook suspends it": {
-			answer: func(job *trainjob.TrainJob) error {
-				job.Spec.Suspend = ptr.To(true)
-				return nil
-			},
-			want: true,
-		},
+		"nobody suspends it":              {answer: func(*trainjob.TrainJob) error { return nil }},
+		"the in-tree webhook suspends it": {answer: suspend, want: true},
 		"a runtime that plain TrainJobs cannot use decides nothing": {
 			answer: func(job *trainjob.TrainJob) error {
 				if job.Spec.RuntimeRef.Name == "a" {
 					return refused
 				}
-				job.Spec.Suspend = ptr.To(true)
-				return nil
+				return suspend(job)
 			},
 			want: true,
 		},
@@ -88,8 +79,7 @@ func TestInTreeProbe(t *testing.T) {
 				if *job.Spec.RuntimeRef.Kind == trainer.ClusterTrainingRuntimeKind {
 					return refused
 				}
-				job.Spec.Suspend = ptr.To(true)
-				return nil
+				return suspend(job)
 			},
 			own:  []client.Object{&trainer.TrainingRuntime{ObjectMeta: metav1.ObjectMeta{Namespace: "kueue-trainer-system", Name: "own"}}},
 			want: true,
@@ -115,9 +105,7 @@ func TestInTreeReadiness(t *testing.T) {
 		t.Errorf("Not ready before anything was found: %v", err)
 	}
 	for _, found := range []bool{true, false} {
-		if err := in.Observe(context.Background(), time.Now(), found, nil); err != nil {
-			t.Fatal(err)
-		}
+		inttest.Must(t, in.Observe(t.Context(), time.Now(), found, nil))
 		if err := in.Check(nil); (err != nil) != found {
 			t.Errorf("Found %v, and the check says %v", found, err)
 		}

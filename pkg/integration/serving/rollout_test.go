@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -24,7 +23,7 @@ import (
 )
 
 func TestRead(t *testing.T) {
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "uid"}}
+	job := inttest.Job("uid")
 	var (
 		overrides = map[string]string{"kueue-trainer.dev/manager": "kueue.x-k8s.io/manager"}
 		gated     = jobSetShowing("gated", job, map[string]string{"kueue-trainer.dev/gated": "true"}, nil)
@@ -32,9 +31,9 @@ func TestRead(t *testing.T) {
 		older     = jobSetShowing("older", job, map[string]string{"kueue.x-k8s.io/podset": "node"}, overrides)
 		plain     = jobSetShowing("plain", job, map[string]string{"a": "b"}, nil)
 		foreign   = jobSetShowing("foreign", nil, map[string]string{"kueue.x-k8s.io/podset": "node"}, nil)
-		snapshot  = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job-runtime-snapshot",
-			CreationTimestamp: metav1.Now(), OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}}}
+		snapshot  = &corev1.ConfigMap{ObjectMeta: inttest.Owned(job, "llm-runtime-snapshot")}
 	)
+	snapshot.CreationTimestamp = metav1.Now()
 	cases := map[string]struct {
 		// served are the generations of the CRD, one after the other.
 		served []trainjob.TrainerVersion
@@ -62,7 +61,7 @@ func TestRead(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			lists := 0
-			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
+			c := inttest.Fake(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 					lists++
 					return c.List(ctx, list, opts...)
@@ -77,9 +76,7 @@ func TestRead(t *testing.T) {
 				served.Set(t.Context(), generation, reason)
 			}
 			version, err := served.Served()
-			if err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, err)
 			job := job.DeepCopy()
 			job.Spec.ManagedBy = ptr.To(cmp.Or(tc.managedBy, trainjob.ControllerName))
 			for range 2 {
@@ -96,12 +93,12 @@ func TestRead(t *testing.T) {
 
 // jobSetShowing returns the JobSet of a TrainJob, or of nobody, whose pods have labels and annotations.
 func jobSetShowing(name string, job *trainjob.TrainJob, labels, annotations map[string]string) *jobsetapi.JobSet {
-	rj := jobsetapi.ReplicatedJob{Name: "node"}
-	rj.Template.Spec.Template.Labels, rj.Template.Spec.Template.Annotations = labels, annotations
-	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
-	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{rj}
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
 	if job != nil {
-		js.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)}
+		js.ObjectMeta = inttest.Owned(job, name)
 	}
+	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node"}}
+	pods := &js.Spec.ReplicatedJobs[0].Template.Spec.Template
+	pods.Labels, pods.Annotations = labels, annotations
 	return js
 }

@@ -11,49 +11,41 @@ import (
 	"k8s.io/utils/ptr"
 	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
 )
 
 func TestHasPods(t *testing.T) {
-	condition := func(kind batchv1.JobConditionType, status corev1.ConditionStatus) []batchv1.JobCondition {
-		return []batchv1.JobCondition{{Type: kind, Status: status}}
+	condition := func(kind batchv1.JobConditionType, status corev1.ConditionStatus) batchv1.JobStatus {
+		return batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: kind, Status: status}}}
 	}
-	suspended := batchv1.JobSpec{Suspend: ptr.To(true)}
+	terminating := func(status batchv1.JobStatus) batchv1.JobStatus {
+		status.Terminating = ptr.To[int32](1)
+		return status
+	}
 	cases := map[string]struct {
-		job  batchv1.Job
-		want bool
+		suspended bool
+		status    batchv1.JobStatus
+		want      bool
 	}{
-		"a Job that was made suspended and never looked at": {job: batchv1.Job{Spec: suspended}},
-		"a Job that its controller knows to be suspended": {
-			job: batchv1.Job{Spec: suspended, Status: batchv1.JobStatus{Conditions: condition(batchv1.JobSuspended, corev1.ConditionTrue)}},
-		},
-		"a suspended Job whose controller last saw it resumed": {
-			job:  batchv1.Job{Spec: suspended, Status: batchv1.JobStatus{Conditions: condition(batchv1.JobSuspended, corev1.ConditionFalse)}},
-			want: true,
-		},
-		"a suspended Job that ran from the beginning": {
-			job:  batchv1.Job{Spec: suspended, Status: batchv1.JobStatus{StartTime: ptr.To(metav1.Now())}},
-			want: true,
-		},
+		"a Job that was made suspended and never looked at":    {suspended: true},
+		"a Job that its controller knows to be suspended":      {suspended: true, status: condition(batchv1.JobSuspended, corev1.ConditionTrue)},
+		"a suspended Job whose controller last saw it resumed": {suspended: true, status: condition(batchv1.JobSuspended, corev1.ConditionFalse), want: true},
+		"a suspended Job that ran from the beginning":          {suspended: true, status: batchv1.JobStatus{StartTime: ptr.To(metav1.Now())}, want: true},
 		"a suspended Job with a pod on its way out": {
-			job: batchv1.Job{Spec: suspended, Status: batchv1.JobStatus{
-				Terminating: ptr.To[int32](1), Conditions: condition(batchv1.JobSuspended, corev1.ConditionTrue)}},
-			want: true,
-		},
-		"a Job that may run, without a pod yet": {want: true},
-		"a Job that is done": {
-			job: batchv1.Job{Status: batchv1.JobStatus{Conditions: condition(batchv1.JobComplete, corev1.ConditionTrue)}},
-		},
-		"a Job that failed, with a pod on its way out": {
-			job: batchv1.Job{Status: batchv1.JobStatus{
-				Terminating: ptr.To[int32](1), Conditions: condition(batchv1.JobFailed, corev1.ConditionTrue)}},
-			want: true,
-		},
+			suspended: true, status: terminating(condition(batchv1.JobSuspended, corev1.ConditionTrue)), want: true},
+		"a Job that may run, without a pod yet":        {want: true},
+		"a Job that is done":                           {status: condition(batchv1.JobComplete, corev1.ConditionTrue)},
+		"a Job that failed, with a pod on its way out": {status: terminating(condition(batchv1.JobFailed, corev1.ConditionTrue)), want: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := HasPods(tc.job); got != tc.want {
+			job := batchv1.Job{Status: tc.status}
+			if tc.suspended {
+				job.Spec.Suspend = ptr.To(true)
+			}
+			if got := HasPods(job); got != tc.want {
 				t.Errorf("HasPods = %t, want %t", got, tc.want)
 			}
 		})
@@ -76,9 +68,8 @@ func TestLacksGate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			field := patch.Of(trainjob.Trainer23)
 			job := &trainjob.TrainJob{}
-			if _, err := field.Set(&job.Spec, []patch.Placement{tc.placement}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := field.Set(&job.Spec, []patch.Placement{tc.placement})
+			inttest.Must(t, err)
 			js := &jobsetapi.JobSet{Spec: jobsetapi.JobSetSpec{ReplicatedJobs: []jobsetapi.ReplicatedJob{{Name: "node"}}}}
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGates = tc.gates
 			if got := LacksGate(js, job, field); got != tc.want {

@@ -7,8 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
@@ -23,13 +21,13 @@ func TestMayRun(t *testing.T) {
 	}{
 		"it is admitted":           {change: func(*kueue.Workload) {}, want: true},
 		"it waits":                 {change: func(wl *kueue.Workload) { wl.Status.Conditions = nil }},
-		"it is evicted":            {change: func(wl *kueue.Workload) { is(wl, kueue.WorkloadEvicted) }},
-		"it is deactivated":        {change: func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(false) }},
+		"it is evicted":            {change: inttest.Is(kueue.WorkloadEvicted, "")},
+		"it is deactivated":        {change: inttest.Deactivated},
 		"it is active in so words": {change: func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(true) }, want: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			wl := inttest.WorkloadOf("a", true)
+			wl := inttest.AdmittedOf("a")
 			tc.change(wl)
 			if got := state.MayRun(wl); got != tc.want {
 				t.Errorf("MayRun = %t, want %t", got, tc.want)
@@ -38,15 +36,9 @@ func TestMayRun(t *testing.T) {
 	}
 }
 
-// is sets a condition.
-func is(wl *kueue.Workload, condition string) {
-	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue})
-}
-
 // Trainer names the JobSet as the TrainJob, and so may somebody else name one.
 func TestJobSetIsTheJobsOwn(t *testing.T) {
-	job := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "a"}}
-	former := &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: "b"}}
+	job, former := inttest.Job("a"), inttest.Job("b")
 	tests := map[string]struct {
 		owners []metav1.OwnerReference
 		want   bool
@@ -58,8 +50,9 @@ func TestJobSetIsTheJobsOwn(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", OwnerReferences: tc.owners}}
-			c := fake.NewClientBuilder().WithScheme(inttest.Scheme(t)).WithObjects(js).Build()
+			js := inttest.JobSetOf(job, true)
+			js.OwnerReferences = tc.owners
+			c := inttest.Fake(js).Build()
 			got, err := state.JobSetOf(t.Context(), state.FromCache(c), job)
 			if err != nil || (got != nil) != tc.want {
 				t.Errorf("JobSetOf = %v, %v; want one: %t", got, err, tc.want)

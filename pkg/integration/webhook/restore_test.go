@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
 )
 
 func TestRestoreFields(t *testing.T) {
@@ -33,13 +34,9 @@ func TestRestoreFields(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			ops, err := restoreFields([]byte(tc.given), []byte(stored), tc.own)
-			if err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, err)
 			got, err := json.Marshal(ops)
-			if err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, err)
 			if diff := cmp.Diff(tc.want, string(got)); diff != "" {
 				t.Errorf("unexpected operations (-want,+got):\n%s", diff)
 			}

@@ -10,10 +10,7 @@ import (
 )
 
 func TestWarnsOfStopsInVain(t *testing.T) {
-	spec := func(suspend, entry string) string {
-		return `{"runtimeRef":{"name":"torch"},"suspend":` + suspend + `,"runtimePatches":[` + entry + `]}`
-	}
-	running, stopped := spec("false", placedJSON), spec("true", placedJSON)
+	running, stopped := torch(resumed, placedJSON), torch(suspended, placedJSON)
 	cases := map[string]struct {
 		user, labels, oldLabels string
 		object, old             string
@@ -24,8 +21,8 @@ func TestWarnsOfStopsInVain(t *testing.T) {
 		"another queue with it":           {labels: `"kueue.x-k8s.io/queue-name":"other"`, oldLabels: queued, object: stopped, old: running},
 		"a priority with it":              {labels: queued + `,"kueue.x-k8s.io/priority-class":"high"`, oldLabels: queued, object: stopped, old: running},
 		"one that was suspended before":   {labels: queued, oldLabels: queued, object: stopped, old: stopped},
-		"one that was resumed too early":  {labels: queued, oldLabels: queued, object: spec("true", gateJSON), old: spec("false", gateJSON)},
-		"one without a queue":             {object: `{"runtimeRef":{"name":"torch"},"suspend":true}`, old: `{"runtimeRef":{"name":"torch"}}`},
+		"one that was resumed too early":  {labels: queued, oldLabels: queued, object: torch(suspended, gateJSON), old: torch(resumed, gateJSON)},
+		"one without a queue":             {object: torch(suspended), old: torch("")},
 		"a resume":                        {labels: queued, oldLabels: queued, object: running, old: stopped},
 		"the manager, which has to do it": {user: self, labels: queued, oldLabels: queued, object: stopped, old: running},
 	}

@@ -3,41 +3,43 @@
 package webhook
 
 import (
-	"context"
+	"cmp"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/testenv"
 	"github.com/kueue-trainer/kueue-trainer/pkg/integration/queues"
-	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
 	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
+
+// queue leads to ClusterQueue "cq".
+var queue = kit.MakeLocalQueue("ns", "q", "cq")
 
 const self = "system:serviceaccount:kueue-trainer-system:kueue-trainer-controller-manager"
 
-// newHandlers returns both webhooks on a cluster with one runtime of one replicated job, "node".
-func newHandlers(tb testing.TB) (*defaulter, *validator) {
+// newHandlers returns both webhooks on a cluster with objects, and one runtime of one replicated job, "node".
+func newHandlers(tb testing.TB, objects ...client.Object) (*defaulter, *validator) {
 	tb.Helper()
-	c := inttest.ByOwner(fake.NewClientBuilder().WithScheme(inttest.Scheme(tb)).
-		WithObjects(inttest.Runtime(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})).Build()
-	settings := kueueconfig.Fixed(kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}})
+	c := inttest.Fake(append(objects, inttest.Runtime(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})...).Build()
+	settings := testenv.Kueue()
 	h := &handler{decoder: admission.NewDecoder(c.Scheme()), Options: Options{
-		Client: c, InTree: inttest.InTreeOff(tb), Trainer: inttest.Served(tb, trainjob.Trainer23),
-		Describer: inttest.Describer(tb, c), Queues: queues.New(c, c, settings), Kueue: settings, Self: self,
+		Client: c, InTree: testenv.InTree(tb, false), Trainer: testenv.Served(tb, trainjob.Trainer23),
+		Describer: testenv.Describer(tb, c), Queues: queues.New(c, c, settings), Kueue: settings, Self: self,
 	}}
 	return &defaulter{h}, &validator{h}
 }
@@ -57,15 +59,38 @@ const (
 	queued     = inttest.Queued
 	gateJSON   = inttest.Gate
 	placedJSON = `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"spec":{"nodeSelector":{"pool":"h100"}}}}}}]}}}}`
+	emptyJSON  = `{"manager":"kueue.x-k8s.io/manager"}`
 	unknown    = `{"manager":"example.com/me","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"none"}]}}}}`
 	mine       = `{"manager":"example.com/me","future":{"zero":0,"empty":""}}`
 	late       = `{"manager":"example.com/late"}`
 )
 
+// More of a spec than its runtime.
+const (
+	suspended    = `,"suspend":true`
+	resumed      = `,"suspend":false`
+	elsewhere    = `,"managedBy":"kueue.x-k8s.io/multikueue"`
+	byTrainer    = `,"managedBy":"trainer.kubeflow.org/trainjob-controller"`
+	withoutNodes = `,"trainer":{"numNodes":-1}`
+)
+
+// torch returns a spec of runtime "torch", with more in it, and with patch entries.
+func torch(more string, entries ...string) string {
+	spec := `{"runtimeRef":{"name":"torch"}` + more
+	if len(entries) > 0 {
+		spec += `,"runtimePatches":[` + strings.Join(entries, ",") + `]`
+	}
+	return spec + `}`
+}
+
+// inQueue returns a TrainJob that is in a queue, with more labels.
+func inQueue(spec string, labels ...string) string {
+	return inttest.Manifest(strings.Join(append([]string{queued}, labels...), ","), spec)
+}
+
 func TestDefaulter(t *testing.T) {
-	ref := `"runtimeRef":{"name":"torch"}`
 	gpus := func(amount string) string {
-		return `{` + ref + `,"suspend":true,"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":` + amount + `}}},"runtimePatches":[` + gateJSON + `]}`
+		return torch(suspended+`,"trainer":{"resourcesPerNode":{"limits":{"nvidia.com/gpu":`+amount+`}}}`, gateJSON)
 	}
 	cases := map[string]struct {
 		queue         string
@@ -74,49 +99,30 @@ func TestDefaulter(t *testing.T) {
 		want          string
 	}{
 		"a queued job is suspended and gated, after the entries of others": {
-			queue: queued,
-			spec:  `{` + ref + `,"runtimePatches":[` + mine + `]}`,
-			want:  `{` + ref + `,"suspend":true,"runtimePatches":[` + mine + `,` + gateJSON + `]}`,
+			queue: queued, spec: torch("", mine), want: torch(suspended, mine, gateJSON),
 		},
 		"an entry of ours in an exported manifest is reset": {
 			queue: queued,
-			spec:  `{` + ref + `,"suspend":false,"runtimePatches":[{"manager":"kueue.x-k8s.io/manager","time":"2026-01-01T00:00:00Z"},` + mine + `]}`,
-			want:  `{` + ref + `,"suspend":true,"runtimePatches":[` + mine + `,` + gateJSON + `]}`,
+			spec:  torch(resumed, `{"manager":"kueue.x-k8s.io/manager","time":"2026-01-01T00:00:00Z"}`, mine),
+			want:  torch(suspended, mine, gateJSON),
 		},
-		"a job without a queue is left as it is": {
-			spec: `{` + ref + `,"runtimePatches":[` + mine + `]}`,
-			want: `{` + ref + `,"runtimePatches":[` + mine + `]}`,
-		},
-		"a job without a queue keeps no entry of ours": {
-			spec: `{` + ref + `,"runtimePatches":[` + gateJSON + `]}`,
-			want: `{` + ref + `}`,
-		},
+		"a job without a queue is left as it is":       {spec: torch("", mine), want: torch("", mine)},
+		"a job without a queue keeps no entry of ours": {spec: torch("", gateJSON), want: torch("")},
 		"an entry that a client's list does not have comes back": {
-			queue:   queued,
-			oldSpec: `{` + ref + `,"suspend":true,"runtimePatches":[` + gateJSON + `]}`,
-			spec:    `{` + ref + `,"suspend":true,"runtimePatches":[` + mine + `]}`,
-			want:    `{` + ref + `,"suspend":true,"runtimePatches":[` + mine + `,` + gateJSON + `]}`,
+			queue: queued, oldSpec: torch(suspended, gateJSON), spec: torch(suspended, mine), want: torch(suspended, mine, gateJSON),
 		},
 		"our entry goes behind a later one": {
-			queue:   queued,
-			oldSpec: `{` + ref + `,"suspend":true,"runtimePatches":[` + gateJSON + `]}`,
-			spec:    `{` + ref + `,"suspend":true,"runtimePatches":[` + gateJSON + `,` + late + `]}`,
-			want:    `{` + ref + `,"suspend":true,"runtimePatches":[` + late + `,` + gateJSON + `]}`,
+			queue: queued, oldSpec: torch(suspended, gateJSON), spec: torch(suspended, gateJSON, late), want: torch(suspended, late, gateJSON),
 		},
 		"nor does a later one get behind it by resuming the job": {
-			queue:   queued,
-			oldSpec: `{` + ref + `,"suspend":true,"runtimePatches":[` + placedJSON + `]}`,
-			spec:    `{` + ref + `,"suspend":false,"runtimePatches":[` + placedJSON + `,` + late + `]}`,
-			want:    `{` + ref + `,"suspend":false,"runtimePatches":[` + late + `,` + placedJSON + `]}`,
+			queue: queued, oldSpec: torch(suspended, placedJSON), spec: torch(resumed, placedJSON, late), want: torch(resumed, late, placedJSON),
 		},
 		"an amount that was only spelled again is put back": {
 			queue: queued, user: self, oldSpec: gpus(`8`), spec: gpus(`"8"`), want: gpus(`8`),
 		},
 		"our own write never means the entries of others": {
-			queue: queued, user: self,
-			oldSpec: `{` + ref + `,"suspend":true,"runtimePatches":[` + mine + `,` + gateJSON + `]}`,
-			spec:    `{` + ref + `,"suspend":false,"runtimePatches":[{"manager":"example.com/me"},{"manager":"kueue.x-k8s.io/manager"}]}`,
-			want:    `{` + ref + `,"suspend":false,"runtimePatches":[` + mine + `,{"manager":"kueue.x-k8s.io/manager"}]}`,
+			queue: queued, user: self, oldSpec: torch(suspended, mine, gateJSON),
+			spec: torch(resumed, `{"manager":"example.com/me"}`, emptyJSON), want: torch(resumed, mine, emptyJSON),
 		},
 		"an amount that was changed is left to the API server": {
 			queue: queued, oldSpec: gpus(`8`), spec: gpus(`"4"`), want: gpus(`"4"`),
@@ -125,18 +131,7 @@ func TestDefaulter(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
-			old := ""
-			if tc.oldSpec != "" {
-				old = inttest.Manifest(tc.queue, tc.oldSpec)
-			}
-			object := inttest.Manifest(tc.queue, tc.spec)
-			response := d.Handle(context.Background(), request(tc.user, object, old))
-			if !response.Allowed {
-				t.Fatalf("Refused: %v", response.Result)
-			}
-			if diff := cmp.Diff(decoded(t, inttest.Manifest(tc.queue, tc.want)), decoded(t, patched(t, object, response))); diff != "" {
-				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
-			}
+			wantDefaulted(t, d, tc.user, tc.queue, tc.oldSpec, tc.spec, tc.want)
 		})
 	}
 }
@@ -147,8 +142,7 @@ func TestDefaulterWarnsOfWhatItDrops(t *testing.T) {
 	for name, queue := range map[string]string{"a job in a queue": queued, "a job without one": ""} {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
-			d.Trainer = serving.NewTrainer(serving.NewTrainJobs(nil))
-			d.Trainer.Set(t.Context(), trainjob.Trainer21, nil)
+			d.Trainer = testenv.Served(t, trainjob.Trainer21)
 			response := d.Handle(t.Context(), request("user", inttest.Manifest(queue, marked), ""))
 			if len(response.Warnings) != 1 || !strings.HasPrefix(response.Warnings[0], "spec.podTemplateOverrides[0].spec.serviceAccountName is dropped") {
 				t.Errorf("Warnings: %q", response.Warnings)
@@ -160,16 +154,29 @@ func TestDefaulterWarnsOfWhatItDrops(t *testing.T) {
 	}
 }
 
+// wantDefaulted has the defaulter look at a TrainJob, after an older one if there is one, and fails
+// where it does not have a spec afterwards.
+func wantDefaulted(t *testing.T, d *defaulter, user, queue, oldSpec, spec, want string) {
+	t.Helper()
+	old, object := "", inttest.Manifest(queue, spec)
+	if oldSpec != "" {
+		old = inttest.Manifest(queue, oldSpec)
+	}
+	response := d.Handle(t.Context(), request(user, object, old))
+	if !response.Allowed {
+		t.Fatalf("Refused: %v", response.Result)
+	}
+	if diff := gocmp.Diff(decoded(t, inttest.Manifest(queue, want)), decoded(t, patched(t, object, response))); diff != "" {
+		t.Errorf("Unexpected object (-want,+got):\n%s", diff)
+	}
+}
+
 func patched(t *testing.T, object string, response admission.Response) string {
 	t.Helper()
 	data, err := json.Marshal(response.Patches)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	patch, err := jsonpatch.DecodePatch(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, err)
 	out, err := patch.Apply([]byte(object))
 	if err != nil {
 		t.Fatalf("Patch %s does not apply: %v", data, err)
@@ -180,68 +187,79 @@ func patched(t *testing.T, object string, response admission.Response) string {
 func decoded(t *testing.T, object string) any {
 	t.Helper()
 	var value any
-	if err := json.Unmarshal([]byte(object), &value); err != nil {
-		t.Fatal(err)
-	}
+	inttest.Must(t, json.Unmarshal([]byte(object), &value))
 	return value
 }
 
 func TestValidator(t *testing.T) {
-	ref := `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`
-	const elsewhere = `"runtimeRef":{"name":"torch"},"managedBy":"kueue.x-k8s.io/multikueue","suspend":true`
+	const label, limit, priority = `"a":"b"`, `"kueue.x-k8s.io/max-exec-time-seconds":"9"`, `"kueue.x-k8s.io/priority-class":"p"`
+	gated, away := torch(suspended, gateJSON), torch(elsewhere+suspended)
+	gone := func(more string) string { return `{"runtimeRef":{"name":"none"}` + more + `}` }
+	broken, resumedBroken := torch(suspended+withoutNodes), torch(resumed+withoutNodes)
 	cases := map[string]struct {
 		object, old string
 		user        string
 		want        []string
 	}{
-		"a job as the defaulter leaves it": {object: inttest.Manifest(queued, ref+gateJSON+`]}`)},
-		"a runtime that is not there":      {object: inttest.Manifest(queued, `{"runtimeRef":{"name":"none"}}`), want: []string{"spec.runtimeRef"}},
-		"a runtime of a kind that is none": {object: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch","kind":"Pod"}}`), want: []string{"spec.runtimeRef"}},
-		"a change of our entry by a user":  {old: inttest.Manifest(queued, ref+gateJSON+`]}`), object: inttest.Manifest(queued, ref+`{"manager":"kueue.x-k8s.io/manager"}]}`), want: []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}},
-		"the same change by the manager":   {user: self, old: inttest.Manifest(queued, ref+gateJSON+`]}`), object: inttest.Manifest(queued, ref+`{"manager":"kueue.x-k8s.io/manager"}]}`)},
+		"a job as the defaulter leaves it": {object: inQueue(gated)},
+		"a runtime that is not there":      {object: inQueue(gone("")), want: []string{"spec.runtimeRef"}},
+		"a runtime of a kind that is none": {object: inQueue(`{"runtimeRef":{"name":"torch","kind":"Pod"}}`), want: []string{"spec.runtimeRef"}},
+		"a change of our entry by a user": {
+			old: inQueue(gated), object: inQueue(torch(suspended, emptyJSON)), want: []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}},
+		"the same change by the manager": {user: self, old: inQueue(gated), object: inQueue(torch(suspended, emptyJSON))},
 		"an entry that comes while the job is resumed, for no job of the runtime": {
-			old:    inttest.Manifest(queued, ref+placedJSON+`]}`),
-			object: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[`+unknown+`,`+placedJSON+`]}`),
-			want:   []string{"spec.runtimePatches[example.com/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].name"}},
-		"a stop of a job whose runtime is gone":              {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"none"}}`), object: inttest.Manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":true}`)},
-		"a resume of a job whose runtime is gone":            {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":true}`), object: inttest.Manifest(queued, `{"runtimeRef":{"name":"none"},"suspend":false}`)},
-		"a label on a running job without its runtime":       {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"none"}}`), object: inttest.Manifest(queued+`,"a":"b"`, `{"runtimeRef":{"name":"none"}}`)},
-		"a prebuilt Workload for a running job, with a stop": {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: inttest.Manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"},"suspend":true}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
-		"a prebuilt Workload for a waiting job":              {old: inttest.Manifest(queued, ref+gateJSON+`]}`), object: inttest.Manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
-		"a queued job that leaves its queue":                 {old: inttest.Manifest(queued, ref+gateJSON+`]}`), object: inttest.Manifest(``, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
-		"a job for another cluster that leaves its queue":    {old: inttest.Manifest(queued, `{`+elsewhere+`}`), object: inttest.Manifest(``, `{`+elsewhere+`}`), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
-		"one that was in none":                               {old: inttest.Manifest(``, `{`+elsewhere+`}`), object: inttest.Manifest(`"a":"b"`, `{`+elsewhere+`}`)},
-		"an entry of ours by a user, for another cluster":    {old: inttest.Manifest(queued, `{`+elsewhere+`}`), object: inttest.Manifest(queued, `{`+elsewhere+`,"runtimePatches":[`+gateJSON+`]}`), want: []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}},
-		"an entry of an older release, for another cluster":  {old: inttest.Manifest(queued, `{`+elsewhere+`,"runtimePatches":[`+gateJSON+`]}`), object: inttest.Manifest(queued+`,"a":"b"`, `{`+elsewhere+`,"runtimePatches":[`+gateJSON+`]}`)},
-		"a prebuilt Workload that goes":                      {old: inttest.Manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`), object: inttest.Manifest(queued, ref+gateJSON+`]}`), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
-		"a prebuilt Workload for a new job":                  {object: inttest.Manifest(queued+`,`+prebuilt, ref+gateJSON+`]}`)},
-		"a prebuilt Workload that stays, and a stop":         {old: inttest.Manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"}}`), object: inttest.Manifest(queued+`,`+prebuilt, `{"runtimeRef":{"name":"torch"},"suspend":true}`)},
-		"a time limit for a running job, with a stop":        {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: inttest.Manifest(queued+`,"kueue.x-k8s.io/max-exec-time-seconds":"9"`, `{"runtimeRef":{"name":"torch"},"suspend":true}`), want: []string{"metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]"}},
-		"a priority for a running job":                       {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: inttest.Manifest(queued+`,"kueue.x-k8s.io/priority-class":"p"`, `{"runtimeRef":{"name":"torch"}}`), want: []string{"metadata.labels[kueue.x-k8s.io/priority-class]"}},
-		"a priority for a running job, with a stop":          {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: inttest.Manifest(queued+`,"kueue.x-k8s.io/priority-class":"p"`, `{"runtimeRef":{"name":"torch"},"suspend":true}`)},
-		"a spec that is too large":                           {object: inttest.Manifest(queued, large(maxSpecBytes)), want: []string{"spec"}},
-		"a large spec without a queue":                       {object: inttest.Manifest(``, large(maxSpecBytes))},
-		"a large spec that does not grow":                    {old: inttest.Manifest(queued, large(maxSpecBytes)), object: inttest.Manifest(queued+`,"a":"b"`, large(maxSpecBytes))},
-		"a large spec that shrinks":                          {old: inttest.Manifest(queued, large(2*maxSpecBytes)), object: inttest.Manifest(queued, large(maxSpecBytes))},
-		"a large spec that grows":                            {old: inttest.Manifest(queued, large(maxSpecBytes)), object: inttest.Manifest(queued, large(2*maxSpecBytes)), want: []string{"spec"}},
-		"a spec that is just not too large":                  {object: inttest.Manifest(queued, large(maxSpecBytes-len(large(0))))},
-		"fewer nodes than none":                              {object: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`), want: []string{"spec.trainer.numNodes"}},
-		"fewer nodes than none, without a queue":             {object: inttest.Manifest(``, `{"runtimeRef":{"name":"torch"},"trainer":{"numNodes":-1}}`)},
-		"a resume of a job that is broken":                   {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`), object: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"trainer":{"numNodes":-1}}`)},
-		"a label of a job that is broken":                    {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`), object: inttest.Manifest(queued+`,"a":"b"`, `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"numNodes":-1}}`)},
-		"another queue for a running job":                    {old: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"}}`), object: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"other"`, `{"runtimeRef":{"name":"torch"}}`), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
+			old: inQueue(torch(suspended, placedJSON)), object: inQueue(torch(resumed, unknown, placedJSON)),
+			want: []string{"spec.runtimePatches[example.com/me].trainingRuntimeSpec.template.spec.replicatedJobs[0].name"}},
+		"a stop of a job whose runtime is gone":        {old: inQueue(gone("")), object: inQueue(gone(suspended))},
+		"a resume of a job whose runtime is gone":      {old: inQueue(gone(suspended)), object: inQueue(gone(resumed))},
+		"a label on a running job without its runtime": {old: inQueue(gone("")), object: inQueue(gone(""), label)},
+		"a prebuilt Workload for a running job, with a stop": {
+			old: inQueue(torch("")), object: inQueue(torch(suspended), prebuilt), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
+		"a prebuilt Workload for a waiting job": {
+			old: inQueue(gated), object: inQueue(gated, prebuilt), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
+		"a queued job that leaves its queue": {
+			old: inQueue(gated), object: inttest.Manifest(``, gated), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
+		"a job for another cluster that leaves its queue": {
+			old: inQueue(away), object: inttest.Manifest(``, away), want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
+		"one that was in none": {old: inttest.Manifest(``, away), object: inttest.Manifest(label, away)},
+		"an entry of ours by a user, for another cluster": {
+			old: inQueue(away), object: inQueue(torch(elsewhere+suspended, gateJSON)), want: []string{"spec.runtimePatches[kueue.x-k8s.io/manager]"}},
+		"an entry of an older release, for another cluster": {
+			old: inQueue(torch(elsewhere+suspended, gateJSON)), object: inQueue(torch(elsewhere+suspended, gateJSON), label)},
+		"a prebuilt Workload that goes": {
+			old: inQueue(gated, prebuilt), object: inQueue(gated), want: []string{"metadata.labels[kueue.x-k8s.io/prebuilt-workload-name]"}},
+		"a prebuilt Workload for a new job":          {object: inQueue(gated, prebuilt)},
+		"a prebuilt Workload that stays, and a stop": {old: inQueue(torch(""), prebuilt), object: inQueue(torch(suspended), prebuilt)},
+		"a time limit for a running job, with a stop": {
+			old: inQueue(torch("")), object: inQueue(torch(suspended), limit), want: []string{"metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]"}},
+		"a priority for a running job": {
+			old: inQueue(torch("")), object: inQueue(torch(""), priority), want: []string{"metadata.labels[kueue.x-k8s.io/priority-class]"}},
+		"a priority for a running job, with a stop": {old: inQueue(torch("")), object: inQueue(torch(suspended), priority)},
+		"a spec that is too large":                  {object: inQueue(large(maxSpecBytes)), want: []string{"spec"}},
+		"a large spec without a queue":              {object: inttest.Manifest(``, large(maxSpecBytes))},
+		"a large spec that does not grow":           {old: inQueue(large(maxSpecBytes)), object: inQueue(large(maxSpecBytes), label)},
+		"a large spec that shrinks":                 {old: inQueue(large(2 * maxSpecBytes)), object: inQueue(large(maxSpecBytes))},
+		"a large spec that grows":                   {old: inQueue(large(maxSpecBytes)), object: inQueue(large(2 * maxSpecBytes)), want: []string{"spec"}},
+		"a spec that is just not too large":         {object: inQueue(large(maxSpecBytes - len(large(0))))},
+		"fewer nodes than none":                     {object: inQueue(broken), want: []string{"spec.trainer.numNodes"}},
+		"fewer nodes than none, without a queue":    {object: inttest.Manifest(``, torch(withoutNodes))},
+		"a resume of a job that is broken":          {old: inQueue(broken), object: inQueue(resumedBroken)},
+		"a label of a job that is broken":           {old: inQueue(broken), object: inQueue(broken, label)},
+		"another queue for a running job": {
+			old: inQueue(torch("")), object: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"other"`, torch("")),
+			want: []string{"metadata.labels[kueue.x-k8s.io/queue-name]"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			_, v := newHandlers(t)
-			response := v.Handle(context.Background(), request(tc.user, tc.object, tc.old))
+			response := v.Handle(t.Context(), request(tc.user, tc.object, tc.old))
 			var got []string
 			if !response.Allowed {
 				for _, cause := range response.Result.Details.Causes {
 					got = append(got, cause.Field)
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := gocmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("Unexpected fields refused (-want,+got):\n%s", diff)
 			}
 		})
@@ -252,48 +270,33 @@ const prebuilt = `"kueue.x-k8s.io/prebuilt-workload-name":"w"`
 
 // large returns a spec with so many characters more than it needs.
 func large(more int) string {
-	return `{"runtimeRef":{"name":"torch"},"suspend":true,"trainer":{"args":["` + strings.Repeat("x", more) + `"]}}`
+	return torch(suspended + `,"trainer":{"args":["` + strings.Repeat("x", more) + `"]}`)
 }
 
 func TestManagedBy(t *testing.T) {
-	const elsewhere = `{"runtimeRef":{"name":"torch"},"managedBy":"kueue.x-k8s.io/multikueue","suspend":true,"runtimePatches":[` + gateJSON + `]}`
-	queue := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"}}
-	clusterQueue := func(checks ...string) *kueue.ClusterQueue {
-		cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{AdmissionChecksStrategy: &kueue.AdmissionChecksStrategy{}}}
-		for _, check := range checks {
-			cq.Spec.AdmissionChecksStrategy.AdmissionChecks = append(cq.Spec.AdmissionChecksStrategy.AdmissionChecks,
-				kueue.AdmissionCheckStrategyRule{Name: kueue.AdmissionCheckReference(check)})
-		}
-		return cq
-	}
-	check := func(name, controller string) *kueue.AdmissionCheck {
-		return &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.AdmissionCheckSpec{ControllerName: controller}}
-	}
-	other, remote := check("other", "example.com/budget"), check("remote", kueue.MultiKueueControllerName)
+	away, here := torch(elsewhere+suspended, gateJSON), []client.Object{queue, inttest.ClusterQueue()}
+	other, remote := inttest.Check("other", "example.com/budget"), inttest.Check("remote", kueue.MultiKueueControllerName)
+	behindBoth := inttest.ClusterQueue("other", "remote")
 	cases := map[string]struct {
 		objects     []client.Object
 		object, old string
 		refused     bool
 	}{
-		"a queue without checks":           {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(queued, elsewhere), refused: true},
-		"a queue with another check":       {objects: []client.Object{queue, clusterQueue("other"), other}, object: inttest.Manifest(queued, elsewhere), refused: true},
-		"a queue with MultiKueue":          {objects: []client.Object{queue, clusterQueue("other", "remote"), other, remote}, object: inttest.Manifest(queued, elsewhere)},
-		"a check that is not there yet":    {objects: []client.Object{queue, clusterQueue("other", "remote"), other}, object: inttest.Manifest(queued, elsewhere)},
-		"a ClusterQueue that is not there": {objects: []client.Object{queue}, object: inttest.Manifest(queued, elsewhere)},
-		"a LocalQueue that is not there":   {object: inttest.Manifest(queued, elsewhere)},
-		"a job of Trainer's":               {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"managedBy":"trainer.kubeflow.org/trainjob-controller"}`)},
-		"no queue":                         {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(``, elsewhere)},
-		"a move to such a queue":           {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(queued, elsewhere), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"far"`, elsewhere), refused: true},
-		"a label of a job that is there":   {objects: []client.Object{queue, clusterQueue()}, object: inttest.Manifest(queued+`,"a":"b"`, elsewhere), old: inttest.Manifest(queued, elsewhere)},
+		"a queue without checks":           {objects: here, object: inQueue(away), refused: true},
+		"a queue with another check":       {objects: []client.Object{queue, inttest.ClusterQueue("other"), other}, object: inQueue(away), refused: true},
+		"a queue with MultiKueue":          {objects: []client.Object{queue, behindBoth, other, remote}, object: inQueue(away)},
+		"a check that is not there yet":    {objects: []client.Object{queue, behindBoth, other}, object: inQueue(away)},
+		"a ClusterQueue that is not there": {objects: []client.Object{queue}, object: inQueue(away)},
+		"a LocalQueue that is not there":   {object: inQueue(away)},
+		"a job of Trainer's":               {objects: here, object: inQueue(torch(byTrainer))},
+		"no queue":                         {objects: here, object: inttest.Manifest(``, away)},
+		"a move to such a queue": {
+			objects: here, object: inQueue(away), old: inttest.Manifest(`"kueue.x-k8s.io/queue-name":"far"`, away), refused: true},
+		"a label of a job that is there": {objects: here, object: inQueue(away, `"a":"b"`), old: inQueue(away)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, v := newHandlers(t)
-			for _, obj := range tc.objects {
-				if err := v.Client.Create(t.Context(), obj.DeepCopyObject().(client.Object)); err != nil {
-					t.Fatal(err)
-				}
-			}
+			_, v := newHandlers(t, tc.objects...)
 			response := v.Handle(t.Context(), request("user", tc.object, tc.old))
 			if response.Allowed == tc.refused || tc.refused && !strings.Contains(response.Result.Message, "spec.managedBy") {
 				t.Errorf("allowed: %t, %v", response.Allowed, response.Result)
@@ -303,99 +306,50 @@ func TestManagedBy(t *testing.T) {
 }
 
 func TestDefaulterOfManagedNamespaces(t *testing.T) {
-	spec := `{"runtimeRef":{"name":"torch"}}`
 	cases := map[string]struct {
 		selector *metav1.LabelSelector
 		want     string
 	}{
-		"a job without a queue waits for one where all are managed": {
-			selector: &metav1.LabelSelector{},
-			want:     `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[` + gateJSON + `]}`,
-		},
+		"a job without a queue waits for one where all are managed": {selector: &metav1.LabelSelector{}, want: torch(suspended, gateJSON)},
 		"in a namespace that is left out it is left as it is": {
-			selector: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}},
-			want:     spec,
+			selector: &metav1.LabelSelector{MatchLabels: map[string]string{"managed": "true"}}, want: torch(""),
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
-			d.Kueue = kueueconfig.Fixed(kueueconfig.Settings{ManageJobsWithoutQueueName: true, ManagedJobsNamespaceSelector: tc.selector})
+			d.Kueue = testenv.Kueue(func(settings *kueueconfig.Settings) {
+				settings.ManageJobsWithoutQueueName, settings.ManagedJobsNamespaceSelector = true, tc.selector
+			})
 			d.Queues = queues.New(d.Client, d.Client, d.Kueue)
-			response := d.Handle(context.Background(), request("user", inttest.Manifest(``, spec), ""))
-			if diff := cmp.Diff(decoded(t, inttest.Manifest(``, tc.want)), decoded(t, patched(t, inttest.Manifest(``, spec), response))); diff != "" {
-				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
-			}
+			wantDefaulted(t, d, "user", "", "", torch(""), tc.want)
 		})
 	}
 }
 
 func TestDefaulterHandsToMultiKueue(t *testing.T) {
-	check := kueue.AdmissionCheckStrategyRule{Name: "remote"}
-	objects := []client.Object{
-		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"}},
-		&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}, Spec: kueue.ClusterQueueSpec{
-			AdmissionChecksStrategy: &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{check}}}},
-		&kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: "remote"}, Spec: kueue.AdmissionCheckSpec{ControllerName: kueue.MultiKueueControllerName}},
-	}
-	const elsewhere = `"runtimeRef":{"name":"torch"},"managedBy":"kueue.x-k8s.io/multikueue","suspend":true`
+	const away = elsewhere + suspended
 	cases := map[string]struct{ spec, oldSpec, want string }{
-		"a job whose queue leads there, without an entry of ours": {
-			spec: `{"runtimeRef":{"name":"torch"}}`,
-			want: `{` + elsewhere + `}`,
-		},
-		"one that Trainer manages by default": {
-			spec: `{"runtimeRef":{"name":"torch"},"managedBy":"trainer.kubeflow.org/trainjob-controller"}`,
-			want: `{` + elsewhere + `}`,
-		},
-		"one whose user says so": {
-			spec: `{"runtimeRef":{"name":"torch"},"managedBy":"kueue.x-k8s.io/multikueue"}`,
-			want: `{` + elsewhere + `}`,
-		},
-		"one with the entries of others": {
-			spec: `{"runtimeRef":{"name":"torch"},"runtimePatches":[` + mine + `]}`,
-			want: `{` + elsewhere + `,"runtimePatches":[` + mine + `]}`,
-		},
-		"an exported one, without the entry that it had": {
-			spec: `{` + elsewhere + `,"runtimePatches":[` + gateJSON + `,` + mine + `]}`,
-			want: `{` + elsewhere + `,"runtimePatches":[` + mine + `]}`,
-		},
+		"a job whose queue leads there, without an entry of ours": {spec: torch(""), want: torch(away)},
+		"one that Trainer manages by default":                     {spec: torch(byTrainer), want: torch(away)},
+		"one whose user says so":                                  {spec: torch(elsewhere), want: torch(away)},
+		"one with the entries of others":                          {spec: torch("", mine), want: torch(away, mine)},
+		"an exported one, without the entry that it had":          {spec: torch(away, gateJSON, mine), want: torch(away, mine)},
 		"but not one that somebody else manages": {
-			spec: `{"runtimeRef":{"name":"torch"},"managedBy":"example.com/me"}`,
-			want: `{"runtimeRef":{"name":"torch"},"managedBy":"example.com/me","suspend":true}`,
+			spec: torch(`,"managedBy":"example.com/me"`), want: torch(`,"managedBy":"example.com/me"` + suspended),
 		},
-		"one that waits gets no entry later": {
-			oldSpec: `{` + elsewhere + `}`,
-			spec:    `{` + elsewhere + `,"runtimePatches":[` + mine + `]}`,
-			want:    `{` + elsewhere + `,"runtimePatches":[` + mine + `]}`,
-		},
+		"one that waits gets no entry later": {oldSpec: torch(away), spec: torch(away, mine), want: torch(away, mine)},
 		"one with an entry of an older release keeps it": {
-			oldSpec: `{` + elsewhere + `,"runtimePatches":[` + gateJSON + `]}`,
-			spec:    `{` + elsewhere + `,"runtimePatches":[` + mine + `]}`,
-			want:    `{` + elsewhere + `,"runtimePatches":[` + mine + `,` + gateJSON + `]}`,
+			oldSpec: torch(away, gateJSON), spec: torch(away, mine), want: torch(away, mine, gateJSON),
 		},
 		"one that comes back to this cluster gets the gate with the same write": {
-			oldSpec: `{` + elsewhere + `}`,
-			spec:    `{"runtimeRef":{"name":"torch"},"suspend":true}`,
-			want:    `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[` + gateJSON + `]}`,
+			oldSpec: torch(away), spec: torch(suspended), want: torch(suspended, gateJSON),
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			d, _ := newHandlers(t)
-			for _, obj := range objects {
-				if err := d.Client.Create(context.Background(), obj.DeepCopyObject().(client.Object)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			old := ""
-			if tc.oldSpec != "" {
-				old = inttest.Manifest(queued, tc.oldSpec)
-			}
-			response := d.Handle(context.Background(), request("user", inttest.Manifest(queued, tc.spec), old))
-			if diff := cmp.Diff(decoded(t, inttest.Manifest(queued, tc.want)), decoded(t, patched(t, inttest.Manifest(queued, tc.spec), response))); diff != "" {
-				t.Errorf("Unexpected object (-want,+got):\n%s", diff)
-			}
+			d, _ := newHandlers(t, queue, inttest.ClusterQueue("remote"), inttest.Check("remote", kueue.MultiKueueControllerName))
+			wantDefaulted(t, d, "user", queued, tc.oldSpec, tc.spec, tc.want)
 		})
 	}
 }
@@ -403,60 +357,50 @@ func TestDefaulterHandsToMultiKueue(t *testing.T) {
 // FuzzWebhooks looks for objects on which a webhook panics.
 func FuzzWebhooks(f *testing.F) {
 	for _, seed := range [][2]string{
-		{inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"runtimePatches":[`+mine+`,`+gateJSON+`]}`), ""},
-		{inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true}`), inttest.Manifest(``, `{"suspend":true}`)},
-		{inttest.Manifest(queued, `{"runtimePatches":[null,7,{"manager":7},{"trainingRuntimeSpec":{"template":null}}]}`), inttest.Manifest(queued, `{}`)},
+		{inQueue(torch("", mine, gateJSON)), ""},
+		{inQueue(torch(suspended)), inttest.Manifest(``, `{"suspend":true}`)},
+		{inQueue(`{"runtimePatches":[null,7,{"manager":7},{"trainingRuntimeSpec":{"template":null}}]}`), inQueue(`{}`)},
 		{`{"metadata":null,"spec":{"trainer":null,"initializer":{}}}`, `{"spec":null}`},
-		{inttest.Manifest(queued, `{"runtimeRef":{"name":"torch","kind":"Ünïcode"},"trainer":{"numNodes":-5,"command":[""]}}`), ""},
+		{inQueue(`{"runtimeRef":{"name":"torch","kind":"Ünïcode"},"trainer":{"numNodes":-5,"command":[""]}}`), ""},
 	} {
 		f.Add(seed[0], seed[1])
 	}
 	d, v := newHandlers(f)
-	f.Fuzz(func(_ *testing.T, object, oldObject string) {
-		d.Handle(context.Background(), request("user", object, oldObject))
-		v.Handle(context.Background(), request("user", object, oldObject))
+	f.Fuzz(func(t *testing.T, object, oldObject string) {
+		d.Handle(t.Context(), request("user", object, oldObject))
+		v.Handle(t.Context(), request("user", object, oldObject))
 	})
 }
 
 func TestJobThatGivesItsQuotaBackIsNotResumed(t *testing.T) {
-	evicted := metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}
 	cases := map[string]struct {
-		conditions    []metav1.Condition
+		evicted       bool
 		noWorkload    bool
 		user          string
 		wantSuspended bool
 	}{
-		"it was evicted":         {conditions: []metav1.Condition{evicted}, wantSuspended: true},
+		"it was evicted":         {evicted: true, wantSuspended: true},
 		"it is admitted":         {},
 		"it has no Workload":     {noWorkload: true},
-		"the manager resumes it": {conditions: []metav1.Condition{evicted}, user: self},
+		"the manager resumes it": {evicted: true, user: self},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			d, _ := newHandlers(t)
-			old := inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":true,"runtimePatches":[`+gateJSON+`]}`)
-			resumed := inttest.Manifest(queued, `{"runtimeRef":{"name":"torch"},"suspend":false,"runtimePatches":[`+gateJSON+`]}`)
+			old, resumed := inQueue(torch(suspended, gateJSON)), inQueue(torch(resumed, gateJSON))
 			var job trainjob.TrainJob
-			if err := json.Unmarshal([]byte(old), &job); err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, json.Unmarshal([]byte(old), &job))
 			if !tc.noWorkload {
-				wl := inttest.WorkloadOf(job.UID, true)
-				wl.Namespace, wl.OwnerReferences[0].Name = "ns", job.Name
-				wl.Status.Conditions = append(wl.Status.Conditions, tc.conditions...)
-				if err := d.Client.Create(t.Context(), wl); err != nil {
-					t.Fatal(err)
+				job.Namespace = "ns"
+				wl := inttest.WorkloadOf(&job, inttest.Admitted)
+				if tc.evicted {
+					inttest.Is(kueue.WorkloadEvicted, "")(wl)
 				}
+				inttest.Must(t, d.Client.Create(t.Context(), wl))
 			}
-			user := "user"
-			if tc.user != "" {
-				user = tc.user
-			}
-			response := d.Handle(t.Context(), request(user, resumed, old))
+			response := d.Handle(t.Context(), request(cmp.Or(tc.user, "user"), resumed, old))
 			var after trainjob.TrainJob
-			if err := json.Unmarshal([]byte(patched(t, resumed, response)), &after); err != nil {
-				t.Fatal(err)
-			}
+			inttest.Must(t, json.Unmarshal([]byte(patched(t, resumed, response)), &after))
 			if after.Suspended() != tc.wantSuspended || len(response.Warnings) > 0 != tc.wantSuspended {
 				t.Errorf("The job is suspended: %t, with warnings %q; want %t", after.Suspended(), response.Warnings, tc.wantSuspended)
 			}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package inttest has the clients and objects that the tests of the integration's packages share.
+package inttest
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/caches"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// Scheme has all kinds that the integration reads and writes.
+var Scheme = kit.Scheme(trainjob.AddToScheme)
+
+// Fake starts a client of a cluster with those objects, and the indexes of the manager's caches.
+func Fake(objects ...client.Object) *fake.ClientBuilder {
+	builder := kit.Fake(Scheme, objects...)
+	if err := caches.SetupIndexes(context.Background(), builderIndexer{builder}); err != nil {
+		panic(err) // the builder returns no errors
+	}
+	return builder
+}
+
+type builderIndexer struct {
+	builder *fake.ClientBuilder
+}
+
+func (i builderIndexer) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
+	i.builder.WithIndex(obj, field, values)
+	return nil
+}
+
+// PodsByPhase selects pods by their phase as the API server does; the fake one cannot.
+func PodsByPhase(c client.Client) client.Client {
+	return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			pods, ok := list.(*corev1.PodList)
+			if !ok {
+				return c.List(ctx, list, opts...)
+			}
+			var asked client.ListOptions
+			asked.ApplyOptions(opts)
+			selector := asked.FieldSelector
+			asked.FieldSelector = nil
+			err := c.List(ctx, pods, &asked)
+			pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+				return selector != nil && !selector.Matches(fields.Set{"status.phase": string(pod.Status.Phase)})
+			})
+			return err
+		},
+	})
+}
+
+// Must ends a test in which something fails that it needs.
+func Must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Reload reads an object as the API server has it by now.
+func Reload(tb testing.TB, c client.Reader, obj client.Object) {
+	tb.Helper()
+	Must(tb, c.Get(tb.Context(), client.ObjectKeyFromObject(obj), obj))
+}
+
+// Exists says whether an object is still there.
+func Exists(tb testing.TB, c client.Reader, obj client.Object) bool {
+	tb.Helper()
+	err := c.Get(tb.Context(), client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object))
+	if !apierrors.IsNotFound(err) {
+		Must(tb, err)
+	}
+	return err == nil
+}

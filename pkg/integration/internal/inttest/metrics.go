@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inttest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/metrics"
+)
+
+// Metrics returns a Recorder that nobody reads.
+func Metrics() *metrics.Recorder {
+	return metrics.NewRecorder(prometheus.NewRegistry(), metrics.QueueLabels{})
+}
+
+// Recorded returns what a registry has: values of counters, and counts of histograms, by name and by
+// the values of some labels.
+func Recorded(tb testing.TB, registry prometheus.Gatherer, labels ...string) map[string]float64 {
+	tb.Helper()
+	families, err := registry.Gather()
+	Must(tb, err)
+	out := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.Metric {
+			name := family.GetName()
+			for _, pair := range metric.Label {
+				if slices.Contains(labels, pair.GetName()) {
+					name += " " + pair.GetValue()
+				}
+			}
+			out[name] += metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+		}
+	}
+	return out
+}

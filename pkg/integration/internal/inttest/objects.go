@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inttest
+
+import (
+	"time"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/kueue/pkg/controller/jobframework"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+)
+
+// Job is TrainJob team/llm.
+func Job(uid types.UID) *trainjob.TrainJob {
+	return &trainjob.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "llm", UID: uid}}
+}
+
+// Owned is the metadata of what a TrainJob controls.
+func Owned(job metav1.Object, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: job.GetNamespace(), Name: name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, trainjob.GVK)},
+	}
+}
+
+// WorkloadOf makes the Workload of a TrainJob, which waits where no change says otherwise.
+func WorkloadOf(job *trainjob.TrainJob, changes ...func(*kueue.Workload)) *kueue.Workload {
+	wl := &kueue.Workload{ObjectMeta: Owned(job, jobframework.GetWorkloadNameForOwnerWithGVK(job.Name, job.UID, trainjob.GVK))}
+	wl.Spec.QueueName = kueue.LocalQueueName(job.Labels["kueue.x-k8s.io/queue-name"])
+	for _, change := range changes {
+		change(wl)
+	}
+	return wl
+}
+
+// AdmittedOf makes the Workload of TrainJob team/llm, which has quota.
+func AdmittedOf(uid types.UID, changes ...func(*kueue.Workload)) *kueue.Workload {
+	return WorkloadOf(Job(uid), append([]func(*kueue.Workload){Admitted}, changes...)...)
+}
+
+// Admitted gives a Workload quota.
+func Admitted(wl *kueue.Workload) {
+	Is(kueue.WorkloadQuotaReserved, "")(wl)
+	Is(kueue.WorkloadAdmitted, "")(wl)
+	wl.Status.Admission = &kueue.Admission{}
+}
+
+// Deactivated has a Workload not run.
+func Deactivated(wl *kueue.Workload) { wl.Spec.Active = new(false) }
+
+// Is makes a condition of a Workload true.
+func Is(condition, reason string) func(*kueue.Workload) { return Says(True(condition, reason)) }
+
+// Isnt makes a condition of a Workload false.
+func Isnt(condition, reason string) func(*kueue.Workload) {
+	isnt := True(condition, reason)
+	isnt.Status = metav1.ConditionFalse
+	return Says(isnt)
+}
+
+// Says gives a Workload a condition.
+func Says(condition metav1.Condition) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) {
+		apimeta.RemoveStatusCondition(&wl.Status.Conditions, condition.Type)
+		wl.Status.Conditions = append(wl.Status.Conditions, condition)
+	}
+}
+
+// True is a condition that has held for long.
+func True(condition, reason string) metav1.Condition {
+	return metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.Unix(1, 0)}
+}
+
+// JobSetOf makes the JobSet of a TrainJob.
+func JobSetOf(job *trainjob.TrainJob, suspended bool, replicatedJobs ...jobsetapi.ReplicatedJob) *jobsetapi.JobSet {
+	js := &jobsetapi.JobSet{ObjectMeta: Owned(job, job.Name)}
+	js.UID, js.Spec.Suspend, js.Spec.ReplicatedJobs = "js", &suspended, replicatedJobs
+	return js
+}
+
+// Runtime returns a ClusterTrainingRuntime "torch" of one replicated job, "node".
+func Runtime() *trainer.ClusterTrainingRuntime {
+	rt := &trainer.ClusterTrainingRuntime{ObjectMeta: metav1.ObjectMeta{Name: "torch"}}
+	rt.Spec.Template.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{Name: "node", Replicas: 1, Template: batchv1.JobTemplateSpec{
+		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "node", Image: "i"}}}}},
+	}}}
+	return rt
+}
+
+// PodOf makes a pod that a JobSet's Job runs on a node.
+func PodOf(namespace, jobSet string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: jobSet + "-0", UID: "pod", Labels: map[string]string{jobsetapi.JobSetNameKey: jobSet},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: jobSet, UID: "j", Controller: new(true)}},
+		},
+		Spec:   corev1.PodSpec{NodeName: "node"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
+}
+
+// ClusterQueue makes a ClusterQueue "cq" behind admission checks.
+func ClusterQueue(checks ...string) *kueue.ClusterQueue {
+	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "cq"}}
+	kit.Behind(cq, &kueue.ResourceFlavor{}, checks...)
+	return cq
+}
+
+// Check makes an AdmissionCheck.
+func Check(name, controller string) *kueue.AdmissionCheck {
+	return &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.AdmissionCheckSpec{ControllerName: controller}}
+}
+
+// Refusal is what Trainer tells of a JobSet that it could not make.
+func Refusal(at time.Time, about types.UID, note string) *eventsv1.Event {
+	return &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "refusal"}, EventTime: metav1.NewMicroTime(at), Type: corev1.EventTypeWarning,
+		Reason: "TrainJobResourcesCreationFailed", Regarding: corev1.ObjectReference{Kind: "TrainJob", UID: about}, Note: note,
+	}
+}
+
+// Manifest returns a TrainJob in a queue, or in none, with a spec.
+func Manifest(queue, spec string) string {
+	return `{"apiVersion":"trainer.kubeflow.org/v1alpha1","kind":"TrainJob","metadata":{"name":"job","labels":{` + queue + `}},"spec":` + spec + `}`
+}
+
+// Queued is the label of a TrainJob in queue q, as JSON; Gate is our entry at the gate of
+// replicated job node.
+const (
+	Queued = `"kueue.x-k8s.io/queue-name":"q"`
+	Gate   = `{"manager":"kueue.x-k8s.io/manager","trainingRuntimeSpec":{"template":{"spec":{"replicatedJobs":[{"name":"node","template":{"spec":{"template":{"metadata":{"labels":{"kueue-trainer.dev/gated":"true"}},"spec":{"schedulingGates":[{"name":"kueue-trainer.dev/admission"}]}}}}}]}}}}`
+)

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package testenv has what the tests of those packages share that act on what the manager serves.
+package testenv
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	configapi "sigs.k8s.io/kueue/apis/config/v1beta2"
+
+	"github.com/kueue-trainer/kueue-trainer/pkg/config/kueueconfig"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/internal/inttest"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/jobevents"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/podsets"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/serving"
+	"github.com/kueue-trainer/kueue-trainer/pkg/integration/state"
+	"github.com/kueue-trainer/kueue-trainer/pkg/patch"
+	"github.com/kueue-trainer/kueue-trainer/pkg/podset"
+	"github.com/kueue-trainer/kueue-trainer/pkg/trainjob"
+)
+
+// InTree is the answer whether Kueue's in-tree integration is active.
+func InTree(tb testing.TB, active bool) *serving.InTree {
+	tb.Helper()
+	in := serving.NewInTree(nil, "", serving.NewTrainJobs(nil))
+	inttest.Must(tb, in.Observe(tb.Context(), time.Now(), active, nil))
+	return in
+}
+
+// Served returns a Trainer of a version.
+func Served(tb testing.TB, version trainjob.TrainerVersion) *serving.Trainer {
+	tb.Helper()
+	trainer := serving.NewTrainer(serving.NewTrainJobs(nil))
+	trainer.Set(tb.Context(), version, nil)
+	return trainer
+}
+
+// KueueDefaults are the settings of a Kueue that is told nothing.
+func KueueDefaults(tb testing.TB) *kueueconfig.Follower {
+	tb.Helper()
+	settings, err := kueueconfig.Of(kueueconfig.Defaults(configapi.DefaultNamespace), kueueconfig.Overrides{})
+	inttest.Must(tb, err)
+	return kueueconfig.Fixed(*settings)
+}
+
+// Kueue are the settings of one that manages all namespaces.
+func Kueue(changes ...func(*kueueconfig.Settings)) *kueueconfig.Follower {
+	settings := kueueconfig.Settings{ManagedJobsNamespaceSelector: &metav1.LabelSelector{}}
+	for _, change := range changes {
+		change(&settings)
+	}
+	return kueueconfig.Fixed(settings)
+}
+
+// WaitsForPods are the settings of a Kueue that waits for pods.
+func WaitsForPods(settings *kueueconfig.Settings) {
+	settings.WaitForPodsReady = &configapi.WaitForPodsReady{}
+}
+
+// Describer describes TrainJobs of those runtimes that c has.
+func Describer(tb testing.TB, c client.Client) *podsets.Describer {
+	tb.Helper()
+	renderer, err := trainjob.NewRenderer(tb.Context(), c.Scheme())
+	inttest.Must(tb, err)
+	return &podsets.Describer{
+		Runtimes: trainjob.NewRuntimes(c, c), Renderer: renderer, State: state.FromCache(c), Field: patch.Of(trainjob.Trainer23),
+		Defaults: podsets.FixedDefaults(&podset.Defaults{}), Remembered: podsets.NewRemembered(),
+		Recorder: jobevents.New(&events.FakeRecorder{}),
+	}
+}
