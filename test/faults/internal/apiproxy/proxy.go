@@ -6,10 +6,7 @@ package apiproxy
 
 import (
 	"bytes"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -18,6 +15,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // Interceptor may take a write over; it says whether it did. It runs in the goroutine
@@ -27,7 +26,7 @@ type Interceptor func(*Exchange) bool
 // Proxy passes requests on and keeps a record of the writes among them.
 type Proxy struct {
 	target    *url.URL
-	transport *http.Transport
+	transport http.RoundTripper
 	server    *httptest.Server
 	pass      *httputil.ReverseProxy
 
@@ -45,31 +44,29 @@ type Write struct {
 	At time.Time
 }
 
-// New starts a proxy for the API server at target, whose certificate ca has signed.
-func New(target *url.URL, ca []byte) (*Proxy, error) {
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("no certificate in the authority of %s", target)
+// New starts a proxy for the API server of config. Who asks shows its own credentials.
+func New(config *rest.Config) (*Proxy, error) {
+	target, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
 	}
+	transport, err := rest.TransportFor(rest.AnonymousClientConfig(config))
+	if err != nil {
+		return nil, err
+	}
+	// A manager that was killed leaves broken streams behind; they are no news.
+	noNews := log.New(io.Discard, "", 0)
 	p := &Proxy{
-		target:    target,
-		transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true},
-		gates:     map[string]*gate{},
-		events:    map[string]int{},
-
-		interceptors: map[string]Interceptor{},
-	}
-	p.pass = &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:      p.transport,
-		FlushInterval:  -1,
-		ModifyResponse: p.gateBody,
-		// A manager that was killed leaves broken streams behind; they are no news.
-		ErrorLog: log.New(io.Discard, "", 0),
+		target: target, transport: transport,
+		pass: &httputil.ReverseProxy{
+			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+			Transport: transport, FlushInterval: -1, ErrorLog: noNews,
+		},
+		interceptors: map[string]Interceptor{}, events: map[string]int{}, gates: map[string]*gate{},
 	}
 	p.server = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
 	p.server.EnableHTTP2 = true
-	p.server.Config.ErrorLog = p.pass.ErrorLog
+	p.server.Config.ErrorLog = noNews
 	p.server.StartTLS()
 	return p, nil
 }
@@ -79,7 +76,6 @@ func (p *Proxy) Close() {
 	p.ReleaseAll()
 	p.server.CloseClientConnections()
 	p.server.Close()
-	p.transport.CloseIdleConnections()
 }
 
 // URL is where managers find the proxy.
@@ -117,6 +113,19 @@ func (p *Proxy) Events(namespace string) int {
 	return p.events[namespace]
 }
 
+// ask passes a request on and reads the whole answer.
+func (p *Proxy) ask(r *http.Request) (code int, body []byte, err error) {
+	r.RequestURI = ""
+	r.URL.Scheme, r.URL.Host, r.Host = p.target.Scheme, p.target.Host, p.target.Host
+	answer, err := p.transport.RoundTrip(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer answer.Body.Close()
+	body, err = io.ReadAll(answer.Body)
+	return answer.StatusCode, body, err
+}
+
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	var body []byte
 	if r.Method != http.MethodGet {
@@ -127,23 +136,23 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	req := Classify(r, body)
+	if req.IsEvent() {
+		p.countEvent(req.Namespace)
+	}
 	switch {
 	case req.IsWrite():
-		p.serveWrite(&Exchange{Request: req, proxy: p, w: w, r: r, body: body})
+		p.serveWrite(&Exchange{Request: req, proxy: p, w: w, r: r})
 	case req.Verb == "list" || req.Verb == "watch" || req.Verb == "get":
 		p.serveRead(w, r, req)
 	default:
-		p.countEvent(req)
 		p.pass.ServeHTTP(w, r)
 	}
 }
 
-func (p *Proxy) countEvent(req Request) {
-	if req.IsEvent() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.events[req.Namespace]++
-	}
+func (p *Proxy) countEvent(namespace string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.events[namespace]++
 }
 
 func (p *Proxy) serveWrite(e *Exchange) {
@@ -151,8 +160,7 @@ func (p *Proxy) serveWrite(e *Exchange) {
 	p.writes = append(p.writes, Write{Request: e.Request, At: time.Now()})
 	intercept := p.interceptors[e.Namespace]
 	p.mu.Unlock()
-	if intercept != nil && intercept(e) {
-		return
+	if intercept == nil || !intercept(e) {
+		e.Pass()
 	}
-	p.pass.ServeHTTP(e.w, e.r)
 }

@@ -46,7 +46,7 @@ func TestClassify(t *testing.T) {
 		},
 		"a namespace itself": {
 			method: http.MethodGet, url: "/api/v1/namespaces/team",
-			want: Request{Verb: "get", Resource: "namespaces", Name: "team"},
+			want: Request{Verb: "get", Resource: "namespaces", Namespace: "team", Name: "team"},
 		},
 		"a cluster-wide object": {
 			method: http.MethodDelete, url: "/apis/kueue.x-k8s.io/v1beta2/resourceflavors/a",
