@@ -4,11 +4,16 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
@@ -52,7 +57,7 @@ func (r *run) crash() {
 }
 
 func (r *run) forward(e *apiproxy.Exchange) {
-	if _, err := e.Forward(); err != nil {
+	if err := e.Forward(); err != nil {
 		r.fail(harnessFault, "forwarding: %v", err)
 	}
 }
@@ -79,28 +84,31 @@ type apiAnswer struct {
 	action action
 }
 
+var (
+	something   schema.GroupResource
+	notNow      = &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "not now"}
+	terminating = errors.New("unable to create new content because the namespace is being terminated")
+)
+
 var apiAnswers = []apiAnswer{
-	{"409", reply(metav1.Status{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "the object has been modified"})},
-	{"429", reply(metav1.Status{
-		Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many requests",
-		Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
-	})},
-	{"500", reply(metav1.Status{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "etcdserver: request timed out"})},
-	{"403", reply(metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "forbidden: not allowed"})},
-	{"webhook refusal", reply(metav1.Status{
-		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: `admission webhook "policy.example.com" denied the request: not now`,
-	})},
-	{"namespace terminating", reply(metav1.Status{
-		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "forbidden: unable to create new content because the namespace is being terminated",
-		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: "NamespaceTerminating", Message: "the namespace is being terminated"}}},
-	})},
+	{"409", reply(apierrors.NewConflict(something, "", errors.New("the object has been modified")))},
+	{"429", reply(apierrors.NewTooManyRequests("too many requests", 1))},
+	{"500", reply(apierrors.NewInternalError(errors.New("etcdserver: request timed out")))},
+	{"403", reply(apierrors.NewForbidden(something, "", errors.New("not allowed")))},
+	{"webhook refusal", reply(webhookerrors.ToStatusErr("policy.example.com", notNow))},
+	{"namespace terminating", reply(because(corev1.NamespaceTerminatingCause, apierrors.NewForbidden(something, "", terminating)))},
 	{"time-out after commit", func(r *run, e *apiproxy.Exchange) {
 		r.forward(e)
-		e.Reply(metav1.Status{Code: http.StatusGatewayTimeout, Reason: metav1.StatusReasonTimeout, Message: "request did not complete within the allotted timeout"})
+		e.Reply(apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0))
 	}},
 }
 
-func reply(status metav1.Status) action {
+func because(cause metav1.CauseType, err *apierrors.StatusError) *apierrors.StatusError {
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: cause, Message: "the namespace is being terminated"}}
+	return err
+}
+
+func reply(status *apierrors.StatusError) action {
 	return func(_ *run, e *apiproxy.Exchange) { e.Reply(status) }
 }
 
@@ -225,11 +233,11 @@ func unobserved(view string, there, back hook) hook {
 // secondManager starts another process beside the first, each with its writes delayed.
 func secondManager(firstDelay, secondDelay time.Duration) hook {
 	return func(ctx context.Context, r *run) error {
-		proxy, err := r.newProxy()
+		proxy, err := apiproxy.New(r.cluster.Config)
 		if err != nil {
 			return err
 		}
-		second, err := newChild(r.cluster.LocalDir(), r.cluster.Manager(), r.launch, proxy, true)
+		second, err := newChild(r.cluster, r.launch, proxy, true)
 		if err != nil {
 			return err
 		}

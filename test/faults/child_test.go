@@ -13,26 +13,25 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 // child is the manager under test: the shipped binary in a process of its own, which
 // talks to the API server through a proxy. One that ends is started again, as a
 // Deployment would.
 type child struct {
-	argv   []string
-	env    []string
-	log    string
-	health string
+	launch
+	log, health string
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd
@@ -67,86 +66,71 @@ func readLaunch(dir, component string) (launch, error) {
 	return l, nil
 }
 
-// newChild prepares a component to run behind a proxy, without leader election. A
-// second one beside it gets ports of its own.
-func newChild(localDir, component string, l launch, proxy *apiproxy.Proxy, second bool) (*child, error) {
-	name := "faults-" + component
+// newChild prepares the manager of a cluster to run behind a proxy, without leader election,
+// which would make every restart wait for the lease of the process before. A second one beside it
+// gets ports of its own.
+func newChild(cluster *kit.Cluster, l launch, proxy *apiproxy.Proxy, second bool) (*child, error) {
+	dir, component := cluster.LocalDir(), cluster.Manager()
+	health, err := cluster.Address(component, "health")
+	if err != nil {
+		return nil, err
+	}
+	name, changes := "faults-"+component, map[string]any{"leaderElection": map[string]any{"leaderElect": false}}
 	if second {
-		name += "-2"
+		ports, err := freePorts(3)
+		if err != nil {
+			return nil, err
+		}
+		name, health = name+"-2", fmt.Sprintf("127.0.0.1:%d", ports[0])
+		changes["health"] = map[string]any{"healthProbeBindAddress": health}
+		changes["metrics"] = map[string]any{"bindAddress": fmt.Sprintf("127.0.0.1:%d", ports[1])}
+		changes["webhook"] = map[string]any{"port": ports[2]}
 	}
-	kubeconfig, err := writeKubeconfig(localDir, component, name, proxy)
-	if err != nil {
+	kubeconfig, config := filepath.Join(dir, "kubeconfigs", name), filepath.Join(dir, "config", name+".yaml")
+	if err := writeKubeconfig(filepath.Join(dir, "kubeconfigs", component), kubeconfig, proxy); err != nil {
 		return nil, err
 	}
-	config, health, err := writeConfig(localDir, component, name, second)
-	if err != nil {
+	if err := writeConfig(filepath.Join(dir, "config", component+".yaml"), config, changes); err != nil {
 		return nil, err
 	}
-	c := &child{log: filepath.Join(localDir, "logs", name+".log"), health: "http://" + health + "/readyz"}
-	for _, arg := range l.Argv {
-		if strings.HasPrefix(arg, "--config=") {
-			arg = "--config=" + config
-		}
-		c.argv = append(c.argv, arg)
-	}
-	for _, variable := range l.Env {
-		if strings.HasPrefix(variable, "KUBECONFIG=") {
-			variable = "KUBECONFIG=" + kubeconfig
-		}
-		c.env = append(c.env, variable)
-	}
-	return c, nil
+	return &child{
+		// Of two settings the last one counts.
+		launch: launch{slices.Concat(l.Argv, []string{"--config=" + config}), slices.Concat(l.Env, []string{"KUBECONFIG=" + kubeconfig})},
+		log:    filepath.Join(dir, "logs", name+".log"), health: "http://" + health + "/readyz",
+	}, nil
 }
 
-// writeKubeconfig returns the component's credentials for the proxy's address.
-func writeKubeconfig(localDir, component, name string, proxy *apiproxy.Proxy) (string, error) {
-	config, err := clientcmd.LoadFromFile(filepath.Join(localDir, "kubeconfigs", component))
+// writeKubeconfig writes the credentials of another kubeconfig for the proxy's address.
+func writeKubeconfig(from, to string, proxy *apiproxy.Proxy) error {
+	config, err := clientcmd.LoadFromFile(from)
 	if err != nil {
-		return "", err
+		return err
 	}
 	for _, cluster := range config.Clusters {
 		cluster.Server, cluster.CertificateAuthorityData = proxy.URL(), proxy.CA()
 	}
-	path := filepath.Join(localDir, "kubeconfigs", name)
-	return path, clientcmd.WriteToFile(*config, path)
+	return clientcmd.WriteToFile(*config, to)
 }
 
-// writeConfig returns the component's configuration without leader election, which would
-// make every restart wait for the lease of the process before.
-func writeConfig(localDir, component, name string, second bool) (path, health string, err error) {
-	data, err := os.ReadFile(filepath.Join(localDir, "config", component+".yaml"))
+// writeConfig writes a configuration with changes.
+func writeConfig(from, to string, changes map[string]any) error {
+	data, err := os.ReadFile(from)
 	if err != nil {
-		return "", "", err
+		return err
 	}
-	config := map[string]any{}
-	if err := yaml.Unmarshal(data, &config); err != nil {
-		return "", "", err
-	}
-	set := func(value any, fields ...string) {
-		err = errors.Join(err, unstructured.SetNestedField(config, value, fields...))
-	}
-	set(false, "leaderElection", "leaderElect")
-	if second {
-		ports, portErr := freePorts(3)
-		if portErr != nil {
-			return "", "", portErr
-		}
-		set(fmt.Sprintf("127.0.0.1:%d", ports[0]), "health", "healthProbeBindAddress")
-		set(fmt.Sprintf("127.0.0.1:%d", ports[1]), "metrics", "bindAddress")
-		set(int64(ports[2]), "webhook", "port")
-	}
+	config, err := yaml.YAMLToJSON(data)
 	if err != nil {
-		return "", "", err
+		return err
 	}
-	health, _, err = unstructured.NestedString(config, "health", "healthProbeBindAddress")
+	merge, err := json.Marshal(changes)
 	if err != nil {
-		return "", "", err
+		return err
 	}
-	if data, err = yaml.Marshal(config); err != nil {
-		return "", "", err
+	// JSON is YAML.
+	if config, err = jsonpatch.MergePatch(config, merge); err != nil {
+		return err
 	}
-	path = filepath.Join(localDir, "config", name+".yaml")
-	return path, health, os.WriteFile(path, data, 0o600)
+	return os.WriteFile(to, config, 0o600)
 }
 
 func freePorts(n int) ([]int, error) {
@@ -177,8 +161,8 @@ func (c *child) run() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(c.argv[0], c.argv[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, log, log
+	cmd := exec.Command(c.Argv[0], c.Argv[1:]...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = c.Env, log, log
 	// It does not outlive the tests, however they end.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -235,19 +219,11 @@ func (c *child) ownExits() int {
 func (c *child) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.health, nil)
-	if err != nil {
-		return err
+	status, body, err := kit.Ask(ctx, c.health, "")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("%s: %s", c.health, body)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", c.health, resp.Status)
-	}
-	return nil
+	return err
 }
 
 // lastLines returns the end of the log.

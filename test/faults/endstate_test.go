@@ -71,7 +71,7 @@ func (r *run) describe(end endState, obj *unstructured.Unstructured) {
 	case "TrainJob":
 		section("suspend", get("spec", "suspend"))
 		_, entries := history.Entries(obj)
-		section("patches", withoutTime(entries))
+		section("patches", history.WithoutTime(entries))
 		section("labels", obj.GetLabels())
 		section("conditions", conditions(obj))
 	case "Workload":
@@ -86,20 +86,10 @@ func (r *run) describe(end endState, obj *unstructured.Unstructured) {
 		section("selector", get("spec", "nodeSelector"))
 		section("tolerations", sorted(get("spec", "tolerations")))
 		section("gates", get("spec", "schedulingGates"))
-		section("labels", kueueKeys(obj.GetLabels()))
-		section("annotations", kueueKeys(obj.GetAnnotations()))
+		section("labels", history.KueueKeys(obj.GetLabels()))
+		section("annotations", history.KueueKeys(obj.GetAnnotations()))
 		section("phase", get("status", "phase"))
 	}
-}
-
-// withoutTime leaves out what Trainer stamps into patch entries.
-func withoutTime(entries []any) []any {
-	for _, e := range entries {
-		if entry, ok := e.(map[string]any); ok {
-			delete(entry, "time")
-		}
-	}
-	return entries
 }
 
 // sorted returns a list in an order of its own: that of a pod's tolerations depends on
@@ -126,16 +116,6 @@ func conditions(obj *unstructured.Unstructured) []string {
 		}
 	}
 	slices.Sort(out)
-	return out
-}
-
-func kueueKeys(all map[string]string) map[string]string {
-	out := map[string]string{}
-	for key, value := range all {
-		if strings.Contains(key, "kueue") {
-			out[key] = value
-		}
-	}
 	return out
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -82,10 +81,10 @@ func (h *harness) setUp(ctx context.Context) error {
 	if err := extendCRD(ctx, h.cluster.Client, true); err != nil {
 		return err
 	}
-	if h.proxy, err = h.newProxy(); err != nil {
+	if h.proxy, err = apiproxy.New(h.cluster.Config); err != nil {
 		return err
 	}
-	if h.child, err = newChild(h.cluster.LocalDir(), h.cluster.Manager(), h.launch, h.proxy, false); err != nil {
+	if h.child, err = newChild(h.cluster, h.launch, h.proxy, false); err != nil {
 		return err
 	}
 	if err := h.cluster.Control(ctx, "stop", h.cluster.Manager(), h.progress); err != nil {
@@ -116,14 +115,6 @@ func (h *harness) forgetInterrupted(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (h *harness) newProxy() (*apiproxy.Proxy, error) {
-	target, err := url.Parse(h.cluster.Config.Host)
-	if err != nil {
-		return nil, err
-	}
-	return apiproxy.New(target, h.cluster.Config.CAData)
 }
 
 // ready waits until the manager says that it serves.
