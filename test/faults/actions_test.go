@@ -18,7 +18,6 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
 const (
@@ -152,12 +151,12 @@ func (r *run) probe(ctx context.Context, owner webhookOwner) error {
 	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		defer cancel()
-		var obj client.Object = kit.TrainJob(r.namespace, low).Obj()
+		var obj client.Object = r.Job(low).Obj()
 		if owner == jobSetsWebhooks {
-			obj = jobSet(r.namespace, low)
+			obj = jobSet(r.Namespace, low)
 		}
 		// What comes of it does not matter.
-		_ = r.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/probe":"yes"}}}`)), client.DryRunAll)
+		_ = r.annotate(ctx, obj, "probe", client.DryRunAll)
 		return r.webhooks.called(), nil
 	})
 }
@@ -251,8 +250,8 @@ func secondManager(firstDelay, secondDelay time.Duration) hook {
 			proxy.Close()
 		})
 		r.second = proxy
-		proxy.Intercept(r.namespace, delayed(secondDelay))
-		r.proxy.Intercept(r.namespace, delayed(firstDelay))
+		proxy.Intercept(r.Namespace, delayed(secondDelay))
+		r.proxy.Intercept(r.Namespace, delayed(firstDelay))
 		return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, settleTimeout, true, func(ctx context.Context) (bool, error) {
 			return second.ready(ctx) == nil, nil
 		})
@@ -268,10 +267,9 @@ func delayed(by time.Duration) apiproxy.Interceptor {
 	}
 }
 
-func jobSet(namespace, name string) client.Object {
-	obj := &metav1.PartialObjectMetadata{
+func jobSet(namespace, name string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 	}
-	return obj
 }

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
-	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 )
 
 // child is the manager under test: the shipped binary in a process of its own, which
@@ -69,7 +69,7 @@ func readLaunch(dir, component string) (launch, error) {
 // newChild prepares the manager of a cluster to run behind a proxy, without leader election,
 // which would make every restart wait for the lease of the process before. A second one beside it
 // gets ports of its own.
-func newChild(cluster *kit.Cluster, l launch, proxy *apiproxy.Proxy, second bool) (*child, error) {
+func newChild(cluster *world.Cluster, l launch, proxy *apiproxy.Proxy, second bool) (*child, error) {
 	dir, component := cluster.LocalDir(), cluster.Manager()
 	health, err := cluster.Address(component, "health")
 	if err != nil {
@@ -219,7 +219,7 @@ func (c *child) ownExits() int {
 func (c *child) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	status, body, err := kit.Ask(ctx, c.health, "")
+	status, body, err := world.Ask(ctx, c.health, "")
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("%s: %s", c.health, body)
 	}

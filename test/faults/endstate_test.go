@@ -37,7 +37,7 @@ var workloadHash = regexp.MustCompile(`trainjob-(low|high|staged)-[a-z0-9]+`)
 func (r *run) endState(ctx context.Context) (endState, error) {
 	end := endState{}
 	for _, gvr := range lasting {
-		list, err := r.api.Resource(gvr).Namespace(r.namespace).List(ctx, metav1.ListOptions{})
+		list, err := r.api.Resource(gvr).Namespace(r.Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +60,7 @@ func (r *run) describe(end endState, obj *unstructured.Unstructured) {
 		if err != nil {
 			data = []byte(err.Error())
 		}
-		text := workloadHash.ReplaceAllString(strings.ReplaceAll(string(data), r.suffix, "SUFFIX"), "trainjob-$1-HASH")
+		text := workloadHash.ReplaceAllString(strings.ReplaceAll(string(data), r.Suffix, "SUFFIX"), "trainjob-$1-HASH")
 		end[key] += text
 	}
 	get := func(path ...string) any {
@@ -120,17 +120,20 @@ func conditions(obj *unstructured.Unstructured) []string {
 }
 
 // compareEnd: whatever happened in between, the run leaves behind what the clean one did.
-func (r *run) compareEnd(ctx context.Context, c *clean) {
-	end, err := r.endState(ctx)
-	if err != nil {
+func (r *run) compareEnd(ctx context.Context) {
+	var err error
+	if r.end, err = r.endState(ctx); err != nil {
 		r.fail(sameEnd, "%v", err)
+		return
+	}
+	if r.plan.clean == nil {
 		return
 	}
 	ignore := cmp.FilterPath(func(p cmp.Path) bool {
 		key, ok := p.Last().(cmp.MapIndex)
 		return ok && slices.ContainsFunc(r.plan.differs, func(d string) bool { return strings.HasPrefix(key.Key().String(), d) })
 	}, cmp.Ignore())
-	if diff := cmp.Diff(c.end, end, ignore); diff != "" {
+	if diff := cmp.Diff(r.plan.clean.end, r.end, ignore); diff != "" {
 		r.fail(sameEnd, "(-clean +run)\n%s", diff)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
@@ -103,10 +104,13 @@ func (h *harness) setUp(ctx context.Context) error {
 // would keep the nodes.
 func (h *harness) forgetInterrupted(ctx context.Context) error {
 	var namespaces corev1.NamespaceList
-	if err := h.cluster.Client.List(ctx, &namespaces, client.HasLabels{runLabel}); err != nil {
+	if err := h.cluster.Client.List(ctx, &namespaces); err != nil {
 		return err
 	}
 	for _, ns := range namespaces.Items {
+		if !strings.HasPrefix(ns.Name, "faults-") {
+			continue
+		}
 		if err := h.cluster.Client.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(ns.Name)); err != nil {
 			return err
 		}

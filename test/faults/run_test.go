@@ -5,16 +5,15 @@ package faults
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,10 +22,10 @@ import (
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
+	"github.com/kueue-trainer/kueue-trainer/test/kit"
+	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
 	"github.com/kueue-trainer/kueue-trainer/test/ledger"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
-
-	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 )
 
 const (
@@ -58,15 +57,12 @@ type problem struct {
 // run is one pass through the scenario, in a namespace of its own.
 type run struct {
 	*harness
-	client.Client
+	*world.World
 	Gomega
 
-	t    *testing.T
-	plan plan
-
-	namespace, suffix string
-	made              []client.Object
-	recorder          *recorder
+	t        *testing.T
+	plan     plan
+	recorder *recorder
 	// exits is what the manager's count of own exits was before.
 	exits int
 	// second is the proxy of a second manager, if the plan has one.
@@ -80,17 +76,24 @@ type run struct {
 	problems []problem
 	// userWrites are the resource versions of TrainJobs that a user's edit made.
 	userWrites map[uint64]bool
+	end        endState
 }
 
-func (h *harness) newRun(t *testing.T, p plan) *run {
+// carryOut plays a plan and judges what came of it.
+func (h *harness) carryOut(t *testing.T, p plan, results *report) *run {
+	ctx := context.WithoutCancel(t.Context())
 	r := &run{
-		harness: h, Client: h.cluster.Client, t: t, plan: p, exits: h.child.ownExits(),
+		harness: h, t: t, plan: p, exits: h.child.ownExits(), reached: p.clean == nil,
 		seen: map[writeKind]int{}, userWrites: map[uint64]bool{},
 	}
 	r.Gomega = NewGomega(func(message string, _ ...int) {
 		r.fail(converges, "%s", message)
-		t.FailNow()
+		t.Fatal(message)
 	})
+	r.World = world.New(ctx, r, h.progress, h.cluster, "faults", world.NewSuffix())
+	defer results.add(r)
+	defer r.judge(ctx)
+	r.play(t.Context())
 	return r
 }
 
@@ -107,18 +110,20 @@ func (r *run) eventually(ctx context.Context, check func(Gomega), description ..
 
 // play goes through the scenario with the plan's faults.
 func (r *run) play(ctx context.Context) {
-	r.eventually(ctx, func(g Gomega) { g.Expect(r.child.ready(ctx)).To(Succeed()) }, "the manager serves")
-	r.world(ctx)
+	r.serves(ctx)
+	r.makePools(ctx)
 	var err error
-	r.recorder, err = startRecording(ctx, r.api, r.namespace, "-"+r.suffix)
+	r.recorder, err = startRecording(ctx, r.api, r.Namespace, "-"+r.Suffix)
 	r.Expect(err).NotTo(HaveOccurred())
-	r.proxy.Intercept(r.namespace, r.intercept)
-	for n, s := range r.plan.scenario.steps {
+	r.proxy.Intercept(r.Namespace, r.intercept)
+	for n := range r.plan.scenario.steps {
 		r.take(ctx, n)
-		if slices.Contains(r.plan.scenario.restsAfter, n) {
-			r.steady(ctx, s.name)
-		}
 	}
+}
+
+// serves waits until the manager says that it does.
+func (r *run) serves(ctx context.Context) {
+	r.eventually(ctx, func(g Gomega) { g.Expect(r.child.ready(ctx)).To(Succeed()) }, "the manager serves")
 }
 
 // take takes one step of the scenario.
@@ -132,6 +137,9 @@ func (r *run) take(ctx context.Context, n int) {
 	if f.after != nil {
 		r.hook(ctx, f.after)
 		r.eventually(ctx, settled, "%s, still", s.name)
+	}
+	if s.rests {
+		r.steady(ctx, s.name)
 	}
 }
 
@@ -151,7 +159,7 @@ func (r *run) steady(ctx context.Context, when string) {
 	for written := -1; written != len(refs(r.writes())); {
 		written = len(refs(r.writes()))
 		r.background.Wait()
-		r.eventually(ctx, func(g Gomega) { g.Expect(r.child.ready(ctx)).To(Succeed()) }, "the manager serves")
+		r.serves(ctx)
 		r.eventually(ctx, func(g Gomega) { r.allAreCounted(ctx, g) }, "Trainer has heard of the pods that run")
 	}
 	before := -1
@@ -181,10 +189,10 @@ func (r *run) steady(ctx context.Context, when string) {
 // a manager that was killed as long to lead again, and it makes the integration write.
 func (r *run) allAreCounted(ctx context.Context, g Gomega) {
 	var jobs trainer.TrainJobList
-	g.Expect(r.List(ctx, &jobs, client.InNamespace(r.namespace))).To(Succeed())
+	g.Expect(r.List(ctx, &jobs, client.InNamespace(r.Namespace))).To(Succeed())
 	for _, job := range jobs.Items {
 		running, ready := 0, 0
-		for _, pod := range r.pods(ctx, g, job.Name) {
+		for _, pod := range r.Pods(ctx, job.Name) {
 			if pod.Status.Phase == corev1.PodRunning {
 				running++
 			}
@@ -193,7 +201,7 @@ func (r *run) allAreCounted(ctx context.Context, g Gomega) {
 			ready += int(ptr.Deref(status.Ready, 0))
 		}
 		g.Expect(ready).To(Equal(running), "ready Jobs of %s, which have one pod each", job.Name)
-		if wl := r.workload(ctx, g, job.Name); running > 0 && wl != nil && !workloadevict.IsEvicted(wl) {
+		if wl := r.Workload(ctx, job.Name); running > 0 && wl != nil && !workloadevict.IsEvicted(wl) {
 			g.Expect(apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady)).To(BeTrue(), "the pods of %s are reported ready", job.Name)
 		}
 	}
@@ -201,9 +209,9 @@ func (r *run) allAreCounted(ctx context.Context, g Gomega) {
 
 // writes returns those of all managers in this run.
 func (r *run) writes() []apiproxy.Write {
-	all := r.proxy.Writes(r.namespace)
+	all := r.proxy.Writes(r.Namespace)
 	if r.second != nil {
-		all = append(all, r.second.Writes(r.namespace)...)
+		all = append(all, r.second.Writes(r.Namespace)...)
 	}
 	return all
 }
@@ -224,7 +232,7 @@ func (r *run) intercept(e *apiproxy.Exchange) bool {
 
 // collect ends all faults and gives every version that there was.
 func (r *run) collect(ctx context.Context) []record.Version {
-	r.proxy.Intercept(r.namespace, nil)
+	r.proxy.Intercept(r.Namespace, nil)
 	r.background.Wait()
 	if !r.plan.together {
 		r.proxy.ReleaseAll()
@@ -246,26 +254,27 @@ func (r *run) collect(ctx context.Context) []record.Version {
 
 // judge holds the run against the clean one, if there is one yet, and says what it found.
 func (r *run) judge(ctx context.Context) {
-	c := r.plan.clean
 	versions := r.collect(ctx)
 	for _, v := range history.Check(versions, r.expectation()) {
 		r.fail(v.Invariant, "%s: %s", v.Version, v.Message)
 	}
 	r.audit(versions)
-	if c != nil && !r.t.Failed() {
-		r.compareEnd(ctx, c)
+	if !r.t.Failed() {
+		r.compareEnd(ctx)
 	}
-	if c != nil {
-		r.compareWrites(c)
+	if r.plan.clean != nil {
+		r.compareWrites(r.plan.clean)
 	}
 	if exits := r.child.ownExits() - r.exits; exits > 0 {
 		r.fail(staysUp, "the manager ended by itself %d times", exits)
 	}
-	r.leave(ctx)
 	if len(r.problems) > 0 {
 		r.tell(versions)
 		r.t.Fail()
 	}
+	// Nobody waits for its objects to be gone.
+	r.DeleteJobs(ctx)
+	r.Unmake(ctx)
 }
 
 // audit: the pods of a job never ask for more than Kueue counts for it. Of a Workload that
@@ -285,7 +294,7 @@ func (r *run) audit(versions []record.Version) {
 
 func (r *run) expectation() history.Expectation {
 	return history.Expectation{
-		NodeSelector: baseSelector, Tolerations: []corev1.Toleration{gpuToleration},
+		NodeSelector: baseSelector, Tolerations: []corev1.Toleration{kit.GPUToleration()},
 		OwnEntry:   "kueue.x-k8s.io/manager",
 		UserWrites: r.userWrites, Restarts: r.plan.restarts, AnyFlavorVersion: r.plan.anyFlavorVersion,
 	}
@@ -293,30 +302,13 @@ func (r *run) expectation() history.Expectation {
 
 // compareWrites: a fault costs a constant number of writes more.
 func (r *run) compareWrites(c *clean) {
-	for kind, n := range countKinds(r.writes()) {
+	for kind, n := range countKinds(refs(r.writes())) {
 		if limit := c.counts[kind]*max(r.plan.managers, 1) + r.plan.slack; n > limit {
 			r.fail(fewWrites, "%d times %s; the clean run has %d, and the plan allows for %d", n, kind, c.counts[kind], limit)
 		}
 	}
-	if n := r.proxy.Events(r.namespace); n > c.events+eventSlack {
+	if n := r.proxy.Events(r.Namespace); n > c.events+eventSlack {
 		r.fail(fewWrites, "%d events, the clean run has %d", n, c.events)
-	}
-}
-
-// leave takes the run's objects away; nobody waits for them to be gone.
-func (r *run) leave(ctx context.Context) {
-	err := r.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(r.namespace))
-	slices.Reverse(r.made)
-	for _, obj := range r.made {
-		if err == nil {
-			err = client.IgnoreNotFound(r.Delete(ctx, obj))
-		}
-	}
-	if err == nil {
-		err = client.IgnoreNotFound(r.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}))
-	}
-	if err != nil {
-		r.t.Logf("taking %s away: %v", r.namespace, err)
 	}
 }
 
@@ -326,7 +318,7 @@ func (r *run) tell(versions []record.Version) {
 	for _, p := range r.problems {
 		fmt.Fprintf(&out, "VIOLATED %s: %s\n", p.oracle, p.message)
 	}
-	fmt.Fprintf(&out, "plan: %s\nwrites in namespace %s:\n", r.plan, r.namespace)
+	fmt.Fprintf(&out, "plan: %s\nwrites in namespace %s:\n", r.plan, r.Namespace)
 	for _, w := range r.writes() {
 		fmt.Fprintf(&out, "  %s %s %s/%s\n", w.At.Format("15:04:05.000"), w.Verb, kindOf(w.Request).resource, w.Name)
 	}

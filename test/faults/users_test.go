@@ -103,7 +103,7 @@ func (r *run) edit(ctx context.Context, change func(*unstructured.Unstructured) 
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		job := &unstructured.Unstructured{}
 		job.SetGroupVersionKind(trainer.GroupVersion.WithKind("TrainJob"))
-		if err := r.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: low}, job); err != nil {
+		if err := r.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: low}, job); err != nil {
 			return err
 		}
 		if err := change(job); err != nil {
@@ -124,10 +124,10 @@ func (r *run) edit(ctx context.Context, change func(*unstructured.Unstructured) 
 // is left. Trainer calls the new one complete by the JobSet of the old one otherwise,
 // which is not what this is about.
 func recreate(ctx context.Context, r *run) error {
-	if err := r.Delete(ctx, kit.TrainJob(r.namespace, low).Obj()); err != nil {
+	if err := r.Delete(ctx, r.Job(low).Obj()); err != nil {
 		return err
 	}
-	left := []client.Object{jobSet(r.namespace, low), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: low + "-runtime-snapshot"}}}
+	left := []client.Object{jobSet(r.Namespace, low), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: low + "-runtime-snapshot"}}}
 	for _, obj := range left {
 		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 			return apierrors.IsNotFound(r.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
@@ -136,13 +136,13 @@ func recreate(ctx context.Context, r *run) error {
 			return fmt.Errorf("%T %s is still there: %w", obj, obj.GetName(), err)
 		}
 	}
-	return r.Create(ctx, r.job(low))
+	return r.Create(ctx, r.job(low, low, training).Obj())
 }
 
 // activate sets spec.active of low's Workload.
 func activate(active bool) hook {
 	return func(ctx context.Context, r *run) error {
-		wl := r.workload(ctx, r, low)
+		wl := r.Workload(ctx, low)
 		before := wl.DeepCopy()
 		wl.Spec.Active = ptr.To(active)
 		return r.Patch(ctx, wl, client.MergeFrom(before))
@@ -164,7 +164,7 @@ const countLabel = "nvidia.com/gpu.count"
 func changeFlavor(name string, more bool) hook {
 	return func(ctx context.Context, r *run) error {
 		var flavor kueue.ResourceFlavor
-		if err := r.Get(ctx, client.ObjectKey{Name: r.named(name)}, &flavor); err != nil {
+		if err := r.Get(ctx, client.ObjectKey{Name: r.Name(name)}, &flavor); err != nil {
 			return err
 		}
 		before := flavor.DeepCopy()
