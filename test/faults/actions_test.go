@@ -33,54 +33,57 @@ const (
 // harnessFault is what a plan could not do; the run says nothing then.
 const harnessFault history.Invariant = "harness"
 
-func crashBeforeSend(r *run, e *apiproxy.Exchange) {
-	r.crash()
-	e.Lose()
+// action is what is done to a write, and how the exchange ends.
+type action struct {
+	do  func(context.Context, *run, *apiproxy.Exchange) error
+	end func(*apiproxy.Exchange)
 }
 
-func crashAfterCommit(r *run, e *apiproxy.Exchange) {
-	r.forward(e)
-	r.crash()
-	e.Lose()
-}
+var (
+	pass, lose = (*apiproxy.Exchange).Pass, (*apiproxy.Exchange).Lose
 
-func loseResponse(r *run, e *apiproxy.Exchange) {
-	r.forward(e)
-	e.Lose()
-}
+	crashBeforeSend  = action{do: crash, end: lose}
+	crashAfterCommit = action{end: lose, do: func(ctx context.Context, r *run, e *apiproxy.Exchange) error {
+		return errors.Join(forward(ctx, r, e), crash(ctx, r, e))
+	}}
+	loseResponse = action{do: forward, end: lose}
+	arrivesLate  = action{do: arriveLate, end: lose}
+)
 
-func (r *run) crash() {
-	if err := r.child.crash(); err != nil {
-		r.fail(harnessFault, "killing the manager: %v", err)
-	}
-}
+func crash(_ context.Context, r *run, _ *apiproxy.Exchange) error { return r.child.crash() }
 
-func (r *run) forward(e *apiproxy.Exchange) {
-	if err := e.Forward(); err != nil {
-		r.fail(harnessFault, "forwarding: %v", err)
-	}
-}
+func forward(_ context.Context, _ *run, e *apiproxy.Exchange) error { return e.Forward() }
 
 // arriveLate lets the manager die with the write under way, and the write arrive when
 // the next process has written something, or has had nothing to write.
-func arriveLate(r *run, e *apiproxy.Exchange) {
+func arriveLate(_ context.Context, r *run, e *apiproxy.Exchange) error {
 	before := len(r.writes())
-	r.crash()
-	r.background.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), holdFor)
-		defer cancel()
-		_ = wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+	err := r.child.crash()
+	r.inBackground(func() error {
+		_ = wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, holdFor, true, func(context.Context) (bool, error) {
 			return len(r.writes()) > before, nil
 		})
-		r.forward(e)
+		return e.Forward()
 	})
-	e.Lose()
+	return err
 }
 
-// apiAnswer is an error in the place of an answer.
-type apiAnswer struct {
-	name   string
-	action action
+// inBackground does something beside the run, which does not end before.
+func (r *run) inBackground(do func() error) {
+	r.background.Go(func() {
+		if err := do(); err != nil {
+			r.fail(harnessFault, "%v", err)
+		}
+	})
+}
+
+// later does something after holdFor.
+func (r *run) later(do func() error) {
+	r.inBackground(func() error {
+		// The delay is the fault.
+		time.Sleep(holdFor)
+		return do()
+	})
 }
 
 var (
@@ -89,16 +92,20 @@ var (
 	terminating = errors.New("unable to create new content because the namespace is being terminated")
 )
 
-var apiAnswers = []apiAnswer{
+// apiAnswers are errors in the place of an answer.
+var apiAnswers = []struct {
+	name   string
+	action action
+}{
 	{"409", reply(apierrors.NewConflict(something, "", errors.New("the object has been modified")))},
 	{"429", reply(apierrors.NewTooManyRequests("too many requests", 1))},
 	{"500", reply(apierrors.NewInternalError(errors.New("etcdserver: request timed out")))},
 	{"403", reply(apierrors.NewForbidden(something, "", errors.New("not allowed")))},
 	{"webhook refusal", reply(webhookerrors.ToStatusErr("policy.example.com", notNow))},
 	{"namespace terminating", reply(because(corev1.NamespaceTerminatingCause, apierrors.NewForbidden(something, "", terminating)))},
-	{"time-out after commit", func(r *run, e *apiproxy.Exchange) {
-		r.forward(e)
-		e.Reply(apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0))
+	{"time-out after commit", action{
+		do:  forward,
+		end: reply(apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)).end,
 	}},
 }
 
@@ -108,42 +115,27 @@ func because(cause metav1.CauseType, err *apierrors.StatusError) *apierrors.Stat
 }
 
 func reply(status *apierrors.StatusError) action {
-	return func(_ *run, e *apiproxy.Exchange) { e.Reply(status) }
+	return action{
+		do:  func(context.Context, *run, *apiproxy.Exchange) error { return nil },
+		end: func(e *apiproxy.Exchange) { e.Reply(status) },
+	}
 }
 
 // editFirst lets a user change the TrainJob while our write is on its way.
-func editFirst(edit func(context.Context, *run) error) action {
-	return func(r *run, e *apiproxy.Exchange) {
-		ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
-		defer cancel()
-		if err := edit(ctx, r); err != nil {
-			r.fail(harnessFault, "the user's edit: %v", err)
-		}
-		e.Pass()
-	}
+func editFirst(edit hook) action {
+	return action{end: pass, do: func(ctx context.Context, r *run, _ *apiproxy.Exchange) error { return edit(ctx, r) }}
 }
 
 // disturbWebhooks makes webhooks down or slow from just before the write on.
 func disturbWebhooks(owner webhookOwner, fault webhookFault) action {
-	return func(r *run, e *apiproxy.Exchange) {
-		ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
-		defer cancel()
+	return action{end: pass, do: func(ctx context.Context, r *run, _ *apiproxy.Exchange) error {
 		restore, err := r.webhooks.disturb(ctx, owner, fault)
 		if err != nil {
-			r.fail(harnessFault, "disturbing the webhooks of %s: %v", owner, err)
-			e.Pass()
-			return
+			return err
 		}
-		if err := r.probe(ctx, owner); err != nil {
-			r.fail(harnessFault, "the API server takes no note of the webhooks: %v", err)
-		}
-		r.later(func() {
-			if err := restore(); err != nil {
-				r.fail(harnessFault, "putting webhooks back: %v", err)
-			}
-		})
-		e.Pass()
-	}
+		defer r.later(restore)
+		return r.probe(ctx, owner)
+	}}
 }
 
 // probe waits until a request of the kind that the webhooks are about reaches them.
@@ -161,15 +153,6 @@ func (r *run) probe(ctx context.Context, owner webhookOwner) error {
 	})
 }
 
-// later does something after holdFor; the run does not end before.
-func (r *run) later(do func()) {
-	r.background.Go(func() {
-		// The delay is the fault.
-		time.Sleep(holdFor)
-		do()
-	})
-}
-
 func hold(view string) hook {
 	return func(_ context.Context, r *run) error {
 		r.proxy.Hold(view)
@@ -179,9 +162,16 @@ func hold(view string) hook {
 
 func releaseLater(view string) hook {
 	return func(_ context.Context, r *run) error {
-		r.later(func() { r.proxy.Release(view) })
+		r.releaseLater(view)
 		return nil
 	}
+}
+
+func (r *run) releaseLater(view string) {
+	r.later(func() error {
+		r.proxy.Release(view)
+		return nil
+	})
 }
 
 func both(first, second hook) hook {
@@ -207,10 +197,10 @@ func restartWithOldList(view string) hooks {
 			if err := r.child.crash(); err != nil {
 				return err
 			}
-			if err := r.harness.ready(ctx); err != nil {
+			if err := r.child.serves(ctx); err != nil {
 				return err
 			}
-			r.later(func() { r.proxy.Release(view) })
+			r.releaseLater(view)
 			r.background.Wait()
 			return nil
 		},
@@ -218,15 +208,12 @@ func restartWithOldList(view string) hooks {
 }
 
 // unobserved cuts the watch of a view while something changes and changes back.
-func unobserved(view string, there, back hook) hook {
-	return func(ctx context.Context, r *run) error {
+func unobserved(view string, there, back hook) hooks {
+	return hooks{after: func(ctx context.Context, r *run) error {
 		r.proxy.Cut(view)
 		defer r.proxy.Release(view)
-		if err := there(ctx, r); err != nil {
-			return err
-		}
-		return back(ctx, r)
-	}
+		return both(there, back)(ctx, r)
+	}}
 }
 
 // secondManager starts another process beside the first, each with its writes delayed.
@@ -252,9 +239,7 @@ func secondManager(firstDelay, secondDelay time.Duration) hook {
 		r.second = proxy
 		proxy.Intercept(r.Namespace, delayed(secondDelay))
 		r.proxy.Intercept(r.Namespace, delayed(firstDelay))
-		return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, settleTimeout, true, func(ctx context.Context) (bool, error) {
-			return second.ready(ctx) == nil, nil
-		})
+		return second.serves(ctx)
 	}
 }
 

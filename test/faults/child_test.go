@@ -19,6 +19,7 @@ import (
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
@@ -224,6 +225,17 @@ func (c *child) ready(ctx context.Context) error {
 		err = fmt.Errorf("%s: %s", c.health, body)
 	}
 	return err
+}
+
+// serves waits until it does.
+func (c *child) serves(ctx context.Context) error {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, settleTimeout, true, func(ctx context.Context) (bool, error) {
+		return c.ready(ctx) == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the manager is not ready: %w\n%s", err, c.lastLines(20))
+	}
+	return nil
 }
 
 // lastLines returns the end of the log.

@@ -49,7 +49,7 @@ func somePlans() []plan {
 	})
 	var plans []plan
 	for _, some := range [][]plan{
-		crashes(writes), answers(writes), otherWriters(writes), lateWrites(writes), webhookFaults(writes),
+		crashes(writes), answers(writes), otherWriters(writes), webhookFaults(writes),
 		heldWatches(), flavorChanges(), cutWatches(), twoManagers(),
 	} {
 		plans = append(plans, some...)

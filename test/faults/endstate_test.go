@@ -48,6 +48,18 @@ func (r *run) endState(ctx context.Context) (endState, error) {
 	return end, nil
 }
 
+// described are the fields of each kind that an end state is made of.
+var described = map[string]map[string][]string{
+	"TrainJob": {"suspend": {"spec", "suspend"}, "labels": {"metadata", "labels"}},
+	"Workload": {
+		"podsets": {"spec", "podSets"}, "queue": {"spec", "queueName"},
+		"admission": {"status", "admission"}, "finalizers": {"metadata", "finalizers"},
+	},
+	"JobSet": {"suspend": {"spec", "suspend"}},
+	"Job":    {"suspend": {"spec", "suspend"}},
+	"Pod":    {"selector": {"spec", "nodeSelector"}, "gates": {"spec", "schedulingGates"}, "phase": {"status", "phase"}},
+}
+
 // describe adds the sections of one object.
 func (r *run) describe(end endState, obj *unstructured.Unstructured) {
 	job := jobInName.FindStringSubmatch(obj.GetName())
@@ -60,42 +72,30 @@ func (r *run) describe(end endState, obj *unstructured.Unstructured) {
 		if err != nil {
 			data = []byte(err.Error())
 		}
-		text := workloadHash.ReplaceAllString(strings.ReplaceAll(string(data), r.Suffix, "SUFFIX"), "trainjob-$1-HASH")
-		end[key] += text
+		end[key] += workloadHash.ReplaceAllString(strings.ReplaceAll(string(data), r.Suffix, "SUFFIX"), "trainjob-$1-HASH")
 	}
-	get := func(path ...string) any {
+	for name, path := range described[obj.GetKind()] {
 		value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
-		return value
+		section(name, value)
 	}
 	switch obj.GetKind() {
 	case "TrainJob":
-		section("suspend", get("spec", "suspend"))
 		_, entries := history.Entries(obj)
 		section("patches", history.WithoutTime(entries))
-		section("labels", obj.GetLabels())
 		section("conditions", conditions(obj))
 	case "Workload":
-		section("podsets", get("spec", "podSets"))
-		section("queue", get("spec", "queueName"))
-		section("admission", get("status", "admission"))
 		section("conditions", conditions(obj))
-		section("finalizers", obj.GetFinalizers())
-	case "JobSet", "Job":
-		section("suspend", get("spec", "suspend"))
 	case "Pod":
-		section("selector", get("spec", "nodeSelector"))
-		section("tolerations", sorted(get("spec", "tolerations")))
-		section("gates", get("spec", "schedulingGates"))
+		tolerations, _, _ := unstructured.NestedSlice(obj.Object, "spec", "tolerations")
+		section("tolerations", sorted(tolerations))
 		section("labels", history.KueueKeys(obj.GetLabels()))
 		section("annotations", history.KueueKeys(obj.GetAnnotations()))
-		section("phase", get("status", "phase"))
 	}
 }
 
 // sorted returns a list in an order of its own: that of a pod's tolerations depends on
 // whether its Job was there before the admission, and means nothing.
-func sorted(list any) []string {
-	items, _ := list.([]any)
+func sorted(items []any) []string {
 	var out []string
 	for _, item := range items {
 		data, err := json.Marshal(item)

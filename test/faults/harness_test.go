@@ -14,7 +14,6 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -94,7 +93,7 @@ func (h *harness) setUp(ctx context.Context) error {
 	if err := h.child.start(); err != nil {
 		return err
 	}
-	if err := h.ready(ctx); err != nil {
+	if err := h.child.serves(ctx); err != nil {
 		return err
 	}
 	return h.forgetInterrupted(ctx)
@@ -117,17 +116,6 @@ func (h *harness) forgetInterrupted(ctx context.Context) error {
 		if err := client.IgnoreNotFound(h.cluster.Client.Delete(ctx, &ns)); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// ready waits until the manager says that it serves.
-func (h *harness) ready(ctx context.Context) error {
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, settleTimeout, true, func(ctx context.Context) (bool, error) {
-		return h.child.ready(ctx) == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("%s is not ready: %w\n%s", h.cluster.Manager(), err, h.child.lastLines(20))
 	}
 	return nil
 }

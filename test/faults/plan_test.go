@@ -9,8 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 )
 
 // plan is one fault put into one run of the scenario.
@@ -22,7 +20,8 @@ type plan struct {
 	// at is the write that action is done to; around is what is done around a step.
 	at     writeRef
 	action action
-	around map[int]hooks
+	step   int
+	around hooks
 
 	// together: the fault touches this run's objects alone, so that others may go on
 	// beside it.
@@ -39,9 +38,6 @@ type plan struct {
 	// differs are sections of the end state that what the plan's user does changes.
 	differs []string
 }
-
-// action deals with a write. It ends the exchange.
-type action func(*run, *apiproxy.Exchange)
 
 // hook is done around a step.
 type hook func(context.Context, *run) error
@@ -65,7 +61,7 @@ const retrySlack = 3
 // plansFor makes all plans from what a clean run writes: every fault for preemption, and
 // those of single writes for what comes about in other ways.
 func plansFor(h *harness, c *clean) []plan {
-	plans := slices.Concat(crashes(c.writes), lateWrites(c.writes))
+	plans := crashes(c.writes)
 	if c.scenario == preemption {
 		plans = slices.Concat(plans, answers(c.writes), otherWriters(c.writes), webhookFaults(c.writes),
 			heldWatches(), oldLists(h), flavorChanges(), cutWatches(), twoManagers())
@@ -96,13 +92,22 @@ func sample(plans []plan, n int, seed uint64) []plan {
 	return chosen[:min(n, len(chosen))]
 }
 
+// atAnyWrite are the faults of single writes.
+var atAnyWrite = []plan{
+	{family: "crash before send", action: crashBeforeSend},
+	{family: "crash after commit", action: crashAfterCommit},
+	{family: "response lost", action: loseResponse, together: true},
+	// Of a manager that lost its lease, when its successor has gone on already.
+	{family: "two leaders", name: "late ", action: arrivesLate},
+}
+
 func crashes(writes []writeRef) []plan {
 	var plans []plan
 	for _, w := range writes {
-		plans = append(plans,
-			plan{family: "crash before send", name: w.String(), at: w, action: crashBeforeSend},
-			plan{family: "crash after commit", name: w.String(), at: w, action: crashAfterCommit},
-			plan{family: "response lost", name: w.String(), at: w, action: loseResponse, together: true})
+		for _, p := range atAnyWrite {
+			p.name, p.at = p.name+w.String(), w
+			plans = append(plans, p)
+		}
 	}
 	return plans
 }
@@ -128,22 +133,10 @@ func otherWriters(writes []writeRef) []plan {
 		if w.job != low || !(w.resource == "trainjobs" || w.verb == "create") {
 			continue
 		}
-		for _, u := range userEdits {
-			plans = append(plans, plan{
-				family: "other writers", name: u.name + " before " + w.String(), at: w, action: editFirst(u.edit),
-				slack: u.slack, restarts: u.restarts, differs: u.differs, together: true,
-			})
+		for _, p := range userEdits {
+			p.family, p.name, p.at, p.together = "other writers", p.name+" before "+w.String(), w, true
+			plans = append(plans, p)
 		}
-	}
-	return plans
-}
-
-// lateWrites: the write of a manager that lost its lease arrives when its successor has
-// gone on already.
-func lateWrites(writes []writeRef) []plan {
-	var plans []plan
-	for _, w := range writes {
-		plans = append(plans, plan{family: "two leaders", name: "late " + w.String(), at: w, action: arriveLate})
 	}
 	return plans
 }
@@ -169,8 +162,7 @@ func webhookFaults(writes []writeRef) []plan {
 
 // views are the resources that an integration may look at.
 var views = []string{
-	"trainjobs.trainer.kubeflow.org", "workloads.kueue.x-k8s.io", "jobsets.jobset.x-k8s.io",
-	"jobs.batch", "resourceflavors.kueue.x-k8s.io", "configmaps",
+	trainJobs, workloads, "jobsets.jobset.x-k8s.io", "jobs.batch", resourceFlavors, "configmaps",
 }
 
 func short(resource string) string {
@@ -178,18 +170,20 @@ func short(resource string) string {
 	return name
 }
 
+// changes are the steps of preemption that change what the manager sees.
+var changes = []int{lowStarts, highPreempts, flavorOpens}
+
 func heldWatches() []plan {
 	var plans []plan
 	for _, view := range views {
-		for _, n := range []int{lowStarts, highPreempts, flavorOpens} {
-			around := hooks{before: hold(view), during: releaseLater(view)}
-			if view == "configmaps" {
-				// Read one by one, also by the webhook that the step's own request waits for.
-				around = hooks{before: both(hold(view), releaseLater(view))}
-			}
+		around := hooks{before: hold(view), during: releaseLater(view)}
+		if view == "configmaps" {
+			// Read one by one, also by the webhook that the step's own request waits for.
+			around = hooks{before: both(hold(view), releaseLater(view))}
+		}
+		for _, n := range changes {
 			plans = append(plans, plan{
-				family: "stale watch", name: fmt.Sprintf("%s held while %s", short(view), preemption.steps[n].name),
-				around: map[int]hooks{n: around},
+				family: "stale watch", name: fmt.Sprintf("%s held while %s", short(view), preemption.steps[n].name), step: n, around: around,
 				// While the own write is not seen: a retry per second, and one for each
 				// event of a job that starts.
 				slack: 5,
@@ -208,62 +202,62 @@ func oldLists(h *harness) []plan {
 		if !h.proxy.Watched(view) || view == "configmaps" {
 			continue
 		}
-		for _, n := range []int{lowStarts, highPreempts, flavorOpens} {
-			plans = append(plans, plan{
-				family: "old list", name: fmt.Sprintf("%s from before %s", short(view), preemption.steps[n].name),
-				around: map[int]hooks{n: restartWithOldList(view)},
-			})
+		for _, n := range changes {
+			name := fmt.Sprintf("%s from before %s", short(view), preemption.steps[n].name)
+			plans = append(plans, plan{family: "old list", name: name, step: n, around: restartWithOldList(view)})
 		}
 	}
 	return plans
 }
 
+const trainJobs, workloads, resourceFlavors = "trainjobs.trainer.kubeflow.org", "workloads.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"
+
 func flavorChanges() []plan {
-	const view = "resourceflavors.kueue.x-k8s.io"
-	differs := []string{"low/trainjob/patches", "low/pod/"}
+	step, differs := preemption.steps[flavorOpens].name, []string{"low/trainjob/patches", "low/pod/"}
 	return []plan{
 		{
-			family: "stale watch", name: "labels of a flavor change, resourceflavors held while " + preemption.steps[flavorOpens].name,
-			around:           map[int]hooks{flavorOpens: {before: both(hold(view), changeFlavor("b", true)), during: releaseLater(view)}},
+			family: "stale watch", name: "labels of a flavor change, resourceflavors held while " + step, step: flavorOpens,
+			around:           hooks{before: both(hold(resourceFlavors), changeFlavor("b", true)), during: releaseLater(resourceFlavors)},
 			anyFlavorVersion: true, differs: differs,
 		},
 		{
-			family: "stale watch", name: "labels of a flavor change before " + preemption.steps[flavorOpens].name,
-			around:  map[int]hooks{flavorOpens: {before: changeFlavor("b", true)}},
-			differs: differs,
+			family: "stale watch", name: "labels of a flavor change before " + step, step: flavorOpens,
+			around: hooks{before: changeFlavor("b", true)}, differs: differs,
 		},
 	}
 }
 
 // cutWatches: something changes and changes back while nobody sees it.
 func cutWatches() []plan {
-	const workloads, trainJobs, resourceFlavors = "workloads.kueue.x-k8s.io", "trainjobs.trainer.kubeflow.org", "resourceflavors.kueue.x-k8s.io"
-	return []plan{
+	plans := []plan{
 		{
-			family: "unobserved", name: "a running Workload is deactivated and activated",
-			around: map[int]hooks{lowStarts: {after: unobserved(workloads, activate(false), activate(true))}},
+			name: "a running Workload is deactivated and activated",
+			step: lowStarts, around: unobserved(workloads, activate(false), activate(true)),
 			// Kueue may or may not have evicted it in between.
 			differs: []string{"low/workload/conditions"}, slack: 3,
 		},
 		{
-			family: "unobserved", name: "a waiting Workload is deactivated and activated",
-			around:  map[int]hooks{highPreempts: {after: unobserved(workloads, activate(false), activate(true))}},
-			differs: []string{"low/workload/conditions"},
+			name: "a waiting Workload is deactivated and activated",
+			step: highPreempts, around: unobserved(workloads, activate(false), activate(true)), differs: []string{"low/workload/conditions"},
 		},
 		{
-			family: "unobserved", name: "a waiting TrainJob changes queues and back",
-			around: map[int]hooks{highPreempts: {after: unobserved(trainJobs, setQueue("other"), setQueue("queue"))}},
+			name: "a waiting TrainJob changes queues and back",
+			step: highPreempts, around: unobserved(trainJobs, setQueue("other"), setQueue("queue")),
 		},
 		{
-			family: "unobserved", name: "labels of a flavor change and back",
-			around: map[int]hooks{highPreempts: {after: unobserved(resourceFlavors, changeFlavor("b", true), changeFlavor("b", false))}},
+			name: "labels of a flavor change and back",
+			step: highPreempts, around: unobserved(resourceFlavors, changeFlavor("b", true), changeFlavor("b", false)),
 		},
 	}
+	for i := range plans {
+		plans[i].family = "unobserved"
+	}
+	return plans
 }
 
 func twoManagers() []plan {
 	return []plan{
-		{family: "two leaders", name: "two processes, the second one slow", around: map[int]hooks{lowStarts: {before: secondManager(0, managerDelay)}}, managers: 2},
-		{family: "two leaders", name: "two processes, the first one slow", around: map[int]hooks{lowStarts: {before: secondManager(managerDelay, 0)}}, managers: 2},
+		{family: "two leaders", name: "two processes, the second one slow", around: hooks{before: secondManager(0, managerDelay)}, managers: 2},
+		{family: "two leaders", name: "two processes, the first one slow", around: hooks{before: secondManager(managerDelay, 0)}, managers: 2},
 	}
 }

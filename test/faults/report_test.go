@@ -10,6 +10,8 @@ import (
 	"sync"
 	"text/tabwriter"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
 )
 
@@ -21,22 +23,7 @@ type tally struct {
 	oracles   map[history.Invariant]int
 }
 
-// report adds the plans up by family.
-type report struct {
-	integration string
-
-	mu       sync.Mutex
-	families map[string]*tally
-}
-
-func (r *report) add(done *run) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.families[done.plan.family]
-	if t == nil {
-		t = &tally{oracles: map[history.Invariant]int{}}
-		r.families[done.plan.family] = t
-	}
+func (t *tally) add(done *run) {
 	t.run++
 	if !done.reached {
 		t.unreached++
@@ -46,31 +33,54 @@ func (r *report) add(done *run) {
 		return
 	}
 	t.violated++
-	seen := map[history.Invariant]bool{}
+	oracles := sets.New[history.Invariant]()
 	for _, p := range done.problems {
-		if !seen[p.oracle] {
-			t.oracles[p.oracle]++
-		}
-		seen[p.oracle] = true
+		oracles.Insert(p.oracle)
 	}
+	for oracle := range oracles {
+		t.oracles[oracle]++
+	}
+}
+
+func (t *tally) String() string {
+	var violations []string
+	for _, oracle := range slices.Sorted(maps.Keys(t.oracles)) {
+		violations = append(violations, fmt.Sprintf("%s %d", oracle, t.oracles[oracle]))
+	}
+	return fmt.Sprintf("%d\t%d\t%d\t%d\t%s\n", t.run, t.held, t.violated, t.unreached, strings.Join(violations, ", "))
+}
+
+// report adds the plans up by family.
+type report struct {
+	integration string
+
+	mu   sync.Mutex
+	runs []*run
+}
+
+func (r *report) add(done *run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runs = append(r.runs, done)
 }
 
 // String returns the table: a line per family, and what was violated how often.
 func (r *report) String() string {
+	families, all := map[string]*tally{}, &tally{oracles: map[history.Invariant]int{}}
+	for _, done := range r.runs {
+		if families[done.plan.family] == nil {
+			families[done.plan.family] = &tally{oracles: map[history.Invariant]int{}}
+		}
+		families[done.plan.family].add(done)
+		all.add(done)
+	}
 	var out strings.Builder
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "FAMILY (%s)\tPLANS\tHELD\tVIOLATED\tNOT REACHED\tVIOLATIONS\n", r.integration)
-	total := tally{}
-	for _, family := range slices.Sorted(maps.Keys(r.families)) {
-		t := r.families[family]
-		total.run, total.held, total.violated, total.unreached = total.run+t.run, total.held+t.held, total.violated+t.violated, total.unreached+t.unreached
-		var violations []string
-		for _, oracle := range slices.Sorted(maps.Keys(t.oracles)) {
-			violations = append(violations, fmt.Sprintf("%s %d", oracle, t.oracles[oracle]))
-		}
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\t%s\n", family, t.run, t.held, t.violated, t.unreached, strings.Join(violations, ", "))
+	for _, family := range slices.Sorted(maps.Keys(families)) {
+		fmt.Fprintf(table, "%s\t%s", family, families[family])
 	}
-	fmt.Fprintf(table, "all\t%d\t%d\t%d\t%d\t\n", total.run, total.held, total.violated, total.unreached)
+	fmt.Fprintf(table, "all\t%s", all)
 	_ = table.Flush()
 	return out.String()
 }

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,7 +63,7 @@ type run struct {
 
 	t        *testing.T
 	plan     plan
-	recorder *recorder
+	recorder *record.Recorder
 	// exits is what the manager's count of own exits was before.
 	exits int
 	// second is the proxy of a second manager, if the plan has one.
@@ -71,6 +72,7 @@ type run struct {
 	background sync.WaitGroup
 
 	mu       sync.Mutex
+	versions []record.Version
 	seen     map[writeKind]int
 	reached  bool
 	problems []problem
@@ -110,25 +112,38 @@ func (r *run) eventually(ctx context.Context, check func(Gomega), description ..
 
 // play goes through the scenario with the plan's faults.
 func (r *run) play(ctx context.Context) {
-	r.serves(ctx)
+	r.Expect(r.child.serves(ctx)).To(Succeed())
 	r.makePools(ctx)
-	var err error
-	r.recorder, err = startRecording(ctx, r.api, r.Namespace, "-"+r.Suffix)
-	r.Expect(err).NotTo(HaveOccurred())
+	r.record(ctx)
 	r.proxy.Intercept(r.Namespace, r.intercept)
 	for n := range r.plan.scenario.steps {
 		r.take(ctx, n)
 	}
 }
 
-// serves waits until the manager says that it does.
-func (r *run) serves(ctx context.Context) {
-	r.eventually(ctx, func(g Gomega) { g.Expect(r.child.ready(ctx)).To(Succeed()) }, "the manager serves")
+// record watches the objects of the run as an outsider: past the proxy.
+func (r *run) record(ctx context.Context) {
+	kinds := ledger.Kinds(r.Namespace)
+	for i := range kinds {
+		if kinds[i].Namespace == "" && kinds[i].Resource != "nodes" {
+			kinds[i].Ours = func(obj *unstructured.Unstructured) bool { return strings.HasSuffix(obj.GetName(), "-"+r.Suffix) }
+		}
+	}
+	var err error
+	r.recorder, err = record.Start(ctx, r.api, kinds, func(v record.Version) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.versions = append(r.versions, v)
+	})
+	r.Expect(err).NotTo(HaveOccurred())
 }
 
 // take takes one step of the scenario.
 func (r *run) take(ctx context.Context, n int) {
-	s, f := r.plan.scenario.steps[n], r.plan.around[n]
+	s, f := r.plan.scenario.steps[n], hooks{}
+	if n == r.plan.step {
+		f = r.plan.around
+	}
 	r.hook(ctx, f.before)
 	s.do(r, ctx)
 	r.hook(ctx, f.during)
@@ -159,7 +174,7 @@ func (r *run) steady(ctx context.Context, when string) {
 	for written := -1; written != len(refs(r.writes())); {
 		written = len(refs(r.writes()))
 		r.background.Wait()
-		r.serves(ctx)
+		r.Expect(r.child.serves(ctx)).To(Succeed())
 		r.eventually(ctx, func(g Gomega) { r.allAreCounted(ctx, g) }, "Trainer has heard of the pods that run")
 	}
 	before := -1
@@ -221,13 +236,19 @@ func (r *run) intercept(e *apiproxy.Exchange) bool {
 	kind := kindOf(e.Request)
 	r.mu.Lock()
 	r.seen[kind]++
-	hit := r.plan.action != nil && r.plan.at == writeRef{kind, r.seen[kind]}
+	hit := r.plan.at == writeRef{kind, r.seen[kind]}
 	r.reached = r.reached || hit
 	r.mu.Unlock()
-	if hit {
-		r.plan.action(r, e)
+	if !hit {
+		return false
 	}
-	return hit
+	ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
+	defer cancel()
+	if err := r.plan.action.do(ctx, r, e); err != nil {
+		r.fail(harnessFault, "%v", err)
+	}
+	r.plan.action.end(e)
+	return true
 }
 
 // collect ends all faults and gives every version that there was.
@@ -249,7 +270,9 @@ func (r *run) collect(ctx context.Context) []record.Version {
 	if gaps := r.recorder.Gaps(); len(gaps) > 0 {
 		r.fail(converges, "recording: versions are missing: %v", gaps)
 	}
-	return r.recorder.all()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return record.InOrder(r.versions)
 }
 
 // judge holds the run against the clean one, if there is one yet, and says what it found.

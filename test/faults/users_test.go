@@ -25,29 +25,21 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
 )
 
-// userEdit is what a user does to TrainJob low at the wrong time.
-type userEdit struct {
-	name string
-	edit func(context.Context, *run) error
-	// slack, restarts and differs are what it rightly changes.
-	slack, restarts int
-	differs         []string
-}
-
-var userEdits = []userEdit{
+// userEdits are what a user does to TrainJob low at the wrong time, and what that rightly changes.
+var userEdits = []plan{
 	{
-		name: "an entry with unknown fields and zeros", edit: addEntry,
+		name: "an entry with unknown fields and zeros", action: editFirst(addEntry),
 		// Its containers change, so it gets another Workload or another version of it.
 		slack: 5, differs: []string{"low/trainjob/patches", "low/workload/"},
 	},
-	{name: "labels", edit: label, differs: []string{"low/trainjob/labels"}},
+	{name: "labels", action: editFirst(label), differs: []string{"low/trainjob/labels"}},
 	{
-		name: "a resume", edit: resume, slack: 3,
+		name: "a resume", action: editFirst(resume), slack: 3,
 		// Its pod can be placed and bound before the suspension that answers it arrives.
 		restarts: 1,
 	},
 	{
-		name: "another job of the same name", edit: recreate,
+		name: "another job of the same name", action: editFirst(recreate),
 		// Everything is written once more, for another Workload that was never evicted.
 		slack: 5, differs: []string{"low/workload/conditions"},
 	},
