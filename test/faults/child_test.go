@@ -6,15 +6,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,12 +34,10 @@ type child struct {
 	launch
 	log, health string
 
-	mu      sync.Mutex
-	cmd     *exec.Cmd
-	exited  chan struct{}
-	stopped bool
 	// exits counts the times that the process ended by itself.
-	exits int
+	exits atomic.Int32
+	// kill ends the process, as a power cut would, and returns when it is gone; nil before start.
+	kill func()
 }
 
 // launch is what localcluster wrote down of a component: how it starts it.
@@ -78,10 +76,7 @@ func newChild(cluster *world.Cluster, l launch, proxy *apiproxy.Proxy, second bo
 	}
 	name, changes := "faults-"+component, map[string]any{"leaderElection": map[string]any{"leaderElect": false}}
 	if second {
-		ports, err := freePorts(3)
-		if err != nil {
-			return nil, err
-		}
+		ports := freePorts(3)
 		name, health = name+"-2", fmt.Sprintf("127.0.0.1:%d", ports[0])
 		changes["health"] = map[string]any{"healthProbeBindAddress": health}
 		changes["metrics"] = map[string]any{"bindAddress": fmt.Sprintf("127.0.0.1:%d", ports[1])}
@@ -134,86 +129,51 @@ func writeConfig(from, to string, changes map[string]any) error {
 	return os.WriteFile(to, config, 0o600)
 }
 
-func freePorts(n int) ([]int, error) {
-	var ports []int
+func freePorts(n int) (ports []int) {
 	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer listener.Close()
-		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+		server := httptest.NewServer(nil)
+		defer server.Close()
+		ports = append(ports, server.Listener.Addr().(*net.TCPAddr).Port)
 	}
-	return ports, nil
+	return ports
 }
 
-// start runs the process; it does not wait until that is ready.
-func (c *child) start() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stopped = false
-	return c.run()
+// start runs the process until kill; it does not wait until that is ready.
+func (c *child) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	gone := make(chan struct{})
+	c.kill = func() {
+		cancel()
+		<-gone
+	}
+	go func() {
+		defer close(gone)
+		for c.run(ctx); ctx.Err() == nil; c.run(ctx) {
+			c.exits.Add(1)
+		}
+	}()
 }
 
-// run starts the process. The caller holds the lock.
-func (c *child) run() error {
+// crash kills the process and starts it again.
+func (c *child) crash() {
+	c.kill()
+	c.start()
+}
+
+// run starts the process and returns when it has ended. Why, its log says.
+func (c *child) run(ctx context.Context) {
 	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return err
+		panic(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(c.Argv[0], c.Argv[1:]...)
+	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = c.Env, log, log
 	// It does not outlive the tests, however they end.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return err
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(log, err)
 	}
-	exited := make(chan struct{})
-	c.cmd, c.exited = cmd, exited
-	go c.supervise(cmd, exited)
-	return nil
-}
-
-// supervise starts the process again when it ends by itself.
-func (c *child) supervise(cmd *exec.Cmd, exited chan struct{}) {
-	_ = cmd.Wait()
-	close(exited)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopped || c.cmd != cmd {
-		return
-	}
-	c.exits++
-	_ = c.run()
-}
-
-// crash kills the process, as a power cut would, and starts it again.
-func (c *child) crash() error {
-	if err := c.kill(); err != nil {
-		return err
-	}
-	return c.start()
-}
-
-// kill ends the process and returns when it is gone.
-func (c *child) kill() error {
-	c.mu.Lock()
-	cmd, exited := c.cmd, c.exited
-	c.stopped = true
-	c.mu.Unlock()
-	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	<-exited
-	return nil
-}
-
-// ownExits returns how often the process ended without being killed.
-func (c *child) ownExits() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.exits
 }
 
 // ready reports whether the process says that it serves.

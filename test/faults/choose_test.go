@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 )
@@ -47,37 +48,32 @@ func somePlans() []plan {
 		written("patch", "trainjobs.trainer.kubeflow.org", "", "low"),
 		written("patch", "trainjobs.trainer.kubeflow.org", "", "low"),
 	})
-	var plans []plan
-	for _, some := range [][]plan{
-		crashes(writes), answers(writes), otherWriters(writes), webhookFaults(writes),
-		heldWatches(), flavorChanges(), cutWatches(), twoManagers(),
-	} {
-		plans = append(plans, some...)
+	return slices.Concat(crashes(writes), answers(writes), otherWriters(writes), webhookFaults(writes),
+		heldWatches(), flavorChanges(), cutWatches(), twoManagers())
+}
+
+func names(plans []plan) (names []string) {
+	for _, p := range plans {
+		names = append(names, p.String())
 	}
-	return plans
+	return names
+}
+
+func families(plans []plan) sets.Set[string] {
+	families := sets.New[string]()
+	for _, p := range plans {
+		families.Insert(p.family)
+	}
+	return families
 }
 
 func TestSampleHasEveryFamilyAndFollowsTheSeed(t *testing.T) {
 	plans := somePlans()
-	all := map[string]bool{}
-	for _, p := range plans {
-		all[p.family] = true
-	}
+	all := families(plans)
 	for seed := range uint64(20) {
-		got := map[string]bool{}
-		for _, p := range sample(plans, len(all), seed) {
-			got[p.family] = true
-		}
-		if diff := cmp.Diff(all, got); diff != "" {
+		if diff := cmp.Diff(all, families(sample(plans, len(all), seed))); diff != "" {
 			t.Errorf("seed %d: unexpected families (-want +got):\n%s", seed, diff)
 		}
-	}
-	names := func(plans []plan) string {
-		var out []string
-		for _, p := range plans {
-			out = append(out, p.String())
-		}
-		return strings.Join(out, "\n")
 	}
 	if diff := cmp.Diff(names(sample(plans, 12, 5)), names(sample(plans, 12, 5))); diff != "" {
 		t.Errorf("the same seed chooses other plans:\n%s", diff)
@@ -88,12 +84,9 @@ func TestSampleHasEveryFamilyAndFollowsTheSeed(t *testing.T) {
 func TestPatternSelectsOnePlan(t *testing.T) {
 	plans := somePlans()
 	for _, p := range plans {
-		var selected []string
-		for _, other := range plans {
-			if selects(p.pattern(), "TestFaults/"+strings.ReplaceAll(other.String(), " ", "_")) {
-				selected = append(selected, other.String())
-			}
-		}
+		selected := slices.DeleteFunc(names(plans), func(name string) bool {
+			return !selects(p.pattern(), "TestFaults/"+strings.ReplaceAll(name, " ", "_"))
+		})
 		if !selects(p.pattern(), "TestFaults/clean/low_and_high,_run_1") {
 			t.Errorf("%s leaves out the clean runs", p.pattern())
 		}

@@ -50,7 +50,7 @@ func TestFaults(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	results := &report{integration: h.cluster.Integration}
+	results := &report{integration: h.cluster.Integration, counts: map[string]map[string]int{}}
 	var plans []plan
 	for _, c := range learn(t, h, results) {
 		t.Logf("writes of a clean run: %v", c.writes)

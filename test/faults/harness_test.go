@@ -14,7 +14,9 @@ import (
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
@@ -90,9 +92,7 @@ func (h *harness) setUp(ctx context.Context) error {
 	if err := h.cluster.Control(ctx, "stop", h.cluster.Manager(), h.progress); err != nil {
 		return err
 	}
-	if err := h.child.start(); err != nil {
-		return err
-	}
+	h.child.start()
 	if err := h.child.serves(ctx); err != nil {
 		return err
 	}
@@ -122,9 +122,8 @@ func (h *harness) forgetInterrupted(ctx context.Context) error {
 
 // close starts the cluster's own manager again, or takes down what was brought up.
 func (h *harness) close(ctx context.Context) error {
-	var err error
-	if h.child != nil && h.child.cmd != nil {
-		err = h.child.kill()
+	if h.child != nil && h.child.kill != nil {
+		h.child.kill()
 	}
 	if h.webhooks != nil {
 		h.webhooks.server.Close()
@@ -132,9 +131,35 @@ func (h *harness) close(ctx context.Context) error {
 	if h.proxy != nil {
 		h.proxy.Close()
 	}
-	err = errors.Join(err, extendCRD(ctx, h.cluster.Client, false))
+	err := extendCRD(ctx, h.cluster.Client, false)
 	if os.Getenv("KUBECONFIG") != "" {
 		return errors.Join(err, h.cluster.Control(ctx, "start", h.cluster.Manager(), h.progress))
 	}
 	return errors.Join(err, h.cluster.Stop(ctx, h.progress))
+}
+
+// extendCRD makes the API server keep a field of patch entries that no Go type has, as
+// a later release of Trainer might bring one, or takes it out again.
+func extendCRD(ctx context.Context, c client.Client, extended bool) error {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := c.Get(ctx, client.ObjectKey{Name: "trainjobs.trainer.kubeflow.org"}, crd); err != nil {
+		return err
+	}
+	before := crd.DeepCopy()
+	for i := range crd.Spec.Versions {
+		spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
+		for _, name := range []string{"podTemplateOverrides", "runtimePatches"} {
+			if list, ok := spec.Properties[name]; ok {
+				extend(list.Items.Schema.Properties, extended)
+			}
+		}
+	}
+	return c.Patch(ctx, crd, client.MergeFrom(before))
+}
+
+func extend(entry map[string]apiextensionsv1.JSONSchemaProps, extended bool) {
+	delete(entry, "future")
+	if extended {
+		entry["future"] = apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
+	}
 }

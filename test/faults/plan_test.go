@@ -217,12 +217,12 @@ func flavorChanges() []plan {
 	return []plan{
 		{
 			family: "stale watch", name: "labels of a flavor change, resourceflavors held while " + step, step: flavorOpens,
-			around:           hooks{before: both(hold(resourceFlavors), changeFlavor("b", true)), during: releaseLater(resourceFlavors)},
+			around:           hooks{before: both(hold(resourceFlavors), changeFlavor(`"8"`)), during: releaseLater(resourceFlavors)},
 			anyFlavorVersion: true, differs: differs,
 		},
 		{
 			family: "stale watch", name: "labels of a flavor change before " + step, step: flavorOpens,
-			around: hooks{before: changeFlavor("b", true)}, differs: differs,
+			around: hooks{before: changeFlavor(`"8"`)}, differs: differs,
 		},
 	}
 }
@@ -246,7 +246,7 @@ func cutWatches() []plan {
 		},
 		{
 			name: "labels of a flavor change and back",
-			step: highPreempts, around: unobserved(resourceFlavors, changeFlavor("b", true), changeFlavor("b", false)),
+			step: highPreempts, around: unobserved(resourceFlavors, changeFlavor(`"8"`), changeFlavor("null")),
 		},
 	}
 	for i := range plans {

@@ -4,83 +4,67 @@ package faults
 
 import (
 	"fmt"
-	"maps"
-	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"text/tabwriter"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-
-	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
 )
 
-// tally is what became of the plans of one family.
-type tally struct {
-	run, held, violated int
-	// unreached are plans whose write did not come; they held, but say little.
-	unreached int
-	oracles   map[history.Invariant]int
-}
+// columns of the table. Plans whose write did not come held, but say little.
+var columns = []string{"PLANS", "HELD", "VIOLATED", "NOT REACHED"}
 
-func (t *tally) add(done *run) {
-	t.run++
-	if !done.reached {
-		t.unreached++
-	}
-	if len(done.problems) == 0 {
-		t.held++
-		return
-	}
-	t.violated++
-	oracles := sets.New[history.Invariant]()
-	for _, p := range done.problems {
-		oracles.Insert(p.oracle)
-	}
-	for oracle := range oracles {
-		t.oracles[oracle]++
-	}
-}
-
-func (t *tally) String() string {
-	var violations []string
-	for _, oracle := range slices.Sorted(maps.Keys(t.oracles)) {
-		violations = append(violations, fmt.Sprintf("%s %d", oracle, t.oracles[oracle]))
-	}
-	return fmt.Sprintf("%d\t%d\t%d\t%d\t%s\n", t.run, t.held, t.violated, t.unreached, strings.Join(violations, ", "))
-}
+// total is the family of all plans.
+const total = "all"
 
 // report adds the plans up by family.
 type report struct {
 	integration string
 
-	mu   sync.Mutex
-	runs []*run
+	mu sync.Mutex
+	// counts are those of the columns and of what was violated, by family.
+	counts map[string]map[string]int
 }
 
 func (r *report) add(done *run) {
+	of := sets.New("PLANS", "HELD")
+	if !done.reached {
+		of.Insert("NOT REACHED")
+	}
+	for _, p := range done.problems {
+		of.Delete("HELD").Insert("VIOLATED", string(p.oracle))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.runs = append(r.runs, done)
+	for _, family := range []string{done.plan.family, total} {
+		if r.counts[family] == nil {
+			r.counts[family] = map[string]int{}
+		}
+		for name := range of {
+			r.counts[family][name]++
+		}
+	}
 }
 
 // String returns the table: a line per family, and what was violated how often.
 func (r *report) String() string {
-	families, all := map[string]*tally{}, &tally{oracles: map[history.Invariant]int{}}
-	for _, done := range r.runs {
-		if families[done.plan.family] == nil {
-			families[done.plan.family] = &tally{oracles: map[history.Invariant]int{}}
-		}
-		families[done.plan.family].add(done)
-		all.add(done)
-	}
+	families := sets.KeySet(r.counts).Delete(total)
 	var out strings.Builder
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "FAMILY (%s)\tPLANS\tHELD\tVIOLATED\tNOT REACHED\tVIOLATIONS\n", r.integration)
-	for _, family := range slices.Sorted(maps.Keys(families)) {
-		fmt.Fprintf(table, "%s\t%s", family, families[family])
+	fmt.Fprintf(table, "FAMILY (%s)\t%s\tVIOLATIONS\n", r.integration, strings.Join(columns, "\t"))
+	for _, family := range append(sets.List(families), total) {
+		counts := r.counts[family]
+		line := []string{family}
+		for _, column := range columns {
+			line = append(line, strconv.Itoa(counts[column]))
+		}
+		var violations []string
+		for _, oracle := range sets.List(sets.KeySet(counts).Delete(columns...)) {
+			violations = append(violations, fmt.Sprintf("%s %d", oracle, counts[oracle]))
+		}
+		fmt.Fprintln(table, strings.Join(append(line, strings.Join(violations, ", ")), "\t"))
 	}
-	fmt.Fprintf(table, "all\t%s", all)
 	_ = table.Flush()
 	return out.String()
 }

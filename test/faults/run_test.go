@@ -65,7 +65,7 @@ type run struct {
 	plan     plan
 	recorder *record.Recorder
 	// exits is what the manager's count of own exits was before.
-	exits int
+	exits int32
 	// second is the proxy of a second manager, if the plan has one.
 	second *apiproxy.Proxy
 	// background are the faults that end by themselves.
@@ -85,7 +85,7 @@ type run struct {
 func (h *harness) carryOut(t *testing.T, p plan, results *report) *run {
 	ctx := context.WithoutCancel(t.Context())
 	r := &run{
-		harness: h, t: t, plan: p, exits: h.child.ownExits(), reached: p.clean == nil,
+		harness: h, t: t, plan: p, exits: h.child.exits.Load(), reached: p.clean == nil,
 		seen: map[writeKind]int{}, userWrites: map[uint64]bool{},
 	}
 	r.Gomega = NewGomega(func(message string, _ ...int) {
@@ -144,6 +144,7 @@ func (r *run) take(ctx context.Context, n int) {
 	if n == r.plan.step {
 		f = r.plan.around
 	}
+	began := time.Now()
 	r.hook(ctx, f.before)
 	s.do(r, ctx)
 	r.hook(ctx, f.during)
@@ -153,9 +154,11 @@ func (r *run) take(ctx context.Context, n int) {
 		r.hook(ctx, f.after)
 		r.eventually(ctx, settled, "%s, still", s.name)
 	}
+	took := time.Since(began)
 	if s.rests {
 		r.steady(ctx, s.name)
 	}
+	r.t.Logf("%s: settled after %.1f s, at rest after %.1f s", s.name, took.Seconds(), time.Since(began).Seconds())
 }
 
 func (r *run) hook(ctx context.Context, f hook) {
@@ -288,7 +291,7 @@ func (r *run) judge(ctx context.Context) {
 	if r.plan.clean != nil {
 		r.compareWrites(r.plan.clean)
 	}
-	if exits := r.child.ownExits() - r.exits; exits > 0 {
+	if exits := r.child.exits.Load() - r.exits; exits > 0 {
 		r.fail(staysUp, "the manager ended by itself %d times", exits)
 	}
 	if len(r.problems) > 0 {

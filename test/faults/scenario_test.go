@@ -225,15 +225,14 @@ func (r *run) waits(ctx context.Context, g Gomega, name string) {
 	g.Expect(job.Spec.Suspend).To(HaveValue(BeTrue()), "%s is suspended", name)
 }
 
-// annotate writes an annotation that means nothing to anybody.
-func (r *run) annotate(ctx context.Context, obj client.Object, key string, opts ...client.PatchOption) error {
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/%s":%q}}}`, key, time.Now().Format(time.StampMilli))
-	return r.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(patch)), opts...)
-}
-
 // touch makes an event on every TrainJob that changes nothing.
 func (r *run) touch(ctx context.Context) {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":%q}}}`, time.Now().Format(time.StampMilli))
 	for _, name := range r.plan.scenario.jobs {
-		r.eventually(ctx, func(g Gomega) { g.Expect(r.annotate(ctx, r.Job(name).Obj(), "touched")).To(Succeed()) }, "touching %s", name)
+		r.eventually(ctx, func(g Gomega) { g.Expect(r.merge(ctx, r.Job(name).Obj(), patch)).To(Succeed()) }, "touching %s", name)
 	}
+}
+
+func (r *run) merge(ctx context.Context, obj client.Object, patch string, opts ...client.PatchOption) error {
+	return r.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(patch)), opts...)
 }

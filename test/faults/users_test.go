@@ -9,17 +9,14 @@ import (
 	"time"
 
 	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
 	"github.com/kueue-trainer/kueue-trainer/test/kit"
@@ -32,9 +29,9 @@ var userEdits = []plan{
 		// Its containers change, so it gets another Workload or another version of it.
 		slack: 5, differs: []string{"low/trainjob/patches", "low/workload/"},
 	},
-	{name: "labels", action: editFirst(label), differs: []string{"low/trainjob/labels"}},
+	{name: "labels", action: editFirst(set("vision", "metadata", "labels", "example.com/team")), differs: []string{"low/trainjob/labels"}},
 	{
-		name: "a resume", action: editFirst(resume), slack: 3,
+		name: "a resume", action: editFirst(set(false, "spec", "suspend")), slack: 3,
 		// Its pod can be placed and bound before the suspension that answers it arrives.
 		restarts: 1,
 	},
@@ -78,17 +75,16 @@ func addEntry(ctx context.Context, r *run) error {
 	return err
 }
 
-func label(ctx context.Context, r *run) error {
-	return r.edit(ctx, func(job *unstructured.Unstructured) error {
-		return unstructured.SetNestedField(job.Object, "vision", "metadata", "labels", "example.com/team")
-	})
+// set sets a field of TrainJob low.
+func set(value any, fields ...string) hook {
+	return func(ctx context.Context, r *run) error {
+		return r.edit(ctx, func(job *unstructured.Unstructured) error {
+			return unstructured.SetNestedField(job.Object, value, fields...)
+		})
+	}
 }
 
-func resume(ctx context.Context, r *run) error {
-	return r.edit(ctx, func(job *unstructured.Unstructured) error {
-		return unstructured.SetNestedField(job.Object, false, "spec", "suspend")
-	})
-}
+func setQueue(queue string) hook { return set(queue, "metadata", "labels", kit.QueueLabel) }
 
 // edit changes TrainJob low as its user, without Go types that could lose a field.
 func (r *run) edit(ctx context.Context, change func(*unstructured.Unstructured) error) error {
@@ -134,37 +130,15 @@ func recreate(ctx context.Context, r *run) error {
 // activate sets spec.active of low's Workload.
 func activate(active bool) hook {
 	return func(ctx context.Context, r *run) error {
-		wl := r.Workload(ctx, low)
-		before := wl.DeepCopy()
-		wl.Spec.Active = ptr.To(active)
-		return r.Patch(ctx, wl, client.MergeFrom(before))
+		r.Activate(ctx, low, active)
+		return nil
 	}
 }
 
-func setQueue(queue string) hook {
+// changeFlavor sets another node label of flavor B, which the GPU nodes of the local cluster carry,
+// or with null takes it away again.
+func changeFlavor(count string) hook {
 	return func(ctx context.Context, r *run) error {
-		return r.edit(ctx, func(job *unstructured.Unstructured) error {
-			return unstructured.SetNestedField(job.Object, queue, "metadata", "labels", kit.QueueLabel)
-		})
-	}
-}
-
-// countLabel is another one that the GPU nodes of the local cluster carry.
-const countLabel = "nvidia.com/gpu.count"
-
-// changeFlavor returns a flavor one more node label, or takes it away again.
-func changeFlavor(name string, more bool) hook {
-	return func(ctx context.Context, r *run) error {
-		var flavor kueue.ResourceFlavor
-		if err := r.Get(ctx, client.ObjectKey{Name: r.Name(name)}, &flavor); err != nil {
-			return err
-		}
-		before := flavor.DeepCopy()
-		if more {
-			flavor.Spec.NodeLabels[countLabel] = "8"
-		} else {
-			delete(flavor.Spec.NodeLabels, countLabel)
-		}
-		return r.Patch(ctx, &flavor, client.MergeFrom(before))
+		return r.merge(ctx, kit.Flavor(r.Name("b"), nil), fmt.Sprintf(`{"spec":{"nodeLabels":{"nvidia.com/gpu.count":%s}}}`, count))
 	}
 }

@@ -76,21 +76,19 @@ func (i *interposer) disturb(ctx context.Context, owner webhookOwner, fault webh
 		return nil, err
 	}
 	before, after := []client.Object{mutating.DeepCopy(), validating.DeepCopy()}, []client.Object{mutating, validating}
-	var concerned []*admissionregistrationv1.WebhookClientConfig
-	for n := range mutating.Webhooks {
-		if w := &mutating.Webhooks[n]; concerns(w.Rules, owner) {
-			concerned = append(concerned, &w.ClientConfig)
+	redirect := func(rules []admissionregistrationv1.RuleWithOperations, config *admissionregistrationv1.WebhookClientConfig) {
+		if concerns(rules, owner) {
+			err = errors.Join(err, i.redirect(config, fault))
 		}
+	}
+	for n := range mutating.Webhooks {
+		redirect(mutating.Webhooks[n].Rules, &mutating.Webhooks[n].ClientConfig)
 	}
 	for n := range validating.Webhooks {
-		if w := &validating.Webhooks[n]; concerns(w.Rules, owner) {
-			concerned = append(concerned, &w.ClientConfig)
-		}
+		redirect(validating.Webhooks[n].Rules, &validating.Webhooks[n].ClientConfig)
 	}
-	for _, config := range concerned {
-		if err := i.redirect(config, fault); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
 	if err := i.change(ctx, before, after); err != nil {
 		return nil, err
@@ -98,20 +96,15 @@ func (i *interposer) disturb(ctx context.Context, owner webhookOwner, fault webh
 	return func() error { return i.change(context.WithoutCancel(ctx), after, before) }, nil
 }
 
-// names of the configurations of an owner: mutating, validating.
-func (i *interposer) names(owner webhookOwner) (mutating, validating string) {
+// get reads the configurations of an owner; Trainer 2.1 has no mutating one, which stays empty.
+func (i *interposer) get(ctx context.Context, owner webhookOwner, mutating, validating client.Object) error {
+	m, v := i.h.cluster.Manager()+"-mutating-webhook-configuration", i.h.cluster.Manager()+"-validating-webhook-configuration"
 	switch owner {
 	case trainersWebhooks:
-		return "defaulter.trainer.kubeflow.org", "validator.trainer.kubeflow.org"
+		m, v = "defaulter.trainer.kubeflow.org", "validator.trainer.kubeflow.org"
 	case jobSetsWebhooks:
-		return "jobset-mutating-webhook-configuration", "jobset-validating-webhook-configuration"
+		m, v = "jobset-mutating-webhook-configuration", "jobset-validating-webhook-configuration"
 	}
-	return i.h.cluster.Manager() + "-mutating-webhook-configuration", i.h.cluster.Manager() + "-validating-webhook-configuration"
-}
-
-// get reads the configurations; Trainer 2.1 has no mutating one, which stays empty.
-func (i *interposer) get(ctx context.Context, owner webhookOwner, mutating, validating client.Object) error {
-	m, v := i.names(owner)
 	err := i.h.cluster.Client.Get(ctx, client.ObjectKey{Name: m}, mutating)
 	if err != nil && (owner != trainersWebhooks || !apierrors.IsNotFound(err)) {
 		return err
@@ -172,6 +165,3 @@ func (i *interposer) redirect(config *admissionregistrationv1.WebhookClientConfi
 	config.CABundle = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.server.Certificate().Raw})
 	return nil
 }
-
-// called reports whether the API server has taken note of the redirection.
-func (i *interposer) called() bool { return i.calls.Load() > 0 }

@@ -42,10 +42,10 @@ func TestClassify(t *testing.T) {
 		},
 		"a watch of the core group": {"GET", "/api/v1/pods?watch=true&resourceVersion=5", "", Request{Verb: "watch", Resource: "pods"}, false},
 		"a list":                    {"GET", "/api/v1/namespaces/team/configmaps?limit=500", "", Request{Verb: "list", Resource: "configmaps", Namespace: "team"}, false},
-		"a namespace itself":        {
+		"a namespace itself": {
 			"GET", "/api/v1/namespaces/team", "", Request{Verb: "get", Resource: "namespaces", Namespace: "team", Name: "team"}, false,
 		},
-		"discovery":                 {"GET", "/apis/batch/v1", "", Request{}, false},
+		"discovery": {"GET", "/apis/batch/v1", "", Request{}, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,7 +108,10 @@ func (c *checker) check(v record.Version) error {
 			c.owners[v.Object.GetUID()] = owner.UID
 		}
 	case "TrainJob":
-		c.checkTrainJob(v, replace(c.trainJobs, v, v.Object))
+		if before := replace(c.trainJobs, v, v.Object); !v.Deleted {
+			c.checkEntries(v, before)
+			c.checkOrder(v, before)
+		}
 	case "Workload":
 		wl := &kueue.Workload{}
 		err := read(wl)
@@ -126,13 +131,6 @@ func (c *checker) check(v record.Version) error {
 
 func (c *checker) report(i Invariant, v record.Version, format string, args ...any) {
 	c.found = append(c.found, Violation{i, v, fmt.Sprintf(format, args...)})
-}
-
-func (c *checker) checkTrainJob(v record.Version, before *unstructured.Unstructured) {
-	if !v.Deleted {
-		c.checkEntries(v, before)
-		c.checkOrder(v, before)
-	}
 }
 
 // checkEntries: what others wrote into a TrainJob stays as they wrote it.
@@ -261,14 +259,15 @@ func (c *checker) checkExact(v record.Version, pod *corev1.Pod, wl *kueue.Worklo
 		}
 	}
 	var differences []string
-	for _, placement := range c.placements(flavors) {
-		difference := c.differs(&pod.Spec, placement)
+	got := placement{pod.Spec.NodeSelector, tolerationSet(pod.Spec.Tolerations)}
+	for _, want := range c.placements(flavors) {
+		difference := cmp.Diff(want, got, cmpopts.EquateEmpty())
 		if difference == "" {
 			return
 		}
 		differences = append(differences, difference)
 	}
-	c.report(Exact, v, "admitted to flavors %v: %s", flavors, strings.Join(differences, "; nor as before: "))
+	c.report(Exact, v, "admitted to flavors %v (-want +got):\n%s", flavors, strings.Join(differences, "nor as before:\n"))
 }
 
 // checkMarks: a pod carries Kueue's labels and its annotation as its Workload has it, and
@@ -296,16 +295,16 @@ func KueueKeys(all map[string]string) map[string]string {
 	return out
 }
 
-// placement is what flavors add to a pod.
+// placement is where a pod may go.
 type placement struct {
-	nodeLabels  map[string]string
-	tolerations []corev1.Toleration
+	NodeSelector map[string]string
+	Tolerations  sets.Set[string]
 }
 
 // placements are what all flavors of a pod add together to what it has without an admission:
 // one, or with AnyFlavorVersion one for each combination of their versions, the present ones first.
 func (c *checker) placements(flavors []string) []placement {
-	all := []placement{{c.NodeSelector, c.Tolerations}}
+	all := []placement{{c.NodeSelector, tolerationSet(c.Tolerations)}}
 	for _, flavor := range flavors {
 		versions := c.flavors[flavor]
 		if !c.AnyFlavorVersion {
@@ -323,21 +322,10 @@ func (c *checker) placements(flavors []string) []placement {
 }
 
 func (p placement) with(flavor *kueue.ResourceFlavor) placement {
-	sum := placement{map[string]string{}, slices.Concat(p.tolerations, flavor.Spec.Tolerations)}
-	maps.Copy(sum.nodeLabels, p.nodeLabels)
-	maps.Copy(sum.nodeLabels, flavor.Spec.NodeLabels)
+	sum := placement{map[string]string{}, p.Tolerations.Union(tolerationSet(flavor.Spec.Tolerations))}
+	maps.Copy(sum.NodeSelector, p.NodeSelector)
+	maps.Copy(sum.NodeSelector, flavor.Spec.NodeLabels)
 	return sum
-}
-
-// differs says in what a pod is not as its placement says, or nothing.
-func (c *checker) differs(pod *corev1.PodSpec, want placement) string {
-	if !maps.Equal(want.nodeLabels, pod.NodeSelector) {
-		return fmt.Sprintf("node selector %v, want %v", pod.NodeSelector, want.nodeLabels)
-	}
-	if got, want := tolerationSet(pod.Tolerations), tolerationSet(want.tolerations); !got.Equal(want) {
-		return fmt.Sprintf("tolerations %v, want %v", sets.List(got), sets.List(want))
-	}
-	return ""
 }
 
 // tolerationSet leaves out those that Kubernetes adds to every pod.

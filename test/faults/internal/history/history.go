@@ -109,23 +109,26 @@ func field(obj *unstructured.Unstructured, path ...string) any {
 	return value
 }
 
+// told are the fields of each kind that matter to a person.
+var told = map[string][][]string{
+	"TrainJob": {{"spec", "suspend"}},
+	"JobSet":   {{"spec", "suspend"}},
+	"Job":      {{"spec", "suspend"}},
+	"Workload": {{"spec", "active"}, {"status", "admission", "clusterQueue"}},
+	"Pod":      {{"spec", "nodeName"}, {"status", "phase"}},
+}
+
 // Summary says in one line what matters of a version.
 func Summary(v record.Version) string {
-	obj := v.Object
-	line := v.String()
+	obj, line := v.Object, v.String()
 	if v.Deleted {
 		return line + ": deleted"
 	}
 	if obj.GetDeletionTimestamp() != nil {
 		line += ", going"
 	}
-	switch obj.GetKind() {
-	case "TrainJob", "JobSet", "Job":
-		line += fmt.Sprintf(": suspend=%v", field(obj, "spec", "suspend"))
-	case "Workload":
-		line += fmt.Sprintf(": active=%v admission=%v", field(obj, "spec", "active"), field(obj, "status", "admission") != nil)
-	case "Pod":
-		line += fmt.Sprintf(": node=%v phase=%v", field(obj, "spec", "nodeName"), field(obj, "status", "phase"))
+	for _, path := range told[obj.GetKind()] {
+		line += fmt.Sprintf(" %s=%v", path[len(path)-1], field(obj, path...))
 	}
 	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
 	for _, c := range conditions {
