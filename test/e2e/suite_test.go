@@ -6,8 +6,6 @@ package e2e
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -38,14 +36,7 @@ func TestE2E(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
-	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		cluster, err = world.Use(kubeconfig)
-		Expect(err).NotTo(HaveOccurred())
-		return
-	}
-	root, err := world.Root()
-	Expect(err).NotTo(HaveOccurred())
-	cluster, err = world.Start(ctx, filepath.Join(root, localDir), GinkgoWriter)
+	cluster, err = world.Open(ctx, localDir, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 })
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetapi "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
@@ -97,17 +98,14 @@ var (
 )
 
 // apiAnswers are errors in the place of an answer.
-var apiAnswers = []struct {
-	name   string
-	action action
-}{
-	{"409", reply(apierrors.NewConflict(something, "", errors.New("the object has been modified")))},
-	{"429", reply(apierrors.NewTooManyRequests("too many requests", 1))},
-	{"500", reply(apierrors.NewInternalError(errors.New("etcdserver: request timed out")))},
-	{"403", reply(apierrors.NewForbidden(something, "", errors.New("not allowed")))},
-	{"webhook refusal", reply(webhookerrors.ToStatusErr("policy.example.com", notNow))},
-	{"namespace terminating", reply(because(corev1.NamespaceTerminatingCause, apierrors.NewForbidden(something, "", terminating)))},
-	{"time-out after commit", action{
+var apiAnswers = []plan{
+	{name: "409", action: reply(apierrors.NewConflict(something, "", errors.New("the object has been modified")))},
+	{name: "429", action: reply(apierrors.NewTooManyRequests("too many requests", 1))},
+	{name: "500", action: reply(apierrors.NewInternalError(errors.New("etcdserver: request timed out")))},
+	{name: "403", action: reply(apierrors.NewForbidden(something, "", errors.New("not allowed")))},
+	{name: "webhook refusal", action: reply(webhookerrors.ToStatusErr("policy.example.com", notNow))},
+	{name: "namespace terminating", action: reply(because(corev1.NamespaceTerminatingCause, apierrors.NewForbidden(something, "", terminating)))},
+	{name: "time-out after commit", action: action{
 		do:  forward,
 		end: reply(apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)).end,
 	}},
@@ -149,7 +147,7 @@ func (r *run) probe(ctx context.Context, owner webhookOwner) error {
 		defer cancel()
 		var obj client.Object = r.Job(low).Obj()
 		if owner == jobSetsWebhooks {
-			obj = jobSet(r.Namespace, low)
+			obj = r.jobSet()
 		}
 		// What comes of it does not matter.
 		_ = r.merge(ctx, obj, `{"metadata":{"annotations":{"example.com/probe":"yes"}}}`, client.DryRunAll)
@@ -250,9 +248,6 @@ func delayed(by time.Duration) apiproxy.Interceptor {
 	}
 }
 
-func jobSet(namespace, name string) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-	}
+func (r *run) jobSet() *jobsetapi.JobSet {
+	return &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: low}}
 }

@@ -31,7 +31,7 @@ import (
 // talks to the API server through a proxy. One that ends is started again, as a
 // Deployment would.
 type child struct {
-	launch
+	argv, env   []string
 	log, health string
 
 	// exits counts the times that the process ended by itself.
@@ -40,35 +40,10 @@ type child struct {
 	kill func()
 }
 
-// launch is what localcluster wrote down of a component: how it starts it.
-type launch struct {
-	Argv []string `json:"argv"`
-	Env  []string `json:"env"`
-}
-
-// readLaunch returns how the local cluster in dir starts a component.
-func readLaunch(dir, component string) (launch, error) {
-	var state struct {
-		Processes map[string]launch `json:"processes"`
-	}
-	data, err := os.ReadFile(filepath.Join(dir, "state.json"))
-	if err != nil {
-		return launch{}, err
-	}
-	if err := json.Unmarshal(data, &state); err != nil {
-		return launch{}, err
-	}
-	l, ok := state.Processes[component]
-	if !ok {
-		return launch{}, fmt.Errorf("%s does not know %s", dir, component)
-	}
-	return l, nil
-}
-
 // newChild prepares the manager of a cluster to run behind a proxy, without leader election,
 // which would make every restart wait for the lease of the process before. A second one beside it
 // gets ports of its own.
-func newChild(cluster *world.Cluster, l launch, proxy *apiproxy.Proxy, second bool) (*child, error) {
+func newChild(cluster *world.Cluster, as world.Process, proxy *apiproxy.Proxy, second bool) (*child, error) {
 	dir, component := cluster.LocalDir(), cluster.Manager()
 	health, err := cluster.Address(component, "health")
 	if err != nil {
@@ -91,8 +66,8 @@ func newChild(cluster *world.Cluster, l launch, proxy *apiproxy.Proxy, second bo
 	}
 	return &child{
 		// Of two settings the last one counts.
-		launch: launch{slices.Concat(l.Argv, []string{"--config=" + config}), slices.Concat(l.Env, []string{"KUBECONFIG=" + kubeconfig})},
-		log:    filepath.Join(dir, "logs", name+".log"), health: "http://" + health + "/readyz",
+		argv: slices.Concat(as.Argv, []string{"--config=" + config}), env: slices.Concat(as.Env, []string{"KUBECONFIG=" + kubeconfig}),
+		log: filepath.Join(dir, "logs", name+".log"), health: "http://" + health + "/readyz",
 	}, nil
 }
 
@@ -167,8 +142,8 @@ func (c *child) run(ctx context.Context) {
 		panic(err)
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = c.Env, log, log
+	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = c.env, log, log
 	// It does not outlive the tests, however they end.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Run(); err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -36,7 +35,7 @@ type harness struct {
 	cluster  *world.Cluster
 	api      dynamic.Interface
 	progress io.Writer
-	launch   launch
+	launch   world.Process
 	proxy    *apiproxy.Proxy
 	child    *child
 	webhooks *interposer
@@ -45,9 +44,12 @@ type harness struct {
 // newHarness puts the manager of the cluster of KUBECONFIG behind a proxy, or that of a
 // local control plane which it brings up.
 func newHarness(ctx context.Context, progress io.Writer) (*harness, error) {
-	cluster, err := useCluster(ctx, progress)
+	cluster, err := world.Open(ctx, localDir, progress)
 	if err != nil {
 		return nil, err
+	}
+	if !cluster.Local() {
+		return nil, fmt.Errorf("%s is not that of a local control plane: these tests kill processes", cluster.Kubeconfig)
 	}
 	h := &harness{cluster: cluster, progress: progress}
 	if err := h.setUp(ctx); err != nil {
@@ -56,27 +58,12 @@ func newHarness(ctx context.Context, progress io.Writer) (*harness, error) {
 	return h, nil
 }
 
-func useCluster(ctx context.Context, progress io.Writer) (*world.Cluster, error) {
-	if kubeconfig := os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		cluster, err := world.Use(kubeconfig)
-		if err == nil && !cluster.Local() {
-			err = fmt.Errorf("%s is not that of a local control plane: these tests kill processes", kubeconfig)
-		}
-		return cluster, err
-	}
-	root, err := world.Root()
-	if err != nil {
-		return nil, err
-	}
-	return world.Start(ctx, filepath.Join(root, localDir), progress)
-}
-
 func (h *harness) setUp(ctx context.Context) error {
 	var err error
 	if h.api, err = dynamic.NewForConfig(h.cluster.Config); err != nil {
 		return err
 	}
-	if h.launch, err = readLaunch(h.cluster.LocalDir(), h.cluster.Manager()); err != nil {
+	if h.launch, err = h.cluster.Process(h.cluster.Manager()); err != nil {
 		return err
 	}
 	h.webhooks = newInterposer(h)

@@ -61,10 +61,9 @@ const retrySlack = 3
 // plansFor makes all plans from what a clean run writes: every fault for preemption, and
 // those of single writes for what comes about in other ways.
 func plansFor(h *harness, c *clean) []plan {
-	plans := crashes(c.writes)
+	plans := atWrites(c.writes)
 	if c.scenario == preemption {
-		plans = slices.Concat(plans, answers(c.writes), otherWriters(c.writes), webhookFaults(c.writes),
-			heldWatches(), oldLists(h), flavorChanges(), cutWatches(), twoManagers())
+		plans = append(plans, atSteps(h.proxy.Watched)...)
 	}
 	for i := range plans {
 		plans[i].scenario, plans[i].clean = c.scenario, c
@@ -92,69 +91,58 @@ func sample(plans []plan, n int, seed uint64) []plan {
 	return chosen[:min(n, len(chosen))]
 }
 
-// atAnyWrite are the faults of single writes.
-var atAnyWrite = []plan{
-	{family: "crash before send", action: crashBeforeSend},
-	{family: "crash after commit", action: crashAfterCommit},
-	{family: "response lost", action: loseResponse, together: true},
-	// Of a manager that lost its lease, when its successor has gone on already.
-	{family: "two leaders", name: "late ", action: arrivesLate},
+// writeFaults are the faults of single writes: what is done to which of them. A plan's name is
+// made of that of what is done and of the write.
+var writeFaults = []struct {
+	family, name string
+	together     bool
+	of           func(writeRef) bool
+	done         []plan
+}{
+	{family: "crash before send", name: "%s%s", of: every, done: []plan{{action: crashBeforeSend}}},
+	{family: "crash after commit", name: "%s%s", of: every, done: []plan{{action: crashAfterCommit}}},
+	{family: "response lost", name: "%s%s", of: every, done: []plan{{action: loseResponse}}, together: true},
+	// The write of a manager that lost its lease arrives when its successor has gone on already.
+	{family: "two leaders", name: "%s %s", of: every, done: []plan{{name: "late", action: arrivesLate}}},
+	// The first write of each kind, and every write of a TrainJob, meets every answer.
+	{family: "answers", name: "%s to %s", of: firstOrOfTrainJob, done: apiAnswers, together: true},
+	// A user changes the TrainJob just before our write arrives.
+	{family: "other writers", name: "%s before %s", of: aboutLow, done: userEdits, together: true},
+	{family: "webhooks", name: "%s at %s", of: ofLow, done: webhookFaults()},
 }
 
-func crashes(writes []writeRef) []plan {
-	var plans []plan
-	for _, w := range writes {
-		for _, p := range atAnyWrite {
-			p.name, p.at = p.name+w.String(), w
-			plans = append(plans, p)
-		}
-	}
-	return plans
+func every(writeRef) bool { return true }
+
+func firstOrOfTrainJob(w writeRef) bool {
+	return w.job != staged && (w.n == 1 || w.resource == "trainjobs")
 }
 
-// answers: the first write of each kind, and every write of a TrainJob, meets every answer.
-func answers(writes []writeRef) []plan {
-	var plans []plan
-	for _, w := range writes {
-		if w.n > 1 && w.resource != "trainjobs" {
-			continue
-		}
-		for _, a := range apiAnswers {
-			plans = append(plans, plan{family: "answers", name: a.name + " to " + w.String(), at: w, action: a.action, together: true})
-		}
-	}
-	return plans
-}
+func ofLow(w writeRef) bool { return w.job == low && w.resource == "trainjobs" }
 
-// otherWriters: a user changes the TrainJob just before our write arrives.
-func otherWriters(writes []writeRef) []plan {
-	var plans []plan
-	for _, w := range writes {
-		if w.job != low || !(w.resource == "trainjobs" || w.verb == "create") {
-			continue
-		}
-		for _, p := range userEdits {
-			p.family, p.name, p.at, p.together = "other writers", p.name+" before "+w.String(), w, true
-			plans = append(plans, p)
-		}
-	}
-	return plans
-}
+func aboutLow(w writeRef) bool { return ofLow(w) || w.job == low && w.verb == "create" }
 
-func webhookFaults(writes []writeRef) []plan {
+// atWrites makes the plans of single writes.
+func atWrites(writes []writeRef) []plan {
 	var plans []plan
-	for _, w := range writes {
-		if w.job != low || w.resource != "trainjobs" {
-			continue
-		}
-		for _, owner := range []webhookOwner{ourWebhooks, trainersWebhooks, jobSetsWebhooks} {
-			for _, fault := range []webhookFault{webhookDown, webhookSlow} {
-				plans = append(plans, plan{
-					family: "webhooks", name: fmt.Sprintf("%s of %s at %s", fault, owner, w), at: w, action: disturbWebhooks(owner, fault),
-					// Retries from 5 ms on, each twice as late, reach holdFor at the tenth.
-					slack: 10,
-				})
+	for _, fault := range writeFaults {
+		for _, w := range writes {
+			for _, p := range fault.done {
+				p.family, p.name, p.at, p.together = fault.family, fmt.Sprintf(fault.name, p.name, w), w, fault.together
+				if fault.of(w) {
+					plans = append(plans, p)
+				}
 			}
+		}
+	}
+	return plans
+}
+
+func webhookFaults() []plan {
+	var plans []plan
+	for _, owner := range []webhookOwner{ourWebhooks, trainersWebhooks, jobSetsWebhooks} {
+		for _, fault := range []webhookFault{webhookDown, webhookSlow} {
+			// Retries from 5 ms on, each twice as late, reach holdFor at the tenth.
+			plans = append(plans, plan{name: fmt.Sprintf("%s of %s", fault, owner), action: disturbWebhooks(owner, fault), slack: 10})
 		}
 	}
 	return plans
@@ -173,41 +161,35 @@ func short(resource string) string {
 // changes are the steps of preemption that change what the manager sees.
 var changes = []int{lowStarts, highPreempts, flavorOpens}
 
-func heldWatches() []plan {
-	var plans []plan
+// atSteps makes the plans of what goes on around a step of preemption.
+func atSteps(watched func(view string) bool) []plan {
+	plans := slices.Concat(flavorChanges(), cutWatches(), twoManagers())
 	for _, view := range views {
-		around := hooks{before: hold(view), during: releaseLater(view)}
-		if view == "configmaps" {
-			// Read one by one, also by the webhook that the step's own request waits for.
-			around = hooks{before: both(hold(view), releaseLater(view))}
-		}
 		for _, n := range changes {
-			plans = append(plans, plan{
-				family: "stale watch", name: fmt.Sprintf("%s held while %s", short(view), preemption.steps[n].name), step: n, around: around,
-				// While the own write is not seen: a retry per second, and one for each
-				// event of a job that starts.
-				slack: 5,
-			})
+			plans = append(plans, held(view, n))
+			// What is not watched is read one by one, never from an old list. Of the ConfigMaps one
+			// is watched, by its name, and it is Kueue's.
+			if watched(view) && view != "configmaps" {
+				name := fmt.Sprintf("%s from before %s", short(view), preemption.steps[n].name)
+				plans = append(plans, plan{family: "old list", name: name, step: n, around: restartWithOldList(view)})
+			}
 		}
 	}
 	return plans
 }
 
-// oldLists: the manager is started again with a list from before a step.
-func oldLists(h *harness) []plan {
-	var plans []plan
-	for _, view := range views {
-		// What is not watched is read one by one, never from an old list. Of the ConfigMaps one
-		// is watched, by its name, and it is Kueue's.
-		if !h.proxy.Watched(view) || view == "configmaps" {
-			continue
-		}
-		for _, n := range changes {
-			name := fmt.Sprintf("%s from before %s", short(view), preemption.steps[n].name)
-			plans = append(plans, plan{family: "old list", name: name, step: n, around: restartWithOldList(view)})
-		}
+// held: a view is held back across a step.
+func held(view string, n int) plan {
+	around := hooks{before: hold(view), during: releaseLater(view)}
+	if view == "configmaps" {
+		// Read one by one, also by the webhook that the step's own request waits for.
+		around = hooks{before: both(hold(view), releaseLater(view))}
 	}
-	return plans
+	return plan{
+		family: "stale watch", name: fmt.Sprintf("%s held while %s", short(view), preemption.steps[n].name), step: n, around: around,
+		// While the own write is not seen: a retry per second, and one for each event of a job that starts.
+		slack: 5,
+	}
 }
 
 const trainJobs, workloads, resourceFlavors = "trainjobs.trainer.kubeflow.org", "workloads.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"

@@ -115,7 +115,7 @@ func recreate(ctx context.Context, r *run) error {
 	if err := r.Delete(ctx, r.Job(low).Obj()); err != nil {
 		return err
 	}
-	left := []client.Object{jobSet(r.Namespace, low), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: low + "-runtime-snapshot"}}}
+	left := []client.Object{r.jobSet(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: low + "-runtime-snapshot"}}}
 	for _, obj := range left {
 		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 			return apierrors.IsNotFound(r.Get(ctx, client.ObjectKeyFromObject(obj), obj)), nil
