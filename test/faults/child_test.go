@@ -5,11 +5,8 @@ package faults
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,10 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/apiproxy"
 	"github.com/kueue-trainer/kueue-trainer/test/kit/world"
@@ -51,17 +46,16 @@ func newChild(cluster *world.Cluster, as world.Process, proxy *apiproxy.Proxy, s
 	}
 	name, changes := "faults-"+component, map[string]any{"leaderElection": map[string]any{"leaderElect": false}}
 	if second {
-		ports := freePorts(3)
-		name, health = name+"-2", fmt.Sprintf("127.0.0.1:%d", ports[0])
+		name, health = name+"-2", fmt.Sprintf("127.0.0.1:%d", world.FreePort())
 		changes["health"] = map[string]any{"healthProbeBindAddress": health}
-		changes["metrics"] = map[string]any{"bindAddress": fmt.Sprintf("127.0.0.1:%d", ports[1])}
-		changes["webhook"] = map[string]any{"port": ports[2]}
+		changes["metrics"] = map[string]any{"bindAddress": fmt.Sprintf("127.0.0.1:%d", world.FreePort())}
+		changes["webhook"] = map[string]any{"port": world.FreePort()}
 	}
 	kubeconfig, config := filepath.Join(dir, "kubeconfigs", name), filepath.Join(dir, "config", name+".yaml")
 	if err := writeKubeconfig(filepath.Join(dir, "kubeconfigs", component), kubeconfig, proxy); err != nil {
 		return nil, err
 	}
-	if err := writeConfig(filepath.Join(dir, "config", component+".yaml"), config, changes); err != nil {
+	if err := cluster.WriteConfig(component, config, changes); err != nil {
 		return nil, err
 	}
 	return &child{
@@ -81,36 +75,6 @@ func writeKubeconfig(from, to string, proxy *apiproxy.Proxy) error {
 		cluster.Server, cluster.CertificateAuthorityData = proxy.URL(), proxy.CA()
 	}
 	return clientcmd.WriteToFile(*config, to)
-}
-
-// writeConfig writes a configuration with changes.
-func writeConfig(from, to string, changes map[string]any) error {
-	data, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	config, err := yaml.YAMLToJSON(data)
-	if err != nil {
-		return err
-	}
-	merge, err := json.Marshal(changes)
-	if err != nil {
-		return err
-	}
-	// JSON is YAML.
-	if config, err = jsonpatch.MergePatch(config, merge); err != nil {
-		return err
-	}
-	return os.WriteFile(to, config, 0o600)
-}
-
-func freePorts(n int) (ports []int) {
-	for range n {
-		server := httptest.NewServer(nil)
-		defer server.Close()
-		ports = append(ports, server.Listener.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }
 
 // start runs the process until kill; it does not wait until that is ready.

@@ -3,29 +3,19 @@
 package faults
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
+	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
-
-// lasting are the kinds that an end state is made of.
-var lasting = []schema.GroupVersionResource{
-	{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"},
-	{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "workloads"},
-	{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"},
-	{Group: "batch", Version: "v1", Resource: "jobs"},
-	{Version: "v1", Resource: "pods"},
-}
 
 // endState is what a run leaves behind, in sections like "low/workload/conditions", with
 // names that every run has in common.
@@ -34,18 +24,19 @@ type endState map[string]string
 // workloadHash is the part of a Workload's name that differs from run to run.
 var workloadHash = regexp.MustCompile(`trainjob-(low|high|staged)-[a-z0-9]+`)
 
-func (r *run) endState(ctx context.Context) (endState, error) {
+// endOf returns what versions end in, by kind and name.
+func (r *run) endOf(versions []record.Version) endState {
+	last := map[string]record.Version{}
+	for _, v := range versions {
+		last[fmt.Sprintf("%s/%s/%s", v.Object.GetKind(), v.Object.GetName(), v.Object.GetUID())] = v
+	}
 	end := endState{}
-	for _, gvr := range lasting {
-		list, err := r.api.Resource(gvr).Namespace(r.Namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			r.describe(end, &list.Items[i])
+	for _, key := range slices.Sorted(maps.Keys(last)) {
+		if v := last[key]; !v.Deleted {
+			r.describe(end, v.Object)
 		}
 	}
-	return end, nil
+	return end
 }
 
 // described are the fields of each kind that an end state is made of.
@@ -62,8 +53,9 @@ var described = map[string]map[string][]string{
 
 // describe adds the sections of one object.
 func (r *run) describe(end endState, obj *unstructured.Unstructured) {
+	fields, lasts := described[obj.GetKind()]
 	job := jobInName.FindStringSubmatch(obj.GetName())
-	if job == nil {
+	if job == nil || !lasts {
 		return
 	}
 	section := func(name string, value any) {
@@ -74,13 +66,13 @@ func (r *run) describe(end endState, obj *unstructured.Unstructured) {
 		}
 		end[key] += workloadHash.ReplaceAllString(strings.ReplaceAll(string(data), r.Suffix, "SUFFIX"), "trainjob-$1-HASH")
 	}
-	for name, path := range described[obj.GetKind()] {
+	for name, path := range fields {
 		value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
 		section(name, value)
 	}
 	switch obj.GetKind() {
 	case "TrainJob":
-		_, entries := history.Entries(obj)
+		_, entries := history.Entries(obj.DeepCopy())
 		section("patches", history.WithoutTime(entries))
 		section("conditions", conditions(obj))
 	case "Workload":
@@ -98,8 +90,7 @@ func (r *run) describe(end endState, obj *unstructured.Unstructured) {
 func sorted(items []any) []string {
 	var out []string
 	for _, item := range items {
-		data, err := json.Marshal(item)
-		out = append(out, fmt.Sprintf("%s%v", data, err))
+		out = append(out, fmt.Sprint(item))
 	}
 	slices.Sort(out)
 	return out
@@ -120,20 +111,12 @@ func conditions(obj *unstructured.Unstructured) []string {
 }
 
 // compareEnd: whatever happened in between, the run leaves behind what the clean one did.
-func (r *run) compareEnd(ctx context.Context) {
-	var err error
-	if r.end, err = r.endState(ctx); err != nil {
-		r.fail(sameEnd, "%v", err)
-		return
-	}
-	if r.plan.clean == nil {
-		return
-	}
+func (r *run) compareEnd(c *clean) {
 	ignore := cmp.FilterPath(func(p cmp.Path) bool {
 		key, ok := p.Last().(cmp.MapIndex)
 		return ok && slices.ContainsFunc(r.plan.differs, func(d string) bool { return strings.HasPrefix(key.Key().String(), d) })
 	}, cmp.Ignore())
-	if diff := cmp.Diff(r.plan.clean.end, r.end, ignore); diff != "" {
+	if diff := cmp.Diff(c.end, r.end, ignore); diff != "" {
 		r.fail(sameEnd, "(-clean +run)\n%s", diff)
 	}
 }

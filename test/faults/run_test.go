@@ -34,7 +34,7 @@ const (
 	quiet = 300 * time.Millisecond
 	// steadyFor is how long nothing may be written after a touch that changes nothing;
 	// longer than every retry of the manager, of which the longest takes 2 s.
-	steadyFor = 3 * time.Second
+	steadyFor = 2500 * time.Millisecond
 	// eventSlack is how many events more than the clean run's are not yet noise.
 	eventSlack = 12
 )
@@ -285,11 +285,12 @@ func (r *run) judge(ctx context.Context) {
 		r.fail(v.Invariant, "%s: %s", v.Version, v.Message)
 	}
 	r.audit(versions)
-	if !r.t.Failed() {
-		r.compareEnd(ctx)
-	}
-	if r.plan.clean != nil {
-		r.compareWrites(r.plan.clean)
+	r.end = r.endOf(versions)
+	if c := r.plan.clean; c != nil {
+		if !r.t.Failed() {
+			r.compareEnd(c)
+		}
+		r.compareWrites(c)
 	}
 	if exits := r.child.exits.Load() - r.exits; exits > 0 {
 		r.fail(staysUp, "the manager ended by itself %d times", exits)

@@ -57,9 +57,9 @@ const (
 var preemption = &scenario{
 	jobs: []string{low, high},
 	steps: []step{
-		lowStarts:    {name: "low starts on A", do: (*run).submitLow, settled: (*run).lowRuns},
+		lowStarts:    {name: "low starts on A", do: (*run).submitLow, settled: allRun(low)},
 		highPreempts: {name: "high preempts low", do: (*run).submitHigh, settled: (*run).highRunsLowWaits, rests: true},
-		flavorOpens:  {name: "B opens and low resumes there", do: (*run).openB, settled: (*run).bothRun},
+		flavorOpens:  {name: "B opens and low resumes there", do: (*run).openB, settled: allRun(high, low)},
 		bothFinish:   {name: "both finish", do: nothing, settled: (*run).allIsOver, rests: true},
 	},
 }
@@ -96,7 +96,7 @@ func (r *run) makePools(ctx context.Context) {
 		kit.Flavor(r.Name("b"), labelsOfB, kit.GPUToleration(), corev1.Toleration{Key: "example.com/spot", Operator: corev1.TolerationOpExists}),
 		kit.Priority(r.Name(low), 1), kit.Priority(r.Name(high), 100),
 		kit.ClusterQueue(r.Name("gpus"), kit.Quota{Flavor: r.Name("a"), GPUs: "8"}, kit.Quota{Flavor: r.Name("b"), GPUs: "0"}),
-		kit.LocalQueue(r.Namespace, "queue", r.Name("gpus")),
+		r.LocalQueue(),
 		kit.LocalQueue(r.Namespace, "other", r.Name("gpus")),
 	)
 }
@@ -164,7 +164,13 @@ func (r *run) podsIn(ctx context.Context, g Gomega, phase corev1.PodPhase, repli
 	}
 }
 
-func (r *run) lowRuns(ctx context.Context, g Gomega) { r.runs(ctx, g, low) }
+func allRun(jobs ...string) func(*run, context.Context, Gomega) {
+	return func(r *run, ctx context.Context, g Gomega) {
+		for _, job := range jobs {
+			r.runs(ctx, g, job)
+		}
+	}
+}
 
 func (r *run) highRunsLowWaits(ctx context.Context, g Gomega) {
 	r.runs(ctx, g, high)
@@ -176,11 +182,6 @@ func (r *run) openB(ctx context.Context) {
 	r.EditQueue(ctx, r.Name("gpus"), func(cq *kueue.ClusterQueue) {
 		cq.Spec.ResourceGroups[0].Flavors[1].Resources[0].NominalQuota = resource.MustParse("8")
 	})
-}
-
-func (r *run) bothRun(ctx context.Context, g Gomega) {
-	r.runs(ctx, g, high)
-	r.runs(ctx, g, low)
 }
 
 // allIsOver ends the pods that are there, since a fault may have brought new ones.

@@ -7,7 +7,6 @@ package monitoring
 import (
 	"context"
 	"flag"
-	"path/filepath"
 	"testing"
 	"time"
 

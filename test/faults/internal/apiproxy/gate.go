@@ -5,9 +5,8 @@ package apiproxy
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
+	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -122,10 +121,7 @@ func (p *Proxy) List(ctx context.Context, resource string) ([]byte, error) {
 	list := last.Clone(ctx)
 	list.Header.Set("Accept", "application/json")
 	query := list.URL.Query()
-	maps.DeleteFunc(query, func(key string, _ []string) bool {
-		return !slices.Contains([]string{"labelSelector", "fieldSelector"}, key)
-	})
-	list.URL.RawQuery = query.Encode()
+	list.URL.RawQuery = url.Values{"labelSelector": query["labelSelector"], "fieldSelector": query["fieldSelector"]}.Encode()
 	code, body, err := p.ask(list)
 	if err == nil && code != http.StatusOK {
 		err = fmt.Errorf("listing %s: %d %s", resource, code, body)

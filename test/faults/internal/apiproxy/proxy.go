@@ -6,6 +6,8 @@ package apiproxy
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"encoding/pem"
 	"io"
 	"log"
@@ -13,9 +15,12 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 )
 
@@ -97,13 +102,7 @@ func (p *Proxy) Intercept(namespace string, i Interceptor) {
 func (p *Proxy) Writes(namespace string) []Write {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var out []Write
-	for _, w := range p.writes {
-		if w.Namespace == namespace {
-			out = append(out, w)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(p.writes), func(w Write) bool { return w.Namespace != namespace })
 }
 
 // Events returns the number of events written in a namespace.
@@ -137,7 +136,9 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	req := Classify(r, body)
 	if req.IsEvent() {
-		p.countEvent(req.Namespace)
+		p.mu.Lock()
+		p.events[req.Namespace]++
+		p.mu.Unlock()
 	}
 	switch {
 	case req.IsWrite():
@@ -149,12 +150,6 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (p *Proxy) countEvent(namespace string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.events[namespace]++
-}
-
 func (p *Proxy) serveWrite(e *Exchange) {
 	p.mu.Lock()
 	p.writes = append(p.writes, Write{Request: e.Request, At: time.Now()})
@@ -163,4 +158,41 @@ func (p *Proxy) serveWrite(e *Exchange) {
 	if intercept == nil || !intercept(e) {
 		e.Pass()
 	}
+}
+
+// Exchange is one write that an interceptor has taken over. It ends by Pass, Reply or Lose.
+type Exchange struct {
+	Request
+
+	proxy *Proxy
+	w     http.ResponseWriter
+	r     *http.Request
+}
+
+// Forward sends the write to the API server, be the one who asked still there or not.
+func (e *Exchange) Forward() error {
+	_, _, err := e.proxy.ask(e.r.Clone(context.WithoutCancel(e.r.Context())))
+	return err
+}
+
+// Pass forwards the write and answers with what comes back.
+func (e *Exchange) Pass() { e.proxy.pass.ServeHTTP(e.w, e.r) }
+
+// Reply answers with an error in the API server's place.
+func (e *Exchange) Reply(err *apierrors.StatusError) { writeStatus(e.w, err) }
+
+// Lose breaks the stream off, so that the one who asked does not know what became of it.
+func (e *Exchange) Lose() {
+	panic(http.ErrAbortHandler)
+}
+
+func writeStatus(w http.ResponseWriter, err *apierrors.StatusError) {
+	status := err.Status()
+	status.Kind, status.APIVersion = "Status", "v1"
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(int(status.Code))
+	_ = json.NewEncoder(w).Encode(status)
 }

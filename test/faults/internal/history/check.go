@@ -64,8 +64,22 @@ type Expectation struct {
 // checker goes through a history once.
 type checker struct {
 	Expectation
-	*state
 	found []Violation
+
+	// What there is at one resource version.
+	pods      map[types.UID]*corev1.Pod
+	workloads map[types.UID]*kueue.Workload
+	// trainJobs are without Go types, which could lose a field.
+	trainJobs map[types.UID]*unstructured.Unstructured
+	// flavors holds all node labels and tolerations that a flavor ever had, the
+	// present ones last.
+	flavors map[string][]*kueue.ResourceFlavor
+	// owners maps a JobSet to its TrainJob; it outlives both.
+	owners map[types.UID]types.UID
+	// freed is since when a pod has no gate, stopped since when a Workload must not start
+	// any, as resource versions.
+	freed, stopped map[types.UID]uint64
+
 	// entries are those of other managers as users last wrote them, by TrainJob.
 	entries map[types.UID]string
 	// starts counts the pods that had a node, by TrainJob and place in it.
@@ -80,7 +94,10 @@ type checker struct {
 // everything that should not have been.
 func Check(versions []record.Version, want Expectation) []Violation {
 	c := &checker{
-		Expectation: want, state: newState(), last: map[types.UID]record.Version{},
+		Expectation: want,
+		pods:        map[types.UID]*corev1.Pod{}, workloads: map[types.UID]*kueue.Workload{}, trainJobs: map[types.UID]*unstructured.Unstructured{},
+		flavors: map[string][]*kueue.ResourceFlavor{}, owners: map[types.UID]types.UID{}, last: map[types.UID]record.Version{},
+		freed: map[types.UID]uint64{}, stopped: map[types.UID]uint64{},
 		entries: map[types.UID]string{}, starts: map[types.UID]map[string]int{}, evictions: map[types.UID]map[types.UID]int32{},
 	}
 	for _, v := range record.InOrder(versions) {
@@ -220,12 +237,12 @@ func (c *checker) checkBinding(v record.Version, pod *corev1.Pod) {
 		c.starts[job] = map[string]int{}
 	}
 	c.starts[job][place(pod)]++
-	for _, other := range of(c.state, c.pods, job) {
+	for _, other := range of(c, c.pods, job) {
 		if other != pod && bound(other) && place(other) == place(pod) {
 			c.report(OneIncarnation, v, "pod %s is still there at the same place", other.GetName())
 		}
 	}
-	workloads := of(c.state, c.workloads, job)
+	workloads := of(c, c.workloads, job)
 	running := slices.IndexFunc(workloads, mayRun)
 	if running < 0 {
 		c.report(NoQuotaNoPod, v, "bound to %s while no Workload of TrainJob %q is admitted", pod.Spec.NodeName, c.lastOf(job).Object.GetName())
@@ -364,7 +381,7 @@ func (c *checker) checkWorkload(v record.Version, wl, before *kueue.Workload) {
 	if !charged(before) || !v.Deleted && charged(wl) {
 		return
 	}
-	for _, pod := range of(c.state, c.pods, job) {
+	for _, pod := range of(c, c.pods, job) {
 		if bound(pod) {
 			c.report(OneIncarnation, v, "its quota is given away while pod %s runs on %s", pod.Name, pod.Spec.NodeName)
 		}

@@ -22,34 +22,6 @@ import (
 	"github.com/kueue-trainer/kueue-trainer/test/record"
 )
 
-// state is the namespace at one resource version.
-type state struct {
-	pods      map[types.UID]*corev1.Pod
-	workloads map[types.UID]*kueue.Workload
-	// trainJobs are without Go types, which could lose a field.
-	trainJobs map[types.UID]*unstructured.Unstructured
-	// flavors holds all node labels and tolerations that a flavor ever had, the
-	// present ones last.
-	flavors map[string][]*kueue.ResourceFlavor
-	// owners maps a JobSet to its TrainJob; it outlives both.
-	owners map[types.UID]types.UID
-	// freed is since when a pod has no gate, stopped since when a Workload must not start
-	// any, as resource versions.
-	freed, stopped map[types.UID]uint64
-}
-
-func newState() *state {
-	return &state{
-		pods:      map[types.UID]*corev1.Pod{},
-		workloads: map[types.UID]*kueue.Workload{},
-		trainJobs: map[types.UID]*unstructured.Unstructured{},
-		flavors:   map[string][]*kueue.ResourceFlavor{},
-		owners:    map[types.UID]types.UID{},
-		freed:     map[types.UID]uint64{},
-		stopped:   map[types.UID]uint64{},
-	}
-}
-
 // replace notes the object of a version, and gives the one before.
 func replace[T metav1.Object](all map[types.UID]T, v record.Version, obj T) (before T) {
 	before = all[obj.GetUID()]
@@ -71,9 +43,9 @@ func since(versions map[types.UID]uint64, v record.Version, is bool) {
 }
 
 // trainJobOf returns the TrainJob that a pod or a Workload belongs to.
-func (s *state) trainJobOf(obj metav1.Object) types.UID {
+func (c *checker) trainJobOf(obj metav1.Object) types.UID {
 	if jobSet, ok := obj.GetLabels()[jobsetapi.JobSetUIDKey]; ok {
-		return s.owners[types.UID(jobSet)]
+		return c.owners[types.UID(jobSet)]
 	}
 	if owner := metav1.GetControllerOf(obj); owner != nil {
 		return owner.UID
@@ -82,8 +54,8 @@ func (s *state) trainJobOf(obj metav1.Object) types.UID {
 }
 
 // of returns the objects among all that belong to a TrainJob, by name.
-func of[T metav1.Object](s *state, all map[types.UID]T, trainJob types.UID) []T {
-	out := slices.DeleteFunc(slices.Collect(maps.Values(all)), func(obj T) bool { return s.trainJobOf(obj) != trainJob })
+func of[T metav1.Object](c *checker, all map[types.UID]T, trainJob types.UID) []T {
+	out := slices.DeleteFunc(slices.Collect(maps.Values(all)), func(obj T) bool { return c.trainJobOf(obj) != trainJob })
 	slices.SortFunc(out, func(a, b T) int { return strings.Compare(a.GetName(), b.GetName()) })
 	return out
 }
