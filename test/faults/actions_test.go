@@ -43,13 +43,13 @@ type action struct {
 var (
 	pass, lose = (*apiproxy.Exchange).Pass, (*apiproxy.Exchange).Lose
 
-	crashBeforeSend  = action{do: crash, end: lose}
+	crashBeforeSend = action{do: crash, end: lose}
+	loseResponse    = action{do: forward, end: lose}
+
 	crashAfterCommit = action{end: lose, do: func(_ context.Context, r *run, e *apiproxy.Exchange) error {
 		defer r.child.crash()
 		return e.Forward()
 	}}
-	loseResponse = action{do: forward, end: lose}
-	arrivesLate  = action{do: arriveLate, end: lose}
 )
 
 func crash(_ context.Context, r *run, _ *apiproxy.Exchange) error {
@@ -164,16 +164,12 @@ func hold(view string) hook {
 
 func releaseLater(view string) hook {
 	return func(_ context.Context, r *run) error {
-		r.releaseLater(view)
+		r.later(func() error {
+			r.proxy.Release(view)
+			return nil
+		})
 		return nil
 	}
-}
-
-func (r *run) releaseLater(view string) {
-	r.later(func() error {
-		r.proxy.Release(view)
-		return nil
-	})
 }
 
 func both(first, second hook) hook {
@@ -197,12 +193,8 @@ func restartWithOldList(view string) hooks {
 		after: func(ctx context.Context, r *run) error {
 			r.proxy.ServeOld(view, list)
 			r.child.crash()
-			if err := r.child.serves(ctx); err != nil {
-				return err
-			}
-			r.releaseLater(view)
-			r.background.Wait()
-			return nil
+			defer r.background.Wait()
+			return errors.Join(r.child.serves(ctx), releaseLater(view)(ctx, r))
 		},
 	}
 }
@@ -241,10 +233,9 @@ func secondManager(firstDelay, secondDelay time.Duration) hook {
 
 // delayed passes every write on late; the delay is the fault.
 func delayed(by time.Duration) apiproxy.Interceptor {
-	return func(e *apiproxy.Exchange) bool {
+	return func(e *apiproxy.Exchange) {
 		time.Sleep(by)
 		e.Pass()
-		return true
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kueue-trainer/kueue-trainer/test/faults/internal/history"
 	"github.com/kueue-trainer/kueue-trainer/test/record"
@@ -60,10 +61,8 @@ func (r *run) describe(end endState, obj *unstructured.Unstructured) {
 	}
 	section := func(name string, value any) {
 		key := fmt.Sprintf("%s/%s/%s", job[1], strings.ToLower(obj.GetKind()), name)
-		data, err := json.Marshal(value)
-		if err != nil {
-			data = []byte(err.Error())
-		}
+		// What came as JSON goes as JSON.
+		data, _ := json.Marshal(value)
 		end[key] += workloadHash.ReplaceAllString(strings.ReplaceAll(string(data), r.Suffix, "SUFFIX"), "trainjob-$1-HASH")
 	}
 	for name, path := range fields {
@@ -100,14 +99,13 @@ func sorted(items []any) []string {
 // and so does whether anybody saw the pods ready before they ended.
 func conditions(obj *unstructured.Unstructured) []string {
 	list, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
-	var out []string
+	out := sets.New[string]()
 	for _, c := range list {
 		if c, ok := c.(map[string]any); ok && c["type"] != "PodsReady" {
-			out = append(out, fmt.Sprintf("%v=%v", c["type"], c["status"]))
+			out.Insert(fmt.Sprintf("%v=%v", c["type"], c["status"]))
 		}
 	}
-	slices.Sort(out)
-	return out
+	return sets.List(out)
 }
 
 // compareEnd: whatever happened in between, the run leaves behind what the clean one did.

@@ -93,18 +93,14 @@ func (h *harness) forgetInterrupted(ctx context.Context) error {
 	if err := h.cluster.Client.List(ctx, &namespaces); err != nil {
 		return err
 	}
+	var err error
 	for _, ns := range namespaces.Items {
-		if !strings.HasPrefix(ns.Name, "faults-") {
-			continue
-		}
-		if err := h.cluster.Client.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(ns.Name)); err != nil {
-			return err
-		}
-		if err := client.IgnoreNotFound(h.cluster.Client.Delete(ctx, &ns)); err != nil {
-			return err
+		if strings.HasPrefix(ns.Name, "faults-") {
+			err = errors.Join(err, h.cluster.Client.DeleteAllOf(ctx, &trainer.TrainJob{}, client.InNamespace(ns.Name)),
+				client.IgnoreNotFound(h.cluster.Client.Delete(ctx, &ns)))
 		}
 	}
-	return nil
+	return err
 }
 
 // close starts the cluster's own manager again, or takes down what was brought up.
@@ -137,16 +133,12 @@ func extendCRD(ctx context.Context, c client.Client, extended bool) error {
 		spec := crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Properties["spec"]
 		for _, name := range []string{"podTemplateOverrides", "runtimePatches"} {
 			if list, ok := spec.Properties[name]; ok {
-				extend(list.Items.Schema.Properties, extended)
+				delete(list.Items.Schema.Properties, "future")
+				if extended {
+					list.Items.Schema.Properties["future"] = apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
+				}
 			}
 		}
 	}
 	return c.Patch(ctx, crd, client.MergeFrom(before))
-}
-
-func extend(entry map[string]apiextensionsv1.JSONSchemaProps, extended bool) {
-	delete(entry, "future")
-	if extended {
-		entry["future"] = apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
-	}
 }

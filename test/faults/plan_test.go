@@ -96,22 +96,21 @@ func sample(plans []plan, n int, seed uint64) []plan {
 var writeFaults = []struct {
 	family, name string
 	together     bool
-	of           func(writeRef) bool
-	done         []plan
+	// of picks the writes; nil means all.
+	of   func(writeRef) bool
+	done []plan
 }{
-	{family: "crash before send", name: "%s%s", of: every, done: []plan{{action: crashBeforeSend}}},
-	{family: "crash after commit", name: "%s%s", of: every, done: []plan{{action: crashAfterCommit}}},
-	{family: "response lost", name: "%s%s", of: every, done: []plan{{action: loseResponse}}, together: true},
+	{family: "crash before send", name: "%s%s", done: []plan{{action: crashBeforeSend}}},
+	{family: "crash after commit", name: "%s%s", done: []plan{{action: crashAfterCommit}}},
+	{family: "response lost", name: "%s%s", done: []plan{{action: loseResponse}}, together: true},
 	// The write of a manager that lost its lease arrives when its successor has gone on already.
-	{family: "two leaders", name: "%s %s", of: every, done: []plan{{name: "late", action: arrivesLate}}},
+	{family: "two leaders", name: "%s %s", done: []plan{{name: "late", action: action{do: arriveLate, end: lose}}}},
 	// The first write of each kind, and every write of a TrainJob, meets every answer.
 	{family: "answers", name: "%s to %s", of: firstOrOfTrainJob, done: apiAnswers, together: true},
 	// A user changes the TrainJob just before our write arrives.
 	{family: "other writers", name: "%s before %s", of: aboutLow, done: userEdits, together: true},
 	{family: "webhooks", name: "%s at %s", of: ofLow, done: webhookFaults()},
 }
-
-func every(writeRef) bool { return true }
 
 func firstOrOfTrainJob(w writeRef) bool {
 	return w.job != staged && (w.n == 1 || w.resource == "trainjobs")
@@ -128,7 +127,7 @@ func atWrites(writes []writeRef) []plan {
 		for _, w := range writes {
 			for _, p := range fault.done {
 				p.family, p.name, p.at, p.together = fault.family, fmt.Sprintf(fault.name, p.name, w), w, fault.together
-				if fault.of(w) {
+				if fault.of == nil || fault.of(w) {
 					plans = append(plans, p)
 				}
 			}
@@ -148,98 +147,67 @@ func webhookFaults() []plan {
 	return plans
 }
 
-// views are the resources that an integration may look at.
-var views = []string{
-	trainJobs, workloads, "jobsets.jobset.x-k8s.io", "jobs.batch", resourceFlavors, "configmaps",
-}
+const trainJobs, workloads, resourceFlavors = "trainjobs.trainer.kubeflow.org", "workloads.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"
 
-func short(resource string) string {
-	name, _, _ := strings.Cut(resource, ".")
-	return name
-}
+// views are the resources that an integration may look at.
+var views = []string{trainJobs, workloads, "jobsets.jobset.x-k8s.io", "jobs.batch", resourceFlavors, "configmaps"}
 
 // changes are the steps of preemption that change what the manager sees.
 var changes = []int{lowStarts, highPreempts, flavorOpens}
 
-// atSteps makes the plans of what goes on around a step of preemption.
+// aroundSteps are the plans of what goes on around one step of preemption.
+var aroundSteps = []plan{
+	{
+		family: "stale watch", name: "labels of a flavor change, resourceflavors held while " + preemption.steps[flavorOpens].name, step: flavorOpens,
+		around:           hooks{before: both(hold(resourceFlavors), changeFlavor(`"8"`)), during: releaseLater(resourceFlavors)},
+		anyFlavorVersion: true, differs: []string{"low/trainjob/patches", "low/pod/"},
+	},
+	{
+		family: "stale watch", name: "labels of a flavor change before " + preemption.steps[flavorOpens].name, step: flavorOpens,
+		around: hooks{before: changeFlavor(`"8"`)}, differs: []string{"low/trainjob/patches", "low/pod/"},
+	},
+	{
+		family: "unobserved", name: "a running Workload is deactivated and activated",
+		step: lowStarts, around: unobserved(workloads, activate(false), activate(true)),
+		// Kueue may or may not have evicted it in between.
+		differs: []string{"low/workload/conditions"}, slack: 3,
+	},
+	{
+		family: "unobserved", name: "a waiting Workload is deactivated and activated",
+		step: highPreempts, around: unobserved(workloads, activate(false), activate(true)), differs: []string{"low/workload/conditions"},
+	},
+	{
+		family: "unobserved", name: "a waiting TrainJob changes queues and back",
+		step: highPreempts, around: unobserved(trainJobs, setQueue("other"), setQueue("queue")),
+	},
+	{
+		family: "unobserved", name: "labels of a flavor change and back",
+		step: highPreempts, around: unobserved(resourceFlavors, changeFlavor(`"8"`), changeFlavor("null")),
+	},
+	{family: "two leaders", name: "two processes, the second one slow", around: hooks{before: secondManager(0, managerDelay)}, managers: 2},
+	{family: "two leaders", name: "two processes, the first one slow", around: hooks{before: secondManager(managerDelay, 0)}, managers: 2},
+}
+
+// atSteps makes all plans of what goes on around a step.
 func atSteps(watched func(view string) bool) []plan {
-	plans := slices.Concat(flavorChanges(), cutWatches(), twoManagers())
+	plans := slices.Clone(aroundSteps)
 	for _, view := range views {
+		short, _, _ := strings.Cut(view, ".")
+		around := hooks{before: hold(view), during: releaseLater(view)}
+		if view == "configmaps" {
+			// Read one by one, also by the webhook that the step's own request waits for.
+			around = hooks{before: both(hold(view), releaseLater(view))}
+		}
 		for _, n := range changes {
-			plans = append(plans, held(view, n))
+			step := preemption.steps[n].name
+			// While the own write is not seen: a retry per second, and one for each event of a job that starts.
+			plans = append(plans, plan{family: "stale watch", name: short + " held while " + step, step: n, around: around, slack: 5})
 			// What is not watched is read one by one, never from an old list. Of the ConfigMaps one
 			// is watched, by its name, and it is Kueue's.
 			if watched(view) && view != "configmaps" {
-				name := fmt.Sprintf("%s from before %s", short(view), preemption.steps[n].name)
-				plans = append(plans, plan{family: "old list", name: name, step: n, around: restartWithOldList(view)})
+				plans = append(plans, plan{family: "old list", name: short + " from before " + step, step: n, around: restartWithOldList(view)})
 			}
 		}
 	}
 	return plans
-}
-
-// held: a view is held back across a step.
-func held(view string, n int) plan {
-	around := hooks{before: hold(view), during: releaseLater(view)}
-	if view == "configmaps" {
-		// Read one by one, also by the webhook that the step's own request waits for.
-		around = hooks{before: both(hold(view), releaseLater(view))}
-	}
-	return plan{
-		family: "stale watch", name: fmt.Sprintf("%s held while %s", short(view), preemption.steps[n].name), step: n, around: around,
-		// While the own write is not seen: a retry per second, and one for each event of a job that starts.
-		slack: 5,
-	}
-}
-
-const trainJobs, workloads, resourceFlavors = "trainjobs.trainer.kubeflow.org", "workloads.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"
-
-func flavorChanges() []plan {
-	step, differs := preemption.steps[flavorOpens].name, []string{"low/trainjob/patches", "low/pod/"}
-	return []plan{
-		{
-			family: "stale watch", name: "labels of a flavor change, resourceflavors held while " + step, step: flavorOpens,
-			around:           hooks{before: both(hold(resourceFlavors), changeFlavor(`"8"`)), during: releaseLater(resourceFlavors)},
-			anyFlavorVersion: true, differs: differs,
-		},
-		{
-			family: "stale watch", name: "labels of a flavor change before " + step, step: flavorOpens,
-			around: hooks{before: changeFlavor(`"8"`)}, differs: differs,
-		},
-	}
-}
-
-// cutWatches: something changes and changes back while nobody sees it.
-func cutWatches() []plan {
-	plans := []plan{
-		{
-			name: "a running Workload is deactivated and activated",
-			step: lowStarts, around: unobserved(workloads, activate(false), activate(true)),
-			// Kueue may or may not have evicted it in between.
-			differs: []string{"low/workload/conditions"}, slack: 3,
-		},
-		{
-			name: "a waiting Workload is deactivated and activated",
-			step: highPreempts, around: unobserved(workloads, activate(false), activate(true)), differs: []string{"low/workload/conditions"},
-		},
-		{
-			name: "a waiting TrainJob changes queues and back",
-			step: highPreempts, around: unobserved(trainJobs, setQueue("other"), setQueue("queue")),
-		},
-		{
-			name: "labels of a flavor change and back",
-			step: highPreempts, around: unobserved(resourceFlavors, changeFlavor(`"8"`), changeFlavor("null")),
-		},
-	}
-	for i := range plans {
-		plans[i].family = "unobserved"
-	}
-	return plans
-}
-
-func twoManagers() []plan {
-	return []plan{
-		{family: "two leaders", name: "two processes, the second one slow", around: hooks{before: secondManager(0, managerDelay)}, managers: 2},
-		{family: "two leaders", name: "two processes, the first one slow", around: hooks{before: secondManager(managerDelay, 0)}, managers: 2},
-	}
 }

@@ -29,7 +29,7 @@ type report struct {
 
 func (r *report) add(done *run) {
 	of := sets.New("PLANS", "HELD")
-	if !done.reached {
+	if !done.reached.Load() {
 		of.Insert("NOT REACHED")
 	}
 	for _, p := range done.problems {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,11 +71,11 @@ type run struct {
 	second *apiproxy.Proxy
 	// background are the faults that end by themselves.
 	background sync.WaitGroup
+	reached    atomic.Bool
 
 	mu       sync.Mutex
 	versions []record.Version
 	seen     map[writeKind]int
-	reached  bool
 	problems []problem
 	// userWrites are the resource versions of TrainJobs that a user's edit made.
 	userWrites map[uint64]bool
@@ -85,9 +86,10 @@ type run struct {
 func (h *harness) carryOut(t *testing.T, p plan, results *report) *run {
 	ctx := context.WithoutCancel(t.Context())
 	r := &run{
-		harness: h, t: t, plan: p, exits: h.child.exits.Load(), reached: p.clean == nil,
+		harness: h, t: t, plan: p, exits: h.child.exits.Load(),
 		seen: map[writeKind]int{}, userWrites: map[uint64]bool{},
 	}
+	r.reached.Store(p.clean == nil)
 	r.Gomega = NewGomega(func(message string, _ ...int) {
 		r.fail(converges, "%s", message)
 		t.Fatal(message)
@@ -166,9 +168,7 @@ func (r *run) hook(ctx context.Context, f hook) {
 		return
 	}
 	r.Expect(f(ctx, r)).To(Succeed())
-	r.mu.Lock()
-	r.reached = true
-	r.mu.Unlock()
+	r.reached.Store(true)
 }
 
 // steady: as soon as nothing is written any more, events that change nothing lead to no write.
@@ -192,11 +192,8 @@ func (r *run) steady(ctx context.Context, when string) {
 		return
 	}
 	r.touch(ctx)
-	select {
 	// That nothing happens can only be waited for.
-	case <-time.After(steadyFor):
-	case <-ctx.Done():
-	}
+	time.Sleep(steadyFor)
 	if more := refs(r.writes())[before:]; len(more) > 0 {
 		r.fail(steadyState, "after %q, an event that changes nothing made it write %v", when, more)
 	}
@@ -235,23 +232,23 @@ func (r *run) writes() []apiproxy.Write {
 }
 
 // intercept hands the write that the plan is for to its action.
-func (r *run) intercept(e *apiproxy.Exchange) bool {
+func (r *run) intercept(e *apiproxy.Exchange) {
 	kind := kindOf(e.Request)
 	r.mu.Lock()
 	r.seen[kind]++
 	hit := r.plan.at == writeRef{kind, r.seen[kind]}
-	r.reached = r.reached || hit
 	r.mu.Unlock()
 	if !hit {
-		return false
+		e.Pass()
+		return
 	}
+	r.reached.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), actionTimeout)
 	defer cancel()
 	if err := r.plan.action.do(ctx, r, e); err != nil {
 		r.fail(harnessFault, "%v", err)
 	}
 	r.plan.action.end(e)
-	return true
 }
 
 // collect ends all faults and gives every version that there was.
@@ -281,7 +278,10 @@ func (r *run) collect(ctx context.Context) []record.Version {
 // judge holds the run against the clean one, if there is one yet, and says what it found.
 func (r *run) judge(ctx context.Context) {
 	versions := r.collect(ctx)
-	for _, v := range history.Check(versions, r.expectation()) {
+	for _, v := range history.Check(versions, history.Expectation{
+		NodeSelector: baseSelector, Tolerations: []corev1.Toleration{kit.GPUToleration()}, OwnEntry: "kueue.x-k8s.io/manager",
+		UserWrites: r.userWrites, Restarts: r.plan.restarts, AnyFlavorVersion: r.plan.anyFlavorVersion,
+	}) {
 		r.fail(v.Invariant, "%s: %s", v.Version, v.Message)
 	}
 	r.audit(versions)
@@ -316,14 +316,6 @@ func (r *run) audit(versions []record.Version) {
 	}
 	for _, v := range result.Tolerated {
 		r.t.Logf("tolerated: %s", v)
-	}
-}
-
-func (r *run) expectation() history.Expectation {
-	return history.Expectation{
-		NodeSelector: baseSelector, Tolerations: []corev1.Toleration{kit.GPUToleration()},
-		OwnEntry:   "kueue.x-k8s.io/manager",
-		UserWrites: r.userWrites, Restarts: r.plan.restarts, AnyFlavorVersion: r.plan.anyFlavorVersion,
 	}
 }
 

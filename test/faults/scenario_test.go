@@ -23,11 +23,7 @@ import (
 )
 
 // The TrainJobs of the scenarios.
-const (
-	low    = "low"
-	high   = "high"
-	staged = "staged"
-)
+const low, high, staged = "low", "high", "staged"
 
 // scenario is what people do in a run, and what comes of it.
 type scenario struct {
@@ -68,16 +64,13 @@ var preemption = &scenario{
 var dependencies = &scenario{
 	jobs: []string{staged},
 	steps: []step{
-		{name: "the downloads start", do: (*run).submitStaged, settled: (*run).downloadsRun, rests: true},
-		{name: "the downloads are done and the training starts", do: (*run).finishDownloads, settled: (*run).trainingRuns, rests: true},
+		{name: "the downloads start", do: (*run).submitStaged, settled: stagedRuns(downloads...), rests: true},
+		{name: "the downloads are done and the training starts", do: (*run).finishDownloads, settled: stagedRuns(training), rests: true},
 		{name: "the training ends", do: nothing, settled: (*run).allIsOver, rests: true},
 	},
 }
 
 func nothing(*run, context.Context) {}
-
-// userEntry is the manager of the entry that the jobs' user writes.
-const userEntry = "example.com/user"
 
 // baseSelector is that of the jobs' pods without an admission.
 var baseSelector = map[string]string{corev1.LabelOSStable: "linux"}
@@ -105,7 +98,7 @@ func (r *run) makePools(ctx context.Context) {
 func (r *run) job(name, priority string, replicatedJobs ...string) *kit.TrainJobBuilder {
 	job := r.Job(name).Priority(r.Name(priority)).GPUs("8")
 	for _, rj := range replicatedJobs {
-		job.PodPatch(userEntry+"-"+rj, rj, trainer.PodTemplatePatch{
+		job.PodPatch("example.com/user-"+rj, rj, trainer.PodTemplatePatch{
 			Metadata: &metav1.ObjectMeta{Annotations: map[string]string{"example.com/note": "keep"}},
 			Spec:     &trainer.PodSpecPatch{NodeSelector: baseSelector, Tolerations: []corev1.Toleration{kit.GPUToleration()}},
 		})
@@ -120,7 +113,8 @@ func (r *run) submit(ctx context.Context, job *kit.TrainJobBuilder) {
 	}, "creating TrainJob %s", job.Name)
 }
 
-func (r *run) submitLow(ctx context.Context)  { r.submit(ctx, r.job(low, low, training)) }
+func (r *run) submitLow(ctx context.Context) { r.submit(ctx, r.job(low, low, training)) }
+
 func (r *run) submitHigh(ctx context.Context) { r.submit(ctx, r.job(high, high, training)) }
 
 // The replicated jobs of Trainer's torchtune runtimes.
@@ -135,9 +129,11 @@ func (r *run) submitStaged(ctx context.Context) {
 	r.submit(ctx, job)
 }
 
-func (r *run) downloadsRun(ctx context.Context, g Gomega) {
-	r.has(ctx, g, staged, kueue.WorkloadAdmitted)
-	r.podsIn(ctx, g, corev1.PodRunning, downloads...)
+func stagedRuns(replicatedJobs ...string) func(*run, context.Context, Gomega) {
+	return func(r *run, ctx context.Context, g Gomega) {
+		r.has(ctx, g, staged, kueue.WorkloadAdmitted)
+		r.podsIn(ctx, g, corev1.PodRunning, replicatedJobs...)
+	}
 }
 
 func (r *run) finishDownloads(ctx context.Context) {
@@ -145,11 +141,6 @@ func (r *run) finishDownloads(ctx context.Context) {
 		r.Finish(ctx, staged, "succeeded")
 		r.podsIn(ctx, g, corev1.PodSucceeded, downloads...)
 	}, "the downloads end")
-}
-
-func (r *run) trainingRuns(ctx context.Context, g Gomega) {
-	r.has(ctx, g, staged, kueue.WorkloadAdmitted)
-	r.podsIn(ctx, g, corev1.PodRunning, training)
 }
 
 // podsIn: there is one pod of each replicated job of staged, in that phase.

@@ -15,6 +15,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -59,13 +60,16 @@ func newInterposer(h *harness) *interposer {
 	return i
 }
 
-// webhookOwner is whose webhooks are meant.
-type webhookOwner string
+// webhookOwner is whose webhooks are meant: by which configurations, and for which resource.
+type webhookOwner struct{ name, mutating, validating, resource string }
 
-const (
-	ourWebhooks      webhookOwner = "the integration"
-	trainersWebhooks webhookOwner = "Trainer"
-	jobSetsWebhooks  webhookOwner = "JobSet"
+func (o webhookOwner) String() string { return o.name }
+
+// The integration's configurations are named like its manager.
+var (
+	ourWebhooks      = webhookOwner{"the integration", "MANAGER-mutating-webhook-configuration", "MANAGER-validating-webhook-configuration", "trainjobs"}
+	trainersWebhooks = webhookOwner{"Trainer", "defaulter.trainer.kubeflow.org", "validator.trainer.kubeflow.org", "trainjobs"}
+	jobSetsWebhooks  = webhookOwner{"JobSet", "jobset-mutating-webhook-configuration", "jobset-validating-webhook-configuration", "jobsets"}
 )
 
 // disturb makes the webhooks of an owner down or slow, and gives what puts them back.
@@ -76,8 +80,12 @@ func (i *interposer) disturb(ctx context.Context, owner webhookOwner, fault webh
 		return nil, err
 	}
 	before, after := []client.Object{mutating.DeepCopy(), validating.DeepCopy()}, []client.Object{mutating, validating}
+	// Kueue has webhooks for much else.
+	concerns := func(r admissionregistrationv1.RuleWithOperations) bool {
+		return slices.Contains(r.Resources, owner.resource)
+	}
 	redirect := func(rules []admissionregistrationv1.RuleWithOperations, config *admissionregistrationv1.WebhookClientConfig) {
-		if concerns(rules, owner) {
+		if slices.ContainsFunc(rules, concerns) {
 			err = errors.Join(err, i.redirect(config, fault))
 		}
 	}
@@ -98,18 +106,14 @@ func (i *interposer) disturb(ctx context.Context, owner webhookOwner, fault webh
 
 // get reads the configurations of an owner; Trainer 2.1 has no mutating one, which stays empty.
 func (i *interposer) get(ctx context.Context, owner webhookOwner, mutating, validating client.Object) error {
-	m, v := i.h.cluster.Manager()+"-mutating-webhook-configuration", i.h.cluster.Manager()+"-validating-webhook-configuration"
-	switch owner {
-	case trainersWebhooks:
-		m, v = "defaulter.trainer.kubeflow.org", "validator.trainer.kubeflow.org"
-	case jobSetsWebhooks:
-		m, v = "jobset-mutating-webhook-configuration", "jobset-validating-webhook-configuration"
+	key := func(name string) client.ObjectKey {
+		return client.ObjectKey{Name: strings.Replace(name, "MANAGER", i.h.cluster.Manager(), 1)}
 	}
-	err := i.h.cluster.Client.Get(ctx, client.ObjectKey{Name: m}, mutating)
+	err := i.h.cluster.Client.Get(ctx, key(owner.mutating), mutating)
 	if err != nil && (owner != trainersWebhooks || !apierrors.IsNotFound(err)) {
 		return err
 	}
-	return i.h.cluster.Client.Get(ctx, client.ObjectKey{Name: v}, validating)
+	return i.h.cluster.Client.Get(ctx, key(owner.validating), validating)
 }
 
 // change writes the configurations that there are, whatever stood there in between.
@@ -121,16 +125,6 @@ func (i *interposer) change(ctx context.Context, from, to []client.Object) error
 		}
 	}
 	return err
-}
-
-// concerns reports whether a webhook is about what its owner makes of TrainJobs; Kueue
-// has webhooks for much else.
-func concerns(rules []admissionregistrationv1.RuleWithOperations, owner webhookOwner) bool {
-	resource := "trainjobs"
-	if owner == jobSetsWebhooks {
-		resource = "jobsets"
-	}
-	return slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool { return slices.Contains(r.Resources, resource) })
 }
 
 // redirect has a webhook go by a path of its own, where it fares ill.

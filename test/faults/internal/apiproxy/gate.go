@@ -157,11 +157,7 @@ func (p *Proxy) serveRead(w http.ResponseWriter, r *http.Request, req Request) {
 }
 
 func (p *Proxy) takeExpired(resource string) (expired bool) {
-	p.at(resource, func(g *gate) {
-		if expired = g.expired > 0; expired {
-			g.expired--
-		}
-	})
+	p.at(resource, func(g *gate) { expired, g.expired = g.expired > 0, max(0, g.expired-1) })
 	return expired
 }
 

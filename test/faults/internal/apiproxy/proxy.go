@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Interceptor may take a write over; it says whether it did. It runs in the goroutine
-// of the request and may take as long as it likes.
-type Interceptor func(*Exchange) bool
+// Interceptor deals with a write. It runs in the goroutine of the request and may take as
+// long as it likes.
+type Interceptor func(*Exchange)
 
 // Proxy passes requests on and keeps a record of the writes among them.
 type Proxy struct {
@@ -155,12 +155,13 @@ func (p *Proxy) serveWrite(e *Exchange) {
 	p.writes = append(p.writes, Write{Request: e.Request, At: time.Now()})
 	intercept := p.interceptors[e.Namespace]
 	p.mu.Unlock()
-	if intercept == nil || !intercept(e) {
-		e.Pass()
+	if intercept == nil {
+		intercept = (*Exchange).Pass
 	}
+	intercept(e)
 }
 
-// Exchange is one write that an interceptor has taken over. It ends by Pass, Reply or Lose.
+// Exchange is one write, for an interceptor to deal with. It ends by Pass, Reply or Lose.
 type Exchange struct {
 	Request
 

@@ -158,12 +158,11 @@ func TestOldListIsServedUntilItIsReleased(t *testing.T) {
 
 func TestLostResponseWasCommitted(t *testing.T) {
 	s := start(t)
-	s.Intercept("team", func(e *Exchange) bool {
+	s.Intercept("team", func(e *Exchange) {
 		if err := e.Forward(); err != nil {
 			t.Error(err)
 		}
 		e.Lose()
-		return true
 	})
 	if resp, err := s.client.Post(s.URL()+"/api/v1/namespaces/team/pods", "", strings.NewReader("{}")); err == nil {
 		_ = resp.Body.Close()

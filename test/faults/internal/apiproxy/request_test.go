@@ -41,7 +41,9 @@ func TestClassify(t *testing.T) {
 			Request{Verb: "update", Resource: "leases.coordination.k8s.io", Namespace: "system", Name: "l"}, false,
 		},
 		"a watch of the core group": {"GET", "/api/v1/pods?watch=true&resourceVersion=5", "", Request{Verb: "watch", Resource: "pods"}, false},
-		"a list":                    {"GET", "/api/v1/namespaces/team/configmaps?limit=500", "", Request{Verb: "list", Resource: "configmaps", Namespace: "team"}, false},
+		"a list": {
+			"GET", "/api/v1/namespaces/team/configmaps?limit=500", "", Request{Verb: "list", Resource: "configmaps", Namespace: "team"}, false,
+		},
 		"a namespace itself": {
 			"GET", "/api/v1/namespaces/team", "", Request{Verb: "get", Resource: "namespaces", Namespace: "team", Name: "team"}, false,
 		},

@@ -83,11 +83,17 @@ type checker struct {
 	// entries are those of other managers as users last wrote them, by TrainJob.
 	entries map[types.UID]string
 	// starts counts the pods that had a node, by TrainJob and place in it.
-	starts map[types.UID]map[string]int
-	// evictions are those of a TrainJob's Workloads.
-	evictions map[types.UID]map[types.UID]int32
+	starts map[started]int
+	// evictions are those of each Workload, jobs the TrainJobs of these.
+	evictions map[types.UID]int32
+	jobs      map[types.UID]types.UID
 	// last is the latest version of each object.
 	last map[types.UID]record.Version
+}
+
+type started struct {
+	job   types.UID
+	place string
 }
 
 // Check goes through versions in the order of their resource versions and gives
@@ -98,7 +104,7 @@ func Check(versions []record.Version, want Expectation) []Violation {
 		pods:        map[types.UID]*corev1.Pod{}, workloads: map[types.UID]*kueue.Workload{}, trainJobs: map[types.UID]*unstructured.Unstructured{},
 		flavors: map[string][]*kueue.ResourceFlavor{}, owners: map[types.UID]types.UID{}, last: map[types.UID]record.Version{},
 		freed: map[types.UID]uint64{}, stopped: map[types.UID]uint64{},
-		entries: map[types.UID]string{}, starts: map[types.UID]map[string]int{}, evictions: map[types.UID]map[types.UID]int32{},
+		entries: map[types.UID]string{}, starts: map[started]int{}, evictions: map[types.UID]int32{}, jobs: map[types.UID]types.UID{},
 	}
 	for _, v := range record.InOrder(versions) {
 		c.last[v.Object.GetUID()] = v
@@ -233,10 +239,7 @@ func WithoutTime(entries []any) []any {
 // says, and is the only one at its place.
 func (c *checker) checkBinding(v record.Version, pod *corev1.Pod) {
 	job := c.trainJobOf(pod)
-	if c.starts[job] == nil {
-		c.starts[job] = map[string]int{}
-	}
-	c.starts[job][place(pod)]++
+	c.starts[started{job, place(pod)}]++
 	for _, other := range of(c, c.pods, job) {
 		if other != pod && bound(other) && place(other) == place(pod) {
 			c.report(OneIncarnation, v, "pod %s is still there at the same place", other.GetName())
@@ -389,31 +392,27 @@ func (c *checker) checkWorkload(v record.Version, wl, before *kueue.Workload) {
 }
 
 func (c *checker) countEvictions(job types.UID, wl *kueue.Workload) {
-	if wl.Status.SchedulingStats == nil {
-		return
-	}
 	total := int32(0)
-	for _, eviction := range wl.Status.SchedulingStats.Evictions {
-		total += eviction.Count
+	if wl.Status.SchedulingStats != nil {
+		for _, eviction := range wl.Status.SchedulingStats.Evictions {
+			total += eviction.Count
+		}
 	}
-	if c.evictions[job] == nil {
-		c.evictions[job] = map[types.UID]int32{}
-	}
-	c.evictions[job][wl.UID] = max(total, c.evictions[job][wl.UID])
+	c.jobs[wl.UID], c.evictions[wl.UID] = job, max(total, c.evictions[wl.UID])
 }
 
 // checkStarts: a job starts once, and once more after each eviction.
 func (c *checker) checkStarts() {
-	for job, places := range c.starts {
+	for at, starts := range c.starts {
 		evictions := 0
-		for _, count := range c.evictions[job] {
-			evictions += int(count)
-		}
-		for place, starts := range places {
-			if starts > 1+evictions+c.Restarts {
-				c.report(NotOursToStop, c.lastOf(job), "%d pods were started at %s, with %d evictions and %d restarts of the user's",
-					starts, place, evictions, c.Restarts)
+		for wl, count := range c.evictions {
+			if c.jobs[wl] == at.job {
+				evictions += int(count)
 			}
+		}
+		if starts > 1+evictions+c.Restarts {
+			c.report(NotOursToStop, c.lastOf(at.job), "%d pods were started at %s, with %d evictions and %d restarts of the user's",
+				starts, at.place, evictions, c.Restarts)
 		}
 	}
 }
